@@ -418,4 +418,17 @@ EDITS = [
             "ClusterIP with ClientIP affinity keeps to one endpoint in every mode",
         },
     ),
+    Edit(
+        "userspace/udp-client-keeps-its-endpoint",
+        "mode: userspace",
+        "mode: iptables",
+        {
+            "another pod is ready instead, and only in mode userspace the stream stays",
+            (
+                "another pod is ready instead, and only in mode userspace the stream stays: "
+                "UDP from another port reaches the ready pod in every mode"
+            ),
+            "the first pod is ready again: UDP from the same port reaches the ready pod after udpIdleTimeout",
+        },
+    ),
 ]

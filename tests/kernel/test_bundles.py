@@ -97,6 +97,33 @@ def sent(tmp_path: Path, seed: str) -> tuple[set[bytes], dict[int, int]]:
     return set(tokens), {seen.flow: seen.source_port for seen in leaving}
 
 
+@pytest.mark.thorough  # more evidence for what the test above shows
+def test_a_flow_of_two_legs_is_judged_again_to_the_same_verdict(tmp_path: Path) -> None:
+    """In mode userspace, of which the step also skips what that mode lacks."""
+    wrong = {
+        "userspace/every-pod-sees-the-node": ("device: uplink", "device: pods"),
+        "userspace/accepted-then-closed": ("outcome: closed", "outcome: refused"),
+        "steps/a-rolling-update": ("backends: [old]", "backends: [new]"),
+    }
+    for name, (text, becomes) in wrong.items():
+        written = (ROOT / "scenarios" / f"{name}.lab.yaml").read_text()
+        (tmp_path / Path(name).with_suffix(".lab.yaml").name).write_text(written.replace(text, becomes))
+    kept = tmp_path / "kept"
+    ran = proxylab("run", str(tmp_path), "--engine", "embedded/userspace", "--bundle-dir", str(kept), "-o", "json")
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    cases = sorted(kept.rglob("case.json"))
+    recorded = [read_case(str(case), case.read_bytes()) for case in cases]
+    assert len([each for each in recorded if any(seen.leg for seen in each.evidence.observations)]) > 2
+    assert len(list(kept.rglob("step.json"))) > 1
+    again = proxylab("judge", str(kept), "-v")
+    assert again.returncode == ran.returncode, again.stdout + again.stderr
+    assert again.stderr == ""
+    for case in recorded:
+        assert case.probe.name in again.stdout
+    steps = [text for file in kept.rglob("step.json") if (text := (file.parent / "explanation.txt").read_text())]
+    assert all(re.search("^  skip", text, re.MULTILINE) for text in steps)
+
+
 def test_a_seed_changes_ports_and_payloads_and_brings_them_back(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(MUTATION, encoding="utf-8")
     first, again, other = sent(tmp_path, "7"), sent(tmp_path, "7"), sent(tmp_path, "0")

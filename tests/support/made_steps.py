@@ -1,5 +1,6 @@
 """Steps and their evidence, made by hand."""
 
+from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Any
 
@@ -114,7 +115,11 @@ def resolved(protocol: Transport = Transport.UDP) -> ResolvedProbe:
 
 
 def judged(
-    wanted: Step, *records: StreamRecord, entries: tuple[TableEntry, ...] | None = None, source: Any = CLIENT
+    wanted: Step,
+    *records: StreamRecord,
+    entries: tuple[TableEntry, ...] | None = None,
+    source: Any = CLIENT,
+    lacks: Mapping[str, str] | None = None,
 ) -> StepVerdict:
     evidence = StepEvidence(began=0, changed=CHANGED, settled=SETTLED, ended=ENDED, streams=records, entries=entries)
     sources = (
@@ -122,7 +127,7 @@ def judged(
         if "queries" in wanted.expect.streams
         else {}
     )
-    return judge_step(wanted, 4, (resolved(),), sources, ("node-a", "node-b"), ADDRESSES, evidence)
+    return judge_step(wanted, 4, (resolved(),), sources, ("node-a", "node-b"), ADDRESSES, evidence, lacks or {})
 
 
 ZERO = Count(at_most=0)

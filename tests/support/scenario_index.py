@@ -37,6 +37,7 @@ CHAPTERS = {
     "network": "Networks of pods and nodes",
     "dns": "DNS",
     "manifests": "Kubernetes objects as kubectl prints them",
+    "ipvs": "What mode ipvs does with addresses and ports of the node",
     "userspace": "Mode userspace beside the others",
     "leftovers": "Rules of an earlier proxy",
     "steps": "Changes while the cluster is in use",

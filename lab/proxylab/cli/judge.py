@@ -19,7 +19,7 @@ from proxylab.report.exit_code import exit_code
 from proxylab.report.run_text import run_lines
 from proxylab.report.step_bundle import STEP, read_step
 from proxylab.verdict.judge import judge, judge_step
-from proxylab.verdict.model import ScenarioResult, Verdict
+from proxylab.verdict.model import Judgement, ScenarioResult, Verdict
 
 __all__ = ["command"]
 
@@ -81,6 +81,7 @@ def _of_step(file: Path) -> ScenarioResult:
         recorded.nodes,
         recorded.addresses,
         evidence,
+        {each.expectation: each.reasons[0] for each in recorded.verdicts if each.judgement is Judgement.SKIP},
     )
     _compare(file, recorded.verdicts, verdict.verdicts)
     verdict = replace(verdict, plan=_plan(file), options=recorded.options, bundle=str(file.parent))

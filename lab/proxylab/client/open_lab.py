@@ -17,7 +17,7 @@ from proxylab.client.lookups import Lookups
 from proxylab.client.requests import advance_to, circumstances_of, record_of, with_state_after
 from proxylab.cluster.objects import KubeObject
 from proxylab.engines.engine_names import mode_of
-from proxylab.engines.lacking import lacking, refuse_dialogue
+from proxylab.engines.lacking import lacking, lacking_of_step, refuse_dialogue
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, InternalError, LabError
 from proxylab.evidence.engine_progress import ProxyRecord
@@ -135,7 +135,8 @@ class OpenLab:
         seconds = BUILD_SECONDS + ((step.until.within + (step.until.elapsed or 0)) / 1000 if step.until else 0.0)
         seconds += sum(stage.delay / 1000 + 1 for each in step.change.workloads for stage in each.stages)
         try:
-            advanced = self._ask(advance_to(self._assembly, self.made), Advanced, seconds)
+            lacks = lacking_of_step(mode_of(self.engine.name), self._assembly, step)
+            advanced = self._ask(advance_to(self._assembly, self.made, lacks), Advanced, seconds)
         except LabError as error:
             self._failed = error
             raise
@@ -164,6 +165,7 @@ class OpenLab:
             assembly.nodes,
             assembly.addresses,
             evidence,
+            lacking_of_step(mode_of(self.engine.name), assembly, step),
         )
         return replace(verdict, plan=assembly.plan, options=self._options)
 

@@ -2,7 +2,10 @@
 
 import platform
 import time
+from collections.abc import Mapping
 from pathlib import Path
+
+from msgspec.structs import replace
 
 import proxylab
 from proxylab.cluster.objects import KubeObject
@@ -21,9 +24,16 @@ from proxylab.scenario.model import Scenario
 __all__ = ["advance_to", "circumstances_of", "record_of", "with_state_after"]
 
 
-def advance_to(assembly: Assembly, number: int) -> Advance:
-    """The request for a step: the objects that differ from those before it, and the rest of its change."""
+def advance_to(assembly: Assembly, number: int, lacks: Mapping[str, str]) -> Advance:
+    """The request for a step: the objects that differ from those before it, and the rest of its change.
+
+    ``lacks`` has what the proxy's mode cannot show (``engines.lacking``): the step does not wait for that.
+    """
     step, former = assembly.scenario.steps[number], assembly.timeline[number]
+    until = step.until and replace(
+        step.until,
+        backends={stream: pod for stream, pod in step.until.backends.items() if stream not in lacks},
+    )
     first, *others = former.through(step)
     applied, deleted = _difference(former, first)
     rollout = [stage for each in step.change.workloads for stage in each.stages]
@@ -33,7 +43,7 @@ def advance_to(assembly: Assembly, number: int) -> Advance:
         deleted=deleted,
         stages=tuple(map(_stage, rollout, [first, *others], others)),
         change=Change(nodes=step.change.nodes, engines=step.change.engines, links=step.change.links),
-        until=step.until,
+        until=until,
         streams=assembly.streams,
         addresses=assembly.addresses if step.until is not None and step.until.conntrack is not None else {},
     )

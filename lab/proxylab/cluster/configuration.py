@@ -113,6 +113,7 @@ class ProxyConfiguration(Record, frozen=True, kw_only=True):
         cluster_cidrs: ``None`` if the document has no such key: the lab's own pod networks. Empty: no detector.
         node_port_addresses: networks; no network of a family means all local addresses of it.
         node_port_primary: ``nodePortAddresses: [primary]``, the addresses of the Node object.
+        udp_idle_timeout: seconds for which mode userspace keeps the endpoint of a silent UDP client.
         feature_gates: of the real kube-proxy; an embedded engine refuses those that it does not behave like.
     """
 
@@ -133,4 +134,5 @@ class ProxyConfiguration(Record, frozen=True, kw_only=True):
     metrics: SocketAddress = SocketAddress(IPv4Address("127.0.0.1"), 10249)
     nftables: NftablesConfiguration = NftablesConfiguration()
     ipvs: IpvsConfiguration = IpvsConfiguration()
+    udp_idle_timeout: float = 0.25
     feature_gates: Mapping[str, bool] = field(default_factory=dict)

@@ -62,7 +62,7 @@ def _make_embedded(choice: EngineChoice, node: str, context: NodeContext, cluste
     first, fixed = _LEAVES_UDP
     settings = replace(
         settings,
-        forget_stale_udp="1.36" if first <= choice.version < fixed else "always",
+        forget_stale_udp="1.36" if first <= choice.version < fixed else settings.forget_stale_udp,
         localhost_node_ports=settings.localhost_node_ports
         or (mode_name == "iptables" and choice.version < _LOCALHOST_NODE_PORTS),
     )

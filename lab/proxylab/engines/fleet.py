@@ -5,7 +5,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-from proxylab.engines.protocol import Engine, Killable, Noting
+from proxylab.engines.protocol import Draining, Engine, Killable, Noting
 from proxylab.errors import InternalError
 from proxylab.scenario.change import EngineAction
 from proxylab.timing import Deadline, together
@@ -61,6 +61,11 @@ class Fleet:
         """Return once these engines, or all that run, have programmed ``revision``. Raises ``EngineError``."""
         which = tuple(self._running) if nodes is None else nodes
         await together(self._engines[node].wait_synced(revision, deadline) for node in which)
+
+    async def drain(self, node: str) -> Mapping[str, int] | None:
+        """Let the proxy of a node pass on every datagram that it has; see ``Draining``."""
+        engine = self._engines[node]
+        return await engine.drain() if isinstance(engine, Draining) else None
 
     async def note(self) -> None:
         """Let every running engine note how far it has come; called before Nodes change."""

@@ -1,23 +1,26 @@
-"""What a mode lacks of what a probe asks for: the reason to skip the probe, in place of a verdict on the proxy.
+"""What a mode lacks of what a scenario asks for: the reason to skip that part, in place of a verdict on the proxy.
 
-Owns ``lacking`` for a probe, and ``refuse`` for what a whole scenario needs. Mode userspace lacks most: kube-proxy
-stopped adding to it long before 1.26 removed it.
+Owns ``lacking`` for a probe, ``lacking_of_step`` for the expectations of a step, and ``refuse`` for what a whole
+scenario needs. Mode userspace lacks most: kube-proxy stopped adding to it long before 1.26 removed it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from proxylab.addresses import Family, Protocol, Transport
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Service, TrafficPolicy
 from proxylab.errors import CapabilityError
 from proxylab.plan.assembly import Assembly
+from proxylab.plan.endpoints import Endpoints
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.expect import Expect, Preserved
+from proxylab.scenario.change import EngineAction
+from proxylab.scenario.expect import ConntrackExpect, Expect, Preserved
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.network import PodNetwork
-from proxylab.scenario.probes import Probe, ServiceTarget
+from proxylab.scenario.probes import Probe, ServiceTarget, Stream
+from proxylab.scenario.steps import Step, StreamExpect
 from proxylab.scenario.words import TERMINATING_MODES, Frontend, Manner, Mode, Outcome
 
-__all__ = ["lacking", "refuse", "refuse_dialogue"]
+__all__ = ["lacking", "lacking_of_step", "refuse", "refuse_dialogue"]
 
 _REFUSALS = frozenset({Outcome.REJECTED, Outcome.DROPPED, Outcome.UNTRANSLATED})
 
@@ -32,9 +35,15 @@ def refuse(mode: str, scenario: Scenario) -> None:
         return
     node_ports = {port.node_port for service in scenario.services for port in service.ports}
     lacks = {
-        "that forwards packets: the lab follows no stream through a program": scenario.streams,
         "with health-check node ports, by which load balancers choose nodes": [
             step for step in scenario.steps if step.until is not None and step.until.balancers
+        ],
+        "whose connections outlive the proxy, which a step waits for": [
+            step
+            for step in scenario.steps
+            if any(action is EngineAction.KILL for action in step.change.engines.values())
+            and step.until is not None
+            and step.until.backends
         ],
         "that leaves node ports to daemons of the node": [
             daemon for node in scenario.nodes for daemon in node.daemons if daemon.port in node_ports
@@ -101,24 +110,93 @@ def _service_of(assembly: Assembly, probe: Probe, resolved: ResolvedProbe) -> Se
 
 
 def _lacks(mode: str, assembly: Assembly, probe: Probe, resolved: ResolvedProbe, service: Service) -> Iterator[str]:
+    if resolved.protocol is Transport.TCP and probe.send.manner is Manner.PACKET and _serves_tcp(service):
+        yield (
+            f"mode {mode} ends connections, and a single crafted SYN opens none; write send: {{as: connect}}, or "
+            f"{{as: either}} for packets in the modes that forward"
+        )
     yield from _of_packets(mode, assembly, probe, resolved, service)
     yield from _of_service(mode, assembly, probe, service)
     yield from _of_expectations(mode, probe.expect)
     yield from _of_endpoints(mode, assembly.timeline[assembly.scenario.steps_before(probe)].objects, service)
 
 
+def _serves_tcp(service: Service) -> bool:
+    return any(port.protocol is Protocol.TCP for port in service.ports)
+
+
+def lacking_of_step(mode: str, assembly: Assembly, step: Step) -> Mapping[str, str]:
+    """What a proxy of that mode cannot show of a step's expectations: a clause for each, by its name in verdicts.
+
+    The name of a stream alone stands for all that is expected of the stream.
+    """
+    return dict(_lacks_of_step(mode, assembly, step)) if mode in TERMINATING_MODES else {}
+
+
+def _lacks_of_step(mode: str, assembly: Assembly, step: Step) -> Iterator[tuple[str, str]]:
+    made = assembly.scenario.steps_before(step)
+    for stream, resolved in zip(assembly.scenario.streams, assembly.streams, strict=True):
+        # A step begins with a packet just before its change.
+        services = (_service_at(assembly, number, stream, resolved) for number in (made, made - 1))
+        if (service := next(filter(None, services), None)) is not None:
+            expect = step.expect.streams.get(stream.name)
+            yield from _lacks_of_stream(mode, assembly, stream, resolved, service, expect)
+    if _names_endpoints(assembly, step.expect.conntrack):
+        yield "conntrack", _no_entry(mode)
+
+
+def _service_at(assembly: Assembly, made: int, stream: Stream, resolved: ResolvedProbe) -> Service | None:
+    """The Service that a stream dials after that many steps."""
+    services = assembly.timeline[made].services
+    nodes = [address for name in assembly.nodes for address in assembly.addresses[name]]
+    dialled = resolved.destination, resolved.port, resolved.protocol
+    named = Endpoints(services, (), nodes).due(stream.target, stream.send.protocol, dialled)[0].partition(":")[0]
+    return next((each for each in services if f"{each.namespace}/{each.name}" == named), None)
+
+
+def _lacks_of_stream(
+    mode: str,
+    assembly: Assembly,
+    stream: Stream,
+    resolved: ResolvedProbe,
+    service: Service,
+    expect: StreamExpect | None,
+) -> Iterator[tuple[str, str]]:
+    for reason in _of_packets(mode, assembly, stream, resolved, service):
+        yield stream.name, reason
+    for reason in _of_service(mode, assembly, stream, service):
+        yield stream.name, reason
+    if expect is not None and isinstance(expect.source, Preserved):
+        yield f"{stream.name}.source", _no_client(mode)
+    if expect is not None and expect.rejected is not None and 0 not in expect.rejected:
+        yield f"{stream.name}.rejected", _no_rule(mode, Outcome.REJECTED)
+
+
+def _names_endpoints(assembly: Assembly, expect: ConntrackExpect | None) -> bool:
+    pods = {pod.name for pod in assembly.plan.pods}
+    wanted = (expect.some, expect.none) if expect is not None else ()
+    return any(each is not None and each.reply_from in pods for each in wanted)
+
+
+def _no_client(mode: str) -> str:
+    return f"mode {mode} never preserves the client's address: its process opens the connection to the pod"
+
+
+def _no_entry(mode: str) -> str:
+    return f"mode {mode} leaves no entry that leads to an endpoint: its process opens the connection to the pod"
+
+
+def _no_rule(mode: str, outcome: Outcome) -> str:
+    return f"mode {mode} has no rule that lets a flow be {outcome}: its process accepts every connection"
+
+
 def _of_packets(
-    mode: str, assembly: Assembly, probe: Probe, resolved: ResolvedProbe, service: Service
+    mode: str, assembly: Assembly, probe: Probe | Stream, resolved: ResolvedProbe, service: Service
 ) -> Iterator[str]:
-    """What the probe sends, and from where."""
-    network, protocols = assembly.scenario.network, {port.protocol for port in service.ports}
+    """What the probe or stream sends, and from where."""
+    network = assembly.scenario.network
     if resolved.protocol is Transport.SCTP:
         yield f"mode {mode} has no SCTP"
-    if resolved.protocol is Transport.TCP and probe.send.manner is Manner.PACKET and Protocol.TCP in protocols:
-        yield (
-            f"mode {mode} ends connections, and a single crafted SYN opens none; write send: {{as: connect}}, or "
-            f"{{as: either}} for packets in the modes that forward"
-        )
     if Family.of(resolved.destination) is not network.families[0]:
         yield f"mode {mode} serves one family, and this cluster's first is {network.families[0]}"
     if network.pod_network is PodNetwork.PTP_UNNUMBERED and any(
@@ -129,7 +207,7 @@ def _of_packets(
         yield f"mode {mode} leads a node's own packets to external IPs only where the node has the address"
 
 
-def _of_service(mode: str, assembly: Assembly, probe: Probe, service: Service) -> Iterator[str]:
+def _of_service(mode: str, assembly: Assembly, probe: Probe | Stream, service: Service) -> Iterator[str]:
     """What the Service and the proxy's configuration ask for at the frontend that the probe dials."""
     target, name = probe.target, f"{service.namespace}/{service.name}"
     from_outside = isinstance(target, ServiceTarget) and target.via is not Frontend.CLUSTER_IP
@@ -147,11 +225,11 @@ def _of_service(mode: str, assembly: Assembly, probe: Probe, service: Service) -
 def _of_expectations(mode: str, expect: Expect) -> Iterator[str]:
     """What only a proxy that forwards can fulfil."""
     if expect.conntrack is not None:
-        yield f"mode {mode} leaves no entry that leads to an endpoint: its process opens the connection to the pod"
+        yield _no_entry(mode)
     if isinstance(expect.source, Preserved):
-        yield f"mode {mode} never preserves the client's address: its process opens the connection to the pod"
+        yield _no_client(mode)
     if expect.outcome in _REFUSALS:
-        yield f"mode {mode} has no rule that lets a flow be {expect.outcome}: its process accepts every connection"
+        yield _no_rule(mode, expect.outcome)
 
 
 def _of_endpoints(mode: str, objects: Sequence[KubeObject], service: Service) -> Iterator[str]:

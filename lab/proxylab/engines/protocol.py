@@ -122,6 +122,18 @@ class Killable(Protocol):
 
 
 @runtime_checkable
+class Draining(Protocol):
+    """An engine that can ask a process of its own, through which packets pass."""
+
+    async def drain(self) -> Mapping[str, int] | None:
+        """Let the process pass on every datagram that it has.
+
+        Returns:
+            How many datagrams it has discarded since it began, by service port; ``None`` if it cannot be asked.
+        """
+
+
+@runtime_checkable
 class Noting(Protocol):
     """An engine whose rules do not show every kind of change."""
 

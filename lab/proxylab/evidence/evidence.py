@@ -15,6 +15,7 @@ __all__ = [
     "Capture",
     "ConnectReport",
     "Direction",
+    "Discarded",
     "DropReason",
     "Evidence",
     "ForeignRule",
@@ -188,6 +189,14 @@ class KernelCount(Record, frozen=True):
     packets: int
 
 
+class Discarded(Record, frozen=True):
+    """How many datagrams a proxy's own process discarded in the run, for a service port such as ``default/dns/UDP``."""
+
+    node: str
+    service_port: str
+    datagrams: int
+
+
 class SentinelReport(Record, frozen=True):
     """Whether an answer to a sentinel packet came, and when."""
 
@@ -326,7 +335,8 @@ class Evidence(Record, frozen=True, kw_only=True):
     ``http`` holds the HTTP answers. Where a flow was missing, ``kernel`` holds the stack counters until
     ``counters_read_at``, which is 0 otherwise. ``lookups`` are the queries for the dialled name, in order. ``steps``
     are those of a traced packet: there through every node, then back; ``drops`` are the kernel's reported drops
-    meanwhile. ``terminating`` names the nodes whose proxies end connections themselves.
+    meanwhile. ``terminating`` names the nodes whose proxies end connections themselves, ``undrained`` those of them
+    whose processes may still have held a packet at the end, and ``discarded`` what the others discarded.
     """
 
     sent: int
@@ -342,6 +352,8 @@ class Evidence(Record, frozen=True, kw_only=True):
     tracked: tuple[TrackedFlow, ...] | None = None
     entries: tuple[TableEntry, ...] | None = None
     terminating: tuple[str, ...] = ()
+    undrained: tuple[str, ...] = ()
+    discarded: tuple[Discarded, ...] = ()
     http: tuple[HttpReport, ...] = ()
     kernel: tuple[KernelCount, ...] = ()
     counters_read_at: int = 0

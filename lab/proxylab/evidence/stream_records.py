@@ -70,6 +70,7 @@ class StreamRecord(Record, frozen=True, kw_only=True):
         late: packets that an earlier step lost, with an answer in this one.
         tracked: its conntrack entries on the nodes when the step ended.
         silent: the nodes, pods and hosts whose sentinel packets did not come back; sent only after a missing packet.
+        undrained: after a missing packet, the nodes on whose proxies' own processes it may still wait.
     """
 
     stream: str
@@ -79,6 +80,7 @@ class StreamRecord(Record, frozen=True, kw_only=True):
     late: tuple[StreamPacket, ...] = ()
     tracked: tuple[TrackedFlow, ...] = ()
     silent: tuple[str, ...] = ()
+    undrained: tuple[str, ...] = ()
 
 
 class Sample(Record, frozen=True):

@@ -57,7 +57,7 @@ __all__ = [
 
 CASE: Final = "case.json"
 PLAN: Final = "plan.json"
-FORMAT: Final = 5
+FORMAT: Final = 6
 
 RecordedT = TypeVar("RecordedT", bound=Record)
 

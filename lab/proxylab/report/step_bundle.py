@@ -38,7 +38,7 @@ from proxylab.verdict.model import StepVerdict, Verdict
 __all__ = ["STEP", "RecordedStep", "read_step", "step_bundle"]
 
 STEP: Final = "step.json"
-_FORMAT: Final = 4
+_FORMAT: Final = 5
 
 
 class RecordedStep(Record, frozen=True, kw_only=True):

@@ -91,7 +91,7 @@ def _rows(evidence: StepEvidence, streams: Iterable[str]) -> Iterator[_Row]:
 
 _ENDS: Mapping[BreakKind, str] = {
     BreakKind.RESET: "its connection is reset",
-    BreakKind.CLOSED: "its connection is closed by the backend",
+    BreakKind.CLOSED: "its connection is closed by the other end",
 }
 
 
@@ -134,6 +134,9 @@ def memory_of_streams(verdict: StepVerdict, width: int) -> Iterator[str]:
             yield from wrapped(f"no node's conntrack has an entry for {record.stream}", _INDENT * 2, width=width)
         if record.silent:
             yield from wrapped(f"no sentinel packet came back from {listed(record.silent)}", _INDENT * 2, width=width)
+        if record.undrained:
+            held = f"the proxy's process on {listed(record.undrained)} may still hold packets"
+            yield from wrapped(held, _INDENT * 2, width=width)
 
 
 def _since(at: int, began: int) -> str:

@@ -223,6 +223,11 @@ class KubeProxyManifest(Manifest, frozen=True, kw_only=True):
         tuple[Annotated[IPNetwork | str, Read(_network_or_primary)], ...],
         Key("The addresses that serve node ports: networks, or primary alone; all by default."),
     ] = ()
+    udp_idle_timeout: Annotated[
+        _Duration,
+        Check(lambda seconds: seconds or _DEFAULT.udp_idle_timeout),
+        Key("How long mode userspace keeps the endpoint of a UDP client that is silent; 250ms by default."),
+    ] = _DEFAULT.udp_idle_timeout
     iptables: Annotated[_Iptables, Key("Keys of mode iptables.")] = _Iptables()
     nftables: Annotated[_Nftables, Key("Keys of mode nftables.")] = _Nftables()
     ipvs: Annotated[_Ipvs, Key("Keys of mode ipvs; it takes masquerading from iptables.")] = _Ipvs()
@@ -323,6 +328,7 @@ def _configuration(manifest: KubeProxyManifest) -> ProxyConfiguration:
         metrics=manifest.metrics_bind_address or metrics,
         nftables=NftablesConfiguration(**asdict(manifest.nftables)),
         ipvs=IpvsConfiguration(**asdict(manifest.ipvs)),
+        udp_idle_timeout=manifest.udp_idle_timeout,
         feature_gates=manifest.feature_gates,
     )
 

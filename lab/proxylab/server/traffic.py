@@ -23,6 +23,7 @@ from proxylab.scenario.words import TERMINATING_MODES
 from proxylab.server.control_plane import ControlPlane
 from proxylab.server.network import Network
 from proxylab.traffic.foreign import ForeignRules
+from proxylab.traffic.programs import Programs
 from proxylab.traffic.responder import Names, PortsTakenError
 from proxylab.traffic.runner import Runner
 
@@ -52,7 +53,7 @@ async def open_runner(
         packet_lock=packet_lock,
         names=_names(request.plan, control_plane.store),
         foreign={name: _foreign(modes[name], context) for name, context in control_plane.contexts.items()},
-        terminating=lambda: tuple(name for name in modes if control_plane.fleet.mode(name) in TERMINATING_MODES),
+        programs=_programs(control_plane.fleet),
     )
     stack.callback(runner.close)
     try:
@@ -60,6 +61,13 @@ async def open_runner(
     except PortsTakenError as error:
         raise ScenarioError([_taken(request, context, listener) for context, listener in error.taken]) from error
     return runner
+
+
+def _programs(fleet: Fleet) -> Programs:
+    def terminating() -> tuple[str, ...]:
+        return tuple(node for node in fleet.engines if fleet.mode(node) in TERMINATING_MODES)
+
+    return Programs(terminating, fleet.drain)
 
 
 def _names(plan: Plan, store: Store) -> Names | None:

@@ -4,7 +4,9 @@
 """
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Final, Protocol
 
 from proxylab.addresses import Transport
@@ -16,6 +18,7 @@ from proxylab.traffic.cpu_affinity import one_cpu
 from proxylab.traffic.identity import Identity
 from proxylab.traffic.legs import TapPoint
 from proxylab.traffic.match import Matcher
+from proxylab.traffic.programs import Passage
 from proxylab.traffic.responder import Responders
 from proxylab.traffic.sentinels import Sentinels
 from proxylab.traffic.watch import AnyTap, Watch
@@ -66,12 +69,15 @@ class Exchange:
         responders: Responders,
         before_sentinels: Callable[[], Awaitable[None]],
         associations: Associations | None = None,
-        divided: Sequence[int] | None = None,
+        passage: Passage,
+        ports: Sequence[int],
     ) -> None:
-        """``divided`` has the sender's port of each flow where a program may divide flows into two legs."""
+        """``ports`` has the sender's port of each flow, which tells the two legs apart that a program makes of it."""
         self.sending = sending
-        self.matcher = Matcher(identity, resolved.protocol, sockets, divided)
-        self._patience = _PATIENCE.get(resolved.protocol, _PATIENCE_FOR_DATAGRAMS) if divided is not None else 0.0
+        self.matcher = Matcher(identity, resolved.protocol, sockets, ports if passage.nodes else None)
+        self._passage = passage
+        self._patience = _PATIENCE.get(resolved.protocol, _PATIENCE_FOR_DATAGRAMS) if passage.nodes else 0.0
+        self._cpus: Sequence[int | None] = sorted(os.sched_getaffinity(0)) if passage.nodes else (None,)
         self._endpoints = {each.address for each in resolved.receivers} | {each.address for each in resolved.endpoints}
         self.sentinels = Sentinels(resolved, identity, tap)
         self.unpinned = ""
@@ -100,9 +106,13 @@ class Exchange:
                 if self._turn() or await self._moves_in_time(deadline):
                     continue
                 answered = self._answered
-                await self._send_sentinels(deadline)
+                for cpu in self._cpus:
+                    with nullcontext() if cpu is None else one_cpu(cpu):
+                        await self._send_sentinels(deadline)
                 if self._turn() or self._answered > answered:
                     continue  # what a pod has just sent may still be behind the sentinels' replies
+                if await self._passage.drain() and self._turn():
+                    continue  # a program has sent on what came just before the sentinels
                 if not self.sending.abandon():
                     break
             self._look()
@@ -126,9 +136,14 @@ class Exchange:
         return self.sending.finished and not (self._by_taps and self.matcher.unsettled)
 
     async def _moves_in_time(self, deadline: Deadline) -> bool:
-        """Whether a program between two legs does something: no sentinel packet shows that it will not."""
+        """Whether a program between two legs does something: no sentinel packet shows that it will not.
+
+        One that can be asked has done it when it answers. For others the lab waits.
+        """
         if not self._patience:
             return False
+        if await self._passage.drain():
+            return self._turn()
         patience = Deadline(min(deadline.at, Deadline.after(self._patience).at))
         try:
             await wait_until(self._turn, patience, "a program sends a flow on, or closes it")

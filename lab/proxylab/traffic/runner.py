@@ -9,7 +9,7 @@ A run never waits for a fixed time.
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import chain
@@ -43,6 +43,7 @@ from proxylab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, n
 from proxylab.traffic.match import Matcher
 from proxylab.traffic.packet import Dispatch
 from proxylab.traffic.ports import PortAllocator, Sender
+from proxylab.traffic.programs import Passage, Programs
 from proxylab.traffic.responder import Names, PortsTakenError, Responders
 from proxylab.traffic.stack_counts import Stacks
 from proxylab.traffic.streams import Streams
@@ -72,7 +73,7 @@ class Runner:
         packet_lock: asyncio.Lock | None = None,
         names: Names | None = None,
         foreign: Mapping[str, ForeignRules] | None = None,
-        terminating: Callable[[], tuple[str, ...]] = tuple,
+        programs: Programs | None = None,
     ) -> None:
         """Make a runner; ``open`` it before the first run.
 
@@ -86,13 +87,13 @@ class Runner:
             packet_lock: each run holds it, and so does every other sender of packets in the lab.
             names: answers for the plan's name servers.
             foreign: of each node, its rules that no meter counts; closed with the runner.
-            terminating: the nodes whose proxies end connections now.
+            programs: the proxies' own processes, through which flows may pass.
         """
         self._netns_by_name = netns_by_name
         self._plan = plan
         self._meters = meters
         self._foreign = foreign or {}
-        self._terminating = terminating
+        self._programs = programs or Programs()
         taken = {listener.port for namespace in plan.namespaces for listener in namespace.listeners}
         taken.update(served)
         self._ports = PortAllocator(seed, taken)
@@ -124,9 +125,8 @@ class Runner:
             self.close()
             raise
         self._responders.attach(asyncio.get_running_loop())
-        self._streams = Streams(
-            self._netns_by_name, self._watch, self._responders, self._identities, self._conntrack, self._port_of_stream
-        )
+        taps = self._watch, self._responders, self._identities, self._conntrack
+        self._streams = Streams(self._netns_by_name, *taps, self._port_of_stream, self._programs)
 
     @property
     def streams(self) -> Streams:
@@ -249,13 +249,14 @@ class Runner:
         await together(meter.begin(resolved) for meter in meters.values())
         identity = self._identities.issue(resolved.flows)
         ports = self._source_ports(resolved)
-        terminating = tuple(node for node in self._terminating() if node in resolved.nodes)
-        turns = self._prepare(resolved, identity, ports, terminating)
-        tracing = self._armed(resolved, identity, ports[0] if terminating else 0) if trace else None
+        passage = self._programs.on_the_way(resolved)
+        turns = self._prepare(resolved, identity, ports, passage)
+        tracing = self._armed(resolved, identity, ports[0] if passage.nodes else 0) if trace else None
+        await passage.begin()
         foreign = [self._foreign[node] for node in resolved.nodes if node in self._foreign]
         await together(rules.begin(family) for rules in foreign)
         self._stacks.begin((*resolved.nodes, *resolved.watched))
-        unfinished = await self._take(turns, resolved, every_segment=bool(terminating))
+        unfinished = await self._take(turns, resolved, every_segment=bool(passage.nodes))
         losses = turns.take_losses()
         kernel = self._stacks.end()
         tracked = self._conntrack.flows(resolved, ports)
@@ -278,7 +279,9 @@ class Runner:
             refused_sends=tuple(turns.sending.refused),
             tracked=tracked,
             entries=entries,
-            terminating=terminating,
+            terminating=passage.nodes,
+            undrained=passage.undrained,
+            discarded=passage.discarded(),
             kernel=kernel,
             counters_read_at=self._stacks.counters_read_at,
             http=tuple(turns.sending.answers) if isinstance(turns.sending, Fetches) else (),
@@ -309,9 +312,7 @@ class Runner:
         self._tracing.arm(resolved, identity, port)
         return self._tracing
 
-    def _prepare(
-        self, resolved: ResolvedProbe, identity: Identity, ports: Sequence[int], terminating: Collection[str] = ()
-    ) -> Exchange:
+    def _prepare(self, resolved: ResolvedProbe, identity: Identity, ports: Sequence[int], passage: Passage) -> Exchange:
         if self._watch is None or self._responders is None:
             raise InternalError("the runner is not open; open() comes before run()")
         if resolved.protocol is Transport.SCTP and resolved.manner is Manner.CONNECT:
@@ -320,31 +321,30 @@ class Runner:
         tap = self._watch.tap(sender.namespace, sender.device)
         self._watch.follow(True)
         stacks = {each.namespace for each in resolved.receivers if each.device == STACK}
-        for node in sorted(stacks.union(terminating)):
+        for node in sorted(stacks.union(passage.nodes)):
             self._watch.tap(node, STACK)
-        of_meters = [meter.max_frames_in_flight for meter in self._meters.values()]
-        room = min([self._watch.room(_HEADER_BYTES + TOKEN_BYTES + resolved.payload), *filter(None, of_meters)])
+        of_meters = filter(None, (meter.max_frames_in_flight for meter in self._meters.values()))
+        room = min([self._watch.room(_HEADER_BYTES + TOKEN_BYTES + resolved.payload), *of_meters])
         sending: Sending
         if resolved.manner is Manner.PACKET:
             sending = Dispatch(tap, first_packets(resolved, identity, ports), room, sender.mtu)
-            sockets = None
         elif resolved.http:
             sending = Fetches(self._netns_by_name[sender.namespace], resolved, ports)
-            sockets = {port: flow for flow, port in enumerate(ports)}
         else:
             sending = Dialogues(self._netns_by_name[sender.namespace], resolved, identity, ports, room)
-            sockets = {port: flow for flow, port in enumerate(ports)}
+        by_sockets = resolved.manner is not Manner.PACKET
         return Exchange(
             resolved=resolved,
             identity=identity,
             tap=tap,
             sending=sending,
-            sockets=sockets,
+            sockets={port: flow for flow, port in enumerate(ports)} if by_sockets else None,
             watch=self._watch,
             responders=self._responders,
             associations=self._sctp_responders() if resolved.protocol is Transport.SCTP else None,
             before_sentinels=partial(self._read_counters_again, resolved),
-            divided=ports if terminating else None,
+            passage=passage,
+            ports=ports,
         )
 
     async def _read_counters_again(self, resolved: ResolvedProbe) -> None:

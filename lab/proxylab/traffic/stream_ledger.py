@@ -44,6 +44,10 @@ class Ledger:
         """Whether some packet has neither an answer nor an error."""
         return bool(self._out)
 
+    def awaits(self, number: int) -> bool:
+        """Whether a packet up to that number has neither an answer nor an error."""
+        return any(sent.number <= number for sent in self._out.values())
+
     @property
     def latest(self) -> StreamPacket | None:
         """The packet with the latest answer."""

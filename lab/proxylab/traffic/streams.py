@@ -14,6 +14,7 @@ without an answer after that is lost.
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from proxylab.addresses import Transport
+from proxylab.addresses import IPAddress, Transport
 from proxylab.evidence.stream_records import BreakKind, StreamRecord
 from proxylab.kernel.capture.batches import Frame
 from proxylab.kernel.sandbox.linux import current_cpu
@@ -36,6 +37,7 @@ from proxylab.traffic.dissect import SCTP, TCP, Chunk, TcpFlag, dissect
 from proxylab.traffic.identity import Identity, IdentityRegistry
 from proxylab.traffic.legs import TapPoint
 from proxylab.traffic.match import Matcher, SentinelSighting
+from proxylab.traffic.programs import Programs
 from proxylab.traffic.responder import Responders
 from proxylab.traffic.sentinels import Sentinels
 from proxylab.traffic.stream_ledger import Ledger
@@ -48,6 +50,8 @@ _SENTINEL_SECONDS: Final = 1.0
 _SENDING_AGAIN: Final = {Transport.TCP: 1.0, Transport.SCTP: 3.5}
 """The seconds that hold two attempts: without an acknowledgement, TCP sends again after 200 ms (TCP_RTO_MIN) and 400 ms
 more, SCTP after a second (net.sctp.rto_min) and two more."""
+_PATIENCE_WITH_PROGRAMS: Final = 0.5
+"""For packets in a proxy's process that cannot be asked."""
 _SETTLING_ROUNDS: Final = 6
 """A packet on a new connection is settled in four: dial, accept, request, answer."""
 _ENOUGH: Final = 5
@@ -58,8 +62,9 @@ _PATIENCE: Final = 10.0
 class _SenderTap:
     """One stream's part of its sender's tap, which other streams may share."""
 
-    def __init__(self, identity: Identity, protocol: Transport, tap: AnyTap) -> None:
+    def __init__(self, identity: Identity, protocol: Transport, tap: AnyTap, address: IPAddress) -> None:
         self._ports: set[int] = set()
+        self._address = address
         self._protocol = protocol
         self._vantage = TapPoint(tap.netns_name, tap.device, is_sender=True)
         self._matcher = Matcher(identity, Transport.UDP)
@@ -87,7 +92,7 @@ class _SenderTap:
 
     def _is_reset(self, frame: Frame) -> bool:
         datagram = dissect(frame.data)
-        if datagram is None or datagram.destination_port not in self._ports:
+        if datagram is None or datagram.destination != self._address or datagram.destination_port not in self._ports:
             return False
         if datagram.protocol == SCTP:
             return datagram.flags == Chunk.ABORT
@@ -109,6 +114,7 @@ class _Stream:
     change: int = 0
     enough: int = 0
     silent: tuple[str, ...] = ()
+    undrained: tuple[str, ...] = ()
 
 
 class Streams:
@@ -122,8 +128,10 @@ class Streams:
         identities: IdentityRegistry,
         conntrack: ConntrackReader,
         port_of: Callable[[ResolvedProbe], int],
+        programs: Programs,
     ) -> None:
         """Start without streams; ``port_of`` gives the source port of a probe."""
+        self._programs = programs
         self._netns_by_name = netns_by_name
         self._watch = watch
         self._responders = responders
@@ -136,6 +144,9 @@ class Streams:
     async def begin(self, resolved_probes: Iterable[ResolvedProbe]) -> None:
         """Begin the new streams and resume all others. When this returns, the next packet of each has been sent.
 
+        Where a proxy's process may hold that packet, its answer has come or is overdue, too: it shows the cluster as it
+        was before a step's change.
+
         Raises:
             InternalError: a sender has no tap.
             CapabilityError: the kernel has no SCTP, or cannot show which packets a node's programs receive.
@@ -144,6 +155,14 @@ class Streams:
             if resolved.name not in self._streams:
                 self._streams[resolved.name] = self._open(resolved)
         self._go_on(self._streams.values())
+        last = {id(each): each.ledger.sent - 1 for each in self._streams.values() if self._programs_of(each)}
+        if last:
+            with suppress(DeadlineExceededError):
+                await wait_until(
+                    lambda: not any(each.ledger.awaits(last.get(id(each), -1)) for each in self._streams.values()),
+                    Deadline.after(_PATIENCE_WITH_PROGRAMS),
+                    "proxies' processes pass the first packets on",
+                )
 
     def changed(self) -> None:
         """Note that a change is made: ``answering`` looks only at packets sent from now on."""
@@ -180,7 +199,7 @@ class Streams:
                 stream.timer.cancel()
                 stream.timer = None
         for stream in self._streams.values():
-            stream.silent = ()
+            stream.silent = stream.undrained = ()
             self._turn()
             if stream.ledger.outstanding:
                 await self._settle(stream, sentinels(stream.resolved))
@@ -210,7 +229,7 @@ class Streams:
         identity = self._identities.issue(1)
         netns = self._netns_by_name[resolved.sender.namespace]
         tap = self._watch.tap(resolved.sender.namespace, resolved.sender.device)
-        ledger, sender_tap = Ledger(identity), _SenderTap(identity, resolved.protocol, tap)
+        ledger, sender_tap = Ledger(identity), _SenderTap(identity, resolved.protocol, tap, resolved.sender.address)
         ports: list[int] = []
 
         def port_of() -> int:
@@ -270,12 +289,38 @@ class Streams:
         with one_cpu():
             self._turn()  # an answer sent only now must precede one more round
             await self._send_sentinels(stream, sentinels)
+        stream.undrained = await self._drain_programs(stream, sentinels) if stream.ledger.outstanding else ()
         stream.silent = tuple(each.name for each in sentinels.reports() if not each.answered)
         stream.cpus.clear()
         again = _SENDING_AGAIN.get(stream.resolved.protocol, 0.0)
         if again and stream.ledger.outstanding:
             with suppress(DeadlineExceededError):
                 await wait_until(partial(self._is_settled, stream), Deadline.after(again), "late answers come")
+
+    def _programs_of(self, stream: _Stream) -> tuple[str, ...]:
+        return self._programs.on_the_way(stream.resolved).nodes
+
+    async def _drain_programs(self, stream: _Stream, sentinels: Sentinels) -> tuple[str, ...]:
+        """Let proxies' processes pass on what they hold of a stream: what goes there, and then the answers.
+
+        Such a process may run on any CPU, so sentinel packets follow from each. Returns the nodes whose process may
+        still hold something. TCP sends again, and needs none of this.
+        """
+        passage = self._programs.on_the_way(stream.resolved)
+        if stream.resolved.protocol is not Transport.UDP or not passage.nodes:
+            return ()
+        for _ in range(2):
+            if not await passage.drain():
+                with suppress(DeadlineExceededError):
+                    await wait_until(
+                        partial(self._is_settled, stream), Deadline.after(_PATIENCE_WITH_PROGRAMS), "answers"
+                    )
+                return passage.undrained if stream.ledger.outstanding else ()
+            for cpu in sorted(os.sched_getaffinity(0)):
+                with one_cpu(cpu):
+                    await self._send_sentinels(stream, sentinels)
+            self._turn()
+        return ()
 
     def _is_settled(self, stream: _Stream) -> bool:
         self._turn()
@@ -307,4 +352,5 @@ class Streams:
             breaks=breaks,
             tracked=self._conntrack.flows(stream.resolved, (port,)) if port else (),
             silent=stream.silent,
+            undrained=stream.undrained,
         )

@@ -1,6 +1,6 @@
 """Reasons to doubt evidence: witnesses that contradict each other, lost frames, and silence that may end later."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Evidence, Observation
@@ -84,7 +84,8 @@ def reasons_it_may_be_late(
     resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]
 ) -> Iterator[str]:
     """Reasons why a flow that no tap saw again may only be late: a sentinel packet is missing or early."""
-    yield from _at_programs([flow for flow, fate in zip(flows, fates, strict=True) if fate is Fate.LOST])
+    lost = [flow for flow, fate in zip(flows, fates, strict=True) if fate is Fate.LOST]
+    yield from _at_programs(lost, evidence.undrained)
     names = dict.fromkeys(
         [*(sentinel.name for sentinel in resolved.sentinels), *(report.name for report in evidence.sentinels)]
     )
@@ -110,9 +111,9 @@ def reasons_it_may_be_late(
         yield f"the sentinel packet to {listed(early)} was back before the last flow left, so silence proves nothing"
 
 
-def _at_programs(lost: Iterable[Flow]) -> Iterator[str]:
-    """Lost flows that a program got: no sentinel packet passes it, so nothing shows that it is done."""
-    taken = [flow.relays[0].netns_name for flow in lost if flow.relays]
+def _at_programs(lost: Iterable[Flow], undrained: Collection[str]) -> Iterator[str]:
+    """Lost flows that a program got which cannot be asked: no sentinel packet shows that it is done."""
+    taken = [flow.relays[0].netns_name for flow in lost if flow.relays and flow.relays[0].netns_name in undrained]
     if taken:
         got = f"the proxy's process on {listed(list(dict.fromkeys(taken)))} got {amount(len(taken), 'flow')}"
         yield f"{got} and may still act, so silence proves nothing"

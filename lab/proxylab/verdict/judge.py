@@ -4,6 +4,8 @@ Each expectation has a module in ``expectations``, which says what it needs. ``f
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 from proxylab.addresses import IPAddress
 from proxylab.errors import InternalError
@@ -13,7 +15,7 @@ from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.expect import NodeDevice
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
-from proxylab.scenario.words import Outcome
+from proxylab.scenario.words import Outcome, Position
 from proxylab.verdict.case import JudgedProbe, open_case
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.expectations.end_of_step import end_of_step
@@ -25,6 +27,7 @@ from proxylab.verdict.stream import stream_of
 
 __all__ = ["judge", "judge_step", "skip"]
 
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _NONE_ARRIVE = frozenset({Outcome.DROPPED, Outcome.REJECTED, Outcome.CLOSED})
 
 
@@ -52,17 +55,21 @@ def judge(probe: Probe, resolved: ResolvedProbe, source: IPAddress | None, evide
 def skip(probe: Probe, resolved: ResolvedProbe, reason: str) -> ProbeVerdict:
     """The verdict on a probe that was not sent, because the proxy's mode lacks what it asks for."""
     verdicts = tuple(
-        Verdict(
-            expectation=key,
-            judgement=Judgement.SKIP,
-            expected="",
-            observed="not sent",
-            reasons=(reason,),
-            position=probe.expect.positions.get(key, probe.expect.position),
-        )
+        _skipped(key, probe.expect.positions.get(key, probe.expect.position), reason, "not sent")
         for key in expectations(probe.expect)
     )
     return ProbeVerdict(probe=probe, resolved=resolved, verdicts=verdicts, evidence=Evidence(sent=0))
+
+
+def _skipped(key: str, position: Position, reason: str, observed: str = "") -> Verdict:
+    return Verdict(
+        expectation=key,
+        judgement=Judgement.SKIP,
+        expected="",
+        observed=observed,
+        reasons=(reason,),
+        position=position,
+    )
 
 
 def _verdicts(case: JudgedProbe) -> Iterator[Verdict]:
@@ -104,8 +111,12 @@ def judge_step(
     nodes: Sequence[str],
     addresses: Mapping[str, tuple[IPAddress, ...]],
     evidence: StepEvidence,
+    lacks: Mapping[str, str] = _NOTHING,
 ) -> StepVerdict:
     """Judge every expectation of a step; see ``StepVerdict`` for the arguments.
+
+    ``lacks`` has the reasons to skip expectations that the proxy's mode cannot show: by their keys, or by the name of a
+    stream for all of its expectations.
 
     Raises:
         InternalError: the step expects something of a stream without a record.
@@ -113,9 +124,16 @@ def judge_step(
     verdicts: list[Verdict] = []
     for name in step.expect.streams:
         stream = stream_of(step, evidence, name, sources.get(name, {}))
-        verdicts += (each.judge(stream, wanted) for each in OF_STREAMS if (wanted := each.wanted(stream)) is not None)
+        for each in OF_STREAMS:
+            key = f"{name}.{each.key}"
+            if (wanted := each.wanted(stream)) is not None:
+                reason = lacks.get(name) or lacks.get(key)
+                verdicts.append(_skipped(key, stream.position(key), reason) if reason else each.judge(stream, wanted))
     end = end_of_step(step, evidence, nodes, addresses)
-    verdicts += (each.judge(end, wanted) for each in OF_STEPS if (wanted := each.wanted(end)) is not None)
+    for of_end in OF_STEPS:
+        if (looked_for := of_end.wanted(end)) is not None:
+            reason, key = lacks.get(of_end.key), of_end.key
+            verdicts.append(_skipped(key, end.position(key), reason) if reason else of_end.judge(end, looked_for))
     return StepVerdict(
         step=step,
         number=number,

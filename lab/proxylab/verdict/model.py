@@ -156,6 +156,12 @@ class StepVerdict(_Judged, frozen=True, kw_only=True):
     addresses: Mapping[str, tuple[IPAddress, ...]]
     evidence: StepEvidence
 
+    @property
+    def overall(self) -> Judgement:
+        """The worst of its verdicts. What the mode lacks decides only where it lacks everything."""
+        judged = frozenset(verdict.judgement for verdict in self.verdicts)
+        return worst(judged - {Judgement.SKIP} or judged)
+
     def __post_init__(self) -> None:
         self._hold(step_expectations(self.step.expect), f"{self.step.position}: step {self.step.name!r}")
 

@@ -57,9 +57,12 @@ class Stream(Struct, frozen=True):
     @property
     def silence(self) -> tuple[str, ...]:
         """Why a missing answer may only be late."""
-        silent = listed(self.record.silent, "or")
-        clause = f"no sentinel packet came back from {silent}, so silence proves nothing"
-        return (clause,) if self.record.silent else ()
+        clauses = []
+        if self.record.silent:
+            clauses.append(f"no sentinel packet came back from {listed(self.record.silent, 'or')}")
+        if self.record.undrained:
+            clauses.append(f"the proxy's process on {listed(self.record.undrained, 'or')} may still hold packets")
+        return tuple(f"{clause}, so silence proves nothing" for clause in clauses)
 
     @property
     def after_wait(self) -> "Stream":

@@ -52,6 +52,7 @@ WRITTEN: dict[str, tuple[str, Any]] = {
     "conntrack.tcpBeLiberal": ("true", True),
     "conntrack.udpTimeout": ("3s", "3000ms"),
     "conntrack.udpStreamTimeout": ("4s", "4000ms"),
+    "udpIdleTimeout": ("5s", "5000ms"),
     "bindAddress": ("172.18.0.9", "172.18.0.9"),
     "healthzBindAddress": ("127.0.0.1:1", "127.0.0.1:1"),
     "metricsBindAddress": ("'[::1]:2'", "[::1]:2"),
@@ -74,9 +75,9 @@ def read(document: Any, key: str) -> Any:
     return document
 
 
-def handed_over(proxy: ProxyConfiguration) -> Any:
+def handed_over(proxy: ProxyConfiguration, mode: str = "iptables") -> Any:
     networks = (ip_network("10.244.0.0/16"),)
-    return json.loads(configuration("iptables", "node-a", proxy, cluster_cidrs=networks, feature_gates={}))
+    return json.loads(configuration(mode, "node-a", proxy, cluster_cidrs=networks, feature_gates={}))
 
 
 @pytest.mark.parametrize("key", sorted({*keys(KubeProxyManifest)} - {*NOT_HANDED_OVER}))
@@ -87,5 +88,6 @@ def test_every_key_with_an_effect_arrives(key: str) -> None:
     head = "---\napiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
     proxy = parse_scenario(f"{BASE}{head}{body}\n", "f").proxy
     assert proxy is not None
-    assert read(handed_over(proxy), key) == expected
-    assert read(handed_over(ProxyConfiguration()), key) != expected, "a default proves nothing"
+    mode = "userspace" if key == "udpIdleTimeout" else "iptables"
+    assert read(handed_over(proxy, mode), key) == expected
+    assert read(handed_over(ProxyConfiguration(), mode), key) != expected, "a default proves nothing"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxylab.engines.lacking import lacking, refuse, refuse_dialogue
+from proxylab.engines.lacking import lacking, lacking_of_step, refuse, refuse_dialogue
 from proxylab.errors import CapabilityError
 from proxylab.plan.assembly import assemble
 from proxylab.scenario.cases import cases
@@ -113,3 +113,72 @@ def test_crafted_dialogues_are_refused() -> None:
     refuse_dialogue("nftables")
     with pytest.raises(CapabilityError, match="crafted segments open no connection"):
         refuse_dialogue("userspace")
+
+
+STREAMS = """\
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: lacking-of-streams}
+spec:
+  network: {families: [IPv4, IPv6]}
+  matrix: {family: [IPv4, IPv6]}
+  nodes: {node-a: {}}
+  pods:
+    echo: {nodes: [node-a], labels: {app: echo}, ports: [{port: 5353, protocol: UDP}]}
+    client: {nodes: [node-a]}
+  streams:
+    queries: {from: client, to: {service: dns, via: clusterIP}, send: {every: 5ms}}
+    nearby: {from: client, to: {service: local, via: clusterIP}, send: {every: 5ms}}
+    straight: {from: client, to: {pod: echo, port: 5353}, send: {protocol: UDP, every: 5ms}}
+  steps:
+  - name: the first
+    expect:
+      queries: {backend: echo, source: preserved, rejected: 0}
+      nearby: {backend: echo}
+      straight: {backend: echo, source: preserved}
+      conntrack: {some: {replyFrom: echo}}
+  - name: the Service is gone
+    change: {services: {dns: null}, engines: {node-a: kill}}
+    until: {backends: {straight: echo}}
+    expect: {queries: {rejected: {atLeast: 5}}, conntrack: {none: {replyFrom: 10.96.0.10}}}
+  - name: and remains so
+    expect: {queries: {rejected: {atLeast: 5}}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: dns}
+spec: {ipFamilyPolicy: RequireDualStack, selector: {app: echo}, ports: [{port: 53, targetPort: 5353, protocol: UDP}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: local}
+spec:
+  ipFamilyPolicy: RequireDualStack
+  internalTrafficPolicy: Local
+  selector: {app: echo}
+  ports: [{port: 53, targetPort: 5353, protocol: UDP}]
+"""
+
+
+def test_of_a_step_it_lacks_single_expectations_and_whole_streams() -> None:
+    (case,) = cases(parse_scenario(STREAMS, "streams.lab.yaml"), "userspace")
+    assembly = assemble(case)
+    first, gone, later = (lacking_of_step("userspace", assembly, step) for step in case.steps)
+    of_families = {
+        f"queries[{family}]{key}" for family, key in (("ipv4", ".source"), ("ipv6", ".source"), ("ipv6", ""))
+    }
+    assert set(first) == {"conntrack", "nearby[ipv4]", "nearby[ipv6]", *of_families}
+    assert "no traffic policy Local" in first["nearby[ipv4]"]
+    assert "serves one family" in first["queries[ipv6]"]
+    # The Service is there when this step begins.
+    assert {"queries[ipv4].rejected", "queries[ipv6]"} < set(gone)
+    assert "conntrack" not in gone, "no pod is named"
+    assert sorted(later) == ["nearby[ipv4]", "nearby[ipv6]"]
+    assert lacking_of_step("iptables", assembly, case.steps[0]) == {}
+
+
+def test_a_wait_for_streams_that_outlive_the_proxy_is_refused() -> None:
+    (case,) = cases(parse_scenario(STREAMS, "streams.lab.yaml"), "userspace")
+    refuse("iptables", case)
+    with pytest.raises(CapabilityError, match="connections outlive the proxy"):
+        refuse("userspace", case)

@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from ipaddress import ip_network
+from typing import Literal
 
 import pytest
 from msgspec.structs import replace
@@ -70,16 +71,26 @@ def test_nothing_is_looked_through_while_no_udp_endpoint_changes() -> None:
     assert not is_stale.update(ports(endpoint(A, 10)))
 
 
-@pytest.mark.parametrize("forget_all", [True, False])
+@pytest.mark.parametrize(("which", "forgets"), [("always", True), ("1.36", False)])
 @pytest.mark.parametrize("after", [ports(), ports(endpoint(A, 10, ready=False, serving=False)), ()])
 def test_services_without_endpoint_or_gone_are_forgotten_unless_like_1_36(
-    after: tuple[ServicePortInfo, ...], forget_all: bool
+    after: tuple[ServicePortInfo, ...], which: Literal["always", "1.36"], forgets: bool
 ) -> None:
-    is_stale = UdpReconciler(forget_all=forget_all)
+    is_stale = UdpReconciler(which)
     is_stale.update(ports(endpoint(A, 10)))
     is_stale.update(after)
     for frontend in FRONTS:
-        assert is_stale(flow(*frontend, 10)) is forget_all
+        assert is_stale(flow(*frontend, 10)) is forgets
+
+
+def test_mode_userspace_forgets_only_what_led_to_a_deleted_service() -> None:
+    """The other end of such a flow is the proxy's process, which is no endpoint."""
+    is_stale = UdpReconciler("deleted")
+    assert not is_stale.update(ports(endpoint(A, 10)))
+    assert not is_stale.update(ports(endpoint(A, 11)))
+    assert is_stale.update(())
+    for frontend in FRONTS:
+        assert is_stale(flow(*frontend, 2, pod_port=40001))
 
 
 ROUTE_LOCALNET = "net.ipv4.conf.all.route_localnet"

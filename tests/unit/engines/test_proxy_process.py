@@ -211,3 +211,28 @@ def test_datagrams_of_a_client_go_to_one_endpoint_until_it_is_idle() -> None:
             each.close()
 
     asyncio.run(story())
+
+
+def test_it_passes_every_datagram_on_before_it_answers_and_counts_what_it_discards() -> None:
+    async def story() -> None:
+        backend, known, late = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(3))
+        for each in (backend, known, late):
+            each.setblocking(False)
+            each.bind((HERE, 0))
+        async with process() as order:
+            port = (await order(backend.getsockname(), protocol="UDP"))["ports"]["web"]
+            for _ in range(200):
+                known.sendto(b"ping", (HERE, port))
+            assert (await order(backend.getsockname(), protocol="UDP"))["discarded"] == {"web": 0}
+            heard = [backend.recvfrom(100) for _ in range(200)]
+            for _, program in heard:
+                backend.sendto(b"pong", program)
+            await order(protocol="UDP")
+            assert [known.recv(100) for _ in range(200)] == [b"pong"] * 200
+            for _ in range(200):
+                late.sendto(b"ping", (HERE, port))
+            assert (await order(protocol="UDP"))["discarded"] == {"web": 200}
+        for each in (backend, known, late):
+            each.close()
+
+    asyncio.run(story())

@@ -22,6 +22,7 @@ from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.words import Manner
 from proxylab.traffic.connect import Dialogues
 from proxylab.traffic.identity import Identity
+from proxylab.traffic.programs import Programs
 from proxylab.traffic.responder import Responders
 from proxylab.traffic.runner import Runner
 
@@ -139,5 +140,5 @@ def test_where_the_kernel_has_none_the_lack_is_told_with_its_cure(monkeypatch: p
     anything: Any = object()
     runner._watch = runner._responders = anything
     with pytest.raises(CapabilityError, match="SCTP sockets, with which probe") as refused:
-        runner._prepare(resolved(), Identity(bytes(8), 0, 4, 1), [4000])
+        runner._prepare(resolved(), Identity(bytes(8), 0, 4, 1), [4000], Programs().on_the_way(resolved()))
     assert "'--kernel uml'" in str(refused.value)

@@ -17,6 +17,7 @@ from proxylab.scenario.words import Manner
 from proxylab.timing import Deadline
 from proxylab.traffic.exchange import Exchange
 from proxylab.traffic.identity import Identity
+from proxylab.traffic.programs import Programs
 
 A = IPv4Address("10.0.0.1")
 
@@ -91,6 +92,8 @@ def turns(sending: Sending, *, crafted: bool, tap: Any = None, watch: Any = None
         watch=watch or quiet,
         responders=watch or quiet,
         before_sentinels=nothing,
+        passage=Programs().on_the_way(resolved),
+        ports=(),
     )
 
 

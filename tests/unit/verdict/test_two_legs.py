@@ -178,7 +178,8 @@ def test_the_tries_of_the_program_explain_a_close() -> None:
 
 def test_silence_behind_a_program_proves_no_drop() -> None:
     dropped = World(outcome=Outcome.DROPPED, manner=Manner.CONNECT)
-    verdict = one(dropped, through(*there(dropped), world=dropped, error="timeout"), "outcome")
+    evidence = replace(through(*there(dropped), world=dropped, error="timeout"), undrained=("node-a",))
+    verdict = one(dropped, evidence, "outcome")
     assert verdict.judgement is INCONCLUSIVE
     assert "may still act, so silence proves nothing" in str(verdict.reasons)
 

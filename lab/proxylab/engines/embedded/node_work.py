@@ -110,7 +110,6 @@ class NodeWork:
         self._sysctls = sysctls
         self._healthz, self._metrics = healthz, metrics
         self._clock = clock
-        self._forget_all = settings.forget_stale_udp == "always"
         self._reconcilers: dict[Family, UdpReconciler] = {}
         self._settings = settings
         self._served: Served | None = None
@@ -134,7 +133,7 @@ class NodeWork:
         self._served = served
         lines = []
         for family, ports in served.ports.items():
-            reconciler = self._reconcilers.setdefault(family, UdpReconciler(forget_all=self._forget_all))
+            reconciler = self._reconcilers.setdefault(family, UdpReconciler(self._settings.forget_stale_udp))
             if reconciler.update(ports) and (forgotten := self._node.flows.forget_udp(family, reconciler)):
                 lines.append(f"{family}: deleted {forgotten} UDP flows to endpoints that are gone")
                 if self._counted is not None:

@@ -77,7 +77,8 @@ class ProxySettings(Struct, frozen=True, kw_only=True):
         node_port_primary: node ports are served on the node's primary address only.
         localhost_node_ports: serve IPv4 node ports on loopback addresses too.
         forget_stale_udp: which UDP flows the proxy deletes when endpoints go: ``always`` all flows to an endpoint that
-            does not serve; ``1.36`` (which means 1.32 to 1.36.1) only those of Services that still have an endpoint.
+            does not serve; ``1.36`` (which means 1.32 to 1.36.1) only those of Services that still have an endpoint;
+            ``deleted`` only those of frontends that are gone, as mode userspace, whose own process is the other end.
         node_address: the node's primary address in its family, in place of the Node object's (``bindAddress``).
         packet_counters: whether the ``nfacct`` counters exist into which some of kube-proxy's rules count.
         random_fully: masquerading draws source ports fully at random (needs iptables 1.6.2).
@@ -92,7 +93,7 @@ class ProxySettings(Struct, frozen=True, kw_only=True):
     node_port_addresses: tuple[IPNetwork, ...] = ()
     node_port_primary: bool = False
     localhost_node_ports: bool = True
-    forget_stale_udp: Literal["always", "1.36"] = "always"
+    forget_stale_udp: Literal["always", "1.36", "deleted"] = "always"
     node_address: IPAddress | None = None
     packet_counters: bool = False
     random_fully: bool = True

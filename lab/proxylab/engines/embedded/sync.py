@@ -30,6 +30,7 @@ from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.proxier import Leftovers, Proxier, Synced, SyncFailedError
 from proxylab.engines.embedded.settings import Periods
 from proxylab.engines.embedded.surroundings import NoSurroundings, Served, Surroundings
+from proxylab.engines.protocol import Draining
 from proxylab.errors import EngineError
 from proxylab.evidence.engine_progress import Progress
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
@@ -158,6 +159,16 @@ class EmbeddedEngine:
     def logs(self) -> tuple[str, ...]:
         """The last lines of the log, oldest first."""
         return tuple(self._log)
+
+    async def drain(self) -> Mapping[str, int] | None:
+        """Let the processes of the mode, if it has any, pass on every datagram that they have; see ``Draining``."""
+        processes = [proxier for proxier in self._proxiers.values() if isinstance(proxier, Draining)]
+        if not processes:
+            return None
+        discarded = [each for process in processes if (each := await process.drain()) is not None]
+        if len(discarded) < len(processes):
+            return None
+        return {port: count for each in discarded for port, count in each.items()}
 
     async def stop(self) -> None:
         """Stop following. It waits for a load under way: iptables-restore must not end between two tables."""

@@ -9,7 +9,7 @@ endpoints (pkg/proxy/conntrack/cleanup.go, since 1.32). It never touches TCP and
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.addresses import Protocol as Transport
@@ -45,12 +45,12 @@ class UdpReconciler:
     """Knows the UDP frontends of one family, now and before the last change.
 
     Args:
-        forget_all: also flows to Services that are gone or have no serving endpoint any more; kube-proxy 1.32 to
-            1.36.1 leaves those to time out (kubernetes#139629, #141371).
+        which: the flows that the proxy deletes (``ProxySettings.forget_stale_udp``). kube-proxy 1.32 to 1.36.1 leaves
+            those of Services that are gone or have no serving endpoint to time out (kubernetes#139629, #141371).
     """
 
-    def __init__(self, *, forget_all: bool = True) -> None:
-        self._forget_all = forget_all
+    def __init__(self, which: Literal["always", "1.36", "deleted"] = "always") -> None:
+        self._which = which
         self._serving: Mapping[Frontend, frozenset[End]] = {}
         self._wanted: dict[Frontend, frozenset[End]] = {}
 
@@ -61,7 +61,8 @@ class UdpReconciler:
             return False
         self._serving = now
         gone: dict[Frontend, frozenset[End]] = {frontend: frozenset() for frontend in before if frontend not in now}
-        self._wanted = {frontend: ends for frontend, ends in {**gone, **now}.items() if ends or self._forget_all}
+        judged = gone if self._which == "deleted" else {**gone, **now}
+        self._wanted = {frontend: ends for frontend, ends in judged.items() if ends or self._which != "1.36"}
         return bool(self._wanted)
 
     def __call__(self, flow: TrackedFlow) -> bool:

@@ -66,6 +66,7 @@ def configuration(
         "iptables": {**_of_mode(proxy), "localhostNodePorts": proxy.localhost_node_ports},
         "nftables": _of_mode(proxy.nftables),
         "ipvs": _ipvs(proxy.ipvs),
+        **({"udpIdleTimeout": _duration(proxy.udp_idle_timeout)} if mode == "userspace" else {}),
         "featureGates": {**_GATES.get(mode, {}), **proxy.feature_gates, **feature_gates},
     }
     return json.dumps(document, indent=2)

@@ -157,7 +157,7 @@ def _judge_count(
 ) -> Verdict:
     """The number is within bounds, also if each answer that may be late still came."""
     findings = Findings(stream)
-    late = sum(map(may_be_late, packets)) if stream.record.silent else 0
+    late = sum(map(may_be_late, packets)) if stream.silence else 0
     possible = [each in wanted for each in range(number - late, number + 1)]
     if any(possible) and not all(possible):
         findings.missing(clause)

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from proxylab.errors import InternalError
 from proxylab.evidence.stream_records import StreamPacket
+from proxylab.report.failure_text import explain
 from proxylab.scenario.expect import Masqueraded
 from proxylab.scenario.steps import Count
 from proxylab.verdict.model import Judgement, StepVerdict
@@ -106,6 +107,28 @@ def test_what_is_missing_where_no_sentinel_packet_comes_back_decides_nothing() -
     assert only(judged(step(backend="old"), behind))[0] == "fail", "new was seen to answer"
     torn = replace(record(BEFORE, lost(10, 5, "ECONNRESET"), *BEHIND), silent=("node-b",))
     assert only(judged(step(lost=ZERO), torn))[0] == "fail", "its socket has said so"
+
+
+def test_what_a_proxys_process_may_still_hold_decides_nothing() -> None:
+    packets = replace(record(BEFORE, lost(10, 5), *BEHIND), undrained=("node-a",))
+    verdict = judged(step(lost=ZERO), packets)
+    assert only(verdict)[0] == "inconclusive"
+    held = "the proxy's process on node-a may still hold packets"
+    assert f"{held}, so silence proves nothing" in verdict.verdicts[0].reasons
+    assert held in " ".join(" ".join(explain(verdict)).split())
+
+
+def test_what_the_mode_lacks_is_skipped_and_decides_only_where_it_lacks_everything() -> None:
+    wanted, packets = step(backend="new", source=CLIENT), record(*seen(*BEHIND))
+    lacks = {"queries.source": "it never preserves the source", "conntrack": "it leaves no entry"}
+    verdict = judged(wanted, packets, lacks=lacks)
+    judgements = {each.expectation: each.judgement for each in verdict.verdicts}
+    assert judgements == {"queries.backend": Judgement.PASS, "queries.source": Judgement.SKIP}
+    assert verdict.overall is Judgement.PASS
+    assert judged(step(backend="old", source=CLIENT), packets, lacks=lacks).overall is Judgement.FAIL
+    whole = judged(wanted, packets, lacks={"queries": "it serves one family"})
+    assert whole.overall is Judgement.SKIP
+    assert {reason for each in whole.verdicts for reason in each.reasons} == {"it serves one family"}
 
 
 def test_a_packet_missing_from_the_record_casts_doubt_on_all() -> None:

@@ -39,9 +39,9 @@ class UserspaceNode:
         version: tuple[int, ...],
     ) -> Mapping[Family, UserspaceProxier]:
         """The proxier of the first family: kube-proxy had no second one in this mode."""
-        del configuration, version
+        del version
         family, listen = families[0], settings.node_address
-        process = StartedProcess(self._context, family, listen)
+        process = StartedProcess(self._context, family, listen, configuration.udp_idle_timeout)
         self._processes.append(process)
         return {family: UserspaceProxier(family, self._tables, process, settings, listen)}
 

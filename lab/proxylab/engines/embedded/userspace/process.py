@@ -25,21 +25,21 @@ from proxylab.timing import Deadline
 __all__ = ["StartedProcess"]
 
 _PROGRAM: Final = "proxylab.engines.embedded.userspace.program"
-_UDP_IDLE_SECONDS: Final = 0.25
-"""``--udp-timeout`` of kube-proxy, by default."""
-
 _LONGEST_ANSWER: Final = 1 << 28
 _STOP_SECONDS: Final = 5.0
+_DRAIN_SECONDS: Final = 1.0
 _MOST_ERRORS: Final = 8192
 
 
 class StartedProcess:
     """The proxy process of one family on the node of a context; implements ``ProxyProcess``."""
 
-    def __init__(self, context: NodeContext, family: Family, listen: IPAddress | None) -> None:
+    def __init__(self, context: NodeContext, family: Family, listen: IPAddress | None, udp_idle_timeout: float) -> None:
         self._context = context
+        self._idle = udp_idle_timeout
         self._listen = str(listen) if listen is not None else {Family.IPV4: "0.0.0.0", Family.IPV6: "::"}[family]  # noqa: S104
         self._number = 0
+        self._turn = asyncio.Lock()
         self._running: Attached | None = None
         self._errors = -1
         self._reader: asyncio.StreamReader | None = None
@@ -52,6 +52,20 @@ class StartedProcess:
 
     async def order(self, serve: Mapping[str, Served], close: Collection[str]) -> Answered:
         """Give it an order and wait for the answer. Raises ``ProcessEndedError``."""
+        async with self._turn:
+            return await self._order(serve, close)
+
+    async def drain(self) -> Mapping[str, int] | None:
+        """Let it pass on what it has. Returns what it has discarded; ``None`` if it does not answer in time."""
+        try:
+            async with asyncio.timeout(Deadline.after(_DRAIN_SECONDS).remaining):
+                return (await self.order({}, ())).discarded
+        except ProcessEndedError:
+            return {}
+        except TimeoutError:
+            return None
+
+    async def _order(self, serve: Mapping[str, Served], close: Collection[str]) -> Answered:
         if not self.runs:
             await self.close()
             await self._start()
@@ -59,14 +73,17 @@ class StartedProcess:
             raise ProcessEndedError("it has no channel")
         self._number += 1
         self._writer.write(encode({"number": self._number, "serve": serve, "close": list(close)}) + b"\n")
-        try:
-            await self._writer.drain()
-            line = await self._reader.readline()
-        except ConnectionError:
-            line = b""
-        if not line:
-            raise ProcessEndedError(self._last_words())
-        return decode(line, Answered)
+        while True:
+            try:
+                await self._writer.drain()
+                line = await self._reader.readline()
+            except ConnectionError:
+                line = b""
+            if not line:
+                raise ProcessEndedError(self._last_words())
+            answered = decode(line, Answered)
+            if answered.number == self._number:  # an earlier order may have been given up
+                return answered
 
     async def close(self) -> None:
         """End it, and every connection that it has."""
@@ -92,7 +109,7 @@ class StartedProcess:
         try:
             self._running = await self._context.launcher.start_attached(
                 self._context.netns,
-                (sys.executable, "-m", _PROGRAM, self._listen, str(_UDP_IDLE_SECONDS)),
+                (sys.executable, "-m", _PROGRAM, self._listen, str(self._idle)),
                 netns_name=self._context.name,
                 standard=(theirs.fileno(), self._errors, self._errors),
                 environment={"PYTHONPATH": str(Path(proxylab.__file__).parents[1])},

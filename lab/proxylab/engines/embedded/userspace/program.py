@@ -5,8 +5,10 @@ and opens another one to an endpoint. A refused endpoint makes it try the next o
 
 Its standard input is a socket to the engine, with one JSON object in each line. ``{"number": 1, "serve": {KEY: PORT},
 "close": [KEY]}`` names the service ports that changed, where PORT has ``protocol``, ``endpoints``, ``affinity`` and
-``node_port``. The answer has the same number, the port that serves each key, and a reason for each that failed. At the
-end of the input the process ends, and with it every connection.
+``node_port``. The answer has the same number, the port that serves each key, a reason for each that failed, and how
+many datagrams each has discarded since the process began. Before it answers, the process passes on every datagram that
+it has: so an order that names no service port shows that none waits here. At the end of the input the process ends, and
+with it every connection.
 
 asyncio copies the data and stops reading from one side while the other side does not read, so a slow reader costs one
 buffer and delays no other client. It needs nothing but the standard library, because it starts in every node of a lab.
@@ -34,6 +36,8 @@ _BACKLOG: Final = 4096
 _LONGEST_LINE: Final = 1 << 28
 _LONGEST_DATAGRAM: Final = 65535
 _AT_ONCE: Final = 64
+_MOST_ROUNDS: Final = 1024
+"""Of passing on, so that a flood of datagrams does not keep the engine waiting."""
 
 Choose = Callable[[str, bool], Endpoint | None]
 """From the client's address, and whether the last choice failed, to an endpoint."""
@@ -191,6 +195,7 @@ class UdpPort:
     """
 
     def __init__(self, listening: socket.socket, choose: Choose, idle: float) -> None:
+        self.discarded = 0
         self._choose = choose
         self._listening = listening
         self._idle = idle
@@ -207,17 +212,33 @@ class UdpPort:
         for client in tuple(self._clients):
             self._forget(client)
 
-    def _from_clients(self) -> None:
+    def drain(self) -> None:
+        """Pass on all that has come, in both directions."""
+        for _ in range(_MOST_ROUNDS):
+            served = [self._from_clients(), *(self._from_endpoint(*each) for each in self._far_ends())]
+            if not any(served):
+                return
+
+    def _far_ends(self) -> list[tuple[tuple[Any, ...], socket.socket]]:
+        return [(client, far) for client, (far, _) in self._clients.items()]
+
+    def _from_clients(self) -> bool:
+        """Pass on some datagrams. Returns whether more may be there."""
         for _ in range(_AT_ONCE):
             try:
                 datagram, client = self._listening.recvfrom(_LONGEST_DATAGRAM)
             except OSError:
-                return
+                return False
             far = self._far_of(client)
-            if far is not None:
-                with suppress(OSError):
-                    far.send(datagram)
-                self._keep(client, far)
+            if far is None:
+                self.discarded += 1
+                continue
+            try:
+                far.send(datagram)
+            except OSError:  # it reports what became of an earlier datagram, and this one is not sent
+                self.discarded += 1
+            self._keep(client, far)
+        return True
 
     def _far_of(self, client: tuple[Any, ...]) -> socket.socket | None:
         known = self._clients.get(client)
@@ -242,18 +263,20 @@ class UdpPort:
             known[1].cancel()
         self._clients[client] = far, asyncio.get_running_loop().call_later(self._idle, self._forget, client)
 
-    def _from_endpoint(self, client: tuple[Any, ...], far: socket.socket) -> None:
+    def _from_endpoint(self, client: tuple[Any, ...], far: socket.socket) -> bool:
+        """Pass on some answers. Returns whether more may be there."""
         for _ in range(_AT_ONCE):
             try:
                 datagram = far.recv(_LONGEST_DATAGRAM)
             except BlockingIOError:
-                return
+                return False
             except OSError:  # the endpoint refused an earlier datagram (ip(7)); kube-proxy ends the exchange, too
                 self._forget(client)
-                return
+                return False
             with suppress(OSError):
                 self._listening.sendto(datagram, client)
             self._keep(client, far)
+        return True
 
     def _forget(self, client: tuple[Any, ...]) -> None:
         far, timer = self._clients.pop(client)
@@ -334,7 +357,15 @@ async def _follow(served: dict[str, _Served], order: Mapping[str, Any], listen: 
             served[key].claim(wanted["node_port"])
         except OSError as error:
             failed[key] = str(error)
-    return {"number": order["number"], "ports": {key: each.port for key, each in served.items()}, "failed": failed}
+    udp = {key: each.accepting for key, each in served.items() if isinstance(each.accepting, UdpPort)}
+    for port in udp.values():
+        port.drain()
+    return {
+        "number": order["number"],
+        "ports": {key: each.port for key, each in served.items()},
+        "failed": failed,
+        "discarded": {key: port.discarded for key, port in udp.items()},
+    }
 
 
 async def serve(channel: socket.socket, listen: str, idle: float) -> None:

@@ -7,6 +7,8 @@ the rules are gone before it stops listening, so that no client is refused by a 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
+from msgspec import field
+
 from proxylab.addresses import Family, IPAddress
 from proxylab.addresses import Protocol as Transport
 from proxylab.encoding import Record
@@ -32,11 +34,19 @@ class Served(Record, frozen=True):
 
 
 class Answered(Record, frozen=True):
-    """The answer of the process: the port on which it serves each key, and why it could not do all for some."""
+    """The answer of the process, which has by then passed on every datagram that it had.
+
+    Attributes:
+        number: of the order.
+        ports: the port on which it serves each key.
+        failed: why it could not do all for some.
+        discarded: how many datagrams it has discarded for each key of UDP since it began.
+    """
 
     number: int
     ports: Mapping[str, int]
     failed: Mapping[str, str]
+    discarded: Mapping[str, int] = field(default_factory=dict)
 
 
 class ProcessEndedError(Exception):
@@ -48,6 +58,9 @@ class ProxyProcess(Protocol):
 
     async def order(self, serve: Mapping[str, Served], close: Collection[str]) -> Answered:
         """Serve these service ports from now on, and those no more. Raises ``ProcessEndedError``."""
+
+    async def drain(self) -> Mapping[str, int] | None:
+        """What ``UserspaceProxier.drain`` returns, of a process that runs."""
 
     @property
     def runs(self) -> bool:
@@ -135,6 +148,14 @@ class UserspaceProxier:
     async def dump(self) -> str:
         """The rules as iptables-save prints them."""
         return await self._rules.dump()
+
+    async def drain(self) -> Mapping[str, int] | None:
+        """Let the process pass on what it has.
+
+        Returns:
+            How many datagrams it has discarded so far, by ``key_of``; ``None`` if it does not answer in time.
+        """
+        return await self._process.drain() if self._process.runs else {}
 
     async def _order(self, serve: Mapping[str, Served], close: Collection[str]) -> Mapping[str, str]:
         try:

@@ -32,8 +32,13 @@ _CHOSEN: Final = re.compile(r"(--to-ports |--to-destination \S+:|-A KUBE-NODEPOR
 
 
 def settings(configuration: ProxyConfiguration, pod_networks: tuple[IPNetwork, ...]) -> ProxySettings:
-    """The settings of a proxy in this mode, which needs no route to loopback addresses and writes no sysctl for it."""
-    return replace(ProxySettings.of(configuration, pod_networks), localhost_node_ports=False)
+    """The settings of a proxy in this mode.
+
+    It needs no route to loopback addresses, and writes no sysctl for it. It deletes the UDP flows of deleted Services
+    alone (``unmergeService`` in pkg/proxy/userspace/proxier.go).
+    """
+    of_mode = ProxySettings.of(configuration, pod_networks)
+    return replace(of_mode, localhost_node_ports=False, forget_stale_udp="deleted")
 
 
 def assume(

@@ -1,0 +1,88 @@
+"""The proxies' own processes, through which flows pass. ``Programs`` asks them what no sentinel packet can show.
+
+A sentinel packet overtakes what waits in the socket of such a process, so it proves nothing about that. But a process
+that can be asked passes every datagram on before it answers. What it sends shows at the tap of its node's stack. So
+where an answer came and no tap saw anything new, the process holds nothing, and it has counted what it discarded.
+
+Of TCP nothing is asked: kernels send again what a process does not take, and a process that reaches no endpoint closes
+the connection.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from proxylab.addresses import Transport
+from proxylab.evidence.evidence import Discarded
+from proxylab.plan.resolved import ResolvedProbe
+
+__all__ = ["Passage", "Programs"]
+
+
+async def _cannot_be_asked(_node: str) -> None:
+    return None
+
+
+class Programs:
+    """The processes of all nodes.
+
+    Args:
+        nodes: those whose proxies end flows now.
+        drain: lets the proxy of a node pass on all that it has, and returns how many datagrams it has discarded since
+            it began, by service port; ``None`` where it cannot be asked.
+    """
+
+    def __init__(
+        self,
+        nodes: Callable[[], tuple[str, ...]] = tuple,
+        drain: Callable[[str], Awaitable[Mapping[str, int] | None]] = _cannot_be_asked,
+    ) -> None:
+        self._nodes = nodes
+        self._drain = drain
+
+    def on_the_way(self, resolved: ResolvedProbe) -> "Passage":
+        """Those that a probe or stream may meet now."""
+        return Passage(tuple(node for node in self._nodes() if node in resolved.nodes), self._drain, resolved.protocol)
+
+
+class Passage:
+    """The processes on the way of one probe or stream.
+
+    Attributes:
+        nodes: theirs.
+        undrained: the nodes whose processes may still hold something.
+    """
+
+    def __init__(
+        self,
+        nodes: tuple[str, ...],
+        drain: Callable[[str], Awaitable[Mapping[str, int] | None]],
+        protocol: Transport,
+    ) -> None:
+        self.nodes = nodes
+        self.undrained = nodes
+        self._asked = nodes if protocol is Transport.UDP else ()
+        self._drain = drain
+        self._before: dict[tuple[str, str], int] = {}
+        self._now: dict[tuple[str, str], int] = {}
+
+    async def begin(self) -> None:
+        """Remember what they have discarded."""
+        await self.drain()
+        self._before = self._now
+
+    async def drain(self) -> bool:
+        """Let them pass on all that they have. Returns whether each could be asked; false where there is none."""
+        self._now = {}
+        undrained = [node for node in self.nodes if node not in self._asked]
+        for node in self._asked:
+            discarded = await self._drain(node)
+            if discarded is None:
+                undrained.append(node)
+            else:
+                self._now |= {(node, port): count for port, count in discarded.items()}
+        self.undrained = tuple(undrained)
+        return bool(self.nodes) and not undrained
+
+    def discarded(self) -> tuple[Discarded, ...]:
+        """How many datagrams they had discarded by the last drain since the beginning."""
+        gained = {key: count - self._before.get(key, 0) for key, count in self._now.items()}
+        return tuple(Discarded(*key, count) for key, count in gained.items() if count > 0)

@@ -1,0 +1,86 @@
+"""What the lab proves of datagrams that a proxy's own process takes: it asks the process, since no sentinel passes."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from proxylab.client.open_lab import OpenLab
+from proxylab.client.session import Session
+from proxylab.engines.protocol import EngineChoice
+from proxylab.scenario.load import parse_scenario
+from proxylab.verdict.model import Judgement
+
+TEXT = """\
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: past-a-program}
+spec:
+  nodes: {node-a: {}, node-b: {}}
+  pods:
+    dns: {nodes: [node-b], labels: {app: dns}, ports: [{port: 53, protocol: UDP}]}
+    client: {nodes: [node-a]}
+  streams:
+    queries: {from: client, to: {service: dns, via: clusterIP}, send: {every: 5ms}}
+    nowhere: {from: client, to: {service: empty, via: clusterIP}, send: {every: 5ms}}
+  steps:
+  - name: a stream reaches its pod, and one without an endpoint loses every datagram
+    expect: {queries: {backend: dns, lost: 0}, nowhere: {lost: {atLeast: 5}, rejected: 0}}
+    probes:
+    - name: a query is answered
+      from: client
+      to: {service: dns, via: clusterIP}
+      expect: {outcome: delivered, source: {node: node-a, device: uplink}}
+  - name: nothing changes
+    expect: {queries: {lost: {atLeast: 5}}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: dns}
+spec: {selector: {app: dns}, ports: [{port: 53, protocol: UDP}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: empty}
+spec: {selector: {app: none}, ports: [{port: 53, protocol: UDP}]}
+---
+apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+udpIdleTimeout: 1m
+"""
+
+
+@pytest.fixture
+def lab() -> Iterator[OpenLab]:
+    with Session(EngineChoice("embedded/userspace")) as session:
+        yield session.open(parse_scenario(TEXT, "past-a-program.lab.yaml"), TEXT)
+
+
+def signal_program(lab: OpenLab, name: str) -> None:
+    """Send a signal to the proxy's process on node-a."""
+    mine = '[ "$(readlink $each/ns/net)" = "$(readlink /proc/self/ns/net)" ]'
+    found = f"{mine} && grep -q 'userspace[.]program' $each/cmdline"
+    script = f"for each in /proc/[0-9]*; do {found} && kill -{name} ${{each#/proc/}} && echo sent; done; true"
+    assert lab.execute("node-a", "sh", "-c", script).stdout == "sent\n"
+
+
+def test_what_a_process_discards_is_lost_beyond_doubt(lab: OpenLab) -> None:
+    (step, _) = lab.scenario.steps
+    verdict = lab.conclude(step)
+    assert verdict.overall is Judgement.PASS, verdict.verdicts
+    queries, nowhere = verdict.evidence.streams
+    assert {packet.peer for packet in queries.packets} <= set(lab.addresses["node-a"])
+    assert (nowhere.silent, nowhere.undrained) == ((), ())
+
+
+@pytest.mark.thorough  # a second for each question that the process does not answer
+def test_what_a_stopped_process_holds_may_only_be_late(lab: OpenLab) -> None:
+    first, last = lab.scenario.steps
+    assert lab.conclude(first).overall is Judgement.PASS
+    signal_program(lab, "STOP")
+    outcome = lab.probe(first.probes[0]).verdicts[0]
+    assert outcome.judgement is Judgement.INCONCLUSIVE
+    assert "the proxy's process on node-a got 1 flow and may still act" in str(outcome.reasons)
+    verdict = lab.conclude(last)
+    assert [each.judgement for each in verdict.verdicts] == [Judgement.INCONCLUSIVE]
+    assert "the proxy's process on node-a may still hold packets" in str(verdict.verdicts[0].reasons)
+    signal_program(lab, "CONT")

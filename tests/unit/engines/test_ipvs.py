@@ -1,0 +1,240 @@
+"""Mode ipvs: what it plans for a node, the rules around it, and the proxier with a kernel in memory."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_address, ip_network
+
+import pytest
+from memory_loader import MemoryLoader
+from msgspec.structs import replace
+from rule_cases import (
+    LOCAL_INSIDE,
+    LOCAL_OUTSIDE,
+    Addresses,
+    Case,
+    case,
+    echo,
+    external_ip,
+    facts,
+    here_and_there,
+    load_balancer,
+    node_port,
+    settings,
+    there,
+)
+
+from proxylab.addresses import Family, IPAddress, Protocol
+from proxylab.cluster.configuration import IpvsConfiguration
+from proxylab.cluster.objects import ServicePort
+from proxylab.engines.embedded.ipvs.proxier import Held, IpvsProxier
+from proxylab.engines.embedded.ipvs.sets import NodeSet
+from proxylab.engines.embedded.ipvs.tables import ServerKey, Tables, plan_tables
+from proxylab.engines.embedded.proxier import RulesRefusedError, SyncFailedError
+from proxylab.engines.embedded.tracker import PortTracker
+from proxylab.engines.modes import MODES
+from proxylab.evidence.ipvs import Destination, IpSet, VirtualServer
+
+A = Addresses(Family.IPV4)
+OWN = (A.of("loopback", 1), A.of("node", 2), A.of("node", 3))
+NODE = facts(A, interface_addresses=OWN)
+FAMILIES = pytest.mark.parametrize("family", Family)
+
+
+def planned(given: Case, family: Family = Family.IPV4) -> Tables:
+    ports = PortTracker(family, given.node.name).update(given.cluster)
+    return plan_tables(ports, given.node, given.settings, family)
+
+
+def lines(given: Case, family: Family = Family.IPV4) -> list[str]:
+    """The virtual servers and destinations, in ipvsadm's words."""
+    return [line for server in planned(given, family).servers.values() for line in server.lines()]
+
+
+def members(tables: Tables, which: NodeSet) -> list[str]:
+    return sorted(str(each) for each in tables.members.get(which, ()))
+
+
+@FAMILIES
+def test_a_cluster_ip_is_a_virtual_server_with_all_endpoints(family: Family) -> None:
+    a = Addresses(family)
+    tables = planned(case(a, (echo(a), here_and_there(a))), family)
+    (server,) = tables.servers.values()
+    assert (server.address, server.port, server.protocol) == (a.of("cluster", 20), 80, Protocol.TCP)
+    assert [each.address for each in server.destinations] == [a.of("pod", number) for number in (10, 11, 12)]
+    assert {each.port for each in server.destinations} == {8080}
+    assert tables.bound == {a.of("cluster", 20)}
+
+
+def test_node_ports_have_a_virtual_server_on_each_address_of_the_node_but_none_on_loopback() -> None:
+    tables = planned(case(A, (node_port(A), here_and_there(A)), node=NODE))
+    assert {key[0] for key in tables.servers if key[1] == 30080} == {A.of("node", 2), A.of("node", 3)}
+    assert members(tables, NodeSet.NODE_PORT_TCP) == ["30080"]
+    assert tables.bound == {A.of("cluster", 20)}, "the node has its own addresses already"
+
+
+def test_node_port_addresses_choose_among_the_addresses_of_the_node() -> None:
+    chosen = settings(A, node_port_addresses=(ip_network("172.18.0.3/32"), ip_network("127.0.0.0/8")))
+    tables = planned(case(A, (node_port(A), here_and_there(A)), node=NODE, using=chosen))
+    assert {key[0] for key in tables.servers if key[1] == 30080} == {A.of("node", 3)}
+
+
+def test_sctp_node_ports_lie_in_a_set_with_addresses() -> None:
+    ports = (ServicePort(protocol=Protocol.SCTP, port=80, target_port=8080, node_port=30080),)
+    tables = planned(case(A, (replace(node_port(A), ports=ports), here_and_there(A)), node=NODE))
+    assert members(tables, NodeSet.NODE_PORT_SCTP) == ["172.18.0.2,sctp:30080", "172.18.0.3,sctp:30080"]
+    assert not members(tables, NodeSet.NODE_PORT_TCP)
+
+
+def test_policy_local_uses_the_endpoints_of_the_node_or_else_all() -> None:
+    service = node_port(A, **LOCAL_OUTSIDE)
+    near = planned(case(A, (service, here_and_there(A)), node=NODE))
+    far = planned(case(A, (service, there(A)), node=NODE))
+    at = (A.of("node", 2), 30080, Protocol.TCP)
+    assert [each.address for each in near.servers[at].destinations] == [A.of("pod", 10), A.of("pod", 11)]
+    assert [each.address for each in far.servers[at].destinations] == [A.of("pod", 12)], "kubernetes#97081"
+    assert members(near, NodeSet.NODE_PORT_LOCAL_TCP) == ["30080"]
+
+
+def test_internal_policy_local_without_an_endpoint_on_the_node_has_no_destination() -> None:
+    assert lines(case(A, (echo(A, **LOCAL_INSIDE), there(A)))) == ["-A -t 10.96.0.20:80 -s rr"]
+
+
+def test_an_address_of_the_node_does_not_go_on_the_dummy_device() -> None:
+    own = facts(A, interface_addresses=(*OWN, A.of("external", 9)))
+    assert planned(case(A, (external_ip(A), there(A)), node=own)).bound == {A.of("cluster", 20)}
+    assert planned(case(A, (external_ip(A), there(A)), node=NODE)).bound == {A.of("cluster", 20), A.of("external", 9)}
+
+
+def test_source_ranges_fill_sets_and_close_the_address_to_a_node_outside_them() -> None:
+    ranges = (ip_network("10.0.0.0/8"), ip_network("192.0.2.1/32"))
+    closed = planned(case(A, (load_balancer(A, source_ranges=ranges), there(A)), node=NODE))
+    vip = A.of("vip", 7)
+    assert members(closed, NodeSet.LOAD_BALANCER_SOURCE_CIDR) == [
+        f"{vip},tcp:80,10.0.0.0/8",
+        f"{vip},tcp:80,192.0.2.1",
+    ]
+    assert closed.closed == ((vip, 80, Protocol.TCP),)
+    opened = planned(case(A, (load_balancer(A, source_ranges=(A.wide("node"),)), there(A)), node=NODE))
+    assert (opened.closed, members(opened, NodeSet.LOAD_BALANCER_SOURCE_IP)) == ((), [f"{vip},tcp:80,{vip}"])
+
+
+def test_a_hairpin_needs_the_local_endpoints_ready_or_not() -> None:
+    unready = tuple(replace(each, ready=False) for each in here_and_there(A))
+    tables = planned(case(A, (echo(A), unready)))
+    pods = [A.of("pod", 10), A.of("pod", 11)]
+    assert members(tables, NodeSet.LOOP_BACK) == [f"{pod},tcp:8080,{pod}" for pod in pods]
+
+
+def test_affinity_and_scheduler_are_those_of_every_virtual_server() -> None:
+    hashing = settings(A, ipvs=IpvsConfiguration(scheduler="mh"))
+    found = lines(case(A, (node_port(A, affinity_timeout=30), ()), node=NODE, using=hashing))
+    assert [line.partition(" -s ")[2] for line in found] == ["mh -p 30 -b flag-2"] * 3
+
+
+@FAMILIES
+def test_names_of_sets_fit_the_kernel_and_differ_by_family(family: Family) -> None:
+    names = [each.name_in(family) for each in NodeSet]
+    assert len({*names}) == len(names)
+    assert all(len(name) <= 31 for name in names)
+    assert all(name.startswith("KUBE-6-") is (family is Family.IPV6) for name in names)
+
+
+@FAMILIES
+def test_rules_match_only_sets_that_have_members_or_guard_the_node(family: Family) -> None:
+    a = Addresses(family)
+    given = case(a, (echo(a), here_and_there(a)))
+    text = MODES["ipvs"].load(given.cluster, given.node, given.settings, family, (1, 37))
+    rules, _, tables = text.partition("# ipset save")
+    assert f"--match-set {NodeSet.CLUSTER_IP.name_in(family)} dst,dst ! -s " in rules
+    assert NodeSet.NODE_PORT_TCP.name_in(family) not in rules
+    assert all(f"create {each.name_in(family)} " in tables for each in NodeSet)
+
+
+class MemoryTables(MemoryLoader):
+    """A node's kernel in memory; ``refusing`` makes IPVS refuse every change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.servers: dict[ServerKey, VirtualServer] = {}
+        self.sets: dict[str, IpSet] = {}
+        self.bound: set[IPAddress] = set()
+        self.refusing = False
+
+    def prepare(self) -> None:
+        pass
+
+    def held(self, family: Family) -> Held:
+        return Held(dict(self.servers), dict(self.sets), frozenset(self.bound))
+
+    def serve(self, wanted: Iterable[VirtualServer], before: Mapping[ServerKey, VirtualServer]) -> None:
+        assert before == self.servers, "the proxier knows what the kernel holds"
+        if self.refusing:
+            raise RulesRefusedError("the kernel refused to add -t 10.96.0.20:80: Permission denied")
+        self.servers |= {each.key: each for each in wanted}
+
+    def end(self, servers: Iterable[VirtualServer]) -> None:
+        for each in servers:
+            del self.servers[each.key]
+
+    def fill(self, wanted: Iterable[IpSet], before: Mapping[str, IpSet]) -> None:
+        assert before == self.sets
+        self.sets |= {each.name: each for each in wanted}
+
+    def bind(self, addresses: Iterable[IPAddress]) -> None:
+        self.bound |= {*addresses}
+
+    def unbind(self, addresses: Iterable[IPAddress]) -> None:
+        self.bound -= {*addresses}
+
+    def look_after_ending(self) -> None:
+        pass
+
+    async def rules(self, family: Family) -> str:
+        return await self.dump(family)
+
+
+def synced(proxier: IpvsProxier, given: Case, *, full: bool = False) -> str:
+    return asyncio.run(proxier.sync(given.cluster, given.node, full=full)).what
+
+
+def test_a_sync_brings_the_kernel_to_the_plan_and_removes_what_is_gone() -> None:
+    kernel = MemoryTables()
+    first = case(A, (external_ip(A), here_and_there(A)), node=NODE)
+    proxier = IpvsProxier(Family.IPV4, kernel, first.settings)
+    assert synced(proxier, first).endswith("full sync")
+    wanted = planned(first)
+    assert (kernel.servers, kernel.bound) == (dict(wanted.servers), wanted.bound)
+    second = case(A, (echo(A), there(A)), node=NODE)
+    assert synced(proxier, second).endswith("partial sync")
+    assert (kernel.servers, kernel.bound) == (dict(planned(second).servers), {A.of("cluster", 20)})
+    kernel.servers.clear()
+    assert not asyncio.run(proxier.is_intact())
+    synced(proxier, second, full=True)
+    assert asyncio.run(proxier.is_intact())
+
+
+def test_virtual_servers_in_excluded_networks_stay() -> None:
+    kernel = MemoryTables()
+    foreign = VirtualServer(address=ip_address("192.0.2.9"), port=80, protocol=Protocol.TCP)
+    stale = VirtualServer(
+        address=ip_address("10.96.0.99"),
+        port=80,
+        protocol=Protocol.TCP,
+        destinations=(Destination(address=OWN[1], port=1),),
+    )
+    kernel.servers = {each.key: each for each in (foreign, stale)}
+    given = case(A, using=settings(A, ipvs=IpvsConfiguration(exclude_cidrs=(ip_network("192.0.2.0/24"),))))
+    synced(IpvsProxier(Family.IPV4, kernel, given.settings), given)
+    assert list(kernel.servers) == [foreign.key]
+
+
+def test_a_refusal_fails_the_sync_and_the_next_one_reads_the_kernel() -> None:
+    kernel = MemoryTables()
+    given = case(A, (echo(A), here_and_there(A)))
+    proxier = IpvsProxier(Family.IPV4, kernel, given.settings)
+    kernel.refusing = True
+    with pytest.raises(SyncFailedError) as failed:
+        synced(proxier, given)
+    assert "Permission denied" in failed.value.output
+    kernel.refusing = False
+    assert synced(proxier, given).endswith("full sync")
