@@ -44,8 +44,8 @@ def settings(configuration: ProxyConfiguration, pod_networks: tuple[IPNetwork, .
 def assume(
     settings: ProxySettings, _sysctls: Mapping[str, str], _version: tuple[int, ...]
 ) -> tuple[ProxySettings, str]:
-    """The same settings: nothing that a kernel has changes them."""
-    return settings, ""
+    """The same settings, and a line about node ports."""
+    return settings, "the node has the addresses of its Node object; in a lab its pod network's serve node ports, too"
 
 
 def load(
