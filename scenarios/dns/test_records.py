@@ -109,6 +109,9 @@ def test_every_query_goes_to_kube_dns_and_its_pod_answers(lab: Lab) -> None:
     for place in ("client", "db-1", "node-a", "node-b"):
         lookup = lab.query(place, f"front.{ZONE}")
         assert (str(lookup.server), lookup.served_by) == ("10.96.0.10", "coredns")
+
+
+def test_kube_dns_answers_at_its_second_address(lab: Lab) -> None:
     assert lab.query("client", f"front.{ZONE}", server="fd00:10:96::a").served_by == "coredns"
 
 

@@ -7,6 +7,7 @@ import pytest
 from catalogue_pages import capabilities_page, engines_page
 from cli_page import cli_page
 from documents import ROOT
+from options_page import options_page
 from scenario_index import scenarios_page
 
 from proxylab.cli import proxylab
@@ -14,6 +15,7 @@ from proxylab.cli import proxylab
 PAGES = {
     "cli": lambda: cli_page(proxylab),
     "engines": engines_page,
+    "pytest": options_page,
     "capabilities": capabilities_page,
     "scenarios": scenarios_page,
 }

@@ -230,7 +230,7 @@ def test_failures_are_coloured(show: Show) -> None:
 
 def test_every_verb_has_a_screen_and_no_screen_is_left_over() -> None:
     shown = {words[0] for words in TYPED.values()} | {*DRAWN}
-    elsewhere = {"describe", "diagnose", "ps"}  # tests/golden/test_desk_screens.py
+    elsewhere = {"describe", "diagnose", "ps", "watch"}  # test_standing_lab_screens.py, tests/docs/test_recording.py
     documents = {"completion", "schema"}  # read by programs
     assert shown >= {*_VERBS} - elsewhere - documents
     assert {each.stem for each in FILES.glob("*.txt")} == {*TYPED, *DRAWN} | OF_RUNS

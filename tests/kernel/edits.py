@@ -66,6 +66,12 @@ EDITS = [
         {"internalTrafficPolicy Local drops on a node whose taint keeps the DaemonSet away"},
     ),
     Edit(
+        "workloads/containers-run-their-command",
+        "[{port: 80, targetPort: http}]",
+        "[{port: 80, targetPort: 8081}]",
+        {"ClusterIP reaches a program of one's own in each pod of a Deployment"},
+    ),
+    Edit(
         "workloads/the-output-of-helm-template",
         "            - name: http\n              containerPort: 8080",
         "            - name: web\n              containerPort: 8080",
@@ -392,6 +398,7 @@ EDITS = [
         "mode: userspace",
         "mode: iptables",
         {
+            "ClusterIP by HTTP shows the client, but in mode userspace its node",
             "ClusterIP by UDP shows the client, but in mode userspace its gateway",
             "ClusterIP to another node shows the client, but in mode userspace its node",
             "ClusterIP to the same node shows the client, but in mode userspace its gateway",
@@ -429,6 +436,18 @@ EDITS = [
                 "UDP from another port reaches the ready pod in every mode"
             ),
             "the first pod is ready again: UDP from the same port reaches the ready pod after udpIdleTimeout",
+        },
+    ),
+    Edit(
+        "steps/proxy-mode-changes-from-userspace",
+        "mode: [userspace]",
+        "mode: [iptables]",
+        {
+            "streams reach the Service in mode userspace",
+            (
+                "the proxy changes to mode iptables, and streams reach the Service as the client: "
+                "ClusterIP shows the node where the proxy is still in mode userspace"
+            ),
         },
     ),
 ]

@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
+from sandboxed import ROOT
 
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
-from proxylab.scenario.load import parse_scenario
+from proxylab.scenario.cases import cases
+from proxylab.scenario.load import load_scenario, parse_scenario
 from proxylab.verdict.model import Judgement
 
 TEXT = """\
@@ -55,12 +57,12 @@ def lab() -> Iterator[OpenLab]:
         yield session.open(parse_scenario(TEXT, "past-a-program.lab.yaml"), TEXT)
 
 
-def signal_program(lab: OpenLab, name: str) -> None:
-    """Send a signal to the proxy's process on node-a."""
+def signalled(lab: OpenLab, name: str) -> int:
+    """How many proxies' processes on node-a got a signal."""
     mine = '[ "$(readlink $each/ns/net)" = "$(readlink /proc/self/ns/net)" ]'
     found = f"{mine} && grep -q 'userspace[.]program' $each/cmdline"
     script = f"for each in /proc/[0-9]*; do {found} && kill -{name} ${{each#/proc/}} && echo sent; done; true"
-    assert lab.execute("node-a", "sh", "-c", script).stdout == "sent\n"
+    return lab.execute("node-a", "sh", "-c", script).stdout.count("sent")
 
 
 def test_what_a_process_discards_is_lost_beyond_doubt(lab: OpenLab) -> None:
@@ -76,11 +78,24 @@ def test_what_a_process_discards_is_lost_beyond_doubt(lab: OpenLab) -> None:
 def test_what_a_stopped_process_holds_may_only_be_late(lab: OpenLab) -> None:
     first, last = lab.scenario.steps
     assert lab.conclude(first).overall is Judgement.PASS
-    signal_program(lab, "STOP")
+    assert signalled(lab, "STOP") == 1
     outcome = lab.probe(first.probes[0]).verdicts[0]
     assert outcome.judgement is Judgement.INCONCLUSIVE
     assert "the proxy's process on node-a got 1 flow and may still act" in str(outcome.reasons)
     verdict = lab.conclude(last)
     assert [each.judgement for each in verdict.verdicts] == [Judgement.INCONCLUSIVE]
     assert "the proxy's process on node-a may still hold packets" in str(verdict.verdicts[0].reasons)
-    signal_program(lab, "CONT")
+    assert signalled(lab, "CONT") == 1
+
+
+def test_a_change_of_the_mode_leaves_neither_chains_nor_a_process() -> None:
+    path = ROOT / "scenarios" / "steps" / "proxy-mode-changes-from-userspace.lab.yaml"
+    own, other = "KUBE-PORTALS-CONTAINER", "KUBE-SERVICES"
+    with Session(EngineChoice("embedded/userspace")) as session:
+        lab = session.open(cases(load_scenario(path), "userspace")[0])
+        seen = []
+        for _ in lab.scenario.steps:
+            lab.step()
+            rules = lab.rules_of("node-a")
+            seen.append((own in rules, other in rules, signalled(lab, "CONT")))
+        assert seen == [(True, False, 1), (False, True, 0), (True, False, 1)]

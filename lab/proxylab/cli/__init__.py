@@ -40,7 +40,7 @@ _VERBS: Final = {
     "apply": "Change a standing lab to match its edited scenario.",
     "capture": "Capture frames as text, as pcapng or in Wireshark.",
     "check": "Report every mistake in scenario files; run nothing.",
-    "completion": "Print the completion script for bash or zsh.",
+    "completion": "Print the completion script for bash, fish or zsh.",
     "describe": "Describe a node, pod, Service or outside host of a lab.",
     "diagnose": "Check a Service stage by stage; report where it breaks.",
     "diff": "Run the same probes on several engines and compare.",
@@ -65,6 +65,7 @@ _VERBS: Final = {
     "shell": "Open a shell in a node, pod or host.",
     "trace": "Trace one packet, rule by rule.",
     "up": "Start the lab of a scenario and leave it running.",
+    "watch": "Judge a scenario again at each save, in a lab that stands.",
 }
 
 _EPILOG: Final = """\

@@ -1,13 +1,15 @@
-"""``proxylab capture``: print the frames that cross a device, write them to a file, or show them in Wireshark.
+"""``proxylab capture``: print the frames that cross devices, write them to a file, or show them in Wireshark.
 
 The tap never makes the device promiscuous: a promiscuous device accepts frames that it would otherwise drop, and
 would hide the fault that the user is looking for.
 """
 
+import os
 import shutil
+import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -30,9 +32,32 @@ from proxylab.timing import Deadline
 __all__ = ["command", "frame_text"]
 
 _BEGIN_SECONDS: Final = 30.0
+_COMPILE_SECONDS: Final = 10.0
 _A_DAY: Final = 86400.0
+_STEP: Final = struct.Struct("=HBBI")  # struct sock_filter (linux/filter.h)
 
 Taker = Callable[[CapturedFrame], None]
+
+
+def _compiled(ctx: click.Context, param: click.Parameter, expression: str) -> str:
+    """The filter as a program for the kernel (``Listen.interest``). Only tcpdump and libpcap have its compiler.
+
+    Raises:
+        CapabilityError: tcpdump is not installed.
+        click.BadParameter: tcpdump does not understand the filter.
+    """
+    if not expression:
+        return ""
+    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])  # where an ordinary user's may not look
+    program = shutil.which("tcpdump", path=path)
+    if program is None:
+        raise CapabilityError("tcpdump, which compiles filters", "install it, or capture without --filter")
+    argv = [program, "-y", "EN10MB", "-ddd", expression]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=_COMPILE_SECONDS, check=False)
+    if done.returncode != 0:
+        raise click.BadParameter(done.stderr.strip().removeprefix("tcpdump: "), ctx, param)
+    steps = (map(int, line.split()) for line in done.stdout.splitlines()[1:])
+    return b"".join(_STEP.pack(*each) for each in steps).hex()
 
 
 @click.command("capture", short_help="Capture frames as text, as pcapng or in Wireshark.")
@@ -41,7 +66,9 @@ Taker = Callable[[CapturedFrame], None]
 @click.option("--wireshark", is_flag=True, help="Show the frames live in Wireshark.")
 @click.option("-c", "--count", type=click.IntRange(min=1), metavar="N", help="Stop after N frames.")
 @click.option("--seconds", type=Duration(), metavar="TIME", help="Stop after this time: 5s, 2m.")
-@in_lab("[FILE] NODE|POD|HOST[:DEVICE]", complete_netns)
+@click.option("--filter", "expression", metavar="EXPRESSION", default="", callback=_compiled,
+              help="Keep only frames that tcpdump's filter accepts, such as 'tcp port 80'.")  # fmt: skip
+@in_lab("[FILE] NODE|POD|HOST[:DEVICE]…", complete_netns)
 def command(
     chosen: ChosenLab,
     /,
@@ -50,39 +77,49 @@ def command(
     wireshark: bool,
     count: int | None,
     seconds: float | None,
+    expression: str,
 ) -> ExitCode:
-    """Show the frames that cross a device of a node, pod or host in the standing lab, until Ctrl-C.
+    """Show the frames that cross devices of nodes, pods or hosts in the standing lab, until Ctrl-C.
 
-    DEVICE is eth0 by default. The device does not become promiscuous.
+    DEVICE is eth0 by default; any stands for every device. No device becomes promiscuous. With several devices, each
+    line begins with the frame's own; a pcapng file names them, too.
 
-    Example: proxylab capture client:eth0 --seconds 1s
+    Example: proxylab capture client:eth0 node-a:any --filter 'tcp port 80' --seconds 1s
     """
-    if len(chosen.words) != 1:
+    if not chosen.words:
         raise click.UsageError("NODE|POD|HOST: name one, with its device after a colon, as in node-a:eth0")
     if write is not None and wireshark:
         raise click.UsageError("choose -w or --wireshark, not both")
-    netns_name, _, device = chosen.words[0].partition(":")
-    device = device or UPLINK
-    with chosen.opened() as lab, _taker(netns_name, device, write, wireshark) as take:
-        check_netns(lab.scenario, netns_name)
-        in_words = write is None and not wireshark
-        request = Listen(netns_name=netns_name, device=device, seconds=seconds, count=count, in_words=in_words)
+    devices = [
+        (netns_name, device or UPLINK) for netns_name, _, device in (each.partition(":") for each in chosen.words)
+    ]
+    with chosen.opened() as lab, _output(write, wireshark) as stream:
+        for netns_name, _ in devices:
+            check_netns(lab.scenario, netns_name)
+        request = Listen(
+            devices=tuple(dict.fromkeys(devices)),
+            interest=expression,
+            seconds=seconds,
+            count=count,
+            in_words=stream is None,
+        )
         try:
-            frames, lost = _listen(lab.connection, request, take)
+            frames, lost = _listen(lab.connection, request, stream)
         except ScenarioError as error:
             raise click.UsageError(f"DEVICE: {error}") from None
     click.echo(f"{frames} frames{f', {lost} lost because the buffer was full' if lost else ''}", err=True)
     return ExitCode.OK
 
 
-def _listen(connection: Connection, request: Listen, take: Taker) -> tuple[int, int]:
-    """Pass every frame to ``take``; return the numbers of frames received and lost."""
+def _listen(connection: Connection, request: Listen, stream: BinaryIO | None) -> tuple[int, int]:
+    """Pass on every frame; return the numbers of frames received and lost."""
     frames = lost = 0
     connection.begin_feed(request, Deadline.after(_BEGIN_SECONDS))
     with ending_on_interrupt(connection):
         first = connection.next_answer(Deadline.after(_BEGIN_SECONDS))
-        if isinstance(first, Frames):
-            click.echo(f"listening on {request.netns_name}:{request.device}", err=True)
+        taps = first.taps if isinstance(first, Frames) else ()
+        click.echo(f"listening on {', '.join(f'{name}:{device}' for name, device in taps)}", err=True)
+        take = _printer(taps) if stream is None else _writer(stream, taps)
         while isinstance(heard := connection.next_answer(Deadline.after(_A_DAY)), Frames):
             for each in heard.frames:
                 try:
@@ -95,37 +132,43 @@ def _listen(connection: Connection, request: Listen, take: Taker) -> tuple[int, 
 
 
 @contextmanager
-def _taker(netns_name: str, device: str, write: Path | None, wireshark: bool) -> Iterator[Taker]:
-    """The function that receives each frame."""
+def _output(write: Path | None, wireshark: bool) -> Iterator[BinaryIO | None]:
+    """Where the frames go; ``None`` to print them."""
     if wireshark:
         with _wireshark() as stream:
-            yield _writer(stream, netns_name, device)
+            yield stream
     elif write is None:
-        yield _print
+        yield None
     elif str(write) == "-":
-        yield _writer(sys.stdout.buffer, netns_name, device)
+        yield sys.stdout.buffer
     else:
         try:
             stream = write.open("wb")
         except OSError as error:
             raise click.UsageError(f"--write: cannot write {write}: {error.strerror}; name another file") from None
         with stream:
-            yield _writer(stream, netns_name, device)
+            yield stream
 
 
-def _print(frame: CapturedFrame) -> None:
-    click.echo(frame_text(frame))
+def _printer(taps: Sequence[tuple[str, str]]) -> Taker:
+    names = [f"{netns_name}:{device}" for netns_name, device in taps]
+    room = max(map(len, names), default=0)
+
+    def take(frame: CapturedFrame) -> None:
+        click.echo(frame_text(frame, names[frame.tap].ljust(room) if len(names) > 1 else ""))
+
+    return take
 
 
-def frame_text(frame: CapturedFrame) -> str:
-    """A frame in one line: time, direction and content."""
+def frame_text(frame: CapturedFrame, device: str = "") -> str:
+    """A frame in one line: time, device, direction and content."""
     at = datetime.fromtimestamp(frame.at // 1_000_000_000).astimezone()
     way = "out" if frame.outgoing else "in "
     micros = frame.at // 1000 % 1_000_000
-    return f"{at:%H:%M:%S}.{micros:06} {way} {frame.words}"
+    return " ".join(filter(None, [f"{at:%H:%M:%S}.{micros:06}", device, way, frame.words]))
 
 
-def _writer(stream: BinaryIO, netns_name: str, device: str) -> Taker:
+def _writer(stream: BinaryIO, taps: Sequence[tuple[str, str]]) -> Taker:
     def write(data: bytes) -> None:
         try:
             stream.write(data)
@@ -136,10 +179,11 @@ def _writer(stream: BinaryIO, netns_name: str, device: str) -> Taker:
             raise click.UsageError(f"cannot write frames: {error.strerror}; name another file") from None
 
     def take(frame: CapturedFrame) -> None:
-        write(packet(bytes.fromhex(frame.data), frame.at, Direction.OUT if frame.outgoing else Direction.IN))
+        way = Direction.OUT if frame.outgoing else Direction.IN
+        write(packet(bytes.fromhex(frame.data), frame.at, way, tap=frame.tap))
 
     with suppress(BrokenPipeError):  # the first frame meets the same error and ends the capture
-        write(beginning([(netns_name, device)]))
+        write(beginning(taps))
     return take
 
 

@@ -1,20 +1,21 @@
 """``proxylab completion``: print the script with which a shell completes names. It writes no file of the user's."""
 
 import click
-from click.shell_completion import BashComplete, ShellComplete, ZshComplete
+from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
 __all__ = ["command"]
 
-_SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete}
+_SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "fish": FishComplete, "zsh": ZshComplete}
 
 
-@click.command("completion", short_help="Print the completion script for bash or zsh.")
+@click.command("completion", short_help="Print the completion script for bash, fish or zsh.")
 @click.argument("shell", type=click.Choice(sorted(_SHELLS)))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
     """Print the script with which a shell completes verbs, options, labs, nodes, pods, hosts, kinds, engines and files.
 
-    In bash: eval "$(proxylab completion bash)"; in zsh, after compinit: eval "$(proxylab completion zsh)"
+    In bash: eval "$(proxylab completion bash)"; in zsh, after compinit: eval "$(proxylab completion zsh)";
+    in fish: proxylab completion fish | source
 
     Example: proxylab completion bash
     """

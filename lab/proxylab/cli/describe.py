@@ -13,12 +13,12 @@ from proxylab.report.listing import of_kind
 __all__ = ["command"]
 
 
-@click.command("describe", short_help="Describe a node, pod, Service or outside host of a lab.")
+@click.command("describe", short_help="Describe a node, pod, Service, workload or outside host of a lab.")
 @click.argument("words", nargs=-1, required=True, metavar="[FILE] KIND NAME", shell_complete=complete_kinds)
 @NAME
 @CASE
 def command(*, words: tuple[str, ...], name: str | None, case_id: str | None) -> ExitCode:
-    """Describe a node, pod, service or host of the standing lab: its fields, its place in the network, its users.
+    """Describe a node, pod, service, workload or host of the standing lab: its fields, its network, its users.
 
     With FILE, describe the object as that scenario would start; no lab is built.
 
@@ -29,7 +29,7 @@ def command(*, words: tuple[str, ...], name: str | None, case_id: str | None) ->
         if rest and rest[0] in ("host", "hosts"):
             click.echo("\n".join(_host(rest, [host.name for host in cluster.scenario.hosts], cluster.plan)))
             return ExitCode.OK
-        kind, wanted = kind_of(rest)
+        kind, wanted = kind_of(rest, cluster.objects)
         found = of_kind(kind, cluster.objects, wanted)
         if wanted is None or not found:
             known = ", ".join(each.name for each in of_kind(kind, cluster.objects))

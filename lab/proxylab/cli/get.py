@@ -42,14 +42,14 @@ def complete_kinds(ctx: click.Context, param: click.Parameter, incomplete: str) 
 @NAME
 @CASE
 def command(*, words: tuple[str, ...], output: str, name: str | None, case_id: str | None) -> ExitCode:
-    """List the nodes, pods, services, endpoints or endpointslices of the standing lab, as kubectl does.
+    """As kubectl does, list the nodes, pods, services, endpoints, workloads or other objects of the standing lab.
 
     With FILE, list the objects with which that scenario would start; no lab is built.
 
     Example: proxylab get scenarios/clusterip/from-a-pod.lab.yaml pods -o wide
     """
     with the_cluster(words, name, case_id) as cluster:
-        kind, wanted = kind_of(cluster.words)
+        kind, wanted = kind_of(cluster.words, cluster.objects)
         found = of_kind(kind, cluster.objects, wanted)
     if wanted is not None and not found:
         known = ", ".join(each.name for each in of_kind(kind, cluster.objects))
@@ -107,13 +107,13 @@ def the_cluster(words: tuple[str, ...], name: str | None, case_id: str | None) -
     yield _Cluster(rest, record.scenario, listed.objects, listed, record.began)
 
 
-def kind_of(words: tuple[str, ...]) -> tuple[Kind, str | None]:
+def kind_of(words: tuple[str, ...], objects: Sequence[KubeObject]) -> tuple[Kind, str | None]:
     """KIND and NAME, which may be written ``KIND/NAME``. Raises ``click.UsageError``."""
     if len(words) == 1 and "/" in words[0]:
         words = tuple(words[0].split("/", 1))
     if not words or len(words) > 2:
         raise click.UsageError(f"KIND and NAME: give one of {', '.join(kind.plural for kind in KINDS)}, then a name")
-    kind = kind_named(words[0])
+    kind = kind_named(words[0], objects)
     if kind is None:
         raise click.UsageError(f"KIND: there is no {words[0]!r}; there are {', '.join(kind.plural for kind in KINDS)}")
     return kind, words[1] if words[1:] else None

@@ -18,7 +18,9 @@ from proxylab.cli.progress import Progress
 from proxylab.cli.shard_options import in_shard, shard_options
 from proxylab.cli.terminal import COLOR
 from proxylab.client.bundles import BundleStore
+from proxylab.client.exec_and_shell import run_shell
 from proxylab.client.kept_labs import KeptLabs
+from proxylab.client.open_lab import OpenLab
 from proxylab.client.open_labs import MOST_JOBS, OpenLabs
 from proxylab.client.report_page import RunStart, write_page
 from proxylab.client.scenario_run import Run, ScenarioRuns, ended_early
@@ -28,6 +30,7 @@ from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ExitCode, ScenarioError
 from proxylab.report.exit_code import exit_code
+from proxylab.report.failure_text import explain
 from proxylab.report.html import entries_of
 from proxylab.report.shards import Shard
 from proxylab.scenario.cases import cases
@@ -35,7 +38,7 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
 from proxylab.scenario.versions import Version
-from proxylab.verdict.model import Fault, Judgement, ScenarioResult
+from proxylab.verdict.model import Fault, Judgement, ProbeVerdict, ScenarioResult, StepVerdict
 
 __all__ = ["command", "paint"]
 
@@ -58,6 +61,13 @@ def _jobs(ctx: click.Context, param: click.Parameter, value: str) -> int:
     return int(value)
 
 
+def _alone(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
+    """Refuse a flag that needs the terminal, with --jobs."""
+    if value and ctx.params["jobs"] > 1:
+        raise click.BadParameter("workers have no terminal; leave out --jobs", ctx, param)
+    return value
+
+
 @click.command("run", short_help="Run scenarios and judge every probe.")
 @files_argument
 @engines_options
@@ -69,6 +79,7 @@ def _jobs(ctx: click.Context, param: click.Parameter, value: str) -> int:
     "-j",
     metavar="N",
     callback=_jobs,
+    is_eager=True,
     default="1",
     show_default=True,
     help=f"Run N scenarios side by side, each in a lab of its own; auto is two for each core, {MOST_JOBS} at most.",
@@ -92,6 +103,13 @@ def _jobs(ctx: click.Context, param: click.Parameter, value: str) -> int:
 )
 @click.option("--no-bundles", is_flag=True, help="Save no evidence.")
 @click.option("--keep", is_flag=True, help="Keep the lab of a probe that did not pass running; `proxylab ps` lists it.")
+@click.option(
+    "--hold-on-failure",
+    "hold",
+    is_flag=True,
+    callback=_alone,
+    help="After a probe that did not pass, explain it at once and open a shell in its sender; exit the shell to go on.",
+)
 @click.option(
     "--report",
     metavar="FILE",
@@ -118,6 +136,7 @@ def command(
     bundle_dir: Path,
     no_bundles: bool,
     keep: bool,
+    hold: bool,
     report: Path | None,
     verbose: bool,
     quiet: bool,
@@ -127,8 +146,8 @@ def command(
 ) -> ExitCode:
     """Run the scenarios in FILE… on this machine's kernel and judge every probe.
 
-    A directory means every *.lab.yaml below it. `pytest FILE…` is the same run, with a test for each probe.
-    A file with mistakes keeps no other from running; the exit code is then 2.
+    A directory means every *.lab.yaml below it. `pytest FILE…` is the same run, with a test for each probe. A file with
+    mistakes keeps no other from running; the exit code is then 2.
 
     Example: proxylab run scenarios --probe 'ClusterIP from a pod spreads connections evenly over all endpoints'
     """
@@ -142,9 +161,8 @@ def command(
     progress = Progress(total, document=is_document, verbosity=verbose - quiet, color=color, paint=paint)
     for result in results:
         progress.over(result)
-
     store = None if no_bundles else BundleStore(bundle_dir)
-    begin = partial(_opened, make_session or Session, choices, seed, keep=keep, trace=trace, store=store)
+    begin = partial(_opened, make_session or Session, choices, seed, keep=keep, hold=hold, trace=trace, store=store)
     with _results(runs, begin, min(jobs, len(runs)), progress) as found:
         for result in found:
             results.append(result)
@@ -185,6 +203,13 @@ def _runs(written: Iterable[Scenario], engines: Mapping[str, Version], names: Se
     return [each for each in runs if each.chosen]
 
 
+def _hold(lab: OpenLab, verdict: ProbeVerdict | StepVerdict) -> None:
+    """Explain a verdict, and open a shell in the sender of its probe, or in a node."""
+    where = verdict.probe.source.name if isinstance(verdict, ProbeVerdict) else lab.scenario.nodes[0].name
+    click.echo("\n".join(["", *explain(verdict), "", f"a shell in {where}; exit it to go on", ""]), err=True)
+    run_shell(lab.connection, where)
+
+
 @contextmanager
 def _opened(
     make_session: SessionMaker,
@@ -192,6 +217,7 @@ def _opened(
     seed: int,
     *,
     keep: bool,
+    hold: bool,
     trace: bool,
     store: BundleStore | None,
 ) -> Iterator[ScenarioRuns]:
@@ -200,7 +226,7 @@ def _opened(
     given = seed, kept.control_socket if kept else None
     with ExitStack() as stack:
         sessions = OpenLabs(lambda name: stack.enter_context(make_session(choices[name], *given)))
-        yield ScenarioRuns(sessions.session, trace=trace, store=store, kept_labs=kept)
+        yield ScenarioRuns(sessions.session, trace=trace, store=store, kept_labs=kept, hold=_hold if hold else None)
 
 
 @contextmanager

@@ -1,27 +1,33 @@
 """Compares a standing lab with an edited file.
 
-``edit`` returns the changes in words and as one step, and lists what cannot change in a standing lab. It sends nothing.
+``edit`` returns the changes in words and as one step, and lists what cannot change in a standing lab. ``concerned``
+returns the probes and steps whose verdicts the edited file may change. Neither sends anything.
 
 It lays out both scenarios. Addresses, links and routes, and all that follows from them, must be equal, for those exist
 already. Objects of the cluster are applied as a step applies them, and sysctls are written.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from proxylab.cluster.objects import KubeObject
+from proxylab.cluster.kube_dns import KUBE_DNS
+from proxylab.cluster.objects import Endpoints, EndpointSlice, KubeObject, Service
 from proxylab.control.kubeapi.manifest import manifest
+from proxylab.encoding import encode
 from proxylab.plan.assembly import Assembly
 from proxylab.plan.model import Namespace, Plan
 from proxylab.plan.topology import draw
 from proxylab.protocol.messages import Advance
 from proxylab.scenario.change import Change, NodeChange
 from proxylab.scenario.model import Scenario
+from proxylab.scenario.probes import Probe, ServiceTarget
+from proxylab.scenario.steps import Step
 
-__all__ = ["Edit", "edit"]
+__all__ = ["Edit", "concerned", "edit"]
 
 _APPLIED: Final = "apply"
 _NEWLY_WRITTEN: Final = {"sysctls"}
@@ -51,6 +57,7 @@ def edit(stands: Assembly, made: int, wanted: Scenario) -> Edit:
     Raises:
         ScenarioError: the file cannot be laid out.
     """
+    wanted = _with_absent(stands.scenario, wanted)
     old, new = stands.plan, draw(wanted)
     refused = [*_refused(old, new)]
     if stands.scenario.proxy != wanted.proxy:
@@ -76,6 +83,65 @@ def edit(stands: Assembly, made: int, wanted: Scenario) -> Edit:
         ),
         scenario=replace(wanted, services=cluster.services),
     )
+
+
+def _with_absent(standing: Scenario, wanted: Scenario) -> Scenario:
+    """The edited scenario, with the workloads' pods that it has no more: they stay, absent."""
+    own = {each.name: each for each in wanted.pods}
+    there = [own.pop(each.name, replace(each, present=False) if each.owner else None) for each in standing.pods]
+    return replace(wanted, pods=(*filter(None, there), *own.values()))
+
+
+def concerned(before: Scenario, after: Scenario, advance: Advance) -> tuple[Probe | Step, ...]:
+    """The probes and steps of the edited scenario that are new or changed, or that a change of the lab may concern.
+
+    A change of a Service or of its endpoints concerns the probes that dial it, and those that dial no Service: they may
+    dial its address. Every other change concerns all. A step begins with the state that those before it left, so
+    steps and their probes are concerned together.
+    """
+    things = (*advance.applied, *advance.deleted)
+    services = {_service_of(each) for each in things}
+    everything = bool(advance.change.nodes) or None in services or f"{KUBE_DNS.namespace}/{KUBE_DNS.name}" in services
+    known = {each.name: _bare(each) for each in before.judged}
+    in_steps = bool(things) or [*map(_bare, before.steps)] != [*map(_bare, after.steps)]
+    in_steps = in_steps or [*map(_bare, before.streams)] != [*map(_bare, after.streams)]
+
+    def is_concerned(each: Probe | Step) -> bool:
+        if everything or known.get(each.name) != _bare(each):
+            return True
+        if isinstance(each, Step) or after.steps_before(each):
+            return in_steps
+        target = each.target
+        if not isinstance(target, ServiceTarget):
+            return bool(things)
+        return (target.service if "/" in target.service else f"{target.namespace}/{target.service}") in services
+
+    return tuple(each for each in after.judged if is_concerned(each))
+
+
+def _service_of(thing: KubeObject) -> str | None:
+    """The Service that an object belongs to; ``None`` if every Service may depend on it."""
+    match thing:
+        case Service() | Endpoints():
+            return f"{thing.namespace}/{thing.name}"
+        case EndpointSlice():
+            return f"{thing.namespace}/{thing.service}"
+    return None
+
+
+def _bare(record: object) -> object:
+    """A record as plain values without positions, which a new line above it changes."""
+    return _without_positions(json.loads(encode(record)))
+
+
+def _without_positions(value: object) -> object:
+    match value:
+        case dict():
+            kept = ((key, inner) for key, inner in value.items() if key not in ("position", "positions"))
+            return {key: _without_positions(inner) for key, inner in kept}
+        case list():
+            return [_without_positions(each) for each in value]
+    return value
 
 
 def _names(plan: Plan) -> list[str]:

@@ -12,14 +12,15 @@ from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.client.connection import Connection
+from proxylab.client.edit import Edit, edit
 from proxylab.client.lab_process import LabProcess
 from proxylab.client.lookups import Lookups
 from proxylab.client.requests import advance_to, circumstances_of, record_of, with_state_after
 from proxylab.cluster.objects import KubeObject
 from proxylab.engines.engine_names import mode_of
-from proxylab.engines.lacking import lacking, lacking_of_step, refuse_dialogue
+from proxylab.engines.lacking import lacking, lacking_of_step, modes_after, refuse_dialogue
 from proxylab.engines.protocol import EngineChoice
-from proxylab.errors import CapabilityError, InternalError, LabError
+from proxylab.errors import CapabilityError, InternalError, LabError, ScenarioError
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.evidence import Capture, Evidence, Lookup
 from proxylab.evidence.segments import DialogueRecord
@@ -201,9 +202,31 @@ class OpenLab:
         """Replace the scenario by another one with the same network, and the same steps as far as they are made.
 
         Raises:
-            ScenarioError: it names an object that the lab does not have.
+            ScenarioError: it names an object that the lab does not have, or needs pods that the lab has no room for.
         """
-        self._assembly = assemble(scenario)
+        assembly, there = assemble(scenario), {each.name: each for each in self._assembly.plan.pods}
+        missing = [each.name for each in assembly.plan.pods if there.get(each.name) != each]
+        if missing:
+            what = f"the lab has no network namespace for {', '.join(missing)}"
+            cure = "change workloads in steps of the file, or let a HorizontalPodAutoscaler allow more pods"
+            raise ScenarioError([f"{scenario.file}: {what}; {cure}"])
+        self._assembly = assembly
+
+    def edit(self, wanted: Scenario) -> Edit:
+        """The changes that the edited scenario would make. Raises ``ScenarioError`` where it cannot be laid out."""
+        return edit(self._assembly, self.made, wanted)
+
+    def bring_to(self, found: Edit) -> None:
+        """Make the change: from then on it is the edited scenario's lab, and none of that scenario's steps is made.
+
+        Raises:
+            CapabilityError: the machine lacks something that the change needs.
+            EngineError: an engine did not synchronise.
+        """
+        self._assembly = assemble(found.scenario)
+        self.made = 0
+        if found.changes:
+            self._ask(found.advance, Advanced, BUILD_SECONDS)
 
     def converse(self, there: Probe, server: str, turns: Sequence[Turn]) -> DialogueRecord:
         """Hold a dialogue by crafted TCP segments.
@@ -217,7 +240,8 @@ class OpenLab:
             ScenarioError: a side is no pod with a namespace of its own and no outside host, or does not exist.
             CapabilityError: the kernel cannot be kept out of it, or the proxy ends connections.
         """
-        refuse_dialogue(mode_of(self.engine.name))
+        for mode in self._modes.values():
+            refuse_dialogue(mode)
         dialogue = prepare_dialogue(self._assembly, there, server, turns)
         return self._ask(Converse(dialogue), Conversed, _PROBE_SECONDS).spoken
 
@@ -256,6 +280,11 @@ class OpenLab:
         resolved, source, evidence = self._send(probe)
         return replace(judge(probe, resolved, source, evidence), plan=self._assembly.plan, options=self._options)
 
+    @property
+    def _modes(self) -> Mapping[str, str]:
+        """The mode of each node's proxy now."""
+        return modes_after(mode_of(self.engine.name), self.scenario, self.made)
+
     def _lacking(self, probe: Probe) -> str:
         """What the engine's mode lacks of what the probe asks for."""
         return lacking(mode_of(self.engine.name), self._assembly, probe)
@@ -290,7 +319,7 @@ class OpenLab:
         return resolved, source, replace(evidence, lookups=lookups)
 
     def _trace(self, resolved: ResolvedProbe) -> tuple[ResolvedProbe, Evidence]:
-        ends = mode_of(self.engine.name) in TERMINATING_MODES and resolved.protocol is Transport.TCP
+        ends = not TERMINATING_MODES.isdisjoint(self._modes.values()) and resolved.protocol is Transport.TCP
         single = replace(resolved, flows=1, manner=Manner.CONNECT if ends else Manner.PACKET, http=False)
         return single, self._ask(Send(single, trace=True), Sent, _PROBE_SECONDS).evidence
 

@@ -72,7 +72,10 @@ def judged(
 
 
 class ScenarioRuns:
-    """Runs scenarios one after the other, on the sessions that ``sessions`` returns for the names of engines."""
+    """Runs scenarios one after the other, on the sessions that ``sessions`` returns for the names of engines.
+
+    After a probe or step that did not pass, ``hold`` lets the user look at the lab, and ``kept_labs`` keeps it.
+    """
 
     def __init__(
         self,
@@ -81,11 +84,13 @@ class ScenarioRuns:
         trace: bool = False,
         store: BundleStore | None = None,
         kept_labs: KeptLabs | None = None,
+        hold: Callable[[OpenLab, ProbeVerdict | StepVerdict], None] | None = None,
     ) -> None:
         self._sessions = sessions
         self._trace = trace
         self._store = store
         self._kept_labs = kept_labs
+        self._hold = hold
 
     def result(self, run: Run, at: Say, note: Say) -> ScenarioResult:
         """Run one scenario; an error becomes a part of its result.
@@ -110,9 +115,8 @@ class ScenarioRuns:
                             break
                         lab = stack.enter_context(closing(opened))
                     verdicts.append(judged(lab, each, self._store, note, trace=self._trace))
-                    if self._kept_labs is not None and verdicts[-1].overall in UNRESOLVED:
-                        probe = None if isinstance(each, Step) else each
-                        note("\n".join([f"{each.name}:", *self._kept_labs.keep(lab, probe)]))
+                    if verdicts[-1].overall in UNRESOLVED:
+                        self._look(lab, verdicts[-1], note)
         except CapabilityError as error:
             ended["skipped"] = Skip(error.missing, error.cure)
         except LabError as error:
@@ -124,6 +128,18 @@ class ScenarioRuns:
             seconds=time.monotonic() - begin,
             **ended,
         )
+
+    def _look(self, lab: OpenLab, verdict: ProbeVerdict | StepVerdict, note: Say) -> None:
+        """Let the user look at the lab of a probe or step that did not pass. The next probe gets a new one."""
+        if self._hold is not None:
+            self._hold(lab, verdict)
+        if self._kept_labs is not None:
+            name, probe = (
+                (verdict.probe.name, verdict.probe) if isinstance(verdict, ProbeVerdict) else (verdict.step.name, None)
+            )
+            note("\n".join([f"{name}:", *self._kept_labs.keep(lab, probe)]))
+        elif self._hold is not None:
+            lab.connection.close()  # the user may have changed anything in it
 
 
 def ended_early(run: Run, error: LabError) -> ScenarioResult:

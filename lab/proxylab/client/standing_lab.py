@@ -10,18 +10,15 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxylab.client.connection import ControlConnection
-from proxylab.client.edit import Edit, edit
+from proxylab.client.edit import Edit
 from proxylab.client.open_lab import OpenLab
 from proxylab.plan.assembly import assemble
-from proxylab.protocol.messages import Advanced
 from proxylab.protocol.standing_labs import LabRecord, Remember
-from proxylab.scenario.model import Scenario
 from proxylab.timing import Deadline
 
 __all__ = ["StandingLab", "attach_to"]
 
 _ANSWER_SECONDS: Final = 30.0
-_CHANGE_SECONDS: Final = 120.0
 
 
 def attach_to(connection: ControlConnection) -> "StandingLab":
@@ -41,20 +38,8 @@ class StandingLab(OpenLab):
         super().__init__(connection, assembly, record.built, record.engine, record.seed, record.source, record.made)
         self._record = record
 
-    def edit(self, wanted: Scenario) -> Edit:
-        """The changes that the edited scenario would make. Raises ``ScenarioError`` where it cannot be laid out."""
-        return edit(self._assembly, self.made, wanted)
-
     def bring_to(self, found: Edit) -> None:
-        """Make the change, and record it for later clients: from then on it is the edited scenario's lab.
-
-        Raises:
-            CapabilityError: the machine lacks something that the change needs.
-            EngineError: an engine did not synchronise.
-        """
-        self._assembly = assemble(found.scenario)
-        self.made = 0
+        """Record the change for later clients, and make it (see ``OpenLab.bring_to``)."""
         self._record = replace(self._record, scenario=found.scenario, made=0)
         self.connection.request(Remember(self._record), LabRecord, Deadline.after(_ANSWER_SECONDS))
-        if found.changes:
-            self._ask(found.advance, Advanced, _CHANGE_SECONDS)
+        super().bring_to(found)

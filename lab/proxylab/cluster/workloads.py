@@ -8,16 +8,16 @@ and the pod's number. ``proxylab.cluster.rollout`` decides when a workload gets 
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
-from proxylab.cluster.objects import Node, PodPort
+from proxylab.cluster.objects import KubeObject, Node, Pod, PodPort, Unstructured
 from proxylab.cluster.placement import Constraints, Placed, Toleration, node_for
 from proxylab.cluster.slices import NAME_ALPHABET, generated_suffix
 from proxylab.encoding import Record
 
-__all__ = ["PodMaker", "PodTemplate", "Replica", "Workload", "revision_of"]
+__all__ = ["PodMaker", "PodTemplate", "Replica", "Workload", "pods_of", "revision_of"]
 
 _LONGEST_PREFIX: Final = 58
 """The API server shortens a prefix, so that a name with its suffix is a DNS label (apiserver's storage/names)."""
@@ -32,12 +32,14 @@ _ALWAYS_TOLERATED: Final = tuple(
 class PodTemplate(Record, frozen=True, kw_only=True):
     """``spec.template``, as far as it matters to a lab.
 
-    ``revision`` is the hash of the whole template. ``ready_after`` is the time from a pod's start to the success of its
-    readiness probes, ``grace`` its ``terminationGracePeriodSeconds``, both in milliseconds.
+    ``commands`` are the ``command`` and ``args`` of each container, ``revision`` the hash of the whole template.
+    ``ready_after`` is the time from a pod's start to the success of its readiness probes, ``grace`` its
+    ``terminationGracePeriodSeconds``, both in milliseconds.
     """
 
     labels: Mapping[str, str]
     ports: tuple[PodPort, ...] = ()
+    commands: tuple[tuple[str, ...], ...] = ()
     host_network: bool = False
     hostname: str = ""
     subdomain: str = ""
@@ -145,6 +147,12 @@ class PodMaker:
             made.append(self._replica(workload, ordinal, node))
         return tuple(made)
 
+    def reserve(self, workload: Workload, live: Sequence[Replica], most: int) -> None:
+        """Make the pods that the workload gets when it is scaled to that number, for later."""
+        count = self._count
+        self.more(workload, live, most - len(live))
+        self._count = count
+
     def again(self, workload: Workload, pods: Iterable[Replica]) -> tuple[Replica, ...]:
         """The same pods of the present template, each on the node that it has."""
         return tuple(self._replica(workload, each.ordinal, each.node) for each in pods)
@@ -160,7 +168,7 @@ class PodMaker:
         return self._count - 1
 
     def _node(self, workload: Workload, ordinal: int, live: Iterable[Replica]) -> str | None:
-        known = self.made.get(f"{workload.name}-{ordinal}") if workload.kind == "StatefulSet" else None
+        known = self.made.get(_named(workload, ordinal)[0])
         if known is not None:  # its network namespace is on that node already
             return known.node
         there = [*self._there, *(Placed(workload.owner, each.node, each.labels) for each in live)]
@@ -181,6 +189,21 @@ class PodMaker:
         made = Replica(name=name, node=node, ordinal=ordinal, labels=labels, template=workload.template)
         self.made[name] = made
         return made
+
+
+def pods_of(written: Unstructured, things: Iterable[KubeObject]) -> tuple[Pod, ...]:
+    """The pods among some objects that belong to a workload, by its selector or, without one, its template's labels."""
+    spec = _mapping(written.content.get("spec"))
+    template = _mapping(_mapping(_mapping(spec.get("template")).get("metadata")).get("labels"))
+    labels = _mapping(_mapping(spec.get("selector")).get("matchLabels")) or template
+    if written.kind == "Job":
+        labels = {"job-name": written.name}
+    pods = (each for each in things if isinstance(each, Pod) and each.namespace == written.namespace)
+    return tuple(each for each in pods if labels and labels.items() <= each.labels.items())
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _named(workload: Workload, ordinal: int) -> tuple[str, dict[str, str]]:

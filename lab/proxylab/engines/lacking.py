@@ -6,7 +6,7 @@ scenario needs. Mode userspace lacks most: kube-proxy stopped adding to it long 
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from proxylab.addresses import Family, Protocol, Transport
+from proxylab.addresses import Family, IPAddress, Protocol, Transport
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Service, TrafficPolicy
 from proxylab.errors import CapabilityError
 from proxylab.plan.assembly import Assembly
@@ -15,12 +15,12 @@ from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.change import EngineAction
 from proxylab.scenario.expect import ConntrackExpect, Expect, Preserved
 from proxylab.scenario.model import Scenario
-from proxylab.scenario.network import PodNetwork
+from proxylab.scenario.network import Network, PodNetwork
 from proxylab.scenario.probes import Probe, ServiceTarget, Stream
 from proxylab.scenario.steps import Step, StreamExpect
 from proxylab.scenario.words import TERMINATING_MODES, Frontend, Manner, Mode, Outcome
 
-__all__ = ["lacking", "lacking_of_step", "refuse", "refuse_dialogue"]
+__all__ = ["lacking", "lacking_of_step", "modes_after", "refuse", "refuse_dialogue", "refuse_server"]
 
 _REFUSALS = frozenset({Outcome.REJECTED, Outcome.DROPPED, Outcome.UNTRANSLATED})
 
@@ -31,7 +31,9 @@ def refuse(mode: str, scenario: Scenario) -> None:
     Raises:
         CapabilityError: naming what it lacks.
     """
-    if mode not in TERMINATING_MODES:
+    changes = (action.mode for step in scenario.steps for action in step.change.engines.values())
+    mode = next((each for each in (mode, *changes) if each in TERMINATING_MODES), "")
+    if not mode:
         return
     node_ports = {port.node_port for service in scenario.services for port in service.ports}
     lacks = {
@@ -61,11 +63,25 @@ def refuse_dialogue(mode: str) -> None:
         raise CapabilityError(lack, f"choose another engine than one in mode {mode}")
 
 
+def refuse_server(mode: str, scenario: Scenario, server: IPAddress) -> None:
+    """Refuse a query to a server's cluster IP of a family that the proxy does not serve. Raises ``CapabilityError``."""
+    network = scenario.network
+    if mode in TERMINATING_MODES and any(server in each for each in network.service_cidrs):
+        family = Family.of(server)
+        if family is not network.families[0]:
+            lack = f"a mode of the proxy that serves {family}: {_one_family(mode, network)}"
+            raise CapabilityError(lack, f"choose another engine than one in mode {mode}")
+
+
 def lacking(mode: str, assembly: Assembly, probe: Probe) -> str:
-    """Why a proxy of that mode cannot show what the probe expects, as a clause; empty where it can."""
+    """Why a proxy of that mode cannot show what the probe expects, as a clause; empty where it can.
+
+    ``mode`` is the one in which the proxies began. A step may have changed it.
+    """
     resolved = assembly.resolved(probe)
     if reason := _no_answer(assembly, resolved):
         return reason
+    mode = _mode_on_the_way(mode, assembly, probe, assembly.scenario.steps_before(probe))
     if mode == Mode.IPVS:
         return _lack_of_ipvs(assembly, probe, resolved)
     if mode not in TERMINATING_MODES:
@@ -73,6 +89,9 @@ def lacking(mode: str, assembly: Assembly, probe: Probe) -> str:
     service = _service_of(assembly, probe, resolved)
     if service is None:
         return ""
+    if service.headless:  # its name leads past the proxy, but the query for the name does not
+        network = assembly.scenario.network
+        return "" if Family.of(resolved.destination) is network.families[0] else _one_family(mode, network)
     return next(_lacks(mode, assembly, probe, resolved, service), "")
 
 
@@ -88,14 +107,37 @@ def _lack_of_ipvs(assembly: Assembly, probe: Probe, resolved: ResolvedProbe) -> 
     return ""
 
 
+def modes_after(mode: str, scenario: Scenario, made: int) -> Mapping[str, str]:
+    """The mode of each node's proxy after that many steps, where all began in ``mode``."""
+    modes = {node.name: mode for node in scenario.nodes}
+    for step in scenario.steps[:made]:
+        modes |= {node: action.mode for node, action in step.change.engines.items() if action.mode}
+    return modes
+
+
+def _mode_on_the_way(mode: str, assembly: Assembly, sent: Probe | Stream, made: int) -> str:
+    """The mode of the proxy that a probe or stream meets first: its sender's node's, or the one at which it enters."""
+    modes, name = modes_after(mode, assembly.scenario, made), sent.source.name
+    home = next((pod.node for pod in assembly.plan.pods if pod.name == name), name)
+    entry = sent.target.node if home not in modes and isinstance(sent.target, ServiceTarget) else home
+    if entry is not None and entry in modes:
+        return modes[entry]
+    return next((each for each in modes.values() if each in TERMINATING_MODES), mode)
+
+
 def _no_answer(assembly: Assembly, resolved: ResolvedProbe) -> str:
     """Why a real program in a pod does not answer the probe's packets, as a clause; empty where none gets them."""
     if resolved.question is not None or resolved.protocol in (Transport.ICMP, Transport.SCTP):
         return ""
     dialled = {(each.address, each.port) for each in resolved.endpoints}
+    by_packet = (resolved.protocol, resolved.manner) == (Transport.TCP, Manner.PACKET)
     for placed in assembly.plan.pods:
+        if placed.commands and by_packet:
+            continue  # the pod's kernel answers a SYN, whatever runs there
         for each in assembly.plan.namespace(placed.namespace).listeners:
             if each.program and each.name == placed.name and dialled & {(one, each.port) for one in placed.addresses}:
+                if placed.commands:
+                    return f"{each.program} in pod {each.name} is not the lab's own program; write as: packet, over TCP"
                 return f"{each.program} in pod {each.name} answers questions about names alone; write via: dnsName"
     return ""
 
@@ -130,19 +172,22 @@ def lacking_of_step(mode: str, assembly: Assembly, step: Step) -> Mapping[str, s
 
     The name of a stream alone stands for all that is expected of the stream.
     """
-    return dict(_lacks_of_step(mode, assembly, step)) if mode in TERMINATING_MODES else {}
+    return dict(_lacks_of_step(mode, assembly, step))
 
 
 def _lacks_of_step(mode: str, assembly: Assembly, step: Step) -> Iterator[tuple[str, str]]:
     made = assembly.scenario.steps_before(step)
     for stream, resolved in zip(assembly.scenario.streams, assembly.streams, strict=True):
         # A step begins with a packet just before its change.
+        met = (_mode_on_the_way(mode, assembly, stream, number) for number in (made, made - 1))
         services = (_service_at(assembly, number, stream, resolved) for number in (made, made - 1))
-        if (service := next(filter(None, services), None)) is not None:
+        ending = next((each for each in met if each in TERMINATING_MODES), None)
+        if ending is not None and (service := next(filter(None, services), None)) is not None:
             expect = step.expect.streams.get(stream.name)
-            yield from _lacks_of_stream(mode, assembly, stream, resolved, service, expect)
-    if _names_endpoints(assembly, step.expect.conntrack):
-        yield "conntrack", _no_entry(mode)
+            yield from _lacks_of_stream(ending, assembly, stream, resolved, service, expect)
+    for present in modes_after(mode, assembly.scenario, made).values():
+        if present in TERMINATING_MODES and _names_endpoints(assembly, step.expect.conntrack):
+            yield "conntrack", _no_entry(present)
 
 
 def _service_at(assembly: Assembly, made: int, stream: Stream, resolved: ResolvedProbe) -> Service | None:
@@ -178,6 +223,10 @@ def _names_endpoints(assembly: Assembly, expect: ConntrackExpect | None) -> bool
     return any(each is not None and each.reply_from in pods for each in wanted)
 
 
+def _one_family(mode: str, network: Network) -> str:
+    return f"mode {mode} serves one family, and this cluster's first is {network.families[0]}"
+
+
 def _no_client(mode: str) -> str:
     return f"mode {mode} never preserves the client's address: its process opens the connection to the pod"
 
@@ -198,7 +247,7 @@ def _of_packets(
     if resolved.protocol is Transport.SCTP:
         yield f"mode {mode} has no SCTP"
     if Family.of(resolved.destination) is not network.families[0]:
-        yield f"mode {mode} serves one family, and this cluster's first is {network.families[0]}"
+        yield _one_family(mode, network)
     if network.pod_network is PodNetwork.PTP_UNNUMBERED and any(
         probe.source.name == pod.name for pod in assembly.plan.pods
     ):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, IPNetwork
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.encoding import Record
-from proxylab.engines.engine_names import ENGINES, SINCE, read_engine, version_of
+from proxylab.engines.engine_names import ENGINES, LAST_MINORS, SINCE, read_engine, version_of
 from proxylab.evidence.engine_progress import Progress
 from proxylab.timing import Deadline
 
@@ -79,6 +79,8 @@ class EngineChoice(Record, frozen=True):
         """The same proxy in that mode. Raises ``ValueError`` if its version has none."""
         if self.version < (since := SINCE.get(mode, ())):
             raise ValueError(f"kube-proxy has mode {mode} since {'.'.join(map(str, since))}, and this is {self.name}")
+        if read_engine(self.name).is_upstream and self.version[:2] > (last := LAST_MINORS.get(mode, self.version[:2])):
+            raise ValueError(f"kube-proxy has mode {mode} up to {'.'.join(map(str, last))}, and this is {self.name}")
         return replace(self, name=str(read_engine(str(replace(read_engine(self.name), mode=mode)))))
 
     @property

@@ -5,7 +5,7 @@ from typing import Final
 
 from proxylab.importer.live_objects import LiveNode, LivePod
 from proxylab.importer.networks import Networks
-from proxylab.importer.reading import KubectlOutput
+from proxylab.importer.reading import KubectlOutput, namespaced
 
 __all__ = ["Omissions", "note_unneeded"]
 
@@ -49,6 +49,11 @@ def note_unneeded(
     for pod in pods:
         if (pod.namespace, pod.name) not in needed:
             omissions.add(_why(pod), f"{pod.namespace}/{pod.name}")
+    for workload in kubectl_output.workloads:
+        omissions.add(
+            "workloads; the scenario has the pods that Services need",
+            f"{workload['kind']} {'/'.join(namespaced(workload))}",
+        )
     for kind, count in kubectl_output.others.items():
         omissions.add("objects of other kinds", f"{count} {kind}")
     for node in nodes:

@@ -18,6 +18,7 @@ Raw = Mapping[str, Any]
 """An object as kubectl printed it."""
 
 _LOOKED_AT: Final = ("Service", "EndpointSlice", "Pod", "Node")
+_WORKLOADS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
 
 
 class KubectlOutput(Struct, frozen=True):
@@ -27,6 +28,7 @@ class KubectlOutput(Struct, frozen=True):
     slices: tuple[Raw, ...]
     pods: tuple[Raw, ...]
     nodes: tuple[Raw, ...]
+    workloads: tuple[Raw, ...]
     others: Mapping[str, int]
 
 
@@ -48,18 +50,23 @@ def read_kubectl_output(texts: Iterable[tuple[str, str]]) -> KubectlOutput:
         for document in read_documents(text, name, problems)[0]:
             for each in _objects(document.value):
                 kind = str(each.get("kind"))
-                if kind in _LOOKED_AT:
+                if kind in (*_LOOKED_AT, *_WORKLOADS):
                     found.setdefault((kind, *namespaced(each)), each)
                 else:
                     others[kind] += 1
     problems.raise_any()
-    if not found:
-        what = "no Service, EndpointSlice, Pod or Node there"
-        raise ScenarioError([f"{', '.join(names)}: {what}; give it what `{COMMAND}` prints"])
     services, slices, pods, nodes = (
         tuple(each for (kind, *_), each in found.items() if kind == wanted) for wanted in _LOOKED_AT
     )
-    return KubectlOutput(services, slices, pods, nodes, others)
+    workloads = tuple(each for (kind, *_), each in found.items() if kind in _WORKLOADS)
+    if workloads and not (pods or slices):
+        what = "workloads, and no pod or EndpointSlice: manifests rather than the state of a cluster"
+        cure = "name the file in spec.manifests of a scenario, which makes their pods"
+        raise ScenarioError([f"{', '.join(names)}: {what}; {cure}"])
+    if not found:
+        what = "no Service, EndpointSlice, Pod or Node there"
+        raise ScenarioError([f"{', '.join(names)}: {what}; give it what `{COMMAND}` prints"])
+    return KubectlOutput(services, slices, pods, nodes, workloads, others)
 
 
 def _objects(value: object) -> Iterator[Raw]:

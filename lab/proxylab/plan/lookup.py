@@ -58,7 +58,9 @@ def service_port(service: Service, wanted: str | int | None, asked: Transport | 
     if len(fitting) != 1:
         known = ", ".join(f"{port.name or port.port} ({port.protocol} {port.port})" for port in service.ports) or "none"
         what = "is missing: several ports" if wanted is None else f"{wanted!r} does not name one port"
-        raise UnresolvableError(f"to.port: {what} of Service {service.namespace}/{service.name}; it has: {known}")
+        meant = next((port for port in service.ports if port.node_port and port.node_port == wanted), None)
+        more = f"; {wanted} is the node port of {meant.name or meant.port}: dial that one via nodePort" if meant else ""
+        raise UnresolvableError(f"to.port: {what} of Service {service.namespace}/{service.name}; it has: {known}{more}")
     return fitting[0]
 
 

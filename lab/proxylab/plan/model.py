@@ -254,6 +254,7 @@ class PodPlacement(Record, frozen=True, kw_only=True):
     """The placement of a pod: in its own network namespace, its node's (host network), or a shared one.
 
     ``addresses`` are its own on ``device`` of ``namespace``, one for each IP family of the lab, in the same order.
+    ``commands`` run in it in place of the lab's own program.
     """
 
     name: str
@@ -261,6 +262,7 @@ class PodPlacement(Record, frozen=True, kw_only=True):
     namespace: str
     device: str
     addresses: tuple[IPAddress, ...]
+    commands: tuple[tuple[str, ...], ...] = ()
 
 
 class Balancer(Record, frozen=True, kw_only=True):

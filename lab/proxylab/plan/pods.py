@@ -69,7 +69,14 @@ def add_pods(scenario: Scenario, addresses: AddressPlan, draft: Draft, nodes: Ma
                     ]
                 namespace.listeners += listening
                 draft.pod(
-                    PodPlacement(name=name, node=node.name, namespace=namespace.name, device=UPLINK, addresses=own)
+                    PodPlacement(
+                        name=name,
+                        node=node.name,
+                        namespace=namespace.name,
+                        device=UPLINK,
+                        addresses=own,
+                        commands=group.commands,
+                    )
                 )
     if addresses.name_server:
         program = _program_of_names(scenario)
@@ -104,9 +111,9 @@ def _homes(group: PodGroup) -> dict[str, list[str]]:
 
 
 def _listeners(name: str, group: PodGroup, addresses: tuple[IPAddress | None, ...]) -> list[Listener]:
-    where = str(group.position)
+    where, program = str(group.position), group.commands[0][0] if group.commands else ""
     return [
-        Listener(name, port.protocol, port.port, address, position=where)
+        Listener(name, port.protocol, port.port, address, program=program, position=where)
         for address in addresses
         for port in group.ports
     ]

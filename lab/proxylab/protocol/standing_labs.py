@@ -5,6 +5,7 @@ request gets one answer, as in ``proxylab.protocol.messages``.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec import field
 
@@ -15,6 +16,7 @@ from proxylab.protocol.messages import Answer, Built, Request
 from proxylab.scenario.model import Scenario
 
 __all__ = [
+    "ANY_DEVICE",
     "AnyRequest",
     "AnyResponse",
     "Attach",
@@ -117,15 +119,20 @@ class Log(TaggedRecord, frozen=True):
     follow: bool = False
 
 
-class Listen(TaggedRecord, frozen=True, kw_only=True):
-    """Capture at a device. A feed of ``Frames``, the first of which is empty: the capture has begun.
+ANY_DEVICE: Final = "any"
+"""What stands for every device of a namespace in ``Listen``, as in tcpdump."""
 
-    It ends by a signal, after ``seconds``, or after ``count`` frames. With ``in_words``, each frame comes as a line of
-    text, too.
+
+class Listen(TaggedRecord, frozen=True, kw_only=True):
+    """Capture at devices. A feed of ``Frames``, the first of which has the taps: the capture has begun.
+
+    ``devices`` are namespaces with a device each; ``any`` stands for all devices of the namespace. ``interest`` is a
+    classic BPF program, an array of ``struct sock_filter`` as hexadecimals, or empty. It ends by a signal, after
+    ``seconds``, or after ``count`` frames. With ``in_words``, each frame comes as a line of text, too.
     """
 
-    netns_name: str
-    device: str
+    devices: tuple[tuple[str, str], ...]
+    interest: str = ""
     seconds: float | None = None
     count: int | None = None
     in_words: bool = False
@@ -169,20 +176,26 @@ class Lines(TaggedRecord, frozen=True):
 class CapturedFrame(Record, frozen=True):
     """A frame that crossed a device: when, in nanoseconds since the epoch, which way, and its bytes as hexadecimals.
 
-    ``words`` describe it, if the client asked for them: only the lab process has scapy.
+    ``words`` describe it, if the client asked for them: only the lab process has scapy. ``tap`` is the index of the
+    device in the first ``Frames``.
     """
 
     at: int
     outgoing: bool
     data: str
     words: str = ""
+    tap: int = 0
 
 
 class Frames(TaggedRecord, frozen=True):
-    """The frames that crossed a device since the last ``Frames``; ``lost`` is how many more found no room."""
+    """The frames that crossed the devices since the last ``Frames``; ``lost`` is how many more found no room.
+
+    The first has no frames, but the ``taps``: namespaces with a device each.
+    """
 
     frames: tuple[CapturedFrame, ...] = ()
     lost: int = 0
+    taps: tuple[tuple[str, str], ...] = ()
 
 
 class Ended(TaggedRecord, frozen=True):

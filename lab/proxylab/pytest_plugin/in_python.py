@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from proxylab.addresses import IPAddress
 from proxylab.client.bundles import BundleStore
 from proxylab.client.open_lab import OpenLab
-from proxylab.engines.engine_names import ENGINES
+from proxylab.engines.engine_names import ENGINES, mode_of
+from proxylab.engines.lacking import refuse_server
 from proxylab.evidence.evidence import Lookup
 from proxylab.evidence.segments import DialogueRecord
 from proxylab.plan.dialogue import Turn
@@ -66,6 +67,11 @@ class Lab:
         self._probes = 0
         self._kept = 0
         self._written: list[tuple[object, Position]] = []
+
+    @property
+    def mode(self) -> str:
+        """The mode in which the proxies began."""
+        return mode_of(self._engine)
 
     @property
     def scenario(self) -> Scenario:
@@ -192,9 +198,12 @@ class Lab:
 
         Raises:
             ScenarioError: the lab has no such pod or node, or no name server.
+            pytest.skip.Exception: the proxy's mode does not serve the server's family.
         """
         address = None if server is None else ip_address(str(server))
         with in_its_own_words(""):
+            if address is not None:
+                refuse_server(self.mode, self.scenario, address)
             lookups = self._lab.lookups
             return lookups.query(netns_name, name.rstrip("."), kind, address, port=port, by_tcp=by_tcp, size=size)
 

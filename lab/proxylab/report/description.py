@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from proxylab.addresses import Family
-from proxylab.cluster.objects import ClusterEvent, EndpointSlice, KubeObject, Node, Pod, Service
+from proxylab.cluster.objects import ClusterEvent, EndpointSlice, KubeObject, Node, Pod, Service, Unstructured
 from proxylab.cluster.slices import slices_of
+from proxylab.cluster.workloads import pods_of
 from proxylab.evidence.words import endpoint
 from proxylab.plan.model import Plan
 from proxylab.report.plan_overview import snat_sources
@@ -25,6 +26,8 @@ def describe(thing: KubeObject, everything: Sequence[KubeObject], plan: Plan, fa
             fields = _pod(thing, everything, plan)
         case Service():
             fields = _service(thing, everything)
+        case Unstructured():
+            fields = _unstructured(thing, everything)
         case _:
             fields = iter([("Name", thing.name)])
     events = [
@@ -69,12 +72,27 @@ def _pod(pod: Pod, everything: Sequence[KubeObject], plan: Plan) -> Iterator[Fie
     yield "Node", pod.node_name
     yield "IPs", list(map(str, pod.addresses))
     yield "Ports", [f"{port.port}/{port.protocol}{f' ({port.name})' if port.name else ''}" for port in pod.ports]
-    states = {"ready": pod.ready, "serving": pod.serving, "terminating": pod.terminating}
-    yield "Conditions", ", ".join(name for name, holds in states.items() if holds) or "not ready"
+    yield "Conditions", _conditions(pod)
     home = next((each for each in plan.pods if each.name == pod.name), None)
     if home is not None:
         yield from _netns_name(home.namespace, plan)
     yield "Endpoint of", list(_memberships(pod, everything))
+
+
+def _unstructured(thing: Unstructured, everything: Sequence[KubeObject]) -> Iterator[Field]:
+    """An object of another kind, with the pods of a workload."""
+    yield "Name", thing.name
+    yield "Namespace", thing.namespace
+    yield "Kind", f"{thing.kind} in {thing.api_version}"
+    yield "Labels", _labels(thing.labels)
+    pods = pods_of(thing, everything)
+    if pods:
+        yield "Pods", [f"{pod.name} on {pod.node_name}: {_conditions(pod)}" for pod in pods]
+
+
+def _conditions(pod: Pod) -> str:
+    states = {"ready": pod.ready, "serving": pod.serving, "terminating": pod.terminating}
+    return ", ".join(name for name, holds in states.items() if holds) or "not ready"
 
 
 def _memberships(pod: Pod, everything: Sequence[KubeObject]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from proxylab.cluster.kinds import plural_of
 from proxylab.cluster.objects import (
     EndpointSlice,
     KubeObject,
@@ -17,13 +18,23 @@ from proxylab.cluster.objects import (
     ServicePort,
     ServiceType,
     Taint,
+    Unstructured,
 )
 from proxylab.cluster.slices import slices_of
+from proxylab.cluster.workloads import pods_of
 from proxylab.evidence.words import endpoint
 from proxylab.text import kubectl_table
 
 __all__ = ["KINDS", "Kind", "kind_named", "listing", "of_kind"]
 
+_WORKLOADS: Final = {
+    "Deployment": ("deploy",),
+    "ReplicaSet": ("rs",),
+    "StatefulSet": ("sts",),
+    "DaemonSet": ("ds",),
+    "Job": (),
+}
+_COUNTED: Final = ("Deployment", "ReplicaSet", "StatefulSet")
 _UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 _MOST_ENDPOINTS: Final = 3
 """The number of endpoints that kubectl lists in a table that is not wide."""
@@ -38,6 +49,7 @@ class Kind(Struct, frozen=True):
         plural: the kind's name.
         short: its short names.
         cls: the class of its objects.
+        named: the kind of unstructured objects.
         head: the heads of the columns, then those that only a wide table has.
         row: the cells of an object in the same order, given all objects of the cluster.
     """
@@ -48,11 +60,18 @@ class Kind(Struct, frozen=True):
     head: Row
     wide: Row
     row: Callable[[Any, Sequence[KubeObject], bool], Row]
+    named: str = ""
 
 
-def kind_named(word: str) -> Kind | None:
-    """The kind with this name, which may be singular, plural or short."""
-    return next((kind for kind in KINDS if word.lower() in (kind.plural, kind.plural[:-1], *kind.short)), None)
+def kind_named(word: str, objects: Iterable[KubeObject] = ()) -> Kind | None:
+    """The kind with this name, which may be singular, plural or short; one of the objects may be of any kind."""
+    wanted = word.lower()
+    kind = next((kind for kind in KINDS if wanted in (kind.plural, kind.plural[:-1], *kind.short)), None)
+    kept = (each for each in objects if isinstance(each, Unstructured) and wanted in (each.plural, each.kind.lower()))
+    other = next(kept, None)
+    if kind is not None or other is None:
+        return kind
+    return Kind(other.plural, (), Unstructured, ("name",), ("labels",), _kept, other.kind)
 
 
 def of_kind(kind: Kind, objects: Iterable[KubeObject], name: str | None = None) -> list[KubeObject]:
@@ -63,6 +82,8 @@ def of_kind(kind: Kind, objects: Iterable[KubeObject], name: str | None = None) 
         [Node(name='node-b', labels={}, addresses=(), pod_cidrs=(), taints=(), deleting=False)]
     """
     found = [each for each in objects if isinstance(each, kind.cls)]
+    if kind.named:
+        found = [each for each in found if isinstance(each, Unstructured) and each.kind == kind.named]
     if name is None:
         return found
     namespace, _, own = name.rpartition("/")
@@ -163,6 +184,24 @@ def _slice(piece: EndpointSlice, _: Sequence[KubeObject], wide: bool) -> Row:
     )
 
 
+def _workload(written: Unstructured, everything: Sequence[KubeObject], _: bool) -> Row:
+    """A workload's pods: how many of them are ready, and their names."""
+    pods = [each for each in pods_of(written, everything) if not each.terminating]
+    spec = written.content.get("spec")
+    wanted = spec.get("replicas", 1) if isinstance(spec, Mapping) and written.kind in _COUNTED else len(pods)
+    ready = sum(each.ready for each in pods)
+    return (
+        written.name,
+        f"{ready}/{wanted}",
+        ",".join(sorted({each.node_name for each in pods})),
+        ",".join(each.name for each in pods),
+    )
+
+
+def _kept(thing: Unstructured, _: Sequence[KubeObject], __: bool) -> Row:
+    return (thing.name, _labels(thing.labels))
+
+
 def _labels(labels: Mapping[str, str]) -> str:
     return ",".join(f"{key}={value}" for key, value in labels.items())
 
@@ -179,6 +218,10 @@ KINDS: Final = (
         _service,
     ),
     Kind("endpoints", ("ep",), Service, ("name", "endpoints"), (), _endpoints),
+    *(
+        Kind(plural_of(kind), short, Unstructured, ("name", "ready", "nodes"), ("pods",), _workload, kind)
+        for kind, short in _WORKLOADS.items()
+    ),
     Kind(
         "endpointslices",
         ("eps",),

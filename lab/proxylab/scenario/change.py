@@ -18,6 +18,7 @@ from proxylab.scenario.keys import Check, Declared, Key, Read, WrittenAs, refuse
 from proxylab.scenario.network import UPLINK
 from proxylab.scenario.problems import describe, shown
 from proxylab.scenario.syntax import Sysctls, TaintText, distinct, label_key_fault, label_value_fault
+from proxylab.scenario.words import Mode
 
 __all__ = [
     "Change",
@@ -45,11 +46,12 @@ class EngineAction(StrEnum):
     IPTABLES = "iptables"
     NFTABLES = "nftables"
     IPVS = "ipvs"
+    USERSPACE = "userspace"
 
     @property
     def mode(self) -> str:
         """The mode in which it starts the engine; empty for the mode that the engine had."""
-        return self if self in (EngineAction.IPTABLES, EngineAction.NFTABLES, EngineAction.IPVS) else ""
+        return self if str(self) in map(str, Mode) else ""
 
     @property
     def ends(self) -> bool:

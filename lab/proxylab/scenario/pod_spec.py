@@ -75,6 +75,8 @@ class _Probe(Loose, frozen=True):
 class _Container(Loose, frozen=True):
     """One container."""
 
+    command: Annotated[tuple[str, ...], Key("What it runs, for spec.commands.")] = ()
+    args: Annotated[tuple[str, ...], Key("The arguments of its command.")] = ()
     ports: Annotated[tuple[_ContainerPort, ...], Key("The ports it listens on.")] = ()
     readiness_probe: Annotated[_Probe | None, Key("When it is ready.")] = None
     startup_probe: Annotated[_Probe | None, Key("When it has started.")] = None

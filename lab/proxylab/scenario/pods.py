@@ -93,6 +93,10 @@ class PodGroup(Declared, frozen=True, kw_only=True):
         ),
     ] = field(default_factory=dict)
     position: Position
+    owner: str = ""
+    """The workload that it belongs to, if any."""
+    commands: tuple[tuple[str, ...], ...] = ()
+    """What runs in the pod in place of the lab's own program."""
 
     @property
     def pod_names(self) -> tuple[str, ...]:

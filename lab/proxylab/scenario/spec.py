@@ -117,6 +117,16 @@ class Spec(Declared, frozen=True, kw_only=True):
             [True, {"server": "coredns"}],
         ),
     ] = None
+    commands: Annotated[
+        tuple[str, ...],
+        Check(distinct),
+        Key(
+            "Workloads whose pods run the command and args of each container, with this machine's files, in place of "
+            "the lab's own program. Send them crafted packets (`as: packet`): only the lab's own program answers as a "
+            "pod that a probe can tell from others.",
+            [["web"]],
+        ),
+    ] = ()
     matrix: Annotated[
         Matrix,
         Key(

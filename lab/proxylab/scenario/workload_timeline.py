@@ -7,8 +7,9 @@ A workload's name among the ``backends`` of a probe stands for the pods that the
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from proxylab.cluster.objects import Node, Unstructured
@@ -40,7 +41,9 @@ def with_workloads(parts: Parts, manifests: Manifests, problems: Problems) -> tu
         manifests: its objects when the lab begins. It gets a note for each workload whose pods find no node.
         problems: takes the mistakes in the changes of workloads.
     """
-    if not (manifests.workloads or any(step.change is not None and step.change.workloads for step in parts.steps)):
+    commands = parts.document.spec.commands if parts.document is not None else ()
+    changes = (step.change.workloads for step in parts.steps if step.change is not None)
+    if not (manifests.workloads or commands or any(changes)):
         return parts, ((),) * len(parts.steps)
     reader = _Reader(parts, manifests, problems)
     rollouts: list[tuple[WorkloadChange, ...]] = []
@@ -48,14 +51,20 @@ def with_workloads(parts: Parts, manifests: Manifests, problems: Problems) -> tu
     for index, step in enumerate(parts.steps):
         location = parts.location["spec"]["steps"][index]["change"]["workloads"]
         rollouts.append(tuple(reader.after(step.change.workloads, location)) if step.change is not None else ())
+        reader.enter()
         members.append(reader.members)
-    return with_members(reader.parts(), *members), tuple(rollouts)
+    reader.check_commands()
+    return with_members(reader.parts, *members), tuple(rollouts)
+
+
+_ROOM: Final = 10
+"""How many pods more than it has a standing lab keeps ready for a workload; each costs a network namespace."""
 
 
 class _Running(Struct):
     """A workload at one time.
 
-    ``begun`` are the pods with which the lab begins.
+    ``entered`` are its pods that have an entry.
     """
 
     maker: PodMaker
@@ -63,7 +72,7 @@ class _Running(Struct):
     workload: Workload | None
     written: Unstructured | None
     live: tuple[Replica, ...] = ()
-    begun: tuple[Replica, ...] = ()
+    entered: set[str] = field(default_factory=set)
 
 
 class _Reader:
@@ -76,12 +85,19 @@ class _Reader:
             Node(name=name, labels=node.labels, taints=node.taints) for name, node in parts.nodes.items() if node
         ]
         self._running: dict[WorkloadId, _Running] = {}
+        self._pods, self._in_manifests = dict(parts.pods), dict(parts.in_manifests)
         for key, found in manifests.workloads.items():
             running = self._of(key, found.location)
             running.written, running.workload = _written(manifests, key), found.workload
             if found.workload is not None:
-                running.live = running.begun = running.maker.begin(found.workload)
+                running.live = running.maker.begin(found.workload)
                 manifests.notes.extend(_pending(found.workload, running.live))
+                manifests.notes.extend(_unserved(found.workload, manifests))
+        self.enter(present=True)
+        for running in self._running.values():
+            if running.workload is not None:
+                running.maker.reserve(running.workload, running.live, _most(running.workload, manifests))
+        self.enter()
 
     def _of(self, key: WorkloadId, location: Location) -> _Running:
         """The workload of that identity, which may be new."""
@@ -128,7 +144,7 @@ class _Reader:
 
     def _deleted(self, change: WorkloadChange, running: _Running | None, patch: Location) -> WorkloadChange | None:
         if running is None or running.workload is None:
-            known = list(dict.fromkeys("/".join(key[:2]).removeprefix("default/") for key in self._running))
+            known = list(dict.fromkeys(_short(*key[:2]) for key in self._running))
             what = f"there is no workload {'/'.join(change.id)} to delete at this step"
             self._problems.add(patch.key, what, allowed=f"existing: {listed(known)}", word=change.name, known=known)
             return None
@@ -153,26 +169,54 @@ class _Reader:
     @property
     def members(self) -> Members:
         """The pods of each workload by its name, or in another namespace by NAMESPACE/NAME."""
-        return {
-            "/".join(key[:2]).removeprefix(f"{DEFAULT_NAMESPACE}/"): tuple(each.name for each in running.live)
-            for key, running in self._running.items()
-        }
+        return {_short(*key[:2]): tuple(each.name for each in running.live) for key, running in self._running.items()}
 
-    def parts(self) -> Parts:
-        """The parts with all pods, those that the lab begins with first."""
-        pods, in_manifests = dict(self._parts.pods), dict(self._parts.in_manifests)
-        for (namespace, _, _), running in self._running.items():
+    def enter(self, *, present: bool = False) -> None:
+        """Make entries of the pods that are new since the last call.
+
+        They follow one another in the order in which the lab needs them. So a scenario with fewer steps gives the same
+        addresses to the pods that it still has.
+        """
+        for (namespace, own, kind), running in self._running.items():
             location = running.location["metadata"]["name"]
-            begun = {each.name for each in running.begun}
-            for name in sorted(running.maker.made, key=lambda each: each not in begun):
-                if name in pods:
+            for name in [each for each in running.maker.made if each not in running.entered]:
+                running.entered.add(name)
+                if name in self._pods:
                     what = f"another pod is called {name}"
                     self._problems.add(location.spot, what, allowed="nodes, pods and hosts share one name space")
                     continue
-                replica = next((each for each in running.begun if each.name == name), running.maker.made[name])
-                pods[name] = replace(_entry(replica, namespace, location.key.position), present=name in begun)
-                in_manifests["pods", name] = location
-        return replace(self._parts, pods=pods, in_manifests=in_manifests)
+                entry = _entry(running.maker.made[name], namespace, location.key.position)
+                commands = running.maker.made[name].template.commands if self._runs(namespace, own) else ()
+                self._pods[name] = replace(entry, present=present, owner=f"{kind} {namespace}/{own}", commands=commands)
+                self._in_manifests["pods", name] = location
+
+    def _runs(self, namespace: str, name: str) -> bool:
+        """Whether the pods of a workload run their own commands."""
+        document = self._parts.document
+        return document is not None and _short(namespace, name) in document.spec.commands
+
+    def check_commands(self) -> None:
+        """Note workloads of ``spec.commands`` that do not exist, or of which only the image knows what it runs."""
+        document = self._parts.document
+        for index, written in enumerate(document.spec.commands if document is not None else ()):
+            spot = self._parts.location["spec"]["commands"][index].spot
+            known = {_short(*key[:2]): each for key, each in self._running.items()}
+            if written not in known:
+                allowed = f"existing: {listed(known)}"
+                self._problems.add(spot, f"there is no workload {written}", allowed=allowed, word=written, known=known)
+            elif not all(all(each.template.commands) for each in known[written].maker.made.values()):
+                what = f"a container of {written} has no command: only its image knows what it runs"
+                self._problems.add(spot, what, allowed="write its command into the manifest")
+
+    @property
+    def parts(self) -> Parts:
+        """The parts with all pods."""
+        return replace(self._parts, pods=self._pods, in_manifests=self._in_manifests)
+
+
+def _short(namespace: str, name: str) -> str:
+    """A workload's name as an author writes it."""
+    return name if namespace == DEFAULT_NAMESPACE else f"{namespace}/{name}"
 
 
 def _written(manifests: Manifests, key: WorkloadId) -> Unstructured | None:
@@ -181,6 +225,25 @@ def _written(manifests: Manifests, key: WorkloadId) -> Unstructured | None:
         each for each in manifests.kept.values() if (each.namespace, each.name, each.kind) == (namespace, name, kind)
     )
     return next(found, None)
+
+
+def _most(workload: Workload, manifests: Manifests) -> int:
+    """How many pods a HorizontalPodAutoscaler allows a workload; 0 without one.
+
+    A lab scales no workload by itself, but has the network namespaces of some more pods for ``proxylab apply``.
+    """
+    autoscalers = (
+        each
+        for each in manifests.kept.values()
+        if each.kind == "HorizontalPodAutoscaler" and each.namespace == workload.namespace
+    )
+    for spec in (each.content.get("spec") for each in autoscalers):
+        target = spec.get("scaleTargetRef") if isinstance(spec, dict) else None
+        most = spec.get("maxReplicas") if isinstance(spec, dict) else None
+        wanted = {"kind": workload.kind, "name": workload.name}
+        if isinstance(target, dict) and isinstance(most, int) and wanted.items() <= target.items():
+            return min(most, workload.replicas + _ROOM)
+    return 0
 
 
 def _placed_of(running: _Running) -> Iterator[Placed]:
@@ -207,6 +270,19 @@ def _pending(workload: Workload, live: Sequence[Replica]) -> Iterator[str]:
     if workload.kind != "DaemonSet" and len(live) < workload.replicas:
         missing = workload.replicas - len(live)
         yield f"{workload.owner}: {missing} of {workload.replicas} pods find no node, and would stay Pending"
+
+
+def _unserved(workload: Workload, manifests: Manifests) -> Iterator[str]:
+    """A note for each target port of a Service on which the workload's pods do not listen."""
+    template = workload.template
+    known = {(each.protocol, target) for each in template.ports for target in (each.port, each.name)}
+    for (namespace, name), service in manifests.services.items():
+        if service is None or namespace != workload.namespace or not service.selector:
+            continue
+        if service.selector.items() <= template.labels.items():
+            for port in (each for each in service.ports if (each.protocol, each.target_port) not in known):
+                what = f"Service {name} sends to {port.protocol} port {port.target_port}"
+                yield f"{what}, which no container of {workload.owner} declares: nothing answers there"
 
 
 def _entry(replica: Replica, namespace: str, position: Position) -> PodGroup:

@@ -1,4 +1,4 @@
-"""Feeds: a command on a client's own terminal, an engine's log, a capture at a device.
+"""Feeds: a command on a client's own terminal, an engine's log, a capture at devices.
 
 ``feed`` yields the answers until the feed ends, is ended, or its client hangs up. It delays no other request, and
 leaves nothing behind.
@@ -8,11 +8,14 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
+from operator import itemgetter
 from typing import Final
 
 from proxylab.errors import CapabilityError, ScenarioError
-from proxylab.kernel.capture.taps import Tap, open_tap
+from proxylab.kernel.capture.batches import FrameReader
+from proxylab.kernel.capture.taps import Tap, ethernet_devices, open_tap
 from proxylab.protocol.standing_labs import (
+    ANY_DEVICE,
     AnyResponse,
     Attach,
     CapturedFrame,
@@ -123,47 +126,57 @@ async def _listen(request: Listen, lab: Lab, signals: Signals) -> AsyncGenerator
         from proxylab.traffic.frame_line import frame_line  # noqa: PLC0415 - scapy takes a fifth of a second
 
         words = frame_line
-    tap = _tap(request, lab)
+    taps: list[Tap] = []
     try:
-        yield Frames()
+        reader = FrameReader()
+        for netns_name, device in request.devices:
+            taps += _taps(lab, netns_name, device, bytes.fromhex(request.interest), reader)
+        yield Frames(taps=tuple((each.netns_name, each.device) for each in taps))
         left = request.count
         deadline = None if request.seconds is None else Deadline.after(request.seconds)
         while left != 0 and signals.empty() and not (deadline and deadline.passed):
-            await _wait_for_frames(tap, signals.empty, deadline)
-            frames = tap.drain()[:left]
-            left = None if left is None else left - len(frames)
-            if frames:
+            await _wait_for_frames(taps, signals.empty, deadline)
+            found = sorted(
+                ((each.at_ns, number, each) for number, tap in enumerate(taps) for each in tap.drain()),
+                key=itemgetter(0),
+            )[:left]
+            left = None if left is None else left - len(found)
+            if found:
                 captured = tuple(
-                    CapturedFrame(each.at_ns, each.outgoing, each.data.hex(), words(each.data) if words else "")
-                    for each in frames
+                    CapturedFrame(at, each.outgoing, each.data.hex(), words(each.data) if words else "", number)
+                    for at, number, each in found
                 )
-                yield Frames(captured, tap.take_lost())
+                yield Frames(captured, sum(each.take_lost() for each in taps))
         yield Ended()
     finally:
-        tap.close()
+        for each in taps:
+            each.close()
 
 
-def _tap(request: Listen, lab: Lab) -> Tap:
-    netns = lab.netns(request.netns_name)
+def _taps(lab: Lab, netns_name: str, device: str, interest: bytes, reader: FrameReader) -> list[Tap]:
+    """A tap on a device, or with ``any`` on each device of the namespace that carries Ethernet frames."""
+    netns = lab.netns(netns_name)
     try:
-        return open_tap(netns, request.netns_name, request.device)
+        names = ethernet_devices(netns) if device == ANY_DEVICE else [device]
+        return [open_tap(netns, netns_name, each, interest, reader) for each in names]
     except PermissionError as error:
-        raise CapabilityError(f"packet sockets in {request.netns_name} ({error})", "run `proxylab doctor`") from error
+        raise CapabilityError(f"packet sockets in {netns_name} ({error})", "run `proxylab doctor`") from error
     except OSError:
-        raise ScenarioError(
-            [f"{request.netns_name} has no device {request.device!r}; look with `ip link` readable"]
-        ) from None
+        there = ", ".join([*ethernet_devices(netns), ANY_DEVICE])
+        raise ScenarioError([f"{netns_name} has no device {device!r}; there are {there}"]) from None
 
 
-async def _wait_for_frames(tap: Tap, is_quiet: Callable[[], bool], deadline: Deadline | None) -> None:
+async def _wait_for_frames(taps: Sequence[Tap], is_quiet: Callable[[], bool], deadline: Deadline | None) -> None:
     """Wait until frames have come, until a signal, or until the deadline."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
-    loop.add_reader(tap.fileno(), readable.set)
+    for each in taps:
+        loop.add_reader(each.fileno(), readable.set)
     try:
         with suppress(DeadlineExceededError):
             await wait_until(
                 lambda: readable.is_set() or not is_quiet(), deadline or Deadline.after(_A_WHILE), "a frame to come"
             )
     finally:
-        loop.remove_reader(tap.fileno())
+        for each in taps:
+            loop.remove_reader(each.fileno())

@@ -51,7 +51,7 @@ from proxylab.protocol.standing_labs import Attach
 from proxylab.server.conditions import StepConditions
 from proxylab.server.control_plane import ControlPlane
 from proxylab.server.network import Network
-from proxylab.server.pod_programs import start_coredns
+from proxylab.server.pod_programs import start_commands, start_coredns
 from proxylab.server.step import StepRunner
 from proxylab.server.traffic import open_runner
 from proxylab.timing import Deadline, together
@@ -105,6 +105,7 @@ class Lab(Struct, frozen=True):
             packet_lock = asyncio.Lock()
             health_checks = await _follow_health(wiring, store, packet_lock, stack)
             name_servers = await start_coredns(request, network, control_plane, launcher, stack)
+            await start_commands(request, network, launcher, stack)
             runner = await open_runner(request, network, control_plane, packet_lock, stack)
             stages = (
                 laid,

@@ -1,21 +1,26 @@
-"""Starts the real programs in the pods of a lab: CoreDNS."""
+"""Starts the real programs in the pods of a lab: CoreDNS, and the commands of containers."""
 
 from contextlib import AsyncExitStack
 from typing import Final
 
+from proxylab.addresses import IPAddress, Protocol
 from proxylab.control.coredns import CoreDns, NameServerPod
+from proxylab.control.http_client import takes_connections
 from proxylab.control.pod_program import PodProgram
 from proxylab.engines.barrier import NAMESPACE
 from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.name_servers import name_servers
 from proxylab.protocol.messages import Build
 from proxylab.scenario.dns import NameServer
 from proxylab.server.control_plane import ControlPlane
 from proxylab.server.network import Network
+from proxylab.timing import Deadline
 
-__all__ = ["start_coredns"]
+__all__ = ["start_commands", "start_coredns"]
 
 _COREDNS: Final = NameServer.COREDNS.value
+_START_SECONDS: Final = 20.0
 
 
 async def start_coredns(
@@ -48,3 +53,24 @@ async def start_coredns(
     stack.push_async_callback(coredns.stop)
     await coredns.start()
     return coredns
+
+
+async def start_commands(request: Build, network: Network, launcher: Launcher, stack: AsyncExitStack) -> None:
+    """Start the commands of all pods that have some, and wait until their TCP ports take connections.
+
+    Raises:
+        ProgramError: one does not start, or does not listen.
+    """
+    for placed in (each for each in request.plan.pods if each.commands):
+        netns, known_as = network.wiring.namespaces[placed.namespace], f"{network.number}/{placed.namespace}"
+        for argv in placed.commands:
+            program = PodProgram(f"{argv[0]} in pod {placed.name}", netns, known_as, launcher)
+            stack.push_async_callback(program.stop)
+            await program.start(argv, {})
+        listeners = [each for each in request.plan.namespace(placed.namespace).listeners if each.name == placed.name]
+        ports = [each.port for each in listeners if each.protocol is Protocol.TCP]
+
+        async def listens(netns: NetNs = netns, own: IPAddress = placed.addresses[0], ports: list[int] = ports) -> bool:
+            return all([await takes_connections(netns, own, port) for port in ports])
+
+        await program.wait(listens, Deadline.after(_START_SECONDS), f"TCP ports {ports} take connections")

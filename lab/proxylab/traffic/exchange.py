@@ -146,7 +146,7 @@ class Exchange:
             return self._turn()
         patience = Deadline(min(deadline.at, Deadline.after(self._patience).at))
         try:
-            await wait_until(self._turn, patience, "a program sends a flow on, or closes it")
+            await wait_until(lambda: self._turn() or self._settled, patience, "a program sends a flow on, or closes it")
         except DeadlineExceededError:
             return False
         return True

@@ -1,6 +1,7 @@
 """Flows that send an HTTP request and report the response.
 
-``Fetches`` sends one request on each connection and judges nothing.
+``Fetches`` sends one request on each connection and judges nothing. The header ``X-Request-Id`` of a request holds the
+token of its flow, by which a program's own connection is recognised (``legs``).
 
 The server may be a process of its own, or a task of the lab's event loop. So a flow waits for its answer until a
 deadline, and only after that sentinel packets show whether an answer can still be under way.
@@ -20,6 +21,7 @@ from proxylab.plan.resolved import ResolvedProbe
 from proxylab.timing import Deadline, together
 from proxylab.traffic.answer import read_document
 from proxylab.traffic.connect import error_name
+from proxylab.traffic.identity import Identity, Kind
 
 __all__ = ["Fetches"]
 
@@ -36,7 +38,8 @@ class _Health(Struct, frozen=True):
 class Fetches:
     """The flows of one probe, a bounded number at once: GET /healthz, which every health-check node port serves."""
 
-    def __init__(self, netns: NetNs, resolved: ResolvedProbe, ports: Sequence[int]) -> None:
+    def __init__(self, netns: NetNs, resolved: ResolvedProbe, identity: Identity, ports: Sequence[int]) -> None:
+        self._identity = identity
         self.reports: list[ConnectReport] = []
         self.refused: list[str] = []
         self.answers: list[HttpReport] = []
@@ -84,7 +87,8 @@ class Fetches:
         """Take one flow after the other from the shared iterator."""
         for flow, port in waiting:
             self.sent += 1
-            error, status, body = await _get(self._netns, self._resolved, port)
+            token = self._identity.token(Kind.PROBE, flow).decode()
+            error, status, body = await _get(self._netns, self._resolved, port, token)
             if error == "timeout":
                 self._unanswered.append(flow)
             else:
@@ -95,11 +99,11 @@ class Fetches:
         self.reports.append(_report(self._resolved, flow, self._ports[flow], error, body))
 
 
-async def _get(netns: NetNs, resolved: ResolvedProbe, port: int) -> tuple[str, int, bytes]:
+async def _get(netns: NetNs, resolved: ResolvedProbe, port: int, token: str) -> tuple[str, int, bytes]:
     """An errno's name, ``timeout`` or nothing; then the status, and the body."""
     source, deadline = (resolved.sender.address, port), Deadline.after(_ANSWER_SECONDS)
     try:
-        return "", *await fetch(netns, resolved.destination, resolved.port, _PATH, deadline, source)
+        return "", *await fetch(netns, resolved.destination, resolved.port, _PATH, deadline, source, token)
     except TimeoutError as error:
         return (error_name(error.errno) if error.errno else "timeout"), 0, b""
     except OSError as error:

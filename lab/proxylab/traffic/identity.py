@@ -50,6 +50,7 @@ _HIGHEST: Final = (1 << 32) - _STRIDE
 WORDS: Final = b"proxylab "
 """The first bytes of every token."""
 
+_HTTP_REQUEST: Final = b"GET "
 _PROBE_WORD: Final = WORDS + b"probe "
 _REPLY_WORD: Final = WORDS + b"reply "
 _STREAM_WORD: Final = WORDS + b"pulse "
@@ -143,8 +144,9 @@ class Identity:
         return kind, number
 
     def flow_of_request(self, payload: bytes) -> int | None:
-        """The flow whose request begins ``payload``; ``None`` for other data."""
-        token = self.read(payload)
+        """The flow whose request begins ``payload``, a line or an HTTP request; ``None`` for other data."""
+        in_header = payload.startswith(_HTTP_REQUEST) and payload.find(self.stem(Kind.PROBE))
+        token = self.read(payload[max(0, in_header) :])
         return token[1] if token is not None and token[0] is Kind.PROBE else None
 
     def sequence(self, flow: int) -> int:

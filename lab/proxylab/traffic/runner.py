@@ -329,7 +329,7 @@ class Runner:
         if resolved.manner is Manner.PACKET:
             sending = Dispatch(tap, first_packets(resolved, identity, ports), room, sender.mtu)
         elif resolved.http:
-            sending = Fetches(self._netns_by_name[sender.namespace], resolved, ports)
+            sending = Fetches(self._netns_by_name[sender.namespace], resolved, identity, ports)
         else:
             sending = Dialogues(self._netns_by_name[sender.namespace], resolved, identity, ports, room)
         by_sockets = resolved.manner is not Manner.PACKET

@@ -155,14 +155,8 @@ class Streams:
             if resolved.name not in self._streams:
                 self._streams[resolved.name] = self._open(resolved)
         self._go_on(self._streams.values())
-        last = {id(each): each.ledger.sent - 1 for each in self._streams.values() if self._programs_of(each)}
-        if last:
-            with suppress(DeadlineExceededError):
-                await wait_until(
-                    lambda: not any(each.ledger.awaits(last.get(id(each), -1)) for each in self._streams.values()),
-                    Deadline.after(_PATIENCE_WITH_PROGRAMS),
-                    "proxies' processes pass the first packets on",
-                )
+        for stream in tuple(self._streams.values()):
+            await self._pass_first(stream, stream.ledger.sent - 1)
 
     def changed(self) -> None:
         """Note that a change is made: ``answering`` looks only at packets sent from now on."""
@@ -297,8 +291,20 @@ class Streams:
             with suppress(DeadlineExceededError):
                 await wait_until(partial(self._is_settled, stream), Deadline.after(again), "late answers come")
 
-    def _programs_of(self, stream: _Stream) -> tuple[str, ...]:
-        return self._programs.on_the_way(stream.resolved).nodes
+    async def _pass_first(self, stream: _Stream, number: int) -> None:
+        """Let proxies' processes pass on a packet of a stream, and its answer."""
+        passage = self._programs.on_the_way(stream.resolved)
+        for _ in range(2):
+            if not await passage.drain():
+                break
+            self._turn()
+        if passage.undrained:
+            with suppress(DeadlineExceededError):
+                await wait_until(
+                    lambda: not stream.ledger.awaits(number),
+                    Deadline.after(_PATIENCE_WITH_PROGRAMS),
+                    "a proxy's process passes a packet on",
+                )
 
     async def _drain_programs(self, stream: _Stream, sentinels: Sentinels) -> tuple[str, ...]:
         """Let proxies' processes pass on what they hold of a stream: what goes there, and then the answers.

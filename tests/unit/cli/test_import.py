@@ -38,12 +38,13 @@ def test_files_are_read_and_a_new_file_is_written(tmp_path: Path, capsys: pytest
     cluster, written = k3s(), tmp_path / "mine.lab.yaml"
     nodes, rest = tmp_path / "nodes.json", tmp_path / "rest.yaml"
     nodes.write_text(cluster.json())
-    rest.write_text("kind: Secret\n")
+    rest.write_text("kind: Secret\n---\nkind: Deployment\nmetadata: {name: web, namespace: shop}\n")
     assert type_in(str(nodes), str(rest), "-o", str(written)) == ExitCode.OK
     assert written.read_text().startswith("# Written by `kubectl get svc,endpointslices,pods,nodes -A -o yaml | ")
     output, errors = capsys.readouterr()
     assert output == ""
     assert "objects of other kinds: 1 Secret" in errors
+    assert "workloads; the scenario has the pods that Services need: Deployment shop/web" in " ".join(errors.split())
     assert errors.splitlines()[-1] == f"{written}: 27 probes; try `proxylab run {written}`"
 
 

@@ -54,7 +54,7 @@ def test_ages_are_those_of_kubectl(seconds: float, words: str) -> None:
         (("exec", "client"), "give a command to run, as in `proxylab exec client -- ip route`"),
         (("shell", "a", "b"), "NODE|POD|HOST: name one"),
         (("get", "cats", "--name", "x"), "no lab 'x' is running; start one with `proxylab up FILE`"),
-        (("get", FROM_A_POD, "cats"), "no 'cats'; there are nodes, pods, services, endpoints, endpointslices"),
+        (("get", FROM_A_POD, "cats"), "no 'cats'; there are nodes, pods, services, endpoints, deployments"),
         (("get", FROM_A_POD, "pods", "tom"), "no 'tom' among the pods; there are echo-1, echo-2, echo-3, solo, client"),
         (("describe", FROM_A_POD, "node"), "name one of nodes: node-a, node-b"),
         (("get", "missing.lab.yaml", "pods"), "'missing.lab.yaml' does not exist"),
@@ -88,7 +88,14 @@ def test_no_lab_is_no_mistake_of_who_only_asks(capsys: pytest.CaptureFixture[str
     assert type_(capsys, "ps", "-o", "name")[1] == ""
 
 
-@pytest.mark.parametrize(("shell", "says"), [("bash", "complete -o nosort -F"), ("zsh", "#compdef proxylab")])
+@pytest.mark.parametrize(
+    ("shell", "says"),
+    [
+        ("bash", "complete -o nosort -F"),
+        ("fish", "complete --no-files --command proxylab"),
+        ("zsh", "#compdef proxylab"),
+    ],
+)
 def test_shells_are_taught_to_complete(capsys: pytest.CaptureFixture[str], shell: str, says: str) -> None:
     status, output, _ = type_(capsys, "completion", shell)
     assert status == 0

@@ -27,3 +27,10 @@ def test_no_version_runs_in_a_mode_that_came_later(engine: str) -> None:
         EngineChoice(engine).in_mode("nftables")
     assert EngineChoice(engine).in_mode("iptables").name == engine
     assert EngineChoice("kube-proxy@v1.29/iptables").in_mode("nftables").name == "kube-proxy@v1.29/nftables"
+
+
+def test_no_kube_proxy_runs_in_a_mode_that_it_has_no_more() -> None:
+    with pytest.raises(ValueError, match=r"kube-proxy has mode userspace up to 1\.25, and this is kube-proxy@v1\.26"):
+        EngineChoice("kube-proxy@v1.26/iptables").in_mode("userspace")
+    assert EngineChoice("kube-proxy@v1.25.16/iptables").in_mode("userspace").name == "kube-proxy@v1.25.16/userspace"
+    assert EngineChoice("embedded/userspace").in_mode("iptables").in_mode("userspace").name == "embedded/userspace"

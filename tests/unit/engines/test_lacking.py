@@ -1,8 +1,10 @@
 """What a mode lacks of what scenarios ask for, and the word by which a probe means either manner."""
 
+from ipaddress import ip_address
+
 import pytest
 
-from proxylab.engines.lacking import lacking, lacking_of_step, refuse, refuse_dialogue
+from proxylab.engines.lacking import lacking, lacking_of_step, modes_after, refuse, refuse_dialogue, refuse_server
 from proxylab.errors import CapabilityError
 from proxylab.plan.assembly import assemble
 from proxylab.scenario.cases import cases
@@ -109,6 +111,30 @@ def test_a_daemon_on_a_node_port_is_refused() -> None:
         refuse("userspace", scenario(node_port=30090))
 
 
+def test_a_headless_service_is_reached_past_the_proxy() -> None:
+    source = "{outcome: delivered, source: preserved}"
+    text = TEXT.format(
+        target="{service: echo, via: dnsName}",
+        send="{}",
+        expect=source,
+        service="clusterIP: None",
+        protocol="TCP",
+        node_port=0,
+    )
+    headless = text.replace("type: LoadBalancer", "type: ClusterIP").replace("nodePort: 0, ", "")
+    assert why(parse_scenario(headless, "headless.lab.yaml")) == ""
+    assert "never preserves" in why(scenario("{service: echo, via: dnsName}", expect=source))
+
+
+def test_a_server_of_the_second_family_is_refused_at_its_cluster_ip() -> None:
+    written = scenario()
+    for served in ("10.96.0.10", "10.244.0.2", "fd00:10:244::2"):
+        refuse_server("userspace", written, ip_address(served))
+    refuse_server("nftables", written, ip_address("fd00:10:96::a"))
+    with pytest.raises(CapabilityError, match="serves IPv6: mode userspace serves one family"):
+        refuse_server("userspace", written, ip_address("fd00:10:96::a"))
+
+
 def test_crafted_dialogues_are_refused() -> None:
     refuse_dialogue("nftables")
     with pytest.raises(CapabilityError, match="crafted segments open no connection"):
@@ -182,3 +208,16 @@ def test_a_wait_for_streams_that_outlive_the_proxy_is_refused() -> None:
     refuse("iptables", case)
     with pytest.raises(CapabilityError, match="connections outlive the proxy"):
         refuse("userspace", case)
+
+
+def test_what_a_step_makes_of_the_mode_counts_at_the_node_that_a_flow_enters() -> None:
+    text = STREAMS.replace("engines: {node-a: kill}", "engines: {node-a: iptables}")
+    (case,) = cases(parse_scenario(text, "streams.lab.yaml"), "userspace")
+    assert modes_after("userspace", case, 1) == {"node-a": "userspace"}
+    assert modes_after("userspace", case, 2) == {"node-a": "iptables"}
+    assembly = assemble(case)
+    first, changing, later = (lacking_of_step("userspace", assembly, step) for step in case.steps)
+    assert first
+    assert changing, "the step begins in mode userspace"
+    assert later == {}
+    refuse("userspace", case)

@@ -38,6 +38,7 @@ def test_an_object_that_is_printed_twice_is_one() -> None:
         ("", "x: no Service, EndpointSlice, Pod or Node there; give it what `kubectl get"),
         ("kind: Secret\n", "x: no Service, EndpointSlice, Pod or Node there"),
         ("[1, 2]", "x: no Service"),
+        ("kind: Deployment\nmetadata: {name: a}\n", "x: workloads, and no pod or EndpointSlice: manifests rather than"),
         ("kind: List\nitems: null\n", "x: no Service"),
     ],
 )

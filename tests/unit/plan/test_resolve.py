@@ -9,9 +9,10 @@ from network_scenarios import crowded
 from scenario_cases import ECHO, at, frontend, host, node, pods, probe, scenario, two_nodes
 
 from proxylab.addresses import Family, Transport
-from proxylab.cluster.objects import LoadBalancerIngress, Service, ServiceType
+from proxylab.cluster.objects import LoadBalancerIngress, Service, ServicePort, ServiceType
 from proxylab.errors import ScenarioError
 from proxylab.plan.assembly import assemble
+from proxylab.plan.lookup import UnresolvableError, service_port
 from proxylab.plan.resolve import resolve
 from proxylab.plan.resolved import STACK, PolicyRoute, ResolvedProbe
 from proxylab.plan.topology import draw
@@ -263,6 +264,13 @@ def test_what_is_not_there_is_named_at_the_probe(asked: Probe, message: str) -> 
         resolve(case, draw(case), (ALLOCATED,), ())
     assert len(raised.value.problems) == 1
     assert raised.value.problems[0].startswith(f"case.lab.yaml:30:5: probe 'p': {message}")
+
+
+def test_a_node_port_as_port_is_answered_by_how_to_dial_it() -> None:
+    port = ServicePort(port=80, target_port=8080, node_port=30080, name="http")
+    service = Service(name="web", type=ServiceType.NODE_PORT, ports=(port,))
+    with pytest.raises(UnresolvableError, match=r"; 30080 is the node port of http: dial that one via nodePort$"):
+        service_port(service, 30080, None)
 
 
 def test_headless_service_has_no_cluster_ip_to_dial() -> None:

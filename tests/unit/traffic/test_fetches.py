@@ -9,6 +9,7 @@ from scenario_cases import frontend, probe
 
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.traffic.http import Fetches
+from proxylab.traffic.identity import Identity
 
 FLOWS = 40
 
@@ -20,7 +21,7 @@ def test_a_flow_without_an_answer_holds_up_no_other(monkeypatch: pytest.MonkeyPa
     async def scenario() -> Fetches:
         others_answered = asyncio.Event()
 
-        async def asked(_netns: object, _resolved: object, port: int) -> tuple[str, int, bytes]:
+        async def asked(_netns: object, _resolved: object, port: int, _token: str) -> tuple[str, int, bytes]:
             nonlocal most, under_way
             under_way += 1
             most = max(most, under_way)
@@ -34,7 +35,7 @@ def test_a_flow_without_an_answer_holds_up_no_other(monkeypatch: pytest.MonkeyPa
 
         monkeypatch.setattr("proxylab.traffic.http._get", asked)
         resolved = verdict_on(probe("p", "c", frontend())).resolved
-        fetches = Fetches(NetNs("c", -1), resolved, range(FLOWS))
+        fetches = Fetches(NetNs("c", -1), resolved, Identity(bytes(8), 0, 4 * FLOWS, FLOWS), range(FLOWS))
         async with asyncio.timeout(5):
             while fetches.advance():
                 await asyncio.sleep(0)
@@ -60,7 +61,9 @@ def test_an_answer_that_only_looks_like_a_responders_counts_as_no_responders(
         return "", 200, body
 
     async def scenario() -> Fetches:
-        fetches = Fetches(NetNs("c", -1), verdict_on(probe("p", "c", frontend())).resolved, [4000])
+        fetches = Fetches(
+            NetNs("c", -1), verdict_on(probe("p", "c", frontend())).resolved, Identity(bytes(8), 0, 4, 1), [4000]
+        )
         while fetches.advance():
             await asyncio.sleep(0)
         return fetches

@@ -35,6 +35,15 @@ def test_what_is_no_token_of_this_run_is_none(payload: bytes) -> None:
     assert Identity(NONCE, 1, 4, 50).read(payload) is None
 
 
+def test_a_request_by_http_bears_its_token_in_a_header() -> None:
+    identity = Identity(NONCE, 1, 4, 50)
+    token = identity.token(Kind.PROBE, 42)
+    assert identity.flow_of_request(b"GET /healthz HTTP/1.1\r\nX-Request-Id: " + token + b"\r\nHost: a\r\n\r\n") == 42
+    assert identity.flow_of_request(token + b"\n") == 42
+    assert identity.flow_of_request(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n") is None
+    assert identity.flow_of_request(b"POST / HTTP/1.1\r\n" + token) is None
+
+
 def test_fences_are_numbered_apart_from_flows() -> None:
     identity = Identity(NONCE, 1, 4, 1)
     assert identity.read(identity.token(Kind.SENTINEL, 9)) == (Kind.SENTINEL, 9)

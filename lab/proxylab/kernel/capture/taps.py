@@ -13,6 +13,7 @@ Three facts of packet(7) and net/packet/af_packet.c shape this module:
 """
 
 import ctypes
+import fcntl
 import socket
 import struct
 from itertools import chain, islice
@@ -22,7 +23,7 @@ from proxylab.kernel.capture.batches import Frame, FrameReader
 from proxylab.kernel.netlink.buffers import raise_receive_buffer
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = ["WANTED_BUFFER", "Tap", "attach_filter", "open_tap"]
+__all__ = ["WANTED_BUFFER", "Tap", "attach_filter", "ethernet_devices", "open_tap"]
 
 # include/uapi/linux/if_ether.h, if_packet.h, socket.h; asm-generic/socket.h
 _ETH_P_ALL: Final = 0x0003
@@ -31,6 +32,10 @@ _PACKET_STATISTICS: Final = 6
 _SO_ATTACH_FILTER: Final = 26
 _SO_TIMESTAMPNS: Final = 35
 
+_SIOCGIFHWADDR: Final = 0x8927
+_WITH_ETHERNET: Final = frozenset({1, 772})  # ARPHRD_ETHER, ARPHRD_LOOPBACK: include/uapi/linux/if_arp.h
+
+_IFREQ: Final = struct.Struct("=16sH22x")  # struct ifreq: the name, and of the address its family
 _STATISTICS: Final = struct.Struct("=II")  # struct tpacket_stats: tp_packets, tp_drops
 _SOCK_FPROG: Final = struct.Struct("@HP")  # struct sock_fprog: length in steps, address
 _STEP_BYTES: Final = 8  # struct sock_filter
@@ -115,6 +120,19 @@ def open_tap(
         sending.close()
         raise
     return tap
+
+
+def ethernet_devices(netns: NetNs) -> list[str]:
+    """The devices of a namespace whose frames begin with an Ethernet header, in the kernel's order.
+
+    A module such as ipip or sit adds a device without one to every namespace.
+    """
+    with inside(netns):
+        names = [name for _, name in socket.if_nameindex()]
+        asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with asking:
+        answers = ((name, fcntl.ioctl(asking, _SIOCGIFHWADDR, _IFREQ.pack(name.encode(), 0))) for name in names)
+        return [name for name, answer in answers if _IFREQ.unpack(answer)[1] in _WITH_ETHERNET]
 
 
 def attach_filter(sock: socket.socket, program: bytes) -> None:

@@ -14,7 +14,9 @@ __all__ = ["furnish"]
 
 _RUN: Final = Path("/run")
 _RESOLV_CONF: Final = Path("/etc/resolv.conf")
-_NO_NAME_SERVER: Final = "# This node, pod or host has no name server.\n"
+_NO_NAME_SERVER: Final = (
+    "# This node, pod or host has no name server. With `dns: true` in its scenario's `spec`, pods have one.\n"
+)
 
 
 def furnish(resolv_conf: str = "") -> None:
