@@ -167,6 +167,9 @@ class MemoryTables(MemoryLoader):
     def held(self, family: Family) -> Held:
         return Held(dict(self.servers), dict(self.sets), frozenset(self.bound))
 
+    def served(self) -> list[ServerKey]:
+        return [*self.servers]
+
     def serve(self, wanted: Iterable[VirtualServer], before: Mapping[ServerKey, VirtualServer]) -> None:
         assert before == self.servers, "the proxier knows what the kernel holds"
         if self.refusing:
