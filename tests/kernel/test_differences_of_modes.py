@@ -3,11 +3,8 @@
 import os
 from collections.abc import Iterator
 
-<<<<<<< HEAD
 import pytest
-=======
 from guests import OWN
->>>>>>> ipvs24k
 from msgspec.structs import replace
 from sandboxed import ROOT
 
@@ -98,14 +95,12 @@ the client. The scenarios are in `scenarios/userspace`, and a test makes this pa
 *accepted, then closed*: the proxy's process takes the connection before it looks for an endpoint. A client cannot tell
 such a Service from one whose program closes every connection.
 
-<<<<<<< HEAD
 *lost*: the process takes the datagram and discards it.
 
 *not served*: a proxy in mode userspace serves the first family of its cluster alone.
-=======
+
 Mode ipvs runs on a kernel with IPVS, here in a guest. [Leave mode ipvs](../how-to/leave-mode-ipvs.md) says where it
 differs from mode nftables.
->>>>>>> ipvs24k
 """
 
 
@@ -148,19 +143,11 @@ def answer(probe: Probe, lab: OpenLab) -> str:
 
 
 def rows_of(engine: str) -> Iterator[tuple[str, str]]:
-<<<<<<< HEAD
     mode, folder = mode_of(engine), ROOT / "scenarios" / "userspace"
     written = [load_scenario(folder / f"{file}.lab.yaml") for file in FILES]
-    with Session(EngineChoice(engine)) as session:
+    with Session(EngineChoice(engine, kernel=GUESTS.get(engine, "host"))) as session:
         for scenario in [in_every_mode(each, mode) for each in (*written, parse_scenario(DUAL, "dual.lab.yaml"))]:
             lab = session.open(scenario, DUAL)
-=======
-    with Session(EngineChoice(engine, kernel=GUESTS.get(engine, "host"))) as session:
-        for file in FILES:
-            path = ROOT / "scenarios" / "userspace" / f"{file}.lab.yaml"
-            scenario = in_every_mode(load_scenario(path), mode_of(engine))
-            lab = session.open(scenario)
->>>>>>> ipvs24k
             for probe in scenario.all_probes:
                 question = next((row for row, words in ROWS.items() if probe.name.startswith(words)), "")
                 if question:
@@ -170,11 +157,8 @@ def rows_of(engine: str) -> Iterator[tuple[str, str]]:
         yield KEPT, {"first": "it stays there", "second": "it goes to a ready one"}[queries.packets[-1].backend]
 
 
-<<<<<<< HEAD
 @pytest.mark.thorough  # the scenarios in scenarios/userspace run without it, each with its own expectations
-=======
 @OWN
->>>>>>> ipvs24k
 def test_the_page_is_of_this_code() -> None:
     columns = {mode_of(engine): dict(rows_of(engine)) for engine in ENGINES}
     lines = [f"| where | {' | '.join(columns)} |", "| --- |" + " --- |" * len(columns)]
