@@ -45,10 +45,8 @@ _TRIAL_SECONDS: Final = 30.0
 _SCTP: Final = 132  # IPPROTO_SCTP; the socket module has it only where the C library's headers had
 _CTRL_CMD_GETFAMILY: Final = 3
 _SO_SNDBUFFORCE: Final = 32
-_LARGE_TRANSACTION: Final = 4 << 20
-"""About what one nft transaction of 1,000 Services weighs in the socket's send buffer, in bytes."""
-_LARGE_BUFFER: Final = 4 << 20
-"""Room for some thousand small packets."""
+_LARGE: Final = 4 << 20
+"""About what an nft transaction of 1,000 Services, or some thousand small packets, weigh in a socket's buffer."""
 
 # One rule for each thing that kube-proxy's nftables mode needs.
 _NFT_TRIAL: Final = """\
@@ -192,11 +190,11 @@ async def _send_buffer(scratch: NetNs, _: Launcher) -> str:
         made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_NETFILTER)
     with made:
         try:
-            made.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _LARGE_TRANSACTION)
+            made.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _LARGE)
         except PermissionError:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LARGE_TRANSACTION)
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LARGE)
         size = made.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-    if size < _LARGE_TRANSACTION:
+    if size < _LARGE:
         raise OSError(f"send buffers end at {size // 1024} KiB (net.core.wmem_max)")
     return f"send buffers of {size // 1024} KiB"
 
@@ -207,7 +205,7 @@ async def _receive_buffer(scratch: NetNs, _: Launcher) -> str:
         made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
     with made:
         size = raise_receive_buffer(made, WANTED_BUFFER)
-    if size < _LARGE_BUFFER:
+    if size < _LARGE:
         raise OSError(f"receive buffers end at {size // 1024} KiB (net.core.rmem_max)")
     return f"receive buffers of {size // 1024} KiB"
 
@@ -349,12 +347,7 @@ TRIALS: Final = (
         "with podNetwork: bridge, packets between pods of one node bypass the node's rules",
         load_modules("br_netfilter"),
     ),
-    Trial(
-        "VXLAN devices",
-        _device(_vxlan),
-        "scenarios with interNode: vxlan are skipped",
-        load_modules("vxlan"),
-    ),
+    Trial("VXLAN devices", _device(_vxlan), "scenarios with interNode: vxlan are skipped", load_modules("vxlan")),
     Trial(
         "conntrack by netlink",
         _conntrack,

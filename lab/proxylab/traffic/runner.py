@@ -94,10 +94,8 @@ class Runner:
             programs: the proxies' own processes, through which flows may pass.
             trusted: the certificates that requests over TLS accept, in PEM.
         """
-        self._netns_by_name = netns_by_name
-        self._plan = plan
-        self._meters = meters
-        self._foreign = foreign or {}
+        self._netns_by_name, self._plan = netns_by_name, plan
+        self._meters, self._foreign = meters, foreign or {}
         self._programs, self._trusted = programs or Programs(), trusted
         taken = {*served, *(each.port for namespace in plan.namespaces for each in namespace.listeners)}
         self._ports = PortAllocator(seed, taken)
@@ -267,9 +265,7 @@ class Runner:
         kernel = self._stacks.end()
         tracked = self._conntrack.flows(resolved, ports)
         entries = tuple(self._conntrack.entries(resolved)) if resolved.tables else None
-        steps: tuple[TraceStep, ...] = ()
-        if tracing is not None:
-            steps = tracing.finish(identity, {node: meter.rules_by_chain() for node, meter in meters.items()})
+        steps = () if tracing is None else _steps(tracing, identity, meters)
         foreign_rules = await together(rules.end() for rules in foreign)
         counts = tuple(chain.from_iterable(await together(meter.end() for meter in meters.values())))
         observations, behind = by_connection(turns.matcher.observations, resolved)
@@ -395,3 +391,8 @@ class Runner:
             self.forget()
             ports = self._ports.deal(sender, protocol, resolved.flows)
         return ports or ()
+
+
+def _steps(tracing: Tracing, identity: Identity, meters: Mapping[str, Meter]) -> tuple[TraceStep, ...]:
+    """The traced packet's way, with the rules as the meters know them."""
+    return tracing.finish(identity, {node: meter.rules_by_chain() for node, meter in meters.items()})
