@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress
 from proxylab.client.connection import Connection
-from proxylab.client.edit import Edit, edit
+from proxylab.client.edit import Edit, assemble_within, edit
 from proxylab.client.lab_process import LabProcess
 from proxylab.client.lookups import Lookups
 from proxylab.client.requests import advance_to, circumstances_of, record_of, with_state_after
@@ -22,7 +22,7 @@ from proxylab.cluster.objects import KubeObject
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.lacking import lacking, lacking_of_step, modes_after, refuse_dialogue
 from proxylab.engines.protocol import EngineChoice
-from proxylab.errors import CapabilityError, InternalError, LabError, ScenarioError
+from proxylab.errors import CapabilityError, InternalError, LabError
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.evidence import Capture, Evidence, Lookup
 from proxylab.evidence.segments import DialogueRecord
@@ -205,13 +205,7 @@ class OpenLab:
         Raises:
             ScenarioError: it names an object that the lab does not have, or needs pods that the lab has no room for.
         """
-        assembly, there = assemble(scenario), {each.name: each for each in self._assembly.plan.pods}
-        missing = [each.name for each in assembly.plan.pods if there.get(each.name) != each]
-        if missing:
-            what = f"the lab has no network namespace for {', '.join(missing)}"
-            cure = "change workloads in steps of the file, or let a HorizontalPodAutoscaler allow more pods"
-            raise ScenarioError([f"{scenario.file}: {what}; {cure}"])
-        self._assembly = assembly
+        self._assembly = assemble_within(self._assembly.plan, scenario)
 
     def edit(self, wanted: Scenario) -> Edit:
         """The changes that the edited scenario would make. Raises ``ScenarioError`` where it cannot be laid out."""
