@@ -30,18 +30,6 @@ from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 from proxylab.timing import Deadline
 
-OF_OTHERS = {
-    "iptables": {"another-endpoint-is-tried.lab", "nftables-table-deleted.lab", "proxy-mode-changes-from-nftables.lab"},
-    "nftables": {
-        "another-endpoint-is-tried.lab",
-        "kube-xlb-and-kube-mark-drop.lab",
-        "proxy-mode-switches.lab",
-        "rules-are-flushed.lab",
-        "rules-are-flushed-under-a-stream.lab",
-    },
-}
-"""The scenarios that a mode does not have."""
-
 BEFORE_1_24 = ("embedded@v1.23/iptables", "kube-proxy@v1.23.17/iptables")
 UNKNOWN_TO_IT = {
     # detectLocalMode had no such values.
@@ -200,17 +188,22 @@ async def until_networks_are_known(stage: Stage) -> None:
         stage.store.apply(node)
 
 
+def of_others(mode: str) -> set[str]:
+    """The scenarios that a mode does not have."""
+    return {path.stem for path in (*files(core=True), *files(core=False)) if not [*cases(load_scenario(path), mode)]}
+
+
 # Those of the core run on a real kube-proxy in every run of the tests.
 @pytest.mark.timeout(420)
 @pytest.mark.parametrize("core", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["others", "core"])
-@pytest.mark.parametrize("mode", OF_OTHERS)
+@pytest.mark.parametrize("mode", ["iptables", "nftables"])
 @pytest.mark.usefixtures("binary")
 def test_both_write_the_same_rules_for_every_scenario(mode: str, core: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_MODE", mode)
     result = sandboxed(compared_of_core if core else compared_of_others, seconds=400)
     assert result["differences"] == {}
     everything = {path.name.removesuffix(".yaml") for path in files(core=core)}
-    assert set(result["scenarios"]) == everything - OF_OTHERS[mode]
+    assert set(result["scenarios"]) == everything - of_others(mode)
     assert result["compared"] > 2 * len(everything)
 
 
@@ -227,5 +220,5 @@ def test_so_they_did_before_1_24(core: bool, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("TEST_KUBE_PROXY", str(cached[-1].path))
     result = sandboxed(compared_of_core if core else compared_of_others, seconds=400)
     assert result["differences"] == {}
-    assert set(result["scenarios"]) == {path.stem for path in files(core=core)} - OF_OTHERS["iptables"] - UNKNOWN_TO_IT
+    assert set(result["scenarios"]) == {path.stem for path in files(core=core)} - of_others("iptables") - UNKNOWN_TO_IT
     assert result["compared"] > 2 * len(result["scenarios"])

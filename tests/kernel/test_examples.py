@@ -22,7 +22,7 @@ from proxylab.errors import ExitCode
 
 EXAMPLE = r"^Example: proxylab (.*)$"
 FIRST, LAST = ("up", "run"), ("down",)
-APART = {"shell", "engines"}
+APART = {"shell", "engines", "merge", "watch"}
 """Those with a test of their own: what they need is not what a lab has."""
 OF_A_KUBE_PROXY = {"diff"}
 """Where none can be had, it says so."""
