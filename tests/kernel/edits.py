@@ -422,6 +422,7 @@ EDITS = [
         "mode: iptables",
         {
             "ClusterIP of a closed port refuses, but mode userspace accepts and closes",
+            "ClusterIP over UDP without endpoints rejects, but mode userspace drops",
             "ClusterIP without endpoints rejects, but mode userspace accepts and closes",
             "NodePort without endpoints rejects, but mode userspace accepts and closes",
         },

@@ -32,6 +32,7 @@ CHAPTERS = {
     "conntrack": "Connection tracking",
     "families": "IPv4, IPv6 and dual-stack",
     "sctp": "SCTP",
+    "links": "Links that lose or delay packets",
     "icmp": "ICMP",
     "fragments": "Fragments",
     "network": "Networks of pods and nodes",

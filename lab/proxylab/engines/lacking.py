@@ -90,6 +90,10 @@ def lacking(mode: str, assembly: Assembly, probe: Probe) -> str:
         return _lack_of_ipvs(assembly, probe, resolved)
     if mode not in TERMINATING_MODES:
         return ""
+    services = assembly.timeline[assembly.scenario.steps_before(probe)].services
+    own = probe.source.port if probe.source.name in assembly.nodes else None
+    if own is not None and own in {port.node_port for service in services for port in service.ports}:
+        return f"mode {mode} keeps other programs of a node off its node ports, and the probe leaves from port {own}"
     service = _service_of(assembly, probe, resolved)
     if service is None:
         return ""
@@ -163,7 +167,7 @@ def _lacks(mode: str, assembly: Assembly, probe: Probe, resolved: ResolvedProbe,
         )
     yield from _of_packets(mode, assembly, probe, resolved, service)
     yield from _of_service(mode, assembly, probe, service)
-    yield from _of_expectations(mode, probe.expect)
+    yield from _of_expectations(mode, probe.expect, resolved.protocol)
     yield from _of_endpoints(mode, assembly.timeline[assembly.scenario.steps_before(probe)].objects, service)
 
 
@@ -277,13 +281,14 @@ def _of_service(mode: str, assembly: Assembly, probe: Probe | Stream, service: S
         yield f"mode {mode} has no nodePortAddresses"
 
 
-def _of_expectations(mode: str, expect: Expect) -> Iterator[str]:
+def _of_expectations(mode: str, expect: Expect, protocol: Transport) -> Iterator[str]:
     """What only a proxy that forwards can fulfil."""
     if expect.conntrack is not None:
         yield _no_entry(mode)
     if isinstance(expect.source, Preserved):
         yield _no_client(mode)
-    if expect.outcome in _REFUSALS:
+    discards = expect.outcome is Outcome.DROPPED and protocol is Transport.UDP
+    if expect.outcome in _REFUSALS and not discards:
         yield _no_rule(mode, expect.outcome)
 
 

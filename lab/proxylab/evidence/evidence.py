@@ -22,6 +22,7 @@ __all__ = [
     "HttpReport",
     "KernelCount",
     "Leg",
+    "LinkCount",
     "Lookup",
     "NamedRecord",
     "Observation",
@@ -196,6 +197,26 @@ class KernelCount(Record, frozen=True):
     packets: int
 
 
+class LinkCount(Record, frozen=True, kw_only=True):
+    """What one direction of a link with netem dropped, by the counter of its queue.
+
+    Attributes:
+        link: the link, as ``change.links`` names it.
+        outward: whether packets leave that machine; otherwise they come to it.
+        netem: what the link does now, in words.
+        dropped: how many packets it dropped.
+        copies: whether it may copy packets.
+        behind: the devices from which packets come into this way next, as ``NAMESPACE/DEVICE``.
+    """
+
+    link: str
+    outward: bool
+    netem: str
+    dropped: int
+    copies: bool
+    behind: tuple[str, ...]
+
+
 class Discarded(Record, frozen=True):
     """How many datagrams a proxy's own process discarded in the run, for a service port such as ``default/dns/UDP``."""
 
@@ -342,9 +363,9 @@ class Evidence(Record, frozen=True, kw_only=True):
     ``http`` holds the HTTP answers, and ``behind`` the packets of connections that an Ingress controller opened. Where
     a flow was missing, ``kernel`` holds the stack counters until ``counters_read_at``, which is 0 otherwise.
     ``lookups`` are the queries for the dialled name, in order. ``steps`` are those of a traced packet: there through
-    every node, then back; ``drops`` are the kernel's reported drops meanwhile. ``terminating`` names the nodes whose
-    proxies end connections themselves, ``undrained`` those of them whose processes may still have held a packet at the
-    end, and ``discarded`` what the others discarded.
+    every node, then back; ``drops`` are the kernel's reported drops meanwhile. ``links`` are the links with netem,
+    there and back. ``terminating`` names the nodes whose proxies end connections themselves, ``undrained`` those of
+    them whose processes may still have held a packet at the end, and ``discarded`` what the others discarded.
     """
 
     sent: int
@@ -365,6 +386,7 @@ class Evidence(Record, frozen=True, kw_only=True):
     discarded: tuple[Discarded, ...] = ()
     http: tuple[HttpReport, ...] = ()
     kernel: tuple[KernelCount, ...] = ()
+    links: tuple[LinkCount, ...] = ()
     counters_read_at: int = 0
     lookups: tuple[Lookup, ...] = ()
     steps: tuple[TraceStep, ...] = ()

@@ -273,6 +273,7 @@ def _built(
         dns=spec.dns is not None,
         name_server=spec.dns or Dns(),
         matrix=spec.matrix,
+        requires=spec.requires,
         notes=(*_notes(manifests, configured, routed=routed), *_long_names(document.metadata.name, spec.probes, steps)),
         proxy=configured.configuration,
     )

@@ -6,6 +6,7 @@ from msgspec import field
 
 from proxylab.addresses import Protocol
 from proxylab.scenario.keys import NOT_EMPTY, OWN_NAME, Between, Check, Declared, Key, Read, refused
+from proxylab.scenario.netem import AnyNetem
 from proxylab.scenario.problems import describe
 from proxylab.scenario.syntax import Address, Labels, Name, PortName, PortNumber, Sysctls, distinct
 from proxylab.scenario.words import Position, Program
@@ -107,6 +108,10 @@ class PodGroup(Declared, frozen=True, kw_only=True):
             [{"net.ipv4.ip_unprivileged_port_start": 0}],
         ),
     ] = field(default_factory=dict)
+    netem: Annotated[
+        AnyNetem | None,
+        Key("What the link of each pod to its node does to packets.", [{"loss": "10%", "delay": "20ms"}]),
+    ] = None
     position: Position
     owner: str = ""
     """The workload that it belongs to, if any."""

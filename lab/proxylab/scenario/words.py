@@ -6,7 +6,10 @@ from typing import Final
 from proxylab.encoding import Record
 
 __all__ = [
+    "DEBIAN",
+    "HOST",
     "TERMINATING_MODES",
+    "UML",
     "Frontend",
     "Manner",
     "Mode",
@@ -17,6 +20,13 @@ __all__ = [
     "Scheduler",
     "Spread",
 ]
+
+
+HOST: Final = "host"
+UML: Final = "uml"
+DEBIAN: Final = "debian:"
+"""What names a kernel: the machine's own, a user-mode Linux, and with a version after it a package of Debian's. Any
+other word is a path."""
 
 
 class Position(Record, frozen=True):

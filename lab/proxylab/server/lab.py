@@ -118,7 +118,7 @@ class Lab(Struct, frozen=True):
             return cls(
                 network,
                 control_plane,
-                _step_runner(request, wiring, control_plane, runner, health_checks, name_servers, ingress),
+                _step_runner(request, network, control_plane, runner, health_checks, name_servers, ingress),
                 runner,
                 stages,
                 launcher,
@@ -260,17 +260,17 @@ class Lab(Struct, frozen=True):
 
 def _step_runner(
     request: Build,
-    wiring: Wiring,
+    network: Network,
     control_plane: ControlPlane,
     runner: Runner,
     health_checks: HealthChecks | None,
     name_servers: CoreDns | None,
     ingress: IngressController | None,
 ) -> StepRunner:
-    families, fleet = request.engine.families, control_plane.fleet
+    families, fleet, wiring = request.engine.families, control_plane.fleet, network.wiring
     awaited = StepConditions(fleet, wiring.plan, families, runner, health_checks, name_servers, ingress)
     metrics = request.engine.configuration.metrics
-    return StepRunner(control_plane.store, fleet, wiring, families, runner, awaited, metrics)
+    return StepRunner(control_plane.store, fleet, wiring, network.links, families, runner, awaited, metrics)
 
 
 async def _follow_health(

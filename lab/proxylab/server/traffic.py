@@ -51,6 +51,7 @@ async def open_runner(
         request.seed,
         served=_served(request),
         watch=network.watch,
+        links=network.links,
         packet_lock=packet_lock,
         names=_names(request.plan, control_plane.store),
         foreign={name: _foreign(modes[name], context) for name, context in control_plane.contexts.items()},

@@ -79,6 +79,9 @@ def test_probes_streams_and_steps() -> None:
     assert SCENARIO.dns
     axes = SCENARIO.matrix.axes
     assert (axes["families"], axes["family"]) == (("IPv4", "IPv4+IPv6"), ("IPv4", "IPv6"))
+    assert axes["kernel"] == ("host",)
+    assert SCENARIO.requires.kernel == VersionRange(since=(5, 17))
+    assert SCENARIO.requires.capabilities == ("IPVS",)
 
 
 def test_what_changes_in_steps() -> None:
