@@ -31,13 +31,7 @@ def run(folder: Path, *words: str) -> str:
 
 
 @needs_coredns
-def test_names_follow_readiness_on_coredns(tmp_path: Path) -> None:
-    """CoreDNS has caught up with each step before the probes that follow it."""
-    assert "8 passed" in run(tmp_path, str(SCENARIOS / "names-follow-readiness.lab.yaml"))
-
-
-@needs_coredns
-@pytest.mark.thorough  # all others; the test above is the cheaper one
+@pytest.mark.thorough  # dns/coredns-caches-answers runs on CoreDNS anyway
 def test_every_dns_scenario_passes_on_coredns(tmp_path: Path) -> None:
     output = run(tmp_path, str(SCENARIOS), "-n", "2")
     assert " passed, 6 skipped" in output, output[-2000:]  # those that send no question to a name server's port
