@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from guests import OWN
 from msgspec.structs import replace
 from sandboxed import ROOT
 
@@ -22,7 +23,8 @@ from proxylab.verdict.causes.layout import holder
 from proxylab.verdict.flows.flows import Fate
 from proxylab.verdict.model import Judgement, ProbeVerdict
 
-ENGINES = ("embedded/iptables", "embedded/nftables", "embedded/userspace")
+ENGINES = ("embedded/iptables", "embedded/nftables", "embedded/ipvs", "embedded/userspace")
+GUESTS = {"embedded/ipvs": "uml"}  # few machines have IPVS
 PAGE = ROOT / "docs" / "reference" / "modes.md"
 FILES = (
     "every-pod-sees-the-node",
@@ -96,6 +98,9 @@ such a Service from one whose program closes every connection.
 *lost*: the process takes the datagram and discards it.
 
 *not served*: a proxy in mode userspace serves the first family of its cluster alone.
+
+Mode ipvs runs on a kernel with IPVS, here in a guest. [Leave mode ipvs](../how-to/leave-mode-ipvs.md) says where it
+differs from mode nftables.
 """
 
 
@@ -140,7 +145,7 @@ def answer(probe: Probe, lab: OpenLab) -> str:
 def rows_of(engine: str) -> Iterator[tuple[str, str]]:
     mode, folder = mode_of(engine), ROOT / "scenarios" / "userspace"
     written = [load_scenario(folder / f"{file}.lab.yaml") for file in FILES]
-    with Session(EngineChoice(engine)) as session:
+    with Session(EngineChoice(engine, kernel=GUESTS.get(engine, "host"))) as session:
         for scenario in [in_every_mode(each, mode) for each in (*written, parse_scenario(DUAL, "dual.lab.yaml"))]:
             lab = session.open(scenario, DUAL)
             for probe in scenario.all_probes:
@@ -153,6 +158,7 @@ def rows_of(engine: str) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.thorough  # the scenarios in scenarios/userspace run without it, each with its own expectations
+@OWN
 def test_the_page_is_of_this_code() -> None:
     columns = {mode_of(engine): dict(rows_of(engine)) for engine in ENGINES}
     lines = [f"| where | {' | '.join(columns)} |", "| --- |" + " --- |" * len(columns)]

@@ -22,6 +22,10 @@ from proxylab.scenario.words import TERMINATING_MODES, Frontend, Manner, Mode, O
 
 __all__ = ["lacking", "lacking_of_step", "modes_after", "refuse", "refuse_dialogue", "refuse_server"]
 
+_ANSWERS = {
+    "coredns": "questions about names alone; write via: dnsName",
+    "nginx": "HTTP requests alone; write via: ingress",
+}
 _REFUSALS = frozenset({Outcome.REJECTED, Outcome.DROPPED, Outcome.UNTRANSLATED})
 
 
@@ -131,7 +135,7 @@ def _mode_on_the_way(mode: str, assembly: Assembly, sent: Probe | Stream, made: 
 
 def _no_answer(assembly: Assembly, resolved: ResolvedProbe) -> str:
     """Why a real program in a pod does not answer the probe's packets, as a clause; empty where none gets them."""
-    if resolved.question is not None or resolved.protocol in (Transport.ICMP, Transport.SCTP):
+    if resolved.question is not None or resolved.request is not None or resolved.protocol is Transport.ICMP:
         return ""
     dialled = {(each.address, each.port) for each in resolved.endpoints}
     by_packet = (resolved.protocol, resolved.manner) == (Transport.TCP, Manner.PACKET)
@@ -142,7 +146,7 @@ def _no_answer(assembly: Assembly, resolved: ResolvedProbe) -> str:
             if each.program and each.name == placed.name and dialled & {(one, each.port) for one in placed.addresses}:
                 if placed.commands:
                     return f"{each.program} in pod {each.name} is not the lab's own program; write as: packet, over TCP"
-                return f"{each.program} in pod {each.name} answers questions about names alone; write via: dnsName"
+                return f"{each.program} in pod {each.name} answers {_ANSWERS[each.program]}"
     return ""
 
 
@@ -248,6 +252,8 @@ def _of_packets(
 ) -> Iterator[str]:
     """What the probe or stream sends, and from where."""
     network = assembly.scenario.network
+    if resolved.request is not None and isinstance(probe, Probe) and "outcome" in probe.expect.positions:
+        yield f"mode {mode} ends the connection before the controller does, and the lab follows it through one of them"
     if resolved.protocol is Transport.SCTP:
         yield f"mode {mode} has no SCTP"
     if Family.of(resolved.destination) is not network.families[0]:

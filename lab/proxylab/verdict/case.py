@@ -40,6 +40,7 @@ from proxylab.verdict.drops import KernelDrop, kernel_drop
 from proxylab.verdict.flows.copies import copies, lost_copies
 from proxylab.verdict.flows.flows import Fate, Flow, flows_of
 from proxylab.verdict.flows.hops import SecondNat, is_at, last_seen, second_nat
+from proxylab.verdict.flows.on_links import copied_on_link, lost_on_links
 from proxylab.verdict.model import ProbeVerdict
 
 __all__ = ["JudgedProbe", "case_of", "fate_clause", "fates_text", "nodes_of", "open_case"]
@@ -61,6 +62,7 @@ class JudgedProbe(Struct, frozen=True):
         second_nats: flows that a second node translated too, as the captured hops show, by flow number.
         lost_copies: copies of requests that ended at a node, by flow number.
         lost_reply_copies: copies of replies that ended at a node, by flow number.
+        on_links: where netem lost the request of a flow or its answer, by flow number.
         source: the one address that ``expect.source`` stands for; ``None`` where it is the sender's or differs.
     """
 
@@ -76,6 +78,7 @@ class JudgedProbe(Struct, frozen=True):
     second_nats: dict[int, SecondNat]
     lost_copies: Mapping[int, str]
     lost_reply_copies: Mapping[int, str]
+    on_links: Mapping[int, str]
     source: IPAddress | None = None
 
     @property
@@ -144,6 +147,8 @@ class JudgedProbe(Struct, frozen=True):
     def unseen(self) -> tuple[str, ...]:
         """The doubt about verdicts on arrivals: flows that no pod saw show nothing there."""
         unseen = len(self.flows) - len(self.arrived)
+        if self.arrived:
+            unseen -= self.fates.count(Fate.LOST_ON_LINK)
         if unseen and self.arrived:
             them = f"{unseen:,} of {amount(len(self.flows), 'flow')}"
             return (f"{them} did not arrive, so the judge cannot compare those",)
@@ -287,6 +292,9 @@ def open_case(
     lost_replies = lost_copies(evidence, resolved, flows, sound, Packet.REPLY)
     if lost:
         fates = tuple(Fate.COPIED if number in lost else fate for number, fate in enumerate(fates))
+    on_links = lost_on_links(evidence, flows)
+    if evidence.links:
+        fates = tuple(_with_links(resolved, evidence, *each, on_links) for each in zip(flows, fates, strict=True))
     return JudgedProbe(
         probe,
         resolved,
@@ -302,8 +310,18 @@ def open_case(
         second_nats,
         lost,
         lost_replies,
+        on_links,
         source,
     )
+
+
+def _with_links(
+    resolved: ResolvedProbe, evidence: Evidence, flow: Flow, fate: Fate, on_links: Mapping[int, str]
+) -> Fate:
+    """The fate without what links did to the flow."""
+    if fate is Fate.LOST and flow.number in on_links:
+        return Fate.LOST_ON_LINK
+    return Fate.DELIVERED if fate is Fate.MULTIPLIED and copied_on_link(resolved, evidence, flow) else fate
 
 
 def case_of(verdict: ProbeVerdict) -> JudgedProbe:

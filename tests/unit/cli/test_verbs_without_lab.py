@@ -60,7 +60,7 @@ def test_ages_are_those_of_kubectl(seconds: float, words: str) -> None:
         (("get", "missing.lab.yaml", "pods"), "'missing.lab.yaml' does not exist"),
         (("probe", FROM_A_POD, "client", "echo", "--name", "x"), "give FILE, to build a temporary lab, or --name"),
         (("rules", FROM_A_POD, "node-a"), "--node names a node of FILE"),
-        (("capture", "a", "b"), "with its device after a colon, as in node-a:eth0"),
+        (("capture", "a", "b"), "no lab is running; start one"),
         (("capture", "a", "-w", "x", "--wireshark"), "-w or --wireshark, not both"),
         (("down", "x"), "there is no lab 'x'; no lab is running"),
         (("down", "x", "--all"), "NAME or --all, not both"),

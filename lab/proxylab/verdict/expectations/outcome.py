@@ -8,6 +8,7 @@ What each outcome needs, for every flow of the probe:
   rules to it counted every flow: otherwise an old conntrack entry may have sent it there. If the author expects such an
   entry by ``conntrack``, the entry is the witness. A TCP connection that carried data ended with a FIN from both sides:
   the responder sends its own when it has the sender's, and the sender's socket reports that one.
+  A flow that netem lost on a link shows nothing of the proxy: the others decide, and without others nothing does.
 * ``rejected``: the sender gets an ICMP port unreachable that quotes the flow and comes from no pod; no pod saw it; and
   rules that reject and name the dialled address counted every packet: a node's own stack sends the same ICMP error
   for a closed port.
@@ -44,6 +45,7 @@ from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
 from proxylab.verdict.flows.hops import hop, last_seen
+from proxylab.verdict.flows.on_links import dropped_meanwhile
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.rule_words import the_rule
 
@@ -87,7 +89,7 @@ def _judge(case: JudgedProbe, outcome: Outcome) -> Verdict:
             findings.wrong(fate_clause(case, flow, fate), flow.number)
         elif flow.number in case.disagreements:
             findings.doubt(case.disagreements[flow.number], flow.number)
-        elif fate is wanted or _comes_to(case, flow, fate):
+        elif fate in (wanted, Fate.LOST_ON_LINK) or _comes_to(case, flow, fate):
             _look_closer(case, flow, fate, findings)
         elif fate is Fate.LOST:
             findings.missing(_unseen(case, flow), flow.number)
@@ -135,9 +137,14 @@ def _unseen(case: JudgedProbe, flow: Flow) -> str:
 
 
 def _look_closer(case: JudgedProbe, flow: Flow, fate: Fate, findings: Findings) -> None:
-    """What speaks against a fate that looks as expected."""
+    """What speaks against a fate that looks as expected, or that shows nothing of the proxy."""
+    if fate is Fate.LOST_ON_LINK:
+        if case.probe.expect.outcome is not Outcome.DELIVERED or not case.arrived:
+            findings.doubt(f"{case.on_links[flow.number]}, which shows nothing of the proxy", flow.number)
+        return
     if flow.unended:
-        findings.missing(f"it was answered, but {_unended(case, flow)}", flow.number)
+        find = findings.doubt if dropped_meanwhile(case.evidence.links) else findings.missing
+        find(f"it was answered, but {_unended(case, flow)}", flow.number)
     for clause in _doubts_about(case, flow, fate):
         findings.doubt(clause, flow.number)
 
