@@ -259,6 +259,18 @@ def test_so_it_is_with_the_real_kube_proxy(scenario: Path, mode: str) -> None:
     check_rounds(choice_of(f"kube-proxy/{mode}"), scenario)
 
 
+@pytest.mark.thorough  # tests/unit/diagnosis/test_program_stage.py judges the stage that mode userspace has of its own
+def test_so_it_is_where_a_process_ends_connections(scenario: Path) -> None:
+    without_policies = ("echo", "sticky", "balanced", "heads", "away")
+    found = rounds(EngineChoice("embedded/userspace"), scenario, *without_policies)
+    dead = found.pop("dead").broken
+    assert {name: each.broken for name, each in found.items()} == dict.fromkeys(without_policies), "a false alarm"
+    assert dead is not None
+    assert dead.cause.startswith("the engine of node-b does not run")
+    entries = next(each for each in found["echo"].findings if each.stage == "entry rules")
+    assert "node-a: its proxy's process listens on port" in entries.seen[0]
+
+
 def test_a_node_is_examined_in_the_mode_to_which_a_step_changed_it(cli: CommandLine, tmp_path: Path) -> None:
     """Rules, path tests and trace of each node go by its own mode; masqueradeAll is a key of mode iptables alone."""
     file = tmp_path / "switched.lab.yaml"

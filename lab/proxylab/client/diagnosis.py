@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Final
 
-from proxylab.addresses import Family, IPAddress, Transport
+from proxylab.addresses import Family, IPAddress, Protocol, Transport
 from proxylab.client.open_lab import OpenLab
 from proxylab.cluster.kube_dns import KUBE_DNS
 from proxylab.cluster.objects import KubeObject, Service
@@ -30,6 +30,7 @@ from proxylab.diagnosis.path_tests import (
     nodes_at,
     path_tests,
 )
+from proxylab.diagnosis.program_stage import SOCKETS, judge_programs, listening
 from proxylab.diagnosis.rules_stages import Rules, judge_balancing, judge_entries, judge_targets
 from proxylab.diagnosis.subject import Backend, DiagnosedService
 from proxylab.engines.modes import MODES
@@ -40,7 +41,7 @@ from proxylab.evidence.words import listed
 from proxylab.scenario.expect import Backend as ExpectedBackend
 from proxylab.scenario.expect import Expect, HttpExpect
 from proxylab.scenario.probes import AddressTarget, Probe, Send, ServiceTarget, Source
-from proxylab.scenario.words import Frontend, Manner, Outcome, Position
+from proxylab.scenario.words import TERMINATING_MODES, Frontend, Manner, Outcome, Position
 from proxylab.statistics import flows_to_hit_all
 from proxylab.verdict.case import case_of
 from proxylab.verdict.causes.table import why
@@ -94,6 +95,13 @@ class Round:
         if subject.why_no_rules:
             yield nothing(Stage.ENTRY, subject.why_no_rules)
             return
+        if self._ends_connections:
+            yield judge_programs(subject, self._rules, self._listening, self._nodes)
+            yield nothing(
+                Stage.BALANCING, "the proxy's process chooses an endpoint for each connection, and no rule does"
+            )
+            yield from self._test_paths(subject)
+            return
         yield judge_entries(subject, self._rules, self._nodes)
         yield judge_balancing(subject, self._rules, self._nodes)
         yield from self._test_paths(subject)
@@ -107,7 +115,10 @@ class Round:
         chosen = path_tests(subject, self._terms, self._diallers_of_lab, self._nodes, self._sender)
         results = () if finding is not None else self._run_all(subject, chosen)
         yield finding or judge_translation(subject, results)
-        yield judge_masquerade(subject, self._rules, results, self._addresses)
+        if self._ends_connections:
+            yield nothing(Stage.MASQUERADE, "the proxy's process opens connections from the node's own address")
+        else:
+            yield judge_masquerade(subject, self._rules, results, self._addresses)
         own = hairpin_tests(subject, self._terms, self._diallers_of_lab, self._nodes)
         yield judge_hairpin(subject, self._run_all(subject, own))
         yield judge_health(subject, tuple(self._health_checks(subject)))
@@ -128,6 +139,15 @@ class Round:
     def _modes(self) -> Mapping[str, str]:
         """The mode of each node's engine, which a step may have changed."""
         return {each.node: each.mode for each in self._proxies}
+
+    @property
+    def _ends_connections(self) -> bool:
+        """Whether a proxy of an examined node ends connections. It serves the cluster's first family alone."""
+        return any(self._modes[node] in TERMINATING_MODES for node in self._nodes)
+
+    @cached_property
+    def _listening(self) -> Mapping[str, frozenset[tuple[Protocol, int]]]:
+        return {node: listening(self._lab.execute(node, "cat", *SOCKETS).stdout) for node in self._nodes}
 
     @cached_property
     def _terms(self) -> Mapping[str, Terms]:
@@ -151,7 +171,8 @@ class Round:
         service = self._service
         if service is None:
             raise LookupError(self._name)
-        return DiagnosedService.of(service, self._objects, self._lab.scenario.network.families)
+        families = self._lab.scenario.network.families
+        return DiagnosedService.of(service, self._objects, families[:1] if self._ends_connections else families)
 
     @cached_property
     def _addresses(self) -> Mapping[str, tuple[IPAddress, ...]]:
@@ -319,6 +340,7 @@ class Round:
         http: HttpExpect | None = None,
     ) -> ProbeVerdict:
         """The verdict on a probe, which is sent again if it is undecided: on a busy machine, a tap may miss a frame."""
+        manner = Manner.CONNECT if http or self._ends_connections else Manner.PACKET
         for title in (name, f"{name}, again"):
             # The position is unique: a probe sent before some step is not sent again after it.
             position = Position(f"proxylab diagnose {self._name}", len(self._lab.scenario.all_probes) + 1, 1)
@@ -326,7 +348,7 @@ class Round:
                 name=title,
                 source=Source(name=sender),
                 target=target,
-                send=Send(protocol=protocol, manner=Manner.CONNECT if http else Manner.PACKET, flows=flows),
+                send=Send(protocol=protocol, manner=manner, flows=flows),
                 expect=Expect(outcome=Outcome.DELIVERED, backends=backends, http=http, position=position),
                 position=position,
             )

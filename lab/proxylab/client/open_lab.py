@@ -230,8 +230,7 @@ class OpenLab:
             ScenarioError: a side is no pod with a namespace of its own and no outside host, or does not exist.
             CapabilityError: the kernel cannot be kept out of it, or the proxy ends connections.
         """
-        for mode in self._modes.values():
-            refuse_dialogue(mode)
+        refuse_dialogue(self._modes.values())
         dialogue = prepare_dialogue(self._assembly, there, server, turns)
         return self._ask(Converse(dialogue), Conversed, _PROBE_SECONDS).spoken
 
@@ -272,7 +271,6 @@ class OpenLab:
 
     @property
     def _modes(self) -> Mapping[str, str]:
-        """The mode of each node's proxy now."""
         return modes_after(mode_of(self.engine.name), self.scenario, self.made)
 
     def _lacking(self, probe: Probe) -> str:

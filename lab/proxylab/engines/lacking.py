@@ -4,7 +4,7 @@ Owns ``lacking`` for a probe, ``lacking_of_step`` for the expectations of a step
 scenario needs. Mode userspace lacks most: kube-proxy stopped adding to it long before 1.26 removed it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from proxylab.addresses import Family, IPAddress, Protocol, Transport
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Service, TrafficPolicy
@@ -60,9 +60,9 @@ def refuse(mode: str, scenario: Scenario) -> None:
             raise CapabilityError(f"a mode of the proxy {lack}", f"choose another engine than one in mode {mode}")
 
 
-def refuse_dialogue(mode: str) -> None:
-    """Refuse a dialogue of crafted segments through a proxy that ends connections. Raises ``CapabilityError``."""
-    if mode in TERMINATING_MODES:
+def refuse_dialogue(modes: Collection[str]) -> None:
+    """Refuse a dialogue of crafted segments where a proxy may end connections. Raises ``CapabilityError``."""
+    for mode in TERMINATING_MODES.intersection(modes):
         lack = "a mode of the proxy that forwards packets: crafted segments open no connection to a program"
         raise CapabilityError(lack, f"choose another engine than one in mode {mode}")
 

@@ -156,9 +156,9 @@ def test_a_server_of_the_second_family_is_refused_at_its_cluster_ip() -> None:
 
 
 def test_crafted_dialogues_are_refused() -> None:
-    refuse_dialogue("nftables")
+    refuse_dialogue(["nftables", "iptables"])
     with pytest.raises(CapabilityError, match="crafted segments open no connection"):
-        refuse_dialogue("userspace")
+        refuse_dialogue(["iptables", "userspace"])
 
 
 STREAMS = """\

@@ -5,12 +5,15 @@ The kernel chooses the ports of the proxy process, and no two runs have the same
 """
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_network
+from itertools import pairwise
 from typing import Final
 
 from msgspec.structs import replace
 
-from proxylab.addresses import Family, IPNetwork
+from proxylab.addresses import Family, IPNetwork, Protocol
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.embedded.iptables import texts as iptables
 from proxylab.engines.embedded.iptables.kernel_state import KernelState
@@ -22,13 +25,15 @@ from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.tracker import PortTracker
 from proxylab.engines.embedded.userspace.proxier import served_ports
 from proxylab.engines.embedded.userspace.rules import CHAINS, generation
-from proxylab.engines.programmed import Programmed
+from proxylab.engines.programmed import Entry, Programmed
 
 __all__ = ["FIRST_PORT", "assume", "differences", "holds", "load", "read", "settings"]
 
 FIRST_PORT: Final = 40001
 
 _CHOSEN: Final = re.compile(r"(--to-ports |--to-destination \S+:|-A KUBE-NODEPORT-NON-LOCAL .*--dport )\d+")
+
+_LEADING: Final = ("KUBE-PORTALS-CONTAINER", "KUBE-NODEPORT-CONTAINER")
 
 
 def settings(configuration: ProxyConfiguration, pod_networks: tuple[IPNetwork, ...]) -> ProxySettings:
@@ -59,18 +64,33 @@ def load(
 
 
 def read(text: str) -> Programmed:
-    """Nothing: a process, and no rule, chooses the endpoint."""
-    del text
+    """The rules that lead packets from elsewhere to the process, each to a port. The process chooses the endpoint."""
     return Programmed(
         hooked=frozenset(),
         reaches={},
-        entries=(),
+        entries=tuple(_entries(text)),
         leads={},
         local=frozenset(),
         ways={},
         in_turn=True,
         masquerades=False,
     )
+
+
+def _entries(text: str) -> Iterator[Entry]:
+    for line in text.splitlines():
+        if not any(f"-A {chain} " in line for chain in _LEADING):
+            continue
+        words = shlex.split(line)
+        options = dict(pairwise(words))
+        to = options.get("--to-ports") or options.get("--to-destination", "").rpartition(":")[2]
+        if to and {"-p", "--dport"} <= options.keys():
+            yield Entry(
+                address=ip_network(options["-d"]).network_address if "-d" in options else None,
+                protocol=Protocol(options["-p"].upper()),
+                port=int(options["--dport"]),
+                leads_to=to,
+            )
 
 
 def differences(ours: str, theirs: str) -> list[str]:
