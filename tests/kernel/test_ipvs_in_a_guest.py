@@ -165,7 +165,7 @@ def test_an_endpoint_with_connections_ends_with_weight_0_and_another_mode_leaves
         shares(lab)
         unready, changed = lab.scenario.steps
         lab.conclude(unready)
-        lines = [line for line in lab.rules_of(NODE).splitlines() if line.startswith("-a ") and ":8080 " in line]
+        lines = [line for line in lab.rules_of(NODE).splitlines() if line.startswith("-a -t 10.96.0.50:80 ")]
         weights = [line.rpartition(" ")[2] for line in lines]
         assert sorted(weights) == ["0", "1", "1"]
         lab.conclude(changed)
