@@ -182,6 +182,7 @@ def dialled(lab: OpenLab, address: str) -> Any:
     return json.loads(done.stdout)
 
 
+# Each of the two has a rule of its own (kube-proxy's localDetector).
 @pytest.mark.parametrize("networks", ["10.244.0.0/16", '""'], ids=["with a detector", "without a detector"])
 def test_a_node_dials_a_cluster_ip_from_that_address_and_is_masqueraded(session: Session, networks: str) -> None:
     """The node owns the address that it dials, so the kernel takes it for the source as well (kubernetes#63241)."""
