@@ -1,9 +1,11 @@
 """Mode ipvs in a guest's kernel: schedulers by counted connections, settings, ending destinations, and what is left."""
 
+import json
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 from guests import OWN
@@ -50,10 +52,21 @@ spec:
 apiVersion: v1
 kind: Service
 metadata: {{name: echo}}
-spec: {{selector: {{app: echo}}, ports: [{{port: 80, targetPort: 8080}}]}}
+spec: {{clusterIP: 10.96.0.50, selector: {{app: echo}}, ports: [{{port: 80, targetPort: 8080}}]}}
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: closed}}
+spec:
+  type: LoadBalancer
+  loadBalancerSourceRanges: [192.0.2.0/24]
+  selector: {{app: echo}}
+  ports: [{{port: 80, targetPort: 8080}}]
+status: {{loadBalancer: {{ingress: [{{ip: 203.0.113.77}}]}}}}
 ---
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
+clusterCIDR: NETWORKS
 ipvs: {{OPTIONS}}
 """
 
@@ -67,8 +80,9 @@ def session() -> Iterator[Session]:
         yield opened
 
 
-def opened(session: Session, options: str) -> closing[OpenLab]:
-    return closing(session.open(parse_scenario(SCENARIO.replace("{OPTIONS}", options), "f")))
+def opened(session: Session, options: str, networks: str = "10.244.0.0/16") -> closing[OpenLab]:
+    text = SCENARIO.replace("{OPTIONS}", options).replace("NETWORKS", networks)
+    return closing(session.open(parse_scenario(text, "f")))
 
 
 def shares(lab: OpenLab) -> list[list[int]]:
@@ -159,3 +173,22 @@ def test_an_endpoint_with_connections_ends_with_weight_0_and_another_mode_leaves
         assert lab.execute(NODE, "ipset", "list", "-name").stdout == ""
         assert "TCP" not in lab.execute(NODE, "cat", "/proc/net/ip_vs").stdout
         assert "kube-ipvs0" not in lab.execute(NODE, "ip", "-o", "link").stdout
+
+
+def dialled(lab: OpenLab, address: str) -> Any:
+    script = str(ROOT / "tests/kernel/node_client.py")
+    done = lab.execute(NODE, "env", f"PYTHONPATH={ROOT / 'lab'}", sys.executable, script, address, "80")
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("networks", ["10.244.0.0/16", '""'], ids=["with a detector", "without a detector"])
+def test_a_node_dials_a_cluster_ip_from_that_address_and_is_masqueraded(session: Session, networks: str) -> None:
+    """The node owns the address that it dials, so the kernel takes it for the source as well (kubernetes#63241)."""
+    with opened(session, "{}", networks) as lab:
+        assert dialled(lab, "10.96.0.50") == {"source": "10.96.0.50", "answers": ["172.18.0.2"]}
+
+
+def test_source_ranges_close_a_load_balancer_ip_to_a_node_that_dials_from_it(session: Session) -> None:
+    with opened(session, "{}") as lab:
+        assert dialled(lab, "203.0.113.77") == {"error": "timeout"}
