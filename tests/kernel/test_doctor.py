@@ -37,6 +37,7 @@ def works(*argv: str) -> bool:
 @pytest.mark.skipif(os.geteuid() != 0, reason="the other side of the comparison needs root")
 def test_it_finds_what_others_find() -> None:
     capabilities = found()
+    assert [each["found"] for each in capabilities.values() if "\n" in each["found"]] == [], "each finding is a line"
     sctp = "import socket; socket.socket(socket.AF_INET, socket.SOCK_STREAM, 132)"
     assert {name: capabilities[name]["works"] for name in ("dummy devices", "VXLAN devices", "SCTP sockets")} == {
         "dummy devices": works("ip", "link", "add", "d", "type", "dummy"),

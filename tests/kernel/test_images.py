@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine, wait_for
+from command_line import CommandLine, lives, wait_for
 from guests import IMAGE
 from machine import Machine, descendants
 from sandboxed import ROOT
@@ -60,5 +60,5 @@ def test_a_kill_leaves_nothing(role: str) -> None:
         (relay,) = tree[init]
         (qemu,) = tree[relay]
         os.kill({"supervisor": process.pid, "init": init, "qemu": qemu}[role], signal.SIGKILL)
-        wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in tree), "every process of the guest to end")
+        wait_for(lambda: not any(map(lives, tree)), "every process of the guest to end")
     assert before.differences(Machine.now()) == []

@@ -162,16 +162,16 @@ def test_a_scenario_runs_on_each_kernel_that_is_asked_for_or_on_those_of_its_axi
     other.write_text("#!/bin/sh\necho 7.2.11\n", encoding="ascii")
     other.chmod(0o755)
     caller.scenario("x.lab.yaml", "one")
-    on_both = ("--kernel", "host", "--kernel", str(other))
+    on_both = ("--kernel", "host", "--kernel", "./linux")
     code, output, _ = caller.type("run", "x.lab.yaml", *on_both)
-    opened = ["open fine", "probe one", "close fine", f"open fine on {other}", "probe one", "close fine"]
+    opened = ["open fine", "probe one", "close fine", "open fine on ./linux", "probe one", "close fine"]
     assert caller.events()[1:-1] == opened, "one session serves all kernels"
     assert code == ExitCode.OK
-    assert f"kernel {other}: 6.18.0" in output.splitlines()
-    assert f"embedded/iptables on {other}" in " ".join(output.split())
+    assert "kernel ./linux: 6.18.0" in output.splitlines()
+    assert "embedded/iptables on ./linux" in output
     document = json.loads(caller.type("run", "x.lab.yaml", *on_both, "-o", "json")[1])
     kernels = [(each["kernel"], each["release"]) for each in document["scenarios"]]
-    assert kernels == [("host", "6.18.0"), (str(other), "6.18.0")]
+    assert kernels == [("host", "6.18.0"), ("./linux", "6.18.0")]
 
     file = caller.folder / "x.lab.yaml"
     file.write_text(file.read_text().replace("spec:\n", "spec:\n  matrix: {kernel: [uml]}\n", 1))

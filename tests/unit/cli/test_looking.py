@@ -209,7 +209,13 @@ def test_graph_of_a_bundle_draws_what_was_seen(shell: Shell, tmp_path: Path) -> 
     recorded = bundle(
         judge(world.probe, world.resolved, None, evidence),
         circumstances=Circumstances(
-            proxylab="1", python="3.11", kernel="6", machine="x", engine="embedded/iptables", iptables="(nft)"
+            proxylab="1",
+            python="3.11",
+            kernel="7.2.11",
+            chosen_kernel="uml",
+            machine="x",
+            engine="embedded/iptables",
+            iptables="(nft)",
         ),
         plan=Plan(namespaces=namespaces, links=()),
         capture=Capture(),
@@ -223,6 +229,9 @@ def test_graph_of_a_bundle_draws_what_was_seen(shell: Shell, tmp_path: Path) -> 
         assert code == ExitCode.OK
         assert "the path of a pod reaches echo through its cluster IP, as captured" in output
         assert "destination 10.96.0.10:80 becomes 10.244.2.3:8080" in output
+    judged = shell.type("judge", str(tmp_path))[1]
+    assert "[embedded/iptables on uml]" in judged, "and the kernel that it was"
+    assert "kernel uml: 7.2.11" in judged.splitlines()
     (tmp_path / PLAN).unlink()
     assert "plan.json is missing" in shell.type("graph", str(tmp_path))[2]
     (tmp_path / CASE).unlink()

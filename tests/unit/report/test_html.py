@@ -92,6 +92,15 @@ def test_a_page_loads_nothing_and_runs_only_its_own_script() -> None:
         assert f"{word} 'sha256-{digest}'" in policy
 
 
+def test_a_run_on_another_kernel_has_a_column_and_names_its_release() -> None:
+    fault = Fault(ExitCode.FAILED, "the engine ended")
+    results = [ScenarioResult(file="f", name="n", engine="embedded/iptables", fault=fault, kernel=name, release=release)
+               for name, release in (("host", "6.18.0"), ("uml", "7.2.11"))]  # fmt: skip
+    words = Reader(page([each for result in results for each in entries_of(result)], {}, "t")).words
+    assert "embedded/iptables on uml (7.2.11)" in words
+    assert "embedded/iptables (6.18.0)" not in words
+
+
 def test_names_cannot_become_anything_else() -> None:
     """A scenario, an engine's comments and an error may contain any text."""
     heading = Heading(
