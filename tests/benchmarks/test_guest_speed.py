@@ -1,5 +1,8 @@
-"""How long a guest takes to boot, and how much slower a scenario is in it than on the machine's own kernel."""
+"""How long a guest takes to boot, how much slower a scenario is in it than outside, and what mode ipvs takes there."""
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -57,3 +60,28 @@ def test_a_scenario_takes_at_most_eight_times_as_long_in_a_warm_guest(kernel: Ke
     said = f"kernel {kernel.release}: {in_guest:.2f} s in the guest, {on_host:.2f} s on the host"
     record_property("guest", said)
     assert in_guest <= 8 * on_host, said
+
+
+@OWN
+def test_twenty_scenarios_of_mode_ipvs_take_at_most_ninety_seconds(record_property: Record) -> None:
+    folders = ("affinity", "clusterip", "rejections", "senders")
+    files = [file for folder in folders for file in sorted((ROOT / "scenarios" / folder).glob("*.lab.yaml"))][:20]
+    assert len(files) == 20
+    command = [
+        sys.executable,
+        "-m",
+        "proxylab",
+        "run",
+        *map(str, files),
+        "--engine",
+        "embedded/ipvs",
+        "--kernel",
+        "uml",
+    ]
+    began = time.monotonic()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "lab")}
+    done = subprocess.run([*command, "--quiet", "--no-bundles"], env=environment, timeout=600, check=False)
+    taken = time.monotonic() - began
+    said = f"20 scenarios on embedded/ipvs took {taken:.1f} s with the boot of the guest"
+    record_property("guest", said)
+    assert (done.returncode, taken < 90) == (0, True), said

@@ -116,7 +116,15 @@ def test_a_guest_has_what_many_machines_lack(kernel: Kernel) -> None:
     with LabProcess(kernel=kernel.binary) as process:
         found = process.request(Examine(), Examined, Deadline.after(120)).capabilities
     works = {each.name for each in found if each.works}
-    assert {"IPVS", "SCTP sockets", "dummy devices", "VXLAN devices", "bridge-nf-call-iptables", "ip6tables"} <= works
+    assert {
+        "IPVS",
+        "SCTP sockets",
+        "dummy devices",
+        "VXLAN devices",
+        "netem",
+        "bridge-nf-call-iptables",
+        "ip6tables",
+    } <= works
     assert ({"nftables", "iptables nft", "taps on the programs of nodes"} <= works) is kernel.has_nftables
     assert [each.found for each in found if "\n" in each.found or len(each.found) > 200] == []
 

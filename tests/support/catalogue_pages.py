@@ -34,6 +34,8 @@ known:
 | `embedded/nftables` | Writes a deleted table again with the next change. | A sync period after that change. |
 | `embedded/nftables` | A changed ServiceCIDR takes effect with the next sync. | With the next full sync. |
 | `embedded/nftables` | Writes the table of 1.37 only. | Earlier versions write other tables. |
+| `embedded/ipvs` | Deletes idle destinations that end once in each `syncPeriod`. | Looks every minute. |
+| `embedded/ipvs` | Of two Services with the same frontend, the first one has it. | Either of the two has it. |
 | `embedded/userspace` | A half-closed connection stays open the other way. | Closes both ways at the first end. |
 | `embedded/userspace` | Passes on datagrams of any size. | Cuts off what exceeds 4,096 bytes. |
 | `embedded/userspace` | Puts jumps for node ports behind those for addresses. | Appends them to the built-in chains. |

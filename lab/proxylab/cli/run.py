@@ -164,11 +164,10 @@ def command(
         progress.over(result)
     store = None if no_bundles else BundleStore(bundle_dir)
     begin = partial(_opened, make_session or Session, choices, seed, keep=keep, hold=hold, trace=trace, store=store)
-    with _results(runs, begin, min(jobs, len(runs)), progress) as found:
+    with _results(runs, begin, min(jobs, len(runs)), progress) as found:  # its end may raise: print before that
         for result in found:
             results.append(result)
             progress.over(result)
-        # Print before the sessions close: closing may raise, and the verdicts are known.
         progress.end(results, begun, traces=trace)
         _write(report, results, begun, progress)
     return exit_code(results)

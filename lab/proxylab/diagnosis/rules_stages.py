@@ -172,8 +172,11 @@ def _choices(
     service = subject.service
     policy = service.internal_traffic_policy if frontend.is_internal else service.external_traffic_policy
     found = [chain for entry in _entries(programmed, frontend) for chain in programmed.balancing(entry)]
-    if policy is TrafficPolicy.LOCAL and subject.local(frontend, node) and programmed.local.isdisjoint(found):
+    local = subject.local(frontend, node) if policy is TrafficPolicy.LOCAL else ()
+    if local and not programmed.falls_back and programmed.local.isdisjoint(found):
         return
     for chain in dict.fromkeys(found):
-        expected = subject.local(frontend, node) if chain in programmed.local else subject.everywhere(frontend, node)
+        expected = subject.everywhere(frontend, node)
+        if chain in programmed.local or (local and programmed.falls_back):
+            expected = subject.local(frontend, node)
         yield _Choice(node=node, frontend=frontend, programmed=programmed, chain=chain, expected=expected)

@@ -64,6 +64,8 @@ class Programmed(Struct, frozen=True, kw_only=True):
         local: of those, the chains that choose among the endpoints of policy Local.
         in_turn: whether the kernel tries choices one after the other.
         masquerades: whether the rules masquerade marked packets.
+        falls_back: whether each frontend has one chain alone, which under policy Local chooses among all endpoints
+            where none is local.
     """
 
     hooked: frozenset[str]
@@ -74,6 +76,7 @@ class Programmed(Struct, frozen=True, kw_only=True):
     local: frozenset[str]
     in_turn: bool
     masquerades: bool
+    falls_back: bool = False
 
     def balancing(self, entry: Entry) -> tuple[str, ...]:
         """The balancing chains behind an entry, nearest first."""

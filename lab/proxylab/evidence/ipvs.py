@@ -14,6 +14,7 @@ from proxylab.evidence.words import endpoint
 
 __all__ = [
     "MASQUERADING",
+    "SETS",
     "VIRTUAL_SERVERS",
     "Connection",
     "Destination",
@@ -29,6 +30,9 @@ MASQUERADING: Final = 0
 
 VIRTUAL_SERVERS: Final = "ipvs"
 """In place of a table's name, in counts and traces of what IPVS did; the texts of such rules are ipvsadm's."""
+
+SETS: Final = "ipset"
+"""Likewise for a set that lacks a member: ``chain`` is its name, ``text`` the member, and no packet is counted."""
 
 _OPTIONS: Final = {Protocol.TCP: "-t", Protocol.UDP: "-u", Protocol.SCTP: "--sctp-service"}
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
-__all__ = ["feasible", "known_modules", "load_modules"]
+__all__ = ["feasible", "is_built_in", "known_modules", "load_modules"]
 
 _ADVICE: Final = "load the kernel's module as root: 'modprobe -a {}'"
 _ADVISED: Final = re.compile(_ADVICE.format("([^']*)"))
@@ -24,6 +24,12 @@ def feasible(cure: str, modules: Collection[str] | None) -> str:
     if advised is None or modules is None or not set(advised[1].split()).isdisjoint(modules):
         return cure
     return _ADVISED.sub(_HOPELESS, cure)
+
+
+def is_built_in(module: str) -> bool:
+    """Whether the kernel has a module built in: such a one has parameters, and no state of its own (sysfs)."""
+    folder = Path("/sys/module", module)
+    return folder.exists() and not (folder / "initstate").exists()
 
 
 def known_modules() -> frozenset[str] | None:

@@ -15,6 +15,7 @@ __all__ = [
     "Mode",
     "Outcome",
     "Position",
+    "Program",
     "Reply",
     "Scheduler",
     "Spread",
@@ -48,6 +49,7 @@ class Frontend(StrEnum):
     LOAD_BALANCER_IP = "loadBalancerIP"
     HEALTH_CHECK_NODE_PORT = "healthCheckNodePort"
     DNS_NAME = "dnsName"
+    INGRESS = "ingress"
 
 
 class Manner(StrEnum):
@@ -71,6 +73,12 @@ class Outcome(StrEnum):
     DROPPED = "dropped"
     UNTRANSLATED = "untranslated"
     CLOSED = "closed"
+
+
+class Program(StrEnum):
+    """``program``: a real program that answers on a pod's ports."""
+
+    NGINX = "nginx"
 
 
 class Spread(StrEnum):

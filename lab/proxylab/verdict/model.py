@@ -13,6 +13,7 @@ from proxylab.evidence.stream_records import StepEvidence
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.expect import Expect
+from proxylab.scenario.keys import declared_keys
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step, StepExpect, StreamExpect
 from proxylab.scenario.words import HOST, Position
@@ -269,6 +270,5 @@ def step_expectations(expect: StepExpect) -> tuple[str, ...]:
 
 
 def _keys(expect: Expect | StreamExpect) -> list[str]:
-    """The keys that the author filled in: all fields but those that say where."""
-    names = (name for name in expect.__struct_fields__ if name not in ("position", "positions"))
-    return [name for name in names if getattr(expect, name) is not None]
+    """The keys that the author filled in."""
+    return [key.alias for key in declared_keys(type(expect)) if getattr(expect, key.name) is not None]

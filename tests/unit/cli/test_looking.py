@@ -111,7 +111,7 @@ def test_a_case_is_chosen_by_its_id(shell: Shell) -> None:
 def test_graph_as_text_shows_pods_under_their_nodes(shell: Shell) -> None:
     lines = shell.type("graph", str(WHOLE))[1].splitlines()
     node_b = lines.index("└─ node node-b 172.18.0.3 172.19.0.10")
-    assert lines[node_b + 1 : node_b + 3] == ["   ├─ pod echo-2 10.244.1.10", "   ├─ pod client 10.244.1.11"]
+    assert lines[node_b + 1 : node_b + 3] == ["   ├─ pod echo-2 10.244.1.10", "   └─ pod client 10.244.1.11"]
     assert "segment storage" in lines
 
 
@@ -142,7 +142,7 @@ def test_graph_as_svg_keeps_everything_inside_the_picture(shell: Shell) -> None:
     width, height = int(picture.attrib["width"]), int(picture.attrib["height"])
     boxes = [{key: int(box.attrib[key]) for key in ("x", "y", "width", "height")} for box in picture.iter(f"{SVG}rect")
              if "fill" in box.attrib and "x" in box.attrib]  # fmt: skip
-    assert len(boxes) == 11
+    assert len(boxes) == 10
     assert all(box["x"] >= 0 and box["x"] + box["width"] <= width for box in boxes)
     assert all(box["y"] >= 0 and box["y"] + box["height"] <= height for box in boxes)
     for index, one in enumerate(boxes):

@@ -26,6 +26,7 @@ from rule_cases import (
 from proxylab.addresses import Family, IPAddress, Protocol
 from proxylab.cluster.configuration import IpvsConfiguration
 from proxylab.cluster.objects import ServicePort
+from proxylab.engines.embedded.ipvs.ending import Ending
 from proxylab.engines.embedded.ipvs.proxier import Held, IpvsProxier
 from proxylab.engines.embedded.ipvs.sets import NodeSet
 from proxylab.engines.embedded.ipvs.tables import ServerKey, Tables, plan_tables
@@ -166,6 +167,9 @@ class MemoryTables(MemoryLoader):
     def held(self, family: Family) -> Held:
         return Held(dict(self.servers), dict(self.sets), frozenset(self.bound))
 
+    def served(self) -> list[ServerKey]:
+        return [*self.servers]
+
     def serve(self, wanted: Iterable[VirtualServer], before: Mapping[ServerKey, VirtualServer]) -> None:
         assert before == self.servers, "the proxier knows what the kernel holds"
         if self.refusing:
@@ -238,3 +242,68 @@ def test_a_refusal_fails_the_sync_and_the_next_one_reads_the_kernel() -> None:
     assert "Permission denied" in failed.value.output
     kernel.refusing = False
     assert synced(proxier, given).endswith("full sync")
+
+
+class CountingIpvs:
+    """The destinations of one virtual server with their connections, in place of the kernel's."""
+
+    def __init__(self, **connections: int) -> None:
+        self.found = {name: destination(name, active=number) for name, number in connections.items()}
+
+    def destinations(self, _: VirtualServer) -> tuple[Destination, ...]:
+        return tuple(self.found.values())
+
+    def edit_destinations(self, pairs: Iterable[tuple[VirtualServer, Destination]]) -> None:
+        for _, each in pairs:
+            name = name_of(each)
+            self.found[name] = replace(self.found[name], weight=each.weight)
+
+    def delete_destinations(self, pairs: Iterable[tuple[VirtualServer, Destination]]) -> None:
+        for _, each in pairs:
+            del self.found[name_of(each)]
+
+
+NAMES = ("busy", "idle")
+
+
+def destination(name: str, **counts: int) -> Destination:
+    return replace(Destination(address=A.of("pod", NAMES.index(name)), port=8080), **counts)
+
+
+def name_of(each: Destination) -> str:
+    return NAMES[int(each.address) - int(A.of("pod", 0))]
+
+
+def ending_pairs(protocol: Protocol) -> list[tuple[VirtualServer, Destination]]:
+    server = VirtualServer(address=A.of("cluster", 20), port=80, protocol=protocol)
+    return [(server, destination(name)) for name in NAMES]
+
+
+def test_a_tcp_endpoint_that_leaves_stays_with_weight_0_until_its_connections_are_gone() -> None:
+    kernel, ending = CountingIpvs(busy=2, idle=0), Ending()
+    pairs = ending_pairs(Protocol.TCP)
+    ending.begin(kernel, pairs)  # type: ignore[arg-type]
+    assert {name: each.weight for name, each in kernel.found.items()} == {"busy": 0}
+    ending.look(kernel)  # type: ignore[arg-type]
+    assert [*kernel.found] == ["busy"]
+    kernel.found["busy"] = replace(kernel.found["busy"], active=0)
+    ending.look(kernel)  # type: ignore[arg-type]
+    assert not kernel.found
+
+
+@pytest.mark.parametrize("protocol", [Protocol.UDP, Protocol.SCTP])
+def test_endpoints_of_other_protocols_go_at_once(protocol: Protocol) -> None:
+    kernel = CountingIpvs(busy=2, idle=0)
+    Ending().begin(kernel, ending_pairs(protocol))  # type: ignore[arg-type]
+    assert not kernel.found
+
+
+def test_an_endpoint_that_returns_is_taken_back_once() -> None:
+    kernel, ending = CountingIpvs(busy=2, idle=0), Ending()
+    pairs = ending_pairs(Protocol.TCP)
+    ending.begin(kernel, pairs)  # type: ignore[arg-type]
+    assert ending.take_back(pairs) == pairs[:1]
+    assert ending.take_back(pairs) == []
+    ending.begin(kernel, pairs[:1])  # type: ignore[arg-type]
+    ending.forget([pairs[0][0]])
+    assert ending.take_back(pairs) == []

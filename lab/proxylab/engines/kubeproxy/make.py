@@ -23,6 +23,7 @@ from proxylab.engines.kubeproxy.metrics import SyncState, read_metrics, says_of_
 from proxylab.engines.node_mode import NodeMode, node_mode
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import InternalError
+from proxylab.kernel.modules import is_built_in
 from proxylab.kernel.netfilter.iptables_tool import IptablesTool
 from proxylab.kernel.sandbox.iptables_links import CHOSEN_FIRST, links_to
 from proxylab.kernel.sandbox.netns import NetNs
@@ -33,6 +34,11 @@ from proxylab.timing import Deadline
 __all__ = ["make_kube_proxy"]
 
 _ASK_SECONDS: Final = 5.0
+_NO_MODPROBE: Final = {f"{CHOSEN_FIRST.partition(':')[0]}/modprobe": "/bin/true"}
+"""Where IPVS is built in. A guest's kernel has no list of such modules, so modprobe(8) fails. Then kube-proxy in mode
+nftables takes the kernel for one without IPVS, and leaves behind what mode ipvs has left (pkg/proxy/ipvs/cleanup.go).
+"""
+
 _OWN_DROPS: Final = (1, 25)
 """The first version whose rules drop by themselves, without the kubelet's chains (KEP-3178)."""
 
@@ -111,7 +117,7 @@ async def _launch(context: NodeContext, argv: Sequence[str], config: str, heard:
         netns_name=context.name,
         heard=heard,
         files={CONFIG: config},
-        links=links_to(context.tool.variant.name),
+        links=links_to(context.tool.variant.name) | (_NO_MODPROBE if is_built_in("ip_vs") else {}),
         environment={"PATH": CHOSEN_FIRST},
     )
 

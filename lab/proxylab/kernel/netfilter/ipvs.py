@@ -75,12 +75,17 @@ class Ipvs:
             if error.errno == errno.ESRCH:
                 return None
             raise
-        return self._server(found.part("IPVS_CMD_ATTR_SERVICE"))
+        server = _read_server(found.part("IPVS_CMD_ATTR_SERVICE"))
+        return replace(server, destinations=self.destinations(server))
 
     def servers(self) -> list[VirtualServer]:
         """All virtual servers with their destinations and counters, in the kernel's order. Raises ``OSError``."""
+        return [replace(each, destinations=self.destinations(each)) for each in self.servers_alone()]
+
+    def servers_alone(self) -> list[VirtualServer]:
+        """All virtual servers without their destinations, which take a request for each. Raises ``OSError``."""
         dumped = self._netlink.dump(Kind.IPVS, number=self._number, cmd=_GET_SERVICE, version=1)
-        return [self._server(each.part("IPVS_CMD_ATTR_SERVICE")) for each in dumped]
+        return [_read_server(each.part("IPVS_CMD_ATTR_SERVICE")) for each in dumped]
 
     def destinations(self, server: VirtualServer) -> tuple[Destination, ...]:
         """The destinations of one virtual server, in the kernel's order. Raises ``OSError``."""
@@ -161,19 +166,6 @@ class Ipvs:
         if refused:
             raise IpvsRefusedError("\n".join(refused))
 
-    def _server(self, found: Decoded) -> VirtualServer:
-        flags = found.need(int, "IPVS_SVC_ATTR_FLAGS", "flags")
-        server = VirtualServer(
-            address=ip_address(found.need(str, "IPVS_SVC_ATTR_ADDR")),
-            port=found.need(int, "IPVS_SVC_ATTR_PORT"),
-            protocol=_PROTOCOLS[found.need(int, "IPVS_SVC_ATTR_PROTOCOL")],
-            scheduler=found.need(str, "IPVS_SVC_ATTR_SCHED_NAME"),
-            persistence=found.need(int, "IPVS_SVC_ATTR_TIMEOUT") if flags & _PERSISTENT else 0,
-            scheduler_flags=flags & _SCHEDULER_FLAGS,
-            counts=_counts(found.part("IPVS_SVC_ATTR_STATS64")),
-        )
-        return replace(server, destinations=self.destinations(server))
-
 
 def _identity(server: VirtualServer) -> dict[str, int | str]:
     return {
@@ -194,6 +186,19 @@ def _properties(server: VirtualServer) -> Content:
         "IPVS_SVC_ATTR_TIMEOUT": server.persistence,
         "IPVS_SVC_ATTR_NETMASK": str(IPv4Address(of_a_client)),
     }
+
+
+def _read_server(found: Decoded) -> VirtualServer:
+    flags = found.need(int, "IPVS_SVC_ATTR_FLAGS", "flags")
+    return VirtualServer(
+        address=ip_address(found.need(str, "IPVS_SVC_ATTR_ADDR")),
+        port=found.need(int, "IPVS_SVC_ATTR_PORT"),
+        protocol=_PROTOCOLS[found.need(int, "IPVS_SVC_ATTR_PROTOCOL")],
+        scheduler=found.need(str, "IPVS_SVC_ATTR_SCHED_NAME"),
+        persistence=found.need(int, "IPVS_SVC_ATTR_TIMEOUT") if flags & _PERSISTENT else 0,
+        scheduler_flags=flags & _SCHEDULER_FLAGS,
+        counts=_counts(found.part("IPVS_SVC_ATTR_STATS64")),
+    )
 
 
 def _destination(destination: Destination) -> Content:

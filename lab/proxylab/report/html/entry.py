@@ -3,7 +3,7 @@
 from proxylab.encoding import Record
 from proxylab.report.failure_text import command, explain, sent_line, summary
 from proxylab.report.html.ladder import ladder
-from proxylab.report.html.markup import Markup, joined, tag
+from proxylab.report.html.markup import Markup, joined, tag, unbroken
 from proxylab.report.html.rule_sections import rules, traced
 from proxylab.report.html.shares import shares
 from proxylab.report.html.timeline import timeline
@@ -166,8 +166,8 @@ def _verdict(verdict: Verdict) -> Markup:
         "tr",
         tag("td", tag("span", word, class_=f"judgement {word}")),
         tag("th", verdict.expectation, scope="row"),
-        tag("td", verdict.expected),
-        tag("td", verdict.observed, [tag("span", note, class_="note") for note in notes]),
+        tag("td", unbroken(verdict.expected)),
+        tag("td", unbroken(verdict.observed), [tag("span", unbroken(note), class_="note") for note in notes]),
     )
 
 

@@ -1,6 +1,7 @@
 """Causes of a reply that did not come, came twice, or came from an address that the sender did not dial."""
 
 from proxylab.evidence.evidence import Packet
+from proxylab.evidence.ipvs import SETS
 from proxylab.evidence.words import endpoint, listed, times
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule, remembered
 from proxylab.verdict.causes.layout import bridge_of, calls_iptables, rp_filter_refusal
@@ -82,5 +83,12 @@ def not_answered(failure: Failure) -> str:
     if not flow.arrivals or flow.answers or flow.replies:
         return ""
     if flow.arrivals[0].source == flow.arrivals[0].destination:
-        return f"{flow.reached[0]} got the request from its own address and did not reply: nothing masqueraded it."
+        got = f"{flow.reached[0]} got the request from its own address and did not reply"
+        return f"{got}: nothing masqueraded it{_for_want_of(failure)}."
     return remembered(failure) or f"{flow.reached[0]} got the request and did not reply: no rule stopped it."
+
+
+def _for_want_of(failure: Failure) -> str:
+    """The clause about the member that a set of mode ipvs lacks for a packet from a pod to itself."""
+    lacking = (count for count in failure.case.evidence.counts if count.table == SETS)
+    return next((f", for {each.chain} on {each.node} has no member {each.text}" for each in lacking), "")

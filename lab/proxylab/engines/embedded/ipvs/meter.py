@@ -17,8 +17,9 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.engines.embedded.iptables.meter import TableMeter
+from proxylab.engines.embedded.ipvs.sets import NodeSet
 from proxylab.evidence.evidence import RuleCount
-from proxylab.evidence.ipvs import VIRTUAL_SERVERS, Connection, IpSet, Member, VirtualServer
+from proxylab.evidence.ipvs import SETS, VIRTUAL_SERVERS, Connection, IpSet, Member, VirtualServer
 from proxylab.evidence.words import endpoint
 from proxylab.kernel.capture.stack_counters import StackCounters, counters_in
 from proxylab.kernel.netfilter.ipset import IpSets
@@ -81,6 +82,7 @@ class IpvsMeter:
         return (
             *self._with_members(counts, resolved),
             *self._led(made),
+            *self._lacking(made),
             *self._refused(resolved, rejected),
         )
 
@@ -105,6 +107,22 @@ class IpvsMeter:
             weight = next((each.weight for each in server.destinations if str(each) == to), 0)
             text = f"-a {server.option} -r {to} -m -w {weight}"
             yield self._count(server, text, packets, "DNAT", one.destination, one.destination_port)
+
+    def _lacking(self, connections: Iterable[Connection]) -> Iterator[RuleCount]:
+        """The member of KUBE-LOOP-BACK that is missing where IPVS led a client to itself."""
+        for one in (each for each in connections if each.client == each.destination):
+            name = NodeSet.LOOP_BACK.name_in(self._family)
+            member = Member(
+                address=one.destination, protocol=one.protocol, port=one.destination_port, other=one.destination
+            )
+            if member not in self._read_sets().get(name, NodeSet.LOOP_BACK.of(self._family)).members:
+                yield RuleCount(self._netns.name, SETS, name, str(member), 0)
+                return
+
+    def _read_sets(self) -> dict[str, IpSet]:
+        if self._sets is None:
+            self._sets = IpSets(self._netns)
+        return {each.name: each for each in self._sets.sets()}
 
     def _refused(self, resolved: ResolvedProbe, packets: int) -> Iterator[RuleCount]:
         """The refusals of the dialled virtual server, if it has no destination for a packet."""
@@ -148,8 +166,7 @@ class IpvsMeter:
                 yield count
                 continue
             if sets is None:
-                self._sets = self._sets or IpSets(self._netns)
-                sets = {each.name: each for each in self._sets.sets()}
+                sets = self._read_sets()
             member = member_for(sets[matched[1]], matched[2].split(","), resolved) if matched[1] in sets else None
             yield count if member is None else replace(count, member=str(member))
 

@@ -1,6 +1,6 @@
 """Mode ipvs on one node: the ``NodeMode`` that programs IPVS, ipset, a dummy device and iptables."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Final
 
@@ -22,6 +22,7 @@ from proxylab.evidence.ipvs import IpSet, IpvsTimeouts, VirtualServer
 from proxylab.kernel.netfilter.ipset import IpSets, SetsRefusedError
 from proxylab.kernel.netfilter.ipvs import Ipvs, IpvsRefusedError
 from proxylab.kernel.netlink.dummy import DummyDevice
+from proxylab.kernel.netlink.links_carry import kernel_release
 from proxylab.kernel.sandbox.sysctl import write_sysctls
 from proxylab.plan.model import Sysctl
 
@@ -30,13 +31,17 @@ __all__ = ["IpvsNode"]
 _OWN_CHAIN: Final = b"KUBE-LOAD-BALANCER"
 """The chain of table nat that no other mode has."""
 
-# Of cmd/kube-proxy and pkg/proxy/ipvs. From kernel 5.9 on kube-proxy leaves conn_reuse_mode as it is.
+# Of NewProxier in pkg/proxy/ipvs/proxier.go.
 _SYSCTLS: Final = {
     "net.ipv4.vs.conntrack": "1",
     "net.ipv4.vs.expire_nodest_conn": "1",
     "net.ipv4.vs.expire_quiescent_template": "1",
     "net.ipv4.ip_forward": "1",
 }
+_OLD_REUSE: Final = (4, 1), (5, 9)
+"""Kernels from the first to before the second delay a connection that reuses a port (kubernetes#70747)."""
+
+_NO_REUSE_MODE: Final = {"net.ipv4.vs.conn_reuse_mode": "0"}
 _STRICT_ARP: Final = {"net.ipv4.conf.all.arp_ignore": "1", "net.ipv4.conf.all.arp_announce": "2"}
 
 
@@ -107,7 +112,9 @@ class IpvsNode:
 
     def prepare(self) -> None:
         """Make the dummy device, and write the sysctls and timeouts of the mode."""
-        wanted = _SYSCTLS | (_STRICT_ARP if self._configuration.strict_arp else {})
+        first, fixed = _OLD_REUSE
+        reuse = _NO_REUSE_MODE if first <= kernel_release() < fixed else {}
+        wanted = _SYSCTLS | reuse | (_STRICT_ARP if self._configuration.strict_arp else {})
         write_sysctls(self._netns, [Sysctl(name, value) for name, value in wanted.items()])
         with closing(DummyDevice(self._netns, DUMMY)) as device:
             device.ensure()
@@ -123,6 +130,11 @@ class IpvsNode:
             servers = {each.key: each for each in ipvs.servers() if Family.of(each.address) is family}
             found = {each.name: each for each in sets.sets() if each.name in names}
             return Held(servers, found, device.addresses(family))
+
+    def served(self) -> Collection[ServerKey]:
+        """The virtual servers of both families, without a request for the destinations of each."""
+        with self._changing() as (ipvs, _):
+            return [each.key for each in ipvs.servers_alone()]
 
     def serve(self, wanted: Iterable[VirtualServer], before: Mapping[ServerKey, VirtualServer]) -> None:
         """Add and change virtual servers; destinations that go end gracefully."""

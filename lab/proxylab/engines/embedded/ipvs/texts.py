@@ -4,12 +4,13 @@ Each of the other tables begins with a comment that names its tool.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from ipaddress import ip_address
 from typing import Final
 
 from msgspec.structs import replace
 
-from proxylab.addresses import Family, IPAddress, IPNetwork
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.embedded.iptables import texts as iptables
 from proxylab.engines.embedded.iptables.kernel_state import KernelState
@@ -20,7 +21,7 @@ from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.tracker import PortTracker
-from proxylab.engines.programmed import Programmed
+from proxylab.engines.programmed import Entry, Programmed, Way
 from proxylab.evidence.ipvs import IpSet, VirtualServer
 
 __all__ = ["assume", "by_family", "differences", "holds", "load", "print_tables", "read", "settings", "without"]
@@ -28,6 +29,8 @@ __all__ = ["assume", "by_family", "differences", "holds", "load", "print_tables"
 _SETS: Final = "# ipset save"
 _SERVERS: Final = "# ipvsadm --save --numeric"
 _BOUND: Final = f"# ip address show dev {DUMMY}"
+
+_PROTOCOLS: Final = {"-t": Protocol.TCP, "-u": Protocol.UDP, "--sctp-service": Protocol.SCTP}
 
 _TABLES: Final = re.compile(f"^{_SETS}\n(?:(?!\\*mangle|:).*\n?)*", re.MULTILINE)
 """The other tables of a family; the next family's rules begin with table mangle."""
@@ -41,8 +44,8 @@ def settings(configuration: ProxyConfiguration, pod_networks: tuple[IPNetwork, .
 def assume(
     settings: ProxySettings, _sysctls: Mapping[str, str], _version: tuple[int, ...]
 ) -> tuple[ProxySettings, str]:
-    """The same settings: nothing that a kernel has changes them."""
-    return settings, ""
+    """The same settings, and a line about node ports."""
+    return settings, "the node has the addresses of its Node object; in a lab its pod network's serve node ports, too"
 
 
 def load(
@@ -95,18 +98,54 @@ def without(dump: str, service: str, addresses: Collection[str]) -> str:
 
 
 def read(text: str) -> Programmed:
-    """Nothing yet: IPVS chooses the endpoint."""
-    del text
-    return Programmed(
-        hooked=frozenset(),
-        reaches={},
-        entries=(),
-        leads={},
-        local=frozenset(),
-        ways={},
-        in_turn=False,
-        masquerades=False,
+    """The rules, virtual servers and destinations of one family; one of weight 0 takes no new connection.
+
+    IPVS sees no packet to a cluster IP that the dummy device does not have.
+    """
+    rules, tables = iptables.read(_rules(text)), _other_tables(text)
+    members = [line.split()[1:3] for line in tables if line.startswith("add ")]
+    node_ports = {member.rpartition(":")[2] for name, member in members if "-NODE-PORT-" in name}
+    cluster_ips = {member.partition(",")[0] for name, member in members if name.endswith("-CLUSTER-IP")}
+    bound = {line.split()[1] for line in tables if line.startswith("inet")}
+    entries, ways = list[Entry](), dict[str, tuple[Way, ...]]()
+    for option, end, destinations in _servers(tables):
+        host, _, port = end.rpartition(":")
+        address = host.strip("[]")
+        if address in cluster_ips - bound:
+            continue
+        server, total = f"{option} {end}", sum(destinations.values())
+        ways[server] = tuple(
+            Way(by=server, chance=weight / total, to=_end(to)) for to, weight in destinations.items() if weight
+        )
+        entries.append(
+            Entry(
+                address=None if address not in bound and port in node_ports else ip_address(address),
+                protocol=_PROTOCOLS[option],
+                port=int(port),
+                leads_to=server if total else "",
+                refused="" if total else "REJECT",
+            )
+        )
+    return replace(
+        rules, reaches={True: True, False: True}, entries=tuple(entries), ways=ways, in_turn=False, falls_back=True
     )
+
+
+def _servers(lines: Iterable[str]) -> Iterator[tuple[str, str, dict[str, int]]]:
+    """The option and the end that identify each virtual server, and the weights of its destinations."""
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for verb, *words in map(str.split, lines):
+        if verb == "-A":
+            found[words[0], words[1]] = {}
+        elif verb == "-a":
+            found[words[0], words[1]][words[words.index("-r") + 1]] = int(words[words.index("-w") + 1])
+    for (option, end), destinations in found.items():
+        yield option, end, destinations
+
+
+def _end(text: str) -> tuple[IPAddress, int]:
+    host, _, port = text.rpartition(":")
+    return ip_address(host.strip("[]")), int(port)
 
 
 def _rules(dump: str) -> str:

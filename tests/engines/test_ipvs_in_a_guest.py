@@ -1,0 +1,198 @@
+"""Mode ipvs in a guest: named sets of scenarios on the embedded engine and on kube-proxy, which write the same.
+
+Few machines have IPVS, so all of this runs in guests, on the kernel that proxylab builds.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from guests import OWN
+from sandboxed import ROOT
+
+from proxylab.addresses import Family
+from proxylab.binaries.binary import Binary
+from proxylab.client.session import Session
+from proxylab.engines.modes import MODES
+from proxylab.engines.protocol import EngineChoice, Upstream
+from proxylab.scenario.cases import cases
+from proxylab.scenario.load import load_scenario
+from proxylab.scenario.model import Scenario
+from proxylab.verdict.model import Judgement
+
+pytestmark = [OWN, pytest.mark.timeout(1200)]
+
+EMBEDDED = {
+    "frontends": """
+        clusterip/from-a-pod clusterip/headless clusterip/host-network-endpoints clusterip/no-endpoints
+        clusterip/ignores-external-traffic-policy clusterip/internal-traffic-policy-local clusterip/several-ports
+        clusterip/one-pod-at-two-ports clusterip/one-port-over-tcp-and-udp clusterip/publish-not-ready-addresses
+        nodeport/traffic-policy-cluster nodeport/traffic-policy-local nodeport/node-port-addresses
+        nodeport/range-of-its-own externalip/unassigned-address externalip/hijacked-address
+        loadbalancer/source-ranges loadbalancer/short-circuits loadbalancer/without-node-ports
+    """,
+    "senders": """
+        senders/from-a-node senders/from-loopback hairpin/same-node-reply-past-a-bridge network/hairpin
+        detect-local/cluster-cidr detect-local/node-cidr detect-local/without-cluster-cidr masquerade/all
+        masquerade/once-through-a-tunnel icmp/echo-requests sctp/associations affinity/client-ip
+        affinity/separate-for-each-port topology/prefer-same-zone terminating/local-policy-fallback
+    """,
+    "refusals and steps": """
+        rejections/at-every-frontend rejections/no-local-endpoint-or-no-endpoint
+        rejections/daemon-on-the-node-port untranslated/other-ports-and-addresses
+        untranslated/unused-port-of-a-cluster-ip steps/endpoints-move steps/service-type-changes
+        steps/scaled-to-zero steps/proxy-killed-and-restarted steps/rules-are-flushed
+    """,
+}
+"""What ``./dev test`` runs on embedded/ipvs; ``--all`` runs every scenario."""
+
+REAL = {
+    "frontends": """
+        clusterip/from-a-pod clusterip/no-endpoints clusterip/internal-traffic-policy-local
+        clusterip/one-port-over-tcp-and-udp nodeport/traffic-policy-cluster nodeport/traffic-policy-local
+        loadbalancer/source-ranges loadbalancer/short-circuits
+    """,
+    "senders and steps": """
+        senders/from-a-node detect-local/without-cluster-cidr icmp/echo-requests affinity/client-ip
+        rejections/no-local-endpoint-or-no-endpoint untranslated/unused-port-of-a-cluster-ip
+        steps/proxy-killed-and-restarted steps/rules-are-flushed
+    """,
+}
+"""The same for kube-proxy/ipvs."""
+
+COMPARED = "loadbalancer/source-ranges nodeport/traffic-policy-local affinity/client-ip sctp/associations"
+"""The scenarios whose rules, sets and virtual servers ``./dev test`` compares; ``--all`` compares those of all."""
+
+
+def files(names: str) -> list[Path]:
+    return [ROOT / "scenarios" / f"{name}.lab.yaml" for name in names.split()]
+
+
+def of_all() -> list[Path]:
+    """Every scenario that mode ipvs has."""
+    every = sorted((ROOT / "scenarios").rglob("*.lab.yaml"))
+    return [path for path in every if cases(load_scenario(path), "ipvs")]
+
+
+def run(engine: str, paths: list[Path], *options: str) -> None:
+    """Run scenarios as a user does, in one guest."""
+    command = [sys.executable, "-m", "proxylab", "run", *map(str, paths), "--engine", engine, "--kernel", "uml"]
+    done = subprocess.run(
+        [*command, "--no-bundles", "--quiet", *options],
+        capture_output=True,
+        text=True,
+        timeout=1100,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "lab")},
+    )
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr
+
+
+@pytest.mark.parametrize("names", EMBEDDED.values(), ids=EMBEDDED)
+def test_the_embedded_engine_passes(names: str) -> None:
+    run("embedded/ipvs", files(names))
+
+
+@pytest.mark.parametrize("names", REAL.values(), ids=REAL)
+def test_kube_proxy_passes(names: str, kube_proxy: Binary) -> None:
+    run("kube-proxy/ipvs", files(names), "--kube-proxy", str(kube_proxy.path))
+
+
+# The named sets have every kind of frontend, sender and change.
+@pytest.mark.thorough
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("engine", ["embedded/ipvs", "kube-proxy/ipvs"])
+def test_all_scenarios_pass(engine: str, part: int, kube_proxy: Binary) -> None:
+    run(engine, of_all()[part::8], "--kube-proxy", str(kube_proxy.path))
+
+
+def dumps(session: Session, scenario: Scenario) -> Iterator[dict[str, str]]:
+    """What the nodes hold at first, and after each step that ends well."""
+    with closing(session.open(scenario)) as lab:
+        yield lab.rules()
+        for _ in scenario.steps:
+            lab.step()
+            yield lab.rules()
+
+
+def differences(paths: list[Path], kube_proxy: Binary) -> dict[str, list[str]]:
+    """By scenario and node, what only one of both engines has."""
+    real = Upstream(str(kube_proxy.path), kube_proxy.version)
+    found: dict[str, list[str]] = {}
+    with (
+        Session(EngineChoice("embedded/ipvs", kernel="uml")) as ours,
+        Session(EngineChoice("kube-proxy/ipvs", upstream=real, kernel="uml")) as theirs,
+    ):
+        for path in paths:
+            for case in cases(load_scenario(path), "ipvs"):
+                both = zip(dumps(ours, case), dumps(theirs, case), strict=True)
+                for number, (mine, other) in enumerate(both):
+                    for node, rules in mine.items():
+                        if lines := MODES["ipvs"].differences(rules, other[node]):
+                            found[f"{path.stem} {case.case.id} after {number} steps on {node}"] = lines
+    return found
+
+
+def test_both_write_the_same_rules_sets_and_virtual_servers(kube_proxy: Binary) -> None:
+    assert differences(files(COMPARED), kube_proxy) == {}
+
+
+# Those of the four named scenarios have every set.
+@pytest.mark.thorough
+@pytest.mark.timeout(7200)
+def test_both_write_the_same_for_every_scenario(kube_proxy: Binary) -> None:
+    assert differences(of_all(), kube_proxy) == {}
+
+
+LEAVING = """\
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: leaving, description: The proxy of one node leaves mode ipvs.}
+spec:
+  network: {families: [IPv4, IPv6]}
+  nodes: {node-a: {}, node-b: {}}
+  pods:
+    echo: {nodes: [node-b], labels: {app: echo}, ports: [8080]}
+    client: {nodes: [node-a]}
+  probes:
+  - {name: any, from: client, to: {service: echo, via: clusterIP}, expect: {outcome: delivered, source: preserved}}
+  steps:
+  - name: the proxy of node-a changes to mode nftables
+    change: {engines: {node-a: nftables}}
+    until: {engines: {node-a: synced}, within: 60s}
+    probes:
+    - {name: after, from: client, to: {service: echo, via: clusterIP}, expect: {outcome: delivered, source: preserved}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: echo}
+spec: {selector: {app: echo}, ipFamilyPolicy: RequireDualStack, ports: [{port: 80, targetPort: 8080}]}
+"""
+HELD = "cat /proc/net/ip_vs | grep -c Masq; ip -o link show kube-ipvs0; ipset list -name; iptables-save; ip6tables-save"
+
+
+@pytest.mark.parametrize("engine", ["embedded", pytest.param("kube-proxy", marks=pytest.mark.thorough)])
+def test_nothing_of_mode_ipvs_is_left_where_the_proxy_changes_to_mode_nftables(
+    engine: str, kube_proxy: Binary, tmp_path: Path
+) -> None:
+    """kube-proxy leaves the sets of IPv6, which no rule names any more: it destroys sets by their IPv4 names only."""
+    file = tmp_path / "leaving.lab.yaml"
+    file.write_text(LEAVING, encoding="ascii")
+    (scenario, *_) = cases(load_scenario(file), "ipvs")
+    upstream = Upstream(str(kube_proxy.path), kube_proxy.version) if engine == "kube-proxy" else None
+    choice = EngineChoice(f"{engine}/ipvs", families=tuple(Family), upstream=upstream, kernel="uml")
+    with Session(choice) as session, closing(session.open(scenario)) as lab:
+        before = lab.execute("node-a", "sh", "-c", HELD).stdout
+        assert "KUBE-LOOP-BACK" in before
+        assert "kube-ipvs0" in before
+        lab.step()
+        after = lab.execute("node-a", "sh", "-c", HELD).stdout
+        assert lab.probe(scenario.steps[0].probes[0]).overall is Judgement.PASS
+    left = [line for line in after.splitlines() if "KUBE-" in line or "kube-ipvs0" in line]
+    forgotten = [line for line in left if engine == "kube-proxy" and line.startswith("KUBE-6-")]
+    assert (after.splitlines()[0], left) == ("0", forgotten)
