@@ -29,9 +29,12 @@ class CapabilityName(StrEnum):
     VXLAN = "VXLAN devices"
     CONNTRACK = "conntrack by netlink"
     SCTP = "SCTP sockets"
+    NETEM = "netem"
     IPVS = "IPVS"
     DUMMY = "dummy devices"
     IPSET = "ipset"
+    NGINX = "nginx"
+    OPENSSL = "openssl"
     PROMPT_LINKS = "links that carry on request"
 
 

@@ -229,16 +229,16 @@ def test_the_two_jobs_hand_their_arguments_on(ready: Clone, verb: str) -> None:
 @pytest.mark.parametrize(
     ("proxylab", "option", "engines"),
     [
-        ("exit 4", (), ["embedded/iptables", "embedded/nftables"]),
+        ("exit 4", (), ["embedded/iptables", "embedded/nftables", "embedded/userspace"]),
         (
             "echo /c/v1.36.3/ab/kube-proxy",
             (),
-            ["embedded/iptables", "embedded/nftables", "kube-proxy/iptables", "kube-proxy/nftables"],
+            ["embedded/iptables", "embedded/nftables", "embedded/userspace", "kube-proxy/iptables", "kube-proxy/nftables"],
         ),
         (
             "echo /c/v1.36.3/ab/kube-proxy",
             ("--all",),
-            ["embedded/iptables", "embedded/nftables"]
+            ["embedded/iptables", "embedded/nftables", "embedded/userspace"]
             + [f"{name}/{mode}" for name in ("kube-proxy", *(f"kube-proxy@v1.{minor}" for minor in (35, 34, 33, 32)))
                for mode in ("iptables", "nftables")],
         ),

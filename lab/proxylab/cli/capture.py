@@ -55,7 +55,8 @@ def _compiled(ctx: click.Context, param: click.Parameter, expression: str) -> st
     argv = [program, "-y", "EN10MB", "-ddd", expression]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=_COMPILE_SECONDS, check=False)
     if done.returncode != 0:
-        raise click.BadParameter(done.stderr.strip().removeprefix("tcpdump: "), ctx, param)
+        error = done.stderr.strip().removeprefix("tcpdump: ")
+        raise click.BadParameter(f"{error}; expected: an expression of pcap-filter(7)", ctx, param)
     steps = (map(int, line.split()) for line in done.stdout.splitlines()[1:])
     return b"".join(_STEP.pack(*each) for each in steps).hex()
 

@@ -39,7 +39,7 @@ def command(*, obtain: str | None, output: str) -> ExitCode:
     """
     if obtain is not None and obtain != UML:
         if not obtain.startswith(DEBIAN):
-            raise click.UsageError(f"--obtain: {obtain!r} is neither {UML} nor {DEBIAN}VERSION")
+            raise click.UsageError(f"--obtain: {obtain!r} is no kernel; allowed: {UML}, {DEBIAN}VERSION")
         if found := find_kernel(obtain):
             click.echo(found.binary)
         return ExitCode.OK
