@@ -1,8 +1,38 @@
 """``Capability``: what a machine can do for a lab. The kernel room tries it, and ``proxylab doctor`` shows it."""
 
+from enum import StrEnum
+
 from proxylab.encoding import Record
 
-__all__ = ["Capability", "in_words"]
+__all__ = ["Capability", "CapabilityName", "in_words"]
+
+
+class CapabilityName(StrEnum):
+    """Every capability that ``proxylab doctor`` tries, by which a scenario may require it."""
+
+    PROC = "/proc"
+    VETH = "veth pairs"
+    BRIDGE = "bridges"
+    PACKET_SOCKETS = "packet sockets"
+    IPTABLES_LEGACY = "iptables legacy"
+    IPTABLES_NFT = "iptables nft"
+    IP6TABLES = "ip6tables"
+    NFTABLES = "nftables"
+    LARGE_TRANSACTIONS = "large nft transactions"
+    LARGE_BUFFERS = "large receive buffers"
+    TRACING = "packet tracing"
+    DROP_REASONS = "reasons for drops"
+    STACK_TAPS = "taps on the programs of nodes"
+    ENDING_CONNECTIONS = "ending of connections"
+    IPV6 = "IPv6"
+    BRIDGE_NETFILTER = "bridge-nf-call-iptables"
+    VXLAN = "VXLAN devices"
+    CONNTRACK = "conntrack by netlink"
+    SCTP = "SCTP sockets"
+    IPVS = "IPVS"
+    DUMMY = "dummy devices"
+    IPSET = "ipset"
+    PROMPT_LINKS = "links that carry on request"
 
 
 class Capability(Record, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from probed import CASES, RUN
 from recorded import World
 
+from proxylab.evidence.evidence import Packet, TraceStep
 from proxylab.report.html import Entry, Heading, entries_of, entry, page
 from proxylab.scenario.expect import NodeDevice, Preserved
 from proxylab.verdict.judge import judge
@@ -25,13 +26,31 @@ OURS, THEIRS = "embedded/iptables", "kube-proxy/nftables"
 SHOWN = "[...document.querySelectorAll('.probe:not([hidden]) .name')].map((each) => each.textContent)"
 
 
+LONG_STEP = TraceStep(
+    netns_name="node-a",
+    packet=Packet.REQUEST,
+    source=ip_address("172.18.0.9"),
+    source_port=1024,
+    destination=ip_address("10.96.0.1"),
+    destination_port=80,
+    in_device="eth0",
+    table="nat",
+    chain="KUBE-SERVICES",
+    kind="rule",
+    text=f'-A KUBE-SERVICES -m comment --comment "{"kubernetes service nodeports " * 6}" -j KUBE-NODEPORTS',
+    at=2,
+)
+
+
 def crossing(ipv6: bool) -> Entry:
     """A probe that was seen at every device of two nodes."""
     world = World(ipv6=ipv6, backends=("echo-1", "echo-2", "echo-3"), source=Preserved(), name="across two nodes")
     node = ip_address("fd00:172:18::2" if ipv6 else "172.18.0.2")
     counts = (world.balanced(), world.translated("echo-1"), world.masqueraded())
     verdict = judge(world.probe, world.resolved, None, world.evidence(world.crossing(0, "echo-1", node), counts=counts))
-    return entry(Heading(file="scenarios/wire/across.lab.yaml", engine=OURS, tags=("wire", "snat")), verdict)
+    traced = replace(verdict.evidence, steps=(LONG_STEP,))
+    heading = Heading(file="scenarios/wire/across.lab.yaml", engine=OURS, tags=("wire", "snat"))
+    return entry(heading, replace(verdict, traced=traced))
 
 
 def entries() -> list[Entry]:
@@ -109,6 +128,31 @@ def test_rungs_lie_between_the_places_they_lead_from_and_to(shown: Browser) -> N
         })()"""
     )
     assert json.loads(told) == [[[0, 1], [1, 2], [2, 3], [2, 3], [1, 2], [0, 1]], [1, 1]]
+
+
+@pytest.mark.parametrize("width", [390, 900])
+def test_names_and_translations_are_not_broken_and_the_trace_keeps_to_its_box(shown: Browser, width: int) -> None:
+    shown.look(width)
+    shown.tell("document.querySelectorAll('details').forEach((each) => { each.open = true })")
+    names = "'.rules td:first-child, .rules td:nth-child(3), .whole, .translation'"
+    broken = shown.tell(
+        f"""(() => {{
+          const lines = (node) => {{
+            const range = document.createRange();
+            range.selectNodeContents(node);
+            return new Set([...range.getClientRects()].map((box) => Math.round(box.top / 8))).size;
+          }};
+          const nodes = [...document.querySelectorAll({names})];
+          const several = nodes.filter((node) => lines(node) > 1).map((node) => node.textContent);
+          return JSON.stringify([nodes.length, several]);
+        }})()"""
+    )
+    found, several = json.loads(broken)
+    assert found > 20
+    assert several == []
+    wide = "[...document.querySelectorAll('.trace pre')].filter((each) => each.querySelector('.line-of-trace'))"
+    assert shown.tell(f"{wide}.length") > 0
+    assert shown.tell(f"{wide}.filter((each) => each.scrollWidth > each.clientWidth + 1).length") == 0
 
 
 def test_bars_are_as_long_as_their_shares(shown: Browser) -> None:

@@ -29,6 +29,10 @@ PAGES = [
 ]
 
 REPEATED = "./dev pytest scenarios --lab-engine embedded/iptables --lab-repeat 50 --numprocesses=auto --dist=loadfile"
+WHERE_RED = (
+    "./dev proxylab run external-ip.lab.yaml --engine kube-proxy@v1.23/iptables --engine kube-proxy@v1.37/iptables "
+    "--kernel host --kernel uml --kernel /usr/bin/linux.uml"
+)
 CLONE = "git clone https://github.com/kubernetes/kubernetes"
 
 NOT_TYPED = {
@@ -36,6 +40,7 @@ NOT_TYPED = {
     "./dev test": "runs this test",
     "./dev test --all": "runs this test",
     "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0": "changes the machine",
+    WHERE_RED: "needs two kube-proxies and two kernels that not every machine has",
     CLONE: "is a gigabyte; tests/engines/test_checkout.py puts a checkout there instead",
     "./dev pytest tests/unit": "is of the tests that run now",
     "./dev pytest tests/kernel": "is of the tests that run now",

@@ -102,8 +102,7 @@ def test_the_page_shows_a_session(tmp_path: Path) -> None:
     (written,) = (each for each in steps(text) if isinstance(each, File))
     file = tmp_path / written.name
     file.write_text(written.text)
-    session, took = recorded(file)
-    assert max(took) < 5, took  # a second on a quiet machine
+    session, _ = recorded(file)
     block = BLOCK.search(text)
     assert block is not None
     head, *shown = block[1].splitlines()
@@ -111,3 +110,12 @@ def test_the_page_shows_a_session(tmp_path: Path) -> None:
         again = f"{head}\n{session.strip()}\n"
         PAGE.write_text(text[: block.start(1)] + again + text[block.end(1) :])
     assert matches(tuple(shown), session.strip().splitlines()), session
+
+
+@pytest.mark.benchmark
+@pytest.mark.budget
+def test_a_verdict_comes_within_a_second_of_a_save(tmp_path: Path) -> None:
+    (written,) = (each for each in steps(PAGE.read_text()) if isinstance(each, File))
+    (tmp_path / written.name).write_text(written.text)
+    _, took = recorded(tmp_path / written.name)
+    assert max(took) < 1, took

@@ -116,6 +116,48 @@ EDITS = [
         {"another pod takes over from one that terminates: DNS name gives a terminating pod from the cache of CoreDNS"},
     ),
     Edit(
+        "ingress/hosts-and-paths",
+        "path: /cart, pathType: Exact",
+        "path: /cart, pathType: ImplementationSpecific",
+        {
+            "Exact wins over a Prefix of the same path",
+            "a Prefix matches whole elements of a path and no longer word",
+        },
+    ),
+    Edit(
+        "ingress/client-address",
+        "spec: {type: LoadBalancer, selector: {app: nginx}",
+        "spec: {type: LoadBalancer, externalTrafficPolicy: Local, selector: {app: nginx}",
+        {"X-Forwarded-For has a node's address with externalTrafficPolicy Cluster"},
+    ),
+    Edit(
+        "ingress/tls",
+        'hosts: [shop.example, "*.shop.example"]',
+        "hosts: [shop.example]",
+        {"a host that the certificate names by a wildcard is served over TLS"},
+    ),
+    Edit(
+        "ingress/endpoints-change",
+        "change: {pods: {new: {ready: true}}}",
+        "change: {pods: {new: {ready: false}}}",
+        {
+            "a second pod becomes ready: both ready pods share the requests",
+            "the first pod terminates: a terminating pod gets no request although it still serves",
+        },
+    ),
+    Edit(
+        "ingress/old-manifest",
+        "servicePort: web",
+        "servicePort: metrics",
+        {"a path without a type matches longer words, as nginx does by itself"},
+    ),
+    Edit(
+        "ingress/http-route",
+        "weight: 20",
+        "weight: 0",
+        {"requests to an HTTPRoute reach the pods of both Services that share them"},
+    ),
+    Edit(
         "hairpin/promiscuous-bridge-with-liberal-conntrack",
         "hairpin: promiscuous-bridge",
         "hairpin: hairpin-veth",
@@ -380,6 +422,7 @@ EDITS = [
         "mode: iptables",
         {
             "ClusterIP of a closed port refuses, but mode userspace accepts and closes",
+            "ClusterIP over UDP without endpoints rejects, but mode userspace drops",
             "ClusterIP without endpoints rejects, but mode userspace accepts and closes",
             "NodePort without endpoints rejects, but mode userspace accepts and closes",
         },

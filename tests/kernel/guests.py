@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from proxylab.guest.kernels import Kernel, known_kernels
+from proxylab.guest.kernels import Kernel, known_images, known_kernels
 
 _KNOWN = tuple(known_kernels())
 _OWN = next((kernel for kernel in _KNOWN if not kernel.modules), None)
 _DEBIANS = next((kernel for kernel in _KNOWN if kernel.modules), None)
+IMAGE = next(known_images(), None) if shutil.which("qemu-system-x86_64") else None
 
 OWN = pytest.mark.skipif(_OWN is None, reason="no built kernel: 'proxylab kernels --obtain'")
 DEBIANS = pytest.mark.skipif(_DEBIANS is None, reason="no linux.uml: 'apt-get install user-mode-linux kmod'")

@@ -32,6 +32,10 @@ spec:
       from: client
       to: {service: dns, via: clusterIP}
       expect: {outcome: delivered, source: {node: node-a, device: uplink}}
+    - name: a query without an endpoint is discarded
+      from: client
+      to: {service: empty, via: clusterIP}
+      expect: {outcome: dropped, at: node-a}
   - name: nothing changes
     expect: {queries: {lost: {atLeast: 5}}}
 ---
@@ -65,13 +69,16 @@ def signalled(lab: OpenLab, name: str) -> int:
     return lab.execute("node-a", "sh", "-c", script).stdout.count("sent")
 
 
-def test_what_a_process_discards_is_lost_beyond_doubt(lab: OpenLab) -> None:
+def test_what_a_process_discards_is_lost_and_dropped_beyond_doubt(lab: OpenLab) -> None:
     (step, _) = lab.scenario.steps
     verdict = lab.conclude(step)
     assert verdict.overall is Judgement.PASS, verdict.verdicts
     queries, nowhere = verdict.evidence.streams
     assert {packet.peer for packet in queries.packets} <= set(lab.addresses["node-a"])
     assert (nowhere.silent, nowhere.undrained) == ((), ())
+    outcome = lab.probe(step.probes[1]).verdicts[0]
+    assert outcome.judgement is Judgement.PASS, outcome.reasons
+    assert "the proxy's process on node-a discarded 1 datagram" in outcome.witnesses
 
 
 @pytest.mark.thorough  # a second for each question that the process does not answer
@@ -82,6 +89,8 @@ def test_what_a_stopped_process_holds_may_only_be_late(lab: OpenLab) -> None:
     outcome = lab.probe(first.probes[0]).verdicts[0]
     assert outcome.judgement is Judgement.INCONCLUSIVE
     assert "the proxy's process on node-a got 1 flow and may still act" in str(outcome.reasons)
+    outcome = lab.probe(first.probes[1]).verdicts[0]
+    assert outcome.judgement is Judgement.INCONCLUSIVE, "it may have an endpoint for it yet"
     verdict = lab.conclude(last)
     assert [each.judgement for each in verdict.verdicts] == [Judgement.INCONCLUSIVE]
     assert "the proxy's process on node-a may still hold packets" in str(verdict.verdicts[0].reasons)

@@ -7,6 +7,7 @@ needs no privilege.
 import fcntl
 import os
 import pty
+import signal
 import struct
 import subprocess
 import sys
@@ -57,6 +58,20 @@ def test_one_guest_serves_many_labs(kernel: Kernel) -> None:
 
 
 @EACH
+@pytest.mark.thorough
+def test_a_session_boots_each_kernel_once_and_its_labs_name_theirs(kernel: Kernel) -> None:
+    scenario = load_scenario(SCENARIO)
+    release, boots = os.uname().release, set()
+    with Session() as session:
+        for chosen, expected in (("host", release), (kernel.binary, kernel.release)) * 2:
+            with closing(session.open(scenario, kernel=chosen)) as lab:
+                assert {lab.probe(probe).overall for probe in scenario.probes} == {Judgement.PASS}
+                boots.add(lab.execute("client", "cat", "/proc/sys/kernel/random/boot_id").stdout)
+                assert (lab.built.kernel, lab.engine.kernel) == (expected, chosen)
+    assert len(boots) == 2
+
+
+@EACH
 def test_what_a_guest_writes_stays_in_it(kernel: Kernel, tmp_path: Path) -> None:
     own, foreign = tmp_path / "own", Path("/etc/proxylab-was-here")
     own.write_text("the machine's", encoding="ascii")
@@ -101,7 +116,15 @@ def test_a_guest_has_what_many_machines_lack(kernel: Kernel) -> None:
     with LabProcess(kernel=kernel.binary) as process:
         found = process.request(Examine(), Examined, Deadline.after(120)).capabilities
     works = {each.name for each in found if each.works}
-    assert {"IPVS", "SCTP sockets", "dummy devices", "VXLAN devices", "bridge-nf-call-iptables", "ip6tables"} <= works
+    assert {
+        "IPVS",
+        "SCTP sockets",
+        "dummy devices",
+        "VXLAN devices",
+        "netem",
+        "bridge-nf-call-iptables",
+        "ip6tables",
+    } <= works
     assert ({"nftables", "iptables nft", "taps on the programs of nodes"} <= works) is kernel.has_nftables
     assert [each.found for each in found if "\n" in each.found or len(each.found) > 200] == []
 
@@ -153,12 +176,16 @@ def test_a_command_in_a_guest_gets_a_terminal_of_the_user_s_size(kernel: Kernel,
     cli.up("--kernel", kernel.binary)
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 77, 0, 0))
-    script = "stty size; read word; echo got $word; test -t 1 && echo terminal"
+    resized = "until stty size | grep -q '44 102'; do sleep 0.02; done; echo resized"
+    script = f"stty size; {resized}; read word; echo got $word; test -t 1 && echo terminal"
     child = cli.start("exec", "-it", "client", "--", "sh", "-c", script, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     os.set_blocking(ours, False)
     output = TerminalOutput(ours)
     wait_for(lambda: "33 77" in output.so_far(), "the size", output.so_far)
+    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 44, 102, 0, 0))
+    child.send_signal(signal.SIGWINCH)
+    wait_for(lambda: "resized" in output.so_far(), "the new size", output.so_far)
     os.write(ours, b"it\n")
     wait_for(lambda: "terminal" in output.so_far(), "the command's end", output.so_far)
     assert "got it" in output.so_far()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from breakages import BODIES
+from breakages import BODIES, UDP
 from guests import OWN
 from mutated_labs import MutatedLabs, name_of
 from mutation import Mutation
@@ -53,6 +53,44 @@ IN_A_GUEST = [
                     "another pod becomes ready and the association stays with its pod: "
                     "ClusterIP over SCTP reaches the new pod by new associations"
                 ),
+            }
+        ),
+    ),
+    InAGuest(
+        "links/lossy-link",
+        Mutation(BODIES, "share", "lambda index, count: ''"),
+        frozenset({"ClusterIP over a lossy link spreads the datagrams that arrive evenly"}),
+    ),
+    InAGuest(
+        "links/link-begins-to-lose",
+        Mutation(UDP, "UdpReconciler.update", "lambda self, ports: False"),
+        frozenset(
+            {
+                "another pod replaces the server, and the stream follows over the lossy link",
+                "the link is mended and nothing is lost any more",
+            }
+        ),
+    ),
+    InAGuest(
+        "links/link-begins-to-delay",
+        NO_DNAT,
+        frozenset(
+            {
+                "the other node's link delays packets, and all get their answers",
+                (
+                    "the other node's link delays packets, and all get their answers: "
+                    "ClusterIP over a slow link answers on TCP connections"
+                ),
+                (
+                    "the other node's link delays packets, and all get their answers: "
+                    "ClusterIP over a slow link answers datagrams"
+                ),
+                "the other node's link copies packets, and each copy has its answer",
+                (
+                    "the other node's link copies packets, and each copy has its answer: "
+                    "ClusterIP over a link that copies datagrams sends the copies to one endpoint"
+                ),
+                "the link is mended and answers come as before",
             }
         ),
     ),

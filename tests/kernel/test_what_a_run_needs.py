@@ -1,14 +1,26 @@
 """What a run loads and asks of the machine: no more than its probes need."""
 
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from sandboxed import ROOT
 
+from proxylab.capability import CapabilityName
+from proxylab.client.lab_process import LabProcess
+from proxylab.client.session import Session
+from proxylab.errors import CapabilityError
+from proxylab.kernel.capabilities import TRIALS
+from proxylab.protocol.messages import Examine, Examined
+from proxylab.scenario.load import load_scenario
+from proxylab.scenario.matrix import Requirements
+from proxylab.scenario.versions import VersionRange
+from proxylab.timing import Deadline
 from proxylab.traffic.connect import has_sctp
 
 # In every process of the run, the lab process included: a finder notes each process that begins to import scapy.
@@ -55,6 +67,26 @@ def test_only_who_crafts_frames_pays_for_scapy(tmp_path: Path) -> None:
     assert (connected.returncode, crafted.returncode) == (0, 0), connected.stdout + crafted.stdout
     assert not (folders[0] / "scapy.txt").exists()
     assert (folders[1] / "scapy.txt").read_text().count("\n") == 1, "the lab process alone"
+
+
+def test_a_kernel_without_what_a_scenario_requires_skips_it_and_says_what_it_lacks() -> None:
+    scenario = load_scenario(ROOT / "tests/kernel/killed.lab.yaml")
+    new, old = Requirements(kernel=VersionRange(since=(99,))), Requirements(kernel=VersionRange(since=(3, 0)))
+    has = Requirements(capabilities=(CapabilityName.VETH, CapabilityName.PROC))
+    with Session() as session:
+        for requires in (old, has):
+            session.open(replace(scenario, requires=requires)).close()
+        with pytest.raises(CapabilityError, match=r"a kernel >=99 \(this is \d"):
+            session.open(replace(scenario, requires=new))
+        with LabProcess() as process:
+            found = process.request(Examine(), Examined, Deadline.after(60)).capabilities
+        for each in (each for each in found if not each.works):
+            with pytest.raises(CapabilityError, match=re.escape(each.name)):
+                session.open(replace(scenario, requires=Requirements(capabilities=(CapabilityName(each.name),))))
+
+
+def test_a_scenario_may_require_whatever_the_doctor_tries() -> None:
+    assert [trial.name for trial in TRIALS] == [*CapabilityName]
 
 
 @pytest.fixture

@@ -204,7 +204,38 @@ def test_junit_tells_engine_kernel_and_verdict_of_each_probe(project: Project) -
     assert all({"kernel", "iptables", "scenario"} <= each.keys() for each in found.values())
 
 
-def test_github_shows_a_failure_beside_its_line(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_kernels_run_side_by_side_and_reports_name_them(project: Project) -> None:
+    project.scenario("x.lab.yaml", "one")
+    linux = program(project.pytester.path / "linux", "7.2.11")
+    linux.write_text("#!/bin/sh\necho 7.2.11\n", encoding="ascii")
+    (project.pytester.path / "test_in_python.py").write_text(
+        "def test_two(lab_factory):\n    lab_factory('x.lab.yaml').probe('client', to={'pod': 'echo'}, expect={})\n"
+    )
+    kernels = ("--lab-kernel", "host", "--lab-kernel", str(linux))
+    result = project.run("--junitxml=junit.xml", "x.lab.yaml", *kernels)
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines([f"lab kernel {linux}: 7.2.11, {linux}"])
+    found = {
+        case.attrib["name"]: {each.attrib["name"]: each.attrib["value"] for each in case.iter("property")}
+        for case in ElementTree.parse(project.pytester.path / "junit.xml").iter("testcase")
+    }
+    name = str(linux).replace("/", ".")
+    assert {each: found[each].get("kernel_name") for each in found} == {"one[host]": None, f"one[{name}]": str(linux)}
+    assert [event for event in project.events() if event.startswith(("session", "open"))] == [
+        "session embedded/iptables",
+        "open fine",
+        f"open fine on {linux}",
+    ]
+    assert collected(project, "test_in_python.py", *kernels) == ["test_two[host]", f"test_two[{name}]"]
+
+
+def test_without_a_kernel_pytest_s_header_names_none(project: Project) -> None:
+    project.scenario("x.lab.yaml", "one")
+    assert "lab kernel" not in project.run().stdout.str()
+    project.run("--lab-kernel", "./none").stdout.fnmatch_lines(["lab kernel ./none: missing: the kernel *none*"])
+
+
+def test_github_shows_its_line(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     project.scenario("x.lab.yaml", "holds", '"fails with a colon: and, more"', "doubts it")
     result = project.run()

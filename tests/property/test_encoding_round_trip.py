@@ -23,9 +23,21 @@ from proxylab.protocol.standing_labs import AnyRequest, AnyResponse
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.model import Scenario
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def of_type(hint: Any) -> st.SearchStrategy[Any]:
+    """Values of a type; documents, where the type says no more."""
+    return JSON if hint is Any else st.from_type(hint)
+
+
 st.register_type_strategy(int, st.integers(-(2**63), 2**63 - 1))
 st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
-st.register_type_strategy(Mapping, lambda hint: st.dictionaries(*map(st.from_type, get_args(hint)), max_size=3))
+st.register_type_strategy(Mapping, lambda hint: st.dictionaries(*map(of_type, get_args(hint)), max_size=3))
 st.register_type_strategy(IPAddress, st.ip_addresses())
 st.register_type_strategy(IPInterface, st.ip_addresses().map(ip_interface))
 st.register_type_strategy(IPNetwork, st.ip_addresses().map(ip_network))

@@ -9,6 +9,8 @@ something is left when the session ends.
 from ipaddress import ip_address
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from proxylab.addresses import Transport
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, EngineError, InternalError, ScenarioError
@@ -17,9 +19,11 @@ from proxylab.evidence.stream_records import StepEvidence, StreamRecord
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe, Sender
 from proxylab.protocol.messages import Built
+from proxylab.scenario.cases import kernel_of
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
+from proxylab.scenario.words import HOST
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict, expectations, step_expectations
 
 __all__ = ["FakeLab", "FakeSession", "verdict_on"]
@@ -140,12 +144,13 @@ class FakeSession:
         with self._journal.open("a") as journal:
             journal.write(f"{event}\n")
 
-    def open(self, scenario: Scenario, source: str = "") -> "FakeLab":
+    def open(self, scenario: Scenario, source: str = "", kernel: str = "") -> "FakeLab":
         if (error := _MEETS.get(scenario.name)) is not None:
             raise error
-        self.note(f"open {scenario.name}")
+        chosen = kernel_of(scenario, kernel or self.engine.kernel)
+        self.note(f"open {scenario.name}" + (f" on {chosen}" if chosen != HOST else ""))
         self._left = scenario.name == "leaving"
-        return FakeLab(self, scenario)
+        return FakeLab(self, scenario, chosen)
 
     def close(self) -> None:
         self.note("end of session")
@@ -154,11 +159,11 @@ class FakeSession:
 class FakeLab:
     """Keeps the interface of ``proxylab.client.session.OpenLab``."""
 
-    def __init__(self, session: FakeSession, scenario: Scenario) -> None:
+    def __init__(self, session: FakeSession, scenario: Scenario, kernel: str = HOST) -> None:
         self._session = session
-        self.engine = session.engine
+        self.engine = replace(session.engine, kernel=kernel)
         self.scenario = scenario
-        self.built = Built("iptables v1.8.9 (fake)")
+        self.built = Built("iptables v1.8.9 (fake)", kernel="6.18.0")
         self._made = 0
         self._concluded = False
         self.is_open = True

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from proxylab.addresses import Transport
-from proxylab.evidence.evidence import TableEntry, TrackedFlow
+from proxylab.evidence.evidence import LinkCount, TableEntry, TrackedFlow
 from proxylab.evidence.stream_records import (
     Break,
     BreakKind,
@@ -119,9 +119,12 @@ def judged(
     *records: StreamRecord,
     entries: tuple[TableEntry, ...] | None = None,
     source: Any = CLIENT,
+    links: tuple[LinkCount, ...] = (),
     lacks: Mapping[str, str] | None = None,
 ) -> StepVerdict:
-    evidence = StepEvidence(began=0, changed=CHANGED, settled=SETTLED, ended=ENDED, streams=records, entries=entries)
+    evidence = StepEvidence(
+        began=0, changed=CHANGED, settled=SETTLED, ended=ENDED, streams=records, entries=entries, links=links
+    )
     sources = (
         {"queries": source if isinstance(source, dict) else {ANY_BACKEND: source}}
         if "queries" in wanted.expect.streams

@@ -112,7 +112,7 @@ def record(folder: Path, source: SourceExpectation | None = None) -> None:
 class ScreenSession(FakeSession):
     """As ``FakeSession``, with labs that have something to show."""
 
-    def open(self, scenario: Scenario, source: str = "") -> "ScreenLab":
+    def open(self, scenario: Scenario, source: str = "", kernel: str = "") -> "ScreenLab":
         return ScreenLab(self, scenario)
 
 

@@ -51,7 +51,11 @@ def find_coredns(name: str, cache: Cache) -> Binary:
     """
     if "/" in name:
         return inspect(Path(name).expanduser(), name, COREDNS)
-    wanted = name.partition("@")[2]
+    program, _, wanted = name.partition("@")
+    if program not in ("", COREDNS.name):
+        raise CapabilityError(
+            f"a name server {name!r}", "name embedded, coredns, coredns@VERSION, or the path of a coredns"
+        )
     fitting = [each for each in cache.binaries() if fits(each.version, wanted)]
     if not fitting:
         named = f"coredns@{wanted}" if wanted else "coredns"

@@ -12,7 +12,7 @@ import click
 
 from proxylab.cli.file_arguments import files_argument, load_all
 from proxylab.engines.engine_names import mode_of, read_engine, version_of
-from proxylab.engines.lacking import lacking, refuse
+from proxylab.engines.lacking import lacking, lacking_of_step, refuse
 from proxylab.errors import CapabilityError, ExitCode, ScenarioError
 from proxylab.evidence.words import amount
 from proxylab.plan.assembly import assemble
@@ -20,6 +20,7 @@ from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.strict import strict_versions
 from proxylab.scenario.words import Mode
+from proxylab.verdict.model import step_expectations
 
 __all__ = ["command", "plan_cases"]
 
@@ -56,7 +57,8 @@ def _engine(ctx: click.Context, param: click.Parameter, value: str) -> str:
     metavar="ENGINE",
     default="",
     callback=_engine,
-    help="Also list what this engine's mode cannot show, with the reason, and what to write instead.",
+    help="Also list what this engine's mode cannot show, with the reason, and what to write instead. Only mode "
+    "userspace lacks anything, so plain check names no mode.",
 )
 def command(files: tuple[Path, ...], strict: str | None, engine: str) -> ExitCode:
     """Report every mistake in the scenarios in FILE…; run nothing.
@@ -82,7 +84,7 @@ def command(files: tuple[Path, ...], strict: str | None, engine: str) -> ExitCod
 
 
 def _lacking(scenario: Scenario, engine: str) -> Iterator[str]:
-    """A line for each probe that the engine's mode cannot show, or one for the whole scenario."""
+    """A line for each probe and expectation of a step that the engine's mode cannot show, or one for the scenario."""
     mode = mode_of(engine)
     for case in cases(scenario, mode, version_of(engine)):
         try:
@@ -94,6 +96,11 @@ def _lacking(scenario: Scenario, engine: str) -> Iterator[str]:
         for probe in case.all_probes:
             if reason := lacking(mode, assembly, probe):
                 yield f"{probe.position}: {probe.name}: {engine} skips it: {reason}"
+        for step in case.steps:
+            lacks = lacking_of_step(mode, assembly, step)
+            for key in step_expectations(step.expect):
+                if lack := lacks.get(key.rpartition(".")[0]) or lacks.get(key):
+                    yield f"{step.position}: {step.name}: {engine} skips {key}: {lack}"
 
 
 def _version(written: str | None) -> str | None:

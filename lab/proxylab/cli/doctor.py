@@ -17,8 +17,9 @@ from proxylab.cli.repository import CONTAINER, GITHUB, GITLAB, RUNNER
 from proxylab.cli.terminal import COLOR, terminal_width, wants_color
 from proxylab.client.lab_process import LabProcess
 from proxylab.errors import CapabilityError, ExitCode
-from proxylab.guest.kernels import HOST, UML, known_kernels
+from proxylab.guest.kernels import known_kernels
 from proxylab.protocol.messages import Examine, Examined, Ready
+from proxylab.scenario.words import HOST, UML
 from proxylab.text import WIDTH, wrapped
 from proxylab.timing import Deadline
 

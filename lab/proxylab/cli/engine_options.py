@@ -10,7 +10,8 @@ from click.shell_completion import CompletionItem
 from proxylab.binaries.upstream import read_gates, upstream_for
 from proxylab.engines.engine_names import ENGINES, IPTABLES_VARIANTS, read_engine, where_of
 from proxylab.engines.protocol import EngineChoice
-from proxylab.guest.kernels import HOST, find_kernel
+from proxylab.guest.kernels import find_kernel
+from proxylab.scenario.words import HOST
 
 __all__ = ["choice_of", "choices_of", "engine_options", "engines_options", "given_options"]
 
@@ -28,6 +29,11 @@ def _engine(ctx: click.Context, param: click.Parameter, value: str) -> str:
 def _engines(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     """The names, each once; by default the first engine."""
     return tuple(dict.fromkeys(_engine(ctx, param, value) for value in values or ENGINES[:1]))
+
+
+def _each_once(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """The kernels, each once."""
+    return tuple(dict.fromkeys(values))
 
 
 def _complete_engines(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -87,29 +93,42 @@ _OPTIONS: Final = (
         help="The name server of labs whose scenario names none: embedded, coredns, coredns@VERSION, or the path of a "
         "coredns.",
     ),
-    click.option(
-        "--kernel",
-        metavar="KERNEL",
-        default=HOST,
-        show_default=True,
-        help="The kernel of the labs: host, uml for a user-mode Linux (see `proxylab kernels`), or the path of one.",
-    ),
+)
+
+_WORDS_OF_KERNELS: Final = "host, uml, debian:VERSION, or the path of one (see `proxylab kernels`)"
+
+_KERNEL: Final = click.option(
+    "--kernel",
+    metavar="KERNEL",
+    default=HOST,
+    show_default=True,
+    help=f"The kernel of the labs: {_WORDS_OF_KERNELS}.",
+)
+
+_KERNELS: Final = click.option(
+    "--kernel",
+    "kernels",
+    callback=_each_once,
+    metavar="KERNEL",
+    multiple=True,
+    default=(HOST,),
+    help=f"A kernel of the labs; may be repeated: {_WORDS_OF_KERNELS}.  [default: {HOST}]",
 )
 
 
 def engine_options(command: Command) -> Command:
     """Add the option ``engine``, and the options that the command passes on to ``choice_of``."""
-    return _given((_ONE, *_OPTIONS), command)
+    return _given((_ONE, *_OPTIONS, _KERNEL), command)
 
 
 def engines_options(command: Command) -> Command:
-    """Add the option ``engines``, and the options that the command passes on to ``choices_of``."""
-    return _given((_SEVERAL, *_OPTIONS), command)
+    """Add the options ``engines`` and ``kernels``, and those that the command passes on to ``choices_of``."""
+    return _given((_SEVERAL, *_OPTIONS, _KERNELS), command)
 
 
 def given_options(command: Command) -> Command:
     """Add only the options that the command passes on to ``choices_of``: it names the engines itself."""
-    return _given(_OPTIONS, command)
+    return _given((*_OPTIONS, _KERNEL), command)
 
 
 def _given(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
@@ -120,6 +139,7 @@ def _given(options: Sequence[Callable[[Command], Command]], command: Command) ->
 
 def choices_of(
     engines: Sequence[str],
+    kernels: Sequence[str] = (),
     *,
     feature_gates: str = "",
     flags: tuple[str, ...] = (),
@@ -130,8 +150,10 @@ def choices_of(
 
     Raises:
         click.UsageError: no engine takes the options.
-        CapabilityError: no source has the binary.
+        CapabilityError: no source has the binary, or there is no such kernel.
     """
+    for kernel in kernels:
+        find_kernel(kernel)
     upstream = [engine for engine in engines if read_engine(engine).is_upstream] or engines
     of_upstream: dict[str, Any] = {"feature_gates": feature_gates, "flags": flags}
     return {

@@ -65,6 +65,8 @@ def _of_probe(file: Path) -> ScenarioResult:
         file=recorded.probe.position.file,
         name=recorded.probe.name,
         engine=recorded.circumstances.engine,
+        kernel=recorded.circumstances.chosen_kernel,
+        release=recorded.circumstances.kernel,
         probes=(verdict,),
         seconds=recorded.evidence.seconds,
     )
@@ -89,6 +91,8 @@ def _of_step(file: Path) -> ScenarioResult:
         file=recorded.step.position.file,
         name=recorded.step.name,
         engine=recorded.circumstances.engine,
+        kernel=recorded.circumstances.chosen_kernel,
+        release=recorded.circumstances.kernel,
         steps=(verdict,),
         seconds=(evidence.ended - evidence.began) / 1e9,
     )

@@ -33,7 +33,7 @@ from proxylab.report.exit_code import exit_code
 from proxylab.report.failure_text import explain
 from proxylab.report.html import entries_of
 from proxylab.report.shards import Shard
-from proxylab.scenario.cases import cases
+from proxylab.scenario.cases import cases, kernel_of
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
@@ -127,6 +127,7 @@ def command(
     *,
     files: tuple[Path, ...],
     engines: tuple[str, ...],
+    kernels: tuple[str, ...],
     names: tuple[str, ...],
     jobs: int,
     shard: Shard | None,
@@ -144,7 +145,7 @@ def command(
     color: str,
     **of_engine: Any,
 ) -> ExitCode:
-    """Run the scenarios in FILE… on this machine's kernel and judge every probe.
+    """Run the scenarios in FILE… on a real kernel and judge every probe.
 
     A directory means every *.lab.yaml below it. `pytest FILE…` is the same run, with a test for each probe. A file with
     mistakes keeps no other from running; the exit code is then 2.
@@ -153,21 +154,20 @@ def command(
     """
     begun = RunStart.now(seed, str(shard or ""))
     written, results = _load(in_shard(expand(files), shard, times), engines[0])
-    if not results and not _runs(written, {engine: version_of(engine) for engine in engines}, names):
+    if not results and not _runs(written, {engine: version_of(engine) for engine in engines}, kernels, names):
         return _nothing_chosen(written, names)
-    choices = choices_of(engines, **of_engine)
-    runs = _runs(written, {engine: choice.version for engine, choice in choices.items()}, names)
+    choices = choices_of(engines, kernels, **of_engine)
+    runs = _runs(written, {engine: choice.version for engine, choice in choices.items()}, kernels, names)
     total, is_document = len(runs) + len(results), output == "json"
     progress = Progress(total, document=is_document, verbosity=verbose - quiet, color=color, paint=paint)
     for result in results:
         progress.over(result)
     store = None if no_bundles else BundleStore(bundle_dir)
     begin = partial(_opened, make_session or Session, choices, seed, keep=keep, hold=hold, trace=trace, store=store)
-    with _results(runs, begin, min(jobs, len(runs)), progress) as found:
+    with _results(runs, begin, min(jobs, len(runs)), progress) as found:  # its end may raise: print before that
         for result in found:
             results.append(result)
             progress.over(result)
-        # Print before the sessions close: closing may raise, and the verdicts are known.
         progress.end(results, begun, traces=trace)
         _write(report, results, begun, progress)
     return exit_code(results)
@@ -186,19 +186,23 @@ def _load(files: Iterable[Path], engine: str) -> tuple[list[Scenario], list[Scen
     ]
 
 
-def _runs(written: Iterable[Scenario], engines: Mapping[str, Version], names: Sequence[str]) -> list[Run]:
-    """Every case of every scenario on every engine, with its probes and steps of these names, or with all of them.
+def _runs(
+    written: Iterable[Scenario], engines: Mapping[str, Version], kernels: Sequence[str], names: Sequence[str]
+) -> list[Run]:
+    """Every case of every scenario on every engine and kernel, with its probes and steps of these names, or with all.
 
-    ``except`` and the matrix depend on the engine's version.
+    ``except`` and the matrix depend on the engine's version. A case may name its kernel itself.
     """
     known = (
-        (engine, case)
+        (engine, kernel_of(case, kernel), case)
         for scenario in written
         for engine, version in engines.items()
+        for kernel in (kernels[:1] if scenario.matrix.kernel else kernels)
         for case in cases(scenario, mode_of(engine), version)
     )
     runs = [
-        Run(engine, case, [each for each in case.judged if _is_called(each, case, names)]) for engine, case in known
+        Run(engine, kernel, case, [each for each in case.judged if _is_called(each, case, names)])
+        for engine, kernel, case in known
     ]
     return [each for each in runs if each.chosen]
 
@@ -259,7 +263,7 @@ def _results(
         runs,
         jobs,
         order=order,
-        kind=lambda run: run.engine,
+        kind=lambda run: run.engine_on_kernel,
         lost=ended_early,
         at=progress.at,
         note=progress.note,

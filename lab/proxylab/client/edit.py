@@ -18,7 +18,8 @@ from proxylab.cluster.kube_dns import KUBE_DNS
 from proxylab.cluster.objects import Endpoints, EndpointSlice, KubeObject, Service
 from proxylab.control.kubeapi.manifest import manifest
 from proxylab.encoding import encode
-from proxylab.plan.assembly import Assembly
+from proxylab.errors import ScenarioError
+from proxylab.plan.assembly import Assembly, assemble
 from proxylab.plan.model import Namespace, Plan
 from proxylab.plan.topology import draw
 from proxylab.protocol.messages import Advance
@@ -27,7 +28,7 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe, ServiceTarget
 from proxylab.scenario.steps import Step
 
-__all__ = ["Edit", "concerned", "edit"]
+__all__ = ["Edit", "assemble_within", "concerned", "edit"]
 
 _APPLIED: Final = "apply"
 _NEWLY_WRITTEN: Final = {"sysctls"}
@@ -83,6 +84,21 @@ def edit(stands: Assembly, made: int, wanted: Scenario) -> Edit:
         ),
         scenario=replace(wanted, services=cluster.services),
     )
+
+
+def assemble_within(plan: Plan, scenario: Scenario) -> Assembly:
+    """Assemble a scenario for a lab that has this plan.
+
+    Raises:
+        ScenarioError: the scenario cannot be assembled, or a workload needs pods that the lab has no room for.
+    """
+    assembly, there = assemble(scenario), {each.name: each for each in plan.pods}
+    missing = [each.name for each in assembly.plan.pods if there.get(each.name) != each]
+    if missing:
+        what = f"the lab has no network namespace for {', '.join(missing)}"
+        cure = "change workloads in steps of the file, or let a HorizontalPodAutoscaler allow more pods"
+        raise ScenarioError([f"{scenario.file}: {what}; {cure}"])
+    return assembly
 
 
 def _with_absent(standing: Scenario, wanted: Scenario) -> Scenario:

@@ -162,6 +162,7 @@ def _copy_size(terminal: int) -> None:
 def _resize_or_forward(connection: Connection, numbers: bytes, terminal: int) -> None:
     if signal.SIGWINCH in numbers:
         _copy_size(terminal)
+        connection.signal(signal.SIGWINCH, Deadline.after(_ANSWER_SECONDS))  # a guest's relay then reads the size
     _forward(connection, numbers)
 
 

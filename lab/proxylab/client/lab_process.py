@@ -25,10 +25,11 @@ from proxylab.client.connection import Connection
 from proxylab.client.control_sockets import ControlSocket
 from proxylab.encoding import encode
 from proxylab.errors import InternalError, LabEndedError, LabError
-from proxylab.guest.kernels import HOST, find_kernel
+from proxylab.guest.kernels import find_kernel
 from proxylab.protocol.faults import error_of
 from proxylab.protocol.messages import LAUNCHER_ENDED, Build, Failed, Ready
 from proxylab.protocol.standing_labs import AnyRequest, Detach, Detached, LabRecord
+from proxylab.scenario.words import HOST
 from proxylab.timing import Deadline
 
 __all__ = ["LabProcess"]
@@ -36,7 +37,6 @@ __all__ = ["LabProcess"]
 Wanted = TypeVar("Wanted")
 
 _START_SECONDS: Final = 30.0
-_BOOT_SECONDS: Final = 90.0
 _CLOSE_SECONDS: Final = 5.0
 _CLOSE_SECONDS_A_NETNS: Final = 0.1
 """The kernel closes the packet sockets of a killed process one after another: 27 ms a namespace."""
@@ -60,7 +60,7 @@ class LabProcess(Connection):
     def __init__(self, control_socket: ControlSocket | None = None, kernel: str = HOST) -> None:
         found = find_kernel(kernel)
         guest = [] if found is None else ["--kernel", encode(found).decode()]
-        self._start_seconds = _START_SECONDS if found is None else _BOOT_SECONDS
+        self._start_seconds = _START_SECONDS + (0 if found is None else found.boot_seconds)
         ours, theirs = socket.socketpair()
         given = [] if control_socket is None else [control_socket.socket.fileno(), control_socket.folder]
         with theirs:

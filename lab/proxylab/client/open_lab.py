@@ -5,22 +5,24 @@
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from proxylab.addresses import IPAddress, Transport
+from proxylab.addresses import IPAddress
 from proxylab.client.connection import Connection
-from proxylab.client.edit import Edit, edit
+from proxylab.client.edit import Edit, assemble_within, edit
 from proxylab.client.lab_process import LabProcess
 from proxylab.client.lookups import Lookups
 from proxylab.client.requests import advance_to, circumstances_of, record_of, with_state_after
+from proxylab.client.traced_packet import single_packet, trace_alike
 from proxylab.cluster.objects import KubeObject
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.lacking import lacking, lacking_of_step, modes_after, refuse_dialogue
 from proxylab.engines.protocol import EngineChoice
-from proxylab.errors import CapabilityError, InternalError, LabError, ScenarioError
+from proxylab.errors import CapabilityError, InternalError, LabError
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.evidence import Capture, Evidence, Lookup
 from proxylab.evidence.segments import DialogueRecord
@@ -55,7 +57,6 @@ from proxylab.report.step_bundle import step_bundle
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
-from proxylab.scenario.words import TERMINATING_MODES, Manner
 from proxylab.timing import Deadline
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.expectations.metrics import exported_names
@@ -204,25 +205,14 @@ class OpenLab:
         Raises:
             ScenarioError: it names an object that the lab does not have, or needs pods that the lab has no room for.
         """
-        assembly, there = assemble(scenario), {each.name: each for each in self._assembly.plan.pods}
-        missing = [each.name for each in assembly.plan.pods if there.get(each.name) != each]
-        if missing:
-            what = f"the lab has no network namespace for {', '.join(missing)}"
-            cure = "change workloads in steps of the file, or let a HorizontalPodAutoscaler allow more pods"
-            raise ScenarioError([f"{scenario.file}: {what}; {cure}"])
-        self._assembly = assembly
+        self._assembly = assemble_within(self._assembly.plan, scenario)
 
     def edit(self, wanted: Scenario) -> Edit:
         """The changes that the edited scenario would make. Raises ``ScenarioError`` where it cannot be laid out."""
         return edit(self._assembly, self.made, wanted)
 
     def bring_to(self, found: Edit) -> None:
-        """Make the change: from then on it is the edited scenario's lab, and none of that scenario's steps is made.
-
-        Raises:
-            CapabilityError: the machine lacks something that the change needs.
-            EngineError: an engine did not synchronise.
-        """
+        """Make the change: it is then the edited scenario's lab, with no step made. Raises what ``step`` raises."""
         self._assembly = assemble(found.scenario)
         self.made = 0
         if found.changes:
@@ -266,7 +256,7 @@ class OpenLab:
         elif not trace:
             return verdict
         try:
-            return replace(verdict, traced=self._trace(verdict.resolved)[1])
+            return replace(verdict, traced=trace_alike(verdict, partial(self._trace, verdict.resolved)))
         except CapabilityError:
             if trace:
                 raise
@@ -319,8 +309,7 @@ class OpenLab:
         return resolved, source, replace(evidence, lookups=lookups)
 
     def _trace(self, resolved: ResolvedProbe) -> tuple[ResolvedProbe, Evidence]:
-        ends = not TERMINATING_MODES.isdisjoint(self._modes.values()) and resolved.protocol is Transport.TCP
-        single = replace(resolved, flows=1, manner=Manner.CONNECT if ends else Manner.PACKET, http=False)
+        single = single_packet(resolved, self._modes.values())
         return single, self._ask(Send(single, trace=True), Sent, _PROBE_SECONDS).evidence
 
     def bundle(self, verdict: ProbeVerdict | StepVerdict) -> dict[str, bytes]:

@@ -73,7 +73,8 @@ def circumstances_of(engine: EngineChoice, built: Built, seed: int) -> Circumsta
     return Circumstances(
         proxylab=proxylab.__version__,
         python=platform.python_version(),
-        kernel=platform.release(),
+        kernel=built.kernel,
+        chosen_kernel=engine.kernel,
         machine=platform.machine(),
         engine=engine.name,
         iptables=built.variant,

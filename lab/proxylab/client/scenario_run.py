@@ -1,4 +1,4 @@
-"""One scenario on one engine: its lab, its probes and steps, their evidence, and what became of them.
+"""One scenario on one engine and kernel: its lab, its probes and steps, their evidence, and what became of them.
 
 ``proxylab run`` calls ``ScenarioRuns`` for one scenario after the other. The pytest plugin takes probe after probe
 from pytest, and shares ``judged`` with it.
@@ -7,6 +7,7 @@ from pytest, and shares ``judged`` with it.
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -28,6 +29,7 @@ from proxylab.verdict.model import (
     ScenarioResult,
     Skip,
     StepVerdict,
+    on_kernel,
 )
 
 __all__ = ["Run", "ScenarioRuns", "ended_early", "judged"]
@@ -36,11 +38,17 @@ Say = Callable[[str], None]
 
 
 class Run(Struct, frozen=True):
-    """One lab to come: a scenario, or a case of one, on an engine, and which of its probes and steps run."""
+    """One lab to come: a scenario or a case of one, its engine and kernel, and which of its probes and steps run."""
 
     engine: str
+    kernel: str
     scenario: Scenario
     chosen: Sequence[Probe | Step] = ()
+
+    @property
+    def engine_on_kernel(self) -> str:
+        """The engine, and the kernel if it is not the machine's."""
+        return on_kernel(self.engine, self.kernel)
 
 
 def judged(
@@ -68,7 +76,7 @@ def judged(
     verdict = lab.conclude(each) if isinstance(each, Step) else lab.probe(each, trace=trace)
     if store is None:
         return verdict
-    return store.settle(verdict, lab.engine.name, lambda: lab.bundle(verdict), warn, name)
+    return store.settle(verdict, on_kernel(lab.engine.name, lab.engine.kernel), lambda: lab.bundle(verdict), warn, name)
 
 
 class ScenarioRuns:
@@ -107,13 +115,15 @@ class ScenarioRuns:
             with ExitStack() as stack:
                 lab: OpenLab | None = None
                 for each in run.chosen:
-                    at(f"{run.scenario.file} [{run.engine}] {each.name}")
+                    at(f"{run.scenario.file} [{run.engine_on_kernel}] {each.name}")
                     if lab is None or not lab.is_open:
-                        opened = open_or_foresee(self._sessions(run.engine).open, run.scenario)
+                        build = partial(self._sessions(run.engine).open, kernel=run.kernel)
+                        opened = open_or_foresee(build, run.scenario)
                         if isinstance(opened, KnownFailure):
                             ended["foreseen"] = opened
                             break
                         lab = stack.enter_context(closing(opened))
+                        ended["release"] = lab.built.kernel
                     verdicts.append(judged(lab, each, self._store, note, trace=self._trace))
                     if verdicts[-1].overall in UNRESOLVED:
                         self._look(lab, verdicts[-1], note)
@@ -153,6 +163,7 @@ def _result(run: Run, **found: Any) -> ScenarioResult:
         file=scenario.file,
         name=scenario.name,
         engine=run.engine,
+        kernel=run.kernel,
         case=scenario.case.id,
         tags=scenario.tags,
         description=scenario.description,

@@ -1,4 +1,4 @@
-"""A session: one lab process, and one lab after the other in it.
+"""A session: one lab process on each kernel that it needs, and one lab after the other in each.
 
 ``proxylab run``, ``proxylab up`` and the pytest plugin all come from a scenario to its lab by ``Session.open``. It
 plans the lab, starts the lab process (``client.lab_process``), sends it the plan as a ``Build``, and returns the built
@@ -6,11 +6,13 @@ lab as an ``OpenLab`` (``client.open_lab``).
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Final, Self
 
 from msgspec.structs import replace
 
+from proxylab.capability import Capability
 from proxylab.client.control_sockets import ControlSocket
 from proxylab.client.lab_process import LabProcess
 from proxylab.client.needed_programs import with_programs
@@ -18,20 +20,24 @@ from proxylab.client.open_lab import BUILD_SECONDS, OpenLab
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.lacking import refuse
 from proxylab.engines.protocol import EngineChoice
-from proxylab.errors import EngineError
+from proxylab.errors import CapabilityError, EngineError
 from proxylab.plan.assembly import assemble
-from proxylab.protocol.messages import Build, Built, Close, Closed
+from proxylab.protocol.messages import Build, Built, Close, Closed, Examine, Examined
+from proxylab.scenario.cases import kernel_of
+from proxylab.scenario.matrix import Requirements
 from proxylab.scenario.model import Scenario
+from proxylab.scenario.versions import release_version
 from proxylab.timing import Deadline
 
 __all__ = ["Session"]
 
+_OTHER_KERNEL: Final = "choose another kernel with --kernel (`proxylab kernels` lists them)"
 _CLOSE_SECONDS: Final = 30.0
 _CLOSE_SECONDS_A_NETNS: Final = 0.1
 
 
 class Session:
-    """Opens labs, one at a time, in one lab process that starts with the first of them."""
+    """Opens labs, one at a time on a kernel, in a lab process that starts with the first lab on that kernel."""
 
     def __init__(
         self,
@@ -49,7 +55,8 @@ class Session:
         self.engine: Final = engine or EngineChoice()
         self._seed = seed
         self._control_socket = control_socket
-        self._process: LabProcess | None = None
+        self._processes: dict[str, LabProcess] = {}
+        self._capabilities: dict[tuple[str, str], Capability] = {}
         self._namespaces = 0
 
     def __enter__(self) -> Self:
@@ -60,12 +67,12 @@ class Session:
     ) -> None:
         self.close(checked=error is None)
 
-    def _started(self) -> LabProcess:
-        if self._process is None or self._process.closed:
-            self._process = LabProcess(self._control_socket and self._control_socket(), self.engine.kernel)
-        return self._process
+    def _started(self, kernel: str) -> LabProcess:
+        if kernel not in self._processes or self._processes[kernel].closed:
+            self._processes[kernel] = LabProcess(self._control_socket and self._control_socket(), kernel)
+        return self._processes[kernel]
 
-    def open(self, scenario: Scenario, source: str = "") -> "OpenLab":
+    def open(self, scenario: Scenario, source: str = "", kernel: str = "") -> "OpenLab":
         """Build the lab of ``scenario`` and wait until its engines have programmed it.
 
         A new lab process first says that it is ready; its answer to ``Build`` comes when every link carries frames and
@@ -74,10 +81,11 @@ class Session:
         Args:
             scenario: without a matrix, or a case of one.
             source: its text, if it is in no file.
+            kernel: what the case's axis ``kernel`` says, or else ``--kernel``; by default the engine's.
 
         Raises:
             ScenarioError: the scenario cannot be laid out (addresses run out, a port is taken).
-            CapabilityError: the machine lacks something, or the engine's mode does.
+            CapabilityError: the machine or its kernel lacks something, or the engine's mode does.
             EngineError: an engine did not start or did not synchronise, or lacks a mode to which a step changes it.
             InternalError: the lab is at fault.
         """
@@ -85,8 +93,9 @@ class Session:
         scenario, programs = with_programs(scenario, self.engine.name_server)
         assembly = assemble(scenario)
         self._check_modes(scenario)
+        chosen = replace(self.engine, kernel=kernel_of(scenario, kernel or self.engine.kernel))
         engine = replace(
-            self.engine,
+            chosen,
             cluster_cidrs=scenario.network.pod_cidrs,
             families=scenario.network.families,
             configuration=scenario.proxy or self.engine.configuration,
@@ -100,10 +109,25 @@ class Session:
             programs,
             scenario.name_server.corefile,
         )
-        process = self._started()
+        process = self._started(chosen.kernel)
+        self._check_requirements(process, chosen.kernel, scenario.requires)
         self._namespaces = max(self._namespaces, len(assembly.plan.namespaces))
         built = process.request(request, Built, Deadline.after(BUILD_SECONDS))
-        return OpenLab(process, assembly, built, self.engine, self._seed, source)
+        return OpenLab(process, assembly, built, chosen, self._seed, source)
+
+    def _check_requirements(self, process: LabProcess, kernel: str, requires: Requirements) -> None:
+        """Raise ``CapabilityError`` if the kernel lacks something of ``spec.requires``."""
+        if requires.kernel is not None:
+            release = process.ready().kernel
+            if release_version(release) not in requires.kernel:
+                raise CapabilityError(f"a kernel {requires.kernel} (this is {release})", _OTHER_KERNEL)
+        if unknown := tuple(name for name in requires.capabilities if (kernel, name) not in self._capabilities):
+            found = process.request(Examine(unknown), Examined, Deadline.after(BUILD_SECONDS)).capabilities
+            self._capabilities |= {(kernel, each.name): each for each in found}
+        for name in requires.capabilities:
+            capability = self._capabilities[kernel, name]
+            if not capability.works:
+                raise CapabilityError(f"{name} ({capability.found})", f"{capability.cure}; or {_OTHER_KERNEL}")
 
     def _check_modes(self, scenario: Scenario) -> None:
         """Raise ``EngineError`` if a step changes an engine to a mode that it lacks: no probe before it is worth it."""
@@ -117,17 +141,18 @@ class Session:
                         raise EngineError(node, what, str(error)) from error
 
     def close_lab(self) -> None:
-        """Close the lab, if there is one, and keep the lab process for the next one.
+        """Close the lab on each kernel, and keep the lab processes for the next ones.
 
         Raises:
             InternalError: something of a lab was left, or the lab process is gone.
         """
-        if self._process is not None and self._process.is_open:
-            seconds = _CLOSE_SECONDS + self._namespaces * _CLOSE_SECONDS_A_NETNS
-            self._process.request(Close(), Closed, Deadline.after(seconds))
+        for process in self._processes.values():
+            if process.is_open:
+                seconds = _CLOSE_SECONDS + self._namespaces * _CLOSE_SECONDS_A_NETNS
+                process.request(Close(), Closed, Deadline.after(seconds))
 
     def close(self, *, checked: bool = False) -> None:
-        """End the lab process. A second call does nothing.
+        """End the lab processes. A second call does nothing.
 
         Args:
             checked: first close its lab and check that nothing of any of its labs is left.
@@ -135,12 +160,11 @@ class Session:
         Raises:
             InternalError: something was left, or the lab process is gone; only where ``checked``.
         """
-        process = self._process
-        if process is None:
-            return
         try:
             if checked:
                 self.close_lab()
         finally:
-            self._process = None
-            process.close()
+            with ExitStack() as stack:
+                for process in self._processes.values():
+                    stack.callback(process.close)
+                self._processes = {}

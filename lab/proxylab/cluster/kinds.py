@@ -32,7 +32,8 @@ _NAMESPACED: Final[Mapping[str, str]] = {
     "autoscaling/v2": "HorizontalPodAutoscaler",
     "batch/v1": "CronJob Job",
     "coordination.k8s.io/v1": "Lease",
-    "networking.k8s.io/v1": "NetworkPolicy",
+    "gateway.networking.k8s.io/v1": "Gateway HTTPRoute",
+    "networking.k8s.io/v1": "Ingress NetworkPolicy",
     "policy/v1": "PodDisruptionBudget",
     "rbac.authorization.k8s.io/v1": "Role RoleBinding",
 }
@@ -43,7 +44,8 @@ _OF_THE_CLUSTER: Final[Mapping[str, str]] = {
     "apiextensions.k8s.io/v1": "CustomResourceDefinition",
     "apiregistration.k8s.io/v1": "APIService",
     "certificates.k8s.io/v1": "CertificateSigningRequest",
-    "networking.k8s.io/v1": "IPAddress",
+    "gateway.networking.k8s.io/v1": "GatewayClass",
+    "networking.k8s.io/v1": "IngressClass IPAddress",
     "node.k8s.io/v1": "RuntimeClass",
     "policy/v1beta1": "PodSecurityPolicy",
     "rbac.authorization.k8s.io/v1": "ClusterRole ClusterRoleBinding",
@@ -64,7 +66,6 @@ OLD_GROUP: Final = "extensions"
 _OWN_GROUPS: Final = {
     "discovery.k8s.io",
     "events.k8s.io",
-    "gateway.networking.k8s.io",
     *(each.group_version.rpartition("/")[0] for each in KEPT_KINDS.values()),
 }
 

@@ -22,6 +22,10 @@ from proxylab.scenario.words import TERMINATING_MODES, Frontend, Manner, Mode, O
 
 __all__ = ["lacking", "lacking_of_step", "modes_after", "refuse", "refuse_dialogue", "refuse_server"]
 
+_ANSWERS = {
+    "coredns": "questions about names alone; write via: dnsName",
+    "nginx": "HTTP requests alone; write via: ingress",
+}
 _REFUSALS = frozenset({Outcome.REJECTED, Outcome.DROPPED, Outcome.UNTRANSLATED})
 
 
@@ -86,6 +90,10 @@ def lacking(mode: str, assembly: Assembly, probe: Probe) -> str:
         return _lack_of_ipvs(assembly, probe, resolved)
     if mode not in TERMINATING_MODES:
         return ""
+    services = assembly.timeline[assembly.scenario.steps_before(probe)].services
+    own = probe.source.port if probe.source.name in assembly.nodes else None
+    if own is not None and own in {port.node_port for service in services for port in service.ports}:
+        return f"mode {mode} keeps other programs of a node off its node ports, and the probe leaves from port {own}"
     service = _service_of(assembly, probe, resolved)
     if service is None:
         return ""
@@ -127,7 +135,7 @@ def _mode_on_the_way(mode: str, assembly: Assembly, sent: Probe | Stream, made: 
 
 def _no_answer(assembly: Assembly, resolved: ResolvedProbe) -> str:
     """Why a real program in a pod does not answer the probe's packets, as a clause; empty where none gets them."""
-    if resolved.question is not None or resolved.protocol in (Transport.ICMP, Transport.SCTP):
+    if resolved.question is not None or resolved.request is not None or resolved.protocol is Transport.ICMP:
         return ""
     dialled = {(each.address, each.port) for each in resolved.endpoints}
     by_packet = (resolved.protocol, resolved.manner) == (Transport.TCP, Manner.PACKET)
@@ -138,7 +146,7 @@ def _no_answer(assembly: Assembly, resolved: ResolvedProbe) -> str:
             if each.program and each.name == placed.name and dialled & {(one, each.port) for one in placed.addresses}:
                 if placed.commands:
                     return f"{each.program} in pod {each.name} is not the lab's own program; write as: packet, over TCP"
-                return f"{each.program} in pod {each.name} answers questions about names alone; write via: dnsName"
+                return f"{each.program} in pod {each.name} answers {_ANSWERS[each.program]}"
     return ""
 
 
@@ -159,7 +167,7 @@ def _lacks(mode: str, assembly: Assembly, probe: Probe, resolved: ResolvedProbe,
         )
     yield from _of_packets(mode, assembly, probe, resolved, service)
     yield from _of_service(mode, assembly, probe, service)
-    yield from _of_expectations(mode, probe.expect)
+    yield from _of_expectations(mode, probe.expect, resolved.protocol)
     yield from _of_endpoints(mode, assembly.timeline[assembly.scenario.steps_before(probe)].objects, service)
 
 
@@ -244,6 +252,8 @@ def _of_packets(
 ) -> Iterator[str]:
     """What the probe or stream sends, and from where."""
     network = assembly.scenario.network
+    if resolved.request is not None and isinstance(probe, Probe) and "outcome" in probe.expect.positions:
+        yield f"mode {mode} ends the connection before the controller does, and the lab follows it through one of them"
     if resolved.protocol is Transport.SCTP:
         yield f"mode {mode} has no SCTP"
     if Family.of(resolved.destination) is not network.families[0]:
@@ -271,13 +281,14 @@ def _of_service(mode: str, assembly: Assembly, probe: Probe | Stream, service: S
         yield f"mode {mode} has no nodePortAddresses"
 
 
-def _of_expectations(mode: str, expect: Expect) -> Iterator[str]:
+def _of_expectations(mode: str, expect: Expect, protocol: Transport) -> Iterator[str]:
     """What only a proxy that forwards can fulfil."""
     if expect.conntrack is not None:
         yield _no_entry(mode)
     if isinstance(expect.source, Preserved):
         yield _no_client(mode)
-    if expect.outcome in _REFUSALS:
+    discards = expect.outcome is Outcome.DROPPED and protocol is Transport.UDP
+    if expect.outcome in _REFUSALS and not discards:
         yield _no_rule(mode, expect.outcome)
 
 

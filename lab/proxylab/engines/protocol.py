@@ -14,6 +14,7 @@ from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.encoding import Record
 from proxylab.engines.engine_names import ENGINES, LAST_MINORS, SINCE, read_engine, version_of
 from proxylab.evidence.engine_progress import Progress
+from proxylab.scenario.words import HOST
 from proxylab.timing import Deadline
 
 __all__ = ["Engine", "EngineChoice", "Killable", "Noting", "Upstream"]
@@ -67,7 +68,7 @@ class EngineChoice(Record, frozen=True):
     iptables: str = ""
     families: tuple[Family, ...] = (Family.IPV4,)
     upstream: Upstream | None = None
-    kernel: str = "host"
+    kernel: str = HOST
     name_server: str = ""
 
     @property
@@ -88,7 +89,7 @@ class EngineChoice(Record, frozen=True):
         """The options of ``proxylab run`` that make this choice, without those that are the default."""
         named = ("--engine", self.name) if self.name != ENGINES[0] else ()
         variant = ("--iptables", self.iptables) if self.iptables else ()
-        kernel = ("--kernel", self.kernel) if self.kernel != "host" else ()
+        kernel = ("--kernel", self.kernel) if self.kernel != HOST else ()
         server = ("--name-server", self.name_server) if self.name_server else ()
         return (*named, *variant, *kernel, *server, *(self.upstream.options if self.upstream else ()))
 

@@ -22,6 +22,7 @@ __all__ = [
     "HttpReport",
     "KernelCount",
     "Leg",
+    "LinkCount",
     "Lookup",
     "NamedRecord",
     "Observation",
@@ -133,12 +134,19 @@ class ConnectReport(Record, frozen=True, array_like=True, gc=False):
 
 
 class HttpReport(Record, frozen=True, array_like=True, gc=False):
-    """The HTTP answer to one flow. ``error`` is an errno's name or ``timeout``; then the status is 0."""
+    """The HTTP answer to one flow.
+
+    ``error`` is an errno's name, ``timeout``, or OpenSSL's reason; then the status is 0. Behind an Ingress, ``backend``
+    is the pod that answered, and it saw a connection from ``source`` with ``forwarded_for`` in X-Forwarded-For.
+    """
 
     flow: int
     status: int
     local_endpoints: int | None = None
     error: str = ""
+    backend: str = ""
+    source: IPAddress | None = None
+    forwarded_for: str = ""
 
 
 class RuleCount(Record, frozen=True):
@@ -187,6 +195,26 @@ class KernelCount(Record, frozen=True):
     node: str
     counter: str
     packets: int
+
+
+class LinkCount(Record, frozen=True, kw_only=True):
+    """What one direction of a link with netem dropped, by the counter of its queue.
+
+    Attributes:
+        link: the link, as ``change.links`` names it.
+        outward: whether packets leave that machine; otherwise they come to it.
+        netem: what the link does now, in words.
+        dropped: how many packets it dropped.
+        copies: whether it may copy packets.
+        behind: the devices from which packets come into this way next, as ``NAMESPACE/DEVICE``.
+    """
+
+    link: str
+    outward: bool
+    netem: str
+    dropped: int
+    copies: bool
+    behind: tuple[str, ...]
 
 
 class Discarded(Record, frozen=True):
@@ -332,15 +360,17 @@ class Evidence(Record, frozen=True, kw_only=True):
     ``counted`` names the nodes whose rule counters the lab read; a rule of theirs that is not in ``counts`` counted
     nothing. ``unpinned`` is why the run could not stay on one CPU; empty when it did. ``tracked`` holds the conntrack
     entries of the probe's flows on all nodes, ``entries`` all entries; ``None`` where the lab did not read them.
-    ``http`` holds the HTTP answers. Where a flow was missing, ``kernel`` holds the stack counters until
-    ``counters_read_at``, which is 0 otherwise. ``lookups`` are the queries for the dialled name, in order. ``steps``
-    are those of a traced packet: there through every node, then back; ``drops`` are the kernel's reported drops
-    meanwhile. ``terminating`` names the nodes whose proxies end connections themselves, ``undrained`` those of them
-    whose processes may still have held a packet at the end, and ``discarded`` what the others discarded.
+    ``http`` holds the HTTP answers, and ``behind`` the packets of connections that an Ingress controller opened. Where
+    a flow was missing, ``kernel`` holds the stack counters until ``counters_read_at``, which is 0 otherwise.
+    ``lookups`` are the queries for the dialled name, in order. ``steps`` are those of a traced packet: there through
+    every node, then back; ``drops`` are the kernel's reported drops meanwhile. ``links`` are the links with netem,
+    there and back. ``terminating`` names the nodes whose proxies end connections themselves, ``undrained`` those of
+    them whose processes may still have held a packet at the end, and ``discarded`` what the others discarded.
     """
 
     sent: int
     observations: tuple[Observation, ...] = ()
+    behind: tuple[Observation, ...] = ()
     connects: tuple[ConnectReport, ...] = ()
     counts: tuple[RuleCount, ...] = ()
     counted: tuple[str, ...] = ()
@@ -356,6 +386,7 @@ class Evidence(Record, frozen=True, kw_only=True):
     discarded: tuple[Discarded, ...] = ()
     http: tuple[HttpReport, ...] = ()
     kernel: tuple[KernelCount, ...] = ()
+    links: tuple[LinkCount, ...] = ()
     counters_read_at: int = 0
     lookups: tuple[Lookup, ...] = ()
     steps: tuple[TraceStep, ...] = ()

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from proxylab.addresses import IPAddress
 from proxylab.encoding import Record
-from proxylab.evidence.evidence import TableEntry, TrackedFlow
+from proxylab.evidence.evidence import LinkCount, TableEntry, TrackedFlow
 
 __all__ = ["Break", "BreakKind", "StepEvidence", "StreamPacket", "StreamPacketFate", "StreamRecord"]
 
@@ -40,6 +40,7 @@ class StreamPacket(Record, frozen=True, array_like=True, gc=False):
         peer: the source address that the backend saw.
         peer_port: the source port that the backend saw.
         error: the errno's name of an ICMP error, a reset, or a refused send; empty without one.
+        link: the link with netem that lost the packet or its answer; empty if none did.
     """
 
     number: int
@@ -50,6 +51,7 @@ class StreamPacket(Record, frozen=True, array_like=True, gc=False):
     peer: IPAddress | None = None
     peer_port: int = 0
     error: str = ""
+    link: str = ""
 
 
 class Break(Record, frozen=True):
@@ -70,6 +72,7 @@ class StreamRecord(Record, frozen=True, kw_only=True):
         late: packets that an earlier step lost, with an answer in this one.
         tracked: its conntrack entries on the nodes when the step ended.
         silent: the nodes, pods and hosts whose sentinel packets did not come back; sent only after a missing packet.
+        by_connection: whether a kernel sends again what was lost (TCP, SCTP).
         undrained: after a missing packet, the nodes on whose proxies' own processes it may still wait.
     """
 
@@ -80,6 +83,7 @@ class StreamRecord(Record, frozen=True, kw_only=True):
     late: tuple[StreamPacket, ...] = ()
     tracked: tuple[TrackedFlow, ...] = ()
     silent: tuple[str, ...] = ()
+    by_connection: bool = False
     undrained: tuple[str, ...] = ()
 
 
@@ -113,6 +117,7 @@ class StepEvidence(Record, frozen=True, kw_only=True):
         ended: when the last packet of every stream was settled.
         streams: in the order of the scenario.
         entries: all conntrack entries of the nodes at the end; ``None`` where the lab did not read them.
+        links: what the links with netem dropped, until the last packet was settled.
         exported: the metrics of the engines of nodes of which the author expects some, at the end.
     """
 
@@ -123,3 +128,4 @@ class StepEvidence(Record, frozen=True, kw_only=True):
     streams: tuple[StreamRecord, ...] = ()
     entries: tuple[TableEntry, ...] | None = None
     exported: tuple[Exported, ...] = ()
+    links: tuple[LinkCount, ...] = ()

@@ -13,13 +13,13 @@ import os
 import platform
 import re
 import shutil
-import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
 from proxylab.binaries.cache import Cache
 from proxylab.errors import CapabilityError
+from proxylab.guest.commands import output_of
 from proxylab.guest.kernels import cache_folder
 
 __all__ = ["build_kernel", "lost_options", "mirror_in", "sources_list"]
@@ -29,10 +29,8 @@ _KEYRING: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _SUITE: Final = "stable-backports"
 _TOOLS: Final = ("apt-get", "dpkg-deb", "tar", "xz", "make", "gcc", "flex", "bison", "bc", "strip")
 _PACKAGES: Final = "gcc make flex bison bc xz-utils"
-_SECONDS: Final = 2 * 3600.0
 _ROOM: Final = 3 << 30
 """The source takes 1.8 GiB, and what is built from it 0.2."""
-_TAIL: Final = 20
 
 
 def build_kernel(tell: Callable[[str], None]) -> Path:
@@ -81,7 +79,7 @@ class _Apt:
     """apt-get with a configuration, package lists and downloads of its own, below ``folder``."""
 
     def __init__(self, folder: Path) -> None:
-        targets = _output(("apt-get", "indextargets", "--format", "$(LABEL)|$(COMPONENT)|$(REPO_URI)"))
+        targets = output_of(("apt-get", "indextargets", "--format", "$(LABEL)|$(COMPONENT)|$(REPO_URI)"))
         mirror = mirror_in(targets.splitlines())
         if mirror is None:
             raise CapabilityError(
@@ -105,23 +103,23 @@ class _Apt:
 
     def newest_source(self) -> str:
         """The newest package of a kernel's source, as ``linux-source-7.3=7.3.4-1``."""
-        _output(("apt-get", "-qq", *self._options, "update"))
-        newest = _output(("apt-cache", *self._options, "show", "--no-all-versions", "linux-source"))
+        output_of(("apt-get", "-qq", *self._options, "update"))
+        newest = output_of(("apt-cache", *self._options, "show", "--no-all-versions", "linux-source"))
         found = re.search(r"^Depends: (linux-source-\S+)", newest, re.MULTILINE)
         if found is None:
             raise CapabilityError(f"a package linux-source in Debian's {_SUITE}", "try again later")
-        shown = _output(("apt-cache", *self._options, "show", "--no-all-versions", found[1]))
+        shown = output_of(("apt-cache", *self._options, "show", "--no-all-versions", found[1]))
         version = re.search(r"^Version: (\S+)$", shown, re.MULTILINE)
         return f"{found[1]}={version[1] if version else ''}"
 
     def unpack(self, package: str, folder: Path) -> Path:
         """Download a package, and unpack the source in it. Returns the source's folder."""
-        _output(("apt-get", "-qq", *self._options, "download", package), folder)
+        output_of(("apt-get", "-qq", *self._options, "download", package), folder)
         (downloaded,) = folder.glob("*.deb")
-        _output(("dpkg-deb", "-x", str(downloaded), "package"), folder)
+        output_of(("dpkg-deb", "-x", str(downloaded), "package"), folder)
         downloaded.unlink()
         (archive,) = (folder / "package/usr/src").glob("*.tar.xz")
-        _output(("tar", "-xJf", str(archive)), folder)
+        output_of(("tar", "-xJf", str(archive)), folder)
         archive.unlink()
         return folder / archive.name.removesuffix(".tar.xz")
 
@@ -143,13 +141,13 @@ def sources_list(mirror: str, keyring: Path | None) -> str:
 def _build(source: Path, target: Path, tell: Callable[[str], None]) -> Path:
     make = ("make", "-s", "ARCH=um", f"O={target}")
     target.mkdir()
-    _output((*make, f"KCONFIG_ALLCONFIG={_CONFIG}", "allnoconfig"), source)
+    output_of((*make, f"KCONFIG_ALLCONFIG={_CONFIG}", "allnoconfig"), source)
     fragment, config = (path.read_text(encoding="utf-8") for path in (_CONFIG, target / ".config"))
     if lost := lost_options(fragment, config):
         tell(f"this kernel's configuration does not take {', '.join(lost)}")
-    _output((*make, f"-j{os.cpu_count()}", "linux"), source)
+    output_of((*make, f"-j{os.cpu_count()}", "linux"), source)
     kernel = target / "linux"
-    _output(("strip", str(kernel)), target)
+    output_of(("strip", str(kernel)), target)
     return kernel
 
 
@@ -157,12 +155,3 @@ def lost_options(fragment: str, config: str) -> list[str]:
     """The options of the fragment that the configuration does not have: renamed, or short of another option."""
     made = set(config.splitlines())
     return [line for line in fragment.splitlines() if line.startswith("CONFIG_") and line not in made]
-
-
-def _output(argv: Sequence[str], folder: Path | None = None) -> str:
-    """What a command prints. Raises ``CapabilityError`` with the last lines if it fails."""
-    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False)
-    if done.returncode != 0:
-        printed = "\n  ".join((done.stderr or done.stdout).strip().splitlines()[-_TAIL:])
-        raise CapabilityError(f"'{' '.join(argv)}' without an error; it prints:\n  {printed}\n", "fix that error")
-    return done.stdout

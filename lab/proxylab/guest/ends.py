@@ -45,6 +45,12 @@ class End(Protocol):
     def write(self, data: bytes, descriptors: list[int]) -> int:
         """Write, passing the descriptors on; returns how many bytes were written."""
 
+    def new_size(self) -> bytes:
+        """The window size of a brought terminal, if it has changed since the last call; nothing otherwise."""
+
+    def resize(self, window_size: bytes) -> None:
+        """Give the terminal that stands for a brought one this size."""
+
     def close(self) -> None:
         """Close it."""
 
@@ -77,6 +83,13 @@ class SocketEnd:
             os.close(descriptors.pop())
         return written
 
+    def new_size(self) -> bytes:
+        """See ``End``."""
+        return b""
+
+    def resize(self, window_size: bytes) -> None:
+        """See ``End``."""
+
     def close(self) -> None:
         """See ``End``."""
         self._socket.close()
@@ -91,8 +104,9 @@ class DescriptorEnd:
 
     carries_messages: bool = False
 
-    def __init__(self, number: int, *, reads: bool = True) -> None:
+    def __init__(self, number: int, *, reads: bool = True, window_size: bytes = b"") -> None:
         self._number = number
+        self._window_size = window_size
         self.reads = reads
 
     def fileno(self) -> int:
@@ -106,6 +120,15 @@ class DescriptorEnd:
     def write(self, data: bytes, descriptors: list[int]) -> int:
         """See ``End``."""
         return os.write(self._number, data[: select.PIPE_BUF])
+
+    def new_size(self) -> bytes:
+        """See ``End``."""
+        known, self._window_size = self._window_size, self._window_size and _size_of(self._number)
+        return self._window_size if self._window_size != known else b""
+
+    def resize(self, window_size: bytes) -> None:
+        """See ``End``."""
+        fcntl.ioctl(self._number, termios.TIOCSWINSZ, window_size)
 
     def close(self) -> None:
         """See ``End``."""
@@ -125,8 +148,12 @@ def brings_terminal(message: bytes, descriptors: list[int]) -> bytes:
         request = decode(message[_LENGTH:], AnyRequest)
         if isinstance(request, Attach) and request.terminal:
             tty.setraw(descriptors[0])
-            return fcntl.ioctl(descriptors[0], termios.TIOCGWINSZ, bytes(struct.calcsize(_WINDOW_SIZE)))
+            return _size_of(descriptors[0])
     return b""
+
+
+def _size_of(terminal: int) -> bytes:
+    return fcntl.ioctl(terminal, termios.TIOCGWINSZ, bytes(struct.calcsize(_WINDOW_SIZE)))
 
 
 def substitutes(window_size: bytes) -> tuple[DescriptorEnd, list[int]]:

@@ -1,7 +1,7 @@
 """The guest's side: the first process of a guest, which lays out its files and starts the lab process.
 
-The machine's files are the guest's, by hostfs, but read-only: an overlay keeps in memory what the guest writes. The lab
-process is an ordinary one (``proxylab.server.main``). It cannot tell that its client is outside.
+The machine's files are the guest's, by hostfs or 9p, but read-only: an overlay keeps in memory what the guest writes.
+The lab process is an ordinary one (``proxylab.server.main``). It cannot tell that its client is outside.
 """
 
 import os
@@ -23,7 +23,6 @@ from proxylab.kernel.sandbox.linux import MS_BIND, MS_MOVE, MS_NODEV, MS_NOSUID,
 
 __all__ = ["main"]
 
-_LINE: Final = "/dev/ttyS0"
 _DESCRIPTORS: Final = 1 << 20
 _CONTROL_SOCKET: Final = "/run/proxylab.sock"
 
@@ -35,12 +34,16 @@ A sysctl of br_netfilter asks for no module, and iptables-legacy calls modprobe(
 
 
 def main() -> None:
-    """Be the guest's init: relay until the lab process has ended, and say so. Never returns: that would be a panic."""
+    """Be the guest's init: relay until the lab process has ended, and say so. Never returns: that would be a panic.
+
+    The argument is the path of the guest's line.
+    """
     os.environ["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     if not Path("/dev").is_mount():  # most kernels have mounted it (CONFIG_DEVTMPFS_MOUNT)
         mount("devtmpfs", "/dev", "devtmpfs")
-    number = os.open(_LINE, os.O_RDWR | os.O_NOCTTY)
-    tty.setraw(number)
+    number = os.open(sys.argv[1], os.O_RDWR | os.O_NOCTTY)
+    if os.isatty(number):
+        tty.setraw(number)
     line = Line(number, _connect)
     ours, theirs = socket.socketpair()
     line.add(CLIENT, ours)
@@ -64,7 +67,7 @@ def _lay_out_files(modules: str) -> None:
     mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV)
     for name in ("root", "upper", "work"):
         Path("/run", name).mkdir()
-    if modules:
+    if "\toverlay\n" not in Path("/proc/filesystems").read_text(encoding="ascii"):
         subprocess.run(["insmod", Path(modules, platform.release(), "kernel/fs/overlayfs/overlay.ko")], check=True)
     mount("overlay", "/run/root", "overlay", 0, "lowerdir=/,upperdir=/run/upper,workdir=/run/work")
     for name in ("dev", "proc"):

@@ -57,6 +57,8 @@ class FrameKind(IntEnum):
     DATA = 7
     TAKEN = 8
     END = 9
+    RESIZE = 10
+    """The terminal of this stream has this window size from now on."""
 
 
 class _Stream:
@@ -223,6 +225,8 @@ class Line:
                 stream.brought += far
             case FrameKind.DATA:
                 stream.waiting += content  # it is written when it can be: a write to a user's descriptor may block
+            case FrameKind.RESIZE:
+                stream.end.resize(content)
             case FrameKind.TAKEN:
                 stream.room += _COUNT.unpack(content)[0]
             case FrameKind.END:
@@ -242,11 +246,18 @@ class Line:
             piece, descriptors = b"", []
         if descriptors:
             self._bring(number, piece, descriptors)
+        if stream.end.carries_messages:  # a client sends one when the size of its terminal has changed
+            self._resize()
         if piece:
             stream.room -= len(piece)
             self.say(FrameKind.DATA, number, piece)
         else:
             self._end(number)
+
+    def _resize(self) -> None:
+        for number, stream in self._streams.items():
+            if window_size := stream.end.new_size():
+                self.say(FrameKind.RESIZE, number, window_size)
 
     def _bring(self, number: int, message: bytes, descriptors: list[int]) -> None:
         """Let the relay inside substitute the descriptors of a message: one terminal, or each by itself."""
@@ -256,7 +267,8 @@ class Line:
                 os.close(descriptor)
                 continue
             brought = next(self._numbers)
-            self._streams[brought] = _Stream(DescriptorEnd(descriptor, reads=position == 0))
+            end = DescriptorEnd(descriptor, reads=position == 0, window_size=window_size)
+            self._streams[brought] = _Stream(end)
             self.say(FrameKind.BRING, number, _COUNT.pack(brought) + window_size)
 
     def _give(self, number: int, stream: _Stream) -> None:

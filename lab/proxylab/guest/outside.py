@@ -1,8 +1,8 @@
-"""The machine's side of a guest: it starts the kernel, and relays between its serial line and the clients.
+"""The machine's side of a guest: it starts the kernel, and relays between the guest's line and the clients.
 
 It runs in a sandbox of its own, in the place of a lab process. So the guest's kernel, a program with many processes,
 ends like a lab: when its client goes, and when any process above it is killed. Its memory is a file without a name, in
-a tmpfs of that sandbox.
+a tmpfs of that sandbox, or qemu's own.
 
 Where an ordinary user may make no namespaces, a guest runs without that sandbox, if its kernel ends its own processes.
 """
@@ -13,7 +13,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +24,7 @@ from proxylab.errors import CapabilityError
 from proxylab.guest.command_line import uml_command
 from proxylab.guest.kernels import Kernel
 from proxylab.guest.line import CLIENT, FrameKind, Line, LineClosedError
+from proxylab.guest.qemu import boot_in_qemu
 from proxylab.kernel.sandbox.linux import MS_NODEV, MS_NOSUID, die_with_parent, mount
 from proxylab.protocol.channel import user_of
 from proxylab.timing import Deadline
@@ -30,7 +33,7 @@ __all__ = ["Start", "run_guest", "stay_on_one_cpu"]
 
 _MEBIBYTES: Final = 1024
 _MARGIN: Final = 64
-_BOOT_SECONDS: Final = 60.0
+_LINE: Final = "/dev/ttyS0"
 _CONSOLE_BYTES: Final = 16 * 1024
 _CONSOLE_LINES: Final = 3
 _SINGLE: Final = ("PYTHONPATH", "PYTHONHOME")
@@ -77,16 +80,14 @@ def run_guest(kernel: Kernel, client: socket.socket, control_socket: socket.sock
     Raises:
         CapabilityError: the guest's kernel does not boot here. ``client`` is still open, to report it.
     """
-    ours, theirs = socket.socketpair()
-    guest = _boot(kernel, theirs, sandboxed=sandboxed)
-    theirs.close()
+    guest, ours = _boot(kernel, sandboxed=sandboxed)
     line = Line(ours.fileno())
     _watch(guest, line)
     try:
-        line.hear(Deadline.after(_BOOT_SECONDS))
+        line.hear(Deadline.after(kernel.boot_seconds))
     except (LineClosedError, TimeoutError) as error:
         guest.kill()
-        how = "it ended" if isinstance(error, LineClosedError) else f"no sign of life in {_BOOT_SECONDS:.0f} s"
+        how = "it ended" if isinstance(error, LineClosedError) else f"no sign of life in {kernel.boot_seconds:.0f} s"
         raise CapabilityError(
             f"a guest of the kernel {kernel.binary} that boots ({how}; {_last_words()})",
             "try another kernel, or --kernel host",
@@ -126,22 +127,32 @@ def _memory_folder(*, sandboxed: bool) -> str:
     )
 
 
-def _boot(kernel: Kernel, line: socket.socket, *, sandboxed: bool) -> "subprocess.Popen[bytes]":
-    command = uml_command(
-        kernel.binary,
-        (sys.executable, "-P", "-B", "-m", "proxylab.guest.inside"),
-        environment={name: os.environ[name] for name in _SINGLE if name in os.environ},
-        line=line.fileno(),
-        mebibytes=_MEBIBYTES,
-    )
+def _boot(kernel: Kernel, *, sandboxed: bool) -> tuple["subprocess.Popen[bytes]", socket.socket]:
+    """A guest that boots, and the machine's end of its line."""
+    environment = {name: os.environ[name] for name in _SINGLE if name in os.environ}
+    init = (sys.executable, "-P", "-B", "-m", "proxylab.guest.inside")
+    start = partial(_start, sandboxed=sandboxed)
+    if kernel.is_image:
+        return boot_in_qemu(kernel, init, environment, _MEBIBYTES, start)
+    ours, line = socket.socketpair()
+    with line:
+        command = uml_command(
+            kernel.binary, (*init, _LINE), environment=environment, line=line.fileno(), mebibytes=_MEBIBYTES
+        )
+        return start(command, [line.fileno()], TMPDIR=_memory_folder(sandboxed=sandboxed)), ours
+
+
+def _start(
+    command: Sequence[str], descriptors: Sequence[int], *, sandboxed: bool, **environment: str
+) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=2,
-        pass_fds=[line.fileno()],
-        env={"TMPDIR": _memory_folder(sandboxed=sandboxed), "PATH": os.defpath},
+        pass_fds=descriptors,
+        env={"PATH": os.defpath, **environment},
         cwd="/",
-        start_new_session=True,  # a panic sends SIGTERM to the kernel's process group
+        start_new_session=True,  # a panic sends SIGTERM to the process group of a user-mode Linux
         preexec_fn=None if sandboxed else die_with_parent,  # noqa: PLW1509 - this process has one thread
     )
 

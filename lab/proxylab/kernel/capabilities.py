@@ -9,7 +9,7 @@ br_netfilter.
 import errno
 import os
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import closing
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -30,11 +30,12 @@ from proxylab.kernel.netlink.buffers import raise_receive_buffer
 from proxylab.kernel.netlink.connections import end_connections
 from proxylab.kernel.netlink.links_carry import kernel_release
 from proxylab.kernel.netlink.messages import Content, Kind, Request
-from proxylab.kernel.netlink.requests import add_bridge, add_device, add_veth, add_vxlan, set_loopback_up
+from proxylab.kernel.netlink.requests import add_bridge, add_device, add_veth, add_vxlan, set_loopback_up, set_netem
 from proxylab.kernel.netlink.socket import NETLINK_GENERIC, NETLINK_NETFILTER, open_netlink
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs, inside, make_netns
 from proxylab.plan.model import Bridge, LinkEnd, Veth, Vxlan
+from proxylab.scenario.netem import Netem
 from proxylab.timing import Deadline
 
 __all__ = ["TRIALS", "Trial", "examine"]
@@ -44,10 +45,8 @@ _TRIAL_SECONDS: Final = 30.0
 _SCTP: Final = 132  # IPPROTO_SCTP; the socket module has it only where the C library's headers had
 _CTRL_CMD_GETFAMILY: Final = 3
 _SO_SNDBUFFORCE: Final = 32
-_LARGE_TRANSACTION: Final = 4 << 20
-"""About what one nft transaction of 1,000 Services weighs in the socket's send buffer, in bytes."""
-_LARGE_BUFFER: Final = 4 << 20
-"""Room for some thousand small packets."""
+_LARGE: Final = 4 << 20
+"""About what an nft transaction of 1,000 Services, or some thousand small packets, weigh in a socket's buffer."""
 
 # One rule for each thing that kube-proxy's nftables mode needs.
 _NFT_TRIAL: Final = """\
@@ -77,10 +76,10 @@ class Trial(Struct, frozen=True):
     required: bool = False
 
 
-async def examine(launcher: Launcher) -> tuple[Capability, ...]:
-    """Try everything that a lab may use, and report what works."""
+async def examine(launcher: Launcher, names: Collection[str] = ()) -> tuple[Capability, ...]:
+    """Try everything that a lab may use, or only what has these names, and report what works."""
     found, modules = [], known_modules()
-    for trial in TRIALS:
+    for trial in (each for each in TRIALS if not names or each.name in names):
         scratch = make_netns(_NETNS_NAME)
         try:
             answer, works = await trial.find(scratch, launcher), True
@@ -113,9 +112,11 @@ def _device(make: Callable[[NetNs], Sequence[Request]]) -> Callable[[NetNs, Laun
     return find
 
 
+_TRIED_END: Final = LinkEnd(_NETNS_NAME, "one", 10, "02:00:00:00:00:01")
+
+
 def _veth(scratch: NetNs) -> list[Request]:
-    first = LinkEnd(_NETNS_NAME, "one", 10, "02:00:00:00:00:01")
-    return [add_veth(Veth(first, LinkEnd(_NETNS_NAME, "two", 11, "02:00:00:00:00:02")), scratch)]
+    return [add_veth(Veth(_TRIED_END, LinkEnd(_NETNS_NAME, "two", 11, "02:00:00:00:00:02")), scratch)]
 
 
 def _vxlan(scratch: NetNs) -> list[Request]:
@@ -163,7 +164,7 @@ def _command(*argv: str, stdin: str = "", version: Sequence[str] = ()) -> Callab
         if not version:
             return "done"
         printed = await launcher.run(scratch, version, netns_name=_NETNS_NAME, deadline=Deadline.after(_TRIAL_SECONDS))
-        return printed.stdout.decode(errors="replace").strip()
+        return (printed.stdout or printed.stderr).decode(errors="replace").strip()  # nginx prints it as an error
 
     return find
 
@@ -189,11 +190,11 @@ async def _send_buffer(scratch: NetNs, _: Launcher) -> str:
         made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_NETFILTER)
     with made:
         try:
-            made.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _LARGE_TRANSACTION)
+            made.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _LARGE)
         except PermissionError:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LARGE_TRANSACTION)
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LARGE)
         size = made.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-    if size < _LARGE_TRANSACTION:
+    if size < _LARGE:
         raise OSError(f"send buffers end at {size // 1024} KiB (net.core.wmem_max)")
     return f"send buffers of {size // 1024} KiB"
 
@@ -204,7 +205,7 @@ async def _receive_buffer(scratch: NetNs, _: Launcher) -> str:
         made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
     with made:
         size = raise_receive_buffer(made, WANTED_BUFFER)
-    if size < _LARGE_BUFFER:
+    if size < _LARGE:
         raise OSError(f"receive buffers end at {size // 1024} KiB (net.core.rmem_max)")
     return f"receive buffers of {size // 1024} KiB"
 
@@ -346,12 +347,7 @@ TRIALS: Final = (
         "with podNetwork: bridge, packets between pods of one node bypass the node's rules",
         load_modules("br_netfilter"),
     ),
-    Trial(
-        "VXLAN devices",
-        _device(_vxlan),
-        "scenarios with interNode: vxlan are skipped",
-        load_modules("vxlan"),
-    ),
+    Trial("VXLAN devices", _device(_vxlan), "scenarios with interNode: vxlan are skipped", load_modules("vxlan")),
     Trial(
         "conntrack by netlink",
         _conntrack,
@@ -363,6 +359,12 @@ TRIALS: Final = (
         _socket(socket.AF_INET, socket.SOCK_STREAM, _SCTP),
         "scenarios that connect over SCTP are skipped",
         load_modules("sctp"),
+    ),
+    Trial(
+        "netem",
+        _device(lambda scratch: [*_veth(scratch), set_netem(_TRIED_END, Netem(loss=1.0))]),
+        "scenarios with links that lose or delay packets are skipped",
+        load_modules("sch_netem"),
     ),
     Trial("IPVS", _ipvs, "scenarios of the ipvs mode are skipped", load_modules("ip_vs")),
     Trial(
@@ -376,6 +378,18 @@ TRIALS: Final = (
         _command("ipset", "create", "trial", "hash:ip,port", version=("ipset", "version")),
         "scenarios of the ipvs mode are skipped",
         "install ipset, and " + load_modules("ip_set ip_set_hash_ipport xt_set"),
+    ),
+    Trial(
+        "nginx",
+        _command("nginx", "-v", version=("nginx", "-v")),
+        "scenarios with an Ingress controller are skipped",
+        "install nginx-light, or nginx",
+    ),
+    Trial(
+        "openssl",
+        _command("openssl", "version", version=("openssl", "version")),
+        "scenarios with an Ingress controller that has a port for TLS are skipped",
+        "install openssl",
     ),
     Trial(
         "links that carry on request",

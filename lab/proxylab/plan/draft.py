@@ -19,6 +19,7 @@ from proxylab.plan.model import (
     LinkEnd,
     Listener,
     Masquerade,
+    Middle,
     Namespace,
     Neighbour,
     Plan,
@@ -31,6 +32,7 @@ from proxylab.plan.model import (
     Vxlan,
 )
 from proxylab.plan.sysctls import DEVICES_AT_HAND, device_of, dotted, sysctls_for
+from proxylab.scenario.netem import Netem
 from proxylab.scenario.nodes import TrackedConnection
 
 __all__ = ["Draft", "NamespaceDraft", "only"]
@@ -170,6 +172,19 @@ class Draft:
         link = Veth(first, replace(self._end(pod, uplink), mtu=mtu))
         self._links.append(link)
         return link
+
+    def impair(self, fabric: NamespaceDraft, netems: Mapping[tuple[str, str], Netem | None]) -> None:
+        """Put a middle into the links of these machines' devices, each with the netem that it has at first."""
+        for at, link in enumerate(self._links):
+            machine = link.second
+            if (machine.namespace, machine.device) in netems:
+                bridge = self.bridge(fabric, f"netem-{machine.namespace}")
+                first, second = (
+                    replace(self._end(fabric, f"{machine.namespace}-{number}", bridge.device), learning=False)
+                    for number in (1, 2)
+                )
+                netem = netems[machine.namespace, machine.device]
+                self._links[at] = replace(link, middle=Middle(bridge, (first, second), netem))
 
     def pod(self, pod: PodPlacement) -> None:
         """Add a pod's placement."""

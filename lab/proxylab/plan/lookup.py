@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 from proxylab.addresses import Family, IPAddress, Protocol, Transport
 from proxylab.cluster.objects import Service, ServicePort
 from proxylab.plan.forwarding import on_segment
-from proxylab.plan.model import Namespace, Plan, PodPlacement
+from proxylab.plan.model import Namespace, Plan, PodPlacement, Role
 from proxylab.scenario.network import UPLINK
 from proxylab.scenario.pods import ListeningPort
 from proxylab.scenario.words import Frontend
@@ -21,6 +21,7 @@ __all__ = [
     "own_addresses_of",
     "pod_port",
     "service_port",
+    "with_role",
 ]
 
 _DIALLED_FRONTENDS: Final = (
@@ -99,6 +100,11 @@ def find(key: str, name: str, placements: Mapping[str, Located]) -> Located:
 def namespace_of(placement: Namespace | PodPlacement) -> str:
     """Its network namespace."""
     return placement.namespace if isinstance(placement, PodPlacement) else placement.name
+
+
+def with_role(plan: Plan, role: Role) -> dict[str, Namespace]:
+    """The namespaces of one role, by name."""
+    return {namespace.name: namespace for namespace in plan.namespaces if namespace.role is role}
 
 
 def own_address(placement: Namespace | PodPlacement, family: Family) -> IPAddress:

@@ -8,12 +8,14 @@ a second late (``linkwatch_urgent_event`` in net/core/link_watch.c). Known index
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from typing import Final, Self
 
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork, Protocol
 from proxylab.encoding import Record
+from proxylab.scenario.netem import Netem
 from proxylab.scenario.nodes import TrackedConnection
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "LinkEnd",
     "Listener",
     "Masquerade",
+    "Middle",
     "Namespace",
     "Neighbour",
     "NextHop",
@@ -170,7 +173,7 @@ class Listener:
 
     ``address`` is ``None`` for all addresses; pods that share a namespace have one each. With ``serves_names`` it also
     answers DNS questions about the cluster. A real
-    ``program`` listens there itself. ``position`` is its place in the scenario.
+    ``program`` listens there itself, perhaps with ``tls``. ``position`` is its place in the scenario.
     """
 
     name: str
@@ -179,6 +182,7 @@ class Listener:
     address: IPAddress | None = None
     serves_names: bool = False
     program: str = ""
+    tls: bool = False
     position: str = field(default="", compare=False)
 
 
@@ -224,8 +228,9 @@ class Namespace(Record, frozen=True, kw_only=True):
 class LinkEnd(Record, frozen=True):
     """One end of a link.
 
-    ``master`` is its bridge. The bridge may send a frame back out of a ``hairpin`` port. An end with ``proxy_arp``
-    answers ARP at once for every address that its namespace routes elsewhere. ``mtu`` is ``None`` for the default.
+    ``master`` is its bridge. The bridge learns the addresses behind a port with ``learning``, and may send a frame back
+    out of a ``hairpin`` port. An end with ``proxy_arp`` answers ARP at once for every address that its namespace routes
+    elsewhere. ``mtu`` is ``None`` for the default.
     """
 
     namespace: str
@@ -236,18 +241,39 @@ class LinkEnd(Record, frozen=True):
     hairpin: bool = False
     proxy_arp: bool = False
     mtu: int | None = None
+    learning: bool = True
+
+
+class Middle(Record, frozen=True):
+    """What stands between the two ends of a link with netem: a bridge with two ports, which learns no addresses.
+
+    ``ends`` face the link's first and second end; netem works where frames leave through them. So each frame passes the
+    taps at the ends of the link before and after netem. ``netem`` is that of the time when the lab begins.
+    """
+
+    bridge: Bridge
+    ends: tuple[LinkEnd, LinkEnd]
+    netem: Netem | None
 
 
 class Veth(Record, frozen=True):
-    """A veth pair."""
+    """A link: a veth pair, or two of them with a ``middle``."""
 
     first: LinkEnd
     second: LinkEnd
+    middle: Middle | None = None
 
     @property
     def ends(self) -> tuple[LinkEnd, LinkEnd]:
         """Both ends."""
         return (self.first, self.second)
+
+    @property
+    def pairs(self) -> tuple["Veth", ...]:
+        """Its veth pairs."""
+        if self.middle is None:
+            return (self,)
+        return Veth(self.first, self.middle.ends[0]), Veth(self.middle.ends[1], self.second)
 
 
 class PodPlacement(Record, frozen=True, kw_only=True):
@@ -319,20 +345,19 @@ class Plan(Record, frozen=True, kw_only=True):
 
     def end(self, namespace: str, device: str) -> LinkEnd:
         """The link end of that device. Raises ``KeyError``."""
-        for link in self.links:
-            for end in link.ends:
-                if (end.namespace, end.device) == (namespace, device):
-                    return end
-        raise KeyError(f"{namespace}/{device}")
+        first, second = self.link(namespace, device).ends
+        return first if (first.namespace, first.device) == (namespace, device) else second
 
     def peer(self, namespace: str, device: str) -> LinkEnd:
         """The other end of that device's link. Raises ``KeyError``."""
+        first, second = self.link(namespace, device).ends
+        return second if (first.namespace, first.device) == (namespace, device) else first
+
+    def link(self, namespace: str, device: str) -> Veth:
+        """The link of that device. Raises ``KeyError``."""
         for link in self.links:
-            first, second = link.ends
-            if (first.namespace, first.device) == (namespace, device):
-                return second
-            if (second.namespace, second.device) == (namespace, device):
-                return first
+            if any((end.namespace, end.device) == (namespace, device) for end in link.ends):
+                return link
         raise KeyError(f"{namespace}/{device}")
 
     def end_to_cut(self, namespace: str, device: str) -> LinkEnd:
@@ -345,9 +370,9 @@ Device = LinkEnd | Bridge | Vxlan
 
 
 def ends_by_namespace(plan: Plan) -> dict[str, list[LinkEnd]]:
-    """The link ends in each namespace of the plan, in the order of the links."""
+    """The ends of veth pairs in each namespace of the plan, in the order of the links."""
     ends: dict[str, list[LinkEnd]] = {namespace.name: [] for namespace in plan.namespaces}
     for link in plan.links:
-        for end in link.ends:
+        for end in chain.from_iterable(pair.ends for pair in link.pairs):
             ends[end.namespace].append(end)
     return ends

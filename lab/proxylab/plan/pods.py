@@ -111,9 +111,10 @@ def _homes(group: PodGroup) -> dict[str, list[str]]:
 
 
 def _listeners(name: str, group: PodGroup, addresses: tuple[IPAddress | None, ...]) -> list[Listener]:
-    where, program = str(group.position), group.commands[0][0] if group.commands else ""
+    where, program = str(group.position), group.program.value if group.program else ""
+    program = group.commands[0][0] if group.commands else program
     return [
-        Listener(name, port.protocol, port.port, address, program=program, position=where)
+        Listener(name, port.protocol, port.port, address, program=program, tls=port.has_tls, position=where)
         for address in addresses
         for port in group.ports
     ]

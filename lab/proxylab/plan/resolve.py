@@ -14,6 +14,7 @@ from proxylab.errors import ScenarioError
 from proxylab.plan.device_names import ROUTER
 from proxylab.plan.endpoints import Endpoints
 from proxylab.plan.forwarding import UnreachableError, next_hop
+from proxylab.plan.ingress_target import request_of, through_ingress
 from proxylab.plan.lookup import (
     UnresolvableError,
     find,
@@ -24,6 +25,7 @@ from proxylab.plan.lookup import (
     own_addresses_of,
     pod_port,
     service_port,
+    with_role,
 )
 from proxylab.plan.model import Namespace, Plan, PodPlacement, Role
 from proxylab.plan.outages import Links
@@ -127,8 +129,8 @@ class _Resolver:
         self._service_networks = scenario.network.service_cidrs
         self._shared = [(each.network, each.nodes) for each in scenario.network.routed]
         self._shared += [(pool, each.nodes) for each in scenario.load_balancers for pool in each.pool]
-        self._nodes = _with_role(plan, Role.NODE)
-        self._hosts = _with_role(plan, Role.HOST)
+        self._nodes = with_role(plan, Role.NODE)
+        self._hosts = with_role(plan, Role.HOST)
         local = [each.interface.ip for node in self._nodes.values() for each in node.addresses]
         self._behind = Endpoints(services, slices, local)
         self._endpoints = frozenset(each.addresses[0] for slice_ in scenario.slices for each in slice_.endpoints)
@@ -143,7 +145,8 @@ class _Resolver:
 
     def resolved(self, number: int, probe: _Sent) -> ResolvedProbe:
         expect = probe.expect if isinstance(probe, Probe) else None
-        tables = expect is not None and expect.conntrack is not None
+        named = expect is not None and expect.names_addresses
+        request, probe = request_of(probe), through_ingress(probe, self._services.values(), self._groups.values())
         question = self._question(probe)
         if question is None:
             destination, port, protocol = self._dialled(probe)
@@ -171,8 +174,9 @@ class _Resolver:
             policy_route=self._policy_route(probe, destination),
             every=(probe.send.every or STREAM_EVERY) if expect is None else 0,
             http=expect is not None and expect.http is not None,
-            tables=tables,
-            addresses=self._plan.addresses_by_name if tables else {},
+            request=request,
+            tables=expect is not None and expect.conntrack is not None,
+            addresses=self._plan.addresses_by_name if named else {},
             question=question,
             service_port=service_port,
             endpoints=endpoints,
@@ -386,7 +390,3 @@ def _resolver(question: Question, probe: _Sent) -> IPAddress:
         family = Family.of(probe.source.address)
     fitting = (each for each in question.resolvers if family in (None, Family.of(each)))
     return next(fitting, question.resolvers[0])
-
-
-def _with_role(plan: Plan, role: Role) -> dict[str, Namespace]:
-    return {namespace.name: namespace for namespace in plan.namespaces if namespace.role is role}

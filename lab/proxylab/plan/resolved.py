@@ -16,6 +16,7 @@ from proxylab.scenario.words import Manner
 __all__ = [
     "STACK",
     "Destination",
+    "HttpRequest",
     "MasqueradedAs",
     "PolicyRoute",
     "Query",
@@ -102,6 +103,14 @@ class Sentinel(Record, frozen=True, kw_only=True):
     address: IPAddress
 
 
+class HttpRequest(Record, frozen=True, kw_only=True):
+    """The HTTP request of each flow to an Ingress."""
+
+    host: str
+    path: str
+    tls: bool = False
+
+
 class PolicyRoute(Record, frozen=True, kw_only=True):
     """The route that the router needs for this probe: ``destination`` via ``via`` (a node's address).
 
@@ -180,8 +189,9 @@ class ResolvedProbe(Record, frozen=True, kw_only=True):
     where the flows may arrive: the endpoints of ``service_port`` (in kube-proxy's spelling), or the target itself if it
     is not a Service's; empty if no port is known. Where the author expects a masqueraded source, ``masquerades`` are
     the sources that masquerading gives, for each node that may translate a flow and each endpoint. With ``http`` the
-    flows are HTTP requests. With ``tables`` the lab saves all connection tracking entries after the probe;
-    ``addresses`` then maps the scenario's names to addresses.
+    flows are HTTP requests: ``request`` to an Ingress, or else for a node's health. With ``tables`` the lab saves all
+    connection tracking entries after the probe. ``addresses`` maps the scenario's names to addresses, where an
+    expectation names any.
     """
 
     number: int
@@ -200,6 +210,7 @@ class ResolvedProbe(Record, frozen=True, kw_only=True):
     policy_route: PolicyRoute | None = None
     every: int = 0
     http: bool = False
+    request: HttpRequest | None = None
     tables: bool = False
     addresses: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)
     question: Question | None = None

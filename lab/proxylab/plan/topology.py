@@ -29,6 +29,7 @@ from proxylab.plan.addresses import AddressPlan, allocate_addresses
 from proxylab.plan.balance import shared_route
 from proxylab.plan.device_names import FABRIC, OVERLAY, ROUTER
 from proxylab.plan.draft import Draft, NamespaceDraft
+from proxylab.plan.impairments import impaired_links, with_neighbours
 from proxylab.plan.model import (
     MAIN_TABLE,
     POLICY_TABLE,
@@ -105,7 +106,8 @@ def draw(scenario: Scenario) -> Plan:
             [*_dialled(scenario, host.name), *_serving(scenario, host.name, addresses)]
         )
         _link_host(host, namespace, addresses, segments)
-    plan = draft.finished()
+    draft.impair(fabric, impaired_links(scenario))
+    plan = with_neighbours(draft.finished())
     problems = _device_problems(scenario, plan)
     if problems:
         raise ScenarioError(problems)

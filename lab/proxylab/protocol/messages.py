@@ -177,7 +177,9 @@ class Close(TaggedRecord, frozen=True):
 
 
 class Examine(TaggedRecord, frozen=True):
-    """Examine this machine's capabilities for a lab. Answer: ``Examined``."""
+    """Examine this machine's capabilities for a lab: those of these names, or all. Answer: ``Examined``."""
+
+    names: tuple[str, ...] = ()
 
 
 Request = (
@@ -201,10 +203,15 @@ class Stage(Record, frozen=True):
 
 
 class Built(TaggedRecord, frozen=True):
-    """The lab is built. ``variant`` names the tool that programs the rules, such as ``iptables v1.8.9 (legacy)``."""
+    """The lab is built.
+
+    ``variant`` names the tool that programs the rules, such as ``iptables v1.8.9 (legacy)``; ``kernel`` is uname's
+    release.
+    """
 
     variant: str
     stages: tuple[Stage, ...] = ()
+    kernel: str = ""
 
 
 class Advanced(TaggedRecord, frozen=True):

@@ -18,11 +18,14 @@ For what YAML cannot express, write a ``test_*.py`` with the fixture ``lab`` or 
 """
 
 import os
+import platform
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from proxylab.errors import CapabilityError
+from proxylab.guest.kernels import find_kernel
 from proxylab.pytest_plugin.annotations import Annotations
 from proxylab.pytest_plugin.fixtures import lab_bundle_store, lab_of_file, lab_open, lab_sessions, lab_verdict
 from proxylab.pytest_plugin.in_python import Lab
@@ -38,6 +41,7 @@ from proxylab.pytest_plugin.options import (
     flag,
     iptables,
     is_paused,
+    kernels,
     kube_proxy_flags,
     repeats,
     report,
@@ -46,10 +50,18 @@ from proxylab.pytest_plugin.options import (
     shell_netns_name,
     times,
 )
-from proxylab.pytest_plugin.python_fixtures import LabFactory, lab, lab_engine, lab_factory, parametrize_engines
+from proxylab.pytest_plugin.python_fixtures import (
+    LabFactory,
+    lab,
+    lab_engine,
+    lab_factory,
+    lab_kernel,
+    parametrize_labs,
+)
 from proxylab.pytest_plugin.report_page import Attaching, Gathering
 from proxylab.pytest_plugin.required import Required
 from proxylab.pytest_plugin.themes import Themes
+from proxylab.scenario.words import HOST
 
 __all__ = [
     "Lab",
@@ -60,6 +72,7 @@ __all__ = [
     "lab_bundle_store",
     "lab_engine",
     "lab_factory",
+    "lab_kernel",
     "lab_of_file",
     "lab_open",
     "lab_sessions",
@@ -71,6 +84,7 @@ __all__ = [
     "pytest_configure",
     "pytest_generate_tests",
     "pytest_itemcollected",
+    "pytest_report_header",
 ]
 
 _ANNOTATES_ITSELF: Final = "pytest_github_actions_annotate_failures"
@@ -89,8 +103,8 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFi
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run Python tests that use a lab on every chosen engine, as scenario files do."""
-    parametrize_engines(metafunc)
+    """Run Python tests that use a lab on every chosen engine and kernel, as scenario files do."""
+    parametrize_labs(metafunc)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -120,6 +134,20 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Let the other files run if all that collection could not read are scenario files. Each stays an error."""
     if session.items and session.testsfailed == session.config.stash.get(BROKEN_FILES, 0):
         session.config.option.continue_on_collection_errors = True
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """A line for each kernel of the labs, unless it is the machine's alone."""
+    chosen = kernels(config)
+    return [] if chosen == (HOST,) else [f"lab kernel {name}: {_release(name)}" for name in chosen]
+
+
+def _release(name: str) -> str:
+    try:
+        found = find_kernel(name)
+    except CapabilityError as error:
+        return f"missing: {error.missing}; {error.cure}"
+    return f"{found.release}, {found.binary}" if found else platform.release()
 
 
 def pytest_configure(config: pytest.Config) -> None:

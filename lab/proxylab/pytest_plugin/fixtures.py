@@ -17,7 +17,6 @@ from proxylab.client.session import Session
 from proxylab.engines.engine_names import where_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import LabError
-from proxylab.guest.kernels import HOST
 from proxylab.pytest_plugin.items import OPEN, ProbeItem, Run
 from proxylab.pytest_plugin.options import (
     ON_FAILURE,
@@ -26,6 +25,7 @@ from proxylab.pytest_plugin.options import (
     feature_gates,
     flag,
     iptables,
+    kernels,
     kube_proxy_flags,
     one,
     seed,
@@ -56,12 +56,11 @@ def lab_sessions(pytestconfig: pytest.Config) -> Iterator[Callable[[str], Sessio
             where = where_of(engine, engines(pytestconfig), one(pytestconfig, "kube_proxy"))
             flags, gates = kube_proxy_flags(pytestconfig), feature_gates(pytestconfig)
             upstream = upstream_for(engine, where, _print_progress, flags=flags, gates=gates)
-            kernel = one(pytestconfig, "kernel") or HOST
             choice = EngineChoice(
                 engine,
                 iptables=iptables(pytestconfig),
                 upstream=upstream,
-                kernel=kernel,
+                kernel=kernels(pytestconfig)[0],
                 name_server=one(pytestconfig, "name_server"),
             )
             return stack.enter_context(Session(choice, seed(pytestconfig), control_socket))
@@ -98,7 +97,7 @@ class _Labs:
         try:
             session = self._sessions(run.engine)
             run.settle(session.engine.version)
-            opened = open_or_foresee(session.open, run.scenario)
+            opened = open_or_foresee(partial(session.open, kernel=run.kernel), run.scenario)
         except LabError as error:
             self._failed[run] = error
             raise
@@ -149,7 +148,7 @@ def lab_verdict(request: pytest.FixtureRequest, lab_open: OpenLab, lab_bundle_st
     record(item, lab_open, item.run.engine, verdict)
     if flag(item.config, "pcap"):
         leave_pcap(item, lab_open, verdict)
-    show(item, heading_in_file(item.scenario, item.run.engine), verdict)
+    show(item, heading_in_file(item.run, lab_open.built.kernel), verdict)
     match verdict.overall:
         case Judgement.SKIP:
             pytest.skip(why_skipped(verdict))

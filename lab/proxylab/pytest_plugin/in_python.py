@@ -30,8 +30,8 @@ from proxylab.pytest_plugin.tested_case import case_of
 from proxylab.report.trace_text import journey
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
-from proxylab.scenario.words import Position
-from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict
+from proxylab.scenario.words import HOST, Position
+from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, on_kernel
 
 _Verdict = TypeVar("_Verdict", bound=ProbeVerdict | StepVerdict)
 
@@ -72,6 +72,10 @@ class Lab:
     def mode(self) -> str:
         """The mode in which the proxies began."""
         return mode_of(self._engine)
+
+    @property
+    def _where(self) -> str:
+        return on_kernel(self._engine, self._lab.engine.kernel)
 
     @property
     def scenario(self) -> Scenario:
@@ -280,7 +284,7 @@ class Lab:
         """The verdict, which the test's report has from now on; with ``check`` the test ends unless it is a pass."""
         record(self._item, self._lab, self._engine, verdict)
         heading = heading_of_test(self._item)
-        about = replace(heading, engine=self._engine, scenario=self.scenario.name, tags=self.scenario.tags)
+        about = replace(heading, engine=self._where, scenario=self.scenario.name, tags=self.scenario.tags)
         show(self._item, about, verdict)
         if check and verdict.overall is Judgement.SKIP:
             pytest.skip(why_skipped(verdict))
@@ -289,13 +293,15 @@ class Lab:
         return verdict
 
     def _kept_evidence(self, verdict: _Verdict) -> _Verdict:
+        kernel = self._lab.engine.kernel
         options = f" --lab-engine {self._engine}" if self._engine != ENGINES[0] else ""
+        options += f" --lab-kernel {shlex.quote(kernel)}" if kernel != HOST else ""
         verdict = replace(verdict, rerun_command=f"pytest {shlex.quote(self._item.nodeid)}{options}")
         if self._bundle_store is None:
             return verdict
         name = f"{self._item.name} {self._probes}"
         evidence = partial(self._lab.bundle, verdict)
-        return self._bundle_store.settle(verdict, self._engine, evidence, partial(warn, self._item), name)
+        return self._bundle_store.settle(verdict, self._where, evidence, partial(warn, self._item), name)
 
 
 def _caller() -> tuple[str, int]:

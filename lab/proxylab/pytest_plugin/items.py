@@ -1,13 +1,14 @@
 """Scenario files as modules of pytest items: which items a file has, their order, ids and markers.
 
-An id is the author's title, followed in brackets by the case of the matrix, by the engine if several run, and by the
-number of the repetition. It contains neither ``/`` nor ``::``, since pytest splits ids there. It is the same in every
-collection: each xdist worker collects for itself, and all must find the same ids.
+An id is the author's title, followed in brackets by the case of the matrix, by the engine and the kernel if several
+run, and by the number of the repetition. It contains neither ``/`` nor ``::``, since pytest splits ids there. It is the
+same in every collection: each xdist worker collects for itself, and all must find the same ids.
 """
 
 import os
 import types
 from collections.abc import Iterable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,15 +18,16 @@ from proxylab.client.open_lab import OpenLab
 from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.errors import ScenarioError
 from proxylab.pytest_plugin.markers import markers_of
-from proxylab.pytest_plugin.options import engines, repeats
+from proxylab.pytest_plugin.options import engines, kernels, repeats
 from proxylab.pytest_plugin.outcome import hold
-from proxylab.scenario.cases import cases
+from proxylab.scenario.cases import cases, kernel_of
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
 from proxylab.scenario.versions import Version
+from proxylab.scenario.words import HOST
 
-__all__ = ["BROKEN_FILES", "OPEN", "SUFFIX", "ProbeItem", "Run", "ScenarioFile", "is_of_a_scenario"]
+__all__ = ["BROKEN_FILES", "OPEN", "SUFFIX", "ProbeItem", "Run", "ScenarioFile", "in_id", "is_of_a_scenario"]
 
 SUFFIX: Final = ".lab.yaml"
 
@@ -34,6 +36,11 @@ BROKEN_FILES: Final = pytest.StashKey[int]()
 
 OPEN: Final = pytest.StashKey[OpenLab]()
 """The lab that an item has last used."""
+
+
+def in_id(name: str) -> str:
+    """An engine or a kernel in an id."""
+    return name.replace("/", ".")
 
 
 def is_of_a_scenario(nodeid: str) -> bool:
@@ -69,11 +76,14 @@ class ScenarioFile(pytest.Module):
 
 
 class Run:
-    """One lab of a file: a case of its matrix on an engine, in the nth repetition."""
+    """One lab of a file: a case of its matrix on an engine and a kernel, in the nth repetition."""
 
-    def __init__(self, written: Scenario, case: Scenario, engine: str, marks: tuple[str, ...]) -> None:
+    def __init__(
+        self, written: Scenario, case: Scenario, engine: str, kernel: str = HOST, marks: tuple[str, ...] = ()
+    ) -> None:
         self.scenario = case
         self.engine: Final = engine
+        self.kernel: Final = kernel_of(case, kernel)
         self._written: Final = written
         self._version = version_of(engine)
         self._marks: Final = marks
@@ -95,13 +105,14 @@ class Run:
 
 
 def _runs(config: pytest.Config, scenario: Scenario) -> Iterator[Run]:
-    chosen, times = engines(config), repeats(config)
-    for number in range(1, times + 1):
-        for engine in chosen:
-            for case in cases(scenario, mode_of(engine), version_of(engine)):
-                marks = [engine.replace("/", ".")] if len(chosen) > 1 else []
-                marks += [f"{number} of {times}"] if times > 1 else []
-                yield Run(scenario, case, engine, tuple(marks))
+    several, times = engines(config), repeats(config)
+    on = kernels(config)[: 1 if scenario.matrix.kernel else None]  # a case with this axis names its kernel itself
+    for number, engine, kernel in product(range(1, times + 1), several, on):
+        for case in cases(scenario, mode_of(engine), version_of(engine)):
+            marks = [in_id(engine)] if len(several) > 1 else []
+            marks += [in_id(kernel)] if len(on) > 1 else []
+            marks += [f"{number} of {times}"] if times > 1 else []
+            yield Run(scenario, case, engine, kernel, tuple(marks))
 
 
 class ProbeItem(pytest.Function):

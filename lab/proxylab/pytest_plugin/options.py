@@ -13,6 +13,7 @@ import pytest
 from proxylab.binaries.upstream import read_gates
 from proxylab.engines.engine_names import ENGINES, IPTABLES_VARIANTS, read_engine
 from proxylab.report.shards import Shard, recorded_seconds
+from proxylab.scenario.words import HOST
 
 __all__ = [
     "ON_FAILURE",
@@ -24,6 +25,7 @@ __all__ = [
     "flag",
     "iptables",
     "is_paused",
+    "kernels",
     "kube_proxy_flags",
     "one",
     "pcap_directory",
@@ -47,7 +49,6 @@ _ONE: Final = {
         "VARIANT",
         f"the iptables variant that loads the rules: {', '.join(IPTABLES_VARIANTS)} (default: the first that works)",
     ),
-    "kernel": ("KERNEL", "the kernel of the labs: host, uml for a user-mode Linux, or the path of one (default: host)"),
     "kube-proxy": (
         "WHERE",
         (
@@ -101,7 +102,14 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="FLAG",
         help="one more flag for kube-proxy, such as --lab-kube-proxy-flag=--v=4; may be repeated",
     )
+    group.addoption(
+        "--lab-kernel",
+        action="append",
+        metavar="KERNEL",
+        help="a kernel of the labs; may be repeated: host, uml, debian:VERSION, or the path of one (default: host)",
+    )
     parser.addini("lab_engine", "the engines of --lab-engine, separated by spaces", type="args")
+    parser.addini("lab_kernel", "the kernels of --lab-kernel, separated by spaces", type="args")
     parser.addini("lab_kube_proxy_flag", "the flags of --lab-kube-proxy-flag, separated by spaces", type="args")
     for name, (metavar, meaning) in _ONE.items():
         group.addoption(f"--lab-{name}", metavar=metavar, help=meaning)
@@ -120,6 +128,11 @@ def engines(config: pytest.Config) -> tuple[str, ...]:
         except ValueError as error:
             raise pytest.UsageError(f"--lab-engine: {error}") from None
     return tuple(dict.fromkeys(given)) or ENGINES[:1]
+
+
+def kernels(config: pytest.Config) -> tuple[str, ...]:
+    """The chosen kernels, each once."""
+    return tuple(dict.fromkeys(_several(config, "kernel"))) or (HOST,)
 
 
 def engine_of(item: pytest.Item) -> str | None:

@@ -1,6 +1,5 @@
 """Verdicts and errors as pytest outcomes: an item's result, its message, its report properties and its pcapng file."""
 
-import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,6 +11,7 @@ from proxylab.errors import CapabilityError, EngineError, LabEndedError, Program
 from proxylab.pytest_plugin.options import pcap_directory, seed
 from proxylab.report.failure_text import explain
 from proxylab.report.pcapng import pcapng
+from proxylab.scenario.words import HOST
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict
 
 __all__ = ["Judged", "explanation", "hold", "in_its_own_words", "leave_pcap", "record", "warn", "why_skipped"]
@@ -52,10 +52,12 @@ def record(item: pytest.Item, lab_open: OpenLab, engine: str, verdict: Judged) -
     properties = {
         "engine": engine,
         "iptables": lab_open.built.variant,
-        "kernel": platform.release(),
+        "kernel": lab_open.built.kernel,
         "scenario": lab_open.scenario.name,
         "seed": seed(item.config),
     }
+    if lab_open.engine.kernel != HOST:
+        properties["kernel_name"] = lab_open.engine.kernel
     known = {name for name, _ in item.user_properties}
     item.user_properties += [(name, value) for name, value in properties.items() if name not in known]
     item.user_properties.append(("verdict", verdict.overall.value))

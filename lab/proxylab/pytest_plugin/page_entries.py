@@ -4,11 +4,12 @@ from typing import Final
 
 import pytest
 
+from proxylab.pytest_plugin.items import Run
 from proxylab.pytest_plugin.options import engine_of, report
 from proxylab.pytest_plugin.outcome import Judged, explanation
 from proxylab.report.html import Entry, Heading, entry
-from proxylab.scenario.model import Scenario
-from proxylab.verdict.model import Judgement
+from proxylab.scenario.words import HOST
+from proxylab.verdict.model import Judgement, on_kernel
 
 __all__ = ["NO_ENGINE", "heading_in_file", "heading_of_test", "is_explained", "show", "taken"]
 
@@ -30,11 +31,13 @@ def heading_of_test(item: pytest.Item) -> Heading:
     return Heading(file=item.location[0], engine=engine_of(item) or NO_ENGINE, case=item.name)
 
 
-def heading_in_file(scenario: Scenario, engine: str) -> Heading:
-    """The heading of the probes of a scenario, or of a case of it."""
+def heading_in_file(run: Run, release: str = "") -> Heading:
+    """The heading of the probes of a scenario, or of a case of it; ``release`` is that of the lab's kernel."""
+    scenario = run.scenario
     return Heading(
         file=scenario.file,
-        engine=engine,
+        engine=on_kernel(run.engine, run.kernel),
+        kernel=release if run.kernel != HOST else "",
         case=scenario.case.id,
         scenario=scenario.name,
         description=scenario.description,

@@ -1,4 +1,4 @@
-"""The fixtures ``lab``, ``lab_factory`` and ``lab_engine`` for Python tests, and the marker ``lab``."""
+"""The fixtures ``lab``, ``lab_factory``, ``lab_engine`` and ``lab_kernel`` for Python tests, and the marker ``lab``."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -10,12 +10,12 @@ import pytest
 from proxylab.client.bundles import BundleStore
 from proxylab.client.session import Session
 from proxylab.pytest_plugin.in_python import Lab
-from proxylab.pytest_plugin.items import OPEN
-from proxylab.pytest_plugin.options import engines
+from proxylab.pytest_plugin.items import OPEN, in_id
+from proxylab.pytest_plugin.options import engines, kernels
 from proxylab.pytest_plugin.outcome import in_its_own_words
 from proxylab.pytest_plugin.tested_case import case_of, parsed, text_of
 
-__all__ = ["MARKER", "LabFactory", "lab", "lab_engine", "lab_factory", "parametrize_engines"]
+__all__ = ["MARKER", "LabFactory", "lab", "lab_engine", "lab_factory", "lab_kernel", "parametrize_labs"]
 
 MARKER: Final = "lab"
 
@@ -38,11 +38,17 @@ def lab_engine(pytestconfig: pytest.Config) -> str:
     return engines(pytestconfig)[0]
 
 
-def parametrize_engines(metafunc: pytest.Metafunc) -> None:
-    """Run a test that uses a lab on every chosen engine."""
-    chosen = engines(metafunc.config)
-    if "lab_engine" in metafunc.fixturenames and len(chosen) > 1:
-        metafunc.parametrize("lab_engine", chosen, ids=[engine.replace("/", ".") for engine in chosen])
+@pytest.fixture
+def lab_kernel(pytestconfig: pytest.Config) -> str:
+    """The kernel of a Python test's labs; with several kernels the test runs once on each."""
+    return kernels(pytestconfig)[0]
+
+
+def parametrize_labs(metafunc: pytest.Metafunc) -> None:
+    """Run a test that uses a lab on every chosen engine and kernel."""
+    for fixture, chosen in (("lab_kernel", kernels(metafunc.config)), ("lab_engine", engines(metafunc.config))):
+        if fixture in metafunc.fixturenames and len(chosen) > 1:
+            metafunc.parametrize(fixture, chosen, ids=map(in_id, chosen))
 
 
 @pytest.fixture
@@ -50,6 +56,7 @@ def lab_factory(
     request: pytest.FixtureRequest,
     lab_sessions: Callable[[str], Session],
     lab_engine: str,
+    lab_kernel: str,
     lab_bundle_store: BundleStore | None,
 ) -> Iterator[LabFactory]:
     """A function that builds labs for a Python test, one at a time: it closes the previous lab first."""
@@ -60,7 +67,7 @@ def lab_factory(
             with in_its_own_words(""):
                 text, file = text_of(scenario, request.path)
                 session, written = lab_sessions(lab_engine), parsed(text, file)
-                opened = session.open(case_of(written, session.engine, case), text)
+                opened = session.open(case_of(written, session.engine, case), text, lab_kernel)
             stack.enter_context(closing(opened))
             request.node.stash[OPEN] = opened
             return Lab(opened, text, engine=lab_engine, item=request.node, bundle_store=lab_bundle_store, case=case)

@@ -47,7 +47,7 @@ class Attaching:
         elif made.failed and not is_explained(item, made.longreprtext):
             heading = heading_of_test(item)
             if isinstance(item, ProbeItem):
-                heading = heading_in_file(item.scenario, item.run.engine)
+                heading = heading_in_file(item.run)
             entries = [*entries, _failure(heading, _NAMES[call.when], made)]
         if entries or made.failed:
             setattr(made, _FIELD, [item.stash.get(_TURN, 0), _text(entries)])
@@ -68,7 +68,7 @@ def _failure(heading: "Heading", name: str, made: pytest.TestReport | pytest.Col
 
 def _unjudged(item: ProbeItem, made: pytest.TestReport) -> "Entry":
     """An entry for a probe without a verdict: a missing capability, or an error, which may be expected."""
-    heading = heading_in_file(item.scenario, item.run.engine)
+    heading = heading_in_file(item.run)
     if hasattr(made, "wasxfail"):
         words = made.wasxfail.removeprefix("reason: ")
         return message(heading, item.judged.name, Judgement.PASS, words, made.duration)

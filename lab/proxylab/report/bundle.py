@@ -37,6 +37,7 @@ from proxylab.report.pcapng import pcapng
 from proxylab.report.reproduction import PRESENT, reproduction
 from proxylab.report.trace_text import journey
 from proxylab.scenario.probes import Probe
+from proxylab.scenario.words import HOST
 from proxylab.verdict.conntrack_tables import entry_words
 from proxylab.verdict.model import ProbeVerdict, Verdict
 
@@ -63,11 +64,15 @@ RecordedT = TypeVar("RecordedT", bound=Record)
 
 
 class Circumstances(Record, frozen=True, kw_only=True):
-    """The conditions of a run: versions, engine, and the seed for source ports and payloads."""
+    """The conditions of a run: versions, engine, and the seed for source ports and payloads.
+
+    ``kernel`` is the release of the lab's kernel, and ``chosen_kernel`` what ``--kernel`` says.
+    """
 
     proxylab: str
     python: str
     kernel: str
+    chosen_kernel: str = HOST
     machine: str
     engine: str
     iptables: str

@@ -12,6 +12,8 @@ always present, with ``null`` for an absent value::
     - file: scenarios/cluster-ip.lab.yaml
       name: cluster-ip
       engine: embedded/iptables
+      kernel: uml                      # as --kernel spells it
+      release: 7.2.11                  # of the kernel, as uname prints it; null if no lab was built
       case: bridge-ipv6                # the id of a case of its matrix; "" without one
       tags: [hairpin]
       judgement: fail                  # pass | fail | inconclusive | skip | null, if no probe was selected
@@ -90,6 +92,8 @@ def _scenario(result: ScenarioResult) -> dict[str, object]:
         "file": result.file,
         "name": result.name,
         "engine": result.engine,
+        "kernel": result.kernel,
+        "release": result.release or None,
         "case": result.case,
         "tags": list(result.tags),
         "judgement": result.overall,

@@ -33,6 +33,10 @@ class AnyResult(Protocol):
         """As ``--engine`` spells it."""
 
     @property
+    def kernel(self) -> str:
+        """As ``--kernel`` spells it."""
+
+    @property
     def seconds(self) -> float:
         """Its duration."""
 
@@ -65,7 +69,7 @@ def exit_code(results: Sequence[AnyResult]) -> ExitCode:
 
     A bug of proxylab (3) and an invalid scenario (2) come before any verdict, since they prevented an unknown number of
     verdicts; then fail (1), then inconclusive (6). A missing capability (4) counts only if nothing at all was judged on
-    one of the engines. Nothing selected (5) remains if nothing was skipped either.
+    one of the engines, or on one of the kernels. Nothing selected (5) remains if nothing was skipped either.
     """
     faults = {result.fault.exit_code for result in results if result.fault is not None}
     for code in _FAULTS_WORST_FIRST[:2]:
@@ -76,8 +80,10 @@ def exit_code(results: Sequence[AnyResult]) -> ExitCode:
         return ExitCode.FAILED
     if Judgement.INCONCLUSIVE in judgements or ExitCode.INCONCLUSIVE in faults:
         return ExitCode.INCONCLUSIVE
-    engines = dict.fromkeys(result.engine for result in results)
-    if any(_is_skipped([result for result in results if result.engine == engine]) for engine in engines):
+    on_each: dict[tuple[str, str], list[AnyResult]] = {}
+    for result in results:
+        on_each.setdefault((result.engine, result.kernel), []).append(result)
+    if any(_is_skipped(found) for found in on_each.values()):
         return ExitCode.CAPABILITY
     passed = Judgement.PASS in judgements or any(result.foreseen is not None for result in results)
     return ExitCode.OK if passed else ExitCode.NOTHING_SELECTED

@@ -16,26 +16,34 @@ Painter = Callable[[str, Judgement], str]
 _GAP: Final = "  "
 _ABSENT: Final = "-"
 _NOTHING: Final = "nothing"
+_WIDEST: Final = len("pass")
 _MOST_SLOWEST: Final = 10
 
 
 def result_table(results: Sequence[AnyResult], paint: Painter = lambda word, _: word, width: int = WIDTH) -> list[str]:
-    """A row for each scenario and a column for each engine; nothing if only one engine ran.
+    """A row for each scenario, and a column for each engine; nothing if only one ran, on one kernel.
 
-    The cases of a matrix share a row, which shows the worst of them. Names are never truncated, so that users can copy
-    them. If a row is too wide, the scenario's name has a line of its own above it.
+    With several kernels, a column for each kernel, and a row for each scenario and engine: it shows which of them turns
+    the scenario red. The cases of a matrix share a row, which shows the worst of them. Names are never truncated, so
+    that users can copy them. If a row is too wide, the scenario's name has a line of its own above it.
     """
-    engines = list(dict.fromkeys(result.engine for result in results))
-    if len(engines) < 2:
+    engines, kernels = ({getattr(result, axis) for result in results} for axis in ("engine", "kernel"))
+    if len(engines) < 2 and len(kernels) < 2:
         return []
-    files = list(dict.fromkeys(result.file for result in results))
-    widths = [*map(len, engines[:-1]), 0]  # the last column needs no padding
-    head = _GAP.join(engines)
+    by_kernel = len(kernels) > 1
+    cells: dict[str, dict[str, list[Judgement | None]]] = {}
+    for result in results:
+        row = f"{result.file} [{result.engine}]" if by_kernel and len(engines) > 1 else result.file
+        column = result.kernel if by_kernel else result.engine
+        cells.setdefault(row, {}).setdefault(column, []).append(result.overall)
+    columns = list(dict.fromkeys(column for row in cells.values() for column in row))
+    widths = [*(max(len(column), _WIDEST) for column in columns[:-1]), 0]  # the last column needs no padding
+    head = _GAP.join(column.ljust(room) for column, room in zip(columns, widths, strict=True))
     rows = [
-        _GAP.join(_cell(file, engine, results, paint, room) for engine, room in zip(engines, widths, strict=True))
-        for file in files
+        _GAP.join(_cell(row.get(column), paint, room) for column, room in zip(columns, widths, strict=True))
+        for row in cells.values()
     ]
-    names = ["scenario", *files]
+    names = ["scenario", *cells]
     longest = max(map(len, names))
     named = zip(names, (head, *rows), strict=True)
     if longest + len(_GAP + head) <= width:
@@ -43,11 +51,10 @@ def result_table(results: Sequence[AnyResult], paint: Painter = lambda word, _: 
     return [line for name, row in named for line in (name, f"{_GAP * 2}{row}")]
 
 
-def _cell(file: str, engine: str, results: Sequence[AnyResult], paint: Painter, width: int) -> str:
-    found = [result.overall for result in results if (result.file, result.engine) == (file, engine)]
-    judged = frozenset(filter(None, found))
+def _cell(found: Sequence[Judgement | None] | None, paint: Painter, width: int) -> str:
+    judged = frozenset(filter(None, found or ()))
     if not judged:
-        return (_NOTHING if found else _ABSENT).ljust(width)
+        return (_ABSENT if found is None else _NOTHING).ljust(width)
     return paint(worst(judged).ljust(width), worst(judged))
 
 
@@ -60,7 +67,7 @@ def slowest(results: Sequence[ScenarioResult], width: int = WIDTH) -> list[str]:
         line
         for result in longest
         for line in wrapped(
-            f"{result.file} [{result.engine}]{result.case and f' {result.case}'}",
+            f"{result.file} [{result.engine_on_kernel}]{result.case and f' {result.case}'}",
             f"  {result.seconds:6.2f} s  ",
             width=width,
         )

@@ -21,9 +21,9 @@ from proxylab.report.html import Entry
 from proxylab.report.matrix import Painter, result_table
 from proxylab.report.run_text import summary_line
 from proxylab.report.shards import missing_shards
-from proxylab.scenario.words import Position
+from proxylab.scenario.words import HOST, Position
 from proxylab.text import WIDTH, wrapped
-from proxylab.verdict.model import UNRESOLVED, Judgement, Verdict
+from proxylab.verdict.model import UNRESOLVED, Judgement, Verdict, on_kernel
 
 __all__ = ["MergedRun", "merged_about", "merged_documents", "merged_entries", "merged_junit"]
 
@@ -65,6 +65,8 @@ class _Scenario(Struct, frozen=True):
     foreseen: Mapping[str, Any] | None
     probes: Sequence[_Judged]
     steps: Sequence[_Judged]
+    kernel: str = HOST
+    release: str | None = None
 
     @property
     def overall(self) -> Judgement | None:
@@ -121,7 +123,7 @@ class MergedRun(Struct, frozen=True):
 
 def _bad(scenario: _Scenario, paint: Painter) -> Iterator[tuple[str, str]]:
     """The probes and steps that did not pass, and the error: where and what, and the observation on the engine."""
-    where = f"[{scenario.engine}]"
+    where = f"[{on_kernel(scenario.engine, scenario.kernel)}]"
     for each in scenario.judged:
         if each.judgement in UNRESOLVED:
             reasons = (reason for verdict in each.verdicts for reason in verdict.reasons)
@@ -150,7 +152,8 @@ def merged_documents(texts: Mapping[str, str]) -> MergedRun:
             raise ValueError(f"{label}: it is no {KIND} of {API_VERSION}")
     _hold_all([each.shard for each in documents.values()])
     ids = {
-        label: [(each.file, each.engine, each.case) for each in found.scenarios] for label, found in documents.items()
+        label: [(each.file, each.engine, each.kernel, each.case) for each in found.scenarios]
+        for label, found in documents.items()
     }
     columns = _Columns.of(ids)
     scenarios: list[_Scenario] = []

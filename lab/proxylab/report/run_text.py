@@ -14,6 +14,7 @@ from proxylab.report.exit_code import AnyResult
 from proxylab.report.failure_text import briefly, explain
 from proxylab.report.matrix import Painter, result_table, slowest
 from proxylab.report.trace_text import journey
+from proxylab.scenario.words import HOST
 from proxylab.text import WIDTH, wrapped
 from proxylab.verdict.model import UNRESOLVED, Judgement, ProbeVerdict, ScenarioResult, StepVerdict
 
@@ -81,7 +82,14 @@ def closing_lines(
         for block in (slowest(results, width), result_table(results, paint, width)):
             lines += ["", *block] if block else []
         lines.append("")
+        lines += _kernels(results)
     return [*lines, summary_line(results, seconds)]
+
+
+def _kernels(results: Sequence[ScenarioResult]) -> Iterator[str]:
+    """A line for each kernel besides the machine's."""
+    releases = {result.kernel: result.release for result in results if result.release}
+    return (f"kernel {name}: {release}" for name, release in releases.items() if name != HOST)
 
 
 def _scenario(result: ScenarioResult, paint: Painter, width: int) -> list[str]:
@@ -163,7 +171,7 @@ def _journeys(results: Sequence[ScenarioResult], width: int) -> Iterator[list[st
 
 def named(result: ScenarioResult) -> str:
     """The label of a scenario's run in every list: its file, engine and case."""
-    return f"{result.file} [{result.engine}]{result.case and f' {result.case}'}"
+    return f"{result.file} [{result.engine_on_kernel}]{result.case and f' {result.case}'}"
 
 
 def _explained(probe: ProbeVerdict | StepVerdict, paint: Painter, width: int) -> list[str]:

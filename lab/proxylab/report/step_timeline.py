@@ -112,7 +112,8 @@ def _fate_words(packet: StreamPacket) -> str:
         case StreamPacketFate.REJECTED:
             return f"an ICMP error answers ({packet.error})"
         case _:
-            return "lost" + (f" ({packet.error})" if packet.error else "")
+            where = f" on the link of {packet.link}" if packet.link else ""
+            return f"lost{where}" + (f" ({packet.error})" if packet.error else "")
 
 
 def _late(packet: StreamPacket) -> str:

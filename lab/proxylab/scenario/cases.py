@@ -21,13 +21,14 @@ from proxylab.scenario.steps import Step, StepException, StepExpect
 from proxylab.scenario.versions import Version
 from proxylab.scenario.words import TERMINATING_MODES, Manner
 
-__all__ = ["cases"]
+__all__ = ["cases", "kernel_of"]
 
 Located = TypeVar("Located", IPAddress, IPNetwork)
 Sent = TypeVar("Sent", Probe, Stream)
 Said = TypeVar("Said")
 
 _FAMILY = "family"
+_KERNEL = "kernel"
 
 
 def cases(scenario: Scenario, mode: str, version: Version | None = None) -> tuple[Scenario, ...]:
@@ -40,6 +41,11 @@ def cases(scenario: Scenario, mode: str, version: Version | None = None) -> tupl
     name. A scenario whose axis ``mode`` lacks this mode has no case.
     """
     return tuple(_InCase(scenario, axes, mode, version).scenario() for axes in _combinations(scenario, mode))
+
+
+def kernel_of(case: Scenario, kernel: str) -> str:
+    """The kernel of a case's lab: what its axis ``kernel`` says, or else ``kernel``."""
+    return case.case.axes.get(_KERNEL, kernel)
 
 
 def _combinations(scenario: Scenario, mode: str) -> Iterator[dict[str, str]]:

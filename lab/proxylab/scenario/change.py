@@ -15,6 +15,7 @@ from proxylab.cluster.objects import EndpointSlice, Service, Unstructured
 from proxylab.cluster.rollout import Stage
 from proxylab.encoding import Record
 from proxylab.scenario.keys import Check, Declared, Key, Read, WrittenAs, refused
+from proxylab.scenario.netem import AnyNetem, Netem
 from proxylab.scenario.network import UPLINK
 from proxylab.scenario.problems import describe, shown
 from proxylab.scenario.syntax import Sysctls, TaintText, distinct, label_key_fault, label_value_fault
@@ -118,11 +119,15 @@ class WorkloadChange(_ObjectChange, frozen=True, kw_only=True):
 
 
 class LinkChange(Record, frozen=True, kw_only=True):
-    """A link of a node, pod or host to cut or mend, by its device; ``eth0`` is the machine's first."""
+    """The new state of a link of a node, pod or host, by its device; ``eth0`` is the machine's first.
+
+    A link that is ``up`` passes packets as ``netem`` says, or all of them.
+    """
 
     netns_name: str
     device: str
     up: bool
+    netem: Netem | None = None
 
 
 def _or_null(what: str, value: object) -> object:
@@ -193,10 +198,15 @@ class NodeChange(Declared, frozen=True, kw_only=True):
     ] = field(default_factory=dict)
 
 
-def _link_changes(states: Mapping[str, _LinkState]) -> tuple[LinkChange, ...]:
+def _link_changes(states: Mapping[str, _LinkState | Netem]) -> tuple[LinkChange, ...]:
     named = ((written.partition("/"), state) for written, state in states.items())
     return tuple(
-        LinkChange(netns_name=name, device=device or UPLINK, up=state is _LinkState.MENDED)
+        LinkChange(
+            netns_name=name,
+            device=device or UPLINK,
+            up=state is not _LinkState.CUT,
+            netem=state if isinstance(state, Netem) else None,
+        )
         for (name, _, device), state in named
     )
 
@@ -272,9 +282,10 @@ class Change(Declared, frozen=True, kw_only=True):
     ] = field(default_factory=dict)
     links: Annotated[
         tuple[LinkChange, ...],
-        WrittenAs(Mapping[str, _LinkState], _link_changes),
+        WrittenAs(Mapping[str, _LinkState | AnyNetem], _link_changes),
         Key(
-            "Links to cut or mend, by the name of a node, pod or host, or NODE/DEVICE for a further uplink of a node.",
-            [{"node-b": "cut", "node-a/eth1": "mended"}],
+            "Links to cut or mend, by the name of a node, pod or host, or NODE/DEVICE for a further uplink of a node; "
+            "or what the link does to packets from now on, as in netem. A mended link passes every packet at once.",
+            [{"node-b": "cut", "node-a/eth1": "mended", "client": {"loss": "30%"}}],
         ),
     ] = ()

@@ -35,6 +35,7 @@ from proxylab.scenario.workload_timeline import Rollouts
 
 __all__ = ["ClusterState", "read_changes"]
 
+_Links = frozenset[tuple[str, str]]
 _Patcher = Callable[[Location, Location], Location]
 
 
@@ -42,7 +43,7 @@ class ClusterState(Struct, frozen=True, kw_only=True):
     """The cluster's state after a step's change.
 
     ``pods`` are all single pods, present or not; ``None`` if they are unknown. ``running`` are the nodes with a running
-    engine, ``cut`` the cut links by network namespace and device.
+    engine. ``cut`` are the cut links by network namespace and device, ``impaired`` those with netem.
     """
 
     change: Change
@@ -50,6 +51,7 @@ class ClusterState(Struct, frozen=True, kw_only=True):
     pods: Mapping[str, PodGroup] | None
     running: frozenset[str]
     cut: frozenset[tuple[str, str]] = frozenset()
+    impaired: frozenset[tuple[str, str]] = frozenset()
 
 
 def read_changes(
@@ -64,7 +66,13 @@ def read_changes(
         rollouts: the changes of its workloads, by step.
         problems: takes the mistakes in the other changes.
     """
-    now = ClusterState(change=Change(), manifests=manifests, pods=parts.single_pods, running=frozenset(inventory.nodes))
+    now = ClusterState(
+        change=Change(),
+        manifests=manifests,
+        pods=parts.single_pods,
+        running=frozenset(inventory.nodes),
+        impaired=frozenset(_impaired(parts)),
+    )
     states: list[ClusterState] = []
     for index, step in enumerate(parts.steps):
         location = parts.location["spec"]["steps"][index]["change"]
@@ -91,7 +99,7 @@ class _Reader(Struct, frozen=True):
         if pods is not None:
             pods = _after_rollouts(pods, written.workloads)
         engines, running = self._engines(now.running, written.engines)
-        cut = self._links(now.cut, written.links)
+        cut, impaired = self._links(now.cut, now.impaired, written.links)
         for name in written.nodes:
             self._check_node(name, self.location["nodes"][name])
         change = replace(
@@ -101,7 +109,7 @@ class _Reader(Struct, frozen=True):
             pods=changes,
             engines=engines,
         )
-        return ClusterState(change=change, manifests=manifests, pods=pods, running=running, cut=cut)
+        return ClusterState(change=change, manifests=manifests, pods=pods, running=running, cut=cut, impaired=impaired)
 
     def _objects(self, before: Manifests, written: Change) -> Manifests:
         """Apply the patches of Services and slices, and read each result like any manifest."""
@@ -245,20 +253,20 @@ class _Reader(Struct, frozen=True):
                 after.discard(node)
         return each, frozenset(after)
 
-    def _links(self, cut: frozenset[tuple[str, str]], changes: Sequence[LinkChange]) -> frozenset[tuple[str, str]]:
+    def _links(self, cut: _Links, impaired: _Links, changes: Sequence[LinkChange]) -> tuple[_Links, _Links]:
         for written, change in zip(self.location["links"].keys, changes, strict=True):
             location = self.location["links"][written]
             link = (change.netns_name, change.device)
             if not self._has_link(*link, location):
                 continue
-            if (link in cut) is not change.up:
-                self.problems.add(
-                    location.spot,
-                    f"the link of {written} is {'cut' if link in cut else 'not cut'} at this step",
-                    allowed="remove the key",
-                )
+            mends = change.up and change.netem is None
+            if mends is not (link in cut or (mends and link in impaired)):
+                state = "cut" if link in cut else "not cut"
+                allowed = "remove the key" if change.netem is None else "mend the link in a step before"
+                self.problems.add(location.spot, f"the link of {written} is {state} at this step", allowed=allowed)
             cut = cut - {link} if change.up else cut | {link}
-        return cut
+            impaired = impaired - {link} if change.netem is None else impaired | {link}
+        return cut, impaired
 
     def _has_link(self, name: str, device: str, location: Location) -> bool:
         inventory = self.inventory
@@ -274,6 +282,14 @@ class _Reader(Struct, frozen=True):
             what, allowed = f"{name} has no link {device}", f"allowed: {listed(devices)}"
             self.problems.add(location.key, what, allowed=allowed, word=device, known=devices)
         return device in devices
+
+
+def _impaired(parts: Parts) -> Iterator[tuple[str, str]]:
+    """The links with netem when the lab begins."""
+    machines = {**parts.nodes, **parts.single_pods, **parts.hosts}
+    yield from ((name, UPLINK) for name, each in machines.items() if each is not None and each.netem is not None)
+    for node in filter(None, parts.nodes.values()):
+        yield from ((node.name, each.device) for each in node.uplinks if each.netem is not None)
 
 
 def _after_rollouts(pods: Mapping[str, PodGroup], changes: Sequence[WorkloadChange]) -> Mapping[str, PodGroup]:

@@ -137,6 +137,15 @@ def _check_http(subject: Subject, expect: Expect, location: Location) -> None:
     ):
         what = "only a health-check node port reports local endpoints"
         problems.add(location["http"]["localEndpoints"].key, what, allowed="remove the key")
+    if expect.http is None:
+        return
+    for key in ("backends", "source", "forwardedFor"):
+        if location["http"][key].exists and via is not Frontend.INGRESS:
+            problems.add(location["http"][key].key, "only a request to an Ingress has it", allowed="remove the key")
+    for index, name in enumerate(expect.http.backends or ()):
+        if name not in subject.inventory.pods:
+            at = location["http"]["backends"][index]
+            subject.inventory.refuse(at.spot, name, "a pod", subject.inventory.pods, problems)
 
 
 def _check_backends(subject: Subject, backends: Sequence[Backend], location: Location) -> None:

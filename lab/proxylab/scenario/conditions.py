@@ -116,7 +116,7 @@ def _values(parts: Parts) -> dict[str, tuple[str, ...]] | None:
     if parts.network is None or parts.matrix is None:
         return None
     fixed = {axis: (value,) for axis, value in network_axes(parts.network).items()}
-    return {**fixed, "family": (), "mode": tuple(Mode), **parts.matrix.axes}
+    return {**fixed, "family": (), "kernel": (), "mode": tuple(Mode), **parts.matrix.axes}
 
 
 def _check_condition(

@@ -205,6 +205,21 @@ class HttpExpect(Declared, frozen=True, kw_only=True):
         Annotated[int, Between(0, 100_000)] | None,
         Key("How many local endpoints a health-check node port reports.", [2]),
     ] = None
+    backends: Annotated[
+        Annotated[tuple[str, ...], NOT_EMPTY] | None,
+        Key("Behind an Ingress: the pods that answer the requests: each of these, and no other.", [["web-1", "web-2"]]),
+    ] = None
+    source: Annotated[
+        _NameOrAddress | None,
+        Key("Behind an Ingress: the source of the connection that the pod sees, by its name or address.", ["ingress"]),
+    ] = None
+    forwarded_for: Annotated[
+        _NameOrAddress | None,
+        Key(
+            "Behind an Ingress: the address in X-Forwarded-For, as the pod sees it, itself or by the name that has it.",
+            ["client", "10.244.0.1"],
+        ),
+    ] = None
 
 
 class Entries(Declared, frozen=True, kw_only=True):
@@ -317,6 +332,13 @@ class Expect(Declared, frozen=True, kw_only=True):
     def backend_names(self) -> tuple[str, ...]:
         """The names of ``backends``, each once; empty without that key."""
         return tuple(dict.fromkeys(each.name for each in self.backends or ()))
+
+    @property
+    def names_addresses(self) -> bool:
+        """Whether it names addresses of the lab by names of the scenario, which the plan resolves."""
+        return self.conntrack is not None or (
+            self.http is not None and (self.http.source or self.http.forwarded_for) is not None
+        )
 
     def allows_backend(self, name: str, port: int) -> bool:
         """Whether a flow may arrive at this port of this pod or host."""

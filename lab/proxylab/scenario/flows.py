@@ -12,7 +12,7 @@ from proxylab.scenario.parts import ProbeParts
 from proxylab.scenario.pods import ListeningPort
 from proxylab.scenario.probes import AddressTarget, HostTarget, PodTarget, ServiceTarget, Source
 from proxylab.scenario.problems import Problems, listed, shown
-from proxylab.scenario.words import Frontend, Manner
+from proxylab.scenario.words import Frontend, Manner, Program
 
 __all__ = ["check_flow", "check_probes"]
 
@@ -108,7 +108,8 @@ def _check_service(subject: Subject, target: ServiceTarget, location: Location) 
         what, allowed = f"there is no Service {name}", f"declared: {listed(known)}"
         problems.add(location["service"].spot, what, allowed=allowed, word=target.service, known=known)
     service = subject.service
-    if service is None:
+    _check_request(subject, target, location)
+    if service is None or target.via is Frontend.INGRESS:
         return
     if reason := _no_frontend(service, target.via, subject):
         allowed = "dial a frontend that it has, or add this one"
@@ -127,6 +128,31 @@ def _check_service(subject: Subject, target: ServiceTarget, location: Location) 
             _check_node_port(subject, target, service, location)
 
 
+def _check_request(subject: Subject, target: ServiceTarget, location: Location) -> None:
+    """Note the keys of a request at another frontend than an Ingress, and what a request to an Ingress lacks."""
+    problems, expect, send = subject.problems, subject.probe.expect, subject.probe.send
+    if target.via is not Frontend.INGRESS:
+        for key in ("host", "path", "tls"):
+            if location[key].exists:
+                problems.add(location[key].key, "only a request to an Ingress has it", allowed="write via: ingress")
+        return
+    if not target.host:
+        problems.add(location["host"].key, "is missing", allowed="give the host of the request, such as shop.example")
+    if not any(pod is not None and pod.program is Program.NGINX for pod in subject.parts.pods.values()):
+        problems.add(location["via"].spot, "no pod has program: nginx", allowed="add a controller to spec.pods")
+    for key in ("port", "address"):
+        if location[key].exists:
+            what = "a request to an Ingress goes to the controller's Service"
+            problems.add(location[key].key, what, allowed="remove the key")
+    if expect is not None and expect.http is None:
+        problems.add(
+            subject.location["expect"]["http"].key, "is missing: nginx answers by HTTP", allowed="{status: 200}"
+        )
+    if send is not None and send.manner is not Manner.CONNECT:
+        what = "a request needs the kernel's sockets"
+        problems.add(subject.location["send"]["as"].spot, what, allowed=f"allowed: {Manner.CONNECT}")
+
+
 def _check_node(subject: Subject, target: ServiceTarget, location: Location) -> None:
     """Note an unknown node, and a node that has no effect."""
     inventory, problems, source = subject.inventory, subject.problems, subject.probe.source
@@ -134,7 +160,11 @@ def _check_node(subject: Subject, target: ServiceTarget, location: Location) -> 
         return
     if target.node not in inventory.nodes:
         inventory.refuse(location["node"].spot, target.node, "a node", inventory.nodes, problems)
-    if target.via not in _PORTS and source is not None and source.name in (*inventory.pods, *inventory.nodes):
+    if (
+        target.via not in (*_PORTS, Frontend.INGRESS)
+        and source is not None
+        and source.name in (*inventory.pods, *inventory.nodes)
+    ):
         what = "the router picks a node only for packets from outside hosts"
         problems.add(location["node"].key, what, allowed="remove the key")
 

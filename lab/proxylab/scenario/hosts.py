@@ -6,6 +6,7 @@ from msgspec import field
 
 from proxylab.addresses import IPAddress
 from proxylab.scenario.keys import NOT_EMPTY, OWN_NAME, Between, Check, Declared, Key
+from proxylab.scenario.netem import AnyNetem
 from proxylab.scenario.network import OUTSIDE
 from proxylab.scenario.syntax import Address, Name, Network, Sysctls, distinct
 from proxylab.scenario.words import Position
@@ -40,6 +41,10 @@ class Host(Declared, frozen=True, kw_only=True):
             [{"net.ipv4.tcp_syn_retries": 1}],
         ),
     ] = field(default_factory=dict)
+    netem: Annotated[
+        AnyNetem | None,
+        Key("What the host's link to its segment does to packets.", [{"loss": "10%", "delay": "20ms"}]),
+    ] = None
     position: Position
 
     @property

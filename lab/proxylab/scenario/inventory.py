@@ -201,6 +201,9 @@ def _check_addresses(pod: PodGroup, location: Location, problems: Problems) -> N
         )
     if pod.shared_netns and pod.host_network:
         problems.add(location["sharedNetns"].key, "pods on the host network share it already", allowed="remove the key")
+    if pod.netem is not None and (pod.host_network or pod.shared_netns):
+        what = "pods on the host network use its link" if pod.host_network else "these pods share one link"
+        problems.add(location["netem"].key, what, allowed="remove the key")
     if pod.hostname and (pod.replicas is not None or not pod.subdomain):
         what = "replicas use their own names" if pod.subdomain else "a hostname needs a subdomain"
         problems.add(location["hostname"].key, what, allowed="allowed: for a single pod with a subdomain")

@@ -2,9 +2,9 @@
 
 Where to find a key: ``spec`` has the keys of the document, its ``metadata`` and its ``spec``. The keys of the parts are
 in ``network``, ``nodes``, ``pods``, ``hosts`` (and load balancers), ``dns``, ``matrix`` (and ``when``, ``except``),
-``probes`` (senders, targets, packets, streams), ``expect``, ``steps`` (and ``until``) and ``change``; those of
-Kubernetes manifests are in ``services``, ``workloads``, ``controllers``, ``pod_spec`` and ``configuration``, and
-``kinds`` for those without an effect.
+``probes`` (senders, targets, packets, streams), ``expect``, ``steps`` (and ``until``), ``change`` and ``netem``; those
+of Kubernetes manifests are in ``services``, ``workloads``, ``controllers``, ``pod_spec``, ``ingresses`` and
+``configuration``, and ``kinds`` for those without an effect.
 
 A ``Declared`` record is a mapping of the format. Each field that an author writes is annotated with its type and a
 ``Key``; the type may carry ``Read`` and ``Check``. ``reading`` makes what pydantic needs from the declarations: it

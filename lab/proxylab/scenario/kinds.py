@@ -20,6 +20,7 @@ from proxylab.scenario.services import Metadata
 from proxylab.scenario.validation import validated
 
 __all__ = [
+    "ROUTING_KINDS",
     "AnyManifest",
     "Definition",
     "definition",
@@ -45,6 +46,9 @@ _TYPED: Final = {
 """The kinds that the lab reads, with the versions that Kubernetes serves."""
 
 _HOOK: Final = "helm.sh/hook"
+
+ROUTING_KINDS: Final = frozenset({"Gateway", "GatewayClass", "HTTPRoute", "Ingress", "IngressClass"})
+"""The kinds that only a controller of Ingresses reads."""
 
 
 class Definition(Struct, frozen=True):
@@ -175,8 +179,12 @@ def unstructured(location: Location, definitions: Mapping[str, Definition], prob
     )
 
 
-def note_on(kept: Iterable[Unstructured]) -> str:
-    """The note on those of the objects that have no effect; empty if there are none."""
-    numbers = Counter(each.key.kind for each in kept if each.kind not in WORKLOADS)
+def note_on(kept: Iterable[Unstructured], *, routed: bool) -> str:
+    """The note on those of the objects that have no effect; empty if there are none.
+
+    ``routed`` says that a pod runs a controller for Ingresses and HTTPRoutes.
+    """
+    with_effect = {*WORKLOADS, *(ROUTING_KINDS if routed else ())}
+    numbers = Counter(each.key.kind for each in kept if each.kind not in with_effect)
     shown_kinds = (f"{number} {kind}" for kind, number in sorted(numbers.items()))
     return f"the API serves them, and they have no effect here: {', '.join(shown_kinds)}" if numbers else ""

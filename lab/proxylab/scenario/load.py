@@ -34,7 +34,7 @@ from proxylab.scenario.source import MOST_BYTES, decode, read_documents
 from proxylab.scenario.steps import Step
 from proxylab.scenario.streams import check_steps, check_streams
 from proxylab.scenario.strict import check_strictly
-from proxylab.scenario.words import Position
+from proxylab.scenario.words import Position, Program
 from proxylab.scenario.workload_timeline import Rollouts, with_workloads
 
 __all__ = ["load_scenario", "parse_scenario", "parse_with_probes", "read_text"]
@@ -246,6 +246,7 @@ def _built(
     spec = document.spec
     services = _services(manifests)
     groups, nodes = _present(parts.pods), _present(parts.nodes)
+    routed = any(group.program is Program.NGINX for group in groups)
     steps = tuple(replace(step, change=state.change) for step, state in zip(spec.steps, states, strict=True))
     return Scenario(
         file=file,
@@ -272,7 +273,8 @@ def _built(
         dns=spec.dns is not None,
         name_server=spec.dns or Dns(),
         matrix=spec.matrix,
-        notes=(*_notes(manifests, configured), *_long_names(document.metadata.name, spec.probes, steps)),
+        requires=spec.requires,
+        notes=(*_notes(manifests, configured, routed=routed), *_long_names(document.metadata.name, spec.probes, steps)),
         proxy=configured.configuration,
     )
 
@@ -285,9 +287,10 @@ def _present(entries: Mapping[str, Entry | None]) -> tuple[Entry, ...]:
     return tuple(each for each in entries.values() if each is not None)
 
 
-def _notes(manifests: Manifests, configured: Configured) -> tuple[str, ...]:
+def _notes(manifests: Manifests, configured: Configured, *, routed: bool) -> tuple[str, ...]:
     """Effects that may surprise the author: each key without an effect, once."""
-    notes = [note] if (note := note_on(manifests.kept.values())) else []
+    note = note_on(manifests.kept.values(), routed=routed)
+    notes = [note] if note else []
     if manifests.ignored:
         notes.append(f"no effect on proxying: {', '.join(sorted(manifests.ignored))}")
     if configured.ignored:

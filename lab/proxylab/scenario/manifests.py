@@ -18,6 +18,7 @@ from proxylab.cluster.objects import SERVICE_NAME_LABEL, EndpointSlice, Key, Nam
 from proxylab.cluster.workloads import Workload
 from proxylab.scenario.controllers import WORKLOADS, WorkloadManifest, check_workload, workload_of
 from proxylab.scenario.document import Location, Path, path_text
+from proxylab.scenario.ingresses import HttpRouteManifest, IngressManifest, check_ingress, content_of_ingress
 from proxylab.scenario.keys import ignored_keys
 from proxylab.scenario.kinds import AnyManifest, definition, is_hook, items_of, kind_of, old_version, unstructured
 from proxylab.scenario.network import Network
@@ -202,7 +203,7 @@ class _Reader:
             self.found.notes.append(f"no effect: {kind} {name} is a hook, which a cluster has only while helm runs it")
         elif kind in readers:
             readers[kind](location)
-        elif kind in ("Ingress", "ServiceCIDR"):
+        elif kind == "ServiceCIDR":
             self.found.notes.append(f"no effect on proxying: {kind} {name}")
         elif kind in WORKLOADS:
             self._read_workload(kind, location)
@@ -318,9 +319,26 @@ class _Reader:
         """Keep the objects without an effect, once all definitions of custom kinds are read."""
         definitions = {found.kind: found for each in self._kept if (found := definition(each)) is not None}
         for location in self._kept:
-            made = unstructured(location, definitions, self._problems)
+            content = self._content(location)
+            made = None if content is None else unstructured(location, definitions, self._problems)
             if made is not None and self._first(made.key.kind, location) is not None:
-                self.found.kept[made.key] = made
+                self.found.kept[made.key] = replace(made, content={**made.content, **(content or {})})
+
+    def _content(self, location: Location) -> Mapping[str, object] | None:
+        """What the lab puts into the document of an Ingress or HTTPRoute; ``None`` after noting a mistake."""
+        problems, before = self._problems, len(self._problems)
+        if location["kind"].value == "Ingress":
+            ingress = validated(IngressManifest, location, problems)
+            if ingress is not None:
+                self.found.ignored.update(ignored_keys(ingress, location.value))
+                check_ingress(ingress, location, problems)
+            return None if ingress is None or len(problems) > before else content_of_ingress(ingress)
+        if location["kind"].value == "HTTPRoute":
+            route = validated(HttpRouteManifest, location, problems)
+            if route is not None:
+                self.found.ignored.update(ignored_keys(route, location.value))
+            return None if route is None else {}
+        return {}
 
     def _keep(
         self,

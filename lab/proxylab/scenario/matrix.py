@@ -9,15 +9,25 @@ from typing import Annotated, Any, Final, TypeVar
 from msgspec import field
 
 from proxylab.addresses import Family
+from proxylab.capability import CapabilityName
 from proxylab.scenario.expect import Expect
 from proxylab.scenario.keys import NOT_EMPTY, Check, Declared, Key, OtherKeys, Read, declared_keys, refused
 from proxylab.scenario.network import Families, Hairpin, InterNode, Network, PodNetwork
-from proxylab.scenario.problems import describe
+from proxylab.scenario.problems import describe, shown
 from proxylab.scenario.syntax import SysctlValue, distinct
 from proxylab.scenario.versions import VersionRange, read_range
-from proxylab.scenario.words import Mode, Position
+from proxylab.scenario.words import DEBIAN, HOST, UML, Mode, Position
 
-__all__ = ["EngineFailure", "Exceptional", "Matrix", "When", "axis_names", "network_axes", "value_text"]
+__all__ = [
+    "EngineFailure",
+    "Exceptional",
+    "Matrix",
+    "Requirements",
+    "When",
+    "axis_names",
+    "network_axes",
+    "value_text",
+]
 
 _RANGES: Final = "write it as '<1.30', '>=1.29', '>=1.29 <1.33.6' or '1.34'"
 _SYSCTLS: Final = OtherKeys("^net\\.")
@@ -29,6 +39,12 @@ _Axis = Annotated[tuple[T, ...], NOT_EMPTY, Check(distinct)]
 def value_text(value: object) -> str:
     """The value of an axis in the form that reports print: ``IPv4+IPv6``, ``bridge``, ``1``."""
     return "+".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _kernel(text: str) -> str:
+    if text not in (HOST, UML) and "/" not in text and not text.startswith(DEBIAN):
+        raise refused(f"{shown(text)} is not a kernel", allowed=f"allowed: {HOST}, {UML}, {DEBIAN}VERSION, or a path")
+    return text
 
 
 def _by_axis(record: "Matrix | When") -> dict[str, Any]:
@@ -86,6 +102,14 @@ class Matrix(Declared, frozen=True, kw_only=True):
         _Axis[Mode],
         Key("The proxy modes that the scenario is about. The default is all of them.", [["iptables", "ipvs"]]),
     ] = ()
+    kernel: Annotated[
+        _Axis[Annotated[str, Check(_kernel)]],
+        Key(
+            "The kernels of the labs: host, uml, debian:VERSION, or the path of one, as for --kernel, which a scenario "
+            "with this axis ignores.",
+            [["host", "uml"]],
+        ),
+    ] = ()
 
     @property
     def axes(self) -> dict[str, tuple[str, ...]]:
@@ -116,6 +140,7 @@ class When(Declared, frozen=True, kw_only=True):
     inter_node: Annotated[InterNode | None, Key("The value of network.interNode.", ["vxlan"])] = None
     hairpin: Annotated[Hairpin | None, Key("The value of network.hairpin.", ["none"])] = None
     mode: Annotated[Mode | None, Key("The mode of the proxy.", ["ipvs"])] = None
+    kernel: Annotated[str | None, Key("The kernel, where kernel is an axis of the matrix.", ["uml"])] = None
     version: Annotated[
         VersionRange | None,
         Read(_versions, str),
@@ -131,6 +156,21 @@ class When(Declared, frozen=True, kw_only=True):
     def values(self) -> dict[str, str]:
         """The value of each axis, in the form that reports print; versions are not an axis."""
         return {axis: value_text(value) for axis, value in _by_axis(self).items() if axis != "version"}
+
+
+class Requirements(Declared, frozen=True, kw_only=True):
+    """What a kernel must have besides what the lab finds out by itself."""
+
+    kernel: Annotated[
+        VersionRange | None,
+        Read(_versions, str),
+        Key("The releases of the kernel: from one on, before one, or between two.", [">=6.8", ">=5.17 <6.16"]),
+    ] = None
+    capabilities: Annotated[
+        tuple[CapabilityName, ...],
+        Check(distinct),
+        Key("What `proxylab doctor` must find, by the names that it prints.", [["IPVS", "VXLAN devices"]]),
+    ] = ()
 
 
 class EngineFailure(Declared, frozen=True, kw_only=True):

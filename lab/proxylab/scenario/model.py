@@ -13,7 +13,7 @@ from proxylab.cluster.objects import EndpointSlice, Namespace, Service, Unstruct
 from proxylab.encoding import Record
 from proxylab.scenario.dns import Dns
 from proxylab.scenario.hosts import Host, LoadBalancer
-from proxylab.scenario.matrix import EngineFailure, Matrix
+from proxylab.scenario.matrix import EngineFailure, Matrix, Requirements
 from proxylab.scenario.network import Network
 from proxylab.scenario.nodes import Node
 from proxylab.scenario.pods import PodGroup
@@ -82,6 +82,7 @@ class Scenario(Record, frozen=True, kw_only=True):
     dns: bool = False
     name_server: Dns = Dns()
     matrix: Matrix = Matrix()
+    requires: Requirements = Requirements()
     case: Case = field(default_factory=Case)
     proxy: ProxyConfiguration | None = None
 

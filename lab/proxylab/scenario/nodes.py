@@ -8,6 +8,7 @@ from msgspec import field
 from proxylab.addresses import IPAddress, Protocol
 from proxylab.cluster.configuration import SocketAddress
 from proxylab.scenario.keys import NOT_EMPTY, OWN_NAME, Check, Declared, Key, Read, WrittenAs, refused
+from proxylab.scenario.netem import AnyNetem
 from proxylab.scenario.network import UPLINK
 from proxylab.scenario.problems import describe
 from proxylab.scenario.syntax import (
@@ -47,6 +48,10 @@ class Uplink(Declared, frozen=True):
 
     device: Annotated[DeviceName, OWN_NAME]
     segment: Annotated[Name, Key("The segment: nodes, or one of network.segments.", ["storage"])]
+    netem: Annotated[
+        AnyNetem | None,
+        Key("What its link does to packets.", [{"loss": "10%", "delay": "20ms"}]),
+    ] = None
 
 
 class NodeRoute(Declared, frozen=True):
@@ -206,6 +211,10 @@ class Node(Declared, frozen=True, kw_only=True):
         tuple[NodeRoute, ...],
         Key("Further routes of the node.", [[{"to": "198.51.100.0/24", "device": "eth1", "via": "172.19.0.1"}]]),
     ] = ()
+    netem: Annotated[
+        AnyNetem | None,
+        Key("What the node's link to its segment (eth0) does to packets.", [{"loss": "10%", "delay": "20ms"}]),
+    ] = None
     daemons: Annotated[
         tuple[Daemon, ...],
         Key("Programs by name that listen on the node itself.", [{"kubelet": {"port": 10250}}]),

@@ -6,13 +6,15 @@ from msgspec import field
 
 from proxylab.addresses import Protocol
 from proxylab.scenario.keys import NOT_EMPTY, OWN_NAME, Between, Check, Declared, Key, Read, refused
+from proxylab.scenario.netem import AnyNetem
 from proxylab.scenario.problems import describe
 from proxylab.scenario.syntax import Address, Labels, Name, PortName, PortNumber, Sysctls, distinct
-from proxylab.scenario.words import Position
+from proxylab.scenario.words import Position, Program
 
 __all__ = ["ListeningPort", "PodGroup"]
 
 _MOST_REPLICAS: Final = 1000
+_TLS_PORTS: Final = (443, 8443)
 
 
 class ListeningPort(Declared, frozen=True, kw_only=True):
@@ -21,6 +23,11 @@ class ListeningPort(Declared, frozen=True, kw_only=True):
     name: Annotated[PortName, Key("The name that a Service's targetPort may use.", ["http"])] = ""
     port: Annotated[PortNumber, Key("The port's number.", [8080])]
     protocol: Annotated[Protocol, Key("The transport protocol.")] = Protocol.TCP
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether a web server speaks TLS there."""
+        return self.name == "https" or self.port in _TLS_PORTS
 
 
 def _port_of_number(value: object) -> object:
@@ -85,6 +92,15 @@ class PodGroup(Declared, frozen=True, kw_only=True):
             "of endpoints."
         ),
     ] = False
+    program: Annotated[
+        Program | None,
+        Key(
+            "The real program that answers on the pods' ports, instead of the lab's own. nginx is a controller of "
+            "Ingresses and HTTPRoutes: it passes HTTP requests on to ready endpoints. A port named https, or with the "
+            "number 443 or 8443, has TLS.",
+            ["nginx"],
+        ),
+    ] = None
     sysctls: Annotated[
         Sysctls,
         Key(
@@ -92,6 +108,10 @@ class PodGroup(Declared, frozen=True, kw_only=True):
             [{"net.ipv4.ip_unprivileged_port_start": 0}],
         ),
     ] = field(default_factory=dict)
+    netem: Annotated[
+        AnyNetem | None,
+        Key("What the link of each pod to its node does to packets.", [{"loss": "10%", "delay": "20ms"}]),
+    ] = None
     position: Position
     owner: str = ""
     """The workload that it belongs to, if any."""

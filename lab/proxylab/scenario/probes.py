@@ -110,6 +110,12 @@ _Family = Annotated[
 ]
 
 
+def _request_path(text: str) -> str:
+    if not text.startswith("/") or not text.isascii() or not text.isprintable() or " " in text:
+        raise refused(f"{shown(text)} is not the path of a request", allowed="allowed: a path that begins with /")
+    return text
+
+
 class ServiceTarget(TaggedDeclared, frozen=True, kw_only=True):
     """A frontend of a Service."""
 
@@ -131,7 +137,9 @@ class ServiceTarget(TaggedDeclared, frozen=True, kw_only=True):
         Key(
             "The frontend to dial. With dnsName the sender resolves the Service's name through kube-dns and dials an "
             "address of the answer, at the port that the Service declares: the cluster IP, or one of the pods of a "
-            "headless Service. A headless Service's name must resolve to exactly the backends.",
+            "headless Service. A headless Service's name must resolve to exactly the backends. With ingress the sender "
+            "makes an HTTP request to the Service of the pods with program: nginx, by its load-balancer IP, or else "
+            "its node port, or else its cluster IP.",
             ["clusterIP"],
         ),
     ]
@@ -145,6 +153,11 @@ class ServiceTarget(TaggedDeclared, frozen=True, kw_only=True):
     ] = None
     address: Annotated[Address | None, Key("Which of the frontend's addresses to dial.", ["198.51.100.7"])] = None
     family: _Family = None
+    host: Annotated[str, Key("With ingress, the host of the HTTP request. Required there.", ["shop.example"])] = ""
+    path: Annotated[str, Check(_request_path), Key("With ingress, the path of the request.", ["/cart"])] = "/"
+    tls: Annotated[bool, Key("With ingress, whether to request over TLS, whose certificate must name the host.")] = (
+        False
+    )
 
     @property
     def id(self) -> tuple[str, str]:
@@ -187,11 +200,14 @@ _TARGETS: Final = ("service", "pod", "host", "address")
 
 
 def _one_target(value: object) -> object:
-    """Refuse a mapping that names no target or several. With ``service``, ``address`` is one of the frontend's."""
+    """Refuse a mapping that names no target or several.
+
+    With ``service``, ``address`` is one of the frontend's, and ``host`` belongs to a request.
+    """
     if not isinstance(value, dict):
         raise refused(f"must be a mapping, is {describe(value)}")
     named = [key for key in _TARGETS if key in value]
-    if len(named) == 1 or named == ["service", "address"]:
+    if len(named) == 1 or named in (["service", "address"], ["service", "host"]):
         return value
     if "name" in value and not named:
         allowed = "to dial the name of a Service, write service: NAME and via: dnsName"

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from proxylab.scenario.dns import AnyDns
 from proxylab.scenario.hosts import Host, LoadBalancer
 from proxylab.scenario.keys import NOT_EMPTY, Check, Declared, Key, declared_keys, refused
-from proxylab.scenario.matrix import EngineFailure, Matrix
+from proxylab.scenario.matrix import EngineFailure, Matrix, Requirements
 from proxylab.scenario.network import Network
 from proxylab.scenario.nodes import Node
 from proxylab.scenario.pods import PodGroup
@@ -133,6 +133,14 @@ class Spec(Declared, frozen=True, kw_only=True):
             "Axes. The scenario runs once for every combination of their values.", [{"families": [["IPv4"], ["IPv6"]]}]
         ),
     ] = Matrix()
+    requires: Annotated[
+        Requirements,
+        Key(
+            "What the kernel must have. On a kernel without it, the scenario is skipped. The lab finds out by itself "
+            "what the engine and the network need.",
+            [{"kernel": ">=6.8", "capabilities": ["IPVS"]}],
+        ),
+    ] = Requirements()
     exceptions: Annotated[
         tuple[EngineFailure, ...],
         Key(

@@ -148,6 +148,13 @@ class StreamExpect(Declared, frozen=True, kw_only=True):
         _AnyCount | None,
         Key("How many packets of the step get no answer: a number, or bounds.", [0, {"atLeast": 1, "atMost": 10}]),
     ] = None
+    lost_on_link: Annotated[
+        _AnyCount | None,
+        Key(
+            "How many packets, or their answers, the netem of a link loses. They do not count as lost.",
+            [{"atLeast": 1}],
+        ),
+    ] = None
     rejected: Annotated[_AnyCount | None, Key("How many packets get an ICMP error.", [{"atLeast": 1}])] = None
     resets: Annotated[_AnyCount | None, Key("How many TCP resets, or SCTP aborts, the sender gets.", [0])] = None
     delay: Annotated[Duration | None, Key("The longest that an answer may take.", ["200ms"])] = None

@@ -18,6 +18,9 @@ from proxylab.scenario.versions import read_version
 __all__ = ["check_strictly", "strict_versions"]
 
 _CURE: Final = "install proxylab[strict]: pip install 'proxylab[strict]'"
+_OWN_RELEASES: Final = "gateway.networking.k8s.io/"
+"""The group whose schemas are not part of Kubernetes' releases."""
+
 _FOLDER: Final = "kubernetes-json-schema/v{}-local-strict/{}.json"
 
 
@@ -59,6 +62,8 @@ def _objects(location: Location) -> Iterator[Location]:
 
 def _check(location: Location, version: str, release: str, problems: Problems) -> None:
     kind, api = str(location["kind"].value), str(location["apiVersion"].value)
+    if api.startswith(_OWN_RELEASES):
+        return
     validator = _validator(release, kind, api)
     if validator is None and is_custom(api):
         return  # only its CustomResourceDefinition has its schema

@@ -5,7 +5,7 @@ from typing import Final
 
 from proxylab.encoding import Record
 
-__all__ = ["Version", "VersionRange", "read_range", "read_version"]
+__all__ = ["Version", "VersionRange", "read_range", "read_version", "release_version"]
 
 Version = tuple[int, ...]
 """Major, minor and, except for patch 0, the patch, so that tuples compare in the order of the releases."""
@@ -45,6 +45,12 @@ def read_version(text: str) -> Version:
         raise ValueError(f"{text!r} is not a version")
     patch = int(found[3] or 0)
     return (int(found[1]), int(found[2]), *((patch,) if patch else ()))
+
+
+def release_version(release: str) -> Version:
+    """The version of a kernel's release, such as ``6.1.0-56-amd64``; ``(0, 0)`` if it begins with none."""
+    found = _VERSION.match(release)
+    return read_version(found[0]) if found else (0, 0)
 
 
 def read_range(text: str) -> VersionRange:

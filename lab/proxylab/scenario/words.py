@@ -6,16 +6,27 @@ from typing import Final
 from proxylab.encoding import Record
 
 __all__ = [
+    "DEBIAN",
+    "HOST",
     "TERMINATING_MODES",
+    "UML",
     "Frontend",
     "Manner",
     "Mode",
     "Outcome",
     "Position",
+    "Program",
     "Reply",
     "Scheduler",
     "Spread",
 ]
+
+
+HOST: Final = "host"
+UML: Final = "uml"
+DEBIAN: Final = "debian:"
+"""What names a kernel: the machine's own, a user-mode Linux, and with a version after it a package of Debian's. Any
+other word is a path."""
 
 
 class Position(Record, frozen=True):
@@ -38,6 +49,7 @@ class Frontend(StrEnum):
     LOAD_BALANCER_IP = "loadBalancerIP"
     HEALTH_CHECK_NODE_PORT = "healthCheckNodePort"
     DNS_NAME = "dnsName"
+    INGRESS = "ingress"
 
 
 class Manner(StrEnum):
@@ -61,6 +73,12 @@ class Outcome(StrEnum):
     DROPPED = "dropped"
     UNTRANSLATED = "untranslated"
     CLOSED = "closed"
+
+
+class Program(StrEnum):
+    """``program``: a real program that answers on a pod's ports."""
+
+    NGINX = "nginx"
 
 
 class Spread(StrEnum):

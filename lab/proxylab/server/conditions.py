@@ -8,6 +8,7 @@ from msgspec import Struct
 from proxylab.addresses import Family, IPAddress
 from proxylab.control.balancers import HealthChecks
 from proxylab.control.coredns import CoreDns
+from proxylab.control.ingress.controller import IngressController
 from proxylab.engines.fleet import Fleet
 from proxylab.engines.modes import MODES
 from proxylab.errors import EngineError
@@ -34,6 +35,7 @@ class StepConditions(Struct, frozen=True):
     runner: Runner
     health_checks: HealthChecks | None
     name_servers: CoreDns | None = None
+    ingress: IngressController | None = None
 
     async def wait(self, step: str, revision: int, until: Until, addresses: _Addresses) -> None:
         """Return when all conditions hold.
@@ -64,15 +66,17 @@ class StepConditions(Struct, frozen=True):
             await pass_by(until.elapsed / 1000)
 
     async def settle(self) -> None:
-        """Return when balancers have followed the engines' health, and CoreDNS the cluster.
+        """Return when balancers have followed the engines' health, and CoreDNS and nginx the cluster.
 
         Their delay is not the engines' fault.
 
         Raises:
-            ProgramError: CoreDNS did not follow.
+            ProgramError: CoreDNS or nginx did not follow.
         """
         if self.name_servers is not None:
             await self.name_servers.settle()
+        if self.ingress is not None:
+            await self.ingress.settle()
         if self.health_checks is not None:
             await self.health_checks.settle()
 

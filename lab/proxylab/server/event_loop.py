@@ -197,8 +197,8 @@ class _RequestHandler:
         match request:
             case Build():
                 return await self._build(request)
-            case Examine():
-                return Examined(await examine(self._launcher))
+            case Examine(names):
+                return Examined(await examine(self._launcher, names))
             case Close():
                 return await self._close()
             case ListObjects():
@@ -260,7 +260,7 @@ class _RequestHandler:
         before, self._lab = self._lab, lab
         if before is not None:
             await self._end(before)
-        return Built(variant.version, lab.stages)
+        return Built(variant.version, lab.stages, os.uname().release)
 
     async def _close(self) -> Closed:
         lab, self._lab = self._lab, None

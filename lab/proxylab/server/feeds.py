@@ -6,6 +6,7 @@ leaves nothing behind.
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from operator import itemgetter
@@ -73,7 +74,9 @@ async def _attach(
 
     async def pass_on() -> None:
         while True:
-            running.send_signal((await signals.get()).number)
+            number = (await signals.get()).number
+            if number != signal.SIGWINCH:  # the terminal itself sends that one
+                running.send_signal(number)
 
     passing = asyncio.create_task(pass_on())
     try:

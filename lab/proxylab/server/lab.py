@@ -28,6 +28,7 @@ from proxylab.cluster.objects import (
 from proxylab.cluster.store import Store
 from proxylab.control.balancers import HealthChecks
 from proxylab.control.coredns import CoreDns
+from proxylab.control.ingress.controller import IngressController
 from proxylab.engines.barrier import is_barrier, without_barrier
 from proxylab.engines.protocol import Engine
 from proxylab.errors import InternalError
@@ -51,7 +52,7 @@ from proxylab.protocol.standing_labs import Attach
 from proxylab.server.conditions import StepConditions
 from proxylab.server.control_plane import ControlPlane
 from proxylab.server.network import Network
-from proxylab.server.pod_programs import start_commands, start_coredns
+from proxylab.server.pod_programs import start_commands, start_coredns, start_ingress
 from proxylab.server.step import StepRunner
 from proxylab.server.traffic import open_runner
 from proxylab.timing import Deadline, together
@@ -105,8 +106,10 @@ class Lab(Struct, frozen=True):
             packet_lock = asyncio.Lock()
             health_checks = await _follow_health(wiring, store, packet_lock, stack)
             name_servers = await start_coredns(request, network, control_plane, launcher, stack)
+            ingress = await start_ingress(request, network, control_plane, launcher, stack)
             await start_commands(request, network, launcher, stack)
-            runner = await open_runner(request, network, control_plane, packet_lock, stack)
+            certificate = ingress.certificate if ingress else ""
+            runner = await open_runner(request, network, control_plane, packet_lock, stack, certificate)
             stages = (
                 laid,
                 Stage("synchronise", synchronised - began),
@@ -115,7 +118,7 @@ class Lab(Struct, frozen=True):
             return cls(
                 network,
                 control_plane,
-                _step_runner(request, wiring, control_plane, runner, health_checks, name_servers),
+                _step_runner(request, network, control_plane, runner, health_checks, name_servers, ingress),
                 runner,
                 stages,
                 launcher,
@@ -257,16 +260,17 @@ class Lab(Struct, frozen=True):
 
 def _step_runner(
     request: Build,
-    wiring: Wiring,
+    network: Network,
     control_plane: ControlPlane,
     runner: Runner,
     health_checks: HealthChecks | None,
     name_servers: CoreDns | None,
+    ingress: IngressController | None,
 ) -> StepRunner:
-    families, fleet = request.engine.families, control_plane.fleet
-    awaited = StepConditions(fleet, wiring.plan, families, runner, health_checks, name_servers)
+    families, fleet, wiring = request.engine.families, control_plane.fleet, network.wiring
+    awaited = StepConditions(fleet, wiring.plan, families, runner, health_checks, name_servers, ingress)
     metrics = request.engine.configuration.metrics
-    return StepRunner(control_plane.store, fleet, wiring, families, runner, awaited, metrics)
+    return StepRunner(control_plane.store, fleet, wiring, network.links, families, runner, awaited, metrics)
 
 
 async def _follow_health(

@@ -64,7 +64,7 @@ def _boot(document: str, client: socket.socket, control_socket: ControlSocket | 
     from proxylab.guest.outside import run_guest, stay_on_one_cpu  # noqa: PLC0415
 
     kernel = decode(document.encode(), Kernel)
-    claim = stay_on_one_cpu()
+    claim = None if kernel.is_image else stay_on_one_cpu()
     sandboxed = True
     try:
         try:

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from proxylab.kernel.netlink.build import Wiring, realise
 from proxylab.kernel.netlink.cleanup import Cleanup
+from proxylab.kernel.netlink.netem import NetemLinks
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.leftovers import ClosedLab, end_processes, remember_namespaces
 from proxylab.plan.model import Plan
@@ -26,6 +27,7 @@ class Network(Struct, frozen=True):
     number: int
     wiring: Wiring
     watch: Watch
+    links: NetemLinks
     _stack: ExitStack
 
     @classmethod
@@ -40,7 +42,8 @@ class Network(Struct, frozen=True):
             stack.callback(launcher.forget, [f"{number}/{name}" for name in wiring.namespaces])
             watch = Watch(wiring.namespaces, plan)
             stack.callback(watch.close)
-            return cls(number, wiring, watch, stack.pop_all())
+            links = NetemLinks(wiring)
+            return cls(number, wiring, watch, links, stack.pop_all())
 
     def close(self, cleanup: Cleanup) -> ClosedLab:
         """Release the namespaces; the kernel destroys them in its own time, which ``cleanup`` can wait for.

@@ -1,4 +1,4 @@
-"""Starts the real programs in the pods of a lab: CoreDNS, and the commands of containers."""
+"""Starts the real programs in the pods of a lab: CoreDNS, nginx as the controller of Ingresses, and commands."""
 
 from contextlib import AsyncExitStack
 from typing import Final
@@ -6,6 +6,8 @@ from typing import Final
 from proxylab.addresses import IPAddress, Protocol
 from proxylab.control.coredns import CoreDns, NameServerPod
 from proxylab.control.http_client import takes_connections
+from proxylab.control.ingress.controller import COUNTED, IngressController, IngressPod
+from proxylab.control.ingress.nginx_conf import Listen
 from proxylab.control.pod_program import PodProgram
 from proxylab.engines.barrier import NAMESPACE
 from proxylab.kernel.sandbox.launcher import Launcher
@@ -13,11 +15,12 @@ from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.name_servers import name_servers
 from proxylab.protocol.messages import Build
 from proxylab.scenario.dns import NameServer
+from proxylab.scenario.words import Program
 from proxylab.server.control_plane import ControlPlane
 from proxylab.server.network import Network
 from proxylab.timing import Deadline
 
-__all__ = ["start_commands", "start_coredns"]
+__all__ = ["start_commands", "start_coredns", "start_ingress"]
 
 _COREDNS: Final = NameServer.COREDNS.value
 _START_SECONDS: Final = 20.0
@@ -53,6 +56,35 @@ async def start_coredns(
     stack.push_async_callback(coredns.stop)
     await coredns.start()
     return coredns
+
+
+async def start_ingress(
+    request: Build, network: Network, control_plane: ControlPlane, launcher: Launcher, stack: AsyncExitStack
+) -> IngressController | None:
+    """Start nginx in every pod whose program it is, and wait until it serves; ``None`` without such pods.
+
+    Raises:
+        CapabilityError: this machine has no nginx, or no openssl where a port has TLS.
+        ProgramError: it does not start.
+    """
+    pods = []
+    for placed in request.plan.pods:
+        listeners = [
+            each
+            for each in request.plan.namespace(placed.namespace).listeners
+            if each.name == placed.name and each.program == Program.NGINX and not placed.commands
+        ]
+        if listeners:
+            netns, known_as = network.wiring.namespaces[placed.namespace], f"{network.number}/{placed.namespace}"
+            program = PodProgram(f"nginx in pod {placed.name}", netns, known_as, launcher, COUNTED)
+            listens = tuple(Listen(each.port, each.tls) for each in listeners)
+            pods.append(IngressPod(program, placed.name, listens, tuple(each.version for each in placed.addresses)))
+    if not pods:
+        return None
+    controller = IngressController(pods, control_plane.store, launcher)
+    stack.push_async_callback(controller.stop)
+    await controller.start()
+    return controller
 
 
 async def start_commands(request: Build, network: Network, launcher: Launcher, stack: AsyncExitStack) -> None:

@@ -32,8 +32,10 @@ from proxylab.evidence.evidence import TableEntry
 from proxylab.evidence.stream_records import StepEvidence
 from proxylab.kernel.netlink.build import Wiring
 from proxylab.kernel.netlink.links import cut, mend
+from proxylab.kernel.netlink.netem import Counters, NetemLinks
 from proxylab.kernel.netlink.requests import blackhole, end_blackhole
 from proxylab.kernel.sandbox.sysctl import write_sysctls
+from proxylab.plan.impairments import Way
 from proxylab.plan.model import Role, Sysctl
 from proxylab.plan.outages import Links
 from proxylab.plan.resolved import ResolvedProbe, Sentinel
@@ -56,6 +58,7 @@ class StepRunner:
     store: Store
     fleet: Fleet
     wiring: Wiring
+    links: NetemLinks
     families: tuple[Family, ...]
     runner: Runner
     awaited: StepConditions
@@ -64,6 +67,7 @@ class StepRunner:
     _gone: set[str] = field(default_factory=set)
     _links: Links = field(default_factory=Links)
     _underway: StepEvidence | None = None
+    _dropped_before: Mapping[Way, Counters] = field(default_factory=dict)
 
     async def advance(self, request: Advance) -> None:
         """Make the change of a step, and return when its conditions hold.
@@ -75,7 +79,7 @@ class StepRunner:
         if self._underway is not None:
             await self.conclude()  # packets that it has lost must not count for the next step
         began = time.time_ns()
-        streams = self.runner.streams
+        streams, self._dropped_before = self.runner.streams, self.links.read()
         await streams.begin(request.streams)
         await self.fleet.take_down(request.change.engines)
         if any(isinstance(thing, Node) for thing in (*request.applied, *request.deleted)):
@@ -83,6 +87,7 @@ class StepRunner:
         self._alter_nodes(request)
         for link in request.change.links:
             (mend if link.up else cut)(self.wiring, link.netns_name, link.device)
+            self.links.change(link.netns_name, link.device, link.netem)
         self._links = self._links.after(request.change.links)
         self._change(request)
         changed = time.time_ns()
@@ -157,13 +162,21 @@ class StepRunner:
         await streams.have_enough()
         await self.rest()
         ended = time.time_ns()
+        links = self.links.since(self._dropped_before)
         entries = tuple(self._entries()) if tables else None
         deadline, namespaces = Deadline.after(_ASK_SECONDS), self.wiring.namespaces
         exported = [
             await read_exported(node, namespaces[node], self.metrics, names, deadline)
             for node, names in metrics.items()
         ]
-        return replace(underway, ended=ended, streams=streams.take(), entries=entries, exported=tuple(exported))
+        return replace(
+            underway,
+            ended=ended,
+            streams=streams.take(links),
+            entries=entries,
+            exported=tuple(exported),
+            links=links,
+        )
 
     def _entries(self) -> Iterator[TableEntry]:
         nodes = [each.name for each in self.wiring.plan.namespaces if each.role is Role.NODE]

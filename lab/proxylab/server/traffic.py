@@ -36,8 +36,9 @@ async def open_runner(
     control_plane: ControlPlane,
     packet_lock: asyncio.Lock,
     stack: AsyncExitStack,
+    trusted: str = "",
 ) -> Runner:
-    """Open the lab's runner, with a meter for the rules of each node and family."""
+    """Open the lab's runner, with a meter for the rules of each node and family; TLS accepts ``trusted``."""
     namespaces = network.wiring.namespaces
     modes = {name: _NodeModes(name, context, control_plane.fleet) for name, context in control_plane.contexts.items()}
     meters = {
@@ -50,10 +51,12 @@ async def open_runner(
         request.seed,
         served=_served(request),
         watch=network.watch,
+        links=network.links,
         packet_lock=packet_lock,
         names=_names(request.plan, control_plane.store),
         foreign={name: _foreign(modes[name], context) for name, context in control_plane.contexts.items()},
         programs=_programs(control_plane.fleet),
+        trusted=trusted,
     )
     stack.callback(runner.close)
     try:

@@ -6,6 +6,7 @@ probe with ``http``, or curl in the lab) gets the same object as an HTTP respons
 """
 
 import json
+import re
 from typing import Final
 
 from msgspec import Struct
@@ -17,14 +18,16 @@ from proxylab.traffic.identity import TOKEN_BYTES, answer_to
 __all__ = ["LONGEST_ANSWER", "Answer", "AnswerWriter", "is_http", "read_answer", "read_document", "request_line"]
 
 LONGEST_ANSWER: Final = 1024
+_FORWARDED: Final = re.compile(rb"\r\n[Xx]-[Ff]orwarded-[Ff]or: ([0-9A-Fa-f:., ]*)\r\n")
 
 
-class Answer(Struct, frozen=True, rename={"backend": "pod", "peer_port": "port"}):
-    """A responder's answer: its name, and the peer address and port that it saw."""
+class Answer(Struct, frozen=True, rename={"backend": "pod", "peer_port": "port", "forwarded_for": "forwardedFor"}):
+    """A responder's answer: its name, and the peer address and port that it saw; by HTTP also X-Forwarded-For."""
 
     backend: str
     peer: IPAddress
     peer_port: int
+    forwarded_for: str = ""
 
 
 def request_line(token: bytes, filling: bytes = b"") -> bytes:
@@ -48,6 +51,8 @@ class AnswerWriter:
         """The answer to a request from ``peer``; ``None`` if the request is itself an answer."""
         document = b'{"pod": %s, "peer": "%s", "port": %d}\n' % (self._name, peer.encode(), port)
         if is_http(request):
+            if found := _FORWARDED.search(request):
+                document = b'%s, "forwardedFor": "%s"}\n' % (document[:-2], found[1])
             head = (
                 b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
             )

@@ -6,11 +6,12 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Final, Protocol
 
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import ConnectReport, TapLoss
+from proxylab.kernel.netlink.netem import NetemLinks
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 from proxylab.traffic.associations import Associations
@@ -31,6 +32,9 @@ _PATIENCE: Final = {Transport.TCP: 3.0}
 """Seconds without a packet after which a program between two legs does nothing more. kube-proxy gives an endpoint up to
 two seconds to answer a SYN."""
 _PATIENCE_FOR_DATAGRAMS: Final = 0.5
+_SENDING_AGAIN: Final = {Transport.TCP: 9.5, Transport.SCTP: 9.5}
+"""Seconds within which a kernel sends again what a link has lost: TCP a SYN after 1, 2 and 4 s, and data after 3 and
+6 s if the SYN was lost, too (TCP_TIMEOUT_FALLBACK); SCTP an INIT after 3 and 6 s (net.sctp.rto_initial)."""
 
 
 class Sending(Protocol):
@@ -68,15 +72,21 @@ class Exchange:
         watch: Watch,
         responders: Responders,
         before_sentinels: Callable[[], Awaitable[None]],
+        links: NetemLinks,
         associations: Associations | None = None,
         passage: Passage,
         ports: Sequence[int],
     ) -> None:
         """``ports`` has the sender's port of each flow, which tells the two legs apart that a program makes of it."""
+        self._links = links
         self.sending = sending
-        self.matcher = Matcher(identity, resolved.protocol, sockets, ports if passage.nodes else None)
+        self.matcher = Matcher(
+            identity, resolved.protocol, sockets, ports if passage.nodes or resolved.request else None
+        )
         self._passage = passage
         self._patience = _PATIENCE.get(resolved.protocol, _PATIENCE_FOR_DATAGRAMS) if passage.nodes else 0.0
+        if links.loses and sockets is not None:
+            self._patience = max(self._patience, _SENDING_AGAIN.get(resolved.protocol, 0.0))
         self._cpus: Sequence[int | None] = sorted(os.sched_getaffinity(0)) if passage.nodes else (None,)
         self._endpoints = {each.address for each in resolved.receivers} | {each.address for each in resolved.endpoints}
         self.sentinels = Sentinels(resolved, identity, tap)
@@ -136,20 +146,37 @@ class Exchange:
         return self.sending.finished and not (self._by_taps and self.matcher.unsettled)
 
     async def _moves_in_time(self, deadline: Deadline) -> bool:
-        """Whether a program between two legs does something: no sentinel packet shows that it will not.
+        """Whether something comes without a sentinel packet, which would not show that it will not.
 
-        One that can be asked has done it when it answers. For others the lab waits.
+        A program between two legs may act: one that can be asked has done it when it answers, and for others the lab
+        waits. A packet may be on its way through a link with a delay, and a kernel may send again what a link has lost.
         """
+        if self._links.active and await self._passes(deadline):
+            return True
         if not self._patience:
             return False
         if await self._passage.drain():
             return self._turn()
         patience = Deadline(min(deadline.at, Deadline.after(self._patience).at))
         try:
-            await wait_until(lambda: self._turn() or self._settled, patience, "a program sends a flow on, or closes it")
+            what = "a program sends a flow on or closes it, or a kernel sends again"
+            await wait_until(lambda: self._turn() or self._settled, patience, what)
         except DeadlineExceededError:
             return False
         return True
+
+    async def _passes(self, deadline: Deadline) -> bool:
+        """Whether something comes out of the links before all of them are empty."""
+        moved = False
+
+        def rests() -> bool:
+            nonlocal moved
+            moved = self._turn()
+            return moved or self._links.at_rest()
+
+        with suppress(DeadlineExceededError):
+            await wait_until(rests, deadline, "no packet is on its way through a link with netem")
+        return moved or self._turn()
 
     def _turn(self) -> bool:
         """Send, answer, read the taps. Returns whether anything moved."""
@@ -177,7 +204,7 @@ class Exchange:
         await self._before_sentinels()
         self._sent_at_sentinels = self.matcher.requests_sent
         self.sentinels.send()
-        patience = Deadline(min(deadline.at, Deadline.after(_SENTINEL_SECONDS).at))
+        patience = Deadline(min(deadline.at, Deadline.after(_SENTINEL_SECONDS + 20 * self._links.round_trip).at))
         try:
             await wait_until(self._sentinels_answered, patience, "the sentinel packets of a run come back")
         except DeadlineExceededError:
@@ -185,6 +212,9 @@ class Exchange:
 
     def _sentinels_answered(self) -> bool:
         self._look()
+        if not self.sentinels.back and self._links.loses and self._links.at_rest():
+            self._look()
+            self.sentinels.send_again()
         return self.sentinels.back
 
     def _awaited(self) -> str:

@@ -8,22 +8,26 @@ deadline, and only after that sentinel packets show whether an answer can still 
 """
 
 import asyncio
+import ssl
 from collections.abc import Iterator, Sequence
+from ipaddress import ip_address
 from typing import Final
 
 from msgspec import Struct, field
 
-from proxylab.control.http_client import fetch
+from proxylab.control.http_client import HttpAnswer, request
+from proxylab.control.ingress.nginx_conf import PEER_HEADER, POD_HEADER
 from proxylab.encoding import MisfitError, decode
-from proxylab.evidence.evidence import ConnectReport, HttpReport
+from proxylab.evidence.evidence import ConnectReport, HttpReport, Leg, Observation, Packet
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe
+from proxylab.scenario.syntax import is_address
 from proxylab.timing import Deadline, together
-from proxylab.traffic.answer import read_document
+from proxylab.traffic.answer import Answer, read_document
 from proxylab.traffic.connect import error_name
 from proxylab.traffic.identity import Identity, Kind
 
-__all__ = ["Fetches"]
+__all__ = ["Fetches", "by_connection"]
 
 _ANSWER_SECONDS: Final = 2.0
 _REQUESTS_AT_ONCE: Final = 16
@@ -36,9 +40,23 @@ class _Health(Struct, frozen=True):
 
 
 class Fetches:
-    """The flows of one probe, a bounded number at once: GET /healthz, which every health-check node port serves."""
+    """The flows of one probe, a bounded number at once.
 
-    def __init__(self, netns: NetNs, resolved: ResolvedProbe, identity: Identity, ports: Sequence[int]) -> None:
+    They get what the probe requests of an Ingress, or else /healthz, which every health-check node port serves.
+    """
+
+    def __init__(
+        self, netns: NetNs, resolved: ResolvedProbe, identity: Identity, ports: Sequence[int], trusted: str = ""
+    ) -> None:
+        """Flows that are not yet sent.
+
+        Args:
+            netns: of the sender.
+            resolved: the probe.
+            identity: of the run, whose tokens name the requests.
+            ports: the source port of each flow.
+            trusted: the certificates that TLS accepts, in PEM.
+        """
         self._identity = identity
         self.reports: list[ConnectReport] = []
         self.refused: list[str] = []
@@ -47,6 +65,7 @@ class Fetches:
         self._netns = netns
         self._resolved = resolved
         self._ports = ports
+        self._tls = _context(trusted) if resolved.request is not None and resolved.request.tls else None
         self._unanswered: list[int] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -71,7 +90,7 @@ class Fetches:
         """Report every flow that got no answer in time. Returns whether there was any."""
         unanswered, self._unanswered = self._unanswered, []
         for flow in unanswered:
-            self._report(flow, "timeout", 0, b"")
+            self._report(flow, "timeout", None)
         return bool(unanswered)
 
     def close(self) -> None:
@@ -88,26 +107,67 @@ class Fetches:
         for flow, port in waiting:
             self.sent += 1
             token = self._identity.token(Kind.PROBE, flow).decode()
-            error, status, body = await _get(self._netns, self._resolved, port, token)
+            error, answer = await _get(self._netns, self._resolved, port, token, self._tls)
             if error == "timeout":
                 self._unanswered.append(flow)
             else:
-                self._report(flow, error, status, body)
+                self._report(flow, error, answer)
 
-    def _report(self, flow: int, error: str, status: int, body: bytes) -> None:
-        self.answers.append(HttpReport(flow, status, _local_endpoints(body), error))
-        self.reports.append(_report(self._resolved, flow, self._ports[flow], error, body))
+    def _report(self, flow: int, error: str, answer: HttpAnswer | None) -> None:
+        port, sender = self._ports[flow], self._resolved.sender.address
+        if answer is None:
+            self.answers.append(HttpReport(flow, 0, None, error))
+            self.reports.append(ConnectReport(flow, sender, port, error))
+            return
+        seen = read_document(answer.body)
+        if self._resolved.request is None:
+            self.answers.append(HttpReport(flow, answer.status, _local_endpoints(answer.body)))
+            self.reports.append(_report(self._resolved, flow, port, seen))
+            return
+        behind = None if seen is None else (seen.backend, seen.peer, seen.forwarded_for)
+        self.answers.append(HttpReport(flow, answer.status, None, "", *(behind or ())))
+        self.reports.append(_report(self._resolved, flow, port, _of_controller(answer)))
 
 
-async def _get(netns: NetNs, resolved: ResolvedProbe, port: int, token: str) -> tuple[str, int, bytes]:
-    """An errno's name, ``timeout`` or nothing; then the status, and the body."""
-    source, deadline = (resolved.sender.address, port), Deadline.after(_ANSWER_SECONDS)
+async def _get(
+    netns: NetNs, resolved: ResolvedProbe, port: int, token: str, tls: ssl.SSLContext | None
+) -> tuple[str, HttpAnswer | None]:
+    """An errno's name, ``timeout``, OpenSSL's reason or nothing; then the answer."""
+    wanted, deadline = resolved.request, Deadline.after(_ANSWER_SECONDS)
+    path, host = (_PATH, "") if wanted is None else (wanted.path, wanted.host)
+    to, source = (resolved.destination, resolved.port, path), (resolved.sender.address, port)
     try:
-        return "", *await fetch(netns, resolved.destination, resolved.port, _PATH, deadline, source, token)
+        return "", await request(netns, *to, deadline, source, host=host, request_id=token, tls=tls)
     except TimeoutError as error:
-        return (error_name(error.errno) if error.errno else "timeout"), 0, b""
+        return (error_name(error.errno) if error.errno else "timeout"), None
+    except ssl.SSLError as error:
+        return error.reason or "TLS", None
     except OSError as error:
-        return error_name(error.errno), 0, b""
+        return error_name(error.errno), None
+
+
+def by_connection(
+    observations: tuple[Observation, ...], resolved: ResolvedProbe
+) -> tuple[tuple[Observation, ...], tuple[Observation, ...]]:
+    """Of a request to an Ingress: the packets to the controller and back, and those of connections that it opened."""
+    if resolved.request is None:
+        return observations, ()
+    own = (each for each in observations if each.leg is Leg.OWN and each.packet is not Packet.CLOSE)
+    return tuple(own), tuple(each for each in observations if each.leg is Leg.ONWARD)
+
+
+def _context(trusted: str) -> ssl.SSLContext:
+    """A client that accepts these certificates alone; the first of ``trusted`` may have its key before it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata=trusted[trusted.index("-----BEGIN CERTIFICATE") :])
+    return context
+
+
+def _of_controller(answer: HttpAnswer) -> Answer | None:
+    """What the pod of the Ingress controller says of the connection, in headers; ``None`` for another server."""
+    peer, _, port = answer.headers.get(PEER_HEADER.lower(), "").partition(" ")
+    pod = answer.headers.get(POD_HEADER.lower(), "")
+    return Answer(pod, ip_address(peer), int(port)) if pod and is_address(peer) and port.isdecimal() else None
 
 
 def _local_endpoints(body: bytes) -> int | None:
@@ -118,14 +178,11 @@ def _local_endpoints(body: bytes) -> int | None:
         return None
 
 
-def _report(resolved: ResolvedProbe, flow: int, port: int, error: str, body: bytes) -> ConnectReport:
+def _report(resolved: ResolvedProbe, flow: int, port: int, seen: Answer | None) -> ConnectReport:
     """The socket's report: from a pod, its name and the peer it saw; from another server, only that it answered."""
     local = resolved.sender.address
-    if error:
-        return ConnectReport(flow, local, port, error)
-    answer = read_document(body)
-    if answer is not None:
-        return ConnectReport(flow, local, port, "", answer.backend, answer.peer, answer.peer_port)
+    if seen is not None:
+        return ConnectReport(flow, local, port, "", seen.backend, seen.peer, seen.peer_port)
     dialled = (resolved.destination, resolved.port)
     names = [each.name for each in resolved.receivers if each.ports and (each.address, each.ports[0]) == dialled]
     return ConnectReport(flow, local, port, "", names[0] if names else "", local, port)

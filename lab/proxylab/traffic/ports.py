@@ -14,9 +14,10 @@ from collections.abc import Collection
 from typing import Final
 
 from proxylab.addresses import Family, Transport
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.probes import MOST_FLOWS
 
-__all__ = ["PortAllocator", "Sender"]
+__all__ = ["PortAllocator", "Sender", "side_of"]
 
 Sender = tuple[str, Family]
 """A namespace and the family of what it sends: tuples of two families never meet."""
@@ -28,6 +29,11 @@ _PORTS: Final = (*range(1024, 32768), *range(61000, 65536))
 
 # The kernel's choice. The deck takes a few of them where listeners use up too many of the other ports.
 _EPHEMERAL: Final = range(32768, 61000)
+
+
+def side_of(resolved: ResolvedProbe) -> Sender:
+    """The side from which a probe or stream sends."""
+    return resolved.sender.namespace, Family.of(resolved.destination)
 
 
 class PortAllocator:

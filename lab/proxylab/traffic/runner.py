@@ -23,7 +23,9 @@ from proxylab.errors import InternalError
 from proxylab.evidence.evidence import Capture, Evidence, TraceStep
 from proxylab.evidence.segments import DialogueRecord
 from proxylab.kernel.netfilter.meters import Meter
+from proxylab.kernel.netlink.build import Wiring
 from proxylab.kernel.netlink.conntrack import flush
+from proxylab.kernel.netlink.netem import NetemLinks
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.dialogue import Dialogue
 from proxylab.plan.model import Plan
@@ -38,11 +40,11 @@ from proxylab.traffic.craft import first_packets
 from proxylab.traffic.dialogue import Conversation
 from proxylab.traffic.exchange import Exchange, Sending
 from proxylab.traffic.foreign import ForeignRules
-from proxylab.traffic.http import Fetches
+from proxylab.traffic.http import Fetches, by_connection
 from proxylab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, nonce_of
 from proxylab.traffic.match import Matcher
 from proxylab.traffic.packet import Dispatch
-from proxylab.traffic.ports import PortAllocator, Sender
+from proxylab.traffic.ports import PortAllocator, side_of
 from proxylab.traffic.programs import Passage, Programs
 from proxylab.traffic.responder import Names, PortsTakenError, Responders
 from proxylab.traffic.stack_counts import Stacks
@@ -54,7 +56,6 @@ __all__ = ["Runner"]
 
 _RUN_SECONDS: Final = 10.0
 _FLOW_SECONDS: Final = 0.005
-
 # Ethernet, IP and transport header with options: the bytes of a frame beyond its token and payload.
 _HEADER_BYTES: Final = 14 + 40 + 40
 
@@ -70,10 +71,12 @@ class Runner:
         seed: int = 0,
         served: Iterable[int] = (),
         watch: Watch | None = None,
+        links: NetemLinks | None = None,
         packet_lock: asyncio.Lock | None = None,
         names: Names | None = None,
         foreign: Mapping[str, ForeignRules] | None = None,
         programs: Programs | None = None,
+        trusted: str = "",
     ) -> None:
         """Make a runner; ``open`` it before the first run.
 
@@ -84,22 +87,22 @@ class Runner:
             seed: orders source ports, and is part of every token.
             served: ports on which something else listens in the nodes; no flow leaves from one.
             watch: open taps that outlive the runner; without them it opens its own.
+            links: the links of the plan that have netem; without them it has none.
             packet_lock: each run holds it, and so does every other sender of packets in the lab.
             names: answers for the plan's name servers.
             foreign: of each node, its rules that no meter counts; closed with the runner.
             programs: the proxies' own processes, through which flows may pass.
+            trusted: the certificates that requests over TLS accept, in PEM.
         """
-        self._netns_by_name = netns_by_name
-        self._plan = plan
-        self._meters = meters
-        self._foreign = foreign or {}
-        self._programs = programs or Programs()
-        taken = {listener.port for namespace in plan.namespaces for listener in namespace.listeners}
-        taken.update(served)
+        self._netns_by_name, self._plan = netns_by_name, plan
+        self._meters, self._foreign = meters, foreign or {}
+        self._programs, self._trusted = programs or Programs(), trusted
+        taken = {*served, *(each.port for namespace in plan.namespaces for each in namespace.listeners)}
         self._ports = PortAllocator(seed, taken)
         self._identities = IdentityRegistry(nonce_of(seed))
         self._packet_lock = packet_lock or asyncio.Lock()
         self._given = watch
+        self._links = links or NetemLinks(Wiring(plan, netns_by_name, {}))
         self._names = names
         self._watch: Watch | None = None
         self._responders: Responders | None = None
@@ -126,7 +129,7 @@ class Runner:
             raise
         self._responders.attach(asyncio.get_running_loop())
         taps = self._watch, self._responders, self._identities, self._conntrack
-        self._streams = Streams(self._netns_by_name, *taps, self._port_of_stream, self._programs)
+        self._streams = Streams(self._netns_by_name, *taps, self._port_of_stream, self._programs, self._links)
 
     @property
     def streams(self) -> Streams:
@@ -256,19 +259,20 @@ class Runner:
         foreign = [self._foreign[node] for node in resolved.nodes if node in self._foreign]
         await together(rules.begin(family) for rules in foreign)
         self._stacks.begin((*resolved.nodes, *resolved.watched))
-        unfinished = await self._take(turns, resolved, every_segment=bool(passage.nodes))
+        dropped = self._links.read()
+        unfinished = await self._take(turns, resolved, every_segment=bool(passage.nodes or resolved.request))
         losses = turns.take_losses()
         kernel = self._stacks.end()
         tracked = self._conntrack.flows(resolved, ports)
         entries = tuple(self._conntrack.entries(resolved)) if resolved.tables else None
-        steps: tuple[TraceStep, ...] = ()
-        if tracing is not None:
-            steps = tracing.finish(identity, {node: meter.rules_by_chain() for node, meter in meters.items()})
+        steps = () if tracing is None else _steps(tracing, identity, meters)
         foreign_rules = await together(rules.end() for rules in foreign)
         counts = tuple(chain.from_iterable(await together(meter.end() for meter in meters.values())))
+        observations, behind = by_connection(turns.matcher.observations, resolved)
         return Evidence(
             sent=turns.sending.sent,
-            observations=turns.matcher.observations,
+            observations=observations,
+            behind=behind,
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
             counts=counts,
             counted=tuple(node for node, meter in meters.items() if meter.is_complete),
@@ -283,6 +287,7 @@ class Runner:
             undrained=passage.undrained,
             discarded=passage.discarded(),
             kernel=kernel,
+            links=self._links.since(dropped),
             counters_read_at=self._stacks.counters_read_at,
             http=tuple(turns.sending.answers) if isinstance(turns.sending, Fetches) else (),
             steps=with_virtual_servers(steps, counts),
@@ -293,7 +298,7 @@ class Runner:
 
     async def _take(self, turns: Exchange, resolved: ResolvedProbe, *, every_segment: bool) -> str:
         follows_data = every_segment and resolved.protocol is Transport.TCP
-        deadline = Deadline.after(_RUN_SECONDS + _FLOW_SECONDS * resolved.flows)
+        deadline = Deadline.after(self._links.longer(_RUN_SECONDS + _FLOW_SECONDS * resolved.flows))
         try:
             with self._watch.every_segment() if self._watch is not None and follows_data else nullcontext():
                 unfinished = await turns.run(deadline)
@@ -329,7 +334,7 @@ class Runner:
         if resolved.manner is Manner.PACKET:
             sending = Dispatch(tap, first_packets(resolved, identity, ports), room, sender.mtu)
         elif resolved.http:
-            sending = Fetches(self._netns_by_name[sender.namespace], resolved, identity, ports)
+            sending = Fetches(self._netns_by_name[sender.namespace], resolved, identity, ports, self._trusted)
         else:
             sending = Dialogues(self._netns_by_name[sender.namespace], resolved, identity, ports, room)
         by_sockets = resolved.manner is not Manner.PACKET
@@ -345,6 +350,7 @@ class Runner:
             before_sentinels=partial(self._read_counters_again, resolved),
             passage=passage,
             ports=ports,
+            links=self._links,
         )
 
     async def _read_counters_again(self, resolved: ResolvedProbe) -> None:
@@ -362,14 +368,14 @@ class Runner:
         """The source port of a stream. An author-chosen port continues whatever conntrack has for it."""
         port = resolved.sender.port
         if port is not None:
-            self._ports.claim(_side(resolved), resolved.protocol, port)
+            self._ports.claim(side_of(resolved), resolved.protocol, port)
             return port
         (port,) = self._source_ports(resolved)
         return port
 
     def _source_ports(self, resolved: ResolvedProbe) -> tuple[int, ...]:
         """A port for each flow that has no flow in conntrack; conntrack is flushed if too few are left."""
-        sender, port, protocol = _side(resolved), resolved.sender.port, resolved.protocol
+        sender, port, protocol = side_of(resolved), resolved.sender.port, resolved.protocol
         if port is not None:
             if not self._ports.claim(sender, protocol, port):
                 self.forget()
@@ -387,5 +393,6 @@ class Runner:
         return ports or ()
 
 
-def _side(resolved: ResolvedProbe) -> Sender:
-    return resolved.sender.namespace, Family.of(resolved.destination)
+def _steps(tracing: Tracing, identity: Identity, meters: Mapping[str, Meter]) -> tuple[TraceStep, ...]:
+    """The traced packet's way, with the rules as the meters know them."""
+    return tracing.finish(identity, {node: meter.rules_by_chain() for node, meter in meters.items()})

@@ -5,8 +5,9 @@ each candidate pod's. Delivery over veth is synchronous and in order: the sender
 nodes' hooks into the receiver's queue, or where a softirq is put off, it waits on this CPU's backlog behind the packets
 sent before. Hence a sentinel that is back overtook nothing, and a probe packet that no tap has seen by then was dropped
 on its way. That holds while the run stays on one CPU (``exchange`` pins it, and the evidence records where it could
-not), and for paths without queues of other kinds (NFQUEUE, qdiscs, RPS, unresolved neighbours). No sentinel goes to the
-sender itself. What a missing sentinel means is up to the judge.
+not), and for paths without queues of other kinds (NFQUEUE, qdiscs, RPS, unresolved neighbours). In netem's queues
+packets may overtake each other, so a run waits until these are empty, and sends again the sentinels that they have
+lost. No sentinel goes to the sender itself. What a missing sentinel means is up to the judge.
 """
 
 from collections.abc import Iterable
@@ -40,13 +41,21 @@ class Sentinels:
 
     def send(self) -> None:
         """Send a round, without the targets that have not answered an earlier one."""
+        self._send([each for each in self._resolved.sentinels if each not in self._silent])
+
+    def send_again(self) -> None:
+        """Send those of the last round again that are not back: links with netem have lost them, or their answers."""
+        lost = list(self._out.values())
+        self._out.clear()
+        self._send(lost)
+
+    def _send(self, wanted: Iterable[Sentinel]) -> None:
         targets = []
-        for target in self._resolved.sentinels:
-            if target not in self._silent:
-                self._out[self._next] = target
-                self._answered.pop(target, None)
-                targets.append((target.address, self._identity.token(Kind.SENTINEL, self._next)))
-                self._next += 1
+        for target in wanted:
+            self._out[self._next] = target
+            self._answered.pop(target, None)
+            targets.append((target.address, self._identity.token(Kind.SENTINEL, self._next)))
+            self._next += 1
         if not targets:
             return
         for number, frame in zip(tuple(self._out), sentinels(self._resolved.sender, targets), strict=True):

@@ -23,9 +23,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from proxylab.addresses import IPAddress, Transport
-from proxylab.evidence.stream_records import BreakKind, StreamRecord
-from proxylab.kernel.capture.batches import Frame
+from proxylab.addresses import Transport
+from proxylab.evidence.evidence import LinkCount
+from proxylab.evidence.stream_records import BreakKind, StreamPacket, StreamPacketFate, StreamRecord
+from proxylab.kernel.netlink.netem import NetemLinks
 from proxylab.kernel.sandbox.linux import current_cpu
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe, Sentinel
@@ -33,15 +34,13 @@ from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 from proxylab.traffic.connect import need_sctp
 from proxylab.traffic.conntrack_reader import ConntrackReader
 from proxylab.traffic.cpu_affinity import one_cpu
-from proxylab.traffic.dissect import SCTP, TCP, Chunk, TcpFlag, dissect
 from proxylab.traffic.identity import Identity, IdentityRegistry
-from proxylab.traffic.legs import TapPoint
-from proxylab.traffic.match import Matcher, SentinelSighting
 from proxylab.traffic.programs import Programs
 from proxylab.traffic.responder import Responders
 from proxylab.traffic.sentinels import Sentinels
 from proxylab.traffic.stream_ledger import Ledger
 from proxylab.traffic.stream_sockets import Connection, Datagrams, StreamSocket
+from proxylab.traffic.stream_taps import SenderTap, StreamPaths
 from proxylab.traffic.watch import AnyTap, Watch
 
 __all__ = ["Streams"]
@@ -59,46 +58,6 @@ _ENOUGH: Final = 5
 _PATIENCE: Final = 10.0
 
 
-class _SenderTap:
-    """One stream's part of its sender's tap, which other streams may share."""
-
-    def __init__(self, identity: Identity, protocol: Transport, tap: AnyTap, address: IPAddress) -> None:
-        self._ports: set[int] = set()
-        self._address = address
-        self._protocol = protocol
-        self._vantage = TapPoint(tap.netns_name, tap.device, is_sender=True)
-        self._matcher = Matcher(identity, Transport.UDP)
-        self._resets: list[int] = []
-
-    def watch_port(self, port: int) -> None:
-        """Record resets, or aborts, to this port from now on."""
-        self._ports.add(port)
-
-    def take(self, frames: Sequence[Frame]) -> None:
-        """Take in what the tap saw."""
-        if self._protocol in _SENDING_AGAIN:
-            self._resets += (frame.at_ns for frame in frames if not frame.outgoing and self._is_reset(frame))
-        self._matcher.take(self._vantage, frames)
-
-    def resets(self) -> list[int]:
-        """The times of RSTs and ABORTs to the stream's ports since the last call."""
-        resets, self._resets = self._resets, []
-        return resets
-
-    def sentinels(self) -> list[SentinelSighting]:
-        """The sentinels seen since the last call."""
-        seen, self._matcher.sentinels = self._matcher.sentinels, []
-        return seen
-
-    def _is_reset(self, frame: Frame) -> bool:
-        datagram = dissect(frame.data)
-        if datagram is None or datagram.destination != self._address or datagram.destination_port not in self._ports:
-            return False
-        if datagram.protocol == SCTP:
-            return datagram.flags == Chunk.ABORT
-        return datagram.protocol == TCP and bool((datagram.flags or 0) & TcpFlag.RST)
-
-
 @dataclass(slots=True)
 class _Stream:
     resolved: ResolvedProbe
@@ -107,7 +66,7 @@ class _Stream:
     ledger: Ledger
     socket: StreamSocket
     tap: AnyTap
-    sender_tap: _SenderTap
+    sender_tap: SenderTap
     due: float = 0.0
     timer: asyncio.TimerHandle | None = None
     cpus: set[int] = field(default_factory=set)
@@ -129,9 +88,12 @@ class Streams:
         conntrack: ConntrackReader,
         port_of: Callable[[ResolvedProbe], int],
         programs: Programs,
+        links: NetemLinks,
     ) -> None:
-        """Start without streams; ``port_of`` gives the source port of a probe."""
+        """Start without streams; ``port_of`` gives the source port of a probe, ``links`` may have netem."""
         self._programs = programs
+        self._links = links
+        self._paths = StreamPaths()
         self._netns_by_name = netns_by_name
         self._watch = watch
         self._responders = responders
@@ -154,6 +116,8 @@ class Streams:
         for resolved in resolved_probes:
             if resolved.name not in self._streams:
                 self._streams[resolved.name] = self._open(resolved)
+        if self._links.any and self._streams:
+            self._watch.follow(True)
         self._go_on(self._streams.values())
         for stream in tuple(self._streams.values()):
             await self._pass_first(stream, stream.ledger.sent - 1)
@@ -195,13 +159,17 @@ class Streams:
         for stream in self._streams.values():
             stream.silent = stream.undrained = ()
             self._turn()
+            await self._pass_links(stream)
             if stream.ledger.outstanding:
                 await self._settle(stream, sentinels(stream.resolved))
 
-    def take(self) -> tuple[StreamRecord, ...]:
-        """The records since the last call; the streams must be at rest."""
+    def take(self, links: Sequence[LinkCount] = ()) -> tuple[StreamRecord, ...]:
+        """The records since the last call, while ``links`` dropped so much; the streams must be at rest."""
         self._read_taps()
-        return tuple(self._record(stream) for stream in self._streams.values())
+        budget = [link for link in links if link.dropped]
+        records = tuple(self._record(stream, budget) for stream in self._streams.values())
+        self._paths.forget()
+        return records
 
     def answering(self, name: str) -> str:
         """The pod behind the latest answer to a stream's packets since the change; empty if there is none."""
@@ -223,7 +191,7 @@ class Streams:
         identity = self._identities.issue(1)
         netns = self._netns_by_name[resolved.sender.namespace]
         tap = self._watch.tap(resolved.sender.namespace, resolved.sender.device)
-        ledger, sender_tap = Ledger(identity), _SenderTap(identity, resolved.protocol, tap, resolved.sender.address)
+        ledger, sender_tap = Ledger(identity), SenderTap(identity, resolved.protocol, tap, resolved.sender.address)
         ports: list[int] = []
 
         def port_of() -> int:
@@ -256,13 +224,16 @@ class Streams:
 
     def _read_taps(self) -> None:
         """Read the senders' taps, each once for all streams that share it."""
-        for tap in {id(each.tap): each.tap for each in self._streams.values()}.values():
-            frames = tap.drain()
+        senders = {id(each.tap): each.tap for each in self._streams.values()}
+        every = self._links.any
+        for tap, frames in self._watch.collect() if every else [(tap, tap.drain()) for tap in senders.values()]:
+            if every:
+                self._paths.take(tap, frames)
             for stream in self._streams.values():
                 if stream.tap is tap:
                     stream.sender_tap.take(frames)
 
-    def _resets(self, sender_tap: _SenderTap) -> list[int]:
+    def _resets(self, sender_tap: SenderTap) -> list[int]:
         self._read_taps()
         return sender_tap.resets()
 
@@ -290,6 +261,18 @@ class Streams:
         if again and stream.ledger.outstanding:
             with suppress(DeadlineExceededError):
                 await wait_until(partial(self._is_settled, stream), Deadline.after(again), "late answers come")
+
+    async def _pass_links(self, stream: _Stream) -> None:
+        """Return when no packet is on its way through a link with netem, or none is missing."""
+        links = self._links
+        if not links.active:
+            return
+        deadline = Deadline.after(_SENTINEL_SECONDS + 2 * links.round_trip)
+        with suppress(DeadlineExceededError):
+            await wait_until(
+                lambda: self._is_settled(stream) or links.at_rest(), deadline, "links with netem are empty"
+            )
+        self._turn()
 
     async def _pass_first(self, stream: _Stream, number: int) -> None:
         """Let proxies' processes pass on a packet of a stream, and its answer."""
@@ -333,22 +316,33 @@ class Streams:
         return not stream.ledger.outstanding
 
     async def _send_sentinels(self, stream: _Stream, sentinels: Sentinels) -> None:
-        def back() -> bool:
+        links = self._links
+
+        def look() -> None:
             self._turn()
             self._read_taps()
             sentinels.take(stream.sender_tap.sentinels())
+
+        def back() -> bool:
+            look()
+            if not sentinels.back and links.loses and links.at_rest():
+                look()
+                sentinels.send_again()
             return sentinels.back
 
         sentinels.send()
+        deadline = Deadline.after(_SENTINEL_SECONDS + 20 * links.round_trip)
         try:
-            await wait_until(back, Deadline.after(_SENTINEL_SECONDS), "the sentinel packets of a stream come back")
+            await wait_until(back, deadline, "the sentinel packets of a stream come back")
         except DeadlineExceededError:
             sentinels.give_up()
 
-    def _record(self, stream: _Stream) -> StreamRecord:
+    def _record(self, stream: _Stream, budget: list[LinkCount]) -> StreamRecord:
+        """The record of a stream. ``budget`` is what links dropped and no packet has accounted for yet."""
         for at in stream.sender_tap.resets():
             stream.ledger.connection_ended(at, BreakKind.RESET)  # a reset that ended no current connection
         packets, late, breaks = stream.ledger.close_step()
+        packets = tuple(self._with_link(stream, each, budget) for each in packets)
         port = stream.ports[-1] if stream.ports else 0
         return StreamRecord(
             stream=stream.resolved.name,
@@ -358,5 +352,12 @@ class Streams:
             breaks=breaks,
             tracked=self._conntrack.flows(stream.resolved, (port,)) if port else (),
             silent=stream.silent,
+            by_connection=stream.resolved.protocol in _SENDING_AGAIN,
             undrained=stream.undrained,
         )
+
+    def _with_link(self, stream: _Stream, packet: StreamPacket, budget: list[LinkCount]) -> StreamPacket:
+        """The packet, with the link that lost it if one did."""
+        if packet.fate is not StreamPacketFate.LOST or packet.error:
+            return packet
+        return replace(packet, link=self._paths.lost_on(stream.identity.stream_token(packet.number), budget))

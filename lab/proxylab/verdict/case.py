@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from proxylab.addresses import IPAddress
-from proxylab.evidence.evidence import Evidence, Packet
+from proxylab.addresses import IPAddress, Protocol
+from proxylab.evidence.evidence import Discarded, Evidence, Packet
 from proxylab.evidence.words import amount, endpoint, listed, times
 from proxylab.plan.resolved import MasqueradedAs, ResolvedProbe
 from proxylab.scenario.expect import (
@@ -40,6 +40,7 @@ from proxylab.verdict.drops import KernelDrop, kernel_drop
 from proxylab.verdict.flows.copies import copies, lost_copies
 from proxylab.verdict.flows.flows import Fate, Flow, flows_of
 from proxylab.verdict.flows.hops import SecondNat, is_at, last_seen, second_nat
+from proxylab.verdict.flows.on_links import copied_on_link, lost_on_links
 from proxylab.verdict.model import ProbeVerdict
 
 __all__ = ["JudgedProbe", "case_of", "fate_clause", "fates_text", "nodes_of", "open_case"]
@@ -61,6 +62,7 @@ class JudgedProbe(Struct, frozen=True):
         second_nats: flows that a second node translated too, as the captured hops show, by flow number.
         lost_copies: copies of requests that ended at a node, by flow number.
         lost_reply_copies: copies of replies that ended at a node, by flow number.
+        on_links: where netem lost the request of a flow or its answer, by flow number.
         source: the one address that ``expect.source`` stands for; ``None`` where it is the sender's or differs.
     """
 
@@ -76,6 +78,7 @@ class JudgedProbe(Struct, frozen=True):
     second_nats: dict[int, SecondNat]
     lost_copies: Mapping[int, str]
     lost_reply_copies: Mapping[int, str]
+    on_links: Mapping[int, str]
     source: IPAddress | None = None
 
     @property
@@ -125,6 +128,12 @@ class JudgedProbe(Struct, frozen=True):
         ]
 
     @property
+    def discarded(self) -> tuple[Discarded, ...]:
+        """What proxies' processes discarded of what they got for the dialled service port."""
+        own = f"{self.resolved.service_port}/{Protocol.UDP}"
+        return tuple(each for each in self.evidence.discarded if each.service_port == own)
+
+    @property
     def clients(self) -> dict[IPAddress, set[str]]:
         """Where the flows of each sending address arrived."""
         if not self.resolved.sender.others:
@@ -138,6 +147,8 @@ class JudgedProbe(Struct, frozen=True):
     def unseen(self) -> tuple[str, ...]:
         """The doubt about verdicts on arrivals: flows that no pod saw show nothing there."""
         unseen = len(self.flows) - len(self.arrived)
+        if self.arrived:
+            unseen -= self.fates.count(Fate.LOST_ON_LINK)
         if unseen and self.arrived:
             them = f"{unseen:,} of {amount(len(self.flows), 'flow')}"
             return (f"{them} did not arrive, so the judge cannot compare those",)
@@ -281,6 +292,9 @@ def open_case(
     lost_replies = lost_copies(evidence, resolved, flows, sound, Packet.REPLY)
     if lost:
         fates = tuple(Fate.COPIED if number in lost else fate for number, fate in enumerate(fates))
+    on_links = lost_on_links(evidence, flows)
+    if evidence.links:
+        fates = tuple(_with_links(resolved, evidence, *each, on_links) for each in zip(flows, fates, strict=True))
     return JudgedProbe(
         probe,
         resolved,
@@ -296,8 +310,18 @@ def open_case(
         second_nats,
         lost,
         lost_replies,
+        on_links,
         source,
     )
+
+
+def _with_links(
+    resolved: ResolvedProbe, evidence: Evidence, flow: Flow, fate: Fate, on_links: Mapping[int, str]
+) -> Fate:
+    """The fate without what links did to the flow."""
+    if fate is Fate.LOST and flow.number in on_links:
+        return Fate.LOST_ON_LINK
+    return Fate.DELIVERED if fate is Fate.MULTIPLIED and copied_on_link(resolved, evidence, flow) else fate
 
 
 def case_of(verdict: ProbeVerdict) -> JudgedProbe:

@@ -26,6 +26,7 @@ _ERRNO_OF = {
     Fate.REJECTED: frozenset({"ECONNREFUSED"}),
     Fate.REFUSED: frozenset({"ECONNREFUSED", "ECONNRESET"}),
     Fate.CLOSED: frozenset({"EPROTO", "ECONNRESET", "EPIPE"}),  # EPROTO: the end of the stream in place of an answer
+    Fate.LOST_ON_LINK: frozenset({"timeout"}),
     Fate.LOST: frozenset({"timeout", "EPERM"}),  # EPERM: a rule of the sender's own dropped it
 }
 

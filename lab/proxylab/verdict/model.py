@@ -13,9 +13,10 @@ from proxylab.evidence.stream_records import StepEvidence
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.expect import Expect
+from proxylab.scenario.keys import declared_keys
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step, StepExpect, StreamExpect
-from proxylab.scenario.words import Position
+from proxylab.scenario.words import HOST, Position
 
 __all__ = [
     "UNRESOLVED",
@@ -28,6 +29,7 @@ __all__ = [
     "StepVerdict",
     "Verdict",
     "expectations",
+    "on_kernel",
     "step_expectations",
     "worst",
 ]
@@ -191,6 +193,11 @@ class KnownFailure(Struct, frozen=True):
         return f"the engine fails as {self.position} foresees: {self.because}; it logged {self.said!r}"
 
 
+def on_kernel(engine: str, kernel: str) -> str:
+    """The engine's name; with the kernel's, if it is not the machine's."""
+    return engine if kernel == HOST else f"{engine} on {kernel}"
+
+
 class ScenarioResult(Struct, frozen=True, kw_only=True):
     """One scenario on one engine. With ``skipped`` or ``fault``, ``probes`` holds the earlier ones.
 
@@ -198,6 +205,8 @@ class ScenarioResult(Struct, frozen=True, kw_only=True):
         file: as the user named it.
         name: the scenario's ``metadata.name``.
         engine: as ``--engine`` spells it.
+        kernel: as ``--kernel`` spells it.
+        release: of that kernel, as uname prints it; empty if no lab was built.
         probes: in the order of the file.
         steps: those with expectations of their own, in the same order.
         seconds: the whole scenario, from the first namespace to the last.
@@ -212,6 +221,8 @@ class ScenarioResult(Struct, frozen=True, kw_only=True):
     file: str
     name: str
     engine: str
+    kernel: str = HOST
+    release: str = ""
     probes: tuple[ProbeVerdict, ...] = ()
     steps: tuple[StepVerdict, ...] = ()
     seconds: float = 0.0
@@ -221,6 +232,11 @@ class ScenarioResult(Struct, frozen=True, kw_only=True):
     case: str = ""
     tags: tuple[str, ...] = ()
     description: str = ""
+
+    @property
+    def engine_on_kernel(self) -> str:
+        """The engine, and the kernel if it is not the machine's: ``embedded/iptables on uml``."""
+        return on_kernel(self.engine, self.kernel)
 
     @property
     def judged(self) -> tuple[ProbeVerdict | StepVerdict, ...]:
@@ -254,6 +270,5 @@ def step_expectations(expect: StepExpect) -> tuple[str, ...]:
 
 
 def _keys(expect: Expect | StreamExpect) -> list[str]:
-    """The keys that the author filled in: all fields but those that say where."""
-    names = (name for name in expect.__struct_fields__ if name not in ("position", "positions"))
-    return [name for name in names if getattr(expect, name) is not None]
+    """The keys that the author filled in."""
+    return [key.alias for key in declared_keys(type(expect)) if getattr(expect, key.name) is not None]

@@ -11,6 +11,7 @@ from proxylab.evidence.words import listed
 from proxylab.plan.expected_sources import ANY_BACKEND
 from proxylab.scenario.steps import Step, StreamExpect
 from proxylab.scenario.words import Position
+from proxylab.verdict.flows.on_links import dropped_meanwhile
 
 __all__ = ["MILLISECOND", "Stream", "answer_words", "may_be_late", "stream_of", "when"]
 
@@ -48,7 +49,8 @@ class Stream(Struct, frozen=True):
     @property
     def doubts(self) -> tuple[str, ...]:
         """Reasons to doubt the record."""
-        doubts = [] if self.packets else [f"no packet of {self.name} was sent"]
+        why = "links lost every packet" if self.record.packets else "no packet was sent"
+        doubts = [] if self.packets else [f"{why} of {self.name}"]
         numbers = [packet.number for packet in self.record.packets]
         if numbers != list(range(numbers[0], numbers[0] + len(numbers)) if numbers else ()):
             doubts.append(f"the record of {self.name} misses packets, or holds some twice")
@@ -56,19 +58,32 @@ class Stream(Struct, frozen=True):
 
     @property
     def silence(self) -> tuple[str, ...]:
-        """Why a missing answer may only be late."""
+        """Why a missing answer may only be late, or may be missing because of a link."""
         clauses = []
         if self.record.silent:
             clauses.append(f"no sentinel packet came back from {listed(self.record.silent, 'or')}")
         if self.record.undrained:
             clauses.append(f"the proxy's process on {listed(self.record.undrained, 'or')} may still hold packets")
-        return tuple(f"{clause}, so silence proves nothing" for clause in clauses)
+        clauses = [f"{clause}, so silence proves nothing" for clause in clauses]
+        if self.record.by_connection and (dropped := dropped_meanwhile(self.step.links)):
+            clauses.append(f"{dropped}, and the kernels were still sending again what it lost")
+        return tuple(clauses)
+
+    @property
+    def lost(self) -> list[StreamPacket]:
+        """The packets that got no answer, without those that a link with netem lost."""
+        return [packet for packet in self.of_fate(StreamPacketFate.LOST) if not packet.link]
+
+    @property
+    def lost_on_link(self) -> list[StreamPacket]:
+        """The packets that a link with netem lost, or their answers."""
+        return [packet for packet in self.packets if packet.link]
 
     @property
     def after_wait(self) -> "Stream":
-        """The same stream, with only the packets sent after the step's wait."""
-        behind = tuple(packet for packet in self.record.packets if packet.at >= self.step.settled)
-        return Stream(self.expect, self.record, self.step, self.sources, behind)
+        """The same stream, with only the packets sent after the step's wait that no link lost."""
+        behind = [packet for packet in self.record.packets if packet.at >= self.step.settled and not packet.link]
+        return Stream(self.expect, self.record, self.step, self.sources, tuple(behind))
 
     def due_source(self, packet: StreamPacket) -> IPAddress | None:
         """The address that the backend of a packet must see; ``None`` where neither author nor plan gives one."""
@@ -107,8 +122,8 @@ def when(at: int, changed: int, what: str = "the change was made") -> str:
 
 
 def may_be_late(packet: StreamPacket) -> bool:
-    """Whether an answer may still come: only a sentinel packet proves that none will."""
-    return packet.fate is StreamPacketFate.LOST and not packet.error
+    """Whether an answer may still come: only a sentinel packet, or a link that lost it, proves that none will."""
+    return packet.fate is StreamPacketFate.LOST and not packet.error and not packet.link
 
 
 def answer_words(packet: StreamPacket) -> str:

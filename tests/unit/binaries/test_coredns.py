@@ -109,6 +109,8 @@ def test_the_newest_fitting_one_of_the_cache_is_chosen(cache: Cache, tmp_path: P
     assert find_coredns("coredns@v1.14", cache).version == "v1.14.12"
     with pytest.raises(CapabilityError, match=r"lacks CoreDNS v1\.13; type `proxylab engines --obtain coredns@v1\.13`"):
         find_coredns("coredns@v1.13", cache)
+    with pytest.raises(CapabilityError, match="a name server 'bind9'; name embedded, coredns"):
+        find_coredns("bind9", cache)
     other = tmp_path / "other"
     other.write_text("#!/bin/sh\necho Kubernetes v1.34.2\n")
     other.chmod(0o755)

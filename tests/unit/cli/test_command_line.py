@@ -157,6 +157,35 @@ def test_a_matrix_runs_a_lab_for_each_case_and_a_probe_is_called_with_or_without
     assert caller.events()[-4:-1] == ["open fine", "probe two[bridge]", "close fine"]
 
 
+def test_a_scenario_runs_on_each_kernel_that_is_asked_for_or_on_those_of_its_axis(caller: Caller) -> None:
+    other = caller.folder / "linux"
+    other.write_text("#!/bin/sh\necho 7.2.11\n", encoding="ascii")
+    other.chmod(0o755)
+    caller.scenario("x.lab.yaml", "one")
+    on_both = ("--kernel", "host", "--kernel", str(other))
+    code, output, _ = caller.type("run", "x.lab.yaml", *on_both)
+    opened = ["open fine", "probe one", "close fine", f"open fine on {other}", "probe one", "close fine"]
+    assert caller.events()[1:-1] == opened, "one session serves all kernels"
+    assert code == ExitCode.OK
+    assert f"kernel {other}: 6.18.0" in output.splitlines()
+    assert f"embedded/iptables on {other}" in " ".join(output.split())
+    document = json.loads(caller.type("run", "x.lab.yaml", *on_both, "-o", "json")[1])
+    kernels = [(each["kernel"], each["release"]) for each in document["scenarios"]]
+    assert kernels == [("host", "6.18.0"), (str(other), "6.18.0")]
+
+    file = caller.folder / "x.lab.yaml"
+    file.write_text(file.read_text().replace("spec:\n", "spec:\n  matrix: {kernel: [uml]}\n", 1))
+    caller.type("run", "x.lab.yaml", *on_both)
+    assert caller.events()[-4:-1] == ["open fine on uml", "probe one[uml]", "close fine"]
+
+
+def test_a_kernel_that_is_not_there_ends_the_run_before_it_begins(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "one")
+    code, _, errors = caller.type("run", "x.lab.yaml", "--kernel", "host", "--kernel", "./none")
+    assert (code, caller.events()) == (ExitCode.CAPABILITY, [])
+    assert "the kernel" in errors
+
+
 def test_a_probe_that_is_not_there_selects_nothing_and_starts_nothing(caller: Caller) -> None:
     caller.scenario("x.lab.yaml", "a pod reaches it")
     code, output, errors = caller.type("run", "x.lab.yaml", "--probe", "a pot reaches it")

@@ -60,7 +60,7 @@ def test_plan_says_what_is_allocated_and_what_masquerading_gives(shell: Shell) -
     code, output, _ = shell.type("plan", "-o", "json", str(WHOLE))
     assert code == ExitCode.OK
     plan = json.loads(output)
-    assert plan["case"] == "ipv4-bridge-hairpin-veth"
+    assert plan["case"] == "ipv4-bridge-hairpin-veth-host"
     (node, _) = plan["nodes"]
     assert node["snatSources"] == {"uplink": ["172.18.0.2"], "pods": ["10.244.0.1"], "overlay": ["10.244.0.0"]}
     services = {service["name"]: service for service in plan["services"]}
@@ -92,7 +92,7 @@ def test_plan_shows_the_source_of_every_path_in_every_topology(
 def test_plan_says_the_same_as_yaml_and_as_json(shell: Shell) -> None:
     _, output, errors = shell.type("plan", str(WHOLE))
     assert yaml.safe_load(output) == json.loads(shell.type("plan", "-o", "json", str(WHOLE))[1])
-    assert "the first of 4 cases; --case may be ipv4-bridge-hairpin-veth, " in " ".join(errors.split())
+    assert "the first of 4 cases; --case may be ipv4-bridge-hairpin-veth-host, " in " ".join(errors.split())
     verbose = shell.type("plan", "-v", str(WHOLE))[1]
     assert verbose.startswith(output)
     assert "  vxlan " in verbose
@@ -100,18 +100,18 @@ def test_plan_says_the_same_as_yaml_and_as_json(shell: Shell) -> None:
 
 
 def test_a_case_is_chosen_by_its_id(shell: Shell) -> None:
-    code, output, errors = shell.type("plan", str(WHOLE), "--case", "ipv4+ipv6-bridge-none")
+    code, output, errors = shell.type("plan", str(WHOLE), "--case", "ipv4+ipv6-bridge-none-host")
     assert (code, errors) == (ExitCode.OK, "")
     assert "fd00:172:18::2" in output
     code, output, errors = shell.type("plan", str(WHOLE), "--case", "ipv5")
     assert (code, output) == (ExitCode.SCENARIO, "")
-    assert "ipv4+ipv6-bridge-none" in errors
+    assert "ipv4+ipv6-bridge-none-host" in errors
 
 
 def test_graph_as_text_shows_pods_under_their_nodes(shell: Shell) -> None:
     lines = shell.type("graph", str(WHOLE))[1].splitlines()
     node_b = lines.index("└─ node node-b 172.18.0.3 172.19.0.10")
-    assert lines[node_b + 1 : node_b + 3] == ["   ├─ pod echo-2 10.244.1.10", "   ├─ pod client 10.244.1.11"]
+    assert lines[node_b + 1 : node_b + 3] == ["   ├─ pod echo-2 10.244.1.10", "   └─ pod client 10.244.1.11"]
     assert "segment storage" in lines
 
 
@@ -142,7 +142,7 @@ def test_graph_as_svg_keeps_everything_inside_the_picture(shell: Shell) -> None:
     width, height = int(picture.attrib["width"]), int(picture.attrib["height"])
     boxes = [{key: int(box.attrib[key]) for key in ("x", "y", "width", "height")} for box in picture.iter(f"{SVG}rect")
              if "fill" in box.attrib and "x" in box.attrib]  # fmt: skip
-    assert len(boxes) == 11
+    assert len(boxes) == 10
     assert all(box["x"] >= 0 and box["x"] + box["width"] <= width for box in boxes)
     assert all(box["y"] >= 0 and box["y"] + box["height"] <= height for box in boxes)
     for index, one in enumerate(boxes):

@@ -60,7 +60,7 @@ def test_ages_are_those_of_kubectl(seconds: float, words: str) -> None:
         (("get", "missing.lab.yaml", "pods"), "'missing.lab.yaml' does not exist"),
         (("probe", FROM_A_POD, "client", "echo", "--name", "x"), "give FILE, to build a temporary lab, or --name"),
         (("rules", FROM_A_POD, "node-a"), "--node names a node of FILE"),
-        (("capture", "a", "b"), "with its device after a colon, as in node-a:eth0"),
+        (("capture", "a", "b"), "no lab is running; start one"),
         (("capture", "a", "-w", "x", "--wireshark"), "-w or --wireshark, not both"),
         (("down", "x"), "there is no lab 'x'; no lab is running"),
         (("down", "x", "--all"), "NAME or --all, not both"),
@@ -133,3 +133,17 @@ def test_files_keep_the_way_in_which_they_are_typed(tmp_path: Path) -> None:
         f"{tmp_path}/": f"{tmp_path}/a.lab.yaml",
     }.items():
         assert [each.value for each in complete_scenarios(context, parameter, typed)] == [completed]
+
+
+def test_check_lists_what_the_mode_of_an_engine_cannot_show(capsys: pytest.CaptureFixture[str]) -> None:
+    scaled = str(ROOT / "scenarios/steps/scaled-to-zero-under-streams.lab.yaml")
+    moved = str(ROOT / "scenarios/steps/endpoints-move.lab.yaml")
+    assert type_(capsys, "check", FROM_A_POD, scaled)[1].count("\n") == 2, "without an engine it names no mode"
+    assert type_(capsys, "check", "--engine", "embedded/nftables", scaled)[1].count("\n") == 1
+    status, output, _ = type_(capsys, "check", "--engine", "embedded/userspace", FROM_A_POD, scaled, moved)
+    assert status == 0
+    ours = "embedded/userspace skips"
+    assert f"{ours} it: mode userspace never preserves the client's address" in output
+    assert f"streams reach the only pod: {ours} queries[ipv6].backend: mode userspace serves one family" in output
+    assert f"{ours} queries[ipv4].lost" not in output
+    assert f"{moved}: {ours} it: needs a mode of the proxy with health-check node ports" in output

@@ -73,6 +73,7 @@ def test_it_lacks_nothing_of_an_ordinary_probe() -> None:
         ({"target": "{service: echo, via: clusterIP, family: IPv6}"}, "serves one family"),
         ({"expect": "{outcome: delivered, source: preserved}"}, "never preserves the client's address"),
         ({"expect": "{outcome: rejected}"}, "no rule that lets a flow be rejected"),
+        ({"expect": "{outcome: dropped}"}, "no rule that lets a flow be dropped"),
         ({"service": "internalTrafficPolicy: Local"}, "no traffic policy Local"),
         (
             {"service": "externalTrafficPolicy: Local", "target": "{service: echo, via: nodePort, node: node-a}"},
@@ -83,6 +84,10 @@ def test_it_lacks_nothing_of_an_ordinary_probe() -> None:
 def test_it_lacks_what_kube_proxy_never_gave_it(changes: dict[str, str], reason: str) -> None:
     assert reason in why(scenario(**changes))  # type: ignore[arg-type]
     assert why(scenario(**changes), "iptables") == ""  # type: ignore[arg-type]
+
+
+def test_datagrams_without_an_endpoint_are_dropped() -> None:
+    assert why(scenario(expect="{outcome: dropped}", protocol="UDP")) == ""
 
 
 def test_a_local_policy_for_outside_does_not_concern_the_cluster_ip() -> None:
@@ -103,6 +108,21 @@ def test_either_is_a_packet_where_the_proxy_forwards_and_a_connection_where_it_e
     (case,) = cases(scenario(send="{as: either}"), mode)
     assert case.probes[0].send.manner is manner
     assert why(scenario(send="{as: either}"), mode) == ""
+
+
+def test_a_node_sends_from_no_node_port() -> None:
+    text = "from: client"
+    written = TEXT.format(
+        target="{pod: echo}",
+        send="{}",
+        expect="{outcome: delivered, source: preserved}",
+        service="externalTrafficPolicy: Cluster",
+        protocol="TCP",
+        node_port=30080,
+    )
+    for sender, reason in (("{name: node-a, port: 30080}", "off its node ports"), ("{name: node-a, port: 30081}", "")):
+        assert reason in (found := why(parse_scenario(written.replace(text, f"from: {sender}"), "f.lab.yaml")))
+        assert bool(found) is bool(reason)
 
 
 def test_a_daemon_on_a_node_port_is_refused() -> None:

@@ -1,15 +1,19 @@
 """Which kernel ``--kernel`` names, and what is said where there is none."""
 
 import platform
+import struct
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxylab.capability import Capability
 from proxylab.cli.doctor import Guest, doctor_lines
 from proxylab.cli.kernels import kernels_lines
 from proxylab.errors import CapabilityError
-from proxylab.guest.kernels import Kernel, find_kernel, known_kernels
+from proxylab.guest.debian import newest_package
+from proxylab.guest.kernels import Kernel, find_kernel, known_images, known_kernels
 
 OWN = Kernel("/cache/7.2.11/linux", "7.2.11")
 DEBIANS = Kernel("/usr/bin/linux.uml", "6.1.176", "/usr/lib/uml/modules")
@@ -55,7 +59,7 @@ def test_the_host_s_kernel_is_no_guest_s() -> None:
 
 @pytest.mark.parametrize("release", ["linux-7", "", "usage: cat"])
 def test_a_program_that_is_no_kernel_is_refused(bare: Path, release: str) -> None:
-    with pytest.raises(CapabilityError, match="it is no user-mode Linux"):
+    with pytest.raises(CapabilityError, match="it is no bzImage, and no user-mode Linux"):
         find_kernel(str(program(bare / "cat", release)))
 
 
@@ -75,10 +79,55 @@ def test_modules_need_modprobe(bare: Path) -> None:
     assert not found.has_nftables
 
 
-def test_other_processors_have_no_user_mode_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_processors_have_no_guests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    with pytest.raises(CapabilityError, match="x86-64 only"):
+    with pytest.raises(CapabilityError, match="a guest's kernel for aarch64: there is none yet"):
         find_kernel("uml")
+
+
+def image(path: Path, release: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = f"{release} (debian-kernel@lists.debian.org) #1 SMP".encode() + b"\0"
+    path.write_bytes(bytes(0x202) + b"HdrS" + bytes(8) + struct.pack("<H", 0x100) + bytes(0xF0) + text)
+    return path
+
+
+def test_an_image_has_its_release_in_its_header_and_its_modules_where_packages_have_them(bare: Path) -> None:
+    kernel = image(bare / "boot/vmlinuz-6.1.0-56-amd64", "6.1.0-56-amd64")
+    assert find_kernel(str(kernel)) == Kernel(str(kernel), "6.1.0-56-amd64", "", is_image=True)
+    modules = bare / "lib/modules"
+    (modules / "6.1.0-56-amd64").mkdir(parents=True)
+    (modules / "6.1.0-56-amd64/modules.dep").touch()
+    found = find_kernel(str(kernel))
+    assert found is not None
+    assert (found.modules, found.ends_its_processes) == (str(modules), True)
+
+
+def test_a_kernel_of_debian_s_in_the_cache_needs_no_tool_and_is_no_user_mode_linux(bare: Path) -> None:
+    for release in ("6.1.0-9-amd64", "6.1.0-56-amd64", "6.12.43+deb13-amd64"):
+        image(bare / f"proxylab/kernels/debian-linux-image-{release}/vmlinuz", release)
+    found = [find_kernel(f"debian:{version}") for version in ("6.1", "6.1.0-9", "6.12.43+deb13")]
+    assert [each and each.release for each in found] == ["6.1.0-56-amd64", "6.1.0-9-amd64", "6.12.43+deb13-amd64"]
+    assert list(known_kernels()) == []
+    assert {each.release for each in known_images()} == {each.release for each in found if each}
+    lines = kernels_lines("6.18.0", tuple(known_images()), 200)
+    assert any(line.startswith("debian:6.1.0-56  6.1.0-56-amd64  /") for line in lines)
+    with pytest.raises(CapabilityError, match=r"apt-get, apt-cache, dpkg-deb.*, to get Debian's kernel 6\.2"):
+        find_kernel("debian:6.2")
+
+
+@given(st.lists(st.tuples(st.integers(1, 7), st.integers(0, 20), st.integers(1, 99)), min_size=1))
+def test_the_newest_package_of_a_version_is_chosen_among_those_that_boot_as_a_guest(
+    known: list[tuple[int, ...]],
+) -> None:
+    names = [f"linux-image-{a}.{b}.0-{c}-amd64" for a, b, c in known]
+    others = [name.replace("-amd64", f"-{kind}") for name in names for kind in ("cloud-amd64", "amd64-dbg", "arm64")]
+    for major, minor, _ in known:
+        newest = max(each for each in known if each[:2] == (major, minor))
+        found = newest_package(f"{major}.{minor}", [*others, *names])
+        assert found == "linux-image-{}.{}.0-{}-amd64".format(*newest)
+    assert newest_package("8", names) is None
+    assert newest_package("6", others) is None
 
 
 @pytest.mark.parametrize(

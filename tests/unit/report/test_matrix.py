@@ -2,6 +2,8 @@
 
 from msgspec.structs import replace
 
+from proxylab.errors import ExitCode
+from proxylab.report.exit_code import exit_code
 from proxylab.report.matrix import result_table, slowest
 from proxylab.report.run_text import run_lines
 from proxylab.verdict.model import Fault, ScenarioResult, Skip
@@ -32,6 +34,21 @@ def test_a_row_for_each_scenario_and_a_column_for_each_engine() -> None:
         "b.lab.yaml                SKIP               -",
         "c.lab.yaml                -                  FAIL",
     ]
+
+
+def test_several_kernels_have_a_column_each_and_engines_a_row() -> None:
+    old, new = result("a", fault=BROKEN), result("a", kernel="uml", skipped=LACKING)
+    assert result_table([old, new]) == ["scenario  host  uml", "a         fail  skip"]
+    assert result_table([old, new, result("a", THEIRS, kernel="uml", fault=BROKEN)]) == [
+        "scenario                 host  uml",
+        "a [embedded/iptables]    fail  skip",
+        "a [kube-proxy/nftables]  -     fail",
+    ]
+
+
+def test_a_run_exits_with_4_if_a_kernel_judged_nothing() -> None:
+    judged, skipped = result("a"), result("a", kernel="uml", skipped=LACKING)
+    assert exit_code([judged, skipped]) == ExitCode.CAPABILITY
 
 
 def test_cases_of_a_matrix_share_a_row_that_shows_the_worst() -> None:

@@ -7,7 +7,7 @@ from broken_scenarios import BASE
 
 from proxylab.addresses import Family
 from proxylab.plan.assembly import assemble
-from proxylab.scenario.cases import cases
+from proxylab.scenario.cases import cases, kernel_of
 from proxylab.scenario.load import load_scenario, parse_scenario
 from proxylab.scenario.model import Case, Scenario
 from proxylab.scenario.words import Outcome
@@ -37,6 +37,14 @@ def test_ids_name_the_values_in_the_order_of_the_axes_whatever_the_order_of_the_
     found = scenario("{net.ipv4.ip_forward: [1], hairpin: [none], podNetwork: [bridge, ptp], families: [[IPv6, IPv4]]}")
     names = [probe.name for case in cases(found, "iptables") for probe in case.probes]
     assert names == ["first[ipv6+ipv4-bridge-none-ip_forward=1]", "first[ipv6+ipv4-ptp-none-ip_forward=1]"]
+
+
+def test_a_case_names_its_kernel_and_one_without_that_axis_runs_where_it_is_sent() -> None:
+    found = cases(scenario("{kernel: [host, /boot/linux], podNetwork: [ptp]}"), "iptables")
+    assert [case.case.id for case in found] == ["ptp-host", "ptp-.boot.linux"]
+    assert [kernel_of(case, "uml") for case in found] == ["host", "/boot/linux"]
+    (plain,) = cases(parse_scenario(BASE, "f"), "iptables")
+    assert kernel_of(plain, "uml") == "uml"
 
 
 FIXED = """\

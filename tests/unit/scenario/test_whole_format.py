@@ -59,7 +59,7 @@ def test_the_wire() -> None:
 
 
 def test_probes_streams_and_steps() -> None:
-    balanced, shared, health, echo, itself = SCENARIO.probes
+    balanced, shared, health, echo, request, itself = SCENARIO.probes
     assert (balanced.expect.reply, balanced.exceptions[0].when.values) == (
         Reply.TRANSLATED,
         {"family": "IPv6", "hairpin": "none", "mode": "ipvs"},
@@ -72,11 +72,16 @@ def test_probes_streams_and_steps() -> None:
     assert echo.target == HostTarget(host="outside", port=None, family=Family.IPV4)
     assert echo.send.protocol is Transport.ICMP
     assert echo.send.frame_to == "node-b"
+    assert isinstance(request.target, ServiceTarget)
+    assert (request.target.via, request.target.host) == (Frontend.INGRESS, "shop.example")
     assert itself.source.loopback
     assert SCENARIO.streams[0].send.every == 20
     assert SCENARIO.dns
     axes = SCENARIO.matrix.axes
     assert (axes["families"], axes["family"]) == (("IPv4", "IPv4+IPv6"), ("IPv4", "IPv6"))
+    assert axes["kernel"] == ("host",)
+    assert SCENARIO.requires.kernel == VersionRange(since=(5, 17))
+    assert SCENARIO.requires.capabilities == ("IPVS",)
 
 
 def test_what_changes_in_steps() -> None:

@@ -99,7 +99,7 @@ def test_endpoints_are_mirrored_for_a_service_without_selector() -> None:
         (SLICE.replace("addressType: IPv4", "addressType: FQDN"), "holds host names, not addresses"),
         (
             "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: a}\n",
-            "no effect on proxying: Ingress 'a'",
+            "the API serves them, and they have no effect here: 1 Ingress.networking.k8s.io",
         ),
         ("apiVersion: networking.k8s.io/v1\nkind: ServiceCIDR\nmetadata: {name: b}\n", "ServiceCIDR 'b'"),
     ],

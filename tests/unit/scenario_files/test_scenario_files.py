@@ -20,6 +20,8 @@ BOTH = frozenset(Family)
 ONE_FAMILY_AT_A_TIME = {
     "masquerade/once-through-a-tunnel": "a tunnel has one family, and its conntrack table is the subject",
     "steps/metric-of-services-without-local-endpoint": "older kube-proxies have one gauge for both families",
+    "ingress/client-address": "nginx reads its configuration anew for each family, in a lab of its own",
+    "ingress/hosts-and-paths": "nginx reads its configuration anew for each family, in a lab of its own",
     "bugs/73157-external-ip-of-the-wrong-family": "in a dual-stack cluster no address is of the wrong family",
 }
 """Scenarios that dial both families, but not in one dual-stack cluster, and why."""

@@ -12,6 +12,9 @@ import pytest
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import ConnectReport
 from proxylab.kernel.capture.batches import Frame
+from proxylab.kernel.netlink.build import Wiring
+from proxylab.kernel.netlink.netem import NetemLinks
+from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe, Sender
 from proxylab.scenario.words import Manner
 from proxylab.timing import Deadline
@@ -92,6 +95,7 @@ def turns(sending: Sending, *, crafted: bool, tap: Any = None, watch: Any = None
         watch=watch or quiet,
         responders=watch or quiet,
         before_sentinels=nothing,
+        links=NetemLinks(Wiring(Plan(namespaces=(), links=()), {}, {})),
         passage=Programs().on_the_way(resolved),
         ports=(),
     )

@@ -7,6 +7,7 @@ import pytest
 from fake_lab import verdict_on
 from scenario_cases import frontend, probe
 
+from proxylab.control.http_client import HttpAnswer
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.traffic.http import Fetches
 from proxylab.traffic.identity import Identity
@@ -21,7 +22,7 @@ def test_a_flow_without_an_answer_holds_up_no_other(monkeypatch: pytest.MonkeyPa
     async def scenario() -> Fetches:
         others_answered = asyncio.Event()
 
-        async def asked(_netns: object, _resolved: object, port: int, _token: str) -> tuple[str, int, bytes]:
+        async def asked(_netns: object, _resolved: object, port: int, *_: object) -> tuple[str, HttpAnswer | None]:
             nonlocal most, under_way
             under_way += 1
             most = max(most, under_way)
@@ -31,7 +32,7 @@ def test_a_flow_without_an_answer_holds_up_no_other(monkeypatch: pytest.MonkeyPa
             under_way -= 1
             if port == FLOWS - 1:
                 others_answered.set()
-            return ("timeout", 0, b"") if port < 5 else ("", 200, b"{}")
+            return ("timeout", None) if port < 5 else ("", HttpAnswer(200, {}, b"{}"))
 
         monkeypatch.setattr("proxylab.traffic.http._get", asked)
         resolved = verdict_on(probe("p", "c", frontend())).resolved
@@ -57,8 +58,8 @@ def test_an_answer_that_only_looks_like_a_responders_counts_as_no_responders(
 ) -> None:
     body = json.dumps({"pod": "x", "peer": peer, "port": 1}).encode()
 
-    async def asked(*_: object) -> tuple[str, int, bytes]:
-        return "", 200, body
+    async def asked(*_: object) -> tuple[str, HttpAnswer]:
+        return "", HttpAnswer(200, {}, body)
 
     async def scenario() -> Fetches:
         fetches = Fetches(

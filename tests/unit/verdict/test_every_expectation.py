@@ -8,6 +8,7 @@ from recorded import World
 from proxylab.encoding import decode, encode
 from proxylab.errors import InternalError
 from proxylab.scenario.expect import Expect, Preserved
+from proxylab.scenario.keys import declared_keys
 from proxylab.scenario.steps import StreamExpect
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.expectations.table import OF_PROBES, OF_STREAMS
@@ -51,4 +52,4 @@ def test_a_verdict_carried_elsewhere_is_judged_again_the_same() -> None:
 def test_every_key_of_the_format_has_its_row_in_the_order_of_judging() -> None:
     where = {"position", "positions"}
     assert {each.key for each in OF_PROBES} == {*Expect.__struct_fields__, "name", "port"} - where
-    assert [each.key for each in OF_STREAMS] == [name for name in StreamExpect.__struct_fields__ if name not in where]
+    assert [each.key for each in OF_STREAMS] == [key.alias for key in declared_keys(StreamExpect)]

@@ -7,7 +7,8 @@ from judging import CONNECTED, FAIL, INCONCLUSIVE, PASS, judged, one
 from msgspec.structs import replace
 from recorded import World
 
-from proxylab.evidence.evidence import Direction, Evidence, Leg, Observation, Packet, RuleCount, TrackedFlow
+from proxylab.addresses import Transport
+from proxylab.evidence.evidence import Direction, Discarded, Evidence, Leg, Observation, Packet, RuleCount, TrackedFlow
 from proxylab.plan.resolved import STACK
 from proxylab.report.failure_text import explain
 from proxylab.scenario.expect import SourceAddress
@@ -15,6 +16,7 @@ from proxylab.scenario.words import Manner, Outcome
 from proxylab.verdict.flows.flows import Fate, flows_of
 from proxylab.verdict.flows.hops import stops
 from proxylab.verdict.judge import skip
+from proxylab.verdict.model import Judgement
 
 NODE = ip_address("172.18.0.2")
 PROXY = (NODE, 34000)
@@ -182,6 +184,20 @@ def test_silence_behind_a_program_proves_no_drop() -> None:
     verdict = one(dropped, evidence, "outcome")
     assert verdict.judgement is INCONCLUSIVE
     assert "may still act, so silence proves nothing" in str(verdict.reasons)
+
+
+@pytest.mark.parametrize(("datagrams", "judgement"), [(1, PASS), (0, INCONCLUSIVE)])
+def test_a_drop_is_proven_by_what_the_process_says_it_discarded(datagrams: int, judgement: Judgement) -> None:
+    dropped = World(outcome=Outcome.DROPPED, manner=Manner.CONNECT, protocol=Transport.UDP)
+    port = f"{dropped.resolved.service_port}/UDP"
+    others = (Discarded("node-a", "default/other/UDP", 5),)
+    evidence = replace(
+        through(*there(dropped), world=dropped, error="timeout"),
+        discarded=(*others, Discarded("node-a", port, datagrams)),
+    )
+    verdict = one(dropped, evidence, "outcome")
+    assert verdict.judgement is judgement
+    assert any("node-a discarded 1 datagram" in each for each in verdict.witnesses) is bool(datagrams)
 
 
 def test_what_is_skipped_has_a_reason_for_each_expectation() -> None:

@@ -27,8 +27,8 @@ from proxylab.kernel.netlink.requests import (
     add_rule,
     add_veth,
     add_vxlan,
-    set_hairpin,
     set_loopback_up,
+    set_port,
     set_proxy_delay,
     set_up,
 )
@@ -85,7 +85,8 @@ def _make_links(wiring: Wiring) -> None:
         namespace.name: [add_bridge(bridge) for bridge in namespace.bridges] for namespace in wiring.plan.namespaces
     }
     for link in wiring.plan.links:
-        requests[link.first.namespace].append(add_veth(link, wiring.namespaces[link.second.namespace]))
+        for pair in link.pairs:
+            requests[pair.first.namespace].append(add_veth(pair, wiring.namespaces[pair.second.namespace]))
     for name, batch in requests.items():
         wiring.routes[name].send(batch)
 
@@ -106,7 +107,7 @@ def _interior_requests(namespace: Namespace, ends: Sequence[LinkEnd]) -> list[Re
         *(add_vxlan(vxlan, index(vxlan.underlay)) for vxlan in namespace.vxlans),
         *(add_address(address, index(address.device)) for address in namespace.addresses),
         *(set_up(end, None if end.master is None else index(end.master)) for end in ends),
-        *(set_hairpin(end) for end in ends if end.hairpin),
+        *(set_port(end) for end in ends if end.hairpin or not end.learning),
         *(set_proxy_delay(end) for end in ends if end.proxy_arp),
         *(set_up(device) for device in tops),
         *(add_neighbour(neighbour, index(neighbour.device)) for neighbour in namespace.neighbours),

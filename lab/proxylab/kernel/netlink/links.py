@@ -5,7 +5,8 @@ link is to take one end down. The other end is then like the end of a cut cable:
 goes down loses what the kernel removes with it (``fib_disable_ip``, ``addrconf_ifdown``, ``neigh_ifdown``): IPv6
 addresses, routes and neighbours, permanent ones too. IPv4 addresses stay. ``mend`` restores all of it.
 
-A bridge port has none of these to lose, so it is the end to take down. A link without a bridge port joins a node and a
+The two ports in the middle of a link with netem have none of these to lose, so both are taken down. Of another link a
+bridge port has none of these either, so it is the end to take down. A link without a bridge port joins a node and a
 pod. The node must keep its route to the pod, as with a cut cable, so the pod's end goes down.
 """
 
@@ -18,15 +19,17 @@ from proxylab.kernel.netlink.build import Wiring
 from proxylab.kernel.netlink.links_carry import make_links_carry
 from proxylab.kernel.netlink.messages import Request
 from proxylab.kernel.netlink.requests import add_neighbour, put_address, replace_route, set_down, set_up
-from proxylab.plan.model import LinkEnd, Namespace, Veth, ends_by_namespace
+from proxylab.plan.device_names import FABRIC
+from proxylab.plan.model import LinkEnd, Namespace, ends_by_namespace
 
 __all__ = ["cut", "mend"]
 
 
 def cut(wiring: Wiring, netns_name: str, device: str) -> None:
     """Take the carrier from a link. Raises ``KeyError`` where the device is no end of a link."""
-    end = wiring.plan.end_to_cut(netns_name, device)
-    wiring.routes[end.namespace].send([set_down(end)])
+    middle = wiring.plan.link(netns_name, device).middle
+    for end in (wiring.plan.end_to_cut(netns_name, device),) if middle is None else middle.ends:
+        wiring.routes[end.namespace].send([set_down(end)])
 
 
 def mend(wiring: Wiring, netns_name: str, device: str) -> None:
@@ -36,10 +39,13 @@ def mend(wiring: Wiring, netns_name: str, device: str) -> None:
         KeyError: the device is no end of a link.
         InternalError: the kernel refused a request, or no packet passes.
     """
-    plan, end = wiring.plan, wiring.plan.end_to_cut(netns_name, device)
+    plan, end, link = wiring.plan, wiring.plan.end_to_cut(netns_name, device), wiring.plan.link(netns_name, device)
     indexes = {each.device: each.index for each in ends_by_namespace(plan)[end.namespace]}
-    wiring.routes[end.namespace].send([set_up(end), *_restore_requests(plan.namespace(end.namespace), end, indexes)])
-    link = Veth(plan.end(netns_name, device), plan.peer(netns_name, device))
+    if link.middle is not None:
+        wiring.routes[FABRIC].send([set_up(each) for each in link.middle.ends])
+    else:
+        again = _restore_requests(plan.namespace(end.namespace), end, indexes)
+        wiring.routes[end.namespace].send([set_up(end), *again])
     make_links_carry(replace(plan, links=(link,)), wiring.namespaces, wiring.routes)
     make_addresses_answer(plan, wiring.namespaces, wiring.routes, only=end.namespace)
 

@@ -24,6 +24,7 @@ from pyroute2.netlink.rtnl.ndmsg import ndmsg
 from pyroute2.netlink.rtnl.ndtmsg import ndtmsg
 from pyroute2.netlink.rtnl.nsidmsg import nsidmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
+from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
 __all__ = ["Answer", "Content", "Decoded", "Kind", "Request", "Value", "answers"]
 
@@ -70,6 +71,8 @@ class Kind(Enum):
     DELETE_RULE = 33, fibmsg, fibmsg
     GET_RULE = 34, fibmsg, fibmsg
     SET_NEIGHBOUR_TABLE = 67, ndtmsg, ndtmsg
+    NEW_QUEUE = 36, tcmsg, tcmsg
+    GET_QUEUE = 38, tcmsg, tcmsg
     NEW_NAMESPACE_ID = 88, nsidmsg, nsidmsg
     GET_NAMESPACE_ID = 90, nsidmsg, nsidmsg
     NEW_CONNECTION = _CONNTRACK, nfct_msg, nfct_msg

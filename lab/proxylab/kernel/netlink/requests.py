@@ -7,6 +7,7 @@ import socket
 from typing import Final
 
 from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork
+from proxylab.kernel.modules import load_modules
 from proxylab.kernel.netlink.messages import Content, Kind, Request, Value
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import (
@@ -22,6 +23,7 @@ from proxylab.plan.model import (
     Veth,
     Vxlan,
 )
+from proxylab.scenario.netem import Netem
 
 __all__ = [
     "add_address",
@@ -42,8 +44,9 @@ __all__ = [
     "put_address",
     "replace_route",
     "set_down",
-    "set_hairpin",
     "set_loopback_up",
+    "set_netem",
+    "set_port",
     "set_proxy_delay",
     "set_up",
 ]
@@ -67,6 +70,11 @@ _FR_ACT_BLACKHOLE: Final = 6
 _NUD_NOARP: Final = 0x40
 _NUD_PERMANENT: Final = 0x80
 _NTF_SELF: Final = 0x02
+_NLM_F_CREATE: Final = 0x400
+_TC_H_ROOT: Final = 0xFFFFFFFF
+_NETEM_HANDLE: Final = 0x10000
+_NETEM_LIMIT: Final = 100_000  # packets; netem drops those beyond
+_STEPS_IN_MILLISECOND: Final = 15_625
 _AF_BRIDGE: Final = 7  # not in every build of the socket module
 
 
@@ -115,7 +123,7 @@ def add_vxlan(vxlan: Vxlan, underlay: int) -> Request:
     }
     info: Content = {"IFLA_INFO_KIND": "vxlan", "IFLA_INFO_DATA": data}
     content = {**_named(vxlan), "IFLA_LINKINFO": info}
-    needs = ("VXLAN devices", "load the kernel's module as root: 'modprobe vxlan'")
+    needs = ("VXLAN devices", load_modules("vxlan"))
     return Request(f"make the VXLAN device {vxlan.device}", Kind.NEW_LINK, _NEW, content, needs)
 
 
@@ -141,10 +149,37 @@ def set_loopback_up() -> Request:
     return Request("bring lo up", Kind.NEW_LINK, _CHANGE, {"index": 1, "flags": _IFF_UP, "change": _IFF_UP})
 
 
-def set_hairpin(end: LinkEnd) -> Request:
-    """Let a bridge send frames back out of the port they came in by (IFLA_BRPORT_MODE; ``hairpin`` of bridge(8))."""
-    content: Content = {"family": _AF_BRIDGE, "index": end.index, "IFLA_PROTINFO": {"IFLA_BRPORT_MODE": 1}}
-    return Request(f"set the bridge port {end.device} to hairpin", Kind.SET_LINK, _CHANGE, content)
+def set_port(end: LinkEnd) -> Request:
+    """Set how a bridge treats a port: ``hairpin`` and ``learning`` of bridge(8)."""
+    settings: Content = {"IFLA_BRPORT_MODE": int(end.hairpin), "IFLA_BRPORT_LEARNING": int(end.learning)}
+    content: Content = {"family": _AF_BRIDGE, "index": end.index, "IFLA_PROTINFO": settings}
+    return Request(f"set up the bridge port {end.device}", Kind.SET_LINK, _CHANGE, content)
+
+
+def set_netem(end: LinkEnd, netem: Netem) -> Request:
+    """Let netem hold what leaves by a device (tc-netem(8)). Times are in steps of 64 ns (PSCHED_SHIFT)."""
+    options: dict[str, Value] = {
+        "delay": netem.delay * _STEPS_IN_MILLISECOND,
+        "jitter": netem.jitter * _STEPS_IN_MILLISECOND,
+        "limit": _NETEM_LIMIT,
+        "loss": _share(netem.loss),
+        "duplicate": _share(netem.duplicate),
+        "gap": 1 if netem.reorder else 0,
+        "TCA_NETEM_REORDER": {"prob_reorder": _share(netem.reorder)} if netem.reorder else None,
+    }
+    content: Content = {
+        "index": end.index,
+        "parent": _TC_H_ROOT,
+        "handle": _NETEM_HANDLE,
+        "TCA_KIND": "netem",
+        "TCA_OPTIONS": options,
+    }
+    needs = ("netem", load_modules("sch_netem"))
+    return Request(f"set up netem on {end.device}", Kind.NEW_QUEUE, _CHANGE | _NLM_F_CREATE, content, needs)
+
+
+def _share(percent: float) -> int:
+    return round(percent / 100 * 0xFFFFFFFF)
 
 
 def set_proxy_delay(end: LinkEnd) -> Request:

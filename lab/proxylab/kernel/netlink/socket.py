@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from proxylab.errors import CapabilityError, InternalError, LabError
+from proxylab.kernel.modules import feasible, known_modules
 from proxylab.kernel.netlink.messages import Answer, Decoded, Kind, Request, Value, answers
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
@@ -115,8 +116,9 @@ class Netlink:
         return found
 
     def _refusal(self, request: Request, code: int, words: str) -> LabError:
-        if request.needs is not None and code == errno.EOPNOTSUPP:
-            return CapabilityError(*request.needs)
+        if request.needs is not None and code in (errno.EOPNOTSUPP, errno.ENOENT):  # no kind of device; of queue
+            what, cure = request.needs
+            return CapabilityError(what, feasible(cure, known_modules()))
         name = errno.errorcode.get(code, code)
         said = f": {words}" if words else ""
         return InternalError(f"{self._name}: the kernel refused to {request.what}: {name} ({os.strerror(code)}){said}")

@@ -53,6 +53,10 @@ class Running:
         """Whether the command has ended."""
         return self.status.done()
 
+    def signal(self, number: int) -> None:
+        """Send a signal to its process group."""
+        self._send_signal(number)
+
     async def stop(self, deadline: Deadline) -> int:
         """Send SIGTERM, then SIGKILL at the deadline; read the rest of the output and return the status."""
         if not self.has_ended:

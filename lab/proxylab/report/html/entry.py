@@ -3,10 +3,11 @@
 from proxylab.encoding import Record
 from proxylab.report.failure_text import command, explain, sent_line, summary
 from proxylab.report.html.ladder import ladder
-from proxylab.report.html.markup import Markup, joined, tag
+from proxylab.report.html.markup import Markup, joined, tag, unbroken
 from proxylab.report.html.rule_sections import rules, traced
 from proxylab.report.html.shares import shares
 from proxylab.report.html.timeline import timeline
+from proxylab.scenario.words import HOST
 from proxylab.verdict.case import case_of
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict
@@ -15,10 +16,14 @@ __all__ = ["Entry", "Heading", "entries_of", "entry", "message"]
 
 
 class Heading(Record, frozen=True, kw_only=True):
-    """The section of an entry: the run of a scenario, or of one case of it, on an engine."""
+    """The section of an entry: the run of a scenario, or of one case of it, on an engine.
+
+    ``engine`` also names a kernel that is not the machine's, and ``kernel`` is then its release.
+    """
 
     file: str
     engine: str
+    kernel: str = ""
     case: str = ""
     scenario: str = ""
     description: str = ""
@@ -49,7 +54,8 @@ def entries_of(result: ScenarioResult) -> list[Entry]:
     """The entries of a scenario's run: its probes and steps, and its error or skip."""
     heading = Heading(
         file=result.file,
-        engine=result.engine,
+        engine=result.engine_on_kernel,
+        kernel=result.release if result.kernel != HOST else "",
         case=result.case,
         scenario=result.name,
         description=result.description,
@@ -160,8 +166,8 @@ def _verdict(verdict: Verdict) -> Markup:
         "tr",
         tag("td", tag("span", word, class_=f"judgement {word}")),
         tag("th", verdict.expectation, scope="row"),
-        tag("td", verdict.expected),
-        tag("td", verdict.observed, [tag("span", note, class_="note") for note in notes]),
+        tag("td", unbroken(verdict.expected)),
+        tag("td", unbroken(verdict.observed), [tag("span", unbroken(note), class_="note") for note in notes]),
     )
 
 

@@ -8,10 +8,14 @@ from collections.abc import Iterable
 from html import escape
 from typing import Final
 
-__all__ = ["Child", "Markup", "joined", "tag"]
+__all__ = ["Child", "Markup", "joined", "tag", "unbroken"]
 
 _VOID: Final = frozenset({"br", "img", "input", "link", "meta"})
 """Elements of HTML without content and end tag."""
+
+
+_SHORT: Final = 24
+"""The length of a word that always has room."""
 
 
 class Markup(str):
@@ -46,6 +50,14 @@ def tag(_name: str, *children: Child, **attributes: str | int | bool | None) -> 
     if _name in _VOID:
         return Markup(f"<{_name}{head}>")
     return Markup(f"<{_name}{head}>{joined(*children)}</{_name}>")
+
+
+def unbroken(text: str) -> Markup:
+    """Text whose short words with hyphens, such as ``node-a``, are not broken at them."""
+    first, *others = (
+        tag("span", word, class_="whole") if "-" in word and len(word) <= _SHORT else word for word in text.split(" ")
+    )
+    return joined(first, *(joined(" ", each) for each in others))
 
 
 def _attribute(name: str, value: str | int | bool | None) -> str:

@@ -126,11 +126,15 @@ def _runs(sections: Sections, file: str, engine: str, found: Sequence[Entry], op
     cases = [
         tag(
             "section",
-            tag("h3", tag("span", engine, class_="engine"), tag("span", case, class_="case") if case else None),
+            tag(
+                "h3",
+                tag("span", f"{engine} ({kernel})" if kernel else engine, class_="engine"),
+                tag("span", case, class_="case") if case else None,
+            ),
             [_probe(each, id(each) in opened) for each in of_case],
             class_="run",
         )
-        for case, of_case in groupby(found, key=lambda each: each.heading.case)
+        for (case, kernel), of_case in groupby(found, key=lambda each: (each.heading.case, each.heading.kernel))
     ]
     return tag("div", cases, id=sections.anchor(file, engine), data_engine=engine, tabindex=-1)
 

@@ -15,6 +15,11 @@ from proxylab.verdict.rule_words import short
 __all__ = ["rules", "traced"]
 
 _MOST_RULES: Final = 30
+_UNBROKEN: Final = 1000
+"""The width of lines that the browser breaks, at the width of their box."""
+
+_DEEPEST: Final = 4
+"""The number of indentations that the style sheet defines, in steps of two blanks."""
 
 
 def rules(case: JudgedProbe, probed: ProbeVerdict) -> Markup | None:
@@ -57,12 +62,18 @@ def _row(rule: Rule, case: JudgedProbe) -> Markup:
 
 def traced(probed: ProbeVerdict) -> Markup | None:
     """The path of the traced packet, which is sent after the probe; ``None`` without one."""
-    lines = journey(probed.resolved, probed.traced) if probed.traced is not None else ()
+    lines = journey(probed.resolved, probed.traced, _UNBROKEN) if probed.traced is not None else ()
     if not lines:
         return None
     return tag(
         "details",
         tag("summary", "One more packet, followed through every rule"),
-        tag("pre", dedent("\n".join(lines[1:])), tabindex=0),
+        tag("pre", [_line(each) for each in dedent("\n".join(lines[1:])).splitlines()], tabindex=0),
         class_="trace",
     )
+
+
+def _line(text: str) -> Markup:
+    """A line; what the browser breaks off is indented further."""
+    depth = (len(text) - len(text.lstrip(" "))) // 2
+    return tag("span", text, "\n", class_=f"line-of-trace i{min(depth, _DEEPEST)}")

@@ -14,6 +14,7 @@ from proxylab.addresses import Family, IPAddress
 from proxylab.evidence.evidence import Evidence
 from proxylab.plan.device_names import FABRIC
 from proxylab.plan.forwarding import UnreachableError, next_hop
+from proxylab.plan.impairments import without_netem
 from proxylab.plan.model import (
     BEHIND_LOCAL,
     MAIN_TABLE,
@@ -57,6 +58,7 @@ def reachable_part(plan: Plan, resolved: ResolvedProbe, evidence: Evidence, targ
     """
     homes = {each.name: each.namespace for each in plan.pods}
     nodes = {each.namespace: each.node for each in plan.pods}
+    plan = without_netem(plan)
     wanted = {*targets, resolved.destination}
     kept = {resolved.sender.namespace, *(homes.get(each.netns_name, each.netns_name) for each in evidence.observations)}
     kept |= {each.name for each in plan.namespaces if wanted & {address.interface.ip for address in each.addresses}}

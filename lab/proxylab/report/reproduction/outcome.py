@@ -123,6 +123,8 @@ def obstacle(verdict: ProbeVerdict) -> str:
 
 
 def _in_what_was_seen(case: JudgedProbe, verdict: ProbeVerdict) -> str:
+    if any(link.dropped for link in case.evidence.links):
+        return "links with netem dropped packets by chance, and the links of a script pass all packets"
     flow, line = flow_to_send(case)
     failed = [each.expectation for each in verdict.verdicts if each.judgement in UNRESOLVED]
     if failed and re.fullmatch(expected(case, flow), line):

@@ -50,7 +50,8 @@ def sent_to_earlier_backend(failure: StreamFailure) -> str:
 def not_answered(failure: StreamFailure) -> str:
     """When no answer came, and which backend answered next."""
     stream, changed = failure.stream, failure.stream.step.changed
-    missing = [packet for packet in stream.packets if packet.fate is not StreamPacketFate.ANSWERED]
+    unanswered = (packet for packet in stream.packets if packet.fate is not StreamPacketFate.ANSWERED)
+    missing = [packet for packet in unanswered if not packet.link]
     if not missing:
         return ""
     first, last = missing[0], missing[-1]

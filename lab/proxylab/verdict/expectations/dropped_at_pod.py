@@ -31,6 +31,8 @@ def _judge_drop(case: JudgedProbe, wanted: Outcome) -> Verdict:
             findings.doubt(contradiction, flow.number)
         elif _answered(flow):
             findings.wrong(_answer(case, flow, fate), flow.number)
+        elif fate is Fate.LOST_ON_LINK:
+            findings.doubt(case.on_links[flow.number], flow.number)
         elif fate is Fate.LOST:
             findings.missing(f"no tap saw it come to {where}", flow.number)
         elif fate not in (Fate.DELIVERED, Fate.COPIED, Fate.STRAYED) or not _came(flow, where):

@@ -1,9 +1,16 @@
-"""``http``: the status and the local endpoints that HTTP answers report. It needs a report of each flow's socket."""
+"""``http``: what HTTP answers say, and behind an Ingress which pods gave them and what these saw.
+
+It needs a report of each flow's socket. Behind an Ingress the pod's own answer is the evidence of the second
+connection, from the controller to the pod: its name, the source that it saw, and X-Forwarded-For. The packets of that
+connection must say the same.
+"""
 
 from collections import Counter
+from collections.abc import Iterator
 
-from proxylab.evidence.evidence import HttpReport
-from proxylab.evidence.words import amount, endpoint
+from proxylab.evidence.evidence import Direction, HttpReport, Packet
+from proxylab.evidence.words import amount, endpoint, listed
+from proxylab.plan.resolved import STACK
 from proxylab.scenario.expect import HttpExpect
 from proxylab.verdict.case import JudgedProbe
 from proxylab.verdict.expectations.expectation import Expectation
@@ -14,7 +21,7 @@ __all__ = ["HTTP"]
 
 
 def _judge(case: JudgedProbe, wanted: HttpExpect) -> Verdict:
-    """Every flow got an HTTP answer with that status and that number of local endpoints."""
+    """Every flow got the HTTP answer that the author expects."""
     findings = Findings(case)
     answers: dict[int, list[HttpReport]] = {flow.number: [] for flow in case.flows}
     if not {report.flow for report in case.evidence.http} <= answers.keys():
@@ -27,16 +34,16 @@ def _judge(case: JudgedProbe, wanted: HttpExpect) -> Verdict:
         for report in reports:
             if report.error == "timeout":
                 findings.missing("no answer came by HTTP", flow)
-            elif report.error:
-                findings.wrong(f"no answer by HTTP: the socket reports {report.error}", flow)
-            elif report.status != wanted.status:
-                findings.wrong(f"the status was {report.status}", flow)
-            elif wanted.local_endpoints not in (None, report.local_endpoints):
-                findings.wrong(f"it reported {_endpoints(report.local_endpoints)}", flow)
-    seen = Counter(report.error or _shown(report.status, report.local_endpoints) for report in case.evidence.http)
+            elif (fault := next(_faults(case, wanted, report), "")) != "":
+                findings.wrong(fault, flow)
+    _judge_backends(wanted, case, findings)
+    for report in case.evidence.http:
+        if report.backend and (doubt := _contradiction(case, report)):
+            findings.doubt(doubt, report.flow)
+    seen = Counter(report.error or _shown(report) for report in case.evidence.http)
     return findings.settle(
         "http",
-        expected=_shown(wanted.status, wanted.local_endpoints),
+        expected=_expected(wanted),
         observed=", ".join(f"{count:,} x {what}" if len(seen) > 1 else what for what, count in seen.most_common())
         or "none",
         silence=case.silence,
@@ -44,8 +51,91 @@ def _judge(case: JudgedProbe, wanted: HttpExpect) -> Verdict:
     )
 
 
-def _shown(status: int, local_endpoints: int | None) -> str:
-    return f"{status}" if local_endpoints is None else f"{status}, {_endpoints(local_endpoints)}"
+def _faults(case: JudgedProbe, wanted: HttpExpect, report: HttpReport) -> Iterator[str]:
+    """How an answer differs from the expected one, the decisive difference first."""
+    if report.error:
+        yield (
+            f"no answer by HTTP: {report.error}"
+            if case.resolved.request
+            else (f"no answer by HTTP: the socket reports {report.error}")
+        )
+        return
+    if report.status != wanted.status:
+        yield f"the status was {report.status}"
+    if wanted.local_endpoints not in (None, report.local_endpoints):
+        yield f"it reported {_endpoints(report.local_endpoints)}"
+    if wanted.backends is not None and report.backend not in wanted.backends:
+        yield f"{report.backend} answered" if report.backend else "no pod answered"
+    for named, address, what in (
+        (wanted.source, str(report.source or ""), "the pod saw a connection from"),
+        (wanted.forwarded_for, report.forwarded_for, "the pod saw X-Forwarded-For"),
+    ):
+        if named is not None and address not in _addresses(case, named):
+            yield f"{what} {_called(case, address)}"
+
+
+def _contradiction(case: JudgedProbe, report: HttpReport) -> str:
+    """How the packets of the second connection contradict the pod's answer; empty where they say the same."""
+    own = {each.address for each in case.resolved.receivers if each.name == report.backend and each.device != STACK}
+    if not own:
+        return ""  # the pod is in its node's namespace, where no tap sees what comes to it
+    came = [
+        each
+        for each in case.evidence.behind
+        if (each.flow, each.packet, each.direction) == (report.flow, Packet.REQUEST, Direction.IN)
+        and each.destination in own
+    ]
+    if not came:
+        return f"{report.backend} answered, and no tap saw the request come to it"
+    sources = listed(sorted({str(each.source) for each in came}), "or")
+    return (
+        ""
+        if any(each.source == report.source for each in came)
+        else (f"{report.backend} says that the request came from {report.source}, and a tap saw it come from {sources}")
+    )
+
+
+def _judge_backends(wanted: HttpExpect, case: JudgedProbe, findings: Findings) -> None:
+    """Note the pods that no request came to, where every request got an answer from some pod."""
+    answered = {report.backend for report in case.evidence.http}
+    if "" in answered:
+        return
+    if missed := [name for name in wanted.backends or () if name not in answered]:
+        findings.wrong(f"no request came to {listed(missed)}")
+
+
+def _addresses(case: JudgedProbe, named: str) -> tuple[str, ...]:
+    """The addresses that a name of the scenario has, or the address itself."""
+    return tuple(map(str, case.resolved.addresses.get(named, (named,))))
+
+
+def _called(case: JudgedProbe, address: str) -> str:
+    owners = [name for name, addresses in case.resolved.addresses.items() if address in map(str, addresses)]
+    return f"{address or 'nothing'}{f', of {listed(owners)}' if owners else ''}"
+
+
+def _expected(wanted: HttpExpect) -> str:
+    parts = [str(wanted.status)]
+    if wanted.local_endpoints is not None:
+        parts.append(_endpoints(wanted.local_endpoints))
+    if wanted.backends is not None:
+        parts.append(f"from {listed(wanted.backends, 'or')}")
+    if wanted.source is not None:
+        parts.append(f"which sees {wanted.source}")
+    if wanted.forwarded_for is not None:
+        parts.append(f"X-Forwarded-For {wanted.forwarded_for}")
+    return ", ".join(parts)
+
+
+def _shown(report: HttpReport) -> str:
+    parts = [str(report.status)]
+    if report.local_endpoints is not None:
+        parts.append(_endpoints(report.local_endpoints))
+    if report.backend:
+        parts.append(f"from {report.backend}, which sees {report.source}")
+    if report.forwarded_for:
+        parts.append(f"X-Forwarded-For {report.forwarded_for}")
+    return ", ".join(parts)
 
 
 def _endpoints(number: int | None) -> str:
@@ -58,7 +148,8 @@ def _as_seen(case: JudgedProbe, verdict: Verdict) -> str:
         return ""
     if report.error:
         return f"{endpoint(*case.dialled)} did not answer {case.resolved.sender.name} by HTTP: {report.error}."
-    return f"{endpoint(*case.dialled)} answered with status {report.status}."
+    behind = f", from pod {report.backend} behind it" if report.backend else ""
+    return f"{endpoint(*case.dialled)} answered with status {report.status}{behind}."
 
 
 HTTP = Expectation[JudgedProbe, HttpExpect](

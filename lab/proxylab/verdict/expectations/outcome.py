@@ -8,6 +8,7 @@ What each outcome needs, for every flow of the probe:
   rules to it counted every flow: otherwise an old conntrack entry may have sent it there. If the author expects such an
   entry by ``conntrack``, the entry is the witness. A TCP connection that carried data ended with a FIN from both sides:
   the responder sends its own when it has the sender's, and the sender's socket reports that one.
+  A flow that netem lost on a link shows nothing of the proxy: the others decide, and without others nothing does.
 * ``rejected``: the sender gets an ICMP port unreachable that quotes the flow and comes from no pod; no pod saw it; and
   rules that reject and name the dialled address counted every packet: a node's own stack sends the same ICMP error
   for a closed port.
@@ -16,7 +17,8 @@ What each outcome needs, for every flow of the probe:
 * ``dropped``: no pod saw the flow and the sender heard nothing; rules that drop and name the dialled address counted
   every packet; and the sentinel packets sent after it came back, so that it is not merely late. Where no rule drops it
   and the author names the last hop, the taps saw it last there. Or the stack of a node counted every packet as dropped
-  before the lab sent a sentinel packet (``drops``): then no packet can be late. Where the author names a pod or host,
+  before the lab sent a sentinel packet (``drops``): then no packet can be late. Or the proxy's own process counted each
+  datagram as discarded, for want of an endpoint. Where the author names a pod or host,
   the flow came in there, nothing answered it, and that stack's counters account for every packet.
 * ``closed``: the sender gets an answer to its SYN from the dialled address, and then the end of the connection, without
   a byte; no pod got the request. Rules that lead to the proxy's process counted every flow.
@@ -43,6 +45,7 @@ from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
 from proxylab.verdict.flows.hops import hop, last_seen
+from proxylab.verdict.flows.on_links import dropped_meanwhile
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.rule_words import the_rule
 
@@ -86,7 +89,7 @@ def _judge(case: JudgedProbe, outcome: Outcome) -> Verdict:
             findings.wrong(fate_clause(case, flow, fate), flow.number)
         elif flow.number in case.disagreements:
             findings.doubt(case.disagreements[flow.number], flow.number)
-        elif fate is wanted or _comes_to(case, flow, fate):
+        elif fate in (wanted, Fate.LOST_ON_LINK) or _comes_to(case, flow, fate):
             _look_closer(case, flow, fate, findings)
         elif fate is Fate.LOST:
             findings.missing(_unseen(case, flow), flow.number)
@@ -134,9 +137,14 @@ def _unseen(case: JudgedProbe, flow: Flow) -> str:
 
 
 def _look_closer(case: JudgedProbe, flow: Flow, fate: Fate, findings: Findings) -> None:
-    """What speaks against a fate that looks as expected."""
+    """What speaks against a fate that looks as expected, or that shows nothing of the proxy."""
+    if fate is Fate.LOST_ON_LINK:
+        if case.probe.expect.outcome is not Outcome.DELIVERED or not case.arrived:
+            findings.doubt(f"{case.on_links[flow.number]}, which shows nothing of the proxy", flow.number)
+        return
     if flow.unended:
-        findings.missing(f"it was answered, but {_unended(case, flow)}", flow.number)
+        find = findings.doubt if dropped_meanwhile(case.evidence.links) else findings.missing
+        find(f"it was answered, but {_unended(case, flow)}", flow.number)
     for clause in _doubts_about(case, flow, fate):
         findings.doubt(clause, flow.number)
 
@@ -249,12 +257,27 @@ def _doubts_about_rules(case: JudgedProbe, outcome: Outcome, verb: str, seen: st
     needed = case.packets
     rules = case.ending(_TARGET[outcome])
     counted = sum(rule.count.packets for rule in rules)
+    if outcome is Outcome.DROPPED:
+        counted += sum(each.datagrams for each in case.discarded)
     if counted >= needed or (outcome is Outcome.DROPPED and case.stack_drop):
         return
     if rules:
         yield f"rules that {verb} it counted {counted:,} of {amount(needed, 'packet')}: {listed(nodes_of(rules))}"
     else:
         yield f"{seen}, but no rule counted it as {outcome}"
+
+
+def _witnesses_of_drop(case: JudgedProbe) -> Iterator[str]:
+    if (drop := case.stack_drop) is not None:
+        yield str(drop)
+    elif case.discarded:
+        for by in case.discarded:
+            yield f"the proxy's process on {by.node} discarded {amount(by.datagrams, 'datagram')}"
+    elif case.went_no_further:
+        seen = [each for flow in case.flows if (each := last_seen(flow)) is not None]
+        yield from tally(
+            (f"seen last at {hop(each)}, and the sentinel packets came back" for each in seen), len(case.flows)
+        )
 
 
 def _witnesses(case: JudgedProbe, outcome: Outcome) -> Iterator[str]:
@@ -268,13 +291,8 @@ def _witnesses(case: JudgedProbe, outcome: Outcome) -> Iterator[str]:
         yield from tally((f"reset by {flow.resets[0].source}" for flow in case.flows if flow.resets), len(case.flows))
         closed = [flow.unreachables[0].source for flow in case.flows if flow.unreachables]
         yield from tally((f"ICMP port unreachable from {source}" for source in closed), len(case.flows))
-    elif outcome is Outcome.DROPPED and (drop := case.stack_drop) is not None:
-        yield str(drop)
-    elif outcome is Outcome.DROPPED and case.went_no_further:
-        seen = [each for flow in case.flows if (each := last_seen(flow)) is not None]
-        yield from tally(
-            (f"seen last at {hop(each)}, and the sentinel packets came back" for each in seen), len(case.flows)
-        )
+    elif outcome is Outcome.DROPPED:
+        yield from _witnesses_of_drop(case)
     elif outcome is Outcome.CLOSED:
         ends = [endpoint(each.source, each.source_port) for flow in case.flows for each in flow.closings[:1]]
         yield from tally((f"accepted and closed by {each}" for each in ends), len(case.flows))

@@ -9,6 +9,7 @@ from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.copies import copies
 from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
+from proxylab.verdict.flows.on_links import copied_on_link, dropped_meanwhile
 from proxylab.verdict.model import Verdict
 
 __all__ = ["REPLY"]
@@ -28,9 +29,11 @@ def _judge(case: JudgedProbe, wanted: Reply | ReplyByBackend) -> Verdict:
     A backend that the author does not name answers as usual.
     """
     resolved = case.resolved
-    findings = Findings(case)
+    # Flows that links lost show nothing of the proxy: the others decide.
+    others = [(flow, fate) for flow, fate in case.flows_with_fates if flow.number not in case.on_links]
+    findings = Findings(case, () if others else dict.fromkeys(case.on_links.values()))
     answered = lost = 0
-    for flow, fate in case.flows_with_fates:
+    for flow, fate in others:
         if not flow.arrivals:
             findings.doubt("it never arrived at a pod that could reply", flow.number)
             continue
@@ -41,6 +44,8 @@ def _judge(case: JudgedProbe, wanted: Reply | ReplyByBackend) -> Verdict:
         wrong = _wrong_reply(case, flow, due)
         if wrong:
             findings.wrong(wrong, flow.number)
+        elif unanswered := _unanswered_data(case, flow):
+            (findings.doubt if dropped_meanwhile(case.evidence.links) else findings.wrong)(unanswered, flow.number)
         elif flow.number in case.disagreements:
             findings.doubt(case.disagreements[flow.number], flow.number)
         elif not flow.replies:
@@ -92,20 +97,24 @@ def _wrong_reply(case: JudgedProbe, flow: Flow, wanted: Reply) -> str:
         ):
             other = endpoint(reply.destination, reply.destination_port)
             return f"the reply is addressed to {other}, but the request did not come from there"
-    if len(flow.replies) > max(1, len(flow.answers)):
+    if len(flow.replies) > max(1, len(flow.answers)) and not copied_on_link(resolved, case.evidence, flow):
         sent = f"{listed(flow.reached)} sent {_number(len(flow.answers))}"
         return f"{_number(len(flow.replies))} replies came to {resolved.sender.name}, but {sent}"
     if flow.stray_replies:
         return f"a copy of the reply came in at {copies(flow.stray_replies)}"
     if flow.number in case.lost_reply_copies:
         return f"a copy of the reply came in at {case.lost_reply_copies[flow.number]}, and went no further"
-    if wanted is Reply.UNTRANSLATED:
-        return ""  # the sender's socket dialled another address, and rightly rejects this reply
-    report = flow.report
-    by_streams = resolved.manner is Manner.CONNECT and resolved.protocol is Transport.TCP
-    if flow.replies and by_streams and report and report.error:
-        return f"the handshake was answered, the data was not: {report.error}"
     return ""
+
+
+def _unanswered_data(case: JudgedProbe, flow: Flow) -> str:
+    """The clause that a connection began and its data got no answer; empty if it got one, or never began."""
+    by_streams = case.resolved.manner is Manner.CONNECT and case.resolved.protocol is Transport.TCP
+    # With an untranslated reply, the sender's socket dialled another address, and rightly rejects the reply.
+    rejects = case.probe.expect.reply_from(flow.reached[0]) is Reply.UNTRANSLATED
+    if rejects or not (flow.replies and by_streams and flow.report and flow.report.error):
+        return ""
+    return f"the handshake was answered, the data was not: {flow.report.error}"
 
 
 def _in_words(case: JudgedProbe, wanted: Reply | ReplyByBackend) -> str:

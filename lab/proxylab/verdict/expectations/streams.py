@@ -4,6 +4,9 @@ A step lasts from its change until its streams are settled, before the next step
 just before the change. Counts and delays cover the whole step: a packet that the change costs belongs to its step.
 ``backend`` and ``source`` are about the packets sent after the step's wait, at least five of each stream.
 
+A packet that netem lost on a link counts as ``lostOnLink`` and not as ``lost``. Of a UDP stream the taps at both ends
+of each link tell which; a connection's kernels send again, so its loss is unclear while links drop packets.
+
 All need the packets' fates and answers. A loss needs sentinel packets that came back, ``delay`` the times of packets
 and answers, and ``source`` the responders' reports.
 """
@@ -18,10 +21,11 @@ from proxylab.scenario.expect import SourceExpectation
 from proxylab.scenario.steps import Count
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
+from proxylab.verdict.flows.on_links import dropped_meanwhile
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.stream import MILLISECOND, Stream, answer_words, may_be_late
 
-__all__ = ["BACKEND", "BACKENDS", "DELAY", "LOST", "REJECTED", "RESETS", "SOURCE"]
+__all__ = ["BACKEND", "BACKENDS", "DELAY", "LOST", "LOST_ON_LINK", "REJECTED", "RESETS", "SOURCE"]
 
 
 def _judge_backend(stream: Stream, wanted: str) -> Verdict:
@@ -134,7 +138,11 @@ SOURCE = Expectation[Stream, SourceExpectation](
 
 
 def _judge_lost(stream: Stream, wanted: Count) -> Verdict:
-    return _judge_packets(stream, "lost", wanted, stream.of_fate(StreamPacketFate.LOST))
+    return _judge_packets(stream, "lost", wanted, stream.lost)
+
+
+def _judge_lost_on_link(stream: Stream, wanted: Count) -> Verdict:
+    return _judge_packets(stream, "lostOnLink", wanted, stream.lost_on_link, "lost on a link")
 
 
 def _judge_rejected(stream: Stream, wanted: Count) -> Verdict:
@@ -146,9 +154,11 @@ def _judge_resets(stream: Stream, wanted: Count) -> Verdict:
     return _judge_count(stream, "resets", wanted, number, f"its connection was reset {times(number)}")
 
 
-def _judge_packets(stream: Stream, key: str, wanted: Count, packets: Sequence[StreamPacket]) -> Verdict:
+def _judge_packets(
+    stream: Stream, key: str, wanted: Count, packets: Sequence[StreamPacket], became: str = ""
+) -> Verdict:
     was = "was" if len(packets) == 1 else "were"
-    clause = f"{len(packets):,} of {amount(len(stream.packets), 'packet')} {was} {key}"
+    clause = f"{len(packets):,} of {amount(len(stream.packets), 'packet')} {was} {became or key}"
     return _judge_count(stream, key, wanted, len(packets), clause, packets)
 
 
@@ -188,8 +198,17 @@ def _nothing_stopped(stream: Stream, _verdict: Verdict) -> str:
     return f"nothing stopped {stream.name}: {got}."
 
 
+def _on_link(stream: Stream, verdict: Verdict) -> str:
+    """What the links did in the step, or else what became of the stream."""
+    dropped = dropped_meanwhile(stream.step.links)
+    return f"{dropped}." if dropped else _nothing_stopped(stream, verdict)
+
+
 LOST = Expectation[Stream, Count](
     key="lost", wanted=lambda stream: stream.expect.lost, judge=_judge_lost, as_seen=_nothing_stopped
+)
+LOST_ON_LINK = Expectation[Stream, Count](
+    key="lostOnLink", wanted=lambda stream: stream.expect.lost_on_link, judge=_judge_lost_on_link, as_seen=_on_link
 )
 REJECTED = Expectation[Stream, Count](
     key="rejected", wanted=lambda stream: stream.expect.rejected, judge=_judge_rejected, as_seen=_nothing_stopped

@@ -47,6 +47,7 @@ OF_STREAMS: Final[tuple[Expectation[Stream, Any], ...]] = (
     streams.BACKENDS,
     streams.SOURCE,
     streams.LOST,
+    streams.LOST_ON_LINK,
     streams.REJECTED,
     streams.RESETS,
     streams.DELAY,

@@ -13,7 +13,7 @@ from proxylab.verdict.model import Verdict
 
 __all__ = ["UNTRANSLATED"]
 
-_LEFT_ALONE = frozenset({Fate.LOST, Fate.STRAYED, Fate.UNREACHABLE})
+_LEFT_ALONE = frozenset({Fate.LOST, Fate.LOST_ON_LINK, Fate.STRAYED, Fate.UNREACHABLE})
 """Fates of an untranslated packet: it ends somewhere, and a router may report that by ICMP."""
 
 

@@ -1,9 +1,10 @@
 """Observations sorted by flow (``Flow``), and what became of each flow (``Fate``), without any expectation.
 
-A fate rests on the taps alone. It is exact on purpose: a packet that arrived *and* was rejected is neither delivered
-nor rejected, and a copy is not a delivery. A packet that reached a pod's device under another pod's address has not
-arrived, since the pod's stack drops it; if the packet arrived as well, it is a copy. A frame under another device's MAC
-is neither: a bridge that has not learned the MAC floods it, and the stack behind the device drops it.
+A fate rests on the taps alone; what links with netem did, ``on_links`` adds. It is exact on purpose: a packet that
+arrived *and* was rejected is neither delivered nor rejected, and a copy is not a delivery. A packet that reached a
+pod's device under another pod's address has not arrived, since the pod's stack drops it; if the packet arrived as well,
+it is a copy. A frame under another device's MAC is neither: a bridge that has not learned the MAC floods it, and the
+stack behind the device drops it.
 """
 
 from collections import Counter, defaultdict
@@ -38,6 +39,7 @@ class Fate(StrEnum):
     REJECTED = "rejected"
     REFUSED = "refused"
     LOST = "lost"
+    LOST_ON_LINK = "lost on a link"
     UNSENT = "not sent"
     MULTIPLIED = "delivered more than once"
     COPIED = "delivered, and copied"

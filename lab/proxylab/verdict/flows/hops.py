@@ -33,6 +33,7 @@ __all__ = [
     "hop",
     "hops",
     "is_at",
+    "last_destination",
     "last_seen",
     "second_nat",
     "seen_translated",
@@ -165,6 +166,12 @@ def stops(flow: Flow) -> tuple[Stop, ...]:
         relayed = last is not None and _is_relayed(last, seen[0])
         found.append(Stop(seen, relayed or (last is not None and _goes_on(last, seen[0])), relayed))
     return tuple(found)
+
+
+def last_destination(flow: Flow) -> str:
+    """Where the request went when a tap last saw it, as translated by then: address and port, or empty."""
+    requests = [stop for stop in stops(flow) if stop.packet is Packet.REQUEST]
+    return requests[-1].went.destination if requests else ""
 
 
 def _grouped(flow: Flow) -> Iterator[tuple[Observation, ...]]:

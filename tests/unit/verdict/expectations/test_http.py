@@ -1,14 +1,14 @@
 """What HTTP answers report."""
 
+from ipaddress import ip_address
+
 import pytest
 from judging import DELIVERED, FAIL, INCONCLUSIVE, PASS
 from msgspec.structs import replace
 from recorded import World
 
-from proxylab.evidence.evidence import (
-    Evidence,
-    HttpReport,
-)
+from proxylab.addresses import IPAddress
+from proxylab.evidence.evidence import Direction, Evidence, HttpReport, Leg, Observation, Packet
 from proxylab.scenario.expect import HttpExpect
 from proxylab.scenario.words import Position
 from proxylab.verdict.judge import judge
@@ -46,3 +46,58 @@ def test_an_outcome_that_no_key_asks_for_beside_http_is_not_judged() -> None:
     probe = replace(probe, expect=replace(probe.expect, backends=None, source=None))
     evidence = DELIVERED.evidence(DELIVERED.round_trip(0, "echo-1"), http=(HttpReport(0, 200),))
     assert [each.expectation for each in judge(probe, DELIVERED.resolved, None, evidence).verdicts] == ["http"]
+
+
+CONTROLLER, POD, CLIENT = ip_address("10.244.9.9"), "echo-1", ip_address("203.0.113.10")
+BEHIND = HttpReport(0, 200, backend=POD, source=CONTROLLER, forwarded_for=str(CLIENT))
+WANTED = HttpExpect(status=200, backends=(POD,), source=str(CONTROLLER), forwarded_for="client")
+
+
+def opened(source: IPAddress = CONTROLLER, flow: int = 0) -> Observation:
+    """The SYN of the connection that a controller opens, where the pod's tap sees it."""
+    receiver = next(each for each in DELIVERED.resolved.receivers if each.name == POD)
+    (seen, *_) = DELIVERED.round_trip(0, POD)
+    return replace(
+        seen,
+        flow=flow,
+        netns_name=POD,
+        direction=Direction.IN,
+        packet=Packet.REQUEST,
+        source=source,
+        destination=receiver.address,
+        leg=Leg.ONWARD,
+    )
+
+
+@pytest.mark.parametrize(
+    ("report", "seen", "judgement", "reason"),
+    [
+        (BEHIND, (opened(),), PASS, None),
+        (replace(BEHIND, backend="echo-2"), (opened(),), FAIL, "echo-2 answered"),
+        (replace(BEHIND, backend="", status=503), (), FAIL, "the status was 503"),
+        (replace(BEHIND, forwarded_for="10.244.0.1"), (opened(),), FAIL, "the pod saw X-Forwarded-For 10.244.0.1"),
+        (
+            replace(BEHIND, source=CLIENT),
+            (opened(CLIENT),),
+            FAIL,
+            "the pod saw a connection from 203.0.113.10, of client",
+        ),
+        (BEHIND, (), INCONCLUSIVE, "echo-1 answered, and no tap saw the request come to it"),
+        (BEHIND, (opened(flow=1),), INCONCLUSIVE, "echo-1 answered, and no tap saw the request come to it"),
+        (
+            BEHIND,
+            (opened(CLIENT),),
+            INCONCLUSIVE,
+            "echo-1 says that the request came from 10.244.9.9, and a tap saw it come from 203.0.113.10",
+        ),
+    ],
+)
+def test_the_pod_behind_an_ingress_is_judged_by_its_answer_and_the_packets_to_it(
+    report: HttpReport, seen: tuple[Observation, ...], judgement: Judgement, reason: str | None
+) -> None:
+    resolved = replace(DELIVERED.resolved, addresses={"client": (CLIENT,)})
+    evidence = DELIVERED.evidence(DELIVERED.round_trip(0, POD), http=(report,), behind=seen)
+    probe = replace(DELIVERED.probe, expect=replace(DELIVERED.probe.expect, http=WANTED))
+    (verdict,) = (each for each in judge(probe, resolved, None, evidence).verdicts if each.expectation == "http")
+    assert verdict.judgement is judgement
+    assert (reason in verdict.reasons) if reason else not verdict.reasons

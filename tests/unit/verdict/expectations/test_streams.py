@@ -5,6 +5,7 @@ from made_steps import CLIENT, NEW, OLD, ZERO, answered, entry, judged, lost, re
 from msgspec.structs import replace
 
 from proxylab.errors import InternalError
+from proxylab.evidence.evidence import LinkCount
 from proxylab.evidence.stream_records import StreamPacket
 from proxylab.report.failure_text import explain
 from proxylab.scenario.expect import Masqueraded
@@ -152,3 +153,33 @@ def test_an_expectation_without_verdict_never_looks_green() -> None:
     assert verdict.overall is Judgement.PASS
     with pytest.raises(InternalError, match=r"the judge gave no verdict on queries\.lost"):
         replace(verdict, verdicts=())
+
+
+def on_link(number: int, ms: float) -> StreamPacket:
+    return replace(lost(number, ms), link="client")
+
+
+def test_what_a_link_lost_counts_apart() -> None:
+    packets = record(*seen(*BEHIND[:-2], on_link(14, 23), lost(15, 24)))
+    assert only(judged(step(lost=Count(at_least=1, at_most=1)), packets)) == ("pass", "1")
+    assert only(judged(step(lost_on_link=Count(at_least=1, at_most=1)), packets)) == ("pass", "1")
+    assert only(judged(step(lost=ZERO), packets)) == ("fail", "1")
+    assert only(judged(step(lost_on_link=ZERO), packets)) == ("fail", "1")
+
+
+def test_the_backend_is_that_of_the_packets_that_no_link_lost() -> None:
+    assert only(judged(step(backend="new"), record(*seen(*BEHIND[:-1], on_link(15, 24))))) == ("pass", "new")
+    every = [on_link(packet.number, 21) for packet in BEHIND]
+    verdict = judged(step(backend="new"), record(*seen(*every)))
+    assert only(verdict)[0] == "inconclusive"
+    assert verdict.verdicts[0].reasons == ("links lost every packet of queries",)
+
+
+def test_the_loss_of_a_connection_is_unclear_while_links_drop_packets() -> None:
+    packets = record(*seen(*BEHIND[:-1], lost(15, 24)), by_connection=True)
+    assert only(judged(step(lost=ZERO), packets)) == ("fail", "1")
+    dropped = LinkCount(link="client", outward=True, netem="loss 10%", dropped=3, copies=False, behind=())
+    verdict = judged(step(lost=ZERO), packets, links=(dropped,))
+    assert only(verdict)[0] == "inconclusive"
+    assert "the link of client (loss 10%) dropped 3 packets meanwhile" in verdict.verdicts[0].reasons[-1]
+    assert only(judged(step(lost=Count(at_most=1)), packets, links=(dropped,)))[0] == "pass"

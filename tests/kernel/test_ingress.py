@@ -1,0 +1,104 @@
+"""A real nginx sends requests where the rules of Kubernetes say, and its pods fail in words."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from proxylab.client.session import Session
+from proxylab.cluster.http_routes import choose, routing
+from proxylab.cluster.objects import EndpointSlice, Service, Unstructured
+from proxylab.errors import CapabilityError, ProgramError
+from proxylab.plan.assembly import assemble
+from proxylab.scenario.load import parse_scenario
+
+SCENARIO = """\
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: many-paths}
+spec:
+  nodes: {node-a: {}}
+  hosts: {client: {}}
+  pods:
+    controller: {labels: {app: nginx}, program: nginx, ports: [80]}
+    one: {labels: {app: one}, ports: [8080]}
+    two: {labels: {app: two}, ports: [8080]}
+    three: {labels: {app: three}, ports: [8080]}
+  probes: [%s]
+"""
+SERVICE = """
+---
+apiVersion: v1
+kind: Service
+metadata: {name: %s}
+spec: {%sselector: {app: %s}, ports: [{name: http, port: 80, targetPort: %d}]}
+"""
+INGRESS = """
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: all}
+spec: {rules: [%s]}
+"""
+PATH = "{path: %s, pathType: %s, backend: {service: {name: %s, port: {name: http}}}}"
+PROBE = (
+    "{name: request %d, from: client, to: {service: one, via: ingress, host: %s, path: %s}, "
+    "expect: {http: {status: 200}}}"
+)
+HOSTS = ("a.example", "*.example", "b.a.example")
+ASKED = ("a.example", "x.example", "b.a.example", "x.y.example")
+SERVICES = ("one", "two", "three")
+
+
+def path(chance: random.Random) -> str:
+    parts = chance.choices(["a", "b", "ab"], k=chance.randrange(3))
+    return "/" + "/".join(parts) + ("/" if parts and chance.random() < 0.3 else "")
+
+
+def many_paths(seed: int, requests: int) -> str:
+    chance = random.Random(seed)
+    rules = []
+    for host in HOSTS:
+        kinds = ("Prefix", "Exact", "ImplementationSpecific")
+        paths = [PATH % (path(chance), chance.choice(kinds), chance.choice(SERVICES)) for _ in range(8)]
+        rules.append(f'{{host: "{host}", http: {{paths: [{", ".join(paths)}]}}}}')
+    probes = [PROBE % (number, chance.choice(ASKED), path(chance)) for number in range(requests)]
+    services = [SERVICE % (name, "", name, 8080) for name in SERVICES]
+    nginx = SERVICE % ("nginx", "type: NodePort, ", "nginx", 80)
+    return SCENARIO % ", ".join(probes) + nginx + "".join(services) + INGRESS % ", ".join(rules)
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(each, marks=pytest.mark.thorough) for each in range(2, 8))])
+def test_nginx_sends_each_request_where_the_paths_say(seed: int) -> None:
+    scenario = parse_scenario(many_paths(seed, 40), "many-paths.lab.yaml")
+    assembly = assemble(scenario)
+    kinds = {kind: [each for each in assembly.objects if isinstance(each, kind)] for kind in (Unstructured, Service)}
+    slices = [each for each in assembly.objects if isinstance(each, EndpointSlice)]
+    routes = routing(kinds[Unstructured], kinds[Service], slices, [4])
+    pods = {str(addresses[0]): name for name, addresses in assembly.addresses.items() if addresses}
+    seen, due = [], []
+    with Session() as session:
+        try:
+            lab = session.open(scenario)
+        except CapabilityError as lacking:
+            pytest.skip(str(lacking))
+        for probe in scenario.probes:
+            (report,) = lab.probe(probe).evidence.http
+            target = probe.target
+            servers = choose(routes, target.host, target.path)
+            due.append((target.host, target.path, 200 if servers else 404, pods[servers[0].address] if servers else ""))
+            seen.append((target.host, target.path, report.status, report.backend))
+    assert seen == due
+    assert len({backend for *_, backend in seen}) == 4  # each Service, and none
+
+
+def test_a_controller_that_cannot_listen_fails_in_its_own_words(tmp_path: Path) -> None:
+    text = many_paths(1, 1).replace("program: nginx, ports: [80]", "hostNetwork: true, program: nginx, ports: [10256]")
+    scenario = parse_scenario(text.replace("targetPort: 80}", "targetPort: 10256}"), "taken.lab.yaml")
+    with Session() as session, pytest.raises((ProgramError, CapabilityError)) as failed:
+        session.open(scenario)
+    if isinstance(failed.value, ProgramError):
+        assert "nginx in pod controller: ended with status" in str(failed.value)
+        assert "Address already in use" in str(failed.value)
+    else:
+        pytest.skip(str(failed.value))
