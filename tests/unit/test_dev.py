@@ -233,7 +233,13 @@ def test_the_two_jobs_hand_their_arguments_on(ready: Clone, verb: str) -> None:
         (
             "echo /c/v1.36.3/ab/kube-proxy",
             (),
-            ["embedded/iptables", "embedded/nftables", "embedded/userspace", "kube-proxy/iptables", "kube-proxy/nftables"],
+            [
+                "embedded/iptables",
+                "embedded/nftables",
+                "embedded/userspace",
+                "kube-proxy/iptables",
+                "kube-proxy/nftables",
+            ],
         ),
         (
             "echo /c/v1.36.3/ab/kube-proxy",
