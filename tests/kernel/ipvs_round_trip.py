@@ -41,7 +41,7 @@ SERVERS = [
 FRONTEND = Member(address=ONE, protocol=Protocol.SCTP, port=80)
 SETS = [
     IpSet(name="PORTS", kind="bitmap:port", family=None, members=frozenset({Member(port=1), Member(port=65535)})),
-    IpSet(name="ADDRESSES", kind="hash:ip", members=frozenset(Member(address=ONE + number) for number in range(3000))),
+    IpSet(name="ADDRESSES", kind="hash:ip", members=frozenset(Member(address=ONE + number) for number in range(1000))),
     IpSet(name="FRONTENDS", kind="hash:ip,port", members=frozenset({FRONTEND})),
     IpSet(
         name="HAIRPINS",

@@ -15,7 +15,7 @@ from proxylab.addresses import Family, Protocol
 from proxylab.kernel.netlink.conntrack import Conntrack
 from proxylab.kernel.sandbox.netns import NetNs
 
-SECONDS = 2.0
+SECONDS = 1.0
 
 
 def main(address: str, port: int) -> None:

@@ -165,7 +165,7 @@ def test_an_endpoint_with_connections_ends_with_weight_0_and_another_mode_leaves
         shares(lab)
         unready, changed = lab.scenario.steps
         lab.conclude(unready)
-        lines = [line for line in lab.rules_of(NODE).splitlines() if line.startswith("-a ") and ":8080 " in line]
+        lines = [line for line in lab.rules_of(NODE).splitlines() if line.startswith("-a -t 10.96.0.50:80 ")]
         weights = [line.rpartition(" ")[2] for line in lines]
         assert sorted(weights) == ["0", "1", "1"]
         lab.conclude(changed)
@@ -182,6 +182,7 @@ def dialled(lab: OpenLab, address: str) -> Any:
     return json.loads(done.stdout)
 
 
+# Each of the two has a rule of its own (kube-proxy's localDetector).
 @pytest.mark.parametrize("networks", ["10.244.0.0/16", '""'], ids=["with a detector", "without a detector"])
 def test_a_node_dials_a_cluster_ip_from_that_address_and_is_masqueraded(session: Session, networks: str) -> None:
     """The node owns the address that it dials, so the kernel takes it for the source as well (kubernetes#63241)."""
