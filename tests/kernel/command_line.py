@@ -1,7 +1,6 @@
 """Runs commands of ``proxylab`` as a user types them, with a folder of its own for control sockets."""
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from interrupts import interruptible
 from machine import descendants
 from sandboxed import ROOT
 
@@ -54,12 +54,8 @@ class CommandLine:
     def start(self, *arguments: str, **options: object) -> "subprocess.Popen[bytes]":
         argv = [sys.executable, "-m", "proxylab", *arguments]
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "lab"), "PYTHONDONTWRITEBYTECODE": "1"}
-        # A shell makes background jobs ignore SIGINT, and their children inherit that.
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        try:
+        with interruptible():
             return subprocess.Popen(argv, cwd=ROOT, env=environment, **options)  # type: ignore[call-overload,no-any-return]
-        finally:
-            signal.signal(signal.SIGINT, before)
 
     def up(self, *arguments: str, scenario: str = SCENARIO) -> Typed:
         typed = self.type("up", str(ROOT / scenario), *arguments)

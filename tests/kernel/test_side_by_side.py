@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from interrupts import interruptible
 from killing import SCENARIO, Run, expect_nothing_left, spaces_of
 from machine import Machine, descendants
 from sandboxed import ROOT
@@ -27,7 +28,8 @@ def copies(folder: Path, number: int) -> list[str]:
 def test_a_run_that_ends_early_leaves_nothing_of_labs_side_by_side(blow: signal.Signals, tmp_path: Path) -> None:
     ours, before = spaces_of(os.getpid()), Machine.now()
     argv = [sys.executable, "-m", "proxylab", "run", "--jobs", str(LABS), *copies(tmp_path, 20)]
-    client = subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    with interruptible():
+        client = subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     run = Run(client)
     try:
         # A worker, its supervisor, init, the lab process, the launcher: then both labs are there, or nearly.

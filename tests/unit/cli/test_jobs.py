@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from interrupts import interruptible
 from scenario_text import scenario_text
 
 from proxylab.errors import ExitCode
@@ -102,7 +103,9 @@ def test_what_ends_a_worker_has_the_exit_code_that_it_has_without_workers(
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9), (signal.SIGTERM, -15)])
 def test_the_end_of_the_client_is_the_end_of_its_workers(tmp_path: Path, number: int, code: int) -> None:
     scenarios(tmp_path, waiting="holds", fine="holds")
-    client = subprocess.Popen([sys.executable, "-c", RUN, ".", "-j2"], cwd=tmp_path, env=ENVIRONMENT | {"OTHERS": "0"})
+    argv = [sys.executable, "-c", RUN, ".", "-j2"]
+    with interruptible():
+        client = subprocess.Popen(argv, cwd=tmp_path, env=ENVIRONMENT | {"OTHERS": "0"})
     said = tmp_path / "waiting"
     until(lambda: said.exists() and bool(said.read_text()), "a worker to wait")
     worker = int(said.read_text())
