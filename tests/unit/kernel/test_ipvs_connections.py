@@ -4,7 +4,7 @@ from ipaddress import ip_address
 
 from proxylab.addresses import Protocol
 from proxylab.evidence.ipvs import Connection
-from proxylab.kernel.netfilter.ipvs_connections import connection_in, fields_in
+from proxylab.kernel.netfilter.ipvs_connections import connection_in, fields_in, whole
 
 HEAD = "Pro FromIP   FPrt ToIP     TPrt DestIP   DPrt State       Expires PEName PEData\n"
 FOUR = "TCP 0AF4000C F532 0A600101 0050 0AF4010A 1F90 {state}       119\n"
@@ -50,3 +50,9 @@ def test_the_template_of_a_client_is_no_connection() -> None:
 
 def test_a_kernel_without_connections_has_the_headline_alone() -> None:
     assert fields_in(HEAD) == frozenset() == fields_in("")
+
+
+def test_a_connection_that_one_read_misses_is_found_by_the_next() -> None:
+    first, hidden = ("TCP", "first"), ("TCP", "hidden")
+    reads = [frozenset({first}), frozenset({hidden}), frozenset({first, hidden})]
+    assert whole(iter(reads).__next__) == {first, hidden}

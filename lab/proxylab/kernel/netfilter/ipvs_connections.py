@@ -5,6 +5,7 @@ seconds only (net/netfilter/ipvs/ip_vs_est.c).
 """
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
@@ -14,10 +15,11 @@ from proxylab.addresses import IPAddress, Protocol
 from proxylab.evidence.ipvs import Connection
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = ["Connections", "connection_in", "fields_in"]
+__all__ = ["Connections", "connection_in", "fields_in", "whole"]
 
 _FILE: Final = "/proc/thread-self/net/ip_vs_conn"  # of the calling thread's namespace
 _READ: Final = 1 << 16
+_MOST_READS: Final = 8
 _FIELDS: Final = 7
 """Protocol, then address and port of the client, of the virtual server and of the destination. State and expiry follow,
 which change while the connection lives (ip_vs_conn_seq_show in net/netfilter/ipvs/ip_vs_conn.c)."""
@@ -33,6 +35,9 @@ class Connections:
 
     def read(self) -> frozenset[tuple[str, ...]]:
         """The fields of every connection, and of every template of a client, for ``connection_in``."""
+        return whole(self._read_once)
+
+    def _read_once(self) -> frozenset[tuple[str, ...]]:
         parts = []
         at = 0
         while self._file >= 0 and (part := os.pread(self._file, _READ, at)):
@@ -45,6 +50,21 @@ class Connections:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+
+def whole(read: Callable[[], frozenset[tuple[str, ...]]]) -> frozenset[tuple[str, ...]]:
+    """All that several reads find: they end when one adds nothing.
+
+    The kernel hands out a page at a time, and finds the next one by counting lines from the start (ip_vs_conn_array). A
+    connection that expires meanwhile hides another one, which the next read shows.
+    """
+    found = read()
+    for _ in range(_MOST_READS):
+        again = read()
+        if again <= found:
+            break
+        found |= again
+    return found
 
 
 def fields_in(text: str) -> frozenset[tuple[str, ...]]:
