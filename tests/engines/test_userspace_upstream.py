@@ -20,8 +20,8 @@ from proxylab.binaries.choose import with_mode
 pytestmark = pytest.mark.thorough
 
 UNDECIDED = {
-    "ClusterIP over UDP without endpoints rejects, but mode userspace drops": "its process does not say what it discarded",
-    "UDP from the same port reaches the ready pod after udpIdleTimeout": "an entry of connection tracking hides its rules",
+    "ClusterIP over UDP without endpoints rejects, but mode userspace drops": "its process does not count discards",
+    "UDP from the same port reaches the ready pod after udpIdleTimeout": "a conntrack entry hides its rules",
 }
 """What the lab cannot decide on the real one, and can on the embedded one, with the reason."""
 
