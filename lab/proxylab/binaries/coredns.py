@@ -6,7 +6,6 @@ It leaves out those of cloud providers and a few more, which have half of all mo
 """
 
 import io
-import json
 import platform
 import re
 import shutil
@@ -17,17 +16,18 @@ from typing import Final
 
 from msgspec import Struct
 
-from proxylab.binaries.binary import COREDNS, Binary, inspect, order
+from proxylab.binaries.binary import COREDNS, Binary, inspect
 from proxylab.binaries.cache import Cache
 from proxylab.binaries.choose import Sources, fits
 from proxylab.binaries.download import leads_to, load
-from proxylab.binaries.go import BUILD_SECONDS, run_go
+from proxylab.binaries.go import BUILD_SECONDS, load_module, module_versions, run_go
 from proxylab.errors import CapabilityError
 
 __all__ = ["coredns_sources", "find_coredns"]
 
 _SITE: Final = "https://github.com/coredns/coredns/releases"
 _MODULE: Final = "github.com/coredns/coredns"
+_NAME: Final = "proxylab.invalid/coredns"
 _LEFT_OUT: Final = frozenset({"azure", "clouddns", "etcd", "geoip", "nomad", "route53", "trace"})
 _ASK_SECONDS: Final = 60.0
 _VERSION: Final = re.compile(r"v\d+\.\d+\.\d+")
@@ -98,8 +98,7 @@ class CorednsModule(Struct, frozen=True):
 
     def versions(self) -> list[str]:
         """The releases that the module proxy lists, oldest first. Raises ``CapabilityError`` where none answers."""
-        module = json.loads(run_go(self.go, Path("/"), ("list", "-m", "-versions", "-json", _MODULE), _ASK_SECONDS))
-        return sorted((each for each in module.get("Versions", ()) if _VERSION.fullmatch(each)), key=order)
+        return module_versions(self.go, _MODULE, _VERSION)
 
     def origin(self, version: str) -> str:
         """The module and version that a binary is built from."""
@@ -111,13 +110,10 @@ class CorednsModule(Struct, frozen=True):
             known = cache.of_origin(self.origin(version))
             if known is not None:  # another process built it while this one waited
                 return known
-            (folder / "go.mod").write_text("module proxylab.invalid/coredns\n", encoding="utf-8")
-            wanted = f"{_MODULE}@{version}"
-            loaded = json.loads(run_go(self.go, folder, ("mod", "download", "-json", wanted), BUILD_SECONDS))
-            needs = json.loads(run_go(self.go, folder, ("mod", "edit", "-json", loaded["GoMod"]), _ASK_SECONDS))
-            go_mod = f"module proxylab.invalid/coredns\ngo {needs['Go']}\nrequire {_MODULE} {version}\n"
+            files, needs = load_module(self.go, folder, _NAME, f"{_MODULE}@{version}")
+            go_mod = f"module {_NAME}\ngo {needs['Go']}\nrequire {_MODULE} {version}\n"
             (folder / "go.mod").write_text(go_mod, encoding="utf-8")
-            plugins = (Path(loaded["Dir"]) / "plugin.cfg").read_text(encoding="utf-8")
+            plugins = (files / "plugin.cfg").read_text(encoding="utf-8")
             (folder / "main.go").write_text(_main(plugins), encoding="utf-8")
             built = folder / "coredns"
             run_go(

@@ -1,17 +1,21 @@
-"""Runs the go command, and makes the linker flags that set a kube-proxy's version."""
+"""Runs the go command, asks it for modules, and makes the linker flags that set a kube-proxy's version."""
 
+import json
 import os
+import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from proxylab.binaries.binary import order
+from proxylab.binaries.commands import output_of
 from proxylab.errors import CapabilityError
 
-__all__ = ["BUILD_SECONDS", "linker_flags", "run_go"]
+__all__ = ["BUILD_SECONDS", "linker_flags", "load_module", "module_versions", "run_go"]
 
 BUILD_SECONDS: Final = 45 * 60.0
-_TAIL: Final = 20
+_ASK_SECONDS: Final = 60.0
 _PACKAGES: Final = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 
 
@@ -26,17 +30,32 @@ def run_go(go: str, folder: Path, words: Sequence[str], seconds: float) -> str:
     # Where go.mod requires a newer Go than this one, Go fetches it as a module, unless the user sets GOTOOLCHAIN.
     environment = {"GOTOOLCHAIN": "auto", **os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"}
     try:
-        done = subprocess.run(
-            [go, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds, check=False
-        )
+        return output_of((go, *words), folder, what=what, seconds=seconds, environment=environment)
     except FileNotFoundError:
         raise CapabilityError("Go, by which kube-proxy is built", "install Go (https://go.dev/dl)") from None
     except subprocess.TimeoutExpired:
         raise CapabilityError(f"{what!r} within {seconds:.0f} s", "try again where there is more time") from None
-    if done.returncode != 0:
-        output = "\n  ".join((done.stderr or done.stdout).strip().splitlines()[-_TAIL:])
-        raise CapabilityError(f"{what!r} without an error; it prints:\n  {output}\n", "fix that error")
-    return done.stdout
+
+
+def module_versions(go: str, module: str, wanted: re.Pattern[str]) -> list[str]:
+    """The versions of these names that the module proxy lists, oldest first; it may have more.
+
+    Raises:
+        CapabilityError: there is no Go, or no module proxy answers.
+    """
+    listed = json.loads(run_go(go, Path("/"), ("list", "-m", "-versions", "-json", module), _ASK_SECONDS))
+    return sorted((each for each in listed.get("Versions", ()) if wanted.fullmatch(each)), key=order)
+
+
+def load_module(go: str, folder: Path, main: str, module: str) -> tuple[Path, Mapping[str, Any]]:
+    """Load ``MODULE@VERSION`` for a main package in ``folder``, whose go.mod calls it ``main`` from now on.
+
+    Returns where the module's files are, and its go.mod as ``go mod edit -json`` prints it. Raises ``CapabilityError``.
+    """
+    (folder / "go.mod").write_text(f"module {main}\n", encoding="utf-8")
+    loaded = json.loads(run_go(go, folder, ("mod", "download", "-json", module), BUILD_SECONDS))
+    described = run_go(go, folder, ("mod", "edit", "-json", loaded["GoMod"]), _ASK_SECONDS)
+    return Path(loaded["Dir"]), json.loads(described)
 
 
 def linker_flags(version: str) -> str:

@@ -4,7 +4,6 @@ The go.mod of k8s.io/kubernetes replaces some thirty modules by folders of its o
 not inherit that. So the main package here replaces each of them by the version published with it (v0.34.2 for v1.34.2).
 """
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,9 +11,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from proxylab.binaries.binary import Binary, order
+from proxylab.binaries.binary import Binary
 from proxylab.binaries.cache import Cache
-from proxylab.binaries.go import BUILD_SECONDS, linker_flags, run_go
+from proxylab.binaries.go import BUILD_SECONDS, linker_flags, load_module, module_versions, run_go
 
 __all__ = ["ModuleSource"]
 
@@ -35,7 +34,6 @@ import (
 
 func main() { os.Exit(cli.Run(app.NewProxyCommand())) }
 """
-_ASK_SECONDS: Final = 60.0
 _RELEASE: Final = re.compile(r"v1\.\d+\.\d+")
 
 
@@ -50,8 +48,7 @@ class ModuleSource(Struct, frozen=True):
         Raises:
             CapabilityError: there is no Go, or no module proxy answers.
         """
-        module = json.loads(run_go(self.go, Path("/"), ("list", "-m", "-versions", "-json", _MODULE), _ASK_SECONDS))
-        return sorted((each for each in module.get("Versions", ()) if _RELEASE.fullmatch(each)), key=order)
+        return module_versions(self.go, _MODULE, _RELEASE)
 
     def origin(self, version: str) -> str:
         """The module and version that a binary is built from."""
@@ -70,12 +67,8 @@ class ModuleSource(Struct, frozen=True):
             return cache.keep(built, self.origin(version))
 
     def _write(self, folder: Path, version: str) -> None:
-        go_mod = folder / "go.mod"
-        go_mod.write_text(f"module {_NAME}\n", encoding="utf-8")
-        wanted = f"{_MODULE}@{version}"
-        loaded = json.loads(run_go(self.go, folder, ("mod", "download", "-json", wanted), BUILD_SECONDS))
-        described = json.loads(run_go(self.go, folder, ("mod", "edit", "-json", loaded["GoMod"]), _ASK_SECONDS))
-        go_mod.write_text(_go_mod(described, version), encoding="utf-8")
+        _, described = load_module(self.go, folder, _NAME, f"{_MODULE}@{version}")
+        (folder / "go.mod").write_text(_go_mod(described, version), encoding="utf-8")
         (folder / "main.go").write_text(_MAIN, encoding="utf-8")
 
 

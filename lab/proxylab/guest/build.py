@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from proxylab.binaries.cache import Cache
+from proxylab.binaries.commands import output_of
 from proxylab.errors import CapabilityError
-from proxylab.guest.commands import output_of
 from proxylab.guest.kernels import cache_folder
 
 __all__ = ["build_kernel", "lost_options", "mirror_in", "sources_list"]

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from proxylab.binaries.cache import Cache
+from proxylab.binaries.commands import output_of
 from proxylab.errors import CapabilityError
-from proxylab.guest.commands import output_of
 
 __all__ = ["debian_kernel", "newest_package"]
 
