@@ -71,10 +71,7 @@ async def request(
         OSError: as ``fetch``; or ``ssl.SSLError``, such as for a certificate that is not for the host.
         TimeoutError: the response was not complete by the deadline.
     """
-    with inside(netns):
-        family = socket.AF_INET if address.version == 4 else socket.AF_INET6
-        asking = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
-    with asking:
+    with _socket(netns, address) as asking:
         if source is not None:
             asking.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
             # A connection of an earlier probe from that port may be in TIME_WAIT (see proxylab.traffic.connect).
@@ -93,16 +90,20 @@ async def request(
 
 async def takes_connections(netns: NetNs, address: IPAddress, port: int) -> bool:
     """Whether a program in ``netns`` listens there; the connection that shows it is reset at once."""
-    with inside(netns):
-        family = socket.AF_INET if address.version == 4 else socket.AF_INET6
-        asking = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
-    with asking:
+    with _socket(netns, address) as asking:
         asking.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         try:
             await asyncio.get_running_loop().sock_connect(asking, (str(address), port))
         except OSError:
             return False
     return True
+
+
+def _socket(netns: NetNs, address: IPAddress) -> socket.socket:
+    """A socket of TCP in ``netns``, of the address' family."""
+    with inside(netns):
+        family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+        return socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
 
 
 class _Plain:

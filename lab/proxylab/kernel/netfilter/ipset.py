@@ -121,13 +121,9 @@ class IpSets:
 
     def _send(self, requests: list[Request]) -> None:
         """Send all requests, then raise for those that the kernel refused."""
-        refused = []
-        for request, answer in zip(requests, self._netlink.exchange(requests), strict=True):
-            code, _ = answer.refusal()
-            if code:
-                refused.append(f"{request.what}: {_REASONS.get(code) or os.strerror(code)}")
-        if refused:
-            raise SetsRefusedError("\n".join(refused))
+        if refused := self._netlink.refused(requests):
+            reasons = (f"{what}: {_REASONS.get(code) or os.strerror(code)}" for what, code in refused)
+            raise SetsRefusedError("\n".join(reasons))
 
 
 def _about(kind: Kind, what: str, name: str, content: Content | None = None, flags: int = 0) -> Request:

@@ -157,14 +157,10 @@ class Ipvs:
         return Request(what, Kind.IPVS, flags, {**header, **(content or {})}, number=self._number)
 
     def _send(self, requests: list[Request]) -> None:
-        """Send all requests, then raise for the first that the kernel refused."""
-        refused = []
-        for request, answer in zip(requests, self._netlink.exchange(requests), strict=True):
-            code, _ = answer.refusal()
-            if code:
-                refused.append(f"the kernel refused to {request.what}: {os.strerror(code)}")
-        if refused:
-            raise IpvsRefusedError("\n".join(refused))
+        """Send all requests, then raise for those that the kernel refused."""
+        if refused := self._netlink.refused(requests):
+            reasons = (f"the kernel refused to {what}: {os.strerror(code)}" for what, code in refused)
+            raise IpvsRefusedError("\n".join(reasons))
 
 
 def _identity(server: VirtualServer) -> dict[str, int | str]:

@@ -86,6 +86,11 @@ class Netlink:
             found += (by_sequence[number] for number in range(first, first + len(batch)))
         return found
 
+    def refused(self, requests: Sequence[Request]) -> list[tuple[str, int]]:
+        """Send ``requests``; returns what each refused one was about, with the kernel's errno. Raises ``OSError``."""
+        codes = [answer.refusal()[0] for answer in self.exchange(requests)]
+        return [(request.what, code) for request, code in zip(requests, codes, strict=True) if code]
+
     def one(self, request: Request) -> Decoded:
         """The object that answers a request. Raises ``OSError`` with the kernel's errno."""
         (answer,) = self.exchange([request])
