@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Mapping
 from math import prod
 
-from proxylab.scenario.document import Location
+from proxylab.scenario.document import Location, Problems, listed, shown
 from proxylab.scenario.matrix import EngineFailure, Exceptional, axis_names, network_axes, value_text
 from proxylab.scenario.parts import Parts
-from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.steps import StepException
 from proxylab.scenario.syntax import sysctl_fault
 from proxylab.scenario.versions import VersionRange

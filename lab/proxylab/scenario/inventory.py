@@ -10,12 +10,11 @@ from msgspec import Struct
 
 from proxylab.addresses import Family, Transport
 from proxylab.cluster.objects import Service
-from proxylab.scenario.document import Location, Spot
+from proxylab.scenario.document import Location, Problems, Spot, listed, shown
 from proxylab.scenario.manifests import Manifests
 from proxylab.scenario.parts import Parts, ProbeParts
 from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.probes import ServiceTarget
-from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.syntax import is_label
 from proxylab.scenario.words import Frontend
 

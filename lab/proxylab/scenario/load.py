@@ -20,7 +20,7 @@ from proxylab.scenario.changes import ClusterState, read_changes
 from proxylab.scenario.conditions import check_conditions
 from proxylab.scenario.configuration import CONFIGURATION_KIND, Configured, read_configuration
 from proxylab.scenario.dns import Dns
-from proxylab.scenario.document import Document, Location, Spot, with_probes, with_steps
+from proxylab.scenario.document import Document, Location, Problems, Spot, shown, with_probes, with_steps
 from proxylab.scenario.flows import check_probes
 from proxylab.scenario.inventory import Inventory, Subject, take_inventory
 from proxylab.scenario.kinds import note_on
@@ -29,7 +29,6 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.networks import check_network, known_network, with_networks
 from proxylab.scenario.parts import Parts, read_parts, with_objects
 from proxylab.scenario.probes import Probe
-from proxylab.scenario.problems import Problems, shown
 from proxylab.scenario.source import MOST_BYTES, decode, read_documents
 from proxylab.scenario.steps import Step
 from proxylab.scenario.streams import check_steps, check_streams

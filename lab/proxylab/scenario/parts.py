@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pydantic import ValidationError
 
 from proxylab.scenario.change import Change
-from proxylab.scenario.document import Location
+from proxylab.scenario.document import Location, Problems
 from proxylab.scenario.expect import Expect
 from proxylab.scenario.hosts import Host, LoadBalancer
 from proxylab.scenario.keys import Declared, declared_keys
@@ -23,7 +23,6 @@ from proxylab.scenario.network import Network
 from proxylab.scenario.nodes import Node
 from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.probes import Probe, Send, Source, Stream, Target
-from proxylab.scenario.problems import Problems
 from proxylab.scenario.reading import placed, read, read_key
 from proxylab.scenario.spec import ScenarioDocument
 from proxylab.scenario.steps import Step

@@ -5,9 +5,9 @@ from typing import Annotated, Final
 from msgspec import field
 
 from proxylab.addresses import Protocol
+from proxylab.scenario.document import describe
 from proxylab.scenario.keys import NOT_EMPTY, OWN_NAME, Between, Check, Declared, Key, Read, refused
 from proxylab.scenario.netem import AnyNetem
-from proxylab.scenario.problems import describe
 from proxylab.scenario.syntax import Address, Labels, Name, PortName, PortNumber, Sysctls, distinct
 from proxylab.scenario.words import Position, Program
 

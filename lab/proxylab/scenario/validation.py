@@ -9,9 +9,8 @@ from pydantic import Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from proxylab.errors import InternalError
-from proxylab.scenario.document import Location, Path
+from proxylab.scenario.document import Location, Path, Problems, describe, in_yaml, listed
 from proxylab.scenario.keys import Declared, Manifest, RefusedError, WrittenAs, declared_keys, other_keys
-from proxylab.scenario.problems import Problems, describe, in_yaml, listed
 from proxylab.scenario.reading import read, read_as
 
 __all__ = ["validated"]

@@ -18,12 +18,11 @@ from proxylab.cluster.rollout import Stage, end, roll, start
 from proxylab.cluster.workloads import PodMaker, Replica, Workload
 from proxylab.scenario.change import WorkloadChange
 from proxylab.scenario.controllers import WORKLOADS
-from proxylab.scenario.document import Document, Location
+from proxylab.scenario.document import Document, Location, Problems, listed
 from proxylab.scenario.manifests import DEFAULT_NAMESPACE, Manifests, WorkloadId, read_manifests
 from proxylab.scenario.members import Members, with_members
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.pods import ListeningPort, PodGroup
-from proxylab.scenario.problems import Problems, listed
 from proxylab.scenario.updates import patched
 from proxylab.scenario.words import Position
 
