@@ -15,8 +15,8 @@ from proxylab.cluster.objects import Unstructured
 from proxylab.scenario.controllers import WORKLOADS
 from proxylab.scenario.document import Location, Problems, describe, shown
 from proxylab.scenario.keys import Key, Manifest
+from proxylab.scenario.parts import validated
 from proxylab.scenario.services import Metadata
-from proxylab.scenario.validation import validated
 
 __all__ = [
     "ROUTING_KINDS",

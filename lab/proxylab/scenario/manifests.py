@@ -23,9 +23,9 @@ from proxylab.scenario.keys import ignored_keys
 from proxylab.scenario.kinds import AnyManifest, definition, is_hook, items_of, kind_of, old_version, unstructured
 from proxylab.scenario.network import Network
 from proxylab.scenario.nodes import Node
+from proxylab.scenario.parts import validated
 from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.services import DEFAULT_NAMESPACE, ServiceManifest, service_of
-from proxylab.scenario.validation import validated
 from proxylab.scenario.validity import check_labels, check_service, check_slice
 from proxylab.scenario.workloads import (
     EndpointSliceManifest,

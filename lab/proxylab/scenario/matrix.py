@@ -1,6 +1,6 @@
 """``spec.matrix``, ``when`` and ``except``: the axes of a scenario's cases, and what differs in some of them.
 
-``proxylab.scenario.conditions`` compares them with each other, ``proxylab.scenario.cases`` expands a matrix.
+``proxylab.scenario.cases`` compares them with each other, and expands a matrix.
 """
 
 from collections.abc import Mapping
