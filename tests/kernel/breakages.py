@@ -16,7 +16,7 @@ FRONTS = "proxylab.engines.embedded.iptables.dispatch_rules"
 SCOPE = "proxylab.engines.embedded.iptables.scope"
 CATEGORIES = "proxylab.engines.embedded.categories"
 PORTS = "proxylab.engines.embedded.ports"
-NAMES = "proxylab.cluster.dns_records"
+NAMES = "proxylab.cluster.kube_dns"
 UDP = "proxylab.engines.embedded.udp"
 
 
