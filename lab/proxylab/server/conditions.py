@@ -23,6 +23,8 @@ from proxylab.verdict.conntrack_tables import is_met
 __all__ = ["StepConditions"]
 
 _LAST_LINES: Final = 30
+_SECONDS: Final = 10.0
+"""How long the conditions may take, once the engines are synced, where the step says nothing of it."""
 _Addresses = Mapping[str, tuple[IPAddress, ...]]
 
 
@@ -49,9 +51,10 @@ class StepConditions(Struct, frozen=True):
         Raises:
             EngineError: a condition did not hold in time.
         """
-        deadline = Deadline.after(until.within / 1000)
+        by_then = None if until.within is None else Deadline.after(until.within / 1000)
         synced = [node for node, state in until.engines.items() if state is EngineState.SYNCED]
-        await self.fleet.wait_synced(revision, deadline, synced)
+        await self.fleet.wait_synced(revision, by_then or Deadline.after(self.fleet.sync_seconds), synced)
+        deadline = by_then or Deadline.after(_SECONDS)
         await together(self._wait_for_rules(step, node, state, deadline) for node, state in until.rules.items())
         try:
             if until.conntrack is not None:
