@@ -81,8 +81,7 @@ class Until(Declared, frozen=True, kw_only=True):
     within: Annotated[
         Duration | None,
         Key(
-            "The deadline. The step fails if a condition does not hold by then. By default engines have 60s, in mode "
-            "ipvs 100s, and then all else has 10s.",
+            "The deadline, 60s by default, and 100s in mode ipvs. The step fails if a condition does not hold by then.",
             ["30s"],
         ),
     ] = None

@@ -23,8 +23,6 @@ from proxylab.verdict.conntrack_tables import is_met
 __all__ = ["StepConditions"]
 
 _LAST_LINES: Final = 30
-_SECONDS: Final = 10.0
-"""How long the conditions may take, once the engines are synced, where the step says nothing of it."""
 _Addresses = Mapping[str, tuple[IPAddress, ...]]
 
 
@@ -51,10 +49,10 @@ class StepConditions(Struct, frozen=True):
         Raises:
             EngineError: a condition did not hold in time.
         """
-        by_then = None if until.within is None else Deadline.after(until.within / 1000)
+        # Most conditions wait for engines, so they may take as long as the engines themselves.
+        deadline = Deadline.after(self.fleet.sync_seconds if until.within is None else until.within / 1000)
         synced = [node for node, state in until.engines.items() if state is EngineState.SYNCED]
-        await self.fleet.wait_synced(revision, by_then or Deadline.after(self.fleet.sync_seconds), synced)
-        deadline = by_then or Deadline.after(_SECONDS)
+        await self.fleet.wait_synced(revision, deadline, synced)
         await together(self._wait_for_rules(step, node, state, deadline) for node, state in until.rules.items())
         try:
             if until.conntrack is not None:
