@@ -130,7 +130,7 @@ class _Rule(Struct, frozen=True):
 
     def line(self, matches: Mapping[str, Sequence[_Option]], target: Sequence[_Option] | None = None) -> str:
         """The rule with some other matches, none where one is empty, or with another target."""
-        parts = [*(self.matches | dict(matches)).values(), self.target if target is None else target]
+        parts = [*{**self.matches, **matches}.values(), self.target if target is None else target]
         words = [word for part in parts for option in part for word in option]
         return " ".join([self.head, *[f'"{word}"' if " " in word else word for word in words]])
 
