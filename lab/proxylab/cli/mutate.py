@@ -37,6 +37,13 @@ _OFFERED: Final = tuple(name for name in EMBEDDED if MODES[mode_of(name)].mutant
 @engine_options
 @jobs_option
 @click.option(
+    "--rule",
+    "parts",
+    metavar="TEXT",
+    multiple=True,
+    help="Mutate only rules whose class has TEXT in it, such as KUBE-SEP; may be repeated.",
+)
+@click.option(
     "--state",
     metavar="FILE",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
@@ -51,6 +58,7 @@ def command(
     files: tuple[Path, ...],
     engine: str,
     jobs: int,
+    parts: tuple[str, ...],
     state: Path | None,
     output: str,
     **of_engine: Any,
@@ -81,7 +89,13 @@ def command(
     if not green:
         click.echo("nothing to mutate: no scenario passes without a mutation; see `proxylab run`", err=True)
         return ExitCode.NOTHING_SELECTED
-    mutants = list(_settled(green, engine, begin, jobs, known))
+    mutants = [
+        each for each in mutants_of(green, engine) if not parts or any(part in each.rule_class for part in parts)
+    ]
+    if not mutants:
+        click.echo(f"nothing to mutate: no class of rules has {' or '.join(parts)} in it; leave out --rule", err=True)
+        return ExitCode.NOTHING_SELECTED
+    mutants = _settled(mutants, green, begin, jobs, known)
     if output == "json":
         click.echo(mutants_to_json(mutants))
     else:
@@ -151,7 +165,9 @@ def _green(chosen: Sequence[RuledCase], begin: _Begin, jobs: int, known: _State)
             yield replace(each, baseline=baseline)
 
 
-def _settled(green: Sequence[RuledCase], engine: str, begin: _Begin, jobs: int, known: _State) -> Iterator[Mutant]:
+def _settled(
+    mutants: Sequence[Mutant], green: Sequence[RuledCase], begin: _Begin, jobs: int, known: _State
+) -> list[Mutant]:
     """Every mutant with what noticed it."""
 
     def work(runs: MutantRuns, mutant: Mutant, at: Say) -> Mutant:
@@ -160,14 +176,12 @@ def _settled(green: Sequence[RuledCase], engine: str, begin: _Begin, jobs: int, 
     def lost(mutant: Mutant, error: LabError) -> Mutant:
         raise error
 
-    mutants = list(mutants_of(green, engine))
     new = [each for each in mutants if not each.equivalent and (each.rule_class, each.mutation) not in known.mutants]
     for number, found in enumerate(_done(begin, new, jobs, work, lost), 1):
         known.keep(found)
         fate = "nothing noticed" if found.survives else "noticed"
         click.echo(f"{number}/{len(new)} {fate}: {found.rule_class}: {found.mutation}", err=True)
-    for each in mutants:
-        yield each if each.equivalent else known.mutants[each.rule_class, each.mutation]
+    return [each if each.equivalent else known.mutants[each.rule_class, each.mutation] for each in mutants]
 
 
 def _done(
@@ -177,7 +191,7 @@ def _done(
     work: Callable[[MutantRuns, Task, Say], Result],
     lost: Callable[[Task, LabError], Result],
 ) -> Iterator[Result]:
-    """The results of tasks in worker processes, in their order."""
+    """The results of tasks in worker processes, as they come."""
 
     @contextmanager
     def worker() -> Iterator[Work[Task, Result]]:
@@ -194,4 +208,4 @@ def _done(
         at=lambda _what: None,
         note=lambda _remark: None,
     ) as workers:
-        yield from workers.results()
+        yield from (result for _number, result in workers.results_as_they_come())
