@@ -40,7 +40,7 @@ from proxylab.scenario.steps import Step
 from proxylab.scenario.versions import Version
 from proxylab.verdict.model import Fault, Judgement, ProbeVerdict, ScenarioResult, StepVerdict
 
-__all__ = ["command", "paint"]
+__all__ = ["command", "jobs_option", "paint"]
 
 SessionMaker = Callable[..., Session]
 
@@ -68,13 +68,7 @@ def _alone(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
     return value
 
 
-@click.command("run", short_help="Run scenarios and judge every probe.")
-@files_argument
-@engines_options
-@click.option(
-    "--probe", "names", metavar="NAME", multiple=True, help="Run only probes and steps with this name; may be repeated."
-)
-@click.option(
+jobs_option: Final = click.option(
     "--jobs",
     "-j",
     metavar="N",
@@ -84,6 +78,15 @@ def _alone(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
     show_default=True,
     help=f"Run N scenarios side by side, each in a lab of its own; auto is two for each core, {MOST_JOBS} at most.",
 )
+
+
+@click.command("run", short_help="Run scenarios and judge every probe.")
+@files_argument
+@engines_options
+@click.option(
+    "--probe", "names", metavar="NAME", multiple=True, help="Run only probes and steps with this name; may be repeated."
+)
+@jobs_option
 @shard_options
 @click.option("--trace", is_flag=True, help="Send one more packet for each probe and trace it, rule by rule.")
 @click.option(
