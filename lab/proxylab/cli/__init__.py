@@ -21,7 +21,7 @@ from proxylab.cli.standard_streams import flush, is_of_output, open_closed_strea
 from proxylab.errors import ExitCode, InternalError, LabEndedError, LabError
 
 if TYPE_CHECKING:
-    from proxylab.cli.run import SessionMaker
+    from proxylab.cli.scenario_results import SessionMaker
 
 __all__ = ["main", "proxylab"]
 
