@@ -105,10 +105,10 @@ def opened(
     choices: Mapping[str, EngineChoice],
     seed: int,
     *,
-    keep: bool,
-    hold: bool,
-    trace: bool,
     store: BundleStore | None,
+    keep: bool = False,
+    hold: bool = False,
+    trace: bool = False,
 ) -> Iterator[ScenarioRuns]:
     """What runs scenarios, each engine's in one session; the end of the block closes them."""
     kept = KeptLabs() if keep else None
