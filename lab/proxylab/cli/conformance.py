@@ -106,7 +106,7 @@ def command(
 
     The exit code is that of `run`; with --compare it is 1 if an item conformed before, and does not now.
 
-    Example: proxylab conformance clusterip --report clusterip.json
+    Example: proxylab conformance externalip --engine embedded/nftables --report externalip.json
     """
     before = _read(compare) if compare else None
     with ExitStack() as stack:  # its end may raise: report before that
