@@ -34,7 +34,7 @@ def about(subject: Subject) -> str:
     """The versions of all that took part, in one line."""
     kernel = f"kernel {subject.release or 'unknown'}{f' ({subject.kernel})' if subject.kernel != 'host' else ''}"
     options = f", {' '.join(subject.options)}" if subject.options else ""
-    catalogue = f"catalogue {subject.catalogue} of {amount(subject.scenarios, 'scenario')}"
+    catalogue = f"{amount(subject.scenarios, 'scenario')} of catalogue {subject.catalogue}"
     return f"{subject.begun}: {subject.label}{options}, {kernel}, {catalogue}, proxylab {subject.proxylab}"
 
 
