@@ -151,5 +151,5 @@ def lab() -> Iterator[AttackedLab]:
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-def test_a_rule_in_the_engines_place(attack: Attack, lab: AttackedLab) -> None:
+def test_a_rule_of_others_never_passes_for_the_engines(attack: Attack, lab: AttackedLab) -> None:
     check(lab.judged(attack), attack)
