@@ -152,9 +152,7 @@ class Questions:
     def about_name(self, name: str, pod_namespace: str | None) -> Question:
         """The question of a program for any name, for addresses of all families.
 
-        Args:
-            name: absolute if it ends in a dot.
-            pod_namespace: the Kubernetes namespace of the pod that sends it; ``None`` for other senders.
+        A name is absolute if it ends in a dot. ``pod_namespace`` is that of the pod that asks; other senders have none.
 
         Raises:
             UnresolvableError: the lab has no name server.
