@@ -204,12 +204,8 @@ def uml_command(
 ) -> list[str]:
     """The command that boots a user-mode Linux.
 
-    Args:
-        binary: the kernel.
-        init: the guest's first process: its path, and its arguments, which the kernel separates by blanks.
-        environment: of that process.
-        line: the descriptor that becomes the guest's first serial line.
-        mebibytes: the guest's memory.
+    ``init`` is the guest's first process: its path, and its arguments, which the kernel separates by blanks. ``line``
+    is the descriptor that becomes the guest's first serial line.
 
     Raises:
         CapabilityError: the paths do not fit into the line.

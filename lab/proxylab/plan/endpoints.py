@@ -46,10 +46,7 @@ class Endpoints:
     ) -> tuple[str, tuple[Destination, ...]]:
         """The dialled Service's port (empty if the target is not a Service's), and where its flows may arrive.
 
-        Args:
-            target: the probe's target.
-            asked: the protocol that the probe names.
-            dialled: the resolved target; an echo request has no port, so it gives no destinations.
+        ``asked`` is the protocol that the probe names. An echo request has no port, so it gives no destinations.
         """
         address, number, protocol = dialled
         if protocol is Transport.ICMP:

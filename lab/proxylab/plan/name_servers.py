@@ -119,12 +119,8 @@ class Questions:
     ) -> Question:
         """The question for a Service's name.
 
-        Args:
-            service: with everything allocated.
-            target: the probe's target.
-            probe_protocol: the protocol that the probe names.
-            pod_namespace: the Kubernetes namespace of the pod that sends it; ``None`` for other senders.
-            addresses_by_name: the addresses of every node, pod and host.
+        ``probe_protocol`` is the one that the probe names, ``pod_namespace`` that of the pod that asks; other senders
+        have none.
 
         Raises:
             UnresolvableError: the lab has no name server, or the Service has no such port.
