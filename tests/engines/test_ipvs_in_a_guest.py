@@ -46,7 +46,7 @@ EMBEDDED = {
         rejections/at-every-frontend rejections/no-local-endpoint-or-no-endpoint
         rejections/daemon-on-the-node-port untranslated/other-ports-and-addresses
         untranslated/unused-port-of-a-cluster-ip steps/endpoints-move steps/service-type-changes
-        steps/scaled-to-zero steps/proxy-killed-and-restarted steps/rules-are-flushed
+        steps/scaled-to-zero steps/proxy-killed-and-restarted steps/udp-client-outlives-its-backend
     """,
 }
 """What ``./dev test`` runs on embedded/ipvs; ``--all`` runs every scenario."""
@@ -60,7 +60,7 @@ REAL = {
     "senders and steps": """
         senders/from-a-node detect-local/without-cluster-cidr icmp/echo-requests affinity/client-ip
         rejections/no-local-endpoint-or-no-endpoint untranslated/unused-port-of-a-cluster-ip
-        steps/proxy-killed-and-restarted steps/rules-are-flushed
+        steps/proxy-killed-and-restarted steps/udp-client-outlives-its-backend
     """,
 }
 """The same for kube-proxy/ipvs."""
@@ -72,7 +72,7 @@ BEFORE_1_24 = """
     senders/from-a-node detect-local/without-cluster-cidr icmp/echo-requests affinity/client-ip masquerade/all
     hairpin/same-node-reply-past-a-bridge ipvs/node-port-number-elsewhere
     rejections/no-local-endpoint-or-no-endpoint untranslated/unused-port-of-a-cluster-ip
-    steps/proxy-killed-and-restarted steps/rules-are-flushed
+    steps/proxy-killed-and-restarted steps/udp-client-outlives-its-backend
 """
 """The same for kube-proxy 1.23, with ``--all`` alone."""
 
@@ -85,9 +85,14 @@ def files(names: str) -> list[Path]:
 
 
 def of_all() -> list[Path]:
-    """Every scenario that mode ipvs has."""
+    """Every scenario that has a case in mode ipvs."""
     every = sorted((ROOT / "scenarios").rglob("*.lab.yaml"))
     return [path for path in every if cases(load_scenario(path), "ipvs")]
+
+
+def test_every_named_scenario_has_a_case_in_the_mode() -> None:
+    named = " ".join([*EMBEDDED.values(), *REAL.values(), BEFORE_1_24, COMPARED])
+    assert {*files(named)} <= {*of_all()}
 
 
 def run(engine: str, paths: list[Path], *options: str, seconds: float = 1100) -> None:
