@@ -64,7 +64,7 @@ class ControlPlane(Struct, frozen=True):
         for name in nodes:
             known_as = f"{network.number}/{name}"
             tool = IptablesTool(launcher, namespaces[name], known_as, variant)
-            contexts[name] = NodeContext(namespaces[name], launcher, known_as, tool)
+            contexts[name] = NodeContext(namespaces[name], launcher, known_as, tool, request.mutation)
         tools = {name: context.tool for name, context in contexts.items()}
         await _masquerade(request.plan, tools)
         await together(
