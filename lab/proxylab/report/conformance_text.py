@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from proxylab.evidence.words import amount
-from proxylab.report.conformance import Change, Conformance, Item, Result, Subject, conforming
+from proxylab.report.conformance import Change, Conformance, Item, Result, Subject, conforming, sentence
 from proxylab.text import WIDTH, table, wrapped
 
 __all__ = ["about", "change_lines", "conformance_lines"]
@@ -26,7 +26,7 @@ def conformance_lines(found: Conformance, *, verbose: bool = False, width: int =
         for title, result in (("known differences", Result.KNOWN), ("not judged", Result.SKIP)):
             lines += _by_reason(title, found, column, result, verbose, width)
         lines += _bad(found, column, subject, width)
-        lines += ["", *wrapped(about(subject), width=width), f"{subject.label}: {found.sentence(column)}"]
+        lines += ["", *wrapped(about(subject), width=width), f"{subject.label}: {sentence(found.counts(column))}"]
     return lines[1:]
 
 
