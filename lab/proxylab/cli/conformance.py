@@ -208,9 +208,7 @@ def _compared(before: Conformance, after: Conformance) -> ExitCode:
         if other is None:
             modes = ", ".join(dict.fromkeys(each.mode for each in before.columns))
             raise click.UsageError(f"--compare: the report has no mode {subject.mode}, only {modes}; name another")
-        pair = together([before, after])
-        changes = pair.changes(other, len(before.columns) + column)
-        worse = worse or any(each.is_worse for each in changes)
-        lines = change_lines(changes, before.columns[other], subject, terminal_width())
-        click.echo("\n".join([*([""] if column else []), *lines]))
+        pair, now = together([before, after]), len(before.columns) + column
+        worse = worse or any(each.is_worse for each in pair.changes(other, now))
+        click.echo("\n".join([*([""] if column else []), *change_lines(pair, other, now, terminal_width())]))
     return ExitCode.FAILED if worse else ExitCode.OK

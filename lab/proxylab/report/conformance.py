@@ -180,12 +180,17 @@ class Conformance(Record, frozen=True):
         """The items with one of these results."""
         return (each for each in self.items if each.results[column] in results)
 
+    def scenarios(self, column: int) -> frozenset[str]:
+        """The scenarios that ran."""
+        return frozenset(each.scenario for each in self.items if each.results[column] is not None)
+
     def changes(self, before: int, after: int) -> list[Change]:
-        """The items whose results differ between two columns."""
+        """The items whose results differ between two columns, of the scenarios that ran for both."""
+        shared = self.scenarios(before) & self.scenarios(after)
         return [
             Change(each.title, each.results[before], each.results[after], each.reason(after))
             for each in self.items
-            if each.results[before] != each.results[after]
+            if each.scenario in shared and each.results[before] != each.results[after]
         ]
 
     @property

@@ -27,7 +27,7 @@ _STYLE: Final = (
     ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:75rem;"
     "padding:0 1rem}div{overflow-x:auto}table{border-collapse:collapse;margin:1rem 0}"
     "th,td{border-bottom:1px solid #8886;padding:.25rem .75rem;text-align:left;vertical-align:top}"
-    "td:not(:first-child){font-variant-numeric:tabular-nums}"
+    "td:not(:first-child){white-space:nowrap;font-variant-numeric:tabular-nums}"
 )
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that no document has (XML 1.0, section 2.2), though the log of an engine may."""

@@ -101,16 +101,20 @@ def test_the_text_names_what_failed_and_how_to_run_it_again() -> None:
 
 
 def test_a_change_for_the_worse_comes_first() -> None:
-    both = together([RELEASE, replace(BROKEN, items=BROKEN.items[:-1])])
-    changes = both.changes(0, 1)
-    assert [(each.before, each.after, each.is_worse) for each in changes] == [
+    renamed = (replace(BROKEN.items[0], name="another title"), *BROKEN.items[1:-1])
+    both = together([RELEASE, replace(BROKEN, items=renamed)])
+    assert [(each.before, each.after, each.is_worse) for each in both.changes(0, 1)] == [
+        (Result.PASS, None, False),
         (Result.PASS, Result.FAIL, True),
-        (Result.SKIP, None, False),
+        (None, Result.PASS, False),
     ]
-    text = "\n".join(change_lines(changes, *both.columns, width=200))
+    text = "\n".join(change_lines(both, 0, 1, width=200))
     assert "no longer conforms: 1\n  clusterip/from-a-pod: ClusterIP from a pod preserves the client IP\n" in text
-    assert "other: 1\n  sctp/from-a-pod (skip, now absent)" in text
-    assert "every item has the same result" in "\n".join(change_lines([], *both.columns))
+    assert (
+        "other: 2\n  clusterip/from-a-pod: ClusterIP from a pod spreads connections over all endpoints (pass, " in text
+    )
+    assert text.endswith("3 of 5 items differ, and 1 scenario ran in only one of them")
+    assert change_lines(together([RELEASE, RELEASE]), 0, 1)[-1] == "0 of 5 items differ"
 
 
 def test_the_column_to_compare_with_is_of_the_same_mode_then_kernel_then_version() -> None:
