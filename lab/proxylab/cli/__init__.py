@@ -57,6 +57,7 @@ _VERBS: Final = {
     "kernels": "List the kernels that labs can run on; build one.",
     "logs": "Print the log of a node's engine.",
     "merge": "Merge the reports of several runs, or of shards.",
+    "mutate": "Change each rule, and report which probe notices.",
     "plan": "Show a scenario's nodes, pods, addresses and devices.",
     "probe": "Send one probe and explain the result.",
     "ps": "List the standing labs.",
