@@ -9,6 +9,7 @@ from cli_page import cli_page
 from documents import ROOT
 from options_page import options_page
 from scenario_index import scenarios_page
+from semantics_reference import semantics_reference
 
 from proxylab.cli import proxylab
 
@@ -18,6 +19,7 @@ PAGES = {
     "pytest": options_page,
     "capabilities": capabilities_page,
     "scenarios": scenarios_page,
+    "semantics": semantics_reference,
 }
 
 

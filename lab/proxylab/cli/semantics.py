@@ -7,6 +7,7 @@ from click.shell_completion import CompletionItem
 
 from proxylab.cli.catalogue import catalogue_files, recorded_mutants
 from proxylab.cli.terminal import terminal_width
+from proxylab.engines.engine_names import EMBEDDED, version_of
 from proxylab.errors import ExitCode
 from proxylab.report.html.semantics import semantics_page
 from proxylab.report.semantics import Coverage, read_mutants, semantics, to_json, to_lines
@@ -45,7 +46,7 @@ def command(*, words: tuple[str, ...], wanted: tuple[str, ...], output: str, rep
     Example: proxylab semantics externalTrafficPolicy=Local drop
     """
     scenarios = {name: load_scenario(file) for name, file in catalogue_files().items()}
-    rows = semantics(scenarios, read_mutants(recorded_mutants()))
+    rows = semantics(scenarios, read_mutants(recorded_mutants()), version_of(EMBEDDED[0]))
     rows = tuple(
         row for row in rows if all(word in row.promise.id for word in words) and (not wanted or row.coverage in wanted)
     )

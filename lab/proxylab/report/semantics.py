@@ -19,27 +19,36 @@ from proxylab.encoding import decode
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.promises import Promise, promises
+from proxylab.scenario.versions import Version
 from proxylab.scenario.words import Mode
 from proxylab.text import wrapped
 
-__all__ = ["Coverage", "Mutant", "Row", "Showing", "counts", "read_mutants", "semantics", "to_json", "to_lines"]
+__all__ = ["Coverage", "RecordedMutant", "Row", "Showing", "counts", "read_mutants", "semantics", "to_json", "to_lines"]
 
 
-class Mutant(Struct, frozen=True, kw_only=True):
+class RecordedMutant(Struct, frozen=True, kw_only=True):
     """A defect, and what turned red with it: by file of the catalogue and item, the expectations that failed.
 
     An item is a probe or a step by its name without the case of the matrix; a step's probe has the step's name before
-    its own, as in a report.
+    its own, as in a report. ``setting`` is the text of a scenario that another one replaced, in place of a defect of
+    the engine: an engine that ignores the setting behaves so.
     """
 
     mutation: str
     engine: str
+    setting: str = ""
     red: Mapping[str, Mapping[str, tuple[str, ...]]]
 
     @property
     def mode(self) -> str:
         """The mode of the proxy that had the defect."""
         return self.engine.rpartition("/")[2]
+
+    def is_of(self, promise: Promise) -> bool:
+        """Whether it may break a promise: another value of a setting breaks only what is promised of that setting."""
+        words = (promise.field.rpartition(".")[2], promise.value)
+        of_setting = any(word and word.lower() in self.setting.lower() for word in words)
+        return promise.mode in ("", self.mode) and (of_setting or not self.setting)
 
 
 class Showing(Struct, frozen=True):
@@ -48,7 +57,7 @@ class Showing(Struct, frozen=True):
     file: str
     item: str
     modes: frozenset[str]
-    mutants: tuple[Mutant, ...]
+    mutants: tuple[RecordedMutant, ...]
 
 
 class Coverage(StrEnum):
@@ -59,11 +68,7 @@ class Coverage(StrEnum):
     NONE = "none"
 
 
-_MEANING: Final = {
-    Coverage.PROVEN: "proven: a probe names the promise and turned red for a mutant of it",
-    Coverage.NAMED: "named, not proven: no mutant turned a probe red that names the promise",
-    Coverage.NONE: "without a probe",
-}
+_WORDS: Final = {Coverage.PROVEN: "proven", Coverage.NAMED: "named, not proven", Coverage.NONE: "without a probe"}
 
 
 class Row(Struct, frozen=True):
@@ -80,22 +85,25 @@ class Row(Struct, frozen=True):
         return Coverage.NAMED if self.showings else Coverage.NONE
 
 
-def read_mutants(record: bytes) -> tuple[Mutant, ...]:
+def read_mutants(record: bytes) -> tuple[RecordedMutant, ...]:
     """The mutants of a record. Raises ``MisfitError`` if it is of another version of proxylab."""
-    return decode(record, tuple[Mutant, ...])
+    return decode(record, tuple[RecordedMutant, ...])
 
 
-def semantics(scenarios: Mapping[str, Scenario], mutants: Sequence[Mutant]) -> tuple[Row, ...]:
+def semantics(
+    scenarios: Mapping[str, Scenario], mutants: Sequence[RecordedMutant], version: Version | None = None
+) -> tuple[Row, ...]:
     """A row for each promise.
 
     Args:
         scenarios: as written, by their names in the catalogue.
         mutants: the record.
+        version: of the proxy, which decides which exceptions hold.
     """
     named: dict[str, dict[tuple[str, str], set[str]]] = {}
     for file, scenario in scenarios.items():
         for mode in Mode:
-            for item, proves in _naming(scenario, mode):
+            for item, proves in _naming(scenario, mode, version):
                 for each in proves:
                     named.setdefault(each, {}).setdefault((file, item), set()).add(mode)
     return tuple(
@@ -111,21 +119,21 @@ def semantics(scenarios: Mapping[str, Scenario], mutants: Sequence[Mutant]) -> t
     )
 
 
-def _naming(scenario: Scenario, mode: Mode) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _naming(scenario: Scenario, mode: Mode, version: Version | None) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The items whose expectation in some case of this mode names promises."""
-    for case in cases(scenario, mode):
+    for case in cases(scenario, mode, version):
         for each in case.judged:
             if each.expect.proves:
                 yield each.name.partition("[")[0], each.expect.proves
 
 
 def _turning_red(
-    promise: Promise, file: str, item: str, modes: Iterable[str], mutants: Iterable[Mutant]
-) -> Iterator[Mutant]:
+    promise: Promise, file: str, item: str, modes: Iterable[str], mutants: Iterable[RecordedMutant]
+) -> Iterator[RecordedMutant]:
     """The mutants with which an expectation failed that the promise is about."""
     for each in mutants:
         failed = {one.rpartition(".")[2] for one in each.red.get(file, {}).get(item, ())}
-        if each.mode in modes and promise.mode in ("", each.mode) and failed & promise.result.shown_by:
+        if each.mode in modes and each.is_of(promise) and failed & promise.result.shown_by:
             yield each
 
 
@@ -165,12 +173,9 @@ def to_lines(rows: Sequence[Row], width: int) -> list[str]:
     for coverage in (Coverage.NAMED, Coverage.NONE):
         lacking = [row.promise.id for row in rows if row.coverage is coverage]
         if lacking:
-            lines += [f"{_MEANING[coverage]}:", *(f"  {each}" for each in lacking), ""]
+            lines += [f"{_WORDS[coverage]}:", *(f"  {each}" for each in lacking), ""]
     found = counts(rows)
     return [*lines, f"{len(rows)} promises: " + ", ".join(f"{found[each]} {_WORDS[each]}" for each in Coverage)]
-
-
-_WORDS: Final = {Coverage.PROVEN: "proven", Coverage.NAMED: "named, not proven", Coverage.NONE: "without a probe"}
 
 
 def _row_lines(row: Row, width: int) -> Iterator[str]:
