@@ -18,6 +18,7 @@ from functools import cache
 from itertools import pairwise
 
 __all__ = [
+    "FINE_CHANGE",
     "MOST_BINS",
     "POWER",
     "SHARE_CHANGE",
@@ -37,6 +38,9 @@ POWER = 0.999
 
 SHARE_CHANGE = 0.3
 """The change of one share, as a fraction of it, that a test must show with ``POWER``."""
+
+FINE_CHANGE = 0.1
+"""The change that a test shows where its author leaves the number of flows to the lab and flows are packets."""
 
 MOST_BINS = 16
 """The largest number of shares that the test takes one by one."""
@@ -69,8 +73,13 @@ def flows_needed(backends: int) -> int:
 
 
 @cache
-def flows_needed_for(shares: tuple[float, ...]) -> int:
-    """``flows_needed`` for backends with these shares, which are above 0 and sum to 1."""
+def flows_needed_for(shares: tuple[float, ...], change: float = SHARE_CHANGE) -> int:
+    """``flows_needed`` for backends with these shares, which are above 0 and sum to 1, and another ``change``.
+
+    Example:
+        >>> flows_needed_for((0.5, 0.5), 0.03)
+        94038
+    """
     if len(shares) == 1:
         return 1
     bins = [share for _, share in _binned([(0, share) for share in shares])] if len(shares) > MOST_BINS else shares
@@ -78,7 +87,7 @@ def flows_needed_for(shares: tuple[float, ...]) -> int:
     critical = _critical_value(freedom)
     # The smallest bin needs the most flows. With q as its share, sum((p - q)**2 / q) comes to this:
     smallest = min(bins)
-    per_flow = SHARE_CHANGE**2 * smallest / (1 - smallest)
+    per_flow = change**2 * smallest / (1 - smallest)
     low, high = 1, 2
     while _non_central_cdf(critical, freedom, high * per_flow) > 1 - POWER:
         low, high = high, high * 2

@@ -13,6 +13,7 @@ __all__ = ["BREAKAGES", "Breakage"]
 BODIES = "proxylab.engines.embedded.iptables.service_chains"
 FIXED = "proxylab.engines.embedded.iptables.fixed"
 FRONTS = "proxylab.engines.embedded.iptables.dispatch_rules"
+MATCHES = "proxylab.engines.embedded.iptables.matches"
 SCOPE = "proxylab.engines.embedded.iptables.scope"
 CATEGORIES = "proxylab.engines.embedded.categories"
 PORTS = "proxylab.engines.embedded.ports"

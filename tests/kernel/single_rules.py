@@ -1,6 +1,6 @@
 """Defects in one rule, or in one match of a rule, that few scenarios notice: rows of the table in ``breakages``."""
 
-from breakages import BODIES, CATEGORIES, FIXED, FRONTS, PORTS, Breakage
+from breakages import BODIES, CATEGORIES, FIXED, FRONTS, MATCHES, PORTS, Breakage
 
 __all__ = ["SINGLE_RULES"]
 
@@ -8,6 +8,8 @@ _PAST_FORWARD = {
     "NodePort from outside to a pod of the node passes FORWARD with policy DROP",
     "NodePort from outside to a pod elsewhere passes FORWARD with policy DROP",
 }
+# A little more than the scenario promises to see, so that the test itself fails by chance once in a million runs.
+_SHARE = "lambda index, count: '-m statistic --mode random --probability {}' if count - index > 1 else ''"
 _OWN_CONNECTION = "{} from a node port without endpoints: the node's own {}"
 
 SINGLE_RULES = [
@@ -210,5 +212,19 @@ SINGLE_RULES = [
                 ),
             }
         },
+    ),
+    Breakage(
+        "a share that is an eighth too large",
+        MATCHES,
+        "share",
+        _SHARE.format(0.5625),
+        {"spread/skew-of-a-tenth": {"ClusterIP over UDP gives each of two endpoints half, to within a tenth of it"}},
+    ),
+    Breakage(
+        "shares of 54 to 46",
+        MATCHES,
+        "share",
+        _SHARE.format(0.54),
+        {"spread/skew-of-three-points": {"ClusterIP over UDP gives two endpoints shares nearer to half than 53 to 47"}},
     ),
 ]

@@ -71,7 +71,8 @@ def named(edit: Edit) -> str:
 def parts(breakage: Breakage) -> Iterator[Any]:
     """The smallest file that a breakage turns red; and all others, which are thorough: the same rule lacks in them."""
     first, *others = sorted(breakage.red, key=lambda name: (SCENARIOS / (name + SUFFIX)).stat().st_size)
-    yield pytest.param(breakage, (first,), id=breakage.name)
+    slow = "tags: [thorough]" in (SCENARIOS / (first + SUFFIX)).read_text(encoding="utf-8")
+    yield pytest.param(breakage, (first,), id=breakage.name, marks=[pytest.mark.thorough] if slow else [])
     if others:
         yield pytest.param(breakage, others, id=f"{breakage.name}, elsewhere", marks=pytest.mark.thorough)
 

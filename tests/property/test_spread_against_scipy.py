@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from proxylab.statistics import MOST_BINS, POWER, SIGNIFICANCE, flows_needed, spread_p_value
+from proxylab.statistics import (
+    FINE_CHANGE,
+    MOST_BINS,
+    POWER,
+    SIGNIFICANCE,
+    flows_needed,
+    flows_needed_for,
+    spread_p_value,
+)
 
 
 @given(st.lists(st.integers(0, 5000), min_size=2, max_size=MOST_BINS).filter(any))
@@ -57,3 +65,34 @@ def test_chance_is_not_called_uneven_and_a_changed_share_is(backends: int) -> No
     assert spread_p_value(even, [1.0] * backends) > 1e-6
     starved = [0, *even[1:]]
     assert spread_p_value(starved, [1.0] * backends) < SIGNIFICANCE
+
+
+@pytest.mark.parametrize("change", [0.3, FINE_CHANGE, 0.06, 0.03])
+def test_the_power_over_two_backends_is_exact(change: float) -> None:
+    """The number of flows comes from an approximation, so this adds up the binomial distribution of the counts."""
+    flows = flows_needed_for((0.5, 0.5), change)
+    fewest = next(count for count in range(flows // 2, flows) if _rejects(count, flows))
+
+    def power(share: float) -> float:
+        return float(stats.binom.sf(fewest - 1, flows, share) + stats.binom.cdf(flows - fewest, flows, share))
+
+    assert power(0.5) < SIGNIFICANCE * 1.1
+    assert power(0.5 * (1 + change)) == pytest.approx(POWER, abs=5e-4)
+    assert power(0.5 * (1 + change / 2)) < 0.1
+
+
+def _rejects(count: int, flows: int) -> bool:
+    return spread_p_value([count, flows - count], [1.0, 1.0]) < SIGNIFICANCE
+
+
+@pytest.mark.parametrize("backends", [3, 4])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_tenth_of_a_share_shows_in_simulated_packets(backends: int, sign: int) -> None:
+    even = [1 / backends] * backends
+    flows = flows_needed_for(tuple(even), FINE_CHANGE)
+    change = sign * FINE_CHANGE / backends
+    skewed = [even[0] + change, *(share - change / (backends - 1) for share in even[1:])]
+    drawn = stats.multinomial(flows, skewed, seed=backends).rvs(2000)
+    seen = sum(spread_p_value([*map(int, counts)], even) < SIGNIFICANCE for counts in drawn)
+    assert seen >= 1990
+    assert flows_needed(backends) < flows

@@ -119,7 +119,7 @@ def _source(scenario: Scenario, text: str, send: Send) -> Source:
         return Source(name=name)
     if not port.isdigit() or not 0 < int(port) <= _LAST_PORT:
         raise click.UsageError(f"FROM: {port!r} is no port; write 1 to {_LAST_PORT}, as in {name}:12345")
-    if send.flows > 1:
+    if (send.flows or 1) > 1:
         raise click.UsageError("--flows: flows from one fixed port are one flow; leave out the port of FROM")
     return Source(name=name, port=int(port))
 

@@ -165,7 +165,7 @@ class _Resolver:
             port=port,
             protocol=protocol,
             manner=Manner.PACKET if echo else probe.send.manner,
-            flows=probe.send.flows,
+            flows=probe.send.flows_for(expect),
             payload=probe.send.payload,
             receivers=(*self._everywhere(family, echo), *self._receivers(probe, family)),
             sentinels=self._sentinels(probe.source.name, self._entrances(probe, destination), family),

@@ -56,7 +56,7 @@ def _check(subject: Subject, expect: Expect, location: Location) -> None:
         _check_end(expect, expect.at.partition("/")[0], location["at"], inventory, problems)
     if expect.conntrack is not None:
         check_conntrack(expect.conntrack, location["conntrack"], inventory, problems)
-    _check_backends(subject, expect.backends or (), location["backends"])
+    _check_backends(subject, expect, location["backends"])
     if expect.outcome is Outcome.DELIVERED and expect.spread is not None:
         _check_spread(subject, expect, location["spread"])
 
@@ -148,8 +148,8 @@ def _check_http(subject: Subject, expect: Expect, location: Location) -> None:
             subject.inventory.refuse(at.spot, name, "a pod", subject.inventory.pods, problems)
 
 
-def _check_backends(subject: Subject, backends: Sequence[Backend], location: Location) -> None:
-    inventory, send = subject.inventory, subject.probe.send
+def _check_backends(subject: Subject, expect: Expect, location: Location) -> None:
+    inventory, send, backends = subject.inventory, subject.probe.send, expect.backends or ()
     seen: dict[str, list[Backend]] = {}
     for index, each in enumerate(backends):
         earlier = seen.setdefault(each.name, [])
@@ -162,8 +162,8 @@ def _check_backends(subject: Subject, backends: Sequence[Backend], location: Loc
             subject.problems.add(location[index].spot, what, allowed="give the port in each, or in none")
         _check_port(subject, each, location[index])
         earlier.append(each)
-    if send is not None and send.flows < len(backends) and not subject.names_pods:
-        what = f"send.flows is {send.flows}, too few to reach each of {len(backends)} backends"
+    if send is not None and (flows := send.flows_for(expect)) < len(backends) and not subject.names_pods:
+        what = f"send.flows is {flows}, too few to reach each of {len(backends)} backends"
         subject.problems.add(location.spot, what, allowed=f"needed: {len(backends)}")
 
 
@@ -199,13 +199,13 @@ def _check_spread(subject: Subject, expect: Expect, location: Location) -> None:
         _check_shares(subject, expect.spread.of, expect.backend_names, location)
     if isinstance(expect.spread, Shares):
         shares = tuple(expect.spread.of.values())
-        _check_power(subject, send, len(shares), flows_needed_for(shares), location)
+        _check_power(subject, send.flows_for(expect), len(shares), flows_needed_for(shares), location)
         return
     known = len(expect.backend_names) or _endpoints(subject, target)
     if expect.spread is Spread.STICKY:
         _check_sticking(subject, send, expect, location)
     elif known is not None:
-        _check_power(subject, send, known, flows_needed(max(known, 1)), location)
+        _check_power(subject, send.flows_for(expect), known, flows_needed(max(known, 1)), location)
 
 
 def _check_affinity(subject: Subject, expect: Expect, target: ServiceTarget, location: Location) -> bool:
@@ -236,11 +236,11 @@ def _check_shares(subject: Subject, shares: Mapping[str, float], backends: Seque
             )
 
 
-def _check_power(subject: Subject, send: Send, count: int, needed: int, location: Location) -> None:
+def _check_power(subject: Subject, flows: int, count: int, needed: int, location: Location) -> None:
     if count < 2:
         subject.problems.add(location.spot, f"the number of backends is {count}", allowed="needed: two or more")
-    elif send.flows < needed:
-        what = f"send.flows is {send.flows}, too few to show an uneven spread over {count} backends"
+    elif flows < needed:
+        what = f"send.flows is {flows}, too few to show an uneven spread over {count} backends"
         _refuse_flows(subject, location, what, needed)
 
 
@@ -249,8 +249,8 @@ def _check_sticking(subject: Subject, send: Send, expect: Expect, location: Loca
     if len(backends) < 2:
         what = "sticky needs expect.backends"
         subject.problems.add(location.spot, what, allowed="needed: two backends or more")
-    elif send.flows < (needed := flows_to_stick(len(backends)) + _clients(subject) - 1):
-        what = f"send.flows is {send.flows}: by chance they may all go to one of {len(backends)} backends"
+    elif (flows := send.flows_for(expect)) < (needed := flows_to_stick(len(backends)) + _clients(subject) - 1):
+        what = f"send.flows is {flows}: by chance they may all go to one of {len(backends)} backends"
         _refuse_flows(subject, location, what, needed)
 
 

@@ -336,6 +336,11 @@ class Expect(Declared, frozen=True, kw_only=True):
         return tuple(dict.fromkeys(each.name for each in self.backends or ()))
 
     @property
+    def even_shares(self) -> tuple[float, ...]:
+        """The shares of an even spread over ``backends``; empty without that key."""
+        return (1 / len(self.backend_names),) * len(self.backend_names) if self.backends else ()
+
+    @property
     def names_addresses(self) -> bool:
         """Whether it names addresses of the lab by names of the scenario, which the plan resolves."""
         return self.conntrack is not None or (

@@ -80,9 +80,10 @@ def _check_sender(subject: Subject, source: Source, location: Location) -> None:
         problems.add(location["loopback"].key, what, allowed="only a node dials from its loopback address")
     if source.all_addresses:
         _check_many_clients(subject, source, location)
-    if source.port is not None and send is not None and send.flows > 1:
+    if source.port is not None and send is not None and send.flows_for(subject.probe.expect) > 1:
         what = "several flows cannot share the fixed source port"
-        problems.add(subject.location["send"]["flows"].spot, what, allowed="allowed with from.port: 1")
+        flows = subject.location["send"]["flows"] if send.flows else location["port"]
+        problems.add(flows.spot, what, allowed="allowed with from.port: 1")
 
 
 def _check_many_clients(subject: Subject, source: Source, location: Location) -> None:
