@@ -35,10 +35,10 @@ of the endpoints, as far as they matter; then what becomes of the packet.
 
 A promise counts as **proven** if a probe names it in its own expectation (`expect.proves`), and turned red for a mutant
 of it: a defect of an embedded engine with which an expectation failed that the promise is about (for `drop` the
-outcome, for `masquerade` the source, for `stick` the backends or the spread). Another value of the promise's own setting
-counts as well, since an engine that ignores the setting behaves so. `scenarios/mutations.json` records which mutant
-turned which probes red; the tests that run the mutants compare it with what they see. Of {total} promises {proven} are
-proven, {named} have probes that no mutant has turned red yet ("named"), and {none} have no probe.
+outcome, for `masquerade` the source, for `stick` the backends or the spread). Another value of the promise's own
+setting counts as well, since an engine that ignores the setting behaves so. `scenarios/mutations.json` records which
+mutant turned which probes red; the tests that run the mutants compare it with what they see. Of {total} promises
+{proven} are proven, {named} have probes that no mutant has turned red yet ("named"), and {none} have no probe.
 
 {fields}
 """

@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from proxylab.encoding import decode
+from proxylab.evidence.words import amount
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.promises import Promise, promises
@@ -173,13 +174,20 @@ def to_lines(rows: Sequence[Row], width: int) -> list[str]:
     for coverage in (Coverage.NAMED, Coverage.NONE):
         lacking = [row.promise.id for row in rows if row.coverage is coverage]
         if lacking:
-            lines += [f"{_WORDS[coverage]}:", *(f"  {each}" for each in lacking), ""]
+            lines += [
+                f"{_WORDS[coverage]}:",
+                *(line for each in lacking for line in wrapped(each, "  ", width=width)),
+                "",
+            ]
     found = counts(rows)
-    return [*lines, f"{len(rows)} promises: " + ", ".join(f"{found[each]} {_WORDS[each]}" for each in Coverage)]
+    return [
+        *lines,
+        f"{amount(len(rows), 'promise')}: " + ", ".join(f"{found[each]} {_WORDS[each]}" for each in Coverage),
+    ]
 
 
 def _row_lines(row: Row, width: int) -> Iterator[str]:
-    yield f"{row.promise.id}  ({_WORDS[row.coverage]})"
+    yield from wrapped(f"{row.promise.id}  ({_WORDS[row.coverage]})", "", "    ", width)
     yield from wrapped(row.promise.text, "  ", width=width)
     yield f"  {row.promise.source}"
     for each in row.showings:

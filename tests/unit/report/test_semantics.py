@@ -83,7 +83,7 @@ def test_another_value_of_a_setting_proves_only_what_is_promised_of_that_setting
 
 def test_text_json_and_page_have_each_promise_with_its_source_and_probes() -> None:
     table = tuple(rows(mutant("outcome")).values())
-    text = to_lines(table, 80)
+    text = to_lines(table, 200)
     assert text[-1] == f"{len(table)} promises: 1 proven, 3 named, not proven, {len(table) - 4} without a probe"
     document = json.loads(to_json(table))
     assert document["counts"] == {"proven": 1, "named": 3, "none": len(table) - 4}
