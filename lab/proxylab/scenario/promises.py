@@ -17,8 +17,8 @@ import yaml
 
 from proxylab.addresses import Family, Transport
 from proxylab.encoding import Record
+from proxylab.scenario.document import shown
 from proxylab.scenario.keys import Check, Key, refused
-from proxylab.scenario.problems import shown
 from proxylab.scenario.words import Frontend, Mode
 
 __all__ = ["Promise", "Proves", "Result", "promises"]
