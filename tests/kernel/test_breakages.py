@@ -14,6 +14,7 @@ import pytest
 from breakages import BREAKAGES, Breakage
 from edits import EDITS, Edit
 from forgetting import FORGETTING
+from health_answers import HEALTH_ANSWERS
 from misnaming import MISNAMING
 from mutated_labs import MutatedLabs, name_of, title
 from mutation import Mutation
@@ -28,7 +29,7 @@ from proxylab.verdict.model import Judgement
 
 SCENARIOS = ROOT / "scenarios"
 SUFFIX = ".lab.yaml"
-EVERY = (*BREAKAGES, *FORGETTING, *STEPPING, *MISNAMING, *SINGLE_RULES)
+EVERY = (*BREAKAGES, *FORGETTING, *STEPPING, *MISNAMING, *SINGLE_RULES, *HEALTH_ANSWERS)
 FAMILY = re.compile(r"(?<=[\[-])ipv[46](?=[]-])")  # the last part of an id, after parts of the lab itself
 
 

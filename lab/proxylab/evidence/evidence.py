@@ -5,8 +5,11 @@ A record holds what the lab observed, never whether that is right.
 Times are nanoseconds of CLOCK_REALTIME as the kernel stamps frames (SO_TIMESTAMPNS, socket(7)).
 """
 
+from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 from ipaddress import ip_address
+
+from msgspec import field
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.encoding import Record
@@ -138,6 +141,8 @@ class HttpReport(Record, frozen=True, array_like=True, gc=False):
 
     ``error`` is an errno's name, ``timeout``, or OpenSSL's reason; then the status is 0. Behind an Ingress, ``backend``
     is the pod that answered, and it saw a connection from ``source`` with ``forwarded_for`` in X-Forwarded-For.
+    ``headers`` have their names in lower case. ``body`` has the values of an answer in JSON, each as JSON, by the names
+    that lead to it, joined by dots.
     """
 
     flow: int
@@ -147,6 +152,8 @@ class HttpReport(Record, frozen=True, array_like=True, gc=False):
     backend: str = ""
     source: IPAddress | None = None
     forwarded_for: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Mapping[str, str] = field(default_factory=dict)
 
 
 class RuleCount(Record, frozen=True):
