@@ -98,7 +98,7 @@ class CorednsModule(Struct, frozen=True):
 
     def versions(self) -> list[str]:
         """The releases that the module proxy lists, oldest first. Raises ``CapabilityError`` where none answers."""
-        return module_versions(self.go, _MODULE, _VERSION)
+        return module_versions(self.go, _MODULE, _VERSION, COREDNS)
 
     def origin(self, version: str) -> str:
         """The module and version that a binary is built from."""
@@ -110,7 +110,7 @@ class CorednsModule(Struct, frozen=True):
             known = cache.of_origin(self.origin(version))
             if known is not None:  # another process built it while this one waited
                 return known
-            files, needs = load_module(self.go, folder, _NAME, f"{_MODULE}@{version}")
+            files, needs = load_module(self.go, folder, _NAME, f"{_MODULE}@{version}", COREDNS)
             go_mod = f"module {_NAME}\ngo {needs['Go']}\nrequire {_MODULE} {version}\n"
             (folder / "go.mod").write_text(go_mod, encoding="utf-8")
             plugins = (files / "plugin.cfg").read_text(encoding="utf-8")
@@ -121,6 +121,7 @@ class CorednsModule(Struct, frozen=True):
                 folder,
                 ("build", "-mod=mod", "-trimpath", "-ldflags", "-s -w", "-o", str(built), "."),
                 BUILD_SECONDS,
+                COREDNS,
             )
             return cache.keep(built, self.origin(version))
 

@@ -14,7 +14,7 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
-from proxylab.scenario.problems import nearest
+from proxylab.scenario.document import nearest
 
 __all__ = ["complete_names", "complete_themes_and_names", "copies", "files_of", "the_scenario"]
 

@@ -16,8 +16,14 @@ from proxylab.client.connection import Connection
 from proxylab.client.edit import Edit, assemble_within, edit
 from proxylab.client.lab_process import LabProcess
 from proxylab.client.lookups import Lookups
-from proxylab.client.requests import advance_to, circumstances_of, record_of, with_state_after
-from proxylab.client.traced_packet import single_packet, trace_alike
+from proxylab.client.requests import (
+    advance_to,
+    circumstances_of,
+    record_of,
+    single_packet,
+    trace_alike,
+    with_state_after,
+)
 from proxylab.cluster.objects import KubeObject
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.lacking import lacking, lacking_of_step, modes_after, refuse_dialogue

@@ -14,11 +14,10 @@ from proxylab.plan.dialogue import MOST_TURNS, Dialogue, Turn
 from proxylab.plan.expected_sources import ExpectedSources
 from proxylab.plan.lookup import UnresolvableError
 from proxylab.plan.model import Plan
-from proxylab.plan.name_servers import resolv_confs
-from proxylab.plan.questions import Questions
+from proxylab.plan.name_servers import Questions, resolv_confs
+from proxylab.plan.refusals import refuse_neighbours
 from proxylab.plan.resolve import resolve, resolve_streams
 from proxylab.plan.resolved import Question, ResolvedProbe, Sentinel
-from proxylab.plan.shared_namespaces import refuse_neighbours
 from proxylab.plan.topology import draw
 from proxylab.scenario.expect import Expect
 from proxylab.scenario.model import Scenario

@@ -85,6 +85,7 @@ __all__ = [
     "pytest_generate_tests",
     "pytest_itemcollected",
     "pytest_report_header",
+    "pytest_sessionstart",
 ]
 
 _ANNOTATES_ITSELF: Final = "pytest_github_actions_annotate_failures"
@@ -128,6 +129,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _file_of(item: pytest.Item) -> str:
     return item.nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Write the shard into JUnit XML, as a property of its suite: `proxylab merge` looks whether one is missing.
+
+    pytest has the fixture ``record_testsuite_property`` for that, which does nothing in workers of xdist.
+    """
+    chosen = shard(session.config)
+    for plugin in session.config.pluginmanager.get_plugins():
+        if chosen is not None and hasattr(plugin, "add_global_property"):
+            plugin.add_global_property("shard", str(chosen))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -21,14 +21,13 @@ from proxylab.scenario.change import (
     SliceChange,
     WorkloadChange,
 )
-from proxylab.scenario.document import Document, Location
+from proxylab.scenario.document import Document, Location, Problems, listed, shown
 from proxylab.scenario.inventory import Inventory, check_readiness
 from proxylab.scenario.manifests import Manifests, ServiceId, check_services, read_manifests, with_leading_zeros
 from proxylab.scenario.network import UPLINK
 from proxylab.scenario.networks import known_network
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.pods import PodGroup
-from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.updates import patched, patched_service
 from proxylab.scenario.words import Position
 from proxylab.scenario.workload_timeline import Rollouts

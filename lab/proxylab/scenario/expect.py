@@ -15,8 +15,8 @@ from msgspec import field
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.encoding import Record, TaggedRecord
+from proxylab.scenario.document import describe, shown
 from proxylab.scenario.keys import NOT_EMPTY, Between, Check, Declared, Key, Read, TaggedDeclared, WrittenAs, refused
-from proxylab.scenario.problems import describe, shown
 from proxylab.scenario.syntax import PortNumber, is_address
 from proxylab.scenario.words import Outcome, Position, Reply, Spread
 

@@ -6,12 +6,11 @@ from typing import Final
 from proxylab.cluster.allocate import needs_health_check
 from proxylab.cluster.objects import Service, ServicePort, ServiceType
 from proxylab.scenario.check_expect import check_expectations
-from proxylab.scenario.document import Location
+from proxylab.scenario.document import Location, Problems, listed, shown
 from proxylab.scenario.inventory import Subject
 from proxylab.scenario.parts import ProbeParts
 from proxylab.scenario.pods import ListeningPort
 from proxylab.scenario.probes import AddressTarget, HostTarget, PodTarget, ServiceTarget, Source
-from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.words import Frontend, Manner, Program
 
 __all__ = ["check_flow", "check_probes"]

@@ -1,7 +1,7 @@
 """How a class of the model declares the keys of a scenario file: the one place for each key.
 
 Where to find a key: ``spec`` has the keys of the document, its ``metadata`` and its ``spec``. The keys of the parts are
-in ``network``, ``nodes``, ``pods``, ``hosts`` (and load balancers), ``dns``, ``matrix`` (and ``when``, ``except``),
+in ``network``, ``nodes``, ``pods`` (hosts and load balancers too), ``dns``, ``matrix`` (and ``when``, ``except``),
 ``probes`` (senders, targets, packets, streams), ``expect``, ``steps`` (and ``until``), ``change`` and ``netem``; those
 of Kubernetes manifests are in ``services``, ``workloads``, ``controllers``, ``pod_spec``, ``ingresses`` and
 ``configuration``, and ``kinds`` for those without an effect.

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Final
 
+from proxylab.scenario.document import describe, shown
 from proxylab.scenario.keys import Check, Declared, Key, Read, refused
-from proxylab.scenario.problems import describe, shown
 from proxylab.scenario.syntax import Duration
 
 __all__ = ["AnyNetem", "Netem"]

@@ -12,8 +12,8 @@ from msgspec import field
 from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.allocate import NODE_PORTS, PortRange
 from proxylab.scenario import syntax
+from proxylab.scenario.document import listed, shown
 from proxylab.scenario.keys import NOT_EMPTY, OWN_NAME, Check, Declared, Key, Read, WrittenAs, refused
-from proxylab.scenario.problems import listed, shown
 from proxylab.scenario.syntax import Name, Sysctls, distinct, listed_if_single
 from proxylab.scenario.words import Position
 

@@ -11,13 +11,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork, may_overlap
-from proxylab.scenario.document import Location, Spot
+from proxylab.scenario.document import Location, Problems, Spot, listed
 from proxylab.scenario.inventory import Inventory
 from proxylab.scenario.matrix import Matrix
 from proxylab.scenario.network import NODES, OUTSIDE, UPLINK, Network
 from proxylab.scenario.nodes import Node
 from proxylab.scenario.parts import Parts
-from proxylab.scenario.problems import Problems, listed
 
 __all__ = ["check_network", "families_of", "known_network", "networks_of", "with_networks"]
 

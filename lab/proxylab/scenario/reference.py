@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from proxylab.scenario.document import in_yaml
 from proxylab.scenario.json_schema import json_schema
-from proxylab.scenario.problems import in_yaml
 
 __all__ = ["reference_page"]
 

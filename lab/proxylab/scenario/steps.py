@@ -11,11 +11,11 @@ from typing import Annotated, Final
 from msgspec import field
 
 from proxylab.scenario.change import Change
+from proxylab.scenario.document import describe, shown
 from proxylab.scenario.expect import ConntrackExpect, SourceKey
 from proxylab.scenario.keys import NOT_EMPTY, Between, Check, Declared, Key, OtherKeys, Read, refused
 from proxylab.scenario.matrix import When
 from proxylab.scenario.probes import Probe, ProbeName
-from proxylab.scenario.problems import describe, shown
 from proxylab.scenario.syntax import Duration, distinct
 from proxylab.scenario.words import Position
 

@@ -10,14 +10,13 @@ from msgspec import Struct
 from proxylab.scenario.change import EngineAction
 from proxylab.scenario.changes import ClusterState
 from proxylab.scenario.check_expect import check_conntrack, check_source
-from proxylab.scenario.document import Location
+from proxylab.scenario.document import Location, Problems, listed, shown
 from proxylab.scenario.flows import check_flow, check_probes
 from proxylab.scenario.inventory import Inventory, Subject
 from proxylab.scenario.keys import declared_keys
 from proxylab.scenario.manifests import Manifests
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.probes import ServiceTarget
-from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.steps import EngineState, Step, StepExpect, StreamExpect, Until
 from proxylab.scenario.words import Frontend, Manner
 

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from proxylab.cluster.kinds import is_custom
 from proxylab.errors import CapabilityError
-from proxylab.scenario.document import Location
-from proxylab.scenario.problems import Problems, listed, shown
+from proxylab.scenario.document import Location, Problems, listed, shown
 from proxylab.scenario.versions import read_version
 
 __all__ = ["check_strictly", "strict_versions"]

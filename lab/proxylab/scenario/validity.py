@@ -12,9 +12,8 @@ from msgspec import Struct
 
 from proxylab.addresses import Family, IPAddress, Protocol
 from proxylab.cluster.objects import ServiceType, TrafficPolicy
-from proxylab.scenario.document import Location, Spot
+from proxylab.scenario.document import Location, Problems, Spot, listed, shown
 from proxylab.scenario.network import Network
-from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.services import FamilyPolicy, ServiceManifest, ServiceSpec, SessionAffinity
 from proxylab.scenario.syntax import (
     is_address,

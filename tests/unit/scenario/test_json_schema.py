@@ -8,8 +8,8 @@ import jsonschema
 import pytest
 from broken_scenarios import BASE, broken_scenarios
 
+from proxylab.scenario.document import Problems
 from proxylab.scenario.json_schema import DRAFT, json_schema
-from proxylab.scenario.problems import Problems
 from proxylab.scenario.reference import reference_page
 from proxylab.scenario.source import read_documents
 
