@@ -124,13 +124,14 @@ class Fetches:
             self.reports.append(ConnectReport(flow, sender, port, error))
             return
         seen = read_document(answer.body)
+        answered = HttpReport(flow, answer.status, headers=answer.headers, body=_values(answer.body))
         if self._resolved.request is None:
-            own = HttpReport(flow, answer.status, _local_endpoints(answer.body))
-            self.answers.append(replace(own, headers=answer.headers, body=_values(answer.body)))
+            self.answers.append(replace(answered, local_endpoints=_local_endpoints(answer.body)))
             self.reports.append(_report(self._resolved, flow, port, seen))
             return
-        behind = ("", None, "") if seen is None else (seen.backend, seen.peer, seen.forwarded_for)
-        self.answers.append(HttpReport(flow, answer.status, None, "", *behind, answer.headers, _values(answer.body)))
+        if seen is not None:
+            answered = replace(answered, backend=seen.backend, source=seen.peer, forwarded_for=seen.forwarded_for)
+        self.answers.append(answered)
         self.reports.append(_report(self._resolved, flow, port, _of_controller(answer)))
 
 
