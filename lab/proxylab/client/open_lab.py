@@ -140,7 +140,7 @@ class OpenLab:
         if self._failed is not None:
             raise self._failed
         step = self.scenario.steps[self.made]
-        seconds = BUILD_SECONDS + ((step.until.within + (step.until.elapsed or 0)) / 1000 if step.until else 0.0)
+        seconds = BUILD_SECONDS + (((step.until.within or 0) + (step.until.elapsed or 0)) / 1000 if step.until else 0.0)
         seconds += sum(stage.delay / 1000 + 1 for each in step.change.workloads for stage in each.stages)
         try:
             lacks = lacking_of_step(mode_of(self.engine.name), self._assembly, step)

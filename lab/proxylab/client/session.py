@@ -17,6 +17,7 @@ from proxylab.capability import Capability
 from proxylab.client.control_sockets import ControlSocket
 from proxylab.client.lab_process import LabProcess
 from proxylab.client.open_lab import BUILD_SECONDS, OpenLab
+from proxylab.engines.embedded.mutation import Mutation
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.lacking import refuse
 from proxylab.engines.protocol import EngineChoice
@@ -73,7 +74,9 @@ class Session:
             self._processes[kernel] = LabProcess(self._control_socket and self._control_socket(), kernel)
         return self._processes[kernel]
 
-    def open(self, scenario: Scenario, source: str = "", kernel: str = "") -> "OpenLab":
+    def open(
+        self, scenario: Scenario, source: str = "", kernel: str = "", mutation: Mutation | None = None
+    ) -> "OpenLab":
         """Build the lab of ``scenario`` and wait until its engines have programmed it.
 
         A new lab process first says that it is ready; its answer to ``Build`` comes when every link carries frames and
@@ -83,6 +86,7 @@ class Session:
             scenario: without a matrix, or a case of one.
             source: its text, if it is in no file.
             kernel: what the case's axis ``kernel`` says, or else ``--kernel``; by default the engine's.
+            mutation: of the rules that an embedded engine loads.
 
         Raises:
             ScenarioError: the scenario cannot be laid out (addresses run out, a port is taken).
@@ -109,6 +113,7 @@ class Session:
             assembly.resolv_confs,
             programs,
             scenario.name_server.corefile,
+            mutation,
         )
         process = self._started(chosen.kernel)
         self._check_requirements(process, chosen.kernel, scenario.requires)

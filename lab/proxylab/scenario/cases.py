@@ -39,7 +39,8 @@ MOST_CASES = 200
 def cases(scenario: Scenario, mode: str, version: Version | None = None) -> tuple[Scenario, ...]:
     """One scenario for each combination of the axes, with the expectations for a proxy of that mode and version.
 
-    If the version is unknown, no exception for versions holds.
+    If the version is unknown, no exception for versions holds. Of a probe's or step's exceptions, the one that holds
+    is left: it gives the reason for the expectation.
 
     The names of probes end in their case's id: ``a pod reaches itself[ipv4-none]``. The values of an id are in the
     order of the axes: families, family, pod network, sysctls, mode. The names of a step's probes begin with the step's
@@ -135,7 +136,7 @@ class _InCase:
             name=_name(probe.name, self._id(family)),
             send=replace(probe.send, manner=manner),
             expect=exception.expect if exception else probe.expect,
-            exceptions=(),
+            exceptions=(exception,) if exception else (),
         )
 
     def _stream(self, stream: Stream) -> Iterator[Stream]:
@@ -151,7 +152,7 @@ class _InCase:
             until=step.until and replace(step.until, backends=dict(self._of_streams(step.until.backends))),
             expect=self._expected(exception.expect if exception else step.expect),
             probes=self._probes(_at(step, probe) for probe in step.probes),
-            exceptions=(),
+            exceptions=(exception,) if exception else (),
         )
 
     def _expected(self, expect: StepExpect) -> StepExpect:

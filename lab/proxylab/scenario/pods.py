@@ -10,8 +10,7 @@ from msgspec import field
 from proxylab.addresses import IPAddress, Protocol
 from proxylab.scenario.document import describe
 from proxylab.scenario.keys import NOT_EMPTY, OWN_NAME, Between, Check, Declared, Key, Read, refused
-from proxylab.scenario.netem import AnyNetem
-from proxylab.scenario.network import OUTSIDE
+from proxylab.scenario.network import OUTSIDE, AnyNetem
 from proxylab.scenario.syntax import Address, Labels, Name, Network, PortName, PortNumber, Sysctls, distinct
 from proxylab.scenario.words import Position, Program
 

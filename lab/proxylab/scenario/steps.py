@@ -21,7 +21,6 @@ from proxylab.scenario.syntax import Duration, distinct
 from proxylab.scenario.words import Position
 
 __all__ = [
-    "DEADLINE",
     "Count",
     "EngineState",
     "Metric",
@@ -35,9 +34,6 @@ __all__ = [
 
 _METRIC_NAME: Final = re.compile("[a-zA-Z_:][a-zA-Z0-9_:]*")
 """https://prometheus.io/docs/concepts/data_model/"""
-
-DEADLINE: Final = 10_000
-"""The default deadline of a step's wait, in milliseconds."""
 
 
 class EngineState(StrEnum):
@@ -84,8 +80,12 @@ class Until(Declared, frozen=True, kw_only=True):
         Duration | None, Key("A time that must pass in any case, for scenarios about a timeout.", ["12s"])
     ] = None
     within: Annotated[
-        Duration, Key("The deadline, 10s by default. The step fails if a condition does not hold by then.", ["30s"])
-    ] = DEADLINE
+        Duration | None,
+        Key(
+            "The deadline, 60s by default, and 100s in mode ipvs. The step fails if a condition does not hold by then.",
+            ["30s"],
+        ),
+    ] = None
     position: Position
 
 

@@ -49,7 +49,8 @@ class StepConditions(Struct, frozen=True):
         Raises:
             EngineError: a condition did not hold in time.
         """
-        deadline = Deadline.after(until.within / 1000)
+        # Most conditions wait for engines, so they may take as long as the engines themselves.
+        deadline = Deadline.after(self.fleet.sync_seconds if until.within is None else until.within / 1000)
         synced = [node for node, state in until.engines.items() if state is EngineState.SYNCED]
         await self.fleet.wait_synced(revision, deadline, synced)
         await together(self._wait_for_rules(step, node, state, deadline) for node, state in until.rules.items())

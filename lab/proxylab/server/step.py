@@ -46,7 +46,6 @@ from proxylab.traffic.runner import Runner
 
 __all__ = ["StepRunner"]
 
-_SYNC_SECONDS: Final = 60.0
 _ASK_SECONDS: Final = 5.0
 _NONE: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 
@@ -96,7 +95,7 @@ class StepRunner:
         for stage in request.stages:
             await self._make(stage)
         if request.until is None:
-            await self.fleet.wait_synced(self.store.revision, Deadline.after(_SYNC_SECONDS))
+            await self.fleet.wait_synced(self.store.revision, Deadline.after(self.fleet.sync_seconds))
         else:
             await self.awaited.wait(request.step, self.store.revision, request.until, request.addresses)
         await self.awaited.settle()
@@ -131,11 +130,12 @@ class StepRunner:
             self.runner.streams.mark()
             await self.runner.streams.have_enough()
         self._change(stage)
-        seconds = _SYNC_SECONDS if stage.grace is None else min(_SYNC_SECONDS, stage.grace / 1000)
+        most = self.fleet.sync_seconds
+        seconds = most if stage.grace is None else min(most, stage.grace / 1000)
         try:
             await self.fleet.wait_synced(self.store.revision, Deadline.after(seconds))
         except EngineError:
-            if seconds == _SYNC_SECONDS:
+            if seconds == most:
                 raise
             self._gone.update(each.name for each in stage.applied if isinstance(each, Pod) and each.terminating)
         self._blackhole_pods(gone=True)

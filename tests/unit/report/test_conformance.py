@@ -1,0 +1,181 @@
+"""Tables of conformance: counts, side by side, compared, and read again."""
+
+import json
+
+import pytest
+from conformance_tables import BROKEN, RELEASE, subject
+from fake_lab import verdict_on
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from scenario_text import scenario_text
+
+from proxylab.errors import ExitCode
+from proxylab.report.conformance import (
+    Conformance,
+    Item,
+    Result,
+    catalogue_digest,
+    conformance_of,
+    conforming,
+    read,
+    together,
+)
+from proxylab.report.conformance_text import change_lines, conformance_lines
+from proxylab.scenario.cases import cases
+from proxylab.scenario.load import parse_scenario
+from proxylab.scenario.words import Position
+from proxylab.verdict.model import Fault, KnownFailure, ScenarioResult, Skip
+
+HERE = Position("x.lab.yaml", 1, 1)
+ANY = st.none() | st.sampled_from(Result)
+
+
+def tables(width: int) -> st.SearchStrategy[Conformance]:
+    items = st.builds(
+        lambda scenario, name, results, reason: Item(
+            scenario=scenario, name=name, results=results, reasons={reason: (0,)} if reason else {}
+        ),
+        st.sampled_from(["a/x", "a/y", "b/x"]),
+        st.text(max_size=5),
+        st.tuples(*[ANY] * width),
+        st.text(max_size=3),
+    )
+    columns = (subject(),) * width
+    unique = st.lists(items, unique_by=lambda each: (each.scenario, each.name), max_size=6)
+    return unique.map(lambda each: Conformance(columns, tuple(sorted(each, key=lambda item: item.scenario))))
+
+
+@given(tables(2))
+def test_a_document_is_read_as_it_was_written(table: Conformance) -> None:
+    assert read(table.to_json()) == table
+
+
+@given(tables(1), tables(2))
+def test_side_by_side_every_column_keeps_its_results_and_reasons(first: Conformance, second: Conformance) -> None:
+    both = together([first, second])
+    assert both.columns == (*first.columns, *second.columns)
+    for table, at in ((first, 0), (second, 1)):
+        for column in range(len(table.columns)):
+            assert both.counts(at + column) == table.counts(column)
+            was = {each.title: each.reason(column) for each in table.items if each.results[column]}
+            now = {each.title: each.reason(at + column) for each in both.items if each.results[at + column]}
+            assert was == now
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"apiVersion":"proxylab/v1","kind":"RunReport","columns":[],"items":[]}', '{"columns":[]}']
+)
+def test_any_other_document_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="ConformanceReport"):
+        read(text)
+
+
+def test_a_document_with_too_few_results_is_refused() -> None:
+    document = json.loads(RELEASE.to_json())
+    document["items"][0]["results"] = []
+    with pytest.raises(ValueError, match="a result for each column"):
+        read(json.dumps(document))
+
+
+def test_what_conforms_is_counted_with_known_differences_and_without_what_was_not_judged() -> None:
+    assert RELEASE.themes == ("clusterip", "nodeport", "sctp")
+    assert [conforming(RELEASE.counts(0, theme)) for theme in RELEASE.themes] == ["2 of 2", "2 of 2", "0 of 0"]
+    assert RELEASE.sentence(0) == "4 of 4 (1 known difference)"
+    assert BROKEN.sentence(0) == "3 of 4 (1 known difference)"
+    assert (RELEASE.exit_code, BROKEN.exit_code) == (ExitCode.OK, ExitCode.FAILED)
+
+
+def test_the_text_names_what_failed_and_how_to_run_it_again() -> None:
+    text = "\n".join(conformance_lines(together([RELEASE, BROKEN]), width=200))
+    assert text.count("fail: clusterip/from-a-pod: ClusterIP from a pod preserves the client IP") == 1
+    assert "proxylab run --catalogue clusterip/from-a-pod --engine kube-proxy/nftables" in text
+    assert "  1  mode nftables has no node ports on 127.0.0.1" in text
+    assert "NodePort on 127.0.0.1" not in text
+    assert "NodePort on 127.0.0.1" in "\n".join(conformance_lines(RELEASE, verbose=True))
+
+
+def test_a_change_for_the_worse_comes_first() -> None:
+    both = together([RELEASE, replace(BROKEN, items=BROKEN.items[:-1])])
+    changes = both.changes(0, 1)
+    assert [(each.before, each.after, each.is_worse) for each in changes] == [
+        (Result.PASS, Result.FAIL, True),
+        (Result.SKIP, None, False),
+    ]
+    text = "\n".join(change_lines(changes, *both.columns, width=200))
+    assert "no longer conforms: 1\n  clusterip/from-a-pod: ClusterIP from a pod preserves the client IP\n" in text
+    assert "other: 1\n  sctp/from-a-pod (skip, now absent)" in text
+    assert "every item has the same result" in "\n".join(change_lines([], *both.columns))
+
+
+def test_the_column_to_compare_with_is_of_the_same_mode_then_kernel_then_version() -> None:
+    def like(engine: str, version: str, kernel: str = "host") -> int | None:
+        return published.like(subject(engine, version, kernel))
+
+    published = Conformance(
+        (
+            subject("kube-proxy@v1.36/nftables", "v1.36.3"),
+            subject("kube-proxy@v1.37/nftables", "v1.37.2"),
+            subject("kube-proxy@v1.37/nftables", "v1.37.2", "uml"),
+            subject("kube-proxy@v1.37/iptables", "v1.37.2"),
+        ),
+        (),
+    )
+    assert like("kube-proxy/nftables", "v1.36.3") == 0
+    assert like("kube-proxy/nftables", "v1.38.0-alpha.1") == 1
+    assert like("kube-proxy/nftables", "v1.36.3", "uml") == 2
+    assert like("kube-proxy/iptables", "v1.36.3") == 3
+    assert like("kube-proxy/ipvs", "v1.37.2") is None
+
+
+EXCEPT = """\
+    except:
+    - {when: %s, expect: {outcome: delivered, source: preserved}, because: it is so}
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "result"),
+    [
+        ("{mode: nftables}", Result.KNOWN),
+        ('{version: "<1.30"}', Result.KNOWN),
+        ("{mode: iptables}", Result.PASS),
+        ("{podNetwork: ptp}", Result.PASS),
+    ],
+)
+def test_an_exception_for_the_mode_or_version_is_a_known_difference(when: str, result: Result) -> None:
+    text = scenario_text("one").replace("---\n", EXCEPT % when + "---\n", 1)
+    (case,) = cases(parse_scenario(text, "a/x.lab.yaml"), "nftables", (1, 29))
+    verdicts = tuple(map(verdict_on, case.probes))
+    found = conformance_of(subject(), [ScenarioResult(file="a/x.lab.yaml", name="x", engine="e", probes=verdicts)])
+    (item,) = found.items
+    assert item.results == (result,)
+    assert item.reasons == ({"it is so": (0,)} if result is Result.KNOWN else {})
+
+
+def test_a_scenario_without_verdicts_is_one_item() -> None:
+    def run(name: str, **what: object) -> ScenarioResult:
+        return ScenarioResult(
+            file=f"/usr/lib/catalogue/sctp/{name}.lab.yaml", name=name, engine="e", case="ipv6", **what
+        )
+
+    found = conformance_of(
+        subject(),
+        [
+            run("a", skipped=Skip("SCTP", "modprobe sctp")),
+            run("b", fault=Fault(ExitCode.FAILED, "node-a: kube-proxy ended\nits log"), release="6.1", kernel="uml"),
+            run("c", foreseen=KnownFailure("kubernetes#134024", "Interface does not exist", HERE)),
+        ],
+    )
+    assert [(each.title, each.results[0], each.reason(0)) for each in found.items] == [
+        ("sctp/a: [ipv6]", "skip", "needs SCTP"),
+        ("sctp/b: [ipv6]", "fail", "node-a: kube-proxy ended"),
+        ("sctp/c: [ipv6]", "known", "kubernetes#134024"),
+    ]
+    assert found.columns[0].release == "", "that of another kernel is not its own"
+
+
+def test_the_digest_is_of_names_and_texts() -> None:
+    one = catalogue_digest({"a": b"bc", "d": b""})
+    assert one == catalogue_digest({"d": b"", "a": b"bc"})
+    assert len({one, catalogue_digest({"ab": b"c", "d": b""}), catalogue_digest({"a": b"bc"})}) == 3
