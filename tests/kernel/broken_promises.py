@@ -46,6 +46,7 @@ BROKEN_PROMISES = [
             "loadbalancer/without-node-ports",
             "manifests/hosts-as-endpoints",
             "manifests/namespaces",
+            "nodeport/local-policy-with-host-network-endpoints",
             "nodeport/traffic-policy-local",
             "nodeport/two-clients-with-one-source-port",
             "sctp/associations",
@@ -93,7 +94,6 @@ BROKEN_PROMISES = [
             "externalip/local-policy",
             "families/single-stack-and-dual-stack",
             "loadbalancer/short-circuits",
-            "nodeport/local-policy-with-host-network-endpoints",
             "nodeport/traffic-policy-local",
             "sctp/associations",
         ),
@@ -128,7 +128,7 @@ BROKEN_PROMISES = [
         NODE_WORK,
         "local_endpoints",
         "lambda ports, service: 1",
-        ("loadbalancer/health-check-node-port", "steps/endpoints-move", "terminating/local-policy-fallback"),
+        ("loadbalancer/health-check-node-port", "terminating/local-policy-fallback"),
     ),
     BrokenPromise(
         "health checks find no endpoint",
@@ -171,6 +171,24 @@ BROKEN_PROMISES = [
         "ports_of",
         _EVERY_PORT.format("port._replace(internal_policy_local=False)"),
         ("clusterip/internal-traffic-policy-local", "topology/prefer-same-zone"),
+    ),
+    BrokenPromise(
+        "internalTrafficPolicy Local restricts node ports",
+        PORTS,
+        "ports_of",
+        _EVERY_PORT.format("port._replace(external_policy_local=port.internal_policy_local)"),
+        ("nodeport/ignores-internal-traffic-policy",),
+    ),
+    BrokenPromise(
+        "single-stack Services have node ports of both families",
+        PORTS,
+        "ports_of",
+        (
+            "lambda service, family, *given, whole=module.ports_of, replace=__import__('msgspec').structs.replace,"
+            " others=tuple(map(__import__('ipaddress').ip_address, ('10.96.0.99', 'fd00:10:96::99'))):"
+            " whole(replace(service, cluster_ips=(*service.cluster_ips, *others)), family, *given)"
+        ),
+        ("families/single-stack-node-port",),
     ),
     BrokenPromise(
         "each Service has a node port",
@@ -274,9 +292,9 @@ BROKEN_PROMISES = [
         FRONTS,
         "external_ip",
         (
-            "lambda scope, address, whole=module.external_ip:"
-            " [rule.replace(f'-d {address}', f'-d {address}/{24 if address.version == 4 else 64}')"
-            " for rule in whole(scope, address)]"
+            "lambda scope, address: [module.append_line(module.names.SERVICES,"
+            " f'-d {address}/{24 if address.version == 4 else 64} {module.transport(scope.port.protocol)}"
+            " --dport {scope.port.port}', scope.chains.external)]"
         ),
         ("untranslated/other-ports-and-addresses",),
     ),
