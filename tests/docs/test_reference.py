@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from catalogue_pages import capabilities_page, engines_page
 from cli_page import cli_page
+from conformance_page import conformance_page
 from documents import ROOT
 from options_page import options_page
 from scenario_index import scenarios_page
@@ -19,6 +20,7 @@ PAGES = {
     "pytest": options_page,
     "capabilities": capabilities_page,
     "scenarios": scenarios_page,
+    "conformance": conformance_page,
     "semantics": semantics_reference,
 }
 
