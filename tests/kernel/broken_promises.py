@@ -12,6 +12,7 @@ __all__ = ["BROKEN_PROMISES", "BrokenPromise"]
 
 NODE_WORK = "proxylab.engines.embedded.node_work"
 HEALTH = "proxylab.engines.embedded.health"
+USERSPACE = "proxylab.engines.embedded.userspace.proxier"
 NFTABLES = "proxylab.engines.embedded.nftables.fixed"
 
 _EVERY_PORT = "lambda *given, whole=module.ports_of: ({} for port in whole(*given))"
@@ -170,7 +171,7 @@ BROKEN_PROMISES = [
         PORTS,
         "ports_of",
         _EVERY_PORT.format("port._replace(internal_policy_local=False)"),
-        ("clusterip/internal-traffic-policy-local", "topology/prefer-same-zone"),
+        ("clusterip/internal-traffic-policy-local", "topology/prefer-same-zone", "workloads/a-daemon-set-on-each-node"),
     ),
     BrokenPromise(
         "internalTrafficPolicy Local restricts node ports",
@@ -228,6 +229,17 @@ BROKEN_PROMISES = [
             " kept.update({each.key: each for each in services}) or whole([*kept.values()])"
         ),
         ("steps/one-of-two-services-deleted", "steps/protocol-removed-from-a-port"),
+    ),
+    BrokenPromise(
+        "node ports stay for ever",
+        PORTS,
+        "ports_of",
+        (
+            "lambda *given, whole=module.ports_of, kept={}: (port._replace(node_port=port.node_port or"
+            " kept.get(port[:5:2], 0)) for port in whole(*given)"
+            " if not port.node_port or kept.setdefault(port[:5:2], port.node_port))"
+        ),
+        ("steps/service-type-changes",),
     ),
     BrokenPromise(
         "endpoints stay for ever",
@@ -308,5 +320,13 @@ BROKEN_PROMISES = [
         ),
         ("untranslated/unused-port-of-a-cluster-ip",),
         "embedded/nftables",
+    ),
+    BrokenPromise(
+        "the process discards Services without endpoints",
+        USERSPACE,
+        "served_ports",
+        "lambda ports, whole=module.served_ports: whole([port for port in ports if port.endpoints])",
+        ("userspace/accepted-then-closed",),
+        "embedded/userspace",
     ),
 ]
