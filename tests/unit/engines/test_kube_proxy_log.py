@@ -47,7 +47,7 @@ def gone(number: int) -> str:
 
 BEGINS = '"Syncing ipvs proxier rules" ipFamily="IPv4"'
 ENDS = '"syncProxyRules complete" ipFamily="IPv4" elapsed="1.1s"'
-FAILS = '"Failed to execute iptables-restore" err="exit status 2"'
+FAILS = '"Failed to execute iptables-restore" err="exit status 2" ipFamily="IPv4"'
 MOVES = '"Updated proxier node topology labels" ipFamily="IPv4" labels={"topology.kubernetes.io/zone":"b"}'
 
 
@@ -89,14 +89,30 @@ def test_a_number_counts_once_a_sync_with_port_and_endpoints_is_over(lines: tupl
     assert heard(*lines).reached(FOUR) == number
 
 
-def test_two_families_sync_beside_each_other() -> None:
-    """Before contextual logging no line says whose sync has ended."""
-    lines = (port(2), endpoints(2), BEGINS, port(2, SIX), endpoints(2, SIX), BEGINS, ENDS)
+def of(family: Family, line: str) -> str:
+    return line.replace("IPv4", family)
+
+
+def test_a_family_is_over_while_the_other_one_syncs() -> None:
+    lines = (port(2), endpoints(2), BEGINS, port(2, SIX), endpoints(2, SIX), of(SIX, BEGINS), ENDS)
+    log = heard(*lines)
+    assert (log.reached(FOUR), log.reached(SIX)) == (2, 0)
+    log = heard(*lines, FAILS.partition(" ipFamily")[0], of(SIX, ENDS))
+    assert (log.reached(FOUR), log.reached(SIX)) == (2, 0)
+    log = heard(*lines, of(SIX, FAILS), of(SIX, ENDS))
+    assert (log.reached(FOUR), log.reached(SIX)) == (2, 0)
+    log = heard(*lines, of(SIX, ENDS))
+    assert (log.reached(FOUR), log.reached(SIX)) == (2, 2)
+
+
+def test_none_is_over_while_any_syncs_where_the_log_does_not_say_which() -> None:
+    """As before contextual logging."""
+    begins, ends = BEGINS.partition(" ipFamily")[0], '"syncProxyRules complete" elapsed="1.1s"'
+    lines = (port(2), endpoints_of_1_23(2), begins, port(2, SIX), endpoints_of_1_23(2, SIX), begins, ends)
     log = heard(*lines)
     assert (log.reached(FOUR), log.reached(SIX)) == (0, 0)
-    log = heard(*lines, ENDS)
+    log = heard(*lines, ends)
     assert (log.reached(FOUR), log.reached(SIX)) == (2, 2)
-    assert heard(port(2, SIX), endpoints_of_1_23(2, SIX), BEGINS, ENDS).reached(SIX) == 2
 
 
 def test_a_new_process_has_done_nothing() -> None:

@@ -28,6 +28,7 @@ _ENDS: Final = '"syncProxyRules complete"'
 _FAILS: Final = '"Failed to execute iptables-restore"'
 _MOVES: Final = '"Updated proxier node'
 """The labels of its Node have changed, and kube-proxy syncs at once."""
+_FAMILY: Final = re.compile(r' ipFamily="(IPv[46])"')
 _PORT: Final = re.compile(r' servicePort="(\S+)"')
 _ENDPOINTS: Final = re.compile(r' endpoints=\["?([^"\s]+:\d+)')
 """The first endpoint. kube-proxy 1.23 prints a list without quotation marks."""
@@ -69,7 +70,7 @@ class BalancerLog:
 class SyncLog:
     """The log of mode ipvs, in which the proxies of two families sync beside each other.
 
-    Some versions do not say whose sync has ended. So a number counts as reached once no sync is under way.
+    Some versions do not say which family has synced. Then a number counts as reached once no sync is under way.
 
     Attributes:
         moves: how many syncs have ended that began after the labels of the Node had changed.
@@ -85,25 +86,25 @@ class SyncLog:
         self._endpoints: dict[Family, int] = {}
         self._begun: dict[Family, int] = {}
         self._reached: dict[Family, int] = {}
-        self._running = self._waiting = self._moving = 0
-        self._failed = False
+        self._syncs: dict[Family | None, _Syncs] = {each: _Syncs(each) for each in (None, *Family)}
 
     def hear(self, line: str) -> None:
         """Read the next line."""
         if number := highest_number_in([line.encode()]):
             self._note(line, number)
-        elif _MOVES in line:
-            self._waiting += 1
+            return
+        said = _FAMILY.search(line)
+        syncs = self._syncs[None if said is None else Family(said[1])]
+        if _MOVES in line:
+            syncs.waiting += 1
         elif _BEGINS in line:
-            self._running += 1
-            self._moving, self._waiting = self._moving + self._waiting, 0
-            self._begun = {
-                family: min(number, self._endpoints.get(family, 0)) for family, number in self._ports.items()
-            }
+            self._begin(syncs)
         elif _FAILS in line:
-            self._failed = True
+            # It prints the rules in several lines, and may name the family in the last one.
+            for each in (syncs,) if said else self._syncs.values():
+                each.failed = each.running > 0
         elif _ENDS in line:
-            self._end()
+            self._end(syncs)
 
     def reached(self, family: Family) -> int:
         """The highest barrier number whose sync has ended well."""
@@ -115,11 +116,34 @@ class SyncLog:
             if family is not None:
                 noted[family] = max(noted.get(family, 0), number)
 
-    def _end(self) -> None:
-        self._running = max(self._running - 1, 0)
-        if self._running:
+    def _begin(self, syncs: "_Syncs") -> None:
+        syncs.running += 1
+        syncs.moving, syncs.waiting = syncs.moving + syncs.waiting, 0
+        for family in syncs.families:
+            self._begun[family] = min(self._ports.get(family, 0), self._endpoints.get(family, 0))
+
+    def _end(self, syncs: "_Syncs") -> None:
+        syncs.running = max(syncs.running - 1, 0)
+        if syncs.running:
             return
-        if not self._failed:
-            self._reached = self._begun
-        self.moves, self._moving = self.moves + self._moving, 0
-        self._failed = False
+        if not syncs.failed:
+            self._reached |= {family: self._begun.get(family, 0) for family in syncs.families}
+        self.moves, syncs.moving = self.moves + syncs.moving, 0
+        syncs.failed = False
+
+
+class _Syncs:
+    """The syncs under way of one family, or of any where the log does not say which.
+
+    Attributes:
+        families: whose rules they write.
+        running: how many there are.
+        waiting: how many changes of the Node's labels no sync has taken up yet.
+        moving: how many of them those under way take up.
+        failed: whether one of them could not load its rules.
+    """
+
+    def __init__(self, family: Family | None) -> None:
+        self.families = tuple(Family) if family is None else (family,)
+        self.running = self.waiting = self.moving = 0
+        self.failed = False
