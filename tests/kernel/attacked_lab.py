@@ -109,6 +109,11 @@ class Dialled:
         }
 
 
+TCP, UDP = Dialled(), Dialled(port="udp")
+CLOSED, OF_EMPTY, OF_LOCAL = Dialled(port="closed"), Dialled(service="empty"), Dialled(service="local")
+FROM_OUTSIDE = Dialled(sender="outside", to={"via": "nodePort", "node": "node-a"})
+
+
 @dataclass(frozen=True)
 class Attack:
     """An alteration of the lab, and what the lab must make of it.
