@@ -9,10 +9,12 @@ RPF = "/proc/sys/net/ipv4/conf/all/rp_filter"
 TO_PODS_OF_B, TO_PODS_OF_A = "ip route replace 10.244.1.0/24 via", "ip route replace 10.244.0.0/24 via"
 BACK_TO_NORMAL = f"{TO_PODS_OF_A} {NODES['node-a']} proto static"
 ASIDE = f"to {ECHO} ipproto tcp dport 8080"
+ANSWERS = f"from {ECHO} sport 8080"
 BACK_BY_NODE_C = Alteration(
     "node-b",
-    f"ip route add default via {NODES['node-c']} table 77; for p in tcp udp; do ip rule add from {ECHO} ipproto $p sport 8080 lookup 77; done",
-    f"for p in tcp udp; do ip rule del from {ECHO} ipproto $p sport 8080 lookup 77; done; ip route flush table 77",
+    f"ip route add default via {NODES['node-c']} table 77; "
+    f"ip rule add {ANSWERS} ipproto tcp lookup 77; ip rule add {ANSWERS} ipproto udp lookup 77",
+    f"ip rule del {ANSWERS} ipproto tcp lookup 77; ip rule del {ANSWERS} ipproto udp lookup 77; ip route flush table 77",
 )
 ACCEPTED = "The handshake crossed; the socket got no answer to its data, and the sentinel packets came back."
 
