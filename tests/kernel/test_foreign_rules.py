@@ -200,7 +200,7 @@ FOREIGN = [
         ),
     ),
     Foreign(
-        "dropped with the fences, counted",
+        "dropped with the sentinel packets, counted",
         {"nft": COUNTED.replace("tcp dport 80 ", "iifname client ")},
         FAILED,
         ('why: node-a dropped the packet by the rule "iifname "client" counter drop" in chain early',),

@@ -134,14 +134,23 @@ class Workers(Generic[Task, Result]):
             KeyboardInterrupt: a worker was interrupted.
             InternalError: a worker met a bug.
         """
-        found: dict[int, tuple[Result, Sequence[str]]] = {}
-        for number in range(len(self._tasks)):
-            while number not in found:
-                found |= self._next()
-            result, notes = found.pop(number)
-            for each in notes:
-                self._note(each)
-            yield result
+        found: dict[int, Result] = {}
+        following = 0
+        for number, result in self.results_as_they_come():
+            found[number] = result
+            while following in found:
+                yield found.pop(following)
+                following += 1
+
+    def results_as_they_come(self) -> Iterator[tuple[int, Result]]:
+        """Each result with the number of its task. Raises what ``results`` raises."""
+        left = len(self._tasks)
+        while left:
+            for number, (result, notes) in self._next().items():
+                left -= 1
+                for each in notes:
+                    self._note(each)
+                yield number, result
 
     def _next(self) -> Mapping[int, tuple[Result, Sequence[str]]]:
         """Wait for the next message of a worker; its result by the task's number, if it has one."""
