@@ -14,7 +14,8 @@ BACK_BY_NODE_C = Alteration(
     "node-b",
     f"ip route add default via {NODES['node-c']} table 77; "
     f"ip rule add {ANSWERS} ipproto tcp lookup 77; ip rule add {ANSWERS} ipproto udp lookup 77",
-    f"ip rule del {ANSWERS} ipproto tcp lookup 77; ip rule del {ANSWERS} ipproto udp lookup 77; ip route flush table 77",
+    f"ip rule del {ANSWERS} ipproto tcp lookup 77; ip rule del {ANSWERS} ipproto udp lookup 77; "
+    "ip route flush table 77",
 )
 ACCEPTED = "The handshake crossed; the socket got no answer to its data, and the sentinel packets came back."
 
