@@ -90,7 +90,7 @@ def iptables(machine: str, table: str, chain: str, rule: str, where: str = "-I")
 class Dialled:
     """A probe: who sends what to which port of which Service, as YAML writes it."""
 
-    sender: str = "client"
+    sender: str | Mapping[str, object] = "client"
     service: str = "echo"
     port: str = "tcp"
     send: Mapping[str, object] = field(default_factory=dict)
@@ -107,6 +107,11 @@ class Dialled:
             "send": {**protocol, **self.send},
             "expect": dict(expect),
         }
+
+
+TCP, UDP = Dialled(), Dialled(port="udp")
+CLOSED, OF_EMPTY, OF_LOCAL = Dialled(port="closed"), Dialled(service="empty"), Dialled(service="local")
+FROM_OUTSIDE = Dialled(sender="outside", to={"via": "nodePort", "node": "node-a"})
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from proxylab.scenario.expect import (
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.words import Manner, Outcome, Position
 from proxylab.verdict.conntrack_tables import Tables
-from proxylab.verdict.counted_rules import Rule, ending, read_all
+from proxylab.verdict.counted_rules import Rule, ending, may_be_engines, read_all
 from proxylab.verdict.doubts import (
     conntrack_contradiction,
     counted_as_dropped,
@@ -196,12 +196,12 @@ class JudgedProbe(Struct, frozen=True):
 
     @property
     def masqueraded_again(self) -> Rule | None:
-        """The rule that changed more sources than there are flows; ``None`` where there is none.
+        """The engine's rule that changed more sources than there are flows; ``None`` where there is none.
 
         The kernel consults source NAT once for each flow, and a lab has no other traffic. A further change is that of a
         tunnel's packet, which inherits the mark of the packet inside (skb->mark); a rule should have cleared it.
         """
-        changing = (rule for rule in self.rules if rule.changes_source)
+        changing = (rule for rule in self.rules if rule.changes_source and may_be_engines(rule.count, self.resolved))
         return next((rule for rule in changing if rule.count.packets > len(self.flows)), None)
 
     @property

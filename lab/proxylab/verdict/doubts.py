@@ -29,7 +29,8 @@ _ERRNO_OF = {
     Fate.REFUSED: frozenset({"ECONNREFUSED", "ECONNRESET"}),
     Fate.CLOSED: frozenset({"EPROTO", "ECONNRESET", "EPIPE"}),  # EPROTO: the end of the stream in place of an answer
     Fate.LOST_ON_LINK: frozenset({"timeout"}),
-    Fate.LOST: frozenset({"timeout", "EPERM"}),  # EPERM: a rule of the sender's own dropped it
+    # EPERM: a rule of the sender's own dropped it. EMSGSIZE: a router did, as larger than an MTU, and said so by ICMP.
+    Fate.LOST: frozenset({"timeout", "EPERM", "EMSGSIZE"}),
 }
 
 
@@ -76,9 +77,14 @@ def packets_until(flows: Iterable[Flow], counters_read_at: int) -> int:
 def counted_as_dropped(
     resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]
 ) -> bool:
-    """Whether a node's stack or a foreign rule counted every packet as dropped: then no packet can be late."""
+    """Whether something is known to have dropped every packet: then no packet can be late.
+
+    A node's stack or a foreign rule counted them, or a router said so to the sockets (EMSGSIZE).
+    """
     if set(fates) != {Fate.LOST}:
         return False
+    if all(flow.report is not None and flow.report.error == "EMSGSIZE" for flow in flows):
+        return True
     packets = packets_until(flows, evidence.counters_read_at)
     ended = ended_in(flows)
     drop = kernel_drop(resolved, evidence, packets, ended) or ended_by(resolved, evidence, packets, ended)

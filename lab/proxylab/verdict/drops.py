@@ -34,6 +34,9 @@ _REASONS = {
     "IpOutNoRoutes": "its routing: no route leads there",
     "Ip6OutNoRoutes": "its routing: no route leads there",
     "ConntrackInsertFailed": "its connection tracking: two flows would share one tuple",
+    "XfrmInPolBlock": "its IPsec policy on the way in or through",
+    "XfrmInNoPols": "its IPsec policy: the packet came without protection",
+    "XfrmOutPolBlock": "its IPsec policy on the way out",
     "ConntrackDrop": "its connection tracking: the table is full",
 }
 """Why a counter counted a packet (networking/snmp_counter in Linux's documentation; RFC 2011)."""
@@ -44,6 +47,8 @@ _PASSED_ON = {4: ("IpForwDatagrams", "IpInDelivers"), 6: ("Ip6OutForwDatagrams",
 COUNTERS = frozenset({*_REASONS, *_RECEIVED.values(), *(name for names in _PASSED_ON.values() for name in names)})
 """The counters that evidence holds, where they moved."""
 
+_IPSEC = "Xfrm"
+_ROUTING = "its routing"
 _ENDING = re.compile(r"-j (DROP|REJECT|NFQUEUE|TPROXY|SYNPROXY)\b|-P \S+ DROP")
 _ENDED = frozenset({"DROP", "REJECT"})
 _POLICY = re.compile(r"-P (\S+) DROP")
@@ -56,6 +61,11 @@ class KernelDrop(Struct, frozen=True):
     by: str
     packets: int
     counter: str
+
+    @property
+    def is_known(self) -> bool:
+        """Whether addresses or a counter show why; no lab has policies of IPsec, or routes that drop."""
+        return not self.counter.startswith(_IPSEC) and self.by != _ROUTING
 
     def __str__(self) -> str:
         counted = f"{self.counter} counted {amount(self.packets, 'packet')}"
@@ -105,8 +115,8 @@ def _tells(count: KernelCount, resolved: ResolvedProbe, packets: int) -> bool:
 
 
 def _counts(counter: str, version: int) -> bool:
-    """Whether a counter counts packets of that IP version; connection tracking counts both in one."""
-    if counter.startswith("Conntrack"):
+    """Whether a counter counts packets of that IP version; connection tracking and IPsec count both in one."""
+    if counter.startswith(("Conntrack", _IPSEC)):
         return True
     return counter.startswith("Ip6") is (version == 6)
 
@@ -131,7 +141,7 @@ def _unrouted(
             continue
         if suspicion(resolved, evidence, node):
             continue
-        return KernelDrop(node, f"its routing{_martian(resolved, node, plan)}", packets, _RECEIVED[version])
+        return KernelDrop(node, f"{_ROUTING}{_martian(resolved, node, plan)}", packets, _RECEIVED[version])
     return None
 
 

@@ -18,7 +18,7 @@ from proxylab.verdict.counted_rules import may_be_engines
 
 __all__ = ["Effect", "ended_by", "may_have", "rewrote", "rule_words", "suspicion"]
 
-_DROPPING: Final = re.compile(r"\bdrop$|-j DROP\b|-P \S+ DROP")
+_DROPPING: Final = re.compile(r"\bdrop$|-j DROP\b")
 _REJECTING: Final = re.compile(r"\breject\b|-j REJECT\b")
 _MOST_RULES: Final = 3
 
@@ -35,6 +35,7 @@ class Effect(Enum):
     REWRITE = re.compile(
         r"\b([sd]nat|masquerade|redirect)\b|\b[sd](addr|port) set\b|-j ([SD]NAT|MASQUERADE|REDIRECT|NETMAP)\b"
     )
+    MARK = re.compile(r"\bmark set\b|-j MARK\b")
     EXEMPT = re.compile(r"\bnotrack\b|-j (NOTRACK|CT .*--notrack)\b")
     """The kernel translates no packet that it does not track."""
 

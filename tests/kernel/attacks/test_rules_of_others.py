@@ -3,17 +3,49 @@
 from collections.abc import Iterator
 
 import pytest
-from attacked_lab import ECHO, EMPTY, LOCAL, OTHER, VIP, Attack, AttackedLab, Dialled, attacked, check, iptables, nft
+from attacked_lab import (
+    CLIENT,
+    CLOSED,
+    ECHO,
+    EMPTY,
+    FROM_OUTSIDE,
+    LOCAL,
+    OF_EMPTY,
+    OF_LOCAL,
+    OTHER,
+    VIP,
+    Alteration,
+    Attack,
+    AttackedLab,
+    Dialled,
+    attacked,
+    check,
+    iptables,
+    nft,
+)
 
 DROPPED, REFUSED, REJECTED = (
     {"outcome": "dropped", "at": "node-a"},
     {"outcome": "refused"},
     {"outcome": "rejected", "at": "node-a"},
 )
+ONE, THOUSAND = "numgen inc mod 1000 777 counter", Dialled(port="udp", send={"as": "packet", "flows": 1000})
+SECOND_ADDRESS = Alteration(
+    "node-a", "ip address add 172.18.0.22/16 dev eth0", "ip address del 172.18.0.22/16 dev eth0"
+)
+OUTSIDE = "-s 203.0.113.10"
+BLOCKED = f"dir fwd dst {LOCAL}"
 UNTRANSLATED = {"outcome": "untranslated"}
-CLOSED, OF_EMPTY, OF_LOCAL = Dialled(port="closed"), Dialled(service="empty"), Dialled(service="local")
-UDP = Dialled(port="udp")
+MASQUERADED = {"outcome": "delivered", "backends": ["echo"], "source": "masqueraded"}
 NOT_THE_ENGINE = "Another rule did it first, so nothing shows what the engine's rules would have done."
+
+
+def second_engine(pod: str) -> Alteration:
+    """The table of mode nftables, as another kube-proxy leaves it behind."""
+    rule = f"ip daddr {VIP} tcp dport 80 dnat to {pod}:8080"
+    chain = f"chain services {{ type nat hook prerouting priority -110; {rule}; }}"
+    return Alteration("node-a", f"nft 'table ip kube-proxy {{ {chain}; }}'", "nft delete table ip kube-proxy")
+
 
 ATTACKS = [
     Attack(
@@ -140,6 +172,134 @@ ATTACKS = [
         "a rule that could reset does not",
         (nft("node-b", "forward", -10, "tcp dport 9999 ip ttl 1 counter reject with tcp reset"),),
         "pass", "Its counter stood still, and the tap at the pod saw the reset leave.", REFUSED, CLOSED,
+    ),
+    *(
+        Attack(
+            f"a rule in the hook ingress drops what the engine drops, {'counted' if counter else 'uncounted'}",
+            (nft("node-a", "ingress device client", 0, f"ip daddr {LOCAL} {counter}drop", family="netdev"),),
+            "inconclusive", NOT_THE_ENGINE, DROPPED, OF_LOCAL, ("(hook ingress, priority 0) of table netdev attack",),
+        )
+        for counter in ("", "counter ")
+    ),
+    Attack(
+        "a policy of IPsec blocks what the engine drops",
+        (Alteration("node-a", f"ip xfrm policy add {BLOCKED} action block", f"ip xfrm policy del {BLOCKED}"),),
+        "inconclusive", NOT_THE_ENGINE, DROPPED, OF_LOCAL,
+        ("node-a dropped the packet by its IPsec policy on the way in or through: XfrmInPolBlock counted 1 packet",),
+        never="by its routing",
+    ),
+    Attack(
+        "a route drops what the engine drops",
+        (Alteration("node-a", f"ip route add blackhole {LOCAL}", f"ip route del blackhole {LOCAL}"),),
+        "inconclusive", NOT_THE_ENGINE, DROPPED, OF_LOCAL, ("no rule of the engine did, and no address shows why",),
+    ),
+    Attack(
+        "an administrator resets all counters before the probe",
+        (Alteration("node-a", "iptables -w -Z", "true"),),
+        "pass", "The lab reads the counters before and after the probe, and each rule's own moved.", DROPPED, OF_LOCAL,
+    ),
+    Attack(
+        "an accepting rule before the engine's rejection",
+        (iptables("node-a", "filter", "FORWARD", "-j ACCEPT"),),
+        "fail", "The packet went on, and the router sent it back until its TTL ended.", REJECTED, OF_EMPTY,
+        ("outcome: client heard ICMP 11/0",),
+    ),
+    Attack(
+        "a policy that drops, and an accepting rule that is too wide",
+        (
+            Alteration("node-a", "iptables -w -P FORWARD DROP", "iptables -w -P FORWARD ACCEPT"),
+            iptables("node-a", "filter", "FORWARD", "-j ACCEPT"),
+        ),
+        "pass", "The request was translated by the engine's rule, and arrived: who let it pass is no question of it.",
+    ),
+    Attack(
+        "the policy of FORWARD drops what the engine does not accept",
+        (Alteration("node-a", "iptables -w -P FORWARD DROP", "iptables -w -P FORWARD ACCEPT"),),
+        "fail", "An unmarked packet of a new connection has no accepting rule, and the policy counted it.",
+        why="node-a dropped the packet by the policy of FORWARD, which counted 1 packet.",
+    ),
+    Attack(
+        "another engine's table translates to the right pod",
+        (second_engine(ECHO),),
+        "inconclusive", NOT_THE_ENGINE, says=("of table ip kube-proxy, which belongs to no engine",),
+    ),
+    Attack(
+        "another engine's table translates to another pod",
+        (second_engine(OTHER),),
+        "fail", "The tap of the wrong pod saw the request.", says=("backends: the request reached other",),
+        why=f"node-a sent the flow to other ({OTHER}:8080) perhaps by the rule", never="by an older entry",
+    ),
+    Attack(
+        "one flow of a thousand is led to another pod before the engine's rules",
+        (nft("node-a", "prerouting", -150, f"ip daddr {VIP} udp dport 80 {ONE} dnat to {OTHER}:8080", "nat"),),
+        "fail", "The tap of the wrong pod saw that one.", dialled=THOUSAND,
+        says=("backends: 1 of 1,000 flows: the request reached other",),
+        why=f"node-a sent the flow to other ({OTHER}:8080) by the rule", never="by an older entry",
+    ),
+    Attack(
+        "one flow of a thousand is dropped",
+        (nft("node-a", "forward", -150, f"ip daddr {ECHO} udp dport 8080 {ONE} drop"),),
+        "fail", "The sentinel packets came back, and the tap of the pod missed one.",
+        dialled=THOUSAND,
+        says=("outcome: 1 of 1,000 flows: no tap saw it behind node-a/client",),
+    ),
+    Attack(
+        "a rule drops the reply that the author expects to be lost",
+        (nft("node-a", "postrouting", 300, f"ip saddr {VIP} counter drop"),),
+        "inconclusive", NOT_THE_ENGINE,
+        {"outcome": "delivered", "reply": "lost", "source": "preserved"}, Dialled(port="udp", send={"as": "packet"}),
+        ("and may have dropped the answer",),
+    ),
+    *(
+        Attack(
+            f"a rule masquerades what the engine masquerades, by {how}",
+            (iptables("node-a", "nat", "POSTROUTING", f"-s 203.0.113.10 -j {how}"),),
+            "inconclusive", NOT_THE_ENGINE, MASQUERADED, FROM_OUTSIDE,
+            (f"source: node-a has the rule \"-A POSTROUTING -s 203.0.113.10/32 -j {how}",),
+        )
+        for how in ("SNAT --to-source 172.18.0.2", "MASQUERADE --random")
+    ),
+    *(
+        Attack(
+            f"a rule gives the request {what}",
+            (SECOND_ADDRESS, iptables("node-a", "nat", "POSTROUTING", f"{OUTSIDE} -j SNAT --to-source {address}")),
+            "fail", "The pod saw another source than that of the device to node-b.", MASQUERADED, FROM_OUTSIDE,
+            (f"source: echo saw it come from {address}, not from 172.18.0.2",),
+            "node-a changed the packet's source by the rule \"-A POSTROUTING", never="because of its rule",
+        )
+        for what, address in (("the node's second address", "172.18.0.22"), ("the gateway's address", "10.244.0.1"))
+    ),
+    Attack(
+        "a rule gives the request an address without a holder",
+        (iptables("node-a", "nat", "POSTROUTING", "-s 203.0.113.10 -j SNAT --to-source 172.18.0.22"),),
+        # The rule also counts the lab's sentinel packets.
+        "fail", "The pod saw it, and its answer found no way back.", MASQUERADED, FROM_OUTSIDE,
+        ("source: echo saw it come from 172.18.0.22, not from 172.18.0.2",), never="packets for 1 flow",
+    ),
+    *(
+        Attack(
+            f"a rule sets the engine's mark, in {tool}",
+            (rule,),
+            "fail", "The engine's rules masquerade what has their mark, and the pod saw the node.",
+            says=("source: echo saw it come from 172.18.0.2",), why="and no rule of the engine marked it: node-a has",
+        )
+        for tool, rule in (
+            ("iptables", iptables("node-a", "mangle", "PREROUTING", f"-d {VIP} -j MARK --set-mark 0x4000")),
+            ("nftables", nft("node-a", "prerouting", -150, f"ip daddr {VIP} counter meta mark set 0x4000")),
+        )
+    ),
+    Attack(
+        "another node rewrites the source port and keeps the address",
+        (nft("node-b", "postrouting", 50, f"ip daddr {ECHO} meta l4proto tcp snat to {CLIENT}:61000", "nat"),),
+        "fail", "No Service asks a second node to translate a packet.", says=("outcome: it was translated twice",),
+        why="and node-b translated that to 10.244.0.10:61000",
+    ),
+    Attack(
+        "a hairpin keeps the pod's own source",
+        (iptables("node-b", "nat", "POSTROUTING", f"-s {ECHO} -d {ECHO} -j ACCEPT"),),
+        "fail", "The pod's stack drops a packet from its own address.", MASQUERADED, Dialled(sender="echo"),
+        (f"source: echo saw it come from {ECHO}, not from 10.244.1.1",),
+        "echo got the request from its own address and did not reply: nothing masqueraded it",
     ),
 ]  # fmt: skip
 

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 
 import pytest
+from msgspec.structs import replace
 from recorded import World
 
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import RuleCount
-from proxylab.verdict.counted_rules import ending, read, translations
+from proxylab.verdict.counted_rules import ending, may_be_engines, read, translations
 from proxylab.verdict.rule_words import rule_action, short, the_rule
 
 WORLD = World()
@@ -165,3 +166,23 @@ def test_a_rule_without_comment_names_the_map_that_it_asks() -> None:
     assert rule is not None
     assert the_rule(rule) == "its rule in nodeport-endpoints-check, which looks up the map no-endpoint-nodeports"
     assert rule_action(rule, WORLD.resolved) == "drops it by the map no-endpoint-nodeports"
+
+
+@pytest.mark.parametrize(
+    ("table", "chain", "text", "engines"),
+    [
+        ("nat", "KUBE-SEP-A6I4TZKHGWDX2FDI", "-A KUBE-SEP-A6I4TZKHGWDX2FDI -j DNAT --to-destination 10.0.0.1:80", True),
+        ("filter", "FORWARD", '-A FORWARD -m comment --comment "kubernetes forwarding rules" -j KUBE-FORWARD', True),
+        ("filter", "FORWARD", '-A FORWARD -m comment --comment "-j KUBE-FORWARD" -j DROP', False),
+        ("nat", "PREROUTING", "-A PREROUTING -d 10.96.0.10/32 -j DNAT --to-destination 10.0.0.1:80", False),
+        ("filter", "FORWARD", "-P FORWARD DROP", False),
+        ("kube-proxy", "services", "ip daddr 10.96.0.10 drop", True),
+    ],
+)
+def test_a_rule_of_others_in_the_engines_tables_is_not_the_engines(
+    table: str, chain: str, text: str, engines: bool
+) -> None:
+    count = RuleCount("node-a", table, chain, text, 1)
+    service = replace(World().resolved, service_port="default/echo")
+    assert may_be_engines(count, service) is engines
+    assert may_be_engines(count, World().resolved), "a probe of no Service asks nothing of the engine"

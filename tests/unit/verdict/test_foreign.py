@@ -122,3 +122,17 @@ def test_a_reset_that_only_came_in_shows_no_place() -> None:
     told = world.evidence([world.leaves(0), came, reset])
     assert one(world, told, "at").judgement is INCONCLUSIVE
     assert came.packet is Packet.RESET
+
+
+def test_a_counter_of_a_node_that_the_packet_left_explains_no_loss() -> None:
+    gone = replace(WORLD.leaves(0), netns_name="node-a", device="eth0", direction=Direction.OUT, at=1002)
+    told = lost(WORLD, replace(GUARD, text="tcp dport 80 counter drop", packets=1))
+    told = replace(told, observations=(*told.observations, gone))
+    assert "node-a dropped the packet" not in cause(WORLD, told)
+
+
+def test_a_drop_by_ipsec_is_named() -> None:
+    ipsec = KernelCount("node-a", "XfrmInPolBlock", 1)
+    told = lost(DROPPED, kernel=(*ROUTED, ipsec))
+    assert "its IPsec policy" in cause(WORLD, lost(WORLD, kernel=(*ROUTED, ipsec)))
+    assert judged(DROPPED, told).overall is PASS, "a probe of no Service asks for no rule"

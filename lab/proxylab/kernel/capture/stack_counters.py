@@ -1,7 +1,8 @@
 """What one namespace's network stack counts of packets that it did not pass on.
 
-The counters stand in files of /proc/net (net/ipv4/proc.c, net/ipv6/proc.c, net/netfilter/nf_conntrack_standalone.c). A
-user namespace may read them, but not the kernel's drop reasons (``drop_reasons``). Not every drop has a counter: the
+The counters stand in files of /proc/net (net/ipv4/proc.c, net/ipv6/proc.c, net/netfilter/nf_conntrack_standalone.c,
+net/xfrm/xfrm_proc.c). A user namespace may read them, but not the kernel's drop reasons (``drop_reasons``). Not every
+drop has a counter: the
 kernel counts a martian source for the whole machine only (rt_cache, ``in_martian_src``). A drop without a counter shows
 as a difference between packets received and packets forwarded, delivered or refused.
 """
@@ -25,10 +26,10 @@ class StackCounters:
     """The counters of one namespace."""
 
     def __init__(self, netns: NetNs) -> None:
-        """Open the files; a kernel without IPv6 or conntrack lacks some of them."""
+        """Open the files; a kernel without IPv6, conntrack or IPsec lacks some of them."""
         self._files: dict[str, int] = {}
         with inside(netns):
-            for name in ("snmp", "netstat", "snmp6", "stat/nf_conntrack"):
+            for name in _READERS:
                 with suppress(FileNotFoundError):
                     self._files[name] = os.open(f"{_DIRECTORY}/{name}", os.O_RDONLY | os.O_CLOEXEC)
 
@@ -77,4 +78,5 @@ _READERS: Final = {
     "netstat": _two_lines,
     "snmp6": _one_line_each,
     "stat/nf_conntrack": _per_cpu,
+    "xfrm_stat": _one_line_each,
 }

@@ -98,11 +98,14 @@ def remembered(failure: Failure) -> str:
     The kernel translates a flow that conntrack knows as it did the first time, and consults no rule (nf_nat_inet_fn in
     net/netfilter/nf_nat_core.c).
     """
-    for entry in failure.flow.tracked if failure.case.evidence.counted else ():
+    case = failure.case
+    for entry in failure.flow.tracked if case.evidence.counted else ():
         there = (entry.reply_source, entry.reply_source_port)
         if there != failure.case.dialled and failure.translation(entry.reply_source) is None:
             pod = failure.pods.get(entry.reply_source)
             to = f"{pod.name} ({endpoint(*there)})" if pod else f"{endpoint(*there)}, which is no pod of this lab,"
+            if foreign := by_foreign_rule(failure, entry.node):
+                return f"{entry.node} sent the flow to {to}{foreign}."
             sent = f"conntrack on {entry.node} sent the flow to {to} by an older entry"
             return f"{sent}: no DNAT rule to that address counted it."
     return ""

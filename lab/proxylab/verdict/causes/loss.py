@@ -9,6 +9,7 @@ from typing import Final
 from proxylab.evidence.evidence import Direction, Packet
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import STACK
+from proxylab.scenario.words import Outcome
 from proxylab.verdict.causes.failure import Failure, remembered
 from proxylab.verdict.causes.layout import calls_iptables, is_hairpin, port_of, rp_filter_refusal
 from proxylab.verdict.drops import kernel_drop, policy_drop
@@ -17,6 +18,7 @@ from proxylab.verdict.foreign import ended_by, rule_words, suspicion
 from proxylab.verdict.rule_words import the_rule
 
 __all__ = [
+    "data_lost",
     "dropped_by_foreign_rule",
     "dropped_by_other_rule",
     "dropped_by_policy",
@@ -45,8 +47,9 @@ def dropped_by_rule(failure: Failure) -> str:
 
 
 def rejected_by_rule(failure: Failure) -> str:
-    """A rule that names the dialled address."""
-    return _by_rule(failure, "REJECT", "rejected")
+    """A rule that names the dialled address. Where the author expects that, it is no cause of a failure."""
+    due = failure.case.probe.expect.outcome is Outcome.REJECTED
+    return "" if due else _by_rule(failure, "REJECT", "rejected")
 
 
 def _by_rule(failure: Failure, target: str, participle: str) -> str:
@@ -56,6 +59,8 @@ def _by_rule(failure: Failure, target: str, participle: str) -> str:
 
 def rejected_by_foreign_rule(failure: Failure) -> str:
     """A foreign rule that counted every packet; or the sender of the ICMP error alone."""
+    if failure.case.probe.expect.outcome is Outcome.REJECTED:
+        return ""
     rule = ended_by(
         failure.case.resolved, failure.case.evidence, failure.case.packets, ended_in(failure.case.flows), rejected=True
     )
@@ -79,7 +84,19 @@ def end_lost(failure: Failure) -> str:
     """A rule may have dropped the end of a connection that carried data: the sender's FIN, or the backend's."""
     if failure.flow.unended != "timeout":
         return ""  # a reset came, so nothing was lost
-    lost = "the end of the connection (FIN) was lost after its data had crossed the network"
+    return _with_droppers(failure, "the end of the connection (FIN) was lost after its data had crossed the network")
+
+
+def data_lost(failure: Failure) -> str:
+    """A rule may have dropped what followed the handshake: the sender's data, or the backend's answer."""
+    report = failure.flow.report
+    if not failure.flow.replies or report is None or report.error != "timeout":
+        return ""
+    return _with_droppers(failure, "the handshake was answered, and what followed was lost")
+
+
+def _with_droppers(failure: Failure, lost: str) -> str:
+    """A loss of segments that no tap keeps, with what may have dropped them; empty if nothing is known to."""
     for rule in failure.case.rules:
         if rule.target == "DROP":
             counted = amount(rule.count.packets, "packet")

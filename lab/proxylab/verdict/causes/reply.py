@@ -1,12 +1,14 @@
 """Causes of a reply that did not come, came twice, or came from an address that the sender did not dial."""
 
-from proxylab.evidence.evidence import Packet
+from proxylab.evidence.evidence import Direction, Packet
 from proxylab.evidence.ipvs import SETS
-from proxylab.evidence.words import endpoint, listed, times
+from proxylab.evidence.words import amount, endpoint, listed, times
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule, remembered
 from proxylab.verdict.causes.layout import bridge_of, calls_iptables, rp_filter_refusal
 from proxylab.verdict.flows.copies import copying
-from proxylab.verdict.flows.hops import stops
+from proxylab.verdict.flows.hops import hop, hops, stops
+from proxylab.verdict.foreign import suspicion
+from proxylab.verdict.rule_words import the_rule
 
 __all__ = ["not_answered", "not_translated_back", "reply_copied", "reply_lost", "reply_rewritten"]
 
@@ -74,7 +76,16 @@ def reply_lost(failure: Failure) -> str:
         refused = rp_filter_refusal(plan, translated[0].count.node, resolved.destination, resolved.sender.address)
     if refused is not None:
         return f"{broken}{refused.node} refused the reply: {refused.because(resolved.destination)}."
-    return failure.with_drop_reason(f"{broken}{resolved.sender.name} heard nothing.")
+    last = max((each for each in hops(flow) if each.packet is Packet.REPLY), key=lambda each: each.at)
+    seen = f"the taps saw the reply last at {hop(last)}"
+    ended = last.direction is Direction.IN and last.netns_name in resolved.nodes
+    for rule in failure.case.rules if ended else ():
+        if rule.target == "DROP" and rule.count.node == last.netns_name:
+            counted = amount(rule.count.packets, "packet")
+            return f"{broken}{seen}, which dropped {counted} by {the_rule(rule)}."
+    if ended and (clause := suspicion(resolved, failure.case.evidence, last.netns_name)):
+        return f"{broken}{seen}: {clause}, and may have dropped it."
+    return failure.with_drop_reason(f"{broken}{resolved.sender.name} heard nothing: {seen}.")
 
 
 def not_answered(failure: Failure) -> str:
@@ -85,7 +96,7 @@ def not_answered(failure: Failure) -> str:
     if flow.arrivals[0].source == flow.arrivals[0].destination:
         got = f"{flow.reached[0]} got the request from its own address and did not reply"
         return f"{got}: nothing masqueraded it{_for_want_of(failure)}."
-    return remembered(failure) or f"{flow.reached[0]} got the request and did not reply: no rule stopped it."
+    return remembered(failure) or f"{flow.reached[0]} got the request, and no tap saw it reply."
 
 
 def _for_want_of(failure: Failure) -> str:

@@ -4,10 +4,13 @@ from proxylab.evidence.evidence import Observation, Packet
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.scenario.words import Spread
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule
+from proxylab.verdict.counted_rules import may_be_engines
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.flows.copies import copying
 from proxylab.verdict.flows.flows import Fate
 from proxylab.verdict.flows.hops import Translation, second_nat
+from proxylab.verdict.flows.origins import origin
+from proxylab.verdict.foreign import Effect, suspicion
 from proxylab.verdict.rule_words import is_from_itself, the_rule, why_masqueraded
 
 __all__ = [
@@ -25,6 +28,7 @@ __all__ = [
     "share_is_wrong",
     "strayed_untranslated",
     "translated_twice",
+    "unreachable_behind_translation",
     "unreachable_untranslated",
 ]
 
@@ -33,8 +37,10 @@ _LED_ASTRAY = frozenset({Fate.LOST, Fate.REFUSED, Fate.STRAYED, Fate.UNREACHABLE
 _ICMP_NAMES = {
     (4, 3, 0): "network unreachable",
     (4, 3, 1): "host unreachable",
+    (4, 3, 13): "administratively prohibited",
     (4, 11, 0): "time to live exceeded",
     (6, 1, 0): "no route",
+    (6, 1, 1): "administratively prohibited",
     (6, 1, 3): "address unreachable",
     (6, 3, 0): "hop limit exceeded",
 }
@@ -103,6 +109,17 @@ def unreachable_untranslated(failure: Failure) -> str:
     icmp = failure.flow.errors[0]
     left = f"it left {failure.case.resolved.sender.name} for {failure.dialled}"
     return f"no rule translated the packet: {left}, and {icmp.source} answered with {_icmp(icmp)}."
+
+
+def unreachable_behind_translation(failure: Failure) -> str:
+    """A machine on the way answered the packet with an ICMP error, whose source the node translates back.
+
+    So its first sighting names the machine, not its address.
+    """
+    first = origin(failure.flow, Packet.OTHER_ICMP)
+    if first is None or not first.maker:
+        return ""
+    return f"{first.maker} answered the packet with {_icmp(first.seen)}."
 
 
 def _icmp(error: Observation) -> str:
@@ -178,14 +195,22 @@ def masqueraded(failure: Failure) -> str:
     flow, changed = failure.flow, failure.rewriting
     if not flow.arrivals or _arrived_as_sent(failure) or not changed:
         return ""
+    node = changed[0].count.node
+    if not may_be_engines(changed[0].count, failure.case.resolved):
+        return f"{node} changed the packet's source{by_foreign_rule(failure, node)}."
+    marked = "" if failure.marking else suspicion(failure.case.resolved, failure.case.evidence, node, Effect.MARK)
+    if marked:
+        return (
+            f"{node} masqueraded the packet by {the_rule(changed[0])}, and no rule of the engine marked it: {marked}."
+        )
     # Only a rule for packets from an endpoint to itself explains such a packet, and it explains no other.
     client = failure.case.resolved.sender.address_of_flow(flow.number)
     to_itself = flow.arrivals[0].destination == client
     rule = next((rule for rule in failure.marking if is_from_itself(rule, client) is to_itself), None)
     if rule is None:
-        return f"{changed[0].count.node} masqueraded the packet by {the_rule(changed[0])}."
+        return f"{node} masqueraded the packet by {the_rule(changed[0])}."
     why = why_masqueraded(rule, failure.case.resolved) or " because of"
-    return f"{changed[0].count.node} masqueraded the packet{why} {the_rule(rule)}."
+    return f"{node} masqueraded the packet{why} {the_rule(rule)}."
 
 
 def _arrived_as_sent(failure: Failure) -> bool:

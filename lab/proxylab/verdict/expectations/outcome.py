@@ -42,12 +42,12 @@ from proxylab.verdict.case import JudgedProbe, fate_clause, fates_text
 from proxylab.verdict.doubts import packets_of, packets_until
 from proxylab.verdict.drops import kernel_drop
 from proxylab.verdict.expectations.expectation import Expectation
+from proxylab.verdict.expectations.origin_of_answer import answered_elsewhere, not_due, rejects
 from proxylab.verdict.expectations.proof_of_outcome import ENDING, doubts_about_flow, doubts_about_outcome
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.flows import Fate, Flow
 from proxylab.verdict.flows.hops import ended_in, hop, last_seen
 from proxylab.verdict.flows.on_links import dropped_meanwhile
-from proxylab.verdict.foreign import Effect, may_have
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.rule_words import the_rule
 
@@ -61,14 +61,15 @@ _FATE = {
     Outcome.CLOSED: Fate.CLOSED,
 }
 
-_UNDECIDED = {
-    Outcome.DELIVERED: frozenset({Fate.CONTRADICTORY, Fate.UNEXPLAINED}),
-    Outcome.REJECTED: frozenset({Fate.CONTRADICTORY}),
-    Outcome.REFUSED: frozenset({Fate.CONTRADICTORY}),
-    Outcome.DROPPED: frozenset[Fate](),
-    Outcome.CLOSED: frozenset({Fate.CONTRADICTORY, Fate.UNEXPLAINED}),
+_ANSWERED = frozenset({Outcome.DELIVERED, Outcome.CLOSED})
+"""Outcomes that an answer from nowhere neither fulfils nor breaks: a witness is missing."""
+
+
+_TURNED_AWAY = {
+    Outcome.REJECTED: frozenset({Fate.REJECTED}),
+    Outcome.REFUSED: frozenset({Fate.REFUSED, Fate.REJECTED, Fate.UNREACHABLE}),
 }
-"""Fates that neither fulfil nor break an outcome: a witness is missing, or two contradict each other."""
+"""Outcomes that an answer shows, which another may have sent; and the fates that look like them."""
 
 
 def _wanted(case: JudgedProbe) -> Outcome | None:
@@ -89,13 +90,13 @@ def _judge(case: JudgedProbe, outcome: Outcome) -> Verdict:
             findings.wrong(fate_clause(case, flow, fate), flow.number)
         elif flow.number in case.disagreements:
             findings.doubt(case.disagreements[flow.number], flow.number)
-        elif outcome is Outcome.REFUSED and (forged := _forged(flow)):
+        elif outcome in _TURNED_AWAY and fate in _TURNED_AWAY[outcome] and (forged := not_due(case, flow)):
             findings.wrong(forged, flow.number)
         elif fate in (wanted, Fate.LOST_ON_LINK) or _comes_to(case, flow, fate):
             _look_closer(case, flow, fate, findings)
         elif fate is Fate.LOST:
             findings.missing(_unseen(case, flow), flow.number)
-        elif fate in _UNDECIDED[outcome]:
+        elif fate is Fate.UNEXPLAINED and outcome in _ANSWERED and not answered_elsewhere(case, flow):
             findings.doubt(fate_clause(case, flow, fate), flow.number)
         else:
             findings.wrong(fate_clause(case, flow, fate), flow.number)
@@ -121,20 +122,7 @@ def _comes_to(case: JudgedProbe, flow: Flow, fate: Fate) -> bool:
         return fate is Fate.UNSENT
     if outcome is not Outcome.REFUSED or case.resolved.protocol is not Transport.UDP or not flow.unreachables:
         return False
-    return not flow.errors and fate in (Fate.REJECTED, Fate.UNREACHABLE) and not _rejects(case)
-
-
-def _forged(flow: Flow) -> str:
-    """The clause that a pod or host refused a flow that it did not get; empty if none did."""
-    others = [each.netns_name for each in flow.refusals if each.netns_name not in flow.reached]
-    return f"{listed(list(dict.fromkeys(others)))} refused it, and did not get it" if others else ""
-
-
-def _rejects(case: JudgedProbe) -> bool:
-    """Whether any rule, foreign or not, rejected packets or may have."""
-    if may_have(Effect.REJECT, case.resolved, case.evidence, case.resolved.nodes):
-        return True
-    return any(count.target == "REJECT" or Effect.REJECT.value.search(count.text) for count in case.evidence.counts)
+    return not flow.errors and fate in (Fate.REJECTED, Fate.UNREACHABLE) and not rejects(case)
 
 
 def _unended(case: JudgedProbe, flow: Flow) -> str:

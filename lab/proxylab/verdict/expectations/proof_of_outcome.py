@@ -15,6 +15,7 @@ from proxylab.plan.resolved import STACK
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.case import JudgedProbe, fate_clause, nodes_of
 from proxylab.verdict.counted_rules import may_be_engines
+from proxylab.verdict.expectations.origin_of_answer import doubts_about_refusal, doubts_about_rejection
 from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
 from proxylab.verdict.flows.hops import last_seen
 from proxylab.verdict.foreign import Effect, rewrote, rule_words, suspicion
@@ -55,6 +56,8 @@ def _doubts_about_whose_drop(case: JudgedProbe) -> Iterator[str]:
         if clause := suspicion(case.resolved, case.evidence, node, Effect.REWRITE):
             yield f"{clause}, and may have led it there"
     if case.stack_drop is not None:
+        if case.resolved.service_port and not case.stack_drop.is_known:
+            yield f"{case.stack_drop}; no rule of the engine did, and no address shows why"
         return
     last = [seen for flow in case.flows if (seen := last_seen(flow)) is not None]
     within = {seen.netns_name for seen in last if seen.direction is Direction.IN or seen.device == STACK}
@@ -66,35 +69,11 @@ def _doubts_about_whose_drop(case: JudgedProbe) -> Iterator[str]:
 def doubts_about_flow(case: JudgedProbe, flow: Flow, fate: Fate) -> Iterator[str]:
     """Reasons why a fate that looks as expected may be another one."""
     if case.probe.expect.outcome is Outcome.REFUSED:
-        yield from _doubts_about_refusal(case, flow)
+        yield from doubts_about_refusal(case, flow)
     elif fate is Fate.REJECTED:
-        resolved = case.resolved
-        # A receiver on a node has the node's address, so an ICMP error from there may be a rule's.
-        pods = {pod.address: pod.name for pod in resolved.receivers if not pod.ports}
-        # A node that owns the address of a host, as mode ipvs makes it, rejects in its name.
-        is_known = any(rule.count.target or rule.count.member for rule in case.ending("REJECT"))
-        for icmp in flow.unreachables:
-            if icmp.source in pods and not is_known:
-                yield f"the ICMP error is from {pods[icmp.source]}'s address, but {pods[icmp.source]} saw no request"
-            if icmp.destination != resolved.sender.address_of_flow(flow.number):
-                yield f"the ICMP error is addressed to {icmp.destination}, not to {resolved.sender.name}"
+        yield from doubts_about_rejection(case, flow)
     elif fate is Fate.UNSENT and set(case.evidence.refused_sends) != {"EPERM"}:
         yield fate_clause(case, flow, fate)
-
-
-def _doubts_about_refusal(case: JudgedProbe, flow: Flow) -> Iterator[str]:
-    """Resets that a foreign rule may have sent, where no pod or host was seen to send one, and strange addresses."""
-    if flow.resets and not flow.refusals:
-        for node in case.resolved.nodes:
-            if clause := suspicion(case.resolved, case.evidence, node, Effect.RESET):
-                yield f"{clause}, and may have reset it in place of a closed port"
-    for reset in flow.resets:
-        if (reset.source, reset.source_port) != case.dialled:
-            stranger = endpoint(reset.source, reset.source_port)
-            yield f"the reset is from {stranger}, not from {endpoint(*case.dialled)} that was dialled"
-    for icmp in flow.unreachables:
-        if icmp.source != case.dialled[0]:
-            yield f"the ICMP error is from {icmp.source}, not from {case.dialled[0]} that was dialled"
 
 
 def _doubts_about_translation(case: JudgedProbe) -> Iterator[str]:

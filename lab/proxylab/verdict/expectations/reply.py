@@ -1,6 +1,9 @@
 """``reply``: whether the reply came back, and from which address. It needs the taps at the pods and at the sender."""
 
+from collections.abc import Iterator
+
 from proxylab.addresses import IPAddress, Transport
+from proxylab.evidence.evidence import Direction, Packet
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.scenario.expect import ReplyByBackend
 from proxylab.scenario.words import Manner, Outcome, Reply
@@ -9,10 +12,15 @@ from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.copies import copies
 from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
+from proxylab.verdict.flows.hops import hops
 from proxylab.verdict.flows.on_links import copied_on_link, dropped_meanwhile
+from proxylab.verdict.foreign import suspicion
 from proxylab.verdict.model import Verdict
 
 __all__ = ["REPLY"]
+
+
+_NO_ARRIVAL = "it never arrived at a pod that could reply"
 
 
 def _wanted(case: JudgedProbe) -> Reply | ReplyByBackend | None:
@@ -28,35 +36,20 @@ def _judge(case: JudgedProbe, wanted: Reply | ReplyByBackend) -> Verdict:
 
     A backend that the author does not name answers as usual.
     """
-    resolved = case.resolved
     # Flows that links lost show nothing of the proxy: the others decide.
     others = [(flow, fate) for flow, fate in case.flows_with_fates if flow.number not in case.on_links]
     findings = Findings(case, () if others else dict.fromkeys(case.on_links.values()))
     answered = lost = 0
     for flow, fate in others:
         if not flow.arrivals:
-            findings.doubt("it never arrived at a pod that could reply", flow.number)
+            strange = _strange_end(case, flow, case.dialled, "that was dialled")
+            (findings.wrong if strange else findings.doubt)(strange or _NO_ARRIVAL, flow.number)
             continue
         due = case.probe.expect.reply_from(flow.reached[0]) or Reply.TRANSLATED
         if due is Reply.LOST:
             lost += _judge_loss(case, flow, findings)
             continue
-        wrong = _wrong_reply(case, flow, due)
-        if wrong:
-            findings.wrong(wrong, flow.number)
-        elif unanswered := _unanswered_data(case, flow):
-            (findings.doubt if dropped_meanwhile(case.evidence.links) else findings.wrong)(unanswered, flow.number)
-        elif flow.number in case.disagreements:
-            findings.doubt(case.disagreements[flow.number], flow.number)
-        elif not flow.replies:
-            sent = "sent a reply, but it did not reach" if flow.answers else "sent no reply to"
-            findings.missing(f"{listed(flow.reached)} {sent} {resolved.sender.name}", flow.number)
-        elif fate is Fate.CONTRADICTORY:
-            findings.doubt(fate_clause(case, flow, fate), flow.number)
-        elif set(flow.reached).difference([answer.netns_name for answer in flow.answers]):
-            findings.doubt(f"a reply came, but {listed(flow.reached)} was not seen to send it", flow.number)
-        else:
-            answered += 1
+        answered += _judge_answer(case, flow, fate, due, findings)
     return findings.settle(
         "reply",
         expected=_in_words(case, wanted),
@@ -69,6 +62,30 @@ def _judge(case: JudgedProbe, wanted: Reply | ReplyByBackend) -> Verdict:
     )
 
 
+def _judge_answer(case: JudgedProbe, flow: Flow, fate: Fate, due: Reply, findings: Findings) -> bool:
+    """Whether the backend's answer came back as it is due."""
+    wrong, reached = _wrong_reply(case, flow, due), listed(flow.reached)
+    if wrong:
+        findings.wrong(wrong, flow.number)
+    elif unanswered := _unanswered_data(case, flow):
+        (findings.doubt if dropped_meanwhile(case.evidence.links) else findings.wrong)(unanswered, flow.number)
+    elif flow.number in case.disagreements:
+        findings.doubt(case.disagreements[flow.number], flow.number)
+    elif not flow.replies:
+        sent = "sent a reply, but it did not reach" if flow.answers else "sent no reply to"
+        findings.missing(f"{reached} {sent} {case.resolved.sender.name}", flow.number)
+    elif fate is Fate.CONTRADICTORY:
+        findings.doubt(fate_clause(case, flow, fate), flow.number)
+    elif set(flow.reached).difference([answer.netns_name for answer in flow.answers]):
+        others = [f"{each.netns_name} sent one from {each.source}" for each in flow.answers_from_wrong_address]
+        find = findings.wrong if others else findings.doubt
+        sent = f", and {listed(list(dict.fromkeys(others)))}" if others else ""
+        find(f"a reply came, but {reached} was not seen to send it{sent}", flow.number)
+    else:
+        return True
+    return False
+
+
 def _judge_loss(case: JudgedProbe, flow: Flow, findings: Findings) -> bool:
     """Whether the backend's answer did not come back; only sentinel packets prove that it is not merely late."""
     if flow.replies:
@@ -76,7 +93,7 @@ def _judge_loss(case: JudgedProbe, flow: Flow, findings: Findings) -> bool:
     elif not flow.answers:
         findings.doubt(f"{listed(flow.reached)} was not seen to answer", flow.number)
     else:
-        for doubt in case.silence:
+        for doubt in (*case.silence, *_doubts_about_loss(case, flow)):
             findings.doubt(doubt, flow.number)
     return not flow.replies and bool(flow.answers)
 
@@ -84,19 +101,11 @@ def _judge_loss(case: JudgedProbe, flow: Flow, findings: Findings) -> bool:
 def _wrong_reply(case: JudgedProbe, flow: Flow, wanted: Reply) -> str:
     """What is wrong with the replies that the sender heard; empty if nothing is, or if there are none."""
     resolved = case.resolved
-    ports = [departure.source_port for departure in flow.departures]
     due, which = case.dialled, "that was dialled"
     if wanted is Reply.UNTRANSLATED:
         due, which = (flow.arrivals[0].destination, flow.arrivals[0].destination_port), "where it arrived"
-    for reply in flow.replies:
-        if reply.source_port != due[1] or reply.source != due[0]:
-            stranger = endpoint(reply.source, reply.source_port)
-            return f"the reply came from {stranger}, not from {endpoint(*due)} {which}"
-        if reply.destination != resolved.sender.address_of_flow(flow.number) or (
-            ports and reply.destination_port not in ports
-        ):
-            other = endpoint(reply.destination, reply.destination_port)
-            return f"the reply is addressed to {other}, but the request did not come from there"
+    if strange := _strange_end(case, flow, due, which):
+        return strange
     if len(flow.replies) > max(1, len(flow.answers)) and not copied_on_link(resolved, case.evidence, flow):
         sent = f"{listed(flow.reached)} sent {_number(len(flow.answers))}"
         return f"{_number(len(flow.replies))} replies came to {resolved.sender.name}, but {sent}"
@@ -104,6 +113,29 @@ def _wrong_reply(case: JudgedProbe, flow: Flow, wanted: Reply) -> str:
         return f"a copy of the reply came in at {copies(flow.stray_replies)}"
     if flow.number in case.lost_reply_copies:
         return f"a copy of the reply came in at {case.lost_reply_copies[flow.number]}, and went no further"
+    return ""
+
+
+def _doubts_about_loss(case: JudgedProbe, flow: Flow) -> Iterator[str]:
+    """Foreign rules that may have dropped the answer, where the taps saw it last."""
+    last = max((each for each in hops(flow) if each.packet is Packet.REPLY), key=lambda each: each.at)
+    ended_there = last.direction is Direction.IN and last.netns_name in case.resolved.nodes
+    if ended_there and (clause := suspicion(case.resolved, case.evidence, last.netns_name)):
+        yield f"{clause}, and may have dropped the answer"
+
+
+def _strange_end(case: JudgedProbe, flow: Flow, due: tuple[IPAddress, int], which: str) -> str:
+    """What is wrong with the ends of the replies that the sender heard; empty if nothing is."""
+    ports = [departure.source_port for departure in flow.departures]
+    for reply in flow.replies:
+        if reply.source_port != due[1] or reply.source != due[0]:
+            stranger = endpoint(reply.source, reply.source_port)
+            return f"the reply came from {stranger}, not from {endpoint(*due)} {which}"
+        if reply.destination != case.resolved.sender.address_of_flow(flow.number) or (
+            ports and reply.destination_port not in ports
+        ):
+            other = endpoint(reply.destination, reply.destination_port)
+            return f"the reply is addressed to {other}, but the request did not come from there"
     return ""
 
 

@@ -6,6 +6,7 @@ show it for all flows together.
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from proxylab.addresses import IPAddress
@@ -21,9 +22,11 @@ from proxylab.scenario.expect import (
 )
 from proxylab.scenario.words import Manner
 from proxylab.verdict.case import JudgedProbe
+from proxylab.verdict.counted_rules import may_be_engines
 from proxylab.verdict.expectations.expectation import Expectation, Needs
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.flows import Flow, counted_ends
+from proxylab.verdict.foreign import Effect, suspicion
 from proxylab.verdict.model import Verdict
 
 __all__ = ["SOURCE"]
@@ -63,6 +66,8 @@ def _judge(case: JudgedProbe, wanted: SourceExpectation) -> Verdict:
     if case.resolved.sender.device == STACK and 0 < changes.unwanted < changes.preserved and not findings.any_wrong:
         what = f"masqueraded {changes.unwanted:,} of {amount(changes.preserved, 'flow')}"
         findings.wrong(f"{case.resolved.sender.namespace} {what}, although its address is the same in either case")
+    for clause in _changed_by_others(case):
+        findings.doubt(clause)
     again = case.masqueraded_again
     if again is not None:
         changed = amount(again.count.packets, "packet")
@@ -74,6 +79,16 @@ def _judge(case: JudgedProbe, wanted: SourceExpectation) -> Verdict:
         expected=_in_words(case, wanted),
         observed=counted(seen) if len(seen) > 1 else listed(list(seen)),
     )
+
+
+def _changed_by_others(case: JudgedProbe) -> Iterator[str]:
+    """Foreign rules that may have given flows the due source, where the engine's rules changed fewer flows."""
+    changing = [rule for rule in case.rules if rule.changes_source and may_be_engines(rule.count, case.resolved)]
+    due = sum(isinstance(case.wanted_source(flow), Masqueraded) and flow.relayed is None for flow in case.arrived)
+    if sum(rule.count.packets for rule in changing) < due:
+        for node in case.resolved.nodes:
+            if clause := suspicion(case.resolved, case.evidence, node, Effect.REWRITE):
+                yield f"{clause}, and may have changed the source in place of the engine's rules"
 
 
 def _note_unknown(case: JudgedProbe, flow: Flow, findings: Findings) -> None:

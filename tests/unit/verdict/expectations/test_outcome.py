@@ -192,7 +192,7 @@ def test_an_even_spread_passes() -> None:
         ("outcome", without(Packet.REQUEST, Direction.OUT), INCONCLUSIVE, "never saw 1 flow leave debug"),
         ("outcome", plus(CONNECTED.arrives(0, "echo-2")), FAIL, "arrived at echo-1 and echo-2"),
         ("outcome", plus(CONNECTED.arrives(0, "echo-1")), FAIL, "it arrived twice at echo-1, but left once"),
-        ("outcome", plus(CONNECTED.hears_icmp(0)), INCONCLUSIVE, "port unreachable from 172.18.0.2 and a reply"),
+        ("outcome", plus(CONNECTED.hears_icmp(0)), FAIL, "port unreachable from 172.18.0.2 and a reply"),
         ("outcome", changed(connects=(CONNECTED.report(0, "echo-2"),)), INCONCLUSIVE, "but echo-2 answered"),
         ("backends", changed(connects=(CONNECTED.report(0, "echo-2"),)), INCONCLUSIVE, "but echo-2 answered"),
         (
@@ -311,8 +311,8 @@ def test_a_send_that_the_senders_kernel_refused() -> None:
         ([], FAIL, "no tap saw it again"),
         ([REJECTED.arrives(0, "echo-1"), REJECTED.hears_icmp(0)], FAIL, "it arrived at echo-1, and debug heard ICMP"),
         ([REJECTED.hears_icmp(0, icmp=(3, 1))], FAIL, "debug heard ICMP 3/1 from 172.18.0.2"),
-        ([REJECTED.hears_icmp(0), REJECTED.hears(0)], INCONCLUSIVE, "port unreachable from 172.18.0.2 and a reply"),
-        ([REJECTED.hears_icmp(0), REJECTED.hears_reset(0)], INCONCLUSIVE, "and a reset from"),
+        ([REJECTED.hears_icmp(0), REJECTED.hears(0)], FAIL, "port unreachable from 172.18.0.2 and a reply"),
+        ([REJECTED.hears_icmp(0), REJECTED.hears_reset(0)], FAIL, "and a reset from"),
         ([REJECTED.hears_reset(0)], FAIL, "debug heard a reset from 10.96.0.10:80"),
         ([REJECTED.hears_icmp(0, POD)], INCONCLUSIVE, "from echo-1's address, but echo-1 saw no request"),
         (

@@ -1,0 +1,155 @@
+"""Answers that another machine sends: replies, resets and ICMP errors of those that no Service leads to."""
+
+from collections.abc import Iterator
+
+import pytest
+from attacked_lab import (
+    CLOSED,
+    ECHO,
+    EMPTY,
+    NODES,
+    OF_EMPTY,
+    TCP,
+    UDP,
+    VIP,
+    Alteration,
+    Attack,
+    AttackedLab,
+    Dialled,
+    attacked,
+    check,
+    iptables,
+    nft,
+)
+
+REFUSED, REJECTED = {"outcome": "refused"}, {"outcome": "rejected", "at": "node-a"}
+MAC_OF_OTHER = "$(ip neigh show dev other 10.244.1.11 | grep -o '..:..:..:..:..:..')"
+HELD_TWICE = (
+    Alteration("other", f"ip address add {ECHO}/32 dev lo", f"ip address del {ECHO}/32 dev lo"),
+    Alteration(
+        "node-b",
+        f"ip neigh replace {ECHO} lladdr {MAC_OF_OTHER} dev other nud permanent; ip route replace {ECHO} dev other",
+        f"ip neigh del {ECHO} dev other; ip route replace {ECHO} dev echo proto static scope link",
+    ),
+)
+PAST_THE_ENGINE = iptables("node-a", "nat", "PREROUTING", f"-d {VIP} -j ACCEPT")
+HOLDS_THE_SERVICE = f"ip address add {VIP}/32 dev lo", f"ip address del {VIP}/32 dev lo"
+
+
+def copied_to_node_c(what: str, answer: str) -> tuple[Alteration, Alteration]:
+    """node-b sends a copy of each request to node-c, and a rule there answers it."""
+    return (
+        nft("node-b", "forward", -20, f"ip daddr {ECHO} {what} counter dup to {NODES['node-c']} device eth0"),
+        nft("node-c", "prerouting", -150, f"ip daddr {ECHO} {what} counter reject with {answer}"),
+    )
+
+
+ATTACKS = [
+    *(
+        Attack(
+            f"another pod holds the endpoint's address, and answers with it, {name}",
+            HELD_TWICE, "fail", "The tap of the other pod saw the request, and that of the endpoint saw none.",
+            dialled=dialled, says=("outcome: client heard a reply from", "but no pod saw the request"),
+        )
+        for name, dialled in (
+            ("over TCP", TCP),
+            ("over UDP", UDP),
+            ("to a crafted segment", Dialled(send={"as": "packet"})),
+            ("to a crafted datagram", Dialled(port="udp", send={"as": "packet"})),
+        )
+    ),
+    Attack(
+        "another pod answers over UDP from its own address",
+        HELD_TWICE, "fail", "A reply from an address that was not dialled is wrong.",
+        dialled=UDP, says=("reply: the reply came from 10.244.1.11:8080, not from 10.96.1.1:80 that was dialled",),
+    ),
+    Attack(
+        "another node resets the connection that the pod accepts",
+        copied_to_node_c("tcp flags & (syn | ack) == syn", "tcp reset"),
+        "fail", "No lab sends two answers, and the taps saw the copy to which the second one is due.",
+        says=("outcome: it arrived at echo",),
+    ),
+    *(
+        Attack(
+            f"another node sends ICMP port unreachable for a datagram that the pod answers, {name}",
+            copied_to_node_c("meta l4proto udp", "icmp port-unreachable"),
+            "fail", "The sender heard both, and each was captured: no outcome allows the two.", dialled=dialled,
+            says=("outcome: it arrived at echo, and client heard ICMP port unreachable from 10.96.1.1 and a reply",),
+        )
+        for name, dialled in (("to a socket", UDP), ("crafted", Dialled(port="udp", send={"as": "packet"})))
+    ),
+    Attack(
+        "the router rejects what the engine should",
+        (
+            iptables("node-a", "filter", "FORWARD", f"-d {EMPTY} -j ACCEPT"),
+            nft("router", "forward", -20, f"ip daddr {EMPTY} counter reject with icmp port-unreachable"),
+        ),
+        "fail", "The lab counts the rules of all nodes, and none rejected anything.", REJECTED, OF_EMPTY,
+        ("an ICMP error came, but no rule of any node rejected anything; it was first seen at node-a/eth0",),
+    ),
+    Attack(
+        "another node's ICMP error comes in place of that of the engine's rule",
+        (
+            nft("node-a", "output", 0, "icmp type destination-unreachable counter drop"),
+            Alteration(
+                "node-a",
+                "nft 'table ip forgery { chain x { type filter hook prerouting priority -310; "
+                f"ip daddr {EMPTY} dup to {NODES['node-c']} device eth0; "
+                "icmp type destination-unreachable notrack; }; }'",
+                "nft delete table ip forgery",
+            ),
+            nft("node-c", "prerouting", -150, f"ip daddr {EMPTY} counter reject with icmp port-unreachable"),
+        ),
+        "fail", "The taps saw the ICMP error leave another node than the one whose rule counted.", REJECTED, OF_EMPTY,
+        ("a rule on node-a counted it as rejected, but the ICMP error was first seen at node-c/eth0",),
+        never="node-a rejected the packet",
+    ),
+    *(
+        Attack(
+            f"a rule gives the engine's ICMP error {what}",
+            (nft("node-a", "postrouting", 300, f"icmp type destination-unreachable counter ip saddr set {address}"),),
+            "pass", "The taps saw it leave the node whose rule counted, and no Service promises its source.",
+            REJECTED, OF_EMPTY,
+        )
+        for what, address in (("a pod's address", "10.244.0.11"), ("another node's address", NODES["node-c"]))
+    ),
+    Attack(
+        "a host that holds the Service's address refuses it",
+        (
+            PAST_THE_ENGINE,
+            Alteration("router", f"ip route add {VIP} via 203.0.113.10", f"ip route del {VIP}"),
+            Alteration("outside", *HOLDS_THE_SERVICE),
+        ),
+        "fail", "The tap of the host saw the reset leave, and the host is no endpoint.", REFUSED, CLOSED,
+        ("outcome: outside refused it, and is no endpoint that got it",),
+    ),
+    Attack(
+        "a router that holds the Service's address refuses it",
+        (PAST_THE_ENGINE, Alteration("router", *HOLDS_THE_SERVICE)),
+        "fail", "The reset came in at a node, and neither a node nor a pod had sent it.", REFUSED, CLOSED,
+        ("a machine beyond the nodes refused it: the reset was first seen coming in at node-a/eth0",),
+    ),
+    Attack(
+        "the endpoint's own rules drop the request",
+        (nft("echo", "input", 0, "udp dport 8080 counter drop"),),
+        "fail", "It arrived at the pod, and no tap saw an answer.", dialled=UDP,
+        says=("reply: echo sent no reply to client",), why="echo got the request, and no tap saw it reply.",
+    ),
+    Attack(
+        "the client's own rules drop the answer",
+        (nft("client", "input", 0, "meta l4proto udp counter drop"),),
+        "inconclusive", "The tap saw the answer and the socket did not: nothing in the evidence decides between them.",
+        dialled=UDP, says=("the taps saw a reply, but the socket reports a timeout",),
+    ),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[AttackedLab]:
+    with attacked("embedded/iptables") as found:
+        yield found
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+def test_an_answer_of_another_never_passes_for_the_due_one(attack: Attack, lab: AttackedLab) -> None:
+    check(lab.judged(attack), attack)

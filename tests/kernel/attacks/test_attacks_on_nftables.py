@@ -1,0 +1,97 @@
+"""The attacks that mode nftables meets otherwise, since rules of iptables are foreign there; and those over IPv6."""
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+from attacked_lab import (
+    ECHO,
+    EMPTY,
+    LOCAL,
+    OF_EMPTY,
+    OF_LOCAL,
+    OTHER,
+    VIP,
+    Alteration,
+    Attack,
+    AttackedLab,
+    Dialled,
+    attacked,
+    check,
+    iptables,
+    nft,
+)
+
+DROPPED, REJECTED = {"outcome": "dropped", "at": "node-a"}, {"outcome": "rejected", "at": "node-a"}
+FROM_ONE_PORT, FROM_ANOTHER = (Dialled(sender={"name": "client", "port": port}, port="udp") for port in (40000, 40001))
+IPV6 = {"family": "IPv6"}
+ECHO_6 = "fd00:10:244:1::a"
+SEND = (
+    "import socket; sock = socket.socket(type=socket.SOCK_DGRAM); sock.bind(('', PORT)); "
+    f"sock.sendto(b'', ('{VIP}', 80))"
+)
+
+
+def remembered(pod: str, port: int) -> tuple[Alteration, ...]:
+    """An entry of connection tracking that leads the client's port to a pod, where no rule does any more."""
+    leading = nft("node-a", "prerouting", -150, f"ip daddr {VIP} udp dport 80 dnat to {pod}:8080", "nat")
+    return (
+        Alteration("node-a", leading.change, "true"),
+        Alteration("client", f'{sys.executable} -c "{SEND.replace("PORT", str(port))}"', "true"),
+        Alteration("node-a", leading.undo, "true"),
+    )
+
+
+ATTACKS = [
+    Attack(
+        "a rule of iptables drops what the engine drops",
+        (iptables("node-a", "raw", "PREROUTING", f"-d {LOCAL} -j DROP"),),
+        "inconclusive", "The engine's rules never met the packet.", DROPPED, OF_LOCAL, ("of table raw, which counted",),
+    ),
+    Attack(
+        "a rule of iptables rejects what the engine rejects",
+        (iptables("node-a", "mangle", "PREROUTING", f"-d {EMPTY} -j DROP"),),
+        "fail", "The sender must hear an ICMP error.", REJECTED, OF_EMPTY,
+        why="belongs to no engine and counted 1 packet",
+    ),
+    Attack(
+        "a rule of iptables translates to the right pod",
+        (nft("node-a", "prerouting", -150, f"ip daddr {VIP} tcp dport 80 dnat to {ECHO}:8080", "nat"),),
+        "inconclusive", "The engine's rules never met the packet.", says=("counted 0 of 1 flow it got; node-a has",),
+    ),
+    Attack(
+        "a rule leads to another pod over IPv6",
+        (nft("node-b", "prerouting", -150, f"tcp dport 8080 counter dnat to [{ECHO_6}]:8081", "nat", "ip6"),),
+        "fail", "Two nodes translated it, and the tap saw the wrong port.", dialled=Dialled(to=IPV6),
+        says=("port: it arrived at port 8081 of echo",), why="the packet was translated twice",
+    ),
+    Attack(
+        "a hop limit that runs out over IPv6",
+        (nft("node-b", "prerouting", -10, "tcp dport 8080 counter ip6 hoplimit set 1", family="ip6"),),
+        "fail", "node-b said so by ICMP.", dialled=Dialled(to=IPV6),
+        why="node-b answered the packet with ICMP hop limit exceeded (3/0).",
+    ),
+    Attack(
+        "an old entry of connection tracking leads to another pod",
+        remembered(OTHER, 40000),
+        "fail", "The tap of the wrong pod saw the request.", dialled=FROM_ONE_PORT,
+        says=("backends: the request reached other",), why="by an older entry: no DNAT rule to that address counted it",
+    ),
+    Attack(
+        "an old entry of connection tracking leads to the right pod",
+        remembered(ECHO, 40001),
+        "inconclusive", "The kernel asks no rule about a flow that it knows.", dialled=FROM_ANOTHER,
+        says=(f"DNAT rules to {ECHO}:8080 counted 0 of 1 flow it got",),
+    ),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[AttackedLab]:
+    with attacked("embedded/nftables") as found:
+        yield found
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+def test_an_attack_on_mode_nftables(attack: Attack, lab: AttackedLab) -> None:
+    check(lab.judged(attack), attack)

@@ -1,0 +1,90 @@
+"""Whose answer it was: where a reply, a reset or an ICMP error was seen first, and what follows for the outcome."""
+
+import pytest
+from judging import FAIL, INCONCLUSIVE, PASS, REFUSED, REJECTED, one
+from msgspec.structs import replace
+from recorded import World
+
+from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
+from proxylab.verdict.flows.flows import flows_of
+from proxylab.verdict.flows.hops import ended_in, last_seen
+from proxylab.verdict.flows.origins import origin
+from proxylab.verdict.model import Judgement
+
+WORLD = World()
+
+
+def moved(seen: Observation, netns_name: str, device: str, direction: Direction, at: int) -> Observation:
+    return replace(seen, netns_name=netns_name, device=device, direction=direction, at=at)
+
+
+def rejection(*first: tuple[str, str, Direction]) -> Evidence:
+    """A rule on node-a counted the packet; the ICMP error was seen there, in this order, and at the sender."""
+    heard = REJECTED.hears_icmp(0)
+    way = [moved(heard, *each, at=1001 + number) for number, each in enumerate(first)]
+    return REJECTED.evidence(
+        [REJECTED.leaves(0), *way, replace(heard, at=1009)],
+        counts=(REJECTED.rejected(),),
+        counted=("node-a", "node-b"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "judgement"),
+    [
+        ([("node-a", "debug", Direction.OUT)], PASS),
+        ([("node-b", "eth0", Direction.OUT), ("node-a", "eth0", Direction.IN)], FAIL),
+        ([("node-a", "eth0", Direction.IN), ("node-a", "debug", Direction.OUT)], FAIL),
+        ([("echo-1", "eth0", Direction.OUT), ("node-b", "echo-1", Direction.IN)], FAIL),
+    ],
+    ids=["the rule's node", "another node", "a machine without taps", "a pod"],
+)
+def test_a_rejection_is_that_of_the_node_whose_rule_counted(
+    first: list[tuple[str, str, Direction]], judgement: Judgement
+) -> None:
+    assert one(REJECTED, rejection(*first), "outcome").judgement is judgement
+
+
+def test_without_a_rule_on_any_node_an_icmp_error_is_no_rejection() -> None:
+    bare = replace(rejection(("node-a", "debug", Direction.OUT)), counts=())
+    assert one(REJECTED, bare, "outcome").judgement is FAIL
+    assert one(REJECTED, replace(bare, counted=("node-a",)), "outcome").judgement is INCONCLUSIVE
+
+
+def test_a_reset_of_a_pod_that_did_not_get_the_request_is_no_refusal() -> None:
+    reset = REFUSED.hears_reset(0)
+    forged = moved(reset, "echo-2", "eth0", Direction.OUT, at=1001)
+    verdict = one(REFUSED, REFUSED.evidence([REFUSED.leaves(0), forged, reset]), "outcome")
+    assert verdict.judgement is FAIL
+    assert verdict.reasons == ("echo-2 refused it, and is no endpoint that got it",)
+
+
+def test_a_reply_that_a_node_made_shows_no_delivery() -> None:
+    made = moved(WORLD.hears(0), "node-a", "debug", Direction.OUT, at=1002)
+    evidence = WORLD.evidence([WORLD.leaves(0), made, WORLD.hears(0)])
+    assert one(WORLD, evidence, "outcome").judgement is FAIL
+    without = WORLD.evidence([WORLD.leaves(0), WORLD.hears(0)])
+    assert one(WORLD, without, "outcome").judgement is INCONCLUSIVE
+
+
+def test_an_answer_that_only_came_in_has_no_known_maker() -> None:
+    came = moved(WORLD.hears(0), "node-a", "eth0", Direction.IN, at=1002)
+    (flow,) = flows_of(WORLD.resolved, WORLD.evidence([WORLD.leaves(0), came, WORLD.hears(0)]))
+    first = origin(flow, Packet.REPLY)
+    assert first is not None
+    assert (first.seen, first.maker) == (came, "")
+    assert origin(flow, Packet.RESET) is None
+
+
+def test_what_a_bridge_floods_is_no_step_of_the_way() -> None:
+    came = moved(WORLD.leaves(0), "node-a", "debug", Direction.IN, at=1001)
+    flooded = replace(moved(came, "node-b", "eth0", Direction.IN, at=1002), otherhost=True)
+    (flow,) = flows_of(WORLD.resolved, WORLD.evidence([WORLD.leaves(0), came, flooded]))
+    assert last_seen(flow) == came
+    assert ended_in([flow]) == {"node-a"}
+
+
+def test_what_was_seen_last_as_it_left_ended_nowhere_that_is_known() -> None:
+    gone = moved(WORLD.leaves(0), "node-a", "eth0", Direction.OUT, at=1002)
+    (flow,) = flows_of(WORLD.resolved, WORLD.evidence([WORLD.leaves(0), gone]))
+    assert ended_in([flow]) == set()
