@@ -110,6 +110,8 @@ def command(
 
     Example: proxylab conformance externalip --engine embedded/nftables --report externalip.json
     """
+    if earlier and names:
+        raise click.UsageError("--from runs nothing; leave out NAME…, or --from")
     before = _read(compare) if compare else None
     with ExitStack() as stack:  # its end may raise: report before that
         if earlier:

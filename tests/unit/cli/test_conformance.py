@@ -97,6 +97,7 @@ def test_a_report_has_the_form_of_its_suffix(reports: Caller) -> None:
         (("--from", "release.json", "--compare", "iptables.json"), "no mode nftables, only iptables; name another"),
         (("--from", "run.json"), "run.json: it is no ConformanceReport"),
         (("--report", "table.txt", "--from", "release.json"), "must end in .json"),
+        (("nodeport", "--from", "release.json"), "--from runs nothing; leave out NAME"),
         (("nodeports",), "did you mean 'nodeport'?"),
     ],
 )
