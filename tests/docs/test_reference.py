@@ -10,6 +10,7 @@ from conformance_page import conformance_page
 from documents import ROOT
 from options_page import options_page
 from scenario_index import scenarios_page
+from semantics_reference import semantics_reference
 
 from proxylab.cli import proxylab
 
@@ -20,6 +21,7 @@ PAGES = {
     "capabilities": capabilities_page,
     "scenarios": scenarios_page,
     "conformance": conformance_page,
+    "semantics": semantics_reference,
 }
 
 
