@@ -415,6 +415,12 @@ EDITS = [
             )
         },
     ),
+    Edit(
+        "steps/affinity-timeout-at-a-node-port",
+        "sessionAffinity: ClientIP\n  selector",
+        "selector",
+        {"a second pod becomes ready: ClientIP affinity at a NodePort returns all clients to their pod"},
+    ),
     # What holds in mode userspace alone does not hold in mode iptables.
     Edit(
         "userspace/accepted-then-closed",

@@ -26,6 +26,9 @@ v1.37-nftables.json`. `proxylab conformance --from v1.36-nftables.json --from v1
 docs/reference/conformance.json` puts several together, and `LAB_DOCS=write ./dev pytest tests/docs/test_reference.py`
 writes this page.
 
+In the run of 1.36 in mode iptables, more than `timeoutSeconds` passed between two probes on a busy machine, and two
+items of `steps/affinity-timeout-at-a-node-port` failed. That is no fault of the proxy. The scenario has been mended.
+
 ## Summary
 
 """

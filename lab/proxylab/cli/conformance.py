@@ -1,6 +1,6 @@
 """``proxylab conformance``: the catalogue on a proxy, as a table by theme (``proxylab.report.conformance``)."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from itertools import islice
@@ -106,10 +106,12 @@ def command(
     NAME… are themes of the catalogue, such as nodeport, or scenarios, such as clusterip/from-a-pod; by default all.
     What `except` in a scenario says of the proxy's mode or version is a known difference, and conforms.
 
-    The exit code is that of `run`; with --compare it is 1 if an item conformed before, and does not now.
+    The exit code is that of `run`; with --compare it is 1 only if an item fails now, and did not before.
 
     Example: proxylab conformance externalip --engine embedded/nftables --report externalip.json
     """
+    if earlier and names:
+        raise click.UsageError("--from runs nothing; leave out NAME…, or --from")
     before = _read(compare) if compare else None
     with ExitStack() as stack:  # its end may raise: report before that
         if earlier:
@@ -123,7 +125,8 @@ def command(
         for file in reports:
             _write(file, table)
         if before is not None:
-            return _compared(before, table)
+            compared = _compared(before, table)
+            return code if code in (ExitCode.INTERNAL, ExitCode.SCENARIO) else compared
         lines = conformance_lines(table, verbose=verbose, width=terminal_width())
         click.echo(table.to_json() if output == "json" else "\n".join(lines))
     return code
@@ -148,7 +151,7 @@ def _run(
     }
     runs = [run for of_column in columns.values() for run in of_column]
     if not runs:
-        raise click.UsageError(f"no scenario of {_names(written)} is for {', '.join(choices)}; name others")
+        raise click.UsageError(f"none of these scenarios is for {', '.join(choices)}; name others")
     progress = Progress(len(runs), document=True, verbosity=0, color=color, paint=paint)
     with results_of(runs, begin, min(jobs, len(runs)), progress) as found:
         results = []
@@ -178,10 +181,6 @@ def _run(
 def _version(choice: EngineChoice) -> str:
     """Of the binary; of an embedded engine, the version that it behaves like."""
     return choice.upstream.version if choice.upstream else f"v{'.'.join(map(str, choice.version))}"
-
-
-def _names(written: Iterable[Scenario]) -> str:
-    return ", ".join(each.file for each in written)
 
 
 def _read(file: Path) -> Conformance:

@@ -79,6 +79,20 @@ def test_a_run_can_be_compared_with_a_report(catalogue: Caller) -> None:
     assert "nodeport/b: holds (absent, now pass)" in output
 
 
+def test_a_bug_is_not_hidden_by_a_comparison(catalogue: Caller) -> None:
+    catalogue.type("conformance", "--report", "before.json")
+    catalogue.scenario("catalogue/nodeport/b.lab.yaml", "holds", name="broken")
+    assert catalogue.type("conformance", "--compare", "before.json")[0] == ExitCode.INTERNAL
+
+
+def test_the_table_is_printed_even_if_something_is_left_in_the_end(catalogue: Caller) -> None:
+    catalogue.scenario("catalogue/clusterip/a.lab.yaml", "holds", name="leaving")
+    code, output, errors = catalogue.type("conformance", "clusterip")
+    assert code == ExitCode.INTERNAL
+    assert "embedded@v1.38/iptables: 1 of 1" in output
+    assert "left behind: descriptor 9" in errors
+
+
 def test_a_report_has_the_form_of_its_suffix(reports: Caller) -> None:
     files = {"r.json": "{", "r.xml": "<?xml", "r.html": "<!doctype html>", "r.md": "# ", "r.svg": "<svg"}
     options = [word for file in files for word in ("--report", f"new/{file}")]
@@ -97,6 +111,7 @@ def test_a_report_has_the_form_of_its_suffix(reports: Caller) -> None:
         (("--from", "release.json", "--compare", "iptables.json"), "no mode nftables, only iptables; name another"),
         (("--from", "run.json"), "run.json: it is no ConformanceReport"),
         (("--report", "table.txt", "--from", "release.json"), "must end in .json"),
+        (("nodeport", "--from", "release.json"), "--from runs nothing; leave out NAME"),
         (("nodeports",), "did you mean 'nodeport'?"),
     ],
 )
