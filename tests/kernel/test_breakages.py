@@ -16,6 +16,7 @@ from breakages import BREAKAGES, Breakage
 from broken_promises import BROKEN_PROMISES
 from edits import EDITS, Edit
 from forgetting import FORGETTING
+from health_answers import HEALTH_ANSWERS
 from misnaming import MISNAMING
 from mutant_record import compare, failures, recorded
 from mutated_labs import MutatedLabs, name_of, title
@@ -32,7 +33,7 @@ from proxylab.verdict.model import Judgement
 SCENARIOS = ROOT / "scenarios"
 SUFFIX = ".lab.yaml"
 ENGINE = "embedded/iptables"
-EVERY = (*BREAKAGES, *FORGETTING, *STEPPING, *MISNAMING, *SINGLE_RULES)
+EVERY = (*BREAKAGES, *FORGETTING, *STEPPING, *MISNAMING, *SINGLE_RULES, *HEALTH_ANSWERS)
 FAMILY = re.compile(r"(?<=[\[-])ipv[46](?=[]-])")  # the last part of an id, after parts of the lab itself
 
 
