@@ -37,10 +37,13 @@ BROKEN_PROMISES = [
         "translation",
         "lambda scope, endpoint: ()",
         (
+            "clusterip/a-port-name-with-two-numbers",
+            "clusterip/internal-policy-local-on-the-host-network",
             "clusterip/publish-not-ready-addresses",
             "families/ipv6-first",
             "families/single-stack-and-dual-stack",
             "fragments/datagrams-above-the-mtu",
+            "hairpin/at-every-frontend",
             "loadbalancer/address-on-the-node",
             "loadbalancer/ip-mode-proxy",
             "loadbalancer/source-ranges",
@@ -64,6 +67,7 @@ BROKEN_PROMISES = [
             "steps/service-edited-and-deleted",
             "steps/service-proxy-name-and-headless-labels",
             "steps/service-type-changes",
+            "terminating/conditions-of-endpoints",
         ),
     ),
     BrokenPromise(
@@ -178,7 +182,7 @@ BROKEN_PROMISES = [
         PORTS,
         "ports_of",
         _EVERY_PORT.format("port._replace(external_policy_local=port.internal_policy_local)"),
-        ("nodeport/ignores-internal-traffic-policy",),
+        ("clusterip/internal-policy-local-on-the-host-network",),
     ),
     BrokenPromise(
         "single-stack Services have node ports of both families",
