@@ -8,13 +8,25 @@ from command_line import CommandLine
 from sandboxed import ROOT
 
 from proxylab.client.mutants import MutantRuns, mutants_of, ruled
+from proxylab.client.rendered_rules import rendered_rules
 from proxylab.client.session import Session
 from proxylab.encoding import decode, encode
+from proxylab.engines.embedded.mutation import Mutation, mutated
+from proxylab.engines.engine_names import mode_of
+from proxylab.engines.modes import MODES
 from proxylab.engines.protocol import EngineChoice
+from proxylab.plan.assembly import lay_out
 from proxylab.report.mutants import Baseline, Mutant, Noticed
+from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 
 FILE = "scenarios/clusterip/from-a-pod.lab.yaml"
+FILES = (
+    "loadbalancer/source-ranges",
+    "rejections/at-every-frontend",
+    "affinity/client-ip",
+    "nodeport/range-of-its-own",
+)
 DNAT = "nat KUBE-SEP-* -p PROTOCOL -j DNAT --to-destination ENDPOINT"
 
 
@@ -56,6 +68,33 @@ def test_a_second_call_goes_on_from_the_state_of_the_first(
     refused = cli.type("mutate", FILE, "--state", str(state), "--engine", "embedded/userspace")
     assert refused.status == 2
     assert "embedded/iptables" in refused.errors
+
+
+@pytest.mark.parametrize(
+    ("engine", "command"),
+    [("embedded/iptables", "iptables-restore --test --noflush"), ("embedded/nftables", "nft --check --file -")],
+)
+def test_the_kernel_takes_every_mutant(engine: str, command: str, tmp_path: Path) -> None:
+    mode, lines = mode_of(engine), MODES[mode_of(engine)].mutants
+    assert lines is not None
+    found: dict[tuple[str, str], str] = {}
+    for name in FILES:
+        (case, *_) = cases(load_scenario(ROOT / f"scenarios/{name}.lab.yaml"), mode)
+        layout = lay_out(case)
+        rules = next(rendered_rules(case, layout.plan, layout.objects, engine))
+        for rule, line in zip(lines.classes(rules.text), rules.text.split("\n"), strict=True):
+            for change in lines.mutants(rule, line) if rule else ():
+                if (rule, change) not in found:
+                    found[rule, change] = mutated(rules.text, Mutation(rule, change), lines)
+    assert len(found) > 90
+    for number, text in enumerate(found.values()):
+        (tmp_path / str(number)).write_text(text)
+    check = f"for f in {tmp_path}/*; do {command} < $f || echo refuses $f; done 2>&1"
+    with Session(EngineChoice("embedded/userspace")) as session:
+        lab = session.open(load_scenario(ROOT / FILE))
+        printed = lab.execute("node-b", "sh", "-c", check).stdout
+    refused = [key for number, key in enumerate(found) if f"refuses {tmp_path}/{number}\n" in printed]
+    assert not refused, printed
 
 
 def _fields(mutant: Mutant) -> dict[str, object]:
