@@ -60,6 +60,16 @@ EQUIVALENTS: Final = (
     ),
     _Equivalent(
         _IPTABLES,
+        (
+            "filter FORWARD --ctstate NEW -j KUBE-EXTERNAL-SERVICES # kubernetes externally-visible service portals",
+            "filter FORWARD --ctstate NEW -j KUBE-SERVICES # kubernetes service portals",
+        ),
+        ("without --ctstate",),
+        "KUBE-FORWARD comes first: it accepts the packets of open connections and drops invalid ones; with tcpBeLiberal "
+        "a malformed packet would differ, which no probe sends",
+    ),
+    _Equivalent(
+        _IPTABLES,
         (_LOOPBACK,),
         (ABSENT, "without -d", "without --nfacct-name"),
         "the next rule leads the same packets to the same chain, so that only a counter differs",
