@@ -1,6 +1,7 @@
 """``proxylab mutate``: real labs notice mutants of real rules, and the state of a call is the beginning of the next."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,35 @@ FILES = (
     "affinity/client-ip",
     "nodeport/range-of-its-own",
 )
+NOTICED = {
+    ("rejections/only-the-claimed-port", "without --dport"): (
+        "filter KUBE-EXTERNAL-SERVICES -d ADDRESS -p PROTOCOL --dport PORT -j DROP # SERVICE has no local endpoints",
+        "another port than the one dropped at an external IP reaches the machine",
+    ),
+    ("rejections/only-the-claimed-port", "without --dst-type"): (
+        "filter KUBE-EXTERNAL-SERVICES -p PROTOCOL --dport PORT --dst-type LOCAL -j REJECT # SERVICE has no endpoints",
+        "the number of a NodePort that rejects is reached at another machine",
+    ),
+    ("untranslated/beside-claimed-addresses", "-p of TCP and UDP"): (
+        "nat KUBE-SERVICES -d ADDRESS -p PROTOCOL --dport PORT -j KUBE-FW-* # SERVICE loadbalancer IP",
+        "UDP to a port of TCP reaches the machine from inside source ranges",
+    ),
+    ("steps/connections-from-before-the-service", "without --ctstate"): (
+        "filter OUTPUT --ctstate NEW -j KUBE-PROXY-FIREWALL # kubernetes load balancer firewall",
+        "Services claim the addresses, and the connections lose nothing",
+    ),
+}
+"""The class that a scenario notices with a change, and the probe or step that fails first."""
+
 DNAT = "nat KUBE-SEP-* -p PROTOCOL -j DNAT --to-destination ENDPOINT"
+
+MASQUERADE = "nat KUBE-POSTROUTING --random-fully -j MASQUERADE # kubernetes service traffic requiring SNAT"
+
+
+@pytest.fixture(scope="module")
+def runs() -> Iterator[MutantRuns]:
+    with Session(EngineChoice("embedded/iptables")) as session:
+        yield MutantRuns(session, "embedded/iptables")
 
 
 @pytest.fixture(scope="module")
@@ -36,16 +65,26 @@ def mutants() -> dict[tuple[str, str], Mutant]:
     return {(each.rule_class, each.mutation): each for each in mutants_of([case], "embedded/iptables")}
 
 
-def test_a_lab_keeps_the_mutated_rules_and_a_probe_notices(mutants: dict[tuple[str, str], Mutant]) -> None:
+def test_a_lab_keeps_the_mutated_rules_and_a_probe_notices(
+    mutants: dict[tuple[str, str], Mutant], runs: MutantRuns
+) -> None:
     case = ruled(load_scenario(ROOT / FILE), "embedded/iptables")
-    with Session(EngineChoice("embedded/iptables")) as session:
-        runs = MutantRuns(session, "embedded/iptables")
-        assert runs.baseline(case.case, lambda _what: None).trouble == ""
-        port = runs.settled(mutants[DNAT, "DNAT to another port"], [case], lambda _what: None)
-        assert port.noticed is not None
-        assert port.noticed.judgement == "fail"
-        protocol = runs.settled(mutants[DNAT, "-p of TCP and UDP"], [case], lambda _what: None)
-        assert protocol.survives  # the Service has no port of UDP
+    assert runs.baseline(case.case, lambda _what: None).trouble == ""
+    port = runs.settled(mutants[DNAT, "DNAT to another port"], [case], lambda _what: None)
+    assert port.noticed is not None
+    assert port.noticed.judgement == "fail"
+    ports = runs.settled(mutants[MASQUERADE, "without --random-fully"], [case], lambda _what: None)
+    assert ports.survives  # each client of the scenario has a source port of its own
+
+
+@pytest.mark.parametrize(("scenario", "change"), NOTICED)
+def test_a_scenario_notices_what_no_other_does(scenario: str, change: str, runs: MutantRuns) -> None:
+    engine, (rule, item) = "embedded/iptables", NOTICED[scenario, change]
+    case = ruled(*cases(load_scenario(ROOT / f"scenarios/{scenario}.lab.yaml"), mode_of(engine)), engine)
+    (mutant,) = (each for each in mutants_of([case], engine) if (each.rule_class, each.mutation) == (rule, change))
+    noticed = runs.settled(mutant, [case], lambda _what: None).noticed
+    assert noticed is not None
+    assert (noticed.file, noticed.item.partition("[")[0], noticed.judgement) == (case.case.file, item, "fail")
 
 
 def test_a_second_call_goes_on_from_the_state_of_the_first(
@@ -70,6 +109,7 @@ def test_a_second_call_goes_on_from_the_state_of_the_first(
     assert "embedded/iptables" in refused.errors
 
 
+@pytest.mark.thorough  # a campaign of the verb loads them too, and names what a kernel refuses
 @pytest.mark.parametrize(
     ("engine", "command"),
     [("embedded/iptables", "iptables-restore --test --noflush"), ("embedded/nftables", "nft --check --file -")],

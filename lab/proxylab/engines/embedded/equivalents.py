@@ -65,8 +65,8 @@ EQUIVALENTS: Final = (
             "filter FORWARD --ctstate NEW -j KUBE-SERVICES # kubernetes service portals",
         ),
         ("without --ctstate",),
-        "KUBE-FORWARD comes first: it accepts the packets of open connections and drops invalid ones; with tcpBeLiberal "
-        "a malformed packet would differ, which no probe sends",
+        "KUBE-FORWARD comes first: it accepts the packets of open connections and drops invalid ones (with "
+        "tcpBeLiberal only malformed packets are left, which no probe sends)",
     ),
     _Equivalent(
         _IPTABLES,
