@@ -267,7 +267,7 @@ async def unanswered(launcher: Launcher) -> dict[str, Any]:
         return told(await lab.run(resolved(Transport.TCP, Manner.CONNECT, flows=200)))
 
 
-def test_a_fence_that_does_not_come_back_is_waited_for_once_and_reported() -> None:
+def test_a_sentinel_packet_that_does_not_come_back_is_waited_for_once_and_reported() -> None:
     found = sandboxed(unanswered)
     assert found["sentinels"] == {"node-a": True, "echo-1": True, "echo-2": False}
     assert found["errors"] == {"timeout": 200}

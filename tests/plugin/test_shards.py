@@ -1,5 +1,7 @@
 """``--lab-shard``: pytest runs a part of the files, also under xdist, and the parts are balanced by recorded times."""
 
+from xml.etree import ElementTree
+
 import pytest
 from plugin_project import Project
 
@@ -35,6 +37,15 @@ def test_junit_of_an_earlier_run_balances_the_shards(five: Project) -> None:
     cases = [case.format(f"{name}.lab.yaml", 1) for name in NAMES] + [case.format("test_f", 60)]
     five.pytester.path.joinpath("times.xml").write_text(f"<testsuite>{''.join(cases)}</testsuite>")
     assert files(five, "--lab-shard=1/2", "--lab-times=times.xml") == ["test_f.py"]
+
+
+@pytest.mark.parametrize("workers", [(), ("-n1",)], ids=["in one process", "under xdist"])
+def test_junit_names_the_shard(five: Project, workers: tuple[str, ...]) -> None:
+    five.run("--lab-shard=2/2", "--junitxml=found.xml", *workers)
+    (suite,) = ElementTree.parse(five.pytester.path / "found.xml").iter("testsuite")
+    assert [(each.get("name"), each.get("value")) for each in suite.iterfind("properties/property")] == [
+        ("shard", "2/2")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -279,11 +279,11 @@ def silence_that_may_break(world: World, evidence: Evidence) -> Iterator[str]:
     for flow in range(world.flows):
         for sentinel in evidence.sentinels:
             if not sentinel.answered or any(sentinel.at < o.at for o in departures(evidence, flow)[:1]):
-                yield "a fence that proves nothing"
+                yield "a sentinel packet that proves nothing"
     if evidence.unpinned:
-        yield "fences that may have overtaken a packet"
+        yield "sentinel packets that may have overtaken a packet"
     if {sentinel.name for sentinel in evidence.sentinels} < {"node-a", *PODS}:
-        yield "a fence that was not sent"
+        yield "a sentinel packet that was not sent"
 
 
 def wrong_source(world: World, evidence: Evidence) -> Iterator[str]:

@@ -42,9 +42,7 @@ def coredns_sources() -> Sources:
 def find_coredns(name: str, cache: Cache) -> Binary:
     """The CoreDNS that ``--name-server`` names; nothing is downloaded or built.
 
-    Args:
-        name: ``coredns`` or nothing for the newest of the cache, ``coredns@VERSION``, or a path.
-        cache: of CoreDNS.
+    ``name`` is ``coredns`` or nothing for the newest of the cache, ``coredns@VERSION``, or a path.
 
     Raises:
         CapabilityError: the cache has none, or the file is none.
@@ -98,7 +96,7 @@ class CorednsModule(Struct, frozen=True):
 
     def versions(self) -> list[str]:
         """The releases that the module proxy lists, oldest first. Raises ``CapabilityError`` where none answers."""
-        return module_versions(self.go, _MODULE, _VERSION)
+        return module_versions(self.go, _MODULE, _VERSION, COREDNS)
 
     def origin(self, version: str) -> str:
         """The module and version that a binary is built from."""
@@ -110,7 +108,7 @@ class CorednsModule(Struct, frozen=True):
             known = cache.of_origin(self.origin(version))
             if known is not None:  # another process built it while this one waited
                 return known
-            files, needs = load_module(self.go, folder, _NAME, f"{_MODULE}@{version}")
+            files, needs = load_module(self.go, folder, _NAME, f"{_MODULE}@{version}", COREDNS)
             go_mod = f"module {_NAME}\ngo {needs['Go']}\nrequire {_MODULE} {version}\n"
             (folder / "go.mod").write_text(go_mod, encoding="utf-8")
             plugins = (files / "plugin.cfg").read_text(encoding="utf-8")
@@ -121,6 +119,7 @@ class CorednsModule(Struct, frozen=True):
                 folder,
                 ("build", "-mod=mod", "-trimpath", "-ldflags", "-s -w", "-o", str(built), "."),
                 BUILD_SECONDS,
+                COREDNS,
             )
             return cache.keep(built, self.origin(version))
 

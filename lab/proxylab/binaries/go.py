@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from proxylab.binaries.binary import order
+from proxylab.binaries.binary import KUBE_PROXY, Program, order
 from proxylab.binaries.commands import output_of
 from proxylab.errors import CapabilityError
 
@@ -19,8 +19,15 @@ _ASK_SECONDS: Final = 60.0
 _PACKAGES: Final = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 
 
-def run_go(go: str, folder: Path, words: Sequence[str], seconds: float) -> str:
+def run_go(go: str, folder: Path, words: Sequence[str], seconds: float, program: Program = KUBE_PROXY) -> str:
     """The output of a go command.
+
+    Args:
+        go: the command.
+        folder: to run it in.
+        words: its arguments.
+        seconds: how long it may take.
+        program: that it helps to build, for messages.
 
     Raises:
         CapabilityError: with the last lines of its output.
@@ -32,29 +39,32 @@ def run_go(go: str, folder: Path, words: Sequence[str], seconds: float) -> str:
     try:
         return output_of((go, *words), folder, what=what, seconds=seconds, environment=environment)
     except FileNotFoundError:
-        raise CapabilityError("Go, by which kube-proxy is built", "install Go (https://go.dev/dl)") from None
+        raise CapabilityError(f"Go, by which {program.name} is built", "install Go (https://go.dev/dl)") from None
     except subprocess.TimeoutExpired:
         raise CapabilityError(f"{what!r} within {seconds:.0f} s", "try again where there is more time") from None
 
 
-def module_versions(go: str, module: str, wanted: re.Pattern[str]) -> list[str]:
+def module_versions(go: str, module: str, wanted: re.Pattern[str], program: Program = KUBE_PROXY) -> list[str]:
     """The versions of these names that the module proxy lists, oldest first; it may have more.
 
     Raises:
         CapabilityError: there is no Go, or no module proxy answers.
     """
-    listed = json.loads(run_go(go, Path("/"), ("list", "-m", "-versions", "-json", module), _ASK_SECONDS))
+    words = ("list", "-m", "-versions", "-json", module)
+    listed = json.loads(run_go(go, Path("/"), words, _ASK_SECONDS, program))
     return sorted((each for each in listed.get("Versions", ()) if wanted.fullmatch(each)), key=order)
 
 
-def load_module(go: str, folder: Path, main: str, module: str) -> tuple[Path, Mapping[str, Any]]:
+def load_module(
+    go: str, folder: Path, main: str, module: str, program: Program = KUBE_PROXY
+) -> tuple[Path, Mapping[str, Any]]:
     """Load ``MODULE@VERSION`` for a main package in ``folder``, whose go.mod calls it ``main`` from now on.
 
     Returns where the module's files are, and its go.mod as ``go mod edit -json`` prints it. Raises ``CapabilityError``.
     """
     (folder / "go.mod").write_text(f"module {main}\n", encoding="utf-8")
-    loaded = json.loads(run_go(go, folder, ("mod", "download", "-json", module), BUILD_SECONDS))
-    described = run_go(go, folder, ("mod", "edit", "-json", loaded["GoMod"]), _ASK_SECONDS)
+    loaded = json.loads(run_go(go, folder, ("mod", "download", "-json", module), BUILD_SECONDS, program))
+    described = run_go(go, folder, ("mod", "edit", "-json", loaded["GoMod"]), _ASK_SECONDS, program)
     return Path(loaded["Dir"]), json.loads(described)
 
 

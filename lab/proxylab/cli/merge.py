@@ -34,7 +34,7 @@ _KINDS = {".json": "JSON", ".xml": "JUnit", ".html": "HTML"}
 def command(*, files: tuple[Path, ...], output: str, color: str) -> ExitCode:
     """Print the runs in FILE… as one: JSON documents, JUnit files, or HTML pages.
 
-    Each run with its own engine or version gets a column. If two runs have the same scenario on the same engine, the
+    Each engine, version and kernel gets a column. If two runs have the same scenario on the same engine and kernel, the
     columns name the files, too. Of a run in shards, all shards must be there. The exit code is that of one run with
     all results.
 

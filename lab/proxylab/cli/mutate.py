@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from proxylab.cli.engine_options import choice_of, engine_options
 from proxylab.cli.file_arguments import files_or_catalogue_argument, load_all
-from proxylab.cli.run import SessionMaker, jobs_option
+from proxylab.cli.scenario_results import SessionMaker, jobs_option
 from proxylab.cli.terminal import terminal_width
 from proxylab.client.mutants import MutantRuns, RuledCase, mutants_of, ruled
 from proxylab.client.session import Session

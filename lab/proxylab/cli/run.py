@@ -1,11 +1,6 @@
-"""``proxylab run``: run scenarios and print their verdicts.
+"""``proxylab run``: run scenarios and print their verdicts."""
 
-``proxylab.client.scenario_run`` runs each of them, in this process or in those of ``proxylab.client.workers``.
-"""
-
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -13,36 +8,23 @@ from typing import Any, Final
 import click
 
 from proxylab.cli.engine_options import choices_of, engines_options
-from proxylab.cli.file_arguments import expand, files_argument, load_each
+from proxylab.cli.file_arguments import expand, files_argument
 from proxylab.cli.progress import Progress
+from proxylab.cli.scenario_results import SessionMaker, jobs_option, loaded, opened, results_of, runs_of
 from proxylab.cli.shard_options import in_shard, shard_options
 from proxylab.cli.terminal import COLOR
 from proxylab.client.bundles import BundleStore
-from proxylab.client.exec_and_shell import run_shell
-from proxylab.client.kept_labs import KeptLabs
-from proxylab.client.open_lab import OpenLab
-from proxylab.client.open_labs import MOST_JOBS, OpenLabs
 from proxylab.client.report_page import RunStart, write_page
-from proxylab.client.scenario_run import Run, ScenarioRuns, ended_early
 from proxylab.client.session import Session
-from proxylab.client.workers import Say, Work, Workers
-from proxylab.engines.engine_names import mode_of, version_of
-from proxylab.engines.protocol import EngineChoice
-from proxylab.errors import ExitCode, ScenarioError
+from proxylab.engines.engine_names import version_of
+from proxylab.errors import ExitCode
 from proxylab.report.exit_code import exit_code
-from proxylab.report.failure_text import explain
 from proxylab.report.html import entries_of
 from proxylab.report.shards import Shard
-from proxylab.scenario.cases import cases, kernel_of
 from proxylab.scenario.model import Scenario
-from proxylab.scenario.probes import Probe
-from proxylab.scenario.steps import Step
-from proxylab.scenario.versions import Version
-from proxylab.verdict.model import Fault, Judgement, ProbeVerdict, ScenarioResult, StepVerdict
+from proxylab.verdict.model import Judgement, ScenarioResult
 
-__all__ = ["command", "jobs_option", "paint"]
-
-SessionMaker = Callable[..., Session]
+__all__ = ["command", "paint"]
 
 _COLOURS: Final = {
     Judgement.PASS: "green",
@@ -52,32 +34,11 @@ _COLOURS: Final = {
 }
 
 
-def _jobs(ctx: click.Context, param: click.Parameter, value: str) -> int:
-    """A number of workers, or ``auto``. Raises ``BadParameter``."""
-    if value == "auto":
-        return min(2 * len(os.sched_getaffinity(0)), MOST_JOBS)  # a worker waits half of its time
-    if not value.isdecimal() or not 1 <= int(value) <= MOST_JOBS:
-        raise click.BadParameter(f"{value!r} is not valid; give a number from 1 to {MOST_JOBS}, or auto", ctx, param)
-    return int(value)
-
-
 def _alone(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
     """Refuse a flag that needs the terminal, with --jobs."""
     if value and ctx.params["jobs"] > 1:
         raise click.BadParameter("workers have no terminal; leave out --jobs", ctx, param)
     return value
-
-
-jobs_option: Final = click.option(
-    "--jobs",
-    "-j",
-    metavar="N",
-    callback=_jobs,
-    is_eager=True,
-    default="1",
-    show_default=True,
-    help=f"Run N scenarios side by side, each in a lab of its own; auto is two for each core, {MOST_JOBS} at most.",
-)
 
 
 @click.command("run", short_help="Run scenarios and judge every probe.")
@@ -156,133 +117,24 @@ def command(
     Example: proxylab run scenarios --probe 'ClusterIP from a pod spreads connections evenly over all endpoints'
     """
     begun = RunStart.now(seed, str(shard or ""))
-    written, results = _load(in_shard(expand(files), shard, times), engines[0])
-    if not results and not _runs(written, {engine: version_of(engine) for engine in engines}, kernels, names):
+    written, results = loaded(in_shard(expand(files), shard, times), engines[0])
+    if not results and not runs_of(written, {engine: version_of(engine) for engine in engines}, kernels, names):
         return _nothing_chosen(written, names)
     choices = choices_of(engines, kernels, **of_engine)
-    runs = _runs(written, {engine: choice.version for engine, choice in choices.items()}, kernels, names)
+    runs = runs_of(written, {engine: choice.version for engine, choice in choices.items()}, kernels, names)
     total, is_document = len(runs) + len(results), output == "json"
     progress = Progress(total, document=is_document, verbosity=verbose - quiet, color=color, paint=paint)
     for result in results:
         progress.over(result)
     store = None if no_bundles else BundleStore(bundle_dir)
-    begin = partial(_opened, make_session or Session, choices, seed, keep=keep, hold=hold, trace=trace, store=store)
-    with _results(runs, begin, min(jobs, len(runs)), progress) as found:  # its end may raise: print before that
+    begin = partial(opened, make_session or Session, choices, seed, keep=keep, hold=hold, trace=trace, store=store)
+    with results_of(runs, begin, min(jobs, len(runs)), progress) as found:  # its end may raise: print before that
         for result in found:
             results.append(result)
             progress.over(result)
         progress.end(results, begun, traces=trace)
         _write(report, results, begun, progress)
     return exit_code(results)
-
-
-def _load(files: Iterable[Path], engine: str) -> tuple[list[Scenario], list[ScenarioResult]]:
-    """The scenarios, and a result for each file with mistakes. Raises ``ScenarioError`` if no file is without."""
-    loaded = load_each(files)
-    written = [each for each in loaded.values() if isinstance(each, Scenario)]
-    refused = {str(file): each for file, each in loaded.items() if isinstance(each, ScenarioError)}
-    if refused and not written:
-        raise ScenarioError([problem for error in refused.values() for problem in error.problems])
-    return written, [
-        ScenarioResult(file=file, name=file, engine=engine, fault=Fault(error.exit_code, str(error)))
-        for file, error in refused.items()
-    ]
-
-
-def _runs(
-    written: Iterable[Scenario], engines: Mapping[str, Version], kernels: Sequence[str], names: Sequence[str]
-) -> list[Run]:
-    """Every case of every scenario on every engine and kernel, with its probes and steps of these names, or with all.
-
-    ``except`` and the matrix depend on the engine's version. A case may name its kernel itself.
-    """
-    known = (
-        (engine, kernel_of(case, kernel), case)
-        for scenario in written
-        for engine, version in engines.items()
-        for kernel in (kernels[:1] if scenario.matrix.kernel else kernels)
-        for case in cases(scenario, mode_of(engine), version)
-    )
-    runs = [
-        Run(engine, kernel, case, [each for each in case.judged if _is_called(each, case, names)])
-        for engine, kernel, case in known
-    ]
-    return [each for each in runs if each.chosen]
-
-
-def _hold(lab: OpenLab, verdict: ProbeVerdict | StepVerdict) -> None:
-    """Explain a verdict, and open a shell in the sender of its probe, or in a node."""
-    where = verdict.probe.source.name if isinstance(verdict, ProbeVerdict) else lab.scenario.nodes[0].name
-    click.echo("\n".join(["", *explain(verdict), "", f"a shell in {where}; exit it to go on", ""]), err=True)
-    run_shell(lab.connection, where)
-
-
-@contextmanager
-def _opened(
-    make_session: SessionMaker,
-    choices: Mapping[str, EngineChoice],
-    seed: int,
-    *,
-    keep: bool,
-    hold: bool,
-    trace: bool,
-    store: BundleStore | None,
-) -> Iterator[ScenarioRuns]:
-    """What runs scenarios, each engine's in one session; the end of the block closes them."""
-    kept = KeptLabs() if keep else None
-    given = seed, kept.control_socket if kept else None
-    with ExitStack() as stack:
-        sessions = OpenLabs(lambda name: stack.enter_context(make_session(choices[name], *given)))
-        yield ScenarioRuns(sessions.session, trace=trace, store=store, kept_labs=kept, hold=_hold if hold else None)
-
-
-@contextmanager
-def _results(
-    runs: Sequence[Run],
-    begin: Callable[[], AbstractContextManager[ScenarioRuns]],
-    jobs: int,
-    progress: Progress,
-) -> Iterator[Iterator[ScenarioResult]]:
-    """The results of the runs, in their order; the labs close at the end of the block. Raises what is left of them."""
-
-    @contextmanager
-    def work() -> Iterator[Work[Run, ScenarioResult]]:
-        with begin() as scenario_runs:
-
-            def result(run: Run, at: Say, note: Say) -> ScenarioResult:
-                _announce(run, at, note)
-                return scenario_runs.result(run, at, note)
-
-            yield result
-
-    if jobs == 1:
-        with work() as result:
-            yield (result(each, progress.at, progress.note) for each in runs)
-        return
-    # Those that wait for timeouts come first: started last, they would run alone.
-    order = sorted(range(len(runs)), key=lambda number: "waits" not in runs[number].scenario.tags)
-    with Workers(
-        work,
-        runs,
-        jobs,
-        order=order,
-        kind=lambda run: run.engine_on_kernel,
-        lost=ended_early,
-        at=progress.at,
-        note=progress.note,
-    ) as workers:
-        yield workers.results()
-
-
-def _announce(run: Run, at: Say, note: Say) -> None:
-    """Print the scenario's notes, and how many of its probes run."""
-    scenario = run.scenario
-    at(scenario.file)
-    if len(run.chosen) < len(scenario.judged):
-        what = "probes and steps" if len(scenario.judged) > len(scenario.all_probes) else "probes"
-        note(f"{scenario.file}: {len(run.chosen)} of {len(scenario.judged)} {what}")
-    for each in scenario.notes:
-        note(f"{scenario.file}: {each}")
 
 
 def _write(file: Path | None, results: Sequence[ScenarioResult], begun: RunStart, progress: Progress) -> None:
@@ -296,15 +148,6 @@ def _write(file: Path | None, results: Sequence[ScenarioResult], begun: RunStart
 def paint(word: str, judgement: Judgement) -> str:
     """A word in the colour of its judgement."""
     return click.style(word, fg=_COLOURS[judgement], bold=judgement is not Judgement.PASS)
-
-
-def _is_called(judged: Probe | Step, scenario: Scenario, names: Sequence[str]) -> bool:
-    """Whether one of the names, if there are any, is its name in the file, that with its case, or without its step."""
-    if not names:
-        return True
-    whole = scenario.case.words(judged.name)
-    in_step = isinstance(judged, Probe) and scenario.steps_before(judged) > 0
-    return any(name in (judged.name, whole) or (in_step and whole.endswith(f": {name}")) for name in names)
 
 
 def _nothing_chosen(scenarios: Sequence[Scenario], names: Sequence[str]) -> ExitCode:

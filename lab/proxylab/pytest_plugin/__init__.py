@@ -26,7 +26,6 @@ import pytest
 
 from proxylab.errors import CapabilityError
 from proxylab.guest.kernels import find_kernel
-from proxylab.pytest_plugin.annotations import Annotations
 from proxylab.pytest_plugin.fixtures import lab_bundle_store, lab_of_file, lab_open, lab_sessions, lab_verdict
 from proxylab.pytest_plugin.in_python import Lab
 from proxylab.pytest_plugin.items import BROKEN_FILES, SUFFIX, ProbeItem, ScenarioFile
@@ -59,8 +58,7 @@ from proxylab.pytest_plugin.python_fixtures import (
     parametrize_labs,
 )
 from proxylab.pytest_plugin.report_page import Attaching, Gathering
-from proxylab.pytest_plugin.required import Required
-from proxylab.pytest_plugin.themes import Themes
+from proxylab.pytest_plugin.summaries import Annotations, Required, Themes
 from proxylab.scenario.words import HOST
 
 __all__ = [
@@ -85,6 +83,7 @@ __all__ = [
     "pytest_generate_tests",
     "pytest_itemcollected",
     "pytest_report_header",
+    "pytest_sessionstart",
 ]
 
 _ANNOTATES_ITSELF: Final = "pytest_github_actions_annotate_failures"
@@ -128,6 +127,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _file_of(item: pytest.Item) -> str:
     return item.nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Write the shard into JUnit XML, as a property of its suite: `proxylab merge` looks whether one is missing.
+
+    pytest has the fixture ``record_testsuite_property`` for that, which does nothing in workers of xdist.
+    """
+    chosen = shard(session.config)
+    for plugin in session.config.pluginmanager.get_plugins():
+        if chosen is not None and hasattr(plugin, "add_global_property"):
+            plugin.add_global_property("shard", str(chosen))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -5,7 +5,7 @@ from typing import Final
 
 from proxylab.report.exit_code import AnyResult
 from proxylab.text import WIDTH, wrapped
-from proxylab.verdict.model import Judgement, ScenarioResult, worst
+from proxylab.verdict.model import Judgement, ScenarioResult, on_kernel, worst
 
 __all__ = ["Painter", "result_table", "slowest"]
 
@@ -21,20 +21,22 @@ _MOST_SLOWEST: Final = 10
 
 
 def result_table(results: Sequence[AnyResult], paint: Painter = lambda word, _: word, width: int = WIDTH) -> list[str]:
-    """A row for each scenario, and a column for each engine; nothing if only one ran, on one kernel.
+    """A row for each scenario, and a column for each engine on each kernel; nothing if there is only one.
 
-    With several kernels, a column for each kernel, and a row for each scenario and engine: it shows which of them turns
-    the scenario red. The cases of a matrix share a row, which shows the worst of them. Names are never truncated, so
-    that users can copy them. If a row is too wide, the scenario's name has a line of its own above it.
+    If each of several engines ran on each of several kernels, a column for each kernel, and a row for each scenario and
+    engine: it shows which of them turns the scenario red. The cases of a matrix share a row, which shows the worst of
+    them. Names are never truncated, so that users can copy them. If a row is too wide, the scenario's name has a line
+    of its own above it.
     """
-    engines, kernels = ({getattr(result, axis) for result in results} for axis in ("engine", "kernel"))
-    if len(engines) < 2 and len(kernels) < 2:
+    ran = {(result.engine, result.kernel) for result in results}
+    if len(ran) < 2:
         return []
-    by_kernel = len(kernels) > 1
+    engines, kernels = map(set, zip(*ran, strict=True))
+    by_kernel = len(engines) > 1 and len(kernels) > 1 and len(ran) == len(engines) * len(kernels)
     cells: dict[str, dict[str, list[Judgement | None]]] = {}
     for result in results:
-        row = f"{result.file} [{result.engine}]" if by_kernel and len(engines) > 1 else result.file
-        column = result.kernel if by_kernel else result.engine
+        row = f"{result.file} [{result.engine}]" if by_kernel else result.file
+        column = result.kernel if by_kernel else on_kernel(result.engine, result.kernel)
         cells.setdefault(row, {}).setdefault(column, []).append(result.overall)
     columns = list(dict.fromkeys(column for row in cells.values() for column in row))
     widths = [*(max(len(column), _WIDEST) for column in columns[:-1]), 0]  # the last column needs no padding

@@ -151,35 +151,58 @@ def merged_documents(texts: Mapping[str, str]) -> MergedRun:
         if (documents[label].api_version, documents[label].kind) != (API_VERSION, KIND):
             raise ValueError(f"{label}: it is no {KIND} of {API_VERSION}")
     _hold_all([each.shard for each in documents.values()])
-    ids = {
-        label: [(each.file, each.engine, each.kernel, each.case) for each in found.scenarios]
+    columns = _Columns.of(
+        _Row(label, each.file, each.case, each.engine, each.kernel, each.release or "")
         for label, found in documents.items()
-    }
-    columns = _Columns.of(ids)
+        for each in found.scenarios
+    )
     scenarios: list[_Scenario] = []
     raw: list[Mapping[str, Any]] = []
     for label, document in documents.items():
         for known, each in zip(document.scenarios, json.loads(texts[label])["scenarios"], strict=True):
-            engine = columns.name(label, known.engine)
-            scenarios.append(replace(known, engine=engine))
+            engine, kernel = columns.engine(label, known.engine), columns.kernel(label, known.kernel)
+            scenarios.append(replace(known, engine=engine, kernel=kernel))
             raw.append({**each, "engine": engine})
     return MergedRun(scenarios, raw)
 
 
-class _Columns(Struct, frozen=True):
-    """The names of engines: with the labels of their runs where two runs have the same scenario on the same engine."""
+class _Row(Struct, frozen=True):
+    """A scenario of a run on a kernel: ``HOST``, or another one with its release, if a lab was built."""
 
+    label: str
+    file: str
+    case: str
+    engine: str
+    kernel: str
+    release: str
+
+
+class _Columns(Struct, frozen=True):
+    """The names of engines and kernels in several runs.
+
+    Kernels have their releases. Engines have the labels of their runs where two runs have the same scenario on the same
+    engine and kernel.
+    """
+
+    releases: Mapping[tuple[str, str], str]
     labelled: bool
 
     @classmethod
-    def of(cls, ids: Mapping[str, Iterable[object]]) -> "_Columns":
-        """Whether any id is in two runs."""
-        found = Counter(each for of_run in ids.values() for each in set(of_run))
-        return cls(any(count > 1 for count in found.values()))
+    def of(cls, rows: Iterable[_Row]) -> "_Columns":
+        """Look at what ran."""
+        every = list(rows)
+        releases = {(row.label, row.kernel): row.release for row in every if row.release and row.kernel != HOST}
+        bare = cls(releases, labelled=False)
+        ids = {(row.label, row.file, row.case, row.engine, bare.kernel(row.label, row.kernel)) for row in every}
+        return cls(releases, labelled=len({each[1:] for each in ids}) < len(ids))
 
-    def name(self, label: str, engine: str) -> str:
-        """The name of the engine's column."""
+    def engine(self, label: str, engine: str) -> str:
+        """The engine's name in a run."""
         return f"{engine} ({label})" if self.labelled else engine
+
+    def kernel(self, label: str, kernel: str) -> str:
+        """The kernel's name in a run."""
+        return f"{kernel} {self.releases.get((label, kernel), '')}".rstrip()
 
 
 def _hold_all(shards: Iterable[str | None]) -> None:
@@ -193,7 +216,11 @@ _COUNTED: Final = ("tests", "failures", "errors", "skipped")
 
 
 def merged_junit(texts: Mapping[str, str]) -> tuple[str, bool]:
-    """The test suites of JUnit files by label, as one file, and whether none failed. Raises ``ValueError``."""
+    """The test suites of JUnit files by label, as one file, and whether none failed.
+
+    Raises:
+        ValueError: a file is no JUnit XML, or a shard is missing.
+    """
     whole = ElementTree.Element("testsuites", name="proxylab")
     for label, text in texts.items():
         try:
@@ -203,6 +230,7 @@ def merged_junit(texts: Mapping[str, str]) -> tuple[str, bool]:
         for suite in root.iter("testsuite"):
             suite.set("name", label)
             whole.append(suite)
+    _hold_all([each.get("value") for each in whole.iterfind("testsuite/properties/property[@name='shard']")])
     for name in _COUNTED:
         whole.set(name, str(sum(int(suite.get(name, 0)) for suite in whole)))
     whole.set("time", f"{sum(float(suite.get('time', 0)) for suite in whole):.3f}")
@@ -212,16 +240,17 @@ def merged_junit(texts: Mapping[str, str]) -> tuple[str, bool]:
 
 def merged_entries(pages: Mapping[str, Sequence[Entry]]) -> list[Entry]:
     """The entries of pages, by label, for one page."""
-    ids = {
-        label: [(each.heading.file, each.heading.engine, each.heading.case) for each in entries]
-        for label, entries in pages.items()
-    }
-    columns = _Columns.of(ids)
-    return [
-        replace(each, heading=replace(each.heading, engine=columns.name(label, each.heading.engine)))
+    columns = _Columns.of(  # the engine of a heading names its kernel, too
+        _Row(label, each.heading.file, each.heading.case, "", each.heading.engine, each.heading.kernel)
         for label, entries in pages.items()
         for each in entries
-    ]
+    )
+    found = []
+    for label, entries in pages.items():
+        for each in entries:
+            engine = columns.engine(label, columns.kernel(label, each.heading.engine))
+            found.append(replace(each, heading=replace(each.heading, engine=engine, kernel="")))
+    return found
 
 
 def merged_about(abouts: Sequence[Mapping[str, str]]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from module_pages import module
 from site_of_pages import Site, served
 
 from proxylab.binaries.cache import Cache
+from proxylab.binaries.coredns import CorednsModule
 from proxylab.binaries.module import ModuleSource
 from proxylab.errors import CapabilityError
 
@@ -116,7 +117,10 @@ def test_a_proxy_that_has_none_or_is_not_there(proxy: Site, monkeypatch: pytest.
         ModuleSource().versions()
 
 
-def test_a_machine_without_go() -> None:
-    with pytest.raises(CapabilityError, match="Go, by which kube-proxy is built") as caught:
-        ModuleSource("/no/such/go").versions()
+@pytest.mark.parametrize(
+    ("source", "program"), [(ModuleSource("/no/such/go"), "kube-proxy"), (CorednsModule("/no/such/go"), "coredns")]
+)
+def test_a_machine_without_go(source: ModuleSource | CorednsModule, program: str) -> None:
+    with pytest.raises(CapabilityError, match=f"Go, by which {program} is built") as caught:
+        source.versions()
     assert caught.value.cure == "install Go (https://go.dev/dl)"

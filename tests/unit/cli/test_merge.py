@@ -1,6 +1,7 @@
 """``proxylab merge`` and ``run --shard``: parts of a run, and runs side by side, become one."""
 
 import json
+import re
 from xml.etree import ElementTree
 
 import pytest
@@ -77,6 +78,24 @@ def test_runs_on_one_engine_have_the_names_of_their_files(five: Caller) -> None:
     assert "embedded/iptables (before)  embedded/iptables (after)" in output
 
 
+def test_runs_of_one_engine_on_several_kernels_have_a_column_for_each(five: Caller) -> None:
+    for name, kernel, release in (("host", "host", "6.12.1"), ("old", "uml", "6.1.9"), ("new", "uml", "7.2.11")):
+        run(five, f"{name}.json", "--kernel", "host")
+        document = json.loads((five.folder / f"{name}.json").read_text())
+        for each in document["scenarios"]:
+            # The release is unknown where no lab was built.
+            each |= {"kernel": kernel, "release": None if each["file"] == "a.lab.yaml" else release}
+        (five.folder / f"{name}.json").write_text(json.dumps(document))
+    _, output, _ = five.type("merge", "host.json", "old.json", "new.json")
+    columns = ["embedded/iptables", "embedded/iptables on uml 6.1.9", "embedded/iptables on uml 7.2.11"]
+    head, engines, first, judgements = output.splitlines()[:4]
+    assert (head, re.split("  +", engines.strip())) == ("scenario", columns)
+    assert (first, judgements.split()) == ("a.lab.yaml", ["pass", "pass", "pass"])
+    assert "fail [embedded/iptables on uml 7.2.11]: the packet took another" in output
+    again = json.loads(five.type("merge", "host.json", "old.json", "new.json", "-o", "json")[1])["scenarios"]
+    assert {each["engine"] for each in again} == {"embedded/iptables"}
+
+
 @pytest.mark.parametrize(
     ("files", "words"),
     [
@@ -106,6 +125,16 @@ def test_suites_of_junit_are_counted_together(caller: Caller) -> None:
     assert [each.get("name") for each in root] == ["one", "two"]
     assert (root.get("tests"), root.get("failures"), root.get("skipped"), root.get("time")) == ("6", "1", "2", "3.000")
     assert caller.type("merge", "one.xml")[0] == ExitCode.OK
+
+
+def test_a_missing_shard_of_junit_is_no_success(caller: Caller) -> None:
+    shard = '<properties><property name="shard" value="{}/3"/></properties>'
+    for index in (1, 3):
+        suite = f'<testsuite tests="1" failures="0" errors="0">{shard.format(index)}</testsuite>'
+        (caller.folder / f"{index}.xml").write_text(f"<testsuites>{suite}</testsuites>")
+    code, output, errors = caller.type("merge", "1.xml", "3.xml")
+    assert (code, output) == (ExitCode.SCENARIO, "")
+    assert "shard 2/3 is missing; merge the outputs of all shards" in errors
 
 
 HOSTILE = "--><script>alert(1)</script><!--entry -- \"'&<!--/entry-->"
@@ -138,3 +167,12 @@ def test_pages_side_by_side_become_one_with_a_column_each(caller: Caller) -> Non
     assert {"embedded/iptables (old)", "embedded/iptables (new)"} <= engines
     bare = [replace(each, heading=replace(each.heading, engine="")) for each in found]
     assert len(bare) == 2 * len(entries())
+
+
+def test_pages_of_one_engine_on_several_kernels_have_a_column_for_each(caller: Caller) -> None:
+    for name, kernel, release in (("host", "", ""), ("old", " on uml", "6.1.9"), ("new", " on uml", "7.2.11")):
+        heading = Heading(file="a.lab.yaml", engine=f"embedded/ipvs{kernel}", kernel=release)
+        (caller.folder / f"{name}.html").write_text(page([message(heading, "n", Judgement.PASS, "")], {}))
+    _, output, _ = caller.type("merge", "host.html", "old.html", "new.html")
+    found = {each.heading.engine for each in read_page(output)[0]}
+    assert found == {"embedded/ipvs", "embedded/ipvs on uml 6.1.9", "embedded/ipvs on uml 7.2.11"}

@@ -131,10 +131,10 @@ def test_errands_are_numbered_through_and_named_by_their_step() -> None:
     assert [assembly.resolved(probe).name for probe in probes] == [probe.name for probe in probes]
 
 
-def test_no_fence_is_asked_of_a_pod_that_is_gone() -> None:
+def test_no_sentinel_is_asked_of_a_pod_that_is_gone() -> None:
     assembly = after("{pods: {echo-1: null}}", "{pods: {echo-1: {present: true}}}")
-    fenced = [{sentinel.name for sentinel in resolved.sentinels} for resolved in assembly.resolved_probes]
-    assert ["echo-1" in names for names in fenced] == [True, False, True]
+    tested = [{sentinel.name for sentinel in resolved.sentinels} for resolved in assembly.resolved_probes]
+    assert ["echo-1" in names for names in tested] == [True, False, True]
     assert all(
         any(receiver.name == "echo-1" for receiver in resolved.receivers) for resolved in assembly.resolved_probes
     )

@@ -32,7 +32,7 @@ def framed(name: str, frame_to: str) -> tuple[ResolvedProbe, Plan]:
 def test_a_frame_to_a_node_bears_the_address_of_its_device_on_the_link() -> None:
     by_host, plan = framed("neighbour", "node-b")
     assert by_host.sender.destination_mac == plan.end("node-b", "eth0").mac
-    assert by_host.sender.next_hop_mac != by_host.sender.destination_mac, "fences go where routing says"
+    assert by_host.sender.next_hop_mac != by_host.sender.destination_mac, "sentinel packets go where routing says"
     assert "node-b" in [sentinel.name for sentinel in by_host.sentinels]
     by_pod, plan = framed("echo", "node-b")
     assert by_pod.sender.destination_mac == plan.peer("echo", "eth0").mac

@@ -16,8 +16,8 @@ from proxylab.plan.lookup import UnresolvableError, service_port
 from proxylab.plan.resolve import resolve
 from proxylab.plan.resolved import STACK, PolicyRoute, ResolvedProbe
 from proxylab.plan.topology import draw
-from proxylab.scenario.hosts import LoadBalancer
 from proxylab.scenario.load import parse_scenario
+from proxylab.scenario.pods import LoadBalancer
 from proxylab.scenario.probes import (
     AddressTarget,
     HostTarget,
@@ -126,13 +126,13 @@ def shared_errand(asked: Probe) -> ResolvedProbe:
     return resolve(case, draw(case), (EXPOSED,), ())[0]
 
 
-def test_what_the_router_shares_has_no_detour_and_a_fence_to_every_node_that_shares() -> None:
+def test_what_the_router_shares_has_no_policy_route_and_a_sentinel_to_every_node_that_shares() -> None:
     found = shared_errand(probe("p", "client", by(Frontend.LOAD_BALANCER_IP)))
     assert found.policy_route is None
     assert [sentinel.name for sentinel in found.sentinels] == ["node-a", "node-c"]
 
 
-def test_no_fence_stands_in_the_senders_own_namespace() -> None:
+def test_no_sentinel_stands_in_the_senders_own_namespace() -> None:
     case = crowded(addresses=3)
     to_host = HostTarget(host="client", port=53)
     case = replace(case, probes=(probe("shared", "echo-1", to_host), probe("on the node", "agent-1", to_host)))
@@ -194,11 +194,11 @@ def test_host_that_is_dialled_may_receive_too() -> None:
         (probe("node", "node-a", frontend()), ["echo-1", "echo-2", "echo-3", "sender"]),
     ],
 )
-def test_fences(asked: Probe, sentinels: list[str]) -> None:
+def test_sentinels_of_a_probe(asked: Probe, sentinels: list[str]) -> None:
     assert [sentinel.name for sentinel in resolved(asked).sentinels] == sentinels
 
 
-def test_fence_of_the_node_is_its_address() -> None:
+def test_sentinel_of_the_node_is_its_address() -> None:
     assert str(resolved(probe("p", "sender", frontend())).sentinels[0].address) == "172.18.0.2"
 
 
@@ -403,7 +403,7 @@ def test_a_host_may_send_from_all_of_its_addresses() -> None:
     assert [str(each) for each in alone.sender.addresses] == ["203.0.113.10"]
 
 
-def test_hosts_that_slices_name_listen_receive_and_are_fenced() -> None:
+def test_hosts_that_slices_name_listen_receive_and_have_sentinels() -> None:
     assembly = assemble(parse_scenario(MACHINES, "f"))
     listening = {
         netns_name.name: [str(each.port) for each in netns_name.listeners] for netns_name in assembly.plan.namespaces

@@ -36,13 +36,23 @@ def test_a_row_for_each_scenario_and_a_column_for_each_engine() -> None:
     ]
 
 
-def test_several_kernels_have_a_column_each_and_engines_a_row() -> None:
+def test_an_engine_has_a_column_for_each_of_its_kernels() -> None:
     old, new = result("a", fault=BROKEN), result("a", kernel="uml", skipped=LACKING)
-    assert result_table([old, new]) == ["scenario  host  uml", "a         fail  skip"]
-    assert result_table([old, new, result("a", THEIRS, kernel="uml", fault=BROKEN)]) == [
+    assert result_table([old, new]) == [
+        "scenario  embedded/iptables  embedded/iptables on uml",
+        "a         fail               skip",
+    ]
+    assert result_table([old, result("a", THEIRS, kernel="uml", fault=BROKEN)])[0].split("  ")[-1] == f"{THEIRS} on uml"
+
+
+def test_kernels_have_a_column_each_and_engines_a_row_if_each_engine_ran_on_each_kernel() -> None:
+    results = [
+        result("a", engine, kernel=kernel, fault=BROKEN) for engine in (OURS, THEIRS) for kernel in ("host", "uml")
+    ]
+    assert result_table(results) == [
         "scenario                 host  uml",
-        "a [embedded/iptables]    fail  skip",
-        "a [kube-proxy/nftables]  -     fail",
+        "a [embedded/iptables]    fail  fail",
+        "a [kube-proxy/nftables]  fail  fail",
     ]
 
 

@@ -213,13 +213,13 @@ class Repeating(Sending):
         return super().abandon()
 
 
-def test_a_syn_that_is_said_again_behind_the_fences_gets_fences_behind_it() -> None:
+def test_a_syn_that_is_said_again_behind_the_sentinels_gets_sentinels_behind_it() -> None:
     tap = Tap()
     watch: Any = Quiet()
     watch.collect = tap.collect
     run = turns(Repeating(tap), crafted=False, tap=tap, watch=watch)
-    fenced: list[int] = []
+    requests_before: list[int] = []
     sentinels: Any = run.sentinels
-    sentinels.send = lambda: fenced.append(run.matcher.requests_sent)
+    sentinels.send = lambda: requests_before.append(run.matcher.requests_sent)
     assert asyncio.run(run.run(Deadline.after(60))) == ""
-    assert fenced == [1, 2]
+    assert requests_before == [1, 2]

@@ -44,7 +44,7 @@ def test_a_request_by_http_bears_its_token_in_a_header() -> None:
     assert identity.flow_of_request(b"POST / HTTP/1.1\r\n" + token) is None
 
 
-def test_fences_are_numbered_apart_from_flows() -> None:
+def test_sentinels_are_numbered_apart_from_flows() -> None:
     identity = Identity(NONCE, 1, 4, 1)
     assert identity.read(identity.token(Kind.SENTINEL, 9)) == (Kind.SENTINEL, 9)
     assert identity.read(identity.token(Kind.PROBE, 9)) is None

@@ -163,7 +163,7 @@ def test_a_flow_is_settled_by_arrival_and_reply_or_by_being_turned_away() -> Non
     assert matcher.unsettled == 2, "a redirect is advice, and a reset that the sender has not heard is not the end"
 
 
-def test_fences_are_sighted_where_they_come_in() -> None:
+def test_sentinels_are_seen_where_they_come_in() -> None:
     matcher = Matcher(IDENTITY, Transport.TCP)
     token = IDENTITY.token(Kind.SENTINEL, 6)
     matcher.take(SENDER, [frame(icmp(8, 0, token), outgoing=True), frame(icmp(0, 0, token, A), at=9)])
@@ -210,7 +210,7 @@ def test_a_probes_echo_request_says_nothing_to_a_run_of_another_protocol() -> No
     assert seen(Transport.UDP, POD, frame(echo(8, 77, IDENTITY.token(Kind.PROBE, 3)))) == ()
 
 
-def test_a_fence_is_noted_and_no_packet_of_a_flow_of_echo_requests() -> None:
+def test_a_sentinel_is_noted_and_no_packet_of_a_flow_of_echo_requests() -> None:
     matcher = Matcher(IDENTITY, Transport.ICMP)
     matcher.take(POD, [frame(echo(8, 0, IDENTITY.token(Kind.SENTINEL, 3)))])
     assert (matcher.observations, [sentinel.number for sentinel in matcher.sentinels]) == ((), [3])
