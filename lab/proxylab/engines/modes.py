@@ -16,6 +16,7 @@ from proxylab.engines.embedded.iptables.mutants import MUTANT_LINES as IPTABLES_
 from proxylab.engines.embedded.ipvs import texts as ipvs
 from proxylab.engines.embedded.mutation import MutantLines
 from proxylab.engines.embedded.nftables import texts as nftables
+from proxylab.engines.embedded.nftables.mutants import MUTANT_LINES as NFTABLES_MUTANTS
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import Periods, ProxySettings
@@ -80,7 +81,7 @@ MODES: Final[Mapping[str, Mode]] = {
         by_family=nftables.by_family,
         holds=nftables.holds,
         without=nftables.without,
-        mutants=None,
+        mutants=NFTABLES_MUTANTS,
         failures="nftables_sync_failures",
     ),
     "ipvs": Mode(

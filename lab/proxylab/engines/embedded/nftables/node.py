@@ -6,8 +6,10 @@ from functools import partial
 from proxylab.addresses import Family
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.context import NodeContext
+from proxylab.engines.embedded.mutation import mutated, refused_mutant
 from proxylab.engines.embedded.nftables.loader import Present
 from proxylab.engines.embedded.nftables.meter import TraceMeter
+from proxylab.engines.embedded.nftables.mutants import MUTANT_LINES
 from proxylab.engines.embedded.nftables.names import TABLE
 from proxylab.engines.embedded.nftables.proxier import NftablesProxier
 from proxylab.engines.embedded.proxier import RulesRefusedError
@@ -25,6 +27,7 @@ class NftablesNode:
     def __init__(self, context: NodeContext) -> None:
         self._context = context
         self._netns = context.netns
+        self._mutation = context.mutation
         self._tool = NftTool(context.launcher, context.netns, context.name)
 
     def require(self) -> None:
@@ -72,10 +75,18 @@ class NftablesNode:
         return [f"{family} {TABLE}" for family in ("ip", "ip6")], ()
 
     async def load(self, text: str) -> None:
-        """Load a text. Raises ``RulesRefusedError``."""
+        """Load a text, with the node's mutation if it has one.
+
+        Raises:
+            RulesRefusedError: nft refuses the text.
+            EngineError: it refuses the mutated text.
+        """
+        mutation = self._mutation
         try:
-            await self._tool.load(text)
+            await self._tool.load(text if mutation is None else mutated(text, mutation, MUTANT_LINES))
         except NftRefusedError as refused:
+            if mutation is not None:
+                raise refused_mutant(self._netns.name, mutation, str(refused)) from refused
             raise RulesRefusedError(str(refused)) from refused
 
     def present(self, family: Family) -> Present:

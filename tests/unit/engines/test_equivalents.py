@@ -1,0 +1,33 @@
+"""The list of proven mutants names classes and changes that exist."""
+
+from pathlib import Path
+
+from proxylab.client.mutants import mutants_of, ruled
+from proxylab.engines.embedded.equivalents import EQUIVALENTS
+from proxylab.engines.engine_names import version_of
+from proxylab.scenario.cases import cases
+from proxylab.scenario.load import load_scenario
+
+SCENARIOS = Path(__file__).parents[3] / "scenarios"
+FILES = (  # with source ranges, affinity, policy Local for cluster IPs, masqueradeAll, and pods known by their device
+    "loadbalancer/source-ranges",
+    "affinity/client-ip",
+    "clusterip/internal-traffic-policy-local",
+    "masquerade/all",
+    "detect-local/bridge-interface",
+)
+
+
+def test_every_row_is_of_rules_that_the_engine_renders() -> None:
+    known = set()
+    for engine in ("embedded/iptables", "embedded/nftables"):
+        mode = engine.partition("/")[2]
+        found = [
+            case
+            for name in FILES
+            for case in cases(load_scenario(SCENARIOS / f"{name}.lab.yaml"), mode, version_of(engine))
+        ]
+        mutants = mutants_of((ruled(case, engine) for case in found), engine)
+        known |= {(mode, each.rule_class, each.mutation) for each in mutants if each.equivalent}
+    rows = {(row.mode, rule, change) for row in EQUIVALENTS for rule in row.classes for change in row.changes}
+    assert rows - known == set()
