@@ -28,8 +28,8 @@ __all__ = ["HealthChecks"]
 
 _PERIOD: Final = 0.5
 """Seconds from the end of one round to the next."""
-_PATIENCE: Final = 1.0
-"""Seconds within which a healthy node answers: a round takes no longer."""
+_PATIENCE: Final = 4.0
+"""Seconds within which a healthy node answers: a round takes no longer. In a busy guest a proxy may need some."""
 
 _Question = tuple[IPAddress, int]
 

@@ -4,7 +4,7 @@ from ipaddress import ip_address
 
 from proxylab.addresses import Family, Protocol
 from proxylab.engines.embedded.ipvs.sets import NodeSet
-from proxylab.engines.embedded.ipvs.texts import differences, print_tables, read
+from proxylab.engines.embedded.ipvs.texts import differences, holds, print_tables, read
 from proxylab.engines.programmed import Entry, Hook, Way
 from proxylab.evidence.ipvs import Destination, Member, VirtualServer
 
@@ -82,3 +82,12 @@ def test_the_order_of_rules_that_close_addresses_to_the_node_does_not_count() ->
 def test_one_member_and_one_destination_more_are_differences() -> None:
     less, more = dump(server("10.96.0.10", 80, 1)), dump(server("10.96.0.10", 80, 1, 1))
     assert differences(less, more) == ["+ -a -t 10.96.0.10:80 -r 10.244.1.10:8080 -m -w 1"]
+
+
+def test_a_dump_holds_the_mode_by_what_kube_proxy_before_1_26_writes_as_well() -> None:
+    """Those have no KUBE-IPVS-FILTER."""
+    empty = dump()
+    mark = "-A KUBE-MARK-MASQ"
+    written = empty.replace(mark, f"-A KUBE-LOAD-BALANCER -j KUBE-MARK-MASQ\n{mark}")
+    assert (holds(written, True), holds(written, False)) == (True, False)
+    assert (holds(empty, True), holds(empty, False)) == (False, True)

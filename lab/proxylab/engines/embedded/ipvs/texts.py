@@ -86,8 +86,8 @@ def differences(ours: str, theirs: str) -> list[str]:
 
 
 def holds(dump: str, present: bool) -> bool:
-    """Whether the guard of the addresses is there, which a proxy always writes."""
-    return (" -A KUBE-IPVS-FILTER " in dump.replace("\n", " ")) is present
+    """Whether the mark for load balancers is there, which every version writes, and in no other mode."""
+    return (" -A KUBE-LOAD-BALANCER " in dump.replace("\n", " ")) is present
 
 
 def without(dump: str, service: str, addresses: Collection[str]) -> str:
