@@ -130,6 +130,23 @@ ATTACKS = [
         ("a machine beyond the nodes refused it: the reset was first seen coming in at node-a/eth0",),
     ),
     Attack(
+        "a rule leads the connection to a closed port of the node",
+        (iptables("node-a", "nat", "PREROUTING", f"-d {VIP} -p tcp --dport 81 -j REDIRECT --to-ports 9"),),
+        "inconclusive", "The node refused it, and nothing shows where the engine's rules would have led it.",
+        REFUSED, CLOSED, ("and may have led it to another closed port",),
+    ),
+    *(
+        Attack(
+            f"another node resets the connection with {what}",
+            (nft("node-b", "forward", -20, f"ip daddr {ECHO} tcp flags & {flag} == {flag} reject with tcp reset"),),
+            "fail", "The socket heard a reset, which no later packet takes back.", says=(said,),
+        )
+        for what, flag, said in (
+            ("its data", "psh", "reply: the handshake was answered, the data was not: ECONNRESET"),
+            ("its end", "fin", "outcome: it was answered, but its connection ended with ECONNRESET at client"),
+        )
+    ),
+    Attack(
         "the endpoint's own rules drop the request",
         (nft("echo", "input", 0, "udp dport 8080 counter drop"),),
         "fail", "It arrived at the pod, and no tap saw an answer.", dialled=UDP,

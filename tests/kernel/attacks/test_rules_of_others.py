@@ -89,6 +89,12 @@ ATTACKS = [
         ),
     ),
     Attack(
+        "a rule in the engine's table translates to another port on which the pod listens",
+        (iptables("node-a", "nat", "PREROUTING", f"-d {VIP} -p tcp --dport 80 -j DNAT --to-destination {ECHO}:8081"),),
+        "fail", "The pod answers there, too, and the Service's target port is another.",
+        says=("port: it arrived at port 8081 of echo, not at port 8080",),
+    ),
+    Attack(
         "a rule of nftables translates to the right pod",
         (nft("node-a", "prerouting", -150, f"ip daddr {VIP} tcp dport 80 counter dnat to {ECHO}:8080", "nat"),),
         "inconclusive", NOT_THE_ENGINE, says=("counted 0 of 1 flow it got; node-a has the rule \"ip daddr 10.96.1.1",),

@@ -89,6 +89,9 @@ def doubts_about_refusal(case: JudgedProbe, flow: Flow) -> Iterator[str]:
         for node in case.resolved.nodes:
             if clause := suspicion(case.resolved, case.evidence, node, Effect.RESET):
                 yield f"{clause}, and may have reset it in place of a closed port"
+    for node in case.resolved.nodes if not flow.reached else ():
+        if clause := suspicion(case.resolved, case.evidence, node, Effect.REWRITE):
+            yield f"{clause}, and may have led it to another closed port"
     for reset in flow.resets:
         if (reset.source, reset.source_port) != case.dialled:
             stranger = endpoint(reset.source, reset.source_port)

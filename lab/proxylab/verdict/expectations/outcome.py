@@ -6,14 +6,15 @@ What each outcome needs, for every flow of the probe:
   address, and no copy of it came in anywhere else. The reply has a verdict of its own: that pod sends it, and it comes
   back from the dialled address. So has the port (``ports``). Where the pod does not have the dialled address, DNAT
   rules to it counted every flow: otherwise an old conntrack entry may have sent it there. If the author expects such an
-  entry by ``conntrack``, the entry is the witness. A TCP connection that carried data ended with a FIN from both sides:
-  the responder sends its own when it has the sender's, and the sender's socket reports that one.
+  entry by ``conntrack``, the entry is the witness. Rules of others in the engine's tables are none. A TCP
+  connection that carried data ended with a FIN from both sides: the responder sends its own when it has the sender's,
+  and the sender's socket reports that one.
   A flow that netem lost on a link shows nothing of the proxy: the others decide, and without others nothing does.
-* ``rejected``: the sender gets an ICMP port unreachable that quotes the flow and comes from no pod; no pod saw it; and
-  rules that reject and name the dialled address counted every packet: a node's own stack sends the same ICMP error
-  for a closed port.
+* ``rejected``: the sender gets an ICMP port unreachable that quotes the flow; no pod saw it; and rules that reject and
+  name the dialled address counted every packet: a node's own stack sends the same ICMP error for a closed port. The
+  taps saw the ICMP error first as it left the node of such a rule (``origin_of_answer``).
 * ``refused``: the sender gets a TCP reset from the dialled address; over UDP an ICMP port unreachable from there that
-  no rule can have sent.
+  no rule can have sent. No pod or host sent it that did not get the flow, and no foreign rule can have.
 * ``dropped``: no pod saw the flow and the sender heard nothing; rules that drop and name the dialled address counted
   every packet; and the sentinel packets sent after it came back, so that it is not merely late. Where no rule drops it
   and the author names the last hop, the taps saw it last there. Or the stack of a node counted every packet as dropped
@@ -146,7 +147,10 @@ def _look_closer(case: JudgedProbe, flow: Flow, fate: Fate, findings: Findings) 
             findings.doubt(f"{case.on_links[flow.number]}, which shows nothing of the proxy", flow.number)
         return
     if flow.unended:
-        find = findings.doubt if dropped_meanwhile(case.evidence.links) else findings.missing
+        # A reset was heard, which no later packet takes back.
+        find = findings.missing if flow.unended == "timeout" else findings.wrong
+        if dropped_meanwhile(case.evidence.links):
+            find = findings.doubt
         find(f"it was answered, but {_unended(case, flow)}", flow.number)
     for clause in doubts_about_flow(case, flow, fate):
         findings.doubt(clause, flow.number)
