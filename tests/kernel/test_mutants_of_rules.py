@@ -41,6 +41,10 @@ NOTICED = {
         "nat KUBE-SERVICES -d ADDRESS -p PROTOCOL --dport PORT -j KUBE-FW-* # SERVICE loadbalancer IP",
         "UDP to a port of TCP reaches the machine from inside source ranges",
     ),
+    ("nodeport/both-policies-local", "without -d"): (
+        "nat KUBE-SVL-* ! -s NETWORK -d ADDRESS -p PROTOCOL --dport PORT -j KUBE-MARK-MASQ # SERVICE cluster IP",
+        "external IP with both policies Local preserves an outside host",
+    ),
     ("steps/connections-from-before-the-service", "without --ctstate"): (
         "filter OUTPUT --ctstate NEW -j KUBE-PROXY-FIREWALL # kubernetes load balancer firewall",
         "Services claim the addresses, and the connections lose nothing",

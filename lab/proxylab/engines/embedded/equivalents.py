@@ -60,6 +60,12 @@ EQUIVALENTS: Final = (
     ),
     _Equivalent(
         _IPTABLES,
+        (_MARKS_ALL, _MARKS_LOCAL),
+        ("without --dport",),
+        "a packet to the cluster IP comes into the chain only by the rule for this port of it",
+    ),
+    _Equivalent(
+        _IPTABLES,
         (
             "filter FORWARD --ctstate NEW -j KUBE-EXTERNAL-SERVICES # kubernetes externally-visible service portals",
             "filter FORWARD --ctstate NEW -j KUBE-SERVICES # kubernetes service portals",
