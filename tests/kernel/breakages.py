@@ -18,6 +18,7 @@ SCOPE = "proxylab.engines.embedded.iptables.scope"
 CATEGORIES = "proxylab.engines.embedded.categories"
 PORTS = "proxylab.engines.embedded.ports"
 NAMES = "proxylab.cluster.kube_dns"
+NODE_WORK = "proxylab.engines.embedded.node_work"
 UDP = "proxylab.engines.embedded.udp"
 
 

@@ -1,6 +1,6 @@
 """Defects in one rule, or in one match of a rule, that few scenarios notice: rows of the table in ``breakages``."""
 
-from breakages import BODIES, CATEGORIES, FIXED, FRONTS, MATCHES, PORTS, Breakage
+from breakages import BODIES, CATEGORIES, FIXED, FRONTS, MATCHES, PORTS, SCOPE, Breakage
 
 __all__ = ["SINGLE_RULES"]
 
@@ -226,5 +226,135 @@ SINGLE_RULES = [
         "share",
         _SHARE.format(0.54),
         {"spread/skew-of-three-points": {"ClusterIP over UDP gives two endpoints shares nearer to half than 53 to 47"}},
+    ),
+    Breakage(
+        "masquerading keeps a free source port",
+        FIXED,
+        "masquerade",
+        "lambda settings, whole=module.masquerade: tuple(r._replace(target='MASQUERADE') for r in whole(settings))",
+        {
+            "masquerade/random-source-ports": {
+                "NodePort from outside leaves the entry node from another port than the client's",
+                "external IP from a pod leaves its node from another port than the pod's",
+            }
+        },
+    ),
+    Breakage(
+        "an endpoint that serves need not terminate to be the last resort",
+        CATEGORIES,
+        "_usable",
+        "lambda endpoints, whole=module._usable: whole(endpoints) or tuple(e for e in endpoints if e.serving)",
+        {
+            "terminating/conditions-of-endpoints": {
+                "ClusterIP rejects if an endpoint serves, and is neither ready nor terminating"
+            }
+        },
+    ),
+    Breakage(
+        "an endpoint that terminates is never ready",
+        CATEGORIES,
+        "_cluster_endpoints",
+        (
+            "lambda endpoints, node, whole=module._cluster_endpoints:"
+            " whole([e for e in endpoints if not (e.ready and e.terminating)], node)"
+        ),
+        {"terminating/conditions-of-endpoints": {"ClusterIP reaches an endpoint that is ready although it terminates"}},
+    ),
+    Breakage(
+        "no masquerade of a pod that reaches itself, at any frontend",
+        BODIES,
+        "hairpin",
+        "lambda scope, endpoint: ()",
+        {
+            "hairpin/at-every-frontend": {
+                "ClusterIP over UDP from a pod to itself is masqueraded",
+                "NodePort with policy Local from a pod to itself is masqueraded",
+            }
+        },
+    ),
+    Breakage(
+        "the first endpoint gets seven in ten",
+        MATCHES,
+        "share",
+        _SHARE.format(0.7),
+        {
+            "spread/at-a-node-port": {
+                "NodePort with policy Cluster spreads over the endpoints of all nodes evenly",
+                "NodePort with policy Local spreads over the endpoints of its node evenly",
+            }
+        },
+    ),
+    Breakage(
+        "no refusal of clients within the source ranges",
+        FRONTS,
+        "_refused",
+        "lambda scope, destination: ()",
+        {
+            "loadbalancer/source-ranges-without-endpoints": {
+                "load balancer IP without endpoints rejects an outside host within the ranges",
+                "load balancer IP without endpoints rejects outside its ranges in iptables only",
+            }
+        },
+    ),
+    Breakage(
+        "source ranges restrict the cluster IP",
+        SCOPE,
+        "PortScope.internal_chain",
+        "property(lambda scope: scope.chains.firewall if scope.port.source_ranges else scope.chains.cluster)",
+        {
+            "loadbalancer/source-ranges-without-endpoints": {
+                "ClusterIP with loadBalancerSourceRanges serves a pod outside the ranges"
+            }
+        },
+    ),
+    Breakage(
+        "affinity under policy Cluster alone",
+        BODIES,
+        "remembered",
+        (
+            "lambda scope, chain, it, seconds, whole=module.remembered: whole(scope, chain, it, seconds).replace("
+            "' -m recent', ' -m statistic --mode random --probability 0 -m recent', chain == scope.chains.local)"
+        ),
+        {
+            "affinity/over-udp": {
+                "NodePort over UDP with policy Local and ClientIP affinity keeps to one endpoint",
+            }
+        },
+    ),
+    Breakage(
+        "a node without local endpoint rejects",
+        CATEGORIES,
+        "_refusal",
+        "lambda has_endpoints, none_here: module.Refusal.REJECT if none_here or not has_endpoints else None",
+        {
+            "clusterip/internal-policy-local-on-the-host-network": {
+                "ClusterIP with internalTrafficPolicy Local drops a node without endpoint",
+                "ClusterIP with internalTrafficPolicy Local drops a pod far from its endpoint",
+            }
+        },
+    ),
+    Breakage(
+        "zone hints lead to the node's own endpoints alone",
+        CATEGORIES,
+        "_hinted",
+        "lambda ready, node: tuple(e for e in ready if e.is_local and node.zone in e.for_zones) or tuple(ready)",
+        {
+            "topology/hints-at-node-ports": {
+                "ClusterIP keeps a pod in its zone of two nodes",
+                "NodePort follows the zone of its node to an endpoint on another node",
+            }
+        },
+    ),
+    Breakage(
+        "every target port is 8080",
+        PORTS,
+        "_endpoint",
+        "lambda endpoint, port, node_name, whole=module._endpoint: whole(endpoint, 8080, node_name)",
+        {
+            "clusterip/a-port-name-with-two-numbers": {
+                "ClusterIP at a port without targetPort reaches the pods at the same number",
+                "ClusterIP reaches each pod at the number that it gives the target port's name",
+            }
+        },
     ),
 ]

@@ -5,6 +5,7 @@ A record holds what the lab observed, never whether that is right.
 Times are nanoseconds of CLOCK_REALTIME as the kernel stamps frames (SO_TIMESTAMPNS, socket(7)).
 """
 
+from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 from ipaddress import ip_address
 
@@ -138,6 +139,7 @@ class HttpReport(Record, frozen=True, array_like=True, gc=False):
 
     ``error`` is an errno's name, ``timeout``, or OpenSSL's reason; then the status is 0. Behind an Ingress, ``backend``
     is the pod that answered, and it saw a connection from ``source`` with ``forwarded_for`` in X-Forwarded-For.
+    ``headers`` have lower-case names. ``body`` has the values of a JSON answer, as JSON, by names as ``service.name``.
     """
 
     flow: int
@@ -147,6 +149,8 @@ class HttpReport(Record, frozen=True, array_like=True, gc=False):
     backend: str = ""
     source: IPAddress | None = None
     forwarded_for: str = ""
+    headers: Mapping[str, str] = {}
+    body: Mapping[str, str] = {}
 
 
 class RuleCount(Record, frozen=True):
@@ -187,10 +191,7 @@ class ForeignRule(Record, frozen=True):
 
 
 class KernelCount(Record, frozen=True):
-    """How far one counter of a network stack moved before the first sentinel packet, by nstat's name for it.
-
-    ``node`` is the node, or the namespace of the watched pod or host.
-    """
+    """How far one counter of a stack, of a node or a watched pod or host, moved before the first sentinel packet."""
 
     node: str
     counter: str
@@ -274,10 +275,9 @@ class TraceStep(Record, frozen=True, kw_only=True):
     """One rule, return or policy that a traced packet met in a node, and the packet before it.
 
     ``kind`` is the kernel's word: ``rule``, ``return`` or ``policy``; or ``entry`` for the packet before any rule but
-    the lab's own. ``text`` is the rule as the tool that wrote it prints it; empty without a rule, and
-    for a return at the end of a chain. ``verdict`` is nf_tables' own, such as ``drop`` or ``jump KUBE-SERVICES``;
-    legacy iptables reports none. ``at`` is 0 where the kernel gives no time; the steps are in
-    order.
+    the lab's own. ``text`` is the rule as the tool that wrote it prints it; empty without a rule, and for a return at
+    the end of a chain. ``verdict`` is nf_tables' own, such as ``drop`` or ``jump KUBE-SERVICES``; legacy iptables
+    reports none. ``at`` is 0 where the kernel gives no time; the steps are in order.
     """
 
     netns_name: str
@@ -356,16 +356,16 @@ class Lookup(Record, frozen=True, kw_only=True):
 class Evidence(Record, frozen=True, kw_only=True):
     """The record of one probe. ``sent`` counts the flows that left; ``refused_sends`` holds the errors of others.
 
-    ``foreign`` holds the rules of nodes that belong to no engine and no meter counts.
-    ``counted`` names the nodes whose rule counters the lab read; a rule of theirs that is not in ``counts`` counted
-    nothing. ``unpinned`` is why the run could not stay on one CPU; empty when it did. ``tracked`` holds the conntrack
-    entries of the probe's flows on all nodes, ``entries`` all entries; ``None`` where the lab did not read them.
-    ``http`` holds the HTTP answers, and ``behind`` the packets of connections that an Ingress controller opened. Where
-    a flow was missing, ``kernel`` holds the stack counters until ``counters_read_at``, which is 0 otherwise.
-    ``lookups`` are the queries for the dialled name, in order. ``steps`` are those of a traced packet: there through
-    every node, then back; ``drops`` are the kernel's reported drops meanwhile. ``links`` are the links with netem,
-    there and back. ``terminating`` names the nodes whose proxies end connections themselves, ``undrained`` those of
-    them whose processes may still have held a packet at the end, and ``discarded`` what the others discarded.
+    ``foreign`` holds the rules of nodes that belong to no engine and no meter counts. ``counted`` names the nodes whose
+    rule counters the lab read; a rule of theirs that is not in ``counts`` counted nothing. ``unpinned`` is why the run
+    could not stay on one CPU; empty when it did. ``tracked`` holds the conntrack entries of the probe's flows on all
+    nodes, ``entries`` all entries; ``None`` where the lab did not read them. ``http`` holds the HTTP answers, and
+    ``behind`` the packets of connections that an Ingress controller opened. Where a flow was missing, ``kernel`` holds
+    the stack counters until ``counters_read_at``, which is 0 otherwise. ``lookups`` are the queries for the dialled
+    name, in order. ``steps`` are those of a traced packet: there through every node, then back; ``drops`` are the
+    kernel's reported drops meanwhile. ``links`` are the links with netem, there and back. ``terminating`` names the
+    nodes whose proxies end connections themselves, ``undrained`` those of them whose processes may still have held a
+    packet at the end, and ``discarded`` what the others discarded.
     """
 
     sent: int

@@ -3,6 +3,7 @@
 ``proxylab.scenario.check_expect`` compares them with each other and with the rest of the scenario.
 """
 
+import json
 import math
 from collections.abc import Mapping
 from enum import StrEnum
@@ -198,6 +199,12 @@ def _name_or_address(value: object) -> object:
 _NameOrAddress = Annotated[str, Read(_name_or_address, str)]
 
 
+def _in_json(value: object) -> str:
+    if not isinstance(value, str | int | bool):
+        raise refused(f"must be a text, a whole number, true or false, is {describe(value)}")
+    return json.dumps(value, ensure_ascii=False)
+
+
 class HttpExpect(Declared, frozen=True, kw_only=True):
     """The answer to an HTTP request."""
 
@@ -219,6 +226,17 @@ class HttpExpect(Declared, frozen=True, kw_only=True):
         Key(
             "Behind an Ingress: the address in X-Forwarded-For, as the pod sees it, itself or by the name that has it.",
             ["client", "10.244.0.1"],
+        ),
+    ] = None
+    headers: Annotated[
+        Annotated[Mapping[str, str], NOT_EMPTY] | None,
+        Key("Headers that the answer must have, and their values.", [{"Content-Type": "application/json"}]),
+    ] = None
+    body: Annotated[
+        Annotated[Mapping[str, Annotated[str, Read(_in_json, str | int | bool)]], NOT_EMPTY] | None,
+        Key(
+            "Values that an answer in JSON must have, by the names that lead to them, joined by dots.",
+            [{"service.name": "echo", "serviceProxyHealthy": True}],
         ),
     ] = None
 

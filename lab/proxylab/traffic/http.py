@@ -8,12 +8,14 @@ deadline, and only after that sentinel packets show whether an answer can still 
 """
 
 import asyncio
+import json
 import ssl
 from collections.abc import Iterator, Sequence
 from ipaddress import ip_address
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from proxylab.control.http_client import HttpAnswer, request
 from proxylab.control.ingress.nginx_conf import PEER_HEADER, POD_HEADER
@@ -33,6 +35,8 @@ _ANSWER_SECONDS: Final = 2.0
 _REQUESTS_AT_ONCE: Final = 16
 """Flows under way at once: an unanswered flow waits for all of its seconds. As many as fit the smallest of taps."""
 _PATH: Final = "/healthz"
+_MOST_BODY: Final = 4096
+"""The bytes of the longest body that a report repeats. A health check answers with two hundred."""
 
 
 class _Health(Struct, frozen=True):
@@ -120,12 +124,14 @@ class Fetches:
             self.reports.append(ConnectReport(flow, sender, port, error))
             return
         seen = read_document(answer.body)
+        answered = HttpReport(flow, answer.status, headers=answer.headers, body=_values(answer.body))
         if self._resolved.request is None:
-            self.answers.append(HttpReport(flow, answer.status, _local_endpoints(answer.body)))
+            self.answers.append(replace(answered, local_endpoints=_local_endpoints(answer.body)))
             self.reports.append(_report(self._resolved, flow, port, seen))
             return
-        behind = None if seen is None else (seen.backend, seen.peer, seen.forwarded_for)
-        self.answers.append(HttpReport(flow, answer.status, None, "", *(behind or ())))
+        if seen is not None:
+            answered = replace(answered, backend=seen.backend, source=seen.peer, forwarded_for=seen.forwarded_for)
+        self.answers.append(answered)
         self.reports.append(_report(self._resolved, flow, port, _of_controller(answer)))
 
 
@@ -176,6 +182,24 @@ def _local_endpoints(body: bytes) -> int | None:
         return decode(body, _Health).endpoints
     except MisfitError:
         return None
+
+
+def _values(body: bytes) -> dict[str, str]:
+    """The values of a small JSON object by the names that lead to them; empty for any other body."""
+    if len(body) > _MOST_BODY:
+        return {}
+    try:
+        return dict(_below("", json.loads(body)))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _below(name: str, value: object) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from _below(f"{name}.{key}" if name else str(key), each)
+    elif name:
+        yield name, json.dumps(value, ensure_ascii=False)
 
 
 def _report(resolved: ResolvedProbe, flow: int, port: int, seen: Answer | None) -> ConnectReport:

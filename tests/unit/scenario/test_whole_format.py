@@ -65,7 +65,9 @@ def test_probes_streams_and_steps() -> None:
         {"family": "IPv6", "hairpin": "none", "mode": "ipvs"},
     )
     assert shared.expect.spread == Shares({"echo-1": 0.5, "echo-2": 0.5})
-    assert health.expect.http == HttpExpect(status=200, local_endpoints=1)
+    assert health.expect.http == HttpExpect(
+        status=200, local_endpoints=1, headers={"Content-Type": "application/json"}, body={"service.name": '"echo"'}
+    )
     assert health.expect.conntrack == ConntrackExpect(
         node="node-a", some=Entries(original_from="outside", port=80, masqueraded=False)
     )

@@ -66,12 +66,23 @@ def _faults(case: JudgedProbe, wanted: HttpExpect, report: HttpReport) -> Iterat
         yield f"it reported {_endpoints(report.local_endpoints)}"
     if wanted.backends is not None and report.backend not in wanted.backends:
         yield f"{report.backend} answered" if report.backend else "no pod answered"
+    yield from _values_that_differ(wanted, report)
     for named, address, what in (
         (wanted.source, str(report.source or ""), "the pod saw a connection from"),
         (wanted.forwarded_for, report.forwarded_for, "the pod saw X-Forwarded-For"),
     ):
         if named is not None and address not in _addresses(case, named):
             yield f"{what} {_called(case, address)}"
+
+
+def _values_that_differ(wanted: HttpExpect, report: HttpReport) -> Iterator[str]:
+    """The headers and the values of the body that are missing or others than the author expects."""
+    for name, value in (wanted.headers or {}).items():
+        if (found := report.headers.get(name.lower())) != value:
+            yield f"the header {name} was {found}" if found is not None else f"it had no header {name}"
+    for name, value in (wanted.body or {}).items():
+        if (found := report.body.get(name)) != value:
+            yield f"its body said {name}: {found}" if found is not None else f"its body had no {name}"
 
 
 def _contradiction(case: JudgedProbe, report: HttpReport) -> str:
@@ -124,6 +135,7 @@ def _expected(wanted: HttpExpect) -> str:
         parts.append(f"which sees {wanted.source}")
     if wanted.forwarded_for is not None:
         parts.append(f"X-Forwarded-For {wanted.forwarded_for}")
+    parts += [f"{name}: {value}" for each in (wanted.headers, wanted.body) for name, value in (each or {}).items()]
     return ", ".join(parts)
 
 

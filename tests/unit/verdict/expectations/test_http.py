@@ -41,6 +41,32 @@ def test_http_is_judged_by_status_and_body(report: HttpReport | None, judgement:
     assert verdict.reasons[:1] == ((reason,) if reason else ())
 
 
+@pytest.mark.parametrize(
+    ("report", "reason"),
+    [
+        (HttpReport(0, 200, headers={"x-weight": "2"}, body={"service.name": '"echo"', "healthy": "true"}), None),
+        (HttpReport(0, 200, body={"service.name": '"echo"', "healthy": "true"}), "it had no header X-Weight"),
+        (HttpReport(0, 200, headers={"x-weight": "1"}), "the header X-Weight was 1"),
+        (HttpReport(0, 200, headers={"x-weight": "2"}), "its body had no service.name"),
+        (
+            HttpReport(0, 200, headers={"x-weight": "2"}, body={"service.name": '"other"'}),
+            'its body said service.name: "other"',
+        ),
+        (
+            HttpReport(0, 200, headers={"x-weight": "2"}, body={"service.name": '"echo"', "healthy": '"true"'}),
+            'its body said healthy: "true"',
+        ),
+    ],
+)
+def test_headers_and_the_body_s_values_are_compared(report: HttpReport, reason: str | None) -> None:
+    evidence = DELIVERED.evidence(DELIVERED.round_trip(0, "echo-1"), http=(report,))
+    wanted = HttpExpect(status=200, headers={"X-Weight": "2"}, body={"service.name": '"echo"', "healthy": "true"})
+    verdict = expecting(DELIVERED, evidence, "http", http=wanted)
+    assert verdict.judgement is (FAIL if reason else PASS)
+    assert verdict.reasons[:1] == ((reason,) if reason else ())
+    assert verdict.expected == '200, X-Weight: 2, service.name: "echo", healthy: true'
+
+
 def test_an_outcome_that_no_key_asks_for_beside_http_is_not_judged() -> None:
     probe = replace(DELIVERED.probe, expect=replace(DELIVERED.probe.expect, http=HttpExpect(status=200), positions={}))
     probe = replace(probe, expect=replace(probe.expect, backends=None, source=None))
