@@ -14,11 +14,12 @@ FILE = SCENARIOS / "loadbalancer/kube-xlb-and-kube-mark-drop.lab.yaml"
 HOLDING = (
     FILE,
     SCENARIOS / "externalip/hijacked-address.lab.yaml",
+    SCENARIOS / "loadbalancer/health-check-on-node-port-addresses.lab.yaml",
     SCENARIOS / "nodeport/localhost-node-ports-off.lab.yaml",
     SCENARIOS / "rejections/no-local-endpoint-or-no-endpoint.lab.yaml",
     SCENARIOS / "steps/load-balancer-settings-change.lab.yaml",
 )
-"""Each of them expects something else of versions before 1.24 or 1.26."""
+"""Each of them expects something else of versions before 1.24, 1.26 or 1.36."""
 
 LEGACY = "proxylab.engines.embedded.iptables.legacy"
 TO_ENDPOINT = "load balancer IP with policy Local reaches the endpoint of the node"

@@ -34,6 +34,9 @@ __all__ = ["make_engine"]
 _LEAVES_UDP: Final = ((1, 32), (1, 37))
 """From the first version to the one before the second, kube-proxy forgets too few UDP flows (kubernetes#139629)."""
 
+_HEALTH_CHECKS_BY_FAMILY: Final = (1, 36)
+"""The version since which health-check node ports listen in their own family alone (kubernetes#137370)."""
+
 _LOCALHOST_NODE_PORTS: Final = (1, 26)
 """The first version with ``localhostNodePorts``. Those before it serve node ports on 127.0.0.1 always."""
 
@@ -63,6 +66,7 @@ def _make_embedded(choice: EngineChoice, node: str, context: NodeContext, cluste
     settings = replace(
         settings,
         forget_stale_udp="1.36" if first <= choice.version < fixed else settings.forget_stale_udp,
+        health_checks_collide=choice.version < _HEALTH_CHECKS_BY_FAMILY,
         localhost_node_ports=settings.localhost_node_ports
         or (mode_name == "iptables" and choice.version < _LOCALHOST_NODE_PORTS),
     )

@@ -154,7 +154,11 @@ class NodeWork:
         """The addresses of health-check node ports: as in kube-proxy, those of node ports at the proxy's start."""
         if family not in self._listening:
             chosen = node_port_addresses(family, self._settings, node)
-            self._listening[family] = (ANYWHERE[family],) if chosen is None else chosen
+            taken = self._settings.health_checks_collide and Family.IPV4 in self._listening
+            listening = (ANYWHERE[family],) if chosen is None else chosen
+            if taken and chosen is None and self._listening[Family.IPV4] != (ANYWHERE[Family.IPV4],):
+                listening = ()
+            self._listening[family] = listening
         return self._listening[family]
 
     def _ports(self, family: Family) -> Sequence[ServicePortInfo]:

@@ -79,6 +79,9 @@ class ProxySettings(Struct, frozen=True, kw_only=True):
         forget_stale_udp: which UDP flows the proxy deletes when endpoints go: ``always`` all flows to an endpoint that
             does not serve; ``1.36`` (which means 1.32 to 1.36.1) only those of Services that still have an endpoint;
             ``deleted`` only those of frontends that are gone, as mode userspace, whose own process is the other end.
+        health_checks_collide: whether a list of IPv4 networks keeps health-check node ports from IPv6: before 1.36
+            the proxier of IPv6 listens at all addresses of both families then, where that of IPv4 listens already
+            (kubernetes#114702).
         node_address: the node's primary address in its family, in place of the Node object's (``bindAddress``).
         packet_counters: whether the ``nfacct`` counters exist into which some of kube-proxy's rules count.
         random_fully: masquerading draws source ports fully at random (needs iptables 1.6.2).
@@ -94,6 +97,7 @@ class ProxySettings(Struct, frozen=True, kw_only=True):
     node_port_primary: bool = False
     localhost_node_ports: bool = True
     forget_stale_udp: Literal["always", "1.36", "deleted"] = "always"
+    health_checks_collide: bool = False
     node_address: IPAddress | None = None
     packet_counters: bool = False
     random_fully: bool = True
