@@ -1,12 +1,14 @@
 """``proxylab run``: run scenarios and print their verdicts.
 
-``proxylab.client.scenario_run`` runs each of them, in this process or in those of ``proxylab.client.workers``.
+``proxylab.client.scenario_run`` runs each of them, in this process, in those of ``proxylab.client.workers``, or on the
+nodes of a cluster (``proxylab.client.ray_workers``).
 """
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,10 +24,12 @@ from proxylab.client.exec_and_shell import run_shell
 from proxylab.client.kept_labs import KeptLabs
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.open_labs import MOST_JOBS, OpenLabs
+from proxylab.client.ray_node import NodeSettings
+from proxylab.client.ray_workers import RayWorkers
 from proxylab.client.report_page import RunStart, write_page
 from proxylab.client.scenario_run import Run, ScenarioRuns, ended_early
 from proxylab.client.session import Session
-from proxylab.client.workers import Say, Work, Workers
+from proxylab.client.workers import Work, Workers
 from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ExitCode, ScenarioError
@@ -52,10 +56,12 @@ _COLOURS: Final = {
 }
 
 
-def _jobs(ctx: click.Context, param: click.Parameter, value: str) -> int:
-    """A number of workers, or ``auto``. Raises ``BadParameter``."""
+def _jobs(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """A number of workers, or ``None`` for ``auto``, which is the default on a cluster. Raises ``BadParameter``."""
+    if value is None:
+        return None if ctx.params.get("ray") else 1
     if value == "auto":
-        return min(2 * len(os.sched_getaffinity(0)), MOST_JOBS)  # a worker waits half of its time
+        return None
     if not value.isdecimal() or not 1 <= int(value) <= MOST_JOBS:
         raise click.BadParameter(f"{value!r} is not valid; give a number from 1 to {MOST_JOBS}, or auto", ctx, param)
     return int(value)
@@ -63,8 +69,15 @@ def _jobs(ctx: click.Context, param: click.Parameter, value: str) -> int:
 
 def _alone(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
     """Refuse a flag that needs the terminal, with --jobs."""
-    if value and ctx.params["jobs"] > 1:
-        raise click.BadParameter("workers have no terminal; leave out --jobs", ctx, param)
+    if value and ctx.params["jobs"] != 1:
+        raise click.BadParameter("workers have no terminal; leave out --jobs and --ray", ctx, param)
+    return _here(ctx, param, value)
+
+
+def _here(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
+    """Refuse a flag that needs the labs on this machine, with --ray."""
+    if value and ctx.params["ray"]:
+        raise click.BadParameter("the labs are on other machines; leave out --ray", ctx, param)
     return value
 
 
@@ -80,9 +93,14 @@ def _alone(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
     metavar="N",
     callback=_jobs,
     is_eager=True,
-    default="1",
-    show_default=True,
-    help=f"Run N scenarios side by side, each in a lab of its own; auto is two for each core, {MOST_JOBS} at most.",
+    help=f"Run N scenarios side by side, each in a lab of its own; auto is two for each core, {MOST_JOBS} at most.  "
+    "[default: 1; with --ray auto, on each node]",
+)
+@click.option(
+    "--ray",
+    metavar="ADDRESS",
+    is_eager=True,
+    help="Run the scenarios on the nodes of the Ray cluster whose head is at ray://HOST:10001; needs proxylab[ray].",
 )
 @shard_options
 @click.option("--trace", is_flag=True, help="Send one more packet for each probe and trace it, rule by rule.")
@@ -102,7 +120,12 @@ def _alone(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
     help="Where to save the evidence of each probe that did not pass; `proxylab judge` reads it.",
 )
 @click.option("--no-bundles", is_flag=True, help="Save no evidence.")
-@click.option("--keep", is_flag=True, help="Keep the lab of a probe that did not pass running; `proxylab ps` lists it.")
+@click.option(
+    "--keep",
+    is_flag=True,
+    callback=_here,
+    help="Keep the lab of a probe that did not pass running; `proxylab ps` lists it.",
+)
 @click.option(
     "--hold-on-failure",
     "hold",
@@ -129,7 +152,8 @@ def command(
     engines: tuple[str, ...],
     kernels: tuple[str, ...],
     names: tuple[str, ...],
-    jobs: int,
+    jobs: int | None,
+    ray: str | None,
     shard: Shard | None,
     times: Mapping[str, float],
     trace: bool,
@@ -153,23 +177,21 @@ def command(
     Example: proxylab run scenarios --probe 'ClusterIP from a pod spreads connections evenly over all endpoints'
     """
     begun = RunStart.now(seed, str(shard or ""))
-    written, results = _load(in_shard(expand(files), shard, times), engines[0])
-    if not results and not _runs(written, {engine: version_of(engine) for engine in engines}, kernels, names):
+    written, refused = _load(in_shard(expand(files), shard, times), engines[0])
+    if not refused and not _runs(written, {engine: version_of(engine) for engine in engines}, kernels, names):
         return _nothing_chosen(written, names)
-    choices = choices_of(engines, kernels, **of_engine)
+    choices = choices_of(engines, () if ray else kernels, **of_engine)
     runs = _runs(written, {engine: choice.version for engine, choice in choices.items()}, kernels, names)
-    total, is_document = len(runs) + len(results), output == "json"
+    total, is_document = len(runs) + len(refused), output == "json"
     progress = Progress(total, document=is_document, verbosity=verbose - quiet, color=color, paint=paint)
-    for result in results:
-        progress.over(result)
     store = None if no_bundles else BundleStore(bundle_dir)
     begin = partial(_opened, make_session or Session, choices, seed, keep=keep, hold=hold, trace=trace, store=store)
-    with _results(runs, begin, min(jobs, len(runs)), progress) as found:  # its end may raise: print before that
-        for result in found:
-            results.append(result)
-            progress.over(result)
+    settings = NodeSettings(choices, sorted({run.kernel for run in runs}), seed, trace, bundles=store is not None)
+    here = _on_this_machine(runs, begin, jobs, progress)
+    with _on_cluster(ray, runs, settings, jobs, store, progress) if ray else here as found:
+        results = [progress.over(result) for result in chain(refused, found)]
         progress.end(results, begun, traces=trace)
-        _write(report, results, begun, progress)
+        _write(report, results, begun, progress)  # before the end of the block, which may raise
     return exit_code(results)
 
 
@@ -234,10 +256,10 @@ def _opened(
 
 
 @contextmanager
-def _results(
+def _on_this_machine(
     runs: Sequence[Run],
     begin: Callable[[], AbstractContextManager[ScenarioRuns]],
-    jobs: int,
+    jobs: int | None,
     progress: Progress,
 ) -> Iterator[Iterator[ScenarioResult]]:
     """The results of the runs, in their order; the labs close at the end of the block. Raises what is left of them."""
@@ -245,24 +267,18 @@ def _results(
     @contextmanager
     def work() -> Iterator[Work[Run, ScenarioResult]]:
         with begin() as scenario_runs:
+            yield scenario_runs.result
 
-            def result(run: Run, at: Say, note: Say) -> ScenarioResult:
-                _announce(run, at, note)
-                return scenario_runs.result(run, at, note)
-
-            yield result
-
-    if jobs == 1:
+    number = min(jobs or 2 * len(os.sched_getaffinity(0)), MOST_JOBS, len(runs))  # a worker waits half of its time
+    if number == 1:
         with work() as result:
             yield (result(each, progress.at, progress.note) for each in runs)
         return
-    # Those that wait for timeouts come first: started last, they would run alone.
-    order = sorted(range(len(runs)), key=lambda number: "waits" not in runs[number].scenario.tags)
     with Workers(
         work,
         runs,
-        jobs,
-        order=order,
+        number,
+        order=_order(runs),
         kind=lambda run: run.engine_on_kernel,
         lost=ended_early,
         at=progress.at,
@@ -271,15 +287,32 @@ def _results(
         yield workers.results()
 
 
-def _announce(run: Run, at: Say, note: Say) -> None:
-    """Print the scenario's notes, and how many of its probes run."""
-    scenario = run.scenario
-    at(scenario.file)
-    if len(run.chosen) < len(scenario.judged):
-        what = "probes and steps" if len(scenario.judged) > len(scenario.all_probes) else "probes"
-        note(f"{scenario.file}: {len(run.chosen)} of {len(scenario.judged)} {what}")
-    for each in scenario.notes:
-        note(f"{scenario.file}: {each}")
+@contextmanager
+def _on_cluster(
+    address: str,
+    runs: Sequence[Run],
+    settings: NodeSettings,
+    number: int | None,
+    store: BundleStore | None,
+    progress: Progress,
+) -> Iterator[Iterator[ScenarioResult]]:
+    """The same from the nodes of a Ray cluster."""
+    with RayWorkers(
+        address,
+        runs,
+        settings,
+        order=_order(runs),
+        number=number,
+        store=store,
+        at=progress.at,
+        note=progress.note,
+    ) as workers:
+        yield workers.results()
+
+
+def _order(runs: Sequence[Run]) -> list[int]:
+    """In which order runs start: those that wait for timeouts first, for started last they would run alone."""
+    return sorted(range(len(runs)), key=lambda number: "waits" not in runs[number].scenario.tags)
 
 
 def _write(file: Path | None, results: Sequence[ScenarioResult], begun: RunStart, progress: Progress) -> None:
