@@ -17,6 +17,7 @@ from pathlib import Path
 
 import click
 import pytest
+from conformance_tables import BROKEN, RELEASE
 from kube_proxies import program
 from kubectl_clusters import k3s
 from msgspec.structs import replace
@@ -51,6 +52,8 @@ TYPED: dict[str, tuple[str, ...]] = {
     "apply-none-stands": ("apply", "-f", ECHO),
     "check": ("check", ECHO),
     "check-mistakes": ("check", "mistaken.lab.yaml"),
+    "conformance": ("conformance", "--from", "release.json", "--from", "build.json"),
+    "conformance-compare": ("conformance", "--from", "build.json", "--compare", "release.json"),
     "diff": ("diff", ECHO, "--engines", "embedded/iptables,embedded@v1.23/iptables"),
     "down-none-stands": ("down",),
     "exec-what": ("exec", "debug"),
@@ -67,6 +70,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "probe-rejected": ("probe", ECHO, "debug", "echo", "--engine", "embedded@v1.23/iptables"),
     "rules": ("rules", ECHO),
     "run-failed": ("run", ECHO, "--no-bundles"),
+    "semantics": ("semantics", "clusterIP=None", "untranslated"),
     "shell-where": ("shell", ECHO),
     "trace": ("trace", ECHO, "debug", "echo", "--node", "node-a"),
     "trace-rejected": ("trace", ECHO, "debug", "echo", "--engine", "embedded@v1.23/iptables"),
@@ -163,6 +167,8 @@ def open_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dump: str) ->
         for version in ("v1.36", "v1.37"):
             results = [replace(each, engine=f"kube-proxy@{version}/iptables") for each in RUN]
             (folder / f"{version}.json").write_text(to_json(results))
+        (folder / "release.json").write_text(RELEASE.to_json())
+        (folder / "build.json").write_text(BROKEN.to_json())
         record(folder / "bundle", Preserved())
         monkeypatch.chdir(folder)
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
@@ -175,8 +181,8 @@ def open_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dump: str) ->
     return use
 
 
-WHOLE = re.compile(r"reproduce: |Error: |^Usage: |^\w+\.lab\.yaml:\d+:\d+: |^[-:*#] ?\w|^COMMIT")
-"""Commands, rules and the place of a mistake are not broken, so that they can be copied."""
+WHOLE = re.compile(r"reproduce: |Error: |^Usage: |^\w+\.lab\.yaml:\d+:\d+: |^[-:*#] ?\w|^COMMIT|^  https:")
+"""Commands, rules, links and the place of a mistake are not broken, so that they can be copied."""
 
 Show = Callable[[str, int, bool], str]
 

@@ -17,7 +17,7 @@ MATCHES = "proxylab.engines.embedded.iptables.matches"
 SCOPE = "proxylab.engines.embedded.iptables.scope"
 CATEGORIES = "proxylab.engines.embedded.categories"
 PORTS = "proxylab.engines.embedded.ports"
-NAMES = "proxylab.cluster.dns_records"
+NAMES = "proxylab.cluster.kube_dns"
 UDP = "proxylab.engines.embedded.udp"
 
 

@@ -229,8 +229,8 @@ FOREIGN = [
         FAILED,
         (
             (
-                'why: node-a dropped the packet by its rule "-A PREROUTING -p tcp -m tcp --dport 80 -j DROP" of table '
-                "mangle, which counted 1 packet."
+                'why: node-a dropped the packet by the rule "-A PREROUTING -p tcp -m tcp --dport 80 -j DROP" in chain '
+                "PREROUTING of table mangle, which belongs to no engine and counted 1 packet."
             ),
         ),
     ),

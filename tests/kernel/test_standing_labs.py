@@ -68,6 +68,7 @@ def test_a_lab_survives_the_terminal_that_made_it(cli: CommandLine) -> None:
     if pid == 0:
         command = [sys.executable, "-m", "proxylab", "up", str(ROOT / "tests/kernel/killed.lab.yaml")]
         os.chdir(ROOT)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup(1) passes on that it is ignored, to the lab as well
         os.execv("/bin/sh", ["sh", "-c", '"$@"; kill -HUP 0; sleep 60', "sh", *command])
     said = b""
     while b"proxylab down" not in said:

@@ -14,8 +14,7 @@ from thoroughness import examples
 
 from proxylab.errors import ScenarioError
 from proxylab.scenario import source
-from proxylab.scenario.document import Document, Location
-from proxylab.scenario.problems import Problems
+from proxylab.scenario.document import Document, Location, Problems
 from proxylab.scenario.words import Position
 
 SEEDS = [

@@ -192,6 +192,9 @@ class FakeLab:
         self._session.note(f"{'trace' if trace else 'probe'} {probe.name}")
         return verdict_on(probe)
 
+    def judged(self, probe: Probe) -> ProbeVerdict:
+        return self.probe(probe)
+
     def conclude(self, step: Step) -> StepVerdict:
         self._come_to(step)
         self._concluded = True

@@ -13,10 +13,9 @@ from rule_cases import HERE
 from proxylab.addresses import Family
 from proxylab.cluster.store import Store
 from proxylab.engines.embedded.iptables.proxier import IptablesProxier
-from proxylab.engines.embedded.pace import Clock, MonotonicClock
 from proxylab.engines.embedded.proxier import RulesRefusedError
 from proxylab.engines.embedded.settings import Periods, ProxySettings
-from proxylab.engines.embedded.sync import EmbeddedEngine
+from proxylab.engines.embedded.sync import Clock, EmbeddedEngine, MonotonicClock
 
 BUILT_IN = {
     "filter": ("INPUT", "FORWARD", "OUTPUT"),

@@ -7,10 +7,10 @@ from typing import Any
 from msgspec.structs import replace
 from scenario_cases import DUAL, HTTP, IPV6, at, host, node, pods, scenario, two_nodes
 
-from proxylab.scenario.hosts import LoadBalancer
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.network import RoutedAddress, Segment
 from proxylab.scenario.nodes import Daemon, NodeAddress, NodeRoute, Uplink
+from proxylab.scenario.pods import LoadBalancer
 
 STORAGE = Segment(
     name="storage", cidrs=(ip_network("192.168.7.0/24"), ip_network("fd00:192:168:7::/64")), position=at(1)

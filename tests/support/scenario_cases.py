@@ -9,11 +9,10 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, Protocol
 from proxylab.cluster.objects import Service, ServicePort
 from proxylab.scenario.expect import Expect
-from proxylab.scenario.hosts import Host
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.network import Network
 from proxylab.scenario.nodes import Node
-from proxylab.scenario.pods import ListeningPort, PodGroup
+from proxylab.scenario.pods import Host, ListeningPort, PodGroup
 from proxylab.scenario.probes import Probe, Send, ServiceTarget, Source, Target
 from proxylab.scenario.words import Frontend, Outcome, Position
 

@@ -21,7 +21,7 @@ from proxylab.cli.standard_streams import flush, is_of_output, open_closed_strea
 from proxylab.errors import ExitCode, InternalError, LabEndedError, LabError
 
 if TYPE_CHECKING:
-    from proxylab.cli.run import SessionMaker
+    from proxylab.cli.scenario_results import SessionMaker
 
 __all__ = ["main", "proxylab"]
 
@@ -41,6 +41,7 @@ _VERBS: Final = {
     "capture": "Capture frames as text, as pcapng or in Wireshark.",
     "check": "Report every mistake in scenario files; run nothing.",
     "completion": "Print the completion script for bash, fish or zsh.",
+    "conformance": "Run the catalogue on a proxy; print a table by theme.",
     "describe": "Describe a node, pod, Service or outside host of a lab.",
     "diagnose": "Check a Service stage by stage; report where it breaks.",
     "diff": "Run the same probes on several engines and compare.",
@@ -56,12 +57,14 @@ _VERBS: Final = {
     "kernels": "List the kernels that labs can run on; build one.",
     "logs": "Print the log of a node's engine.",
     "merge": "Merge the reports of several runs, or of shards.",
+    "mutate": "Change each rule, and report which probe notices.",
     "plan": "Show a scenario's nodes, pods, addresses and devices.",
     "probe": "Send one probe and explain the result.",
     "ps": "List the standing labs.",
     "rules": "Print the rules of a node.",
     "run": "Run scenarios and judge every probe.",
     "schema": "Print the format of scenarios as JSON Schema.",
+    "semantics": "List Kubernetes' promises for Services, with their probes.",
     "shell": "Open a shell in a node, pod or host.",
     "trace": "Trace one packet, rule by rule.",
     "up": "Start the lab of a scenario and leave it running.",

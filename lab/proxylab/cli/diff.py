@@ -10,7 +10,7 @@ import click
 from proxylab.cli.case_option import CASE, FILE
 from proxylab.cli.engine_options import choices_of, given_options
 from proxylab.cli.file_arguments import load_all
-from proxylab.cli.run import SessionMaker
+from proxylab.cli.scenario_results import SessionMaker
 from proxylab.cli.terminal import terminal_width
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.session import Session

@@ -16,7 +16,15 @@ from proxylab.errors import ScenarioError
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Scenario
 
-__all__ = ["complete_scenarios", "expand", "files_argument", "load_all", "load_each", "write_new"]
+__all__ = [
+    "complete_scenarios",
+    "expand",
+    "files_argument",
+    "files_or_catalogue_argument",
+    "load_all",
+    "load_each",
+    "write_new",
+]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -73,9 +81,17 @@ def _given(ctx: click.Context, param: click.Parameter, files: tuple[Path, ...]) 
 
 def files_argument(command: Command) -> Command:
     """Give a command ``files``: FILE…, or with ``--catalogue`` themes and scenarios of the catalogue."""
-    argument = click.argument(
-        "files", nargs=-1, metavar="FILE…", type=_FileOrName(path_type=Path, exists=True), callback=_given
-    )
+    return _with_files(command, "FILE…", _given)
+
+
+def files_or_catalogue_argument(command: Command) -> Command:
+    """The same, but without any the whole catalogue is taken."""
+    return _with_files(command, "[FILE…]", lambda _ctx, _param, files: files or files_of())
+
+
+def _with_files(command: Command, metavar: str, callback: Callable[..., tuple[Path, ...]]) -> Command:
+    kind = _FileOrName(path_type=Path, exists=True)
+    argument = click.argument("files", nargs=-1, metavar=metavar, type=kind, callback=callback)
     option = click.option(
         "--catalogue",
         is_flag=True,
@@ -91,9 +107,7 @@ def files_argument(command: Command) -> Command:
 def load_all(files: Iterable[Path], *, strict: str | None = None) -> list[Scenario]:
     """The scenarios of the files and of every ``*.lab.yaml`` below the directories, each once.
 
-    Args:
-        files: files and directories.
-        strict: also check manifests against the schema of this Kubernetes version.
+    ``strict`` also checks manifests against the schema of that Kubernetes version.
 
     Raises:
         ScenarioError: with the mistakes of all files, not only of the first.

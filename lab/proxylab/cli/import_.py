@@ -12,8 +12,8 @@ from proxylab.cli.terminal import terminal_width
 from proxylab.errors import ExitCode
 from proxylab.importer.importing import import_cluster
 from proxylab.importer.reading import COMMAND, read_kubectl_output
+from proxylab.scenario.document import Problems
 from proxylab.scenario.load import parse_scenario
-from proxylab.scenario.problems import Problems
 from proxylab.scenario.source import decode
 from proxylab.text import wrapped
 

@@ -5,13 +5,9 @@ import click
 from proxylab.cli.case_option import choose_case
 from proxylab.cli.chosen_lab import ChosenLab, in_lab
 from proxylab.cli.netns_argument import check_netns, complete_nodes
-from proxylab.cluster.configuration import ProxyConfiguration
-from proxylab.cluster.objects import EndpointSlice, Node, ServiceCIDR
-from proxylab.engines.embedded.node import NodeFacts
-from proxylab.engines.embedded.ports import ClusterView
-from proxylab.engines.embedded.settings import refuse_gates
-from proxylab.engines.engine_names import EMBEDDED, mode_of, version_of
-from proxylab.engines.modes import MODES
+from proxylab.client.rendered_rules import rendered_rules
+from proxylab.cluster.objects import Node
+from proxylab.engines.engine_names import EMBEDDED, mode_of
 from proxylab.plan.assembly import lay_out
 from proxylab.scenario.model import Scenario
 
@@ -44,21 +40,11 @@ def command(chosen: ChosenLab, /, *, node: str | None) -> None:
 
 def _render(scenario: Scenario, engine: str, node: str | None) -> None:
     layout = lay_out(scenario)
-    nodes = {each.name: each for each in layout.objects if isinstance(each, Node)}
-    chosen = next(iter(nodes)) if node is None else node
+    nodes = [each.name for each in layout.objects if isinstance(each, Node)]
+    chosen = nodes[0] if node is None else node
     if chosen not in nodes:
         raise click.UsageError(f"--node: there is no {chosen!r}; there are {', '.join(nodes)}")
-    mode, configuration = MODES[mode_of(engine)], scenario.proxy or ProxyConfiguration()
-    refuse_gates(engine, configuration)
-    settings = mode.settings(configuration, scenario.network.pod_cidrs)
-    view = ClusterView(
-        services=layout.services,
-        slices=tuple(each for each in layout.objects if isinstance(each, EndpointSlice)),
-        service_cidrs=tuple(cidr for each in layout.objects if isinstance(each, ServiceCIDR) for cidr in each.cidrs),
-    )
-    version, sysctls = version_of(engine), {each.name: each.value for each in layout.plan.namespace(chosen).sysctls}
-    settings, assumed = mode.assume(settings, sysctls, version)
-    facts = NodeFacts.of(chosen, nodes[chosen], nodes[chosen].addresses, settings.node_address)
-    for family in scenario.network.families:
-        click.echo(f"# {family} on {chosen}{assumed and f'; assumed: {assumed}'}")
-        click.echo(mode.load(view, facts, settings, family, version), nl=False)
+    for each in rendered_rules(scenario, layout.plan, layout.objects, engine):
+        if each.node == chosen:
+            click.echo(f"# {each.family} on {chosen}{each.assumed and f'; assumed: {each.assumed}'}")
+            click.echo(each.text, nl=False)

@@ -4,8 +4,7 @@ import json
 
 import click
 
-from proxylab.scenario.json_schema import json_schema
-from proxylab.scenario.reference import reference_page
+from proxylab.scenario.json_schema import json_schema, reference_page
 
 __all__ = ["command"]
 

@@ -15,7 +15,7 @@ import click
 from proxylab.cli.case_option import CASE, FILE, choose_case
 from proxylab.cli.durations import Duration, age
 from proxylab.cli.engine_options import choice_of, engine_options
-from proxylab.cli.run import SessionMaker
+from proxylab.cli.scenario_results import SessionMaker
 from proxylab.client.control_sockets import ControlSocket, ControlSockets, NameTakenError, is_name
 from proxylab.client.session import Session
 from proxylab.engines.engine_names import mode_of, version_of

@@ -20,7 +20,8 @@ import click
 from proxylab.cli.apply import lines_of
 from proxylab.cli.case_option import CASE, FILE, choose_case
 from proxylab.cli.engine_options import choice_of, engine_options
-from proxylab.cli.run import SessionMaker, paint
+from proxylab.cli.run import paint
+from proxylab.cli.scenario_results import SessionMaker
 from proxylab.cli.terminal import COLOR, terminal_width, wants_color
 from proxylab.client.edit import Edit, concerned
 from proxylab.client.kept_labs import KeptLabs

@@ -16,8 +16,14 @@ from proxylab.client.connection import Connection
 from proxylab.client.edit import Edit, assemble_within, edit
 from proxylab.client.lab_process import LabProcess
 from proxylab.client.lookups import Lookups
-from proxylab.client.requests import advance_to, circumstances_of, record_of, with_state_after
-from proxylab.client.traced_packet import single_packet, trace_alike
+from proxylab.client.requests import (
+    advance_to,
+    circumstances_of,
+    record_of,
+    single_packet,
+    trace_alike,
+    with_state_after,
+)
 from proxylab.cluster.objects import KubeObject
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.lacking import lacking, lacking_of_step, modes_after, refuse_dialogue
@@ -134,7 +140,7 @@ class OpenLab:
         if self._failed is not None:
             raise self._failed
         step = self.scenario.steps[self.made]
-        seconds = BUILD_SECONDS + ((step.until.within + (step.until.elapsed or 0)) / 1000 if step.until else 0.0)
+        seconds = BUILD_SECONDS + (((step.until.within or 0) + (step.until.elapsed or 0)) / 1000 if step.until else 0.0)
         seconds += sum(stage.delay / 1000 + 1 for each in step.change.workloads for stage in each.stages)
         try:
             lacks = lacking_of_step(mode_of(self.engine.name), self._assembly, step)

@@ -26,7 +26,7 @@ from proxylab.client.bundles import BundleStore
 from proxylab.client.ray_cluster import ClusterError, Node, connect, lab_worker, nodes_of
 from proxylab.client.ray_node import Answer, NodeSettings, position_of
 from proxylab.client.scenario_run import Run, ended_early
-from proxylab.client.tasks import Ended, Say, TaskQueue, in_order
+from proxylab.client.tasks import Ended, Say, TaskQueue, as_they_come, in_order
 from proxylab.errors import ExitCode, InternalError, LabEndedError, LabError
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until_seen
 from proxylab.verdict.model import UNRESOLVED, Fault, ProbeVerdict, ScenarioResult, Skip, StepVerdict
@@ -117,7 +117,7 @@ class RayWorkers:
             InternalError: a worker met a bug.
         """
         try:
-            yield from in_order(len(self._runs), self._next, self._note)
+            yield from in_order(as_they_come(len(self._runs), self._next, self._note))
         except ConnectionError as error:
             raise ClusterError(
                 f"the Ray cluster at {self._address} is gone ({error}); run again when it is back", ExitCode.CAPABILITY

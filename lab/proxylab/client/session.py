@@ -5,18 +5,19 @@ plans the lab, starts the lab process (``client.lab_process``), sends it the pla
 lab as an ``OpenLab`` (``client.open_lab``).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Final, Self
 
 from msgspec.structs import replace
 
+from proxylab.binaries.coredns import coredns_sources, find_coredns
 from proxylab.capability import Capability
 from proxylab.client.control_sockets import ControlSocket
 from proxylab.client.lab_process import LabProcess
-from proxylab.client.needed_programs import with_programs
 from proxylab.client.open_lab import BUILD_SECONDS, OpenLab
+from proxylab.engines.embedded.mutation import Mutation
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.lacking import refuse
 from proxylab.engines.protocol import EngineChoice
@@ -24,6 +25,7 @@ from proxylab.errors import CapabilityError, EngineError
 from proxylab.plan.assembly import assemble
 from proxylab.protocol.messages import Build, Built, Close, Closed, Examine, Examined
 from proxylab.scenario.cases import kernel_of
+from proxylab.scenario.dns import NameServer
 from proxylab.scenario.matrix import Requirements
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.versions import release_version
@@ -72,7 +74,9 @@ class Session:
             self._processes[kernel] = LabProcess(self._control_socket and self._control_socket(), kernel)
         return self._processes[kernel]
 
-    def open(self, scenario: Scenario, source: str = "", kernel: str = "") -> "OpenLab":
+    def open(
+        self, scenario: Scenario, source: str = "", kernel: str = "", mutation: Mutation | None = None
+    ) -> "OpenLab":
         """Build the lab of ``scenario`` and wait until its engines have programmed it.
 
         A new lab process first says that it is ready; its answer to ``Build`` comes when every link carries frames and
@@ -82,6 +86,7 @@ class Session:
             scenario: without a matrix, or a case of one.
             source: its text, if it is in no file.
             kernel: what the case's axis ``kernel`` says, or else ``--kernel``; by default the engine's.
+            mutation: of the rules that an embedded engine loads.
 
         Raises:
             ScenarioError: the scenario cannot be laid out (addresses run out, a port is taken).
@@ -90,7 +95,7 @@ class Session:
             InternalError: the lab is at fault.
         """
         refuse(mode_of(self.engine.name), scenario)
-        scenario, programs = with_programs(scenario, self.engine.name_server)
+        scenario, programs = _with_programs(scenario, self.engine.name_server)
         assembly = assemble(scenario)
         self._check_modes(scenario)
         chosen = replace(self.engine, kernel=kernel_of(scenario, kernel or self.engine.kernel))
@@ -108,6 +113,7 @@ class Session:
             assembly.resolv_confs,
             programs,
             scenario.name_server.corefile,
+            mutation,
         )
         process = self._started(chosen.kernel)
         self._check_requirements(process, chosen.kernel, scenario.requires)
@@ -168,3 +174,22 @@ class Session:
                 for process in self._processes.values():
                     stack.callback(process.close)
                 self._processes = {}
+
+
+def _with_programs(scenario: Scenario, name_server: str) -> tuple[Scenario, Mapping[str, str]]:
+    """The scenario with its name server chosen, and the path of each program that it needs, by name.
+
+    Args:
+        scenario: without a matrix, or a case of one.
+        name_server: the value of ``--name-server``, or empty.
+
+    Raises:
+        CapabilityError: this machine lacks a program.
+    """
+    chosen = NameServer.COREDNS if name_server not in ("", NameServer.EMBEDDED) else NameServer.EMBEDDED
+    if not scenario.has_names or (scenario.name_server.server or chosen) is NameServer.EMBEDDED:
+        return scenario, {}
+    named = name_server if chosen is NameServer.COREDNS else ""
+    found = find_coredns(named, coredns_sources().cache)
+    served = replace(scenario, name_server=replace(scenario.name_server, server=NameServer.COREDNS))
+    return served, {NameServer.COREDNS.value: str(found.path)}

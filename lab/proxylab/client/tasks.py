@@ -13,7 +13,7 @@ from proxylab.errors import InternalError, LabError
 from proxylab.protocol.faults import error_of
 from proxylab.protocol.messages import Fault
 
-__all__ = ["Ended", "Say", "TaskQueue", "in_order"]
+__all__ = ["Ended", "Say", "TaskQueue", "as_they_come", "in_order"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -65,21 +65,30 @@ class TaskQueue(Generic[Task]):
         self._pending.appendleft(number)
 
 
-def in_order(
+def as_they_come(
     number: int, more: Callable[[], Mapping[int, tuple[Result, Sequence[str]]]], note: Say
-) -> Iterator[Result]:
-    """The results of so many tasks in the order of the tasks, each as soon as it and those before it are there.
+) -> Iterator[tuple[int, Result]]:
+    """The results of so many tasks, each with the index of its task.
 
     Args:
         number: of tasks.
         more: waits for results with remarks for the user, by the indexes of their tasks.
         note: receives the remarks, just before the result.
     """
-    found: dict[int, tuple[Result, Sequence[str]]] = {}
-    for each in range(number):
-        while each not in found:
-            found |= more()
-        result, notes = found.pop(each)
-        for line in notes:
-            note(line)
-        yield result
+    while number:
+        for index, (result, notes) in more().items():
+            number -= 1
+            for each in notes:
+                note(each)
+            yield index, result
+
+
+def in_order(results: Iterator[tuple[int, Result]]) -> Iterator[Result]:
+    """The results of ``as_they_come`` in the order of the tasks, each as soon as it and those before it are there."""
+    found: dict[int, Result] = {}
+    following = 0
+    for index, result in results:
+        found[index] = result
+        while following in found:
+            yield found.pop(following)
+            following += 1

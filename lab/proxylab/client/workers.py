@@ -21,7 +21,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from msgspec import Struct
 
-from proxylab.client.tasks import Ended, Say, TaskQueue, in_order
+from proxylab.client.tasks import Ended, Say, TaskQueue, as_they_come, in_order
 from proxylab.errors import InternalError, LabEndedError, LabError
 from proxylab.protocol.faults import fault_of
 
@@ -122,7 +122,11 @@ class Workers(Generic[Task, Result]):
             KeyboardInterrupt: a worker was interrupted.
             InternalError: a worker met a bug.
         """
-        return in_order(len(self._tasks), self._next, self._note)
+        return in_order(self.results_as_they_come())
+
+    def results_as_they_come(self) -> Iterator[tuple[int, Result]]:
+        """Each result with the number of its task. Raises what ``results`` raises."""
+        return as_they_come(len(self._tasks), self._next, self._note)
 
     def _next(self) -> Mapping[int, tuple[Result, Sequence[str]]]:
         """Wait for the next message of a worker; its result by the task's number, if it has one."""

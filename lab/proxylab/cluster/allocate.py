@@ -1,24 +1,35 @@
-"""``allocate_services``: the fields that the API server allocates for a Service.
+"""What the control plane allocates for Services: ``allocate_services`` as the API server, ``give_ingress`` as a cloud.
 
-These are families, cluster IPs, node ports and health-check node ports. The API server draws at random; the lab
+The API server allocates families, cluster IPs, node ports and health-check node ports. It draws at random; the lab
 allocates in order, so that the same scenario always has the same addresses. As in the API server, allocated values come
 from the upper part of a range first (KEP-3070 for cluster IPs, KEP-3668 for node ports). The lower band is for Services
-that request a value, so that such a request seldom takes a value that another Service already has.
+that request a value, so that such a request seldom takes a value that another Service already has. A Service keeps its
+values through an update (``keep_allocated``). A cloud's controller assigns the addresses of load balancers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, Generic, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPNetwork
-from proxylab.cluster.objects import Key, Service, ServicePort, ServiceType, TrafficPolicy
+from proxylab.cluster.objects import Key, LoadBalancerIngress, Service, ServicePort, ServiceType, TrafficPolicy
 from proxylab.encoding import Record
 from proxylab.errors import ScenarioError
 
-__all__ = ["NODE_PORTS", "NODE_PORT_TYPES", "PortRange", "allocate_services", "needs_health_check"]
+__all__ = [
+    "NODE_PORTS",
+    "NODE_PORT_TYPES",
+    "Pool",
+    "PortRange",
+    "allocate_services",
+    "give_ingress",
+    "keep_allocated",
+    "needs_health_check",
+]
 
 API_SERVER = Key("Service", "default", "kubernetes")
 API_SERVER_OFFSET = 1
@@ -57,12 +68,8 @@ def allocate_services(
     """Complete the Services as the API server does.
 
     Requested values go first, and no two Services get the same value. A Service added at the end does not change the
-    others, unless it requests a value that one of them would get.
-
-    Args:
-        services: in the order of allocation.
-        service_cidrs: one or two networks, primary family first.
-        node_ports: the range of node ports.
+    others, unless it requests a value that one of them would get. The Services are in the order of allocation, and the
+    networks have the primary family first.
 
     Returns:
         The same Services in the same order, with ``cluster_ips``, ``ip_families``, ``node_port`` and
@@ -75,7 +82,7 @@ def allocate_services(
 
 
 @dataclass
-class _Pool(Generic[ValueT]):
+class _FreeValues(Generic[ValueT]):
     """Values of one range, each with at most one owner. Messages name the owner."""
 
     candidates: Iterator[ValueT]
@@ -102,10 +109,11 @@ class _Allocation:
         self._networks = {Family.of(network): network for network in service_cidrs}
         self._families = tuple(self._networks)
         self._addresses = {
-            family: _Pool[IPAddress](_addresses_to_hand_out(network)) for family, network in self._networks.items()
+            family: _FreeValues[IPAddress](_addresses_to_hand_out(network))
+            for family, network in self._networks.items()
         }
         self._range = node_ports
-        self._node_ports = _Pool[int](_node_ports_to_hand_out(node_ports))
+        self._node_ports = _FreeValues[int](_node_ports_to_hand_out(node_ports))
         self._problems: list[str] = []
 
     def run(self, services: Sequence[Service]) -> tuple[Service, ...]:
@@ -266,3 +274,100 @@ def _node_ports_to_hand_out(node_ports: PortRange) -> Iterator[int]:
 def _band(size: int, *, low: int, high: int, share: int) -> int:
     """How many values at the start of a range are for requests; none if the range is small."""
     return 0 if size < low else min(max(low, size // share), high)
+
+
+def keep_allocated(service: Service, before: Service) -> Service:
+    """The updated Service with the allocated fields that it keeps (``patchAllocatedValues`` in the API server).
+
+    A Service keeps its cluster IPs and its node ports while its type has them, each node port with the port of the same
+    name, and its health-check node port while it needs one (pkg/registry/core/service/storage/alloc.go). The ingress of
+    a load balancer is status: an update of the spec does not change it while the type stays the same. ``service`` is
+    the update as the author wrote it, ``before`` the stored object with everything allocated.
+    """
+    if _has_cluster_ip(service) and _has_cluster_ip(before):
+        families = service.ip_families or before.ip_families
+        kept = tuple(address for address in before.cluster_ips if Family.of(address) in families)
+        service = replace(service, cluster_ips=service.cluster_ips or kept)
+    if service.type in NODE_PORT_TYPES and before.type in NODE_PORT_TYPES:
+        service = replace(service, ports=_ports(service, before))
+    if needs_health_check(service) and needs_health_check(before):
+        service = replace(
+            service, health_check_node_port=service.health_check_node_port or before.health_check_node_port
+        )
+    if service.type is before.type and not service.load_balancer_ingress:
+        service = replace(service, load_balancer_ingress=before.load_balancer_ingress)
+    return service
+
+
+def _has_cluster_ip(service: Service) -> bool:
+    return service.type is not ServiceType.EXTERNAL_NAME and not service.headless
+
+
+def _ports(service: Service, before: Service) -> tuple[ServicePort, ...]:
+    """The ports, each with the former node port of its name, unless another port has that number already."""
+    had = {port.name: port.node_port for port in before.ports}
+    used = {port.node_port for port in before.ports} & {port.node_port for port in service.ports}
+    ports = []
+    for port in service.ports:
+        number = port.node_port
+        if not number and had.get(port.name, 0) not in used:
+            number = had.get(port.name, 0)
+            used.add(number)
+        ports.append(replace(port, node_port=number))
+    return tuple(ports)
+
+
+class Pool(Struct, frozen=True):
+    """The networks from which the load balancer ``name`` assigns addresses."""
+
+    name: str
+    networks: tuple[IPNetwork, ...]
+
+
+def give_ingress(services: Sequence[Service], pools: Sequence[Pool]) -> tuple[Service, ...]:
+    """Give every Service of type LoadBalancer an address for each of its families.
+
+    Addresses in ``status.loadBalancer`` stay, and no other Service gets them. The first pool with a free address of a
+    family gives the next one, so that the same Services always get the same addresses. The Services are in the order of
+    assignment, with their IP families settled. Without pools none gets an address.
+
+    Raises:
+        ScenarioError: with a line for each Service without an address, if some pool has addresses of its family.
+    """
+    held = {entry.ip for service in services for entry in service.load_balancer_ingress if entry.ip is not None}
+    families = dict.fromkeys(Family.of(network) for pool in pools for network in pool.networks)
+    free = {family: (each for each in _addresses(pools, family) if each not in held) for family in families}
+    problems: list[str] = []
+    given = tuple(_with_ingress(service, free, pools, problems) for service in services)
+    if problems:
+        raise ScenarioError(problems)
+    return given
+
+
+def _with_ingress(
+    service: Service, free: Mapping[Family, Iterator[IPAddress]], pools: Sequence[Pool], problems: list[str]
+) -> Service:
+    if service.type is not ServiceType.LOAD_BALANCER or service.load_balancer_ingress:
+        return service
+    entries = []
+    for family in service.ip_families:
+        if family not in free:
+            continue
+        address = next(free[family], None)
+        if address is None:
+            names = ", ".join(pool.name for pool in pools)
+            problems.append(
+                f"Service {service.namespace}/{service.name}: no {family} address is left in the pools of "
+                f"spec.loadBalancers ({names}); give them larger ones"
+            )
+        else:
+            entries.append(LoadBalancerIngress(ip=address))
+    return replace(service, load_balancer_ingress=tuple(entries))
+
+
+def _addresses(pools: Iterable[Pool], family: Family) -> Iterator[IPAddress]:
+    """Each pool's host addresses; every address of a pool of one or two."""
+    for network in (network for pool in pools for network in pool.networks if Family.of(network) is family):
+        alone = network.num_addresses <= 2
+        last = network.num_addresses if alone or network.version == 6 else network.num_addresses - 1
+        yield from (network[number] for number in range(0 if alone else 1, last))

@@ -1,6 +1,6 @@
 """The name server of a lab: answers DNS queries for the cluster's names, bytes in, bytes out, by dnspython.
 
-Owns ``NameService``, which answers from the current objects of the store. ``cluster.dns_records`` derives the names
+Owns ``NameService``, which answers from the current objects of the store. ``cluster.kube_dns`` derives the names
 from objects, and other modules own the sockets.
 
 An existing name without a record of the queried type gets an empty answer, a missing name NXDOMAIN; both carry the SOA
@@ -23,7 +23,7 @@ import dns.rdataclass
 import dns.rdatatype
 import dns.rrset
 
-from proxylab.cluster.dns_records import TTL_SECONDS, Names, Record, Srv
+from proxylab.cluster.kube_dns import TTL_SECONDS, Names, Record, Srv
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.cluster.store import Store
 

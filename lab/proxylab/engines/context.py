@@ -5,6 +5,7 @@ from msgspec import Struct
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import ApiServer
 from proxylab.engines.barrier import Barrier
+from proxylab.engines.embedded.mutation import Mutation
 from proxylab.kernel.netfilter.iptables_tool import IptablesTool
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs
@@ -13,12 +14,16 @@ __all__ = ["Cluster", "NodeContext"]
 
 
 class NodeContext(Struct, frozen=True):
-    """One node: its namespace, the launcher of commands and the name by which it knows the namespace, its iptables."""
+    """One node: its namespace, the launcher of commands and the name by which it knows the namespace, its iptables.
+
+    An embedded engine loads its rules with the ``mutation``, if there is one.
+    """
 
     netns: NetNs
     launcher: Launcher
     name: str
     tool: IptablesTool
+    mutation: Mutation | None = None
 
 
 class Cluster(Struct, frozen=True):

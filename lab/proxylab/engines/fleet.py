@@ -4,13 +4,19 @@
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final
 
 from proxylab.engines.protocol import Draining, Engine, Killable, Noting
 from proxylab.errors import InternalError
 from proxylab.scenario.change import EngineAction
+from proxylab.scenario.words import Mode
 from proxylab.timing import Deadline, together
 
 __all__ = ["Fleet"]
+
+_SYNC_SECONDS: Final = 60.0
+_SYNC_SECONDS_OF_IPVS: Final = 100.0
+"""kube-proxy starts some eighty programs for each family in its first sync, and a busy guest starts few a second."""
 
 
 class Fleet:
@@ -40,6 +46,11 @@ class Fleet:
     def engines(self) -> Mapping[str, Engine]:
         """The latest engine of each node, whether or not it runs."""
         return self._engines
+
+    @property
+    def sync_seconds(self) -> float:
+        """How long the engines may take where the scenario says nothing of it."""
+        return _SYNC_SECONDS_OF_IPVS if Mode.IPVS in self._modes.values() else _SYNC_SECONDS
 
     def mode(self, node: str) -> str:
         """The mode of a node's latest engine."""

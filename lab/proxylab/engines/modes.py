@@ -12,7 +12,9 @@ from msgspec import Struct
 from proxylab.addresses import Family, IPNetwork
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.embedded.iptables import texts as iptables
+from proxylab.engines.embedded.iptables.mutants import MUTANT_LINES as IPTABLES_MUTANTS
 from proxylab.engines.embedded.ipvs import texts as ipvs
+from proxylab.engines.embedded.mutation import MutantLines
 from proxylab.engines.embedded.nftables import texts as nftables
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
@@ -37,6 +39,7 @@ class Mode(Struct, frozen=True, kw_only=True):
         by_family: the part of each family in a dump of a node; empty for a family without rules.
         holds: whether a dump of a node has the rules that a proxy always has; or, with false, none of them.
         without: a dump without the rules of the Service of that name, which alone has these addresses.
+        mutants: the classes of the rules that ``load`` writes, and their mutants; ``None`` where there are none yet.
         failures: the counter of failed syncs in kube-proxy's metrics, between its prefix and ``_total``.
     """
 
@@ -49,6 +52,7 @@ class Mode(Struct, frozen=True, kw_only=True):
     by_family: Callable[[str, Sequence[Family]], dict[Family, str]]
     holds: Callable[[str, bool], bool]
     without: Callable[[str, str, Collection[str]], str]
+    mutants: MutantLines | None
     failures: str
 
 
@@ -63,6 +67,7 @@ MODES: Final[Mapping[str, Mode]] = {
         by_family=iptables.by_family,
         holds=iptables.holds,
         without=iptables.without,
+        mutants=IPTABLES_MUTANTS,
         failures="iptables_restore_failures",
     ),
     "nftables": Mode(
@@ -75,6 +80,7 @@ MODES: Final[Mapping[str, Mode]] = {
         by_family=nftables.by_family,
         holds=nftables.holds,
         without=nftables.without,
+        mutants=None,
         failures="nftables_sync_failures",
     ),
     "ipvs": Mode(
@@ -87,6 +93,7 @@ MODES: Final[Mapping[str, Mode]] = {
         by_family=ipvs.by_family,
         holds=ipvs.holds,
         without=ipvs.without,
+        mutants=None,
         failures="iptables_restore_failures",
     ),
     "userspace": Mode(
@@ -99,6 +106,7 @@ MODES: Final[Mapping[str, Mode]] = {
         by_family=iptables.by_family,
         holds=userspace.holds,
         without=iptables.without,
+        mutants=IPTABLES_MUTANTS,
         failures="iptables_restore_failures",
     ),
 }

@@ -4,11 +4,13 @@ Theory of operation. Proxies act on Services and EndpointSlices, so the import k
 has a pod because a slice has its address, with the ports of the slice; its containers need not declare them. Any other
 address of a slice belongs to a program on a node, which becomes a pod with the node's network, or to a machine outside
 the cluster, which becomes a host with an address of the lab's choice. For a Service with a selector and without slices,
-the import finds the pods by their labels, and the lab derives the slices.
+the import finds the pods by their labels, and the lab derives the slices. Each name is one DNS label, and unique, since
+nodes, pods and hosts share one name space.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_address, ip_network
+from itertools import count
 from typing import Final
 
 from msgspec import Struct
@@ -22,10 +24,11 @@ from proxylab.importer.manifests import Data, pruned, reduced_service, reduced_s
 from proxylab.importer.networks import Networks, find_networks
 from proxylab.importer.omissions import Omissions, note_unneeded
 from proxylab.importer.reading import KubectlOutput, Raw, at, namespaced
-from proxylab.importer.unique_names import Names
+from proxylab.scenario.syntax import is_label
 
-__all__ = ["Converted", "convert"]
+__all__ = ["Converted", "Names", "convert"]
 
+_LABEL_CHARACTERS: Final = 63
 _OUTSIDE: Final = {Family.IPV4: ip_network("203.0.113.0/24"), Family.IPV6: ip_network("2001:db8:113::/64")}
 _FIRST_NODE: Final = 2
 _FIRST_HOST: Final = 10
@@ -33,6 +36,37 @@ _FIRST_HOST: Final = 10
 
 Translation = Mapping[IPAddress, IPAddress]
 """The lab's addresses for those addresses of the cluster that the lab cannot use."""
+
+
+class Names:
+    """Gives names, and remembers them by key."""
+
+    def __init__(self) -> None:
+        self._given: dict[tuple[str, ...], str] = {}
+        self._taken: set[str] = set()
+
+    def of(self, key: tuple[str, ...], *wanted: str) -> str:
+        """The name of the object with that key: the first of the wanted names that is free."""
+        if key not in self._given:
+            self._given[key] = name = next(filter(self._is_free, _tries(wanted)))
+            self._taken.add(name)
+        return self._given[key]
+
+    def _is_free(self, name: str) -> bool:
+        return is_label(name) and name not in self._taken
+
+
+def _tries(wanted: tuple[str, ...]) -> Iterator[str]:
+    """The names themselves, then as labels, then numbered without end."""
+    yield from wanted
+    labels = [_cut(each.lower().replace(".", "-").replace("_", "-")) for each in wanted]
+    yield from labels
+    last = labels[-1] if is_label(labels[-1]) else "nameless"
+    yield from (f"{_cut(last[: _LABEL_CHARACTERS - 6])}-{number}" for number in count(2))
+
+
+def _cut(text: str) -> str:
+    return text[:_LABEL_CHARACTERS].strip("-")
 
 
 class Converted(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from proxylab.errors import ScenarioError
-from proxylab.scenario.problems import Problems
+from proxylab.scenario.document import Problems
 from proxylab.scenario.source import read_documents
 
 __all__ = ["COMMAND", "KubectlOutput", "Raw", "at", "namespaced", "read_kubectl_output"]

@@ -35,7 +35,7 @@ from proxylab.kernel.netlink.socket import NETLINK_GENERIC, NETLINK_NETFILTER, o
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs, inside, make_netns
 from proxylab.plan.model import Bridge, LinkEnd, Veth, Vxlan
-from proxylab.scenario.netem import Netem
+from proxylab.scenario.network import Netem
 from proxylab.timing import Deadline
 
 __all__ = ["TRIALS", "Trial", "examine"]

@@ -12,8 +12,7 @@ from typing import TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from proxylab.cluster.allocate import allocate_services
-from proxylab.cluster.ingress import Pool, give_ingress
+from proxylab.cluster.allocate import Pool, allocate_services, give_ingress, keep_allocated
 from proxylab.cluster.kube_dns import coredns, kube_dns
 from proxylab.cluster.objects import (
     EndpointSlice,
@@ -29,7 +28,6 @@ from proxylab.cluster.objects import (
 )
 from proxylab.cluster.rollout import Stage
 from proxylab.cluster.slices import derive_slices
-from proxylab.cluster.updates import keep_allocated
 from proxylab.errors import ScenarioError
 from proxylab.plan.addresses import AddressPlan, allocate_addresses
 from proxylab.plan.name_servers import has_own_server

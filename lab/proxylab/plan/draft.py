@@ -32,7 +32,7 @@ from proxylab.plan.model import (
     Vxlan,
 )
 from proxylab.plan.sysctls import DEVICES_AT_HAND, device_of, dotted, sysctls_for
-from proxylab.scenario.netem import Netem
+from proxylab.scenario.network import Netem
 from proxylab.scenario.nodes import TrackedConnection
 
 __all__ = ["Draft", "NamespaceDraft", "only"]

@@ -1,21 +1,28 @@
-"""The endpoints where a flow to a Service's address and port may arrive, from EndpointSlices.
+"""Where flows may arrive: the endpoints behind a Service's address and port, and the receivers of any probe.
 
-The port number may differ at each endpoint: each pod gives a named target port its own number, and the author's slices
-may hold any. A slice's port belongs to the Service's port of the same name (kube-proxy's ``ServicePortName``), and
-proxies use only an endpoint's first address. The proxy under test chooses among endpoints (ready, near, local).
+Endpoints come from EndpointSlices. The port number may differ at each endpoint: each pod gives a named target port its
+own number, and the author's slices may hold any. A slice's port belongs to the Service's port of the same name
+(kube-proxy's ``ServicePortName``), and proxies use only an endpoint's first address. The proxy under test chooses among
+endpoints (ready, near, local). Receivers are pods, programs that listen on a node, and the stacks that answer echo
+requests.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final
 
-from proxylab.addresses import IPAddress, Transport
+from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.cluster.objects import EndpointSlice, Service, ServicePort
-from proxylab.plan.lookup import service_port
-from proxylab.plan.resolved import Destination
+from proxylab.plan.lookup import own_address, service_port
+from proxylab.plan.model import Namespace, PodPlacement
+from proxylab.plan.resolved import STACK, Destination, Receiver
+from proxylab.scenario.network import UPLINK
 from proxylab.scenario.probes import ServiceTarget, Target
 from proxylab.scenario.words import Frontend
 
-__all__ = ["Endpoints"]
+__all__ = ["Endpoints", "everywhere"]
+
+_NO_PORT: Final = 0
 
 
 class Endpoints:
@@ -26,10 +33,7 @@ class Endpoints:
     ) -> None:
         """Endpoints of ``services``.
 
-        Args:
-            services: with everything allocated.
-            slices: their slices, from the controller and from the author.
-            nodes: the addresses that may serve node ports.
+        The Services have everything allocated; ``nodes`` are the addresses that may serve node ports.
         """
         self._services = {(each.namespace, each.name): each for each in services}
         self._nodes = frozenset(nodes)
@@ -42,10 +46,7 @@ class Endpoints:
     ) -> tuple[str, tuple[Destination, ...]]:
         """The dialled Service's port (empty if the target is not a Service's), and where its flows may arrive.
 
-        Args:
-            target: the probe's target.
-            asked: the protocol that the probe names.
-            dialled: the resolved target; an echo request has no port, so it gives no destinations.
+        ``asked`` is the protocol that the probe names. An echo request has no port, so it gives no destinations.
         """
         address, number, protocol = dialled
         if protocol is Transport.ICMP:
@@ -89,3 +90,49 @@ class Endpoints:
 def _name(service: Service, port: ServicePort) -> str:
     """A Service's port as kube-proxy spells it: ``NAMESPACE/NAME:PORT``, without the last part for a nameless port."""
     return f"{service.namespace}/{service.name}" + (f":{port.name}" if port.name else "")
+
+
+def everywhere(
+    pods: Iterable[PodPlacement], nodes: Iterable[Namespace], hosts: Iterable[Namespace], family: Family, echo: bool
+) -> tuple[Receiver, ...]:
+    """The receivers of any probe in a family.
+
+    The pods are those with a network namespace of their own. The stacks of nodes and hosts answer echo requests.
+    """
+    in_pods = (
+        Receiver(name=pod.name, namespace=pod.namespace, device=pod.device, address=own_address(pod, family))
+        for pod in pods
+    )
+    if echo:
+        return (*in_pods, *_stacks(nodes, hosts, family))
+    return (*in_pods, *(program for node in nodes for program in _programs(node, family)))
+
+
+def _programs(node: Namespace, family: Family) -> Iterator[Receiver]:
+    """The host-network pods and daemons of a node, each with the addresses and ports on which it listens."""
+    own = _own_addresses(node, family)
+    ports: defaultdict[tuple[str, IPAddress], list[int]] = defaultdict(list)
+    for listener in node.listeners:
+        for address in own if listener.address is None else (listener.address,):
+            if Family.of(address) is family:
+                ports[listener.name, address].append(listener.port)
+    for (name, address), numbers in ports.items():
+        yield Receiver(
+            name=name, namespace=node.name, device=STACK, address=address, ports=tuple(dict.fromkeys(numbers))
+        )
+
+
+def _stacks(nodes: Iterable[Namespace], hosts: Iterable[Namespace], family: Family) -> Iterator[Receiver]:
+    """Nodes and outside hosts with all their addresses: the stack of each answers echo requests."""
+    for node in nodes:
+        for address in (*_own_addresses(node, family), family.loopback):
+            yield Receiver(name=node.name, namespace=node.name, device=STACK, address=address, ports=(_NO_PORT,))
+    for host in hosts:
+        for address in _own_addresses(host, family):
+            yield Receiver(name=host.name, namespace=host.name, device=UPLINK, address=address)
+
+
+def _own_addresses(placement: Namespace, family: Family) -> tuple[IPAddress, ...]:
+    """All addresses of a namespace, on any device, except IPv6 link-local."""
+    own = (each.interface.ip for each in placement.addresses)
+    return tuple(dict.fromkeys(each for each in own if Family.of(each) is family and not each.is_link_local))

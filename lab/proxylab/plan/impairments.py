@@ -12,8 +12,7 @@ from proxylab.encoding import Record
 from proxylab.plan.device_names import FABRIC
 from proxylab.plan.model import LinkEnd, Namespace, Neighbour, Plan, Veth
 from proxylab.scenario.model import Scenario
-from proxylab.scenario.netem import Netem
-from proxylab.scenario.network import UPLINK
+from proxylab.scenario.network import UPLINK, Netem
 
 __all__ = ["Way", "impaired_links", "ways", "with_neighbours", "without_netem"]
 

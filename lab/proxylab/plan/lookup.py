@@ -1,15 +1,22 @@
-"""Look up what a probe names: machines and their addresses, ports, frontends, and the receivers of frames."""
+"""Look up what a probe names: machines and their addresses, ports, frontends, and the receivers of frames.
 
-from collections.abc import Mapping, Sequence
+A probe ``via: ingress`` dials a frontend of the controller's Service.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
+from msgspec.structs import replace
+
 from proxylab.addresses import Family, IPAddress, Protocol, Transport
-from proxylab.cluster.objects import Service, ServicePort
+from proxylab.cluster.objects import Service, ServicePort, ServiceType
 from proxylab.plan.forwarding import on_segment
 from proxylab.plan.model import Namespace, Plan, PodPlacement, Role
+from proxylab.plan.resolved import HttpRequest
 from proxylab.scenario.network import UPLINK
-from proxylab.scenario.pods import ListeningPort
-from proxylab.scenario.words import Frontend
+from proxylab.scenario.pods import ListeningPort, PodGroup
+from proxylab.scenario.probes import Probe, ServiceTarget, Stream
+from proxylab.scenario.words import Frontend, Program
 
 __all__ = [
     "UnresolvableError",
@@ -20,9 +27,13 @@ __all__ = [
     "own_address",
     "own_addresses_of",
     "pod_port",
+    "request_of",
     "service_port",
+    "through_ingress",
     "with_role",
 ]
+
+Sent = TypeVar("Sent", bound=Probe | Stream)
 
 _DIALLED_FRONTENDS: Final = (
     Frontend.CLUSTER_IP,
@@ -146,3 +157,54 @@ def frame_mac(
     known = ", ".join(dict.fromkeys(end.namespace for end in there)) or "none"
     link = f"{sender[0]}/{sender[1]}"
     raise UnresolvableError(f"send.frameTo: {frame_to} is not on the link of {link}; on the link: {known}")
+
+
+def request_of(probe: Probe | Stream) -> HttpRequest | None:
+    """The request of a probe via an Ingress; ``None`` for any other."""
+    target = probe.target
+    if not isinstance(target, ServiceTarget) or target.via is not Frontend.INGRESS:
+        return None
+    return HttpRequest(host=target.host, path=target.path, tls=target.tls)
+
+
+def through_ingress(probe: Sent, services: Iterable[Service], groups: Iterable[PodGroup]) -> Sent:
+    """A probe via an Ingress as one that dials the controller's Service; any other as it is.
+
+    Raises:
+        UnresolvableError: no Service leads to a controller, or it has no port for the request.
+    """
+    target = probe.target
+    if not isinstance(target, ServiceTarget) or target.via is not Frontend.INGRESS:
+        return probe
+    controllers = [group for group in groups if group.program is Program.NGINX]
+    for service in services:
+        if service.selector and any(
+            group.namespace == service.namespace and service.selector.items() <= group.labels.items()
+            for group in controllers
+        ):
+            dialled = replace(
+                target,
+                service=service.name,
+                namespace=service.namespace,
+                via=_frontend(service),
+                port=_port(service, tls=target.tls),
+            )
+            return replace(probe, target=dialled)
+    raise UnresolvableError("to.via: no Service selects a pod with program: nginx, which would answer; add one")
+
+
+def _frontend(service: Service) -> Frontend:
+    if any(each.ip for each in service.load_balancer_ingress):
+        return Frontend.LOAD_BALANCER_IP
+    exposed = service.type in (ServiceType.NODE_PORT, ServiceType.LOAD_BALANCER)
+    return Frontend.NODE_PORT if exposed else Frontend.CLUSTER_IP
+
+
+def _port(service: Service, *, tls: bool) -> int:
+    name, number = ("https", 443) if tls else ("http", 80)
+    for port in service.ports:
+        if port.name == name or port.port == number:
+            return port.port
+    raise UnresolvableError(
+        f"to.tls: Service {service.namespace}/{service.name} of the controller has no port {name} ({number}); add it"
+    )

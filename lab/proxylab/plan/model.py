@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork, Protocol
 from proxylab.encoding import Record
-from proxylab.scenario.netem import Netem
+from proxylab.scenario.network import Netem
 from proxylab.scenario.nodes import TrackedConnection
 
 __all__ = [

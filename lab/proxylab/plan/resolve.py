@@ -12,9 +12,8 @@ from proxylab.cluster.kube_dns import DNS_PORT
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.errors import ScenarioError
 from proxylab.plan.device_names import ROUTER
-from proxylab.plan.endpoints import Endpoints
+from proxylab.plan.endpoints import Endpoints, everywhere
 from proxylab.plan.forwarding import UnreachableError, next_hop
-from proxylab.plan.ingress_target import request_of, through_ingress
 from proxylab.plan.lookup import (
     UnresolvableError,
     find,
@@ -24,13 +23,14 @@ from proxylab.plan.lookup import (
     own_address,
     own_addresses_of,
     pod_port,
+    request_of,
     service_port,
+    through_ingress,
     with_role,
 )
 from proxylab.plan.model import Namespace, Plan, PodPlacement, Role
+from proxylab.plan.name_servers import Questions
 from proxylab.plan.outages import Links
-from proxylab.plan.questions import Questions
-from proxylab.plan.receivers import everywhere
 from proxylab.plan.resolved import STACK, PolicyRoute, Question, Receiver, ResolvedProbe, Sender, Sentinel
 from proxylab.plan.sources import own_source
 from proxylab.scenario.model import Scenario
@@ -81,14 +81,9 @@ def resolve(
 ) -> tuple[ResolvedProbe, ...]:
     """``scenario.probes``, resolved, in order.
 
-    Args:
-        scenario: the scenario.
-        plan: its plan, from ``topology.draw``.
-        services: the scenario's Services with everything allocated.
-        slices: the EndpointSlices of these Services, at the time of the probes.
-        first: the number of the first resolved probe.
-        gone: deleted pods, which do not even answer sentinel packets.
-        links: the cut links.
+    The Services have everything allocated, and the slices are those at the time of the probes. ``first`` is the number
+    of the first probe, ``gone`` are deleted pods, which do not even answer sentinel packets, and ``links`` the cut
+    links.
 
     Raises:
         ScenarioError: a line for every probe that names something unknown.

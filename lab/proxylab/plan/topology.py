@@ -52,10 +52,10 @@ from proxylab.plan.model import (
 from proxylab.plan.pods import add_pods, everywhere
 from proxylab.plan.refusals import address_conflicts, placements, refusals
 from proxylab.plan.sysctls import DEVICES_AT_HAND, device_of
-from proxylab.scenario.hosts import Host, LoadBalancer
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.network import NODES, OUTSIDE, UPLINK
 from proxylab.scenario.nodes import Node
+from proxylab.scenario.pods import Host, LoadBalancer
 from proxylab.scenario.probes import HostTarget, Probe, Stream
 
 __all__ = ["draw"]

@@ -14,6 +14,7 @@ from proxylab.addresses import IPAddress
 from proxylab.capability import Capability
 from proxylab.cluster.objects import KubeObject
 from proxylab.encoding import Record, TaggedRecord
+from proxylab.engines.embedded.mutation import Mutation
 from proxylab.engines.protocol import EngineChoice
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.evidence import Capture, Evidence, Lookup
@@ -70,7 +71,8 @@ class Build(TaggedRecord, frozen=True):
 
     An existing lab is replaced: the new one is built before the old one is closed. ``seed`` orders source ports, and is
     part of every payload. ``resolv_confs`` are the /etc/resolv.conf of namespaces of the plan. ``programs`` are the
-    paths of the real programs in pods, by name, and ``corefile`` is the author's for CoreDNS.
+    paths of the real programs in pods, by name, and ``corefile`` is the author's for CoreDNS. An embedded engine loads
+    its rules with the ``mutation``.
     """
 
     plan: Plan
@@ -80,6 +82,7 @@ class Build(TaggedRecord, frozen=True):
     resolv_confs: Mapping[str, str] = field(default_factory=dict)
     programs: Mapping[str, str] = field(default_factory=dict)
     corefile: str = ""
+    mutation: Mutation | None = None
 
 
 class PodStage(Record, frozen=True, kw_only=True):

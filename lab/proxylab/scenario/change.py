@@ -14,10 +14,9 @@ from msgspec import field
 from proxylab.cluster.objects import EndpointSlice, Service, Unstructured
 from proxylab.cluster.rollout import Stage
 from proxylab.encoding import Record
+from proxylab.scenario.document import describe, shown
 from proxylab.scenario.keys import Check, Declared, Key, Read, WrittenAs, refused
-from proxylab.scenario.netem import AnyNetem, Netem
-from proxylab.scenario.network import UPLINK
-from proxylab.scenario.problems import describe, shown
+from proxylab.scenario.network import UPLINK, AnyNetem, Netem
 from proxylab.scenario.syntax import Sysctls, TaintText, distinct, label_key_fault, label_value_fault
 from proxylab.scenario.words import Mode
 

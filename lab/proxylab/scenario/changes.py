@@ -21,14 +21,13 @@ from proxylab.scenario.change import (
     SliceChange,
     WorkloadChange,
 )
-from proxylab.scenario.document import Document, Location
+from proxylab.scenario.document import Document, Location, Problems, listed, shown
 from proxylab.scenario.inventory import Inventory, check_readiness
 from proxylab.scenario.manifests import Manifests, ServiceId, check_services, read_manifests, with_leading_zeros
 from proxylab.scenario.network import UPLINK
 from proxylab.scenario.networks import known_network
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.pods import PodGroup
-from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.updates import patched, patched_service
 from proxylab.scenario.words import Position
 from proxylab.scenario.workload_timeline import Rollouts
@@ -59,12 +58,7 @@ def read_changes(
 ) -> tuple[ClusterState, ...]:
     """The state after each step.
 
-    Args:
-        parts: the scenario's well-formed parts.
-        inventory: its names.
-        manifests: its objects when the lab begins.
-        rollouts: the changes of its workloads, by step.
-        problems: takes the mistakes in the other changes.
+    ``manifests`` are the objects when the lab begins, ``rollouts`` the changes of its workloads by step.
     """
     now = ClusterState(
         change=Change(),

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Service
-from proxylab.scenario.document import Location
+from proxylab.scenario.document import Location, Problems, listed
 from proxylab.scenario.expect import (
     SOURCES,
     Backend,
@@ -21,7 +21,6 @@ from proxylab.scenario.expect import (
 from proxylab.scenario.inventory import Inventory, Subject
 from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.probes import Send, ServiceTarget
-from proxylab.scenario.problems import Problems, listed
 from proxylab.scenario.syntax import is_address
 from proxylab.scenario.words import Frontend, Outcome, Spread
 from proxylab.statistics import flows_needed, flows_needed_for, flows_to_stick

@@ -23,11 +23,10 @@ from proxylab.cluster.configuration import (
     ProxyConfiguration,
     SocketAddress,
 )
-from proxylab.scenario.document import Location
+from proxylab.scenario.document import Location, Problems, describe, listed, shown
 from proxylab.scenario.keys import Between, Check, Key, Manifest, Read, ignored_keys, refused
-from proxylab.scenario.problems import Problems, describe, listed, shown
+from proxylab.scenario.parts import validated
 from proxylab.scenario.syntax import Address, read_network
-from proxylab.scenario.validation import validated
 from proxylab.scenario.words import Mode, Scheduler
 
 __all__ = ["CONFIGURATION_KIND", "CONFIGURATION_VERSION", "Configured", "KubeProxyManifest", "read_configuration"]

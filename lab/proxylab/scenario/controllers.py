@@ -12,10 +12,9 @@ from msgspec import field
 
 from proxylab.cluster.objects import PodPort
 from proxylab.cluster.workloads import PodTemplate, Workload, revision_of
-from proxylab.scenario.document import Location
+from proxylab.scenario.document import Location, Problems, describe
 from proxylab.scenario.keys import Between, Key, Read, refused
 from proxylab.scenario.pod_spec import LabelSelector, Loose, PodSpec, Seconds
-from proxylab.scenario.problems import Problems, describe
 from proxylab.scenario.services import Metadata
 from proxylab.scenario.syntax import Labels
 

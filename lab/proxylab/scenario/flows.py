@@ -6,12 +6,11 @@ from typing import Final
 from proxylab.cluster.allocate import needs_health_check
 from proxylab.cluster.objects import Service, ServicePort, ServiceType
 from proxylab.scenario.check_expect import check_expectations
-from proxylab.scenario.document import Location
+from proxylab.scenario.document import Location, Problems, listed, shown
 from proxylab.scenario.inventory import Subject
 from proxylab.scenario.parts import ProbeParts
 from proxylab.scenario.pods import ListeningPort
 from proxylab.scenario.probes import AddressTarget, HostTarget, PodTarget, ServiceTarget, Source
-from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.words import Frontend, Manner, Program
 
 __all__ = ["check_flow", "check_probes"]
@@ -28,11 +27,7 @@ def check_probes(
 ) -> None:
     """Note every probe that the lab cannot send, or with an expectation that it cannot judge.
 
-    Args:
-        probes: those of ``spec.probes``, or of one step.
-        location: the place of their list.
-        around: makes the subject of a probe and its place.
-        problems: takes the mistakes.
+    The probes are those of ``spec.probes`` or of one step; ``around`` makes the subject of one at its place.
     """
     names: dict[str, Location] = {}
     for index, probe in enumerate(probes):

@@ -10,9 +10,8 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import field
 
-from proxylab.scenario.document import Location
+from proxylab.scenario.document import Location, Problems, shown
 from proxylab.scenario.keys import NOT_EMPTY, Between, Check, Key, Manifest, refused
-from proxylab.scenario.problems import Problems, shown
 from proxylab.scenario.services import Metadata
 from proxylab.scenario.syntax import PortNumber, PortReference, is_subdomain
 

@@ -7,19 +7,19 @@ Nodes, pods and outside hosts share one name space. The module checks names agai
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, Transport
 from proxylab.cluster.objects import Service
-from proxylab.scenario.document import Location, Spot
+from proxylab.scenario.document import Location, Problems, Spot, listed, shown
 from proxylab.scenario.manifests import Manifests
 from proxylab.scenario.parts import Parts, ProbeParts
 from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.probes import ServiceTarget
-from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.syntax import is_label
 from proxylab.scenario.words import Frontend
 
-__all__ = ["MOST_PODS", "Inventory", "Subject", "check_readiness", "take_inventory"]
+__all__ = ["MOST_PODS", "Inventory", "Subject", "check_readiness", "take_inventory", "with_objects"]
 
 MOST_PODS = 1000
 """Each pod is a network namespace with its own link."""
@@ -108,13 +108,40 @@ class Subject(Struct, frozen=True):
         return by_name and service is not None and service.headless
 
 
-def take_inventory(parts: Parts, problems: Problems) -> Inventory:
-    """Collect the names of a scenario, and check their entries.
+def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Parts:
+    """The parts, with the Pods and Nodes from manifests added.
 
-    Args:
-        parts: the scenario's well-formed parts.
-        problems: takes names that collide, mistakes in pods, and unknown nodes of pods.
+    A Node adds labels, taints and addresses to the node of that name, or is a further node.
     """
+    pods, nodes, in_manifests = dict(parts.pods), dict(parts.nodes), dict(parts.in_manifests)
+    for name, pod in manifests.pods.items():
+        location = pod.location["metadata"]["name"]
+        if name in pods:
+            line = parts.at("pods", name).key.position.line
+            problems.add(
+                location.spot,
+                f"spec.pods has a pod called {name} too, in line {line}",
+                allowed="rename one of the two",
+            )
+            continue
+        pods[name], in_manifests["pods", name] = pod.entry, location
+    for name, node in manifests.nodes.items():
+        own = nodes.get(name)
+        if name not in nodes:
+            nodes[name], in_manifests["nodes", name] = node.entry, node.location["metadata"]["name"]
+        elif own is not None and node.entry is not None:
+            update = {
+                "labels": {**node.entry.labels, **own.labels},
+                "taints": own.taints or node.entry.taints,
+                "terminating": own.terminating or node.entry.terminating,
+                "internal_ips": own.internal_ips or node.entry.internal_ips,
+            }
+            nodes[name] = replace(own, **update)
+    return replace(parts, pods=pods, nodes=nodes, in_manifests=in_manifests)
+
+
+def take_inventory(parts: Parts, problems: Problems) -> Inventory:
+    """Collect the names of a scenario, and check their entries."""
     sound = _within_bounds(parts, problems)
     pods: dict[str, str] = {}
     for name, pod in sound.items():

@@ -13,11 +13,10 @@ from msgspec import Struct
 from proxylab.cluster.kinds import KEPT_KINDS, OLD_GROUP, group_of, is_custom, kept_kind
 from proxylab.cluster.objects import Unstructured
 from proxylab.scenario.controllers import WORKLOADS
-from proxylab.scenario.document import Location
+from proxylab.scenario.document import Location, Problems, describe, shown
 from proxylab.scenario.keys import Key, Manifest
-from proxylab.scenario.problems import Problems, describe, shown
+from proxylab.scenario.parts import validated
 from proxylab.scenario.services import Metadata
-from proxylab.scenario.validation import validated
 
 __all__ = [
     "ROUTING_KINDS",
@@ -155,10 +154,7 @@ def definition(location: Location) -> Definition | None:
 def unstructured(location: Location, definitions: Mapping[str, Definition], problems: Problems) -> Unstructured | None:
     """The object at ``location``, of any kind; ``None`` after noting a mistake in its metadata.
 
-    Args:
-        location: the object.
-        definitions: of custom kinds, by kind and group.
-        problems: takes the mistakes.
+    ``definitions`` are those of custom kinds, by kind and group.
     """
     kind, version = str(location["kind"].value), str(location["apiVersion"].value)
     manifest, served = validated(AnyManifest, location, problems), kept_kind(kind, version)

@@ -1,8 +1,8 @@
 """Read a file as a ``Scenario``, or report every mistake in it at once.
 
 A mistake must not hide another one or cause a false one. So loading works in layers, and each layer continues with the
-parts that the one before could read: YAML (``source``), each document by its shape (``validation``), each well-formed
-part (``parts``, ``manifests``), the parts against each other (``inventory``, ``networks``, ``conditions``, ``flows``,
+parts that the one before could read: YAML (``source``), each document by its shape and each well-formed part
+(``parts``, ``manifests``), the parts against each other (``inventory``, ``networks``, ``cases``, ``flows``,
 ``streams``). A malformed part still counts as declared, so references to it are no mistakes. The module builds the
 ``Scenario`` only if no layer found a mistake.
 """
@@ -16,20 +16,19 @@ from msgspec.structs import replace
 
 from proxylab.cluster.objects import Service
 from proxylab.errors import InternalError
+from proxylab.scenario.cases import check_conditions
 from proxylab.scenario.changes import ClusterState, read_changes
-from proxylab.scenario.conditions import check_conditions
 from proxylab.scenario.configuration import CONFIGURATION_KIND, Configured, read_configuration
 from proxylab.scenario.dns import Dns
-from proxylab.scenario.document import Document, Location, Spot, with_probes, with_steps
+from proxylab.scenario.document import Document, Location, Problems, Spot, shown, with_probes, with_steps
 from proxylab.scenario.flows import check_probes
-from proxylab.scenario.inventory import Inventory, Subject, take_inventory
+from proxylab.scenario.inventory import Inventory, Subject, take_inventory, with_objects
 from proxylab.scenario.kinds import note_on
 from proxylab.scenario.manifests import Manifests, ServiceId, check_services, read_manifests
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.networks import check_network, known_network, with_networks
-from proxylab.scenario.parts import Parts, read_parts, with_objects
+from proxylab.scenario.parts import Parts, read_parts
 from proxylab.scenario.probes import Probe
-from proxylab.scenario.problems import Problems, shown
 from proxylab.scenario.source import MOST_BYTES, decode, read_documents
 from proxylab.scenario.steps import Step
 from proxylab.scenario.streams import check_steps, check_streams
@@ -231,15 +230,7 @@ def _start(file: str) -> Spot:
 def _built(
     file: str, parts: Parts, manifests: Manifests, states: Sequence[ClusterState], configured: Configured
 ) -> Scenario:
-    """Build the Scenario from documents that passed every check.
-
-    Args:
-        file: the file's name, for positions.
-        parts: the Scenario document, with the Pods and Nodes from manifests.
-        manifests: the other objects.
-        states: the cluster's state at each step.
-        configured: the configuration of the proxies.
-    """
+    """Build the Scenario from documents that passed every check."""
     document = parts.document
     if document is None:
         raise InternalError(f"{file}: proxylab refuses this file without a reason; please report it")

@@ -17,16 +17,15 @@ from proxylab.addresses import IPAddress, without_leading_zeros
 from proxylab.cluster.objects import SERVICE_NAME_LABEL, EndpointSlice, Key, Namespace, Service, Unstructured
 from proxylab.cluster.workloads import Workload
 from proxylab.scenario.controllers import WORKLOADS, WorkloadManifest, check_workload, workload_of
-from proxylab.scenario.document import Location, Path, path_text
+from proxylab.scenario.document import Location, Path, Problems, describe, path_text, shown
 from proxylab.scenario.ingresses import HttpRouteManifest, IngressManifest, check_ingress, content_of_ingress
 from proxylab.scenario.keys import ignored_keys
 from proxylab.scenario.kinds import AnyManifest, definition, is_hook, items_of, kind_of, old_version, unstructured
 from proxylab.scenario.network import Network
 from proxylab.scenario.nodes import Node
+from proxylab.scenario.parts import validated
 from proxylab.scenario.pods import PodGroup
-from proxylab.scenario.problems import Problems, describe, shown
 from proxylab.scenario.services import DEFAULT_NAMESPACE, ServiceManifest, service_of
-from proxylab.scenario.validation import validated
 from proxylab.scenario.validity import check_labels, check_service, check_slice
 from proxylab.scenario.workloads import (
     EndpointSliceManifest,
@@ -131,10 +130,7 @@ class Manifests(Struct):
 def read_manifests(documents: Iterable[Location], network: Network | None, problems: Problems) -> Manifests:
     """Read every manifest of a file.
 
-    Args:
-        documents: the documents of other kinds than Scenario.
-        network: the networks of cluster IPs and the range of node ports; ``None`` if they are unknown.
-        problems: takes the mistakes.
+    The documents are of other kinds than Scenario; ``network`` is ``None`` if it is unknown.
     """
     reader = _Reader(network, problems)
     for document in documents:

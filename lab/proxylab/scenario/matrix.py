@@ -1,6 +1,6 @@
 """``spec.matrix``, ``when`` and ``except``: the axes of a scenario's cases, and what differs in some of them.
 
-``proxylab.scenario.conditions`` compares them with each other, ``proxylab.scenario.cases`` expands a matrix.
+``proxylab.scenario.cases`` compares them with each other, and expands a matrix.
 """
 
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from msgspec import field
 
 from proxylab.addresses import Family
 from proxylab.capability import CapabilityName
+from proxylab.scenario.document import describe, shown
 from proxylab.scenario.expect import Expect
 from proxylab.scenario.keys import NOT_EMPTY, Check, Declared, Key, OtherKeys, Read, declared_keys, refused
 from proxylab.scenario.network import Families, Hairpin, InterNode, Network, PodNetwork
-from proxylab.scenario.problems import describe, shown
 from proxylab.scenario.syntax import SysctlValue, distinct
 from proxylab.scenario.versions import VersionRange, read_range
 from proxylab.scenario.words import DEBIAN, HOST, UML, Mode, Position

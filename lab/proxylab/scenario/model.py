@@ -12,11 +12,10 @@ from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice, Namespace, Service, Unstructured
 from proxylab.encoding import Record
 from proxylab.scenario.dns import Dns
-from proxylab.scenario.hosts import Host, LoadBalancer
 from proxylab.scenario.matrix import EngineFailure, Matrix, Requirements
 from proxylab.scenario.network import Network
 from proxylab.scenario.nodes import Node
-from proxylab.scenario.pods import PodGroup
+from proxylab.scenario.pods import Host, LoadBalancer, PodGroup
 from proxylab.scenario.probes import (
     Probe,
     ServiceTarget,

@@ -11,13 +11,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork, may_overlap
-from proxylab.scenario.document import Location, Spot
+from proxylab.scenario.document import Location, Problems, Spot, listed
 from proxylab.scenario.inventory import Inventory
 from proxylab.scenario.matrix import Matrix
 from proxylab.scenario.network import NODES, OUTSIDE, UPLINK, Network
 from proxylab.scenario.nodes import Node
 from proxylab.scenario.parts import Parts
-from proxylab.scenario.problems import Problems, listed
 
 __all__ = ["check_network", "families_of", "known_network", "networks_of", "with_networks"]
 
@@ -65,13 +64,7 @@ def known_network(parts: Parts) -> Network | None:
 
 
 def check_network(parts: Parts, inventory: Inventory, problems: Problems) -> None:
-    """Note networks that overlap, and unknown segments and devices.
-
-    Args:
-        parts: the scenario's well-formed parts.
-        inventory: its names.
-        problems: takes the mistakes. The plan finds networks that are too small.
-    """
+    """Note networks that overlap, and unknown segments and devices. The plan finds networks that are too small."""
     spec = parts.location["spec"]
     segments = [NODES, OUTSIDE, *(each.name for each in (parts.network.segments if parts.network else ()))]
     if parts.network is not None:

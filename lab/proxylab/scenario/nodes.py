@@ -7,10 +7,9 @@ from msgspec import field
 
 from proxylab.addresses import IPAddress, Protocol
 from proxylab.cluster.configuration import SocketAddress
+from proxylab.scenario.document import describe
 from proxylab.scenario.keys import NOT_EMPTY, OWN_NAME, Check, Declared, Key, Read, WrittenAs, refused
-from proxylab.scenario.netem import AnyNetem
-from proxylab.scenario.network import UPLINK
-from proxylab.scenario.problems import describe
+from proxylab.scenario.network import UPLINK, AnyNetem
 from proxylab.scenario.syntax import (
     Address,
     Destination,

@@ -1,20 +1,24 @@
-"""``spec.pods``: the keys of a pod or a group of pods. ``proxylab.scenario.inventory`` checks their names."""
+"""``spec.pods``, ``spec.hosts`` and ``spec.loadBalancers``: the keys of the machines that are no nodes.
+
+A pod stands for a group of pods, if it has replicas. ``proxylab.scenario.inventory`` checks the names.
+"""
 
 from typing import Annotated, Final
 
 from msgspec import field
 
-from proxylab.addresses import Protocol
+from proxylab.addresses import IPAddress, Protocol
+from proxylab.scenario.document import describe
 from proxylab.scenario.keys import NOT_EMPTY, OWN_NAME, Between, Check, Declared, Key, Read, refused
-from proxylab.scenario.netem import AnyNetem
-from proxylab.scenario.problems import describe
-from proxylab.scenario.syntax import Address, Labels, Name, PortName, PortNumber, Sysctls, distinct
+from proxylab.scenario.network import OUTSIDE, AnyNetem
+from proxylab.scenario.syntax import Address, Labels, Name, Network, PortName, PortNumber, Sysctls, distinct
 from proxylab.scenario.words import Position, Program
 
-__all__ = ["ListeningPort", "PodGroup"]
+__all__ = ["Host", "ListeningPort", "LoadBalancer", "PodGroup"]
 
 _MOST_REPLICAS: Final = 1000
 _TLS_PORTS: Final = (443, 8443)
+_MOST_ADDRESSES: Final = 1000
 
 
 class ListeningPort(Declared, frozen=True, kw_only=True):
@@ -133,3 +137,63 @@ class PodGroup(Declared, frozen=True, kw_only=True):
     def node_of(self, ordinal: int) -> str:
         """The node of the pod with that ordinal (from 0): the nodes listed, in turn."""
         return self.nodes[ordinal % len(self.nodes)]
+
+
+class Host(Declared, frozen=True, kw_only=True):
+    """An outside host: a machine that is no node of the cluster."""
+
+    name: Annotated[Name, OWN_NAME]
+    segment: Annotated[
+        Name,
+        Key(
+            "The segment that the host is on: outside, behind the router; nodes, with the nodes; or one of "
+            "network.segments."
+        ),
+    ] = OUTSIDE
+    addresses: Annotated[
+        Annotated[int, Between(1, _MOST_ADDRESSES)] | Annotated[tuple[Address, ...], NOT_EMPTY, Check(distinct)],
+        Key(
+            "How many addresses it has in each family, which the lab chooses; or a list of fixed ones on its segment.",
+            [200, ["203.0.113.77"]],
+        ),
+    ] = 1
+    sysctls: Annotated[
+        Sysctls,
+        Key(
+            "Sysctls to set on the host, by dotted name, instead of the lab's own values.",
+            [{"net.ipv4.tcp_syn_retries": 1}],
+        ),
+    ] = field(default_factory=dict)
+    netem: Annotated[
+        AnyNetem | None,
+        Key("What the host's link to its segment does to packets.", [{"loss": "10%", "delay": "20ms"}]),
+    ] = None
+    position: Position
+
+    @property
+    def fixed_addresses(self) -> tuple[IPAddress, ...]:
+        """The addresses that the author fixes."""
+        return () if isinstance(self.addresses, int) else self.addresses
+
+    @property
+    def chosen_addresses(self) -> int:
+        """How many addresses the lab chooses in each family of which none is fixed."""
+        return self.addresses if isinstance(self.addresses, int) else 1
+
+
+class LoadBalancer(Declared, frozen=True, kw_only=True):
+    """A load balancer in front of the nodes."""
+
+    name: Annotated[Name, OWN_NAME]
+    pool: Annotated[
+        tuple[Network, ...],
+        NOT_EMPTY,
+        Key("The networks from which Services of type LoadBalancer get their addresses.", [["192.0.2.0/28"]]),
+    ]
+    nodes: Annotated[
+        tuple[str, ...],
+        NOT_EMPTY,
+        Key("The nodes it sends to. The default is all nodes.", [["node-a", "node-b"]]),
+    ] = ()
+    health_checked: Annotated[bool, Key("Whether it skips nodes that fail on their health-check node port.")] = False
+    position: Position

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.encoding import TaggedRecord
+from proxylab.scenario.document import describe, shown
 from proxylab.scenario.expect import Expect, Shares
 from proxylab.scenario.keys import OWN_NAME, Between, Check, Declared, Key, Read, TaggedDeclared, refused
 from proxylab.scenario.matrix import Exceptional
-from proxylab.scenario.problems import describe, shown
 from proxylab.scenario.syntax import Address, Duration, Name, PortNumber, PortReference, read_address
 from proxylab.scenario.words import Frontend, Manner, Position, Spread
 from proxylab.statistics import FINE_CHANGE, SHARE_CHANGE, flows_needed_for

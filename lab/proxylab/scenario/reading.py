@@ -28,7 +28,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema
 
 from proxylab.encoding import Record
-from proxylab.scenario.document import Location
+from proxylab.scenario.document import Location, describe, listed, shown
 from proxylab.scenario.keys import (
     Check,
     Declared,
@@ -45,7 +45,6 @@ from proxylab.scenario.keys import (
     other_keys,
     refused,
 )
-from proxylab.scenario.problems import describe, listed, shown
 from proxylab.scenario.words import Position
 
 __all__ = ["Shape", "form_schema", "placed", "read", "read_as", "read_key", "schema_of", "shape_of"]

@@ -19,8 +19,7 @@ import msgspec
 import yaml
 from msgspec.structs import replace
 
-from proxylab.scenario.document import Document, Marks, Path, Spot
-from proxylab.scenario.problems import Problems, shown
+from proxylab.scenario.document import Document, Marks, Path, Problems, Spot, shown
 from proxylab.scenario.words import Position
 
 __all__ = ["MOST_BYTES", "decode", "read_documents"]

@@ -7,14 +7,13 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from proxylab.scenario.dns import AnyDns
-from proxylab.scenario.hosts import Host, LoadBalancer
+from proxylab.scenario.document import shown
 from proxylab.scenario.keys import NOT_EMPTY, Check, Declared, Key, declared_keys, refused
 from proxylab.scenario.matrix import EngineFailure, Matrix, Requirements
 from proxylab.scenario.network import Network
 from proxylab.scenario.nodes import Node
-from proxylab.scenario.pods import PodGroup
+from proxylab.scenario.pods import Host, LoadBalancer, PodGroup
 from proxylab.scenario.probes import Probe, Stream
-from proxylab.scenario.problems import shown
 from proxylab.scenario.steps import Step, StepExpect
 from proxylab.scenario.syntax import Name, distinct
 

@@ -11,16 +11,16 @@ from typing import Annotated, Final
 from msgspec import field
 
 from proxylab.scenario.change import Change
+from proxylab.scenario.document import describe, shown
 from proxylab.scenario.expect import ConntrackExpect, SourceKey
 from proxylab.scenario.keys import NOT_EMPTY, Between, Check, Declared, Key, OtherKeys, Read, refused
 from proxylab.scenario.matrix import When
 from proxylab.scenario.probes import Probe, ProbeName
-from proxylab.scenario.problems import describe, shown
+from proxylab.scenario.promises import Proves
 from proxylab.scenario.syntax import Duration, distinct
 from proxylab.scenario.words import Position
 
 __all__ = [
-    "DEADLINE",
     "Count",
     "EngineState",
     "Metric",
@@ -34,9 +34,6 @@ __all__ = [
 
 _METRIC_NAME: Final = re.compile("[a-zA-Z_:][a-zA-Z0-9_:]*")
 """https://prometheus.io/docs/concepts/data_model/"""
-
-DEADLINE: Final = 10_000
-"""The default deadline of a step's wait, in milliseconds."""
 
 
 class EngineState(StrEnum):
@@ -83,8 +80,12 @@ class Until(Declared, frozen=True, kw_only=True):
         Duration | None, Key("A time that must pass in any case, for scenarios about a timeout.", ["12s"])
     ] = None
     within: Annotated[
-        Duration, Key("The deadline, 10s by default. The step fails if a condition does not hold by then.", ["30s"])
-    ] = DEADLINE
+        Duration | None,
+        Key(
+            "The deadline, 60s by default, and 100s in mode ipvs. The step fails if a condition does not hold by then.",
+            ["30s"],
+        ),
+    ] = None
     position: Position
 
 
@@ -202,6 +203,7 @@ class StepExpect(Declared, frozen=True, kw_only=True):
             [[{"name": "sync_proxy_rules_no_local_endpoints_total", "node": "node-a", "value": 1}]],
         ),
     ] = ()
+    proves: Proves = ()
     position: Position
     positions: Mapping[str, Position] = field(default_factory=dict)
 

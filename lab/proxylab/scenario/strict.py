@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from proxylab.cluster.kinds import is_custom
 from proxylab.errors import CapabilityError
-from proxylab.scenario.document import Location
-from proxylab.scenario.problems import Problems, listed, shown
+from proxylab.scenario.document import Location, Problems, listed, shown
 from proxylab.scenario.versions import read_version
 
 __all__ = ["check_strictly", "strict_versions"]
@@ -36,10 +35,7 @@ def strict_versions() -> tuple[str, ...]:
 def check_strictly(documents: Iterable[Location], version: str, problems: Problems) -> None:
     """Note everything that the schema of that version refuses and that is not noted yet.
 
-    Args:
-        documents: the manifests, Lists among them.
-        version: one of ``strict_versions()``.
-        problems: takes what is wrong.
+    ``version`` is one of ``strict_versions()``; the manifests may be in Lists.
 
     Raises:
         CapabilityError: kubernetes-validate is not installed.

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final, TypeVar
 
 from proxylab.addresses import IPAddress, IPInterface, IPNetwork
 from proxylab.cluster.objects import Taint
+from proxylab.scenario.document import describe, shown
 from proxylab.scenario.keys import Between, Check, Read, refused
-from proxylab.scenario.problems import describe, shown
 
 __all__ = [
     "Address",

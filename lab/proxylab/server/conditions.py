@@ -38,18 +38,13 @@ class StepConditions(Struct, frozen=True):
     ingress: IngressController | None = None
 
     async def wait(self, step: str, revision: int, until: Until, addresses: _Addresses) -> None:
-        """Return when all conditions hold.
-
-        Args:
-            step: its name.
-            revision: of the store, which engines in state synced must have programmed.
-            until: the conditions.
-            addresses: of the names in conditions of connection tracking.
+        """Return when all conditions hold. Engines in state synced must have programmed that revision of the store.
 
         Raises:
             EngineError: a condition did not hold in time.
         """
-        deadline = Deadline.after(until.within / 1000)
+        # Most conditions wait for engines, so they may take as long as the engines themselves.
+        deadline = Deadline.after(self.fleet.sync_seconds if until.within is None else until.within / 1000)
         synced = [node for node, state in until.engines.items() if state is EngineState.SYNCED]
         await self.fleet.wait_synced(revision, deadline, synced)
         await together(self._wait_for_rules(step, node, state, deadline) for node, state in until.rules.items())

@@ -34,9 +34,6 @@ from proxylab.timing import Deadline, together
 
 __all__ = ["ControlPlane"]
 
-_SYNC_SECONDS: Final = 60.0
-_SYNC_SECONDS_OF_IPVS: Final = 100.0
-"""kube-proxy starts some eighty programs for each family in its first sync, and a busy guest starts few a second."""
 _PROGRESS_SECONDS: Final = 3.0
 """Longer than ``minSyncPeriod``, so that a recent change can still be programmed."""
 _ASK_SECONDS: Final = 2.0
@@ -67,7 +64,7 @@ class ControlPlane(Struct, frozen=True):
         for name in nodes:
             known_as = f"{network.number}/{name}"
             tool = IptablesTool(launcher, namespaces[name], known_as, variant)
-            contexts[name] = NodeContext(namespaces[name], launcher, known_as, tool)
+            contexts[name] = NodeContext(namespaces[name], launcher, known_as, tool, request.mutation)
         tools = {name: context.tool for name, context in contexts.items()}
         await _masquerade(request.plan, tools)
         await together(
@@ -153,8 +150,7 @@ async def _run_engines(
     revision = max((store.apply(thing) for thing in request.objects), default=0)
     stack.push_async_callback(fleet.stop)
     await fleet.start()
-    seconds = _SYNC_SECONDS_OF_IPVS if mode_of(request.engine.name) == Mode.IPVS else _SYNC_SECONDS
-    await fleet.wait_synced(revision, Deadline.after(seconds))
+    await fleet.wait_synced(revision, Deadline.after(fleet.sync_seconds))
     return fleet
 
 

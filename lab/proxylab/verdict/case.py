@@ -39,7 +39,7 @@ from proxylab.verdict.doubts import (
 from proxylab.verdict.drops import KernelDrop, kernel_drop
 from proxylab.verdict.flows.copies import copies, lost_copies
 from proxylab.verdict.flows.flows import Fate, Flow, flows_of
-from proxylab.verdict.flows.hops import SecondNat, is_at, last_seen, second_nat
+from proxylab.verdict.flows.hops import SecondNat, ended_in, is_at, last_seen, second_nat
 from proxylab.verdict.flows.on_links import copied_on_link, lost_on_links
 from proxylab.verdict.model import ProbeVerdict
 
@@ -239,7 +239,7 @@ class JudgedProbe(Struct, frozen=True):
         """The drop by a node's stack that accounts for every packet of the probe, if there is one."""
         if set(self.fates) != {Fate.LOST}:
             return None
-        return kernel_drop(self.resolved, self.evidence, self.packets_counted)
+        return kernel_drop(self.resolved, self.evidence, self.packets_counted, ended_in(self.flows))
 
     @property
     def ends_beyond_nodes(self) -> bool:

@@ -18,10 +18,26 @@ from proxylab.evidence.evidence import RuleCount
 from proxylab.evidence.ipvs import VIRTUAL_SERVERS
 from proxylab.plan.resolved import ResolvedProbe
 
-__all__ = ["Rule", "ending", "read", "read_all", "translations", "within"]
+__all__ = ["Rule", "ending", "may_be_engines", "read", "read_all", "translations", "within"]
 
 
 _MAP = re.compile(r" vmap @(\S+)")
+
+_SHARED_TABLES = frozenset({"filter", "mangle", "nat"})
+"""The tables of iptables, in which other programs have rules, too. All else that meters count is the engine's alone."""
+_OWN_CHAIN = "KUBE-"
+
+
+def may_be_engines(count: RuleCount, resolved: ResolvedProbe) -> bool:
+    """Whether a counted rule may do the work that the probe is about.
+
+    A Service is the engine's work, and the engine wrote the rules that stand in its chains or lead to one. A policy is
+    the node's, since no engine sets one. A probe of no Service asks nothing of the engine, so any rule may do it.
+    """
+    if not resolved.service_port or count.table not in _SHARED_TABLES or count.chain.startswith(_OWN_CHAIN):
+        return True
+    parsed = _parsed(count.text)
+    return parsed is not None and parsed[0].startswith(_OWN_CHAIN)
 
 
 class Rule(Struct, frozen=True):
@@ -128,14 +144,14 @@ def _parsed(text: str) -> tuple[str, tuple[tuple[str, tuple[str, ...], bool], ..
 
 
 def ending(resolved: ResolvedProbe, counts: Iterable[RuleCount], target: str) -> tuple[Rule, ...]:
-    """The rules with ``target`` (``DROP``, ``REJECT``) that counted and name what the probe dials.
+    """The engine's rules with ``target`` (``DROP``, ``REJECT``) that counted and name what the probe dials.
 
     A rule that matches a mark alone stands for the rule that set the mark (KUBE-MARK-DROP, up to Kubernetes 1.24). One
     that matches everything stands for the rules that lead to its chain (KUBE-SOURCE-RANGES-FIREWALL of mode ipvs).
     """
     counted = read_all(counts)
     marks = _marks(resolved, counted)
-    ends = [rule for rule in counted if rule.target == target]
+    ends = [rule for rule in counted if rule.target == target and may_be_engines(rule.count, resolved)]
     return tuple(
         rule
         for rule in ends

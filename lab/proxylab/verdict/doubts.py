@@ -7,8 +7,10 @@ from proxylab.evidence.evidence import Evidence, Observation
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.words import Manner
-from proxylab.verdict.drops import ended_by, kernel_drop
+from proxylab.verdict.drops import kernel_drop
 from proxylab.verdict.flows.flows import Fate, Flow
+from proxylab.verdict.flows.hops import ended_in, way
+from proxylab.verdict.foreign import ended_by
 
 __all__ = [
     "conntrack_contradiction",
@@ -78,7 +80,9 @@ def counted_as_dropped(
     if set(fates) != {Fate.LOST}:
         return False
     packets = packets_until(flows, evidence.counters_read_at)
-    return kernel_drop(resolved, evidence, packets) is not None or ended_by(evidence, packets) is not None
+    ended = ended_in(flows)
+    drop = kernel_drop(resolved, evidence, packets, ended) or ended_by(resolved, evidence, packets, ended)
+    return drop is not None
 
 
 def reasons_it_may_be_late(
@@ -161,6 +165,7 @@ def _from_dialled(flow: Flow, reply: Observation) -> bool:
 def conntrack_contradiction(flow: Flow, fate: Fate, resolved: ResolvedProbe) -> str:
     """How connection tracking contradicts the tap at the pod that a flow reached; empty where they agree.
 
+    A missing entry contradicts nothing where taps captured the flow at every hop: then the packets show who changed it.
     One node on the way translated the flow, and its entry names the pod and the source that the pod saw. An
     untranslated flow may have passed nodes that track nothing. Whether a second node translated the flow too,
     ``second_nat`` reads from the captured hops. A program that divides the flow sends it on from its own address, and
@@ -182,6 +187,7 @@ def conntrack_contradiction(flow: Flow, fate: Fate, resolved: ResolvedProbe) -> 
         if entries:
             says = listed([f"{endpoint(*each[2:])} > {endpoint(*each[:2])}" for each in entries], "or")
             return f"{at_tap}, but conntrack on {listed([each.node for each in flow.tracked])} has {says}"
-        if seen[:2] != (resolved.destination, resolved.port):
+        # Another zone of connection tracking has entries that the lab does not look up.
+        if seen[:2] != (resolved.destination, resolved.port) and not way(flow):
             return f"{at_tap}, but no node's conntrack has an entry for the flow"
     return ""

@@ -1,37 +1,23 @@
-"""What ended packets besides the engine's own rules: a node's stack, by the kernel's counters, and foreign rules.
+"""What ended packets besides rules: a node's stack, by the kernel's counters, and the policies of chains.
 
 A counter is a witness only if it accounts for every packet of the probe. The lab reads the counters of a node before a
 probe and again before the first sentinel packet leaves, so that they count the probe's packets only.
-
-Foreign rules belong to no engine. One without a counter never did anything for certain: the module only says that it
-may have ended or changed a probe's packets.
 """
 
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Collection, Iterable
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress
-from proxylab.evidence.evidence import Evidence, ForeignRule, KernelCount
-from proxylab.evidence.words import amount, listed
+from proxylab.evidence.evidence import Evidence, KernelCount
+from proxylab.evidence.words import amount
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
+from proxylab.verdict.foreign import suspicion
 
-__all__ = [
-    "COUNTERS",
-    "KernelDrop",
-    "drop_at",
-    "ended_by",
-    "kernel_drop",
-    "policy_drop",
-    "rejects",
-    "rewrote",
-    "rule_words",
-    "suspicion",
-]
+__all__ = ["COUNTERS", "KernelDrop", "drop_at", "kernel_drop", "policy_drop"]
 
 _REASONS = {
     "TcpExtIPReversePathFilter": "its reverse-path filter",
@@ -41,6 +27,8 @@ _REASONS = {
     "Ip6InHdrErrors": "its IP layer: a malformed header (or hop limit exceeded)",
     "IpInDiscards": "its IP layer, out of memory",
     "Ip6InDiscards": "its IP layer, out of memory",
+    "IpFragFails": "its forwarding: the packet is larger than the next link's MTU, and forbids fragments",
+    "Ip6InTooBigErrors": "its forwarding: the packet is larger than the next link's MTU",
     "IpOutDiscards": "its IP layer on the way out",
     "Ip6OutDiscards": "its IP layer on the way out",
     "IpOutNoRoutes": "its routing: no route leads there",
@@ -56,21 +44,9 @@ _PASSED_ON = {4: ("IpForwDatagrams", "IpInDelivers"), 6: ("Ip6OutForwDatagrams",
 COUNTERS = frozenset({*_REASONS, *_RECEIVED.values(), *(name for names in _PASSED_ON.values() for name in names)})
 """The counters that evidence holds, where they moved."""
 
-
-_ENDING = re.compile(r"-j (DROP|REJECT)\b|-P \S+ DROP")
+_ENDING = re.compile(r"-j (DROP|REJECT|NFQUEUE|TPROXY|SYNPROXY)\b|-P \S+ DROP")
 _ENDED = frozenset({"DROP", "REJECT"})
 _POLICY = re.compile(r"-P (\S+) DROP")
-
-
-_MAY_END: Final = re.compile(
-    r"\b(drop|reject|queue|vmap|tproxy|synproxy)\b|(?:-j|-g) (DROP|REJECT|NFQUEUE|TPROXY|SYNPROXY)\b|-P \S+ DROP"
-)
-_DROPPING: Final = re.compile(r"\bdrop$|-j DROP\b|-P \S+ DROP")
-_REJECTING: Final = re.compile(r"\breject\b|-j REJECT\b")
-_REWRITING: Final = re.compile(
-    r"\b([sd]nat|masquerade|redirect)\b|\b[sd](addr|port) set\b|-j ([SD]NAT|MASQUERADE|REDIRECT|NETMAP)\b"
-)
-_MOST_RULES: Final = 3
 
 
 class KernelDrop(Struct, frozen=True):
@@ -89,20 +65,20 @@ class KernelDrop(Struct, frozen=True):
 
 
 def kernel_drop(
-    resolved: ResolvedProbe, evidence: Evidence, packets: int, plan: Plan | None = None
+    resolved: ResolvedProbe, evidence: Evidence, packets: int, ended: Collection[str], plan: Plan | None = None
 ) -> KernelDrop | None:
     """The drop by the stack of one node that accounts for exactly ``packets`` packets.
 
-    A counter with more or fewer is no witness: it counted other packets too, or not all. Nor is one of a node where no
-    tap saw a packet of the probe: it counted something else, such as a neighbour solicitation.
+    A counter with more or fewer is no witness: it counted other packets too, or not all. Nor is one of a node where the
+    packets did not end (``ended`` names where they did): it counted something else, such as a neighbour solicitation.
     """
-    if not packets:
+    if not packets or len(ended) != 1:
         return None
-    seen = {each.netns_name for each in evidence.observations}
+    (node,) = ended
     for count in evidence.kernel:
-        if count.node in resolved.nodes and count.node in seen and _tells(count, resolved, packets):
+        if node in resolved.nodes and count.node == node and _tells(count, resolved, packets):
             return KernelDrop(count.node, _REASONS[count.counter], packets, count.counter)
-    return _unrouted(resolved, evidence, [node for node in evidence.counted if node in seen], packets, plan)
+    return _unrouted(resolved, evidence, set(evidence.counted).intersection(ended), packets, plan)
 
 
 def drop_at(
@@ -144,18 +120,16 @@ def _unrouted(
     routing stand between it and the other counters, so exclusion shows routing: no rule may have ended the packets.
     Where a foreign rule may have, the two cannot be told apart.
     """
-    version = resolved.destination.version
+    version, counted = resolved.destination.version, evidence.counts
     for node in reached:
         counts = {count.counter: count.packets for count in evidence.kernel if count.node == node}
         if counts.get(_RECEIVED[version]) != packets:
             continue
         if any(counts.get(name) for name in (*_PASSED_ON[version], *_REASONS)):
             continue
-        if any(
-            count.node == node and (count.target in _ENDED or _ENDING.search(count.text)) for count in evidence.counts
-        ):
+        if any(count.node == node and (count.target in _ENDED or _ENDING.search(count.text)) for count in counted):
             continue
-        if _may_have_ended(evidence, node):
+        if suspicion(resolved, evidence, node):
             continue
         return KernelDrop(node, f"its routing{_martian(resolved, node, plan)}", packets, _RECEIVED[version])
     return None
@@ -177,69 +151,16 @@ def _never_a_source(address: IPAddress) -> bool:
     return address.is_loopback or address.is_multicast or address.is_unspecified or address.is_reserved
 
 
-def policy_drop(evidence: Evidence, packets: int) -> str:
+def policy_drop(evidence: Evidence, packets: int, ended: Collection[str]) -> str:
     """The sentence that a chain's policy dropped as many packets as the probe has, or more; empty if none did.
 
-    The count includes sentinel packets and perhaps others, so this explains a loss and proves none.
+    It is a policy of the one node where the packets ended. The count includes sentinel packets and perhaps others, so
+    this explains a loss and proves none.
     """
     for count in evidence.counts:
+        if {count.node} != set(ended):
+            continue
         if 0 < packets <= count.packets and (policy := _POLICY.fullmatch(count.text)):
             counted = f"which counted {amount(count.packets, 'packet')}"
             return f"{count.node} dropped the packet by the policy of {policy[1]}, {counted}."
     return ""
-
-
-def _may_have_ended(evidence: Evidence, node: str) -> tuple[ForeignRule, ...]:
-    """The rules of a node that may have ended packets of the probe: all but those whose counter stood still."""
-    return tuple(
-        rule
-        for rule in evidence.foreign
-        if rule.node == node and rule.packets != 0 and (not rule.text or _MAY_END.search(rule.text))
-    )
-
-
-def ended_by(evidence: Evidence, packets: int, *, rejected: bool = False) -> ForeignRule | None:
-    """The rule that dropped, or rejected, exactly as many packets as the probe has, by its own counter."""
-    pattern = _REJECTING if rejected else _DROPPING
-    counted = (rule for rule in evidence.foreign if rule.packets == packets and packets)
-    return next((rule for rule in counted if pattern.search(rule.text)), None)
-
-
-def rejects(evidence: Evidence) -> bool:
-    """Whether any rule, foreign or not, rejected packets or may have."""
-    if any(rule.packets != 0 and (not rule.text or _REJECTING.search(rule.text)) for rule in evidence.foreign):
-        return True
-    return any(count.target == "REJECT" or _REJECTING.search(count.text) for count in evidence.counts)
-
-
-def rewrote(evidence: Evidence, node: str) -> ForeignRule | None:
-    """The rule of a node that changes addresses, and that counted or has no counter."""
-    changing = [each for each in evidence.foreign if each.node == node and _REWRITING.search(each.text)]
-    counted = [rule for rule in changing if rule.packets]
-    return next(iter(counted or [rule for rule in changing if rule.packets is None]), None)
-
-
-def rule_words(rule: ForeignRule) -> str:
-    """A rule, named so that a reader can find it: its text, chain and table."""
-    if not rule.text:
-        return f"a rule of table {rule.table}, which could not be listed without nft"
-    hook = f" (hook {rule.hook}, priority {rule.priority})" if rule.hook else ""
-    return f'the rule "{rule.text}" in chain {rule.chain}{hook} of table {rule.table}'
-
-
-def suspicion(evidence: Evidence, node: str) -> str:
-    """The clause about rules of a node that may have ended the probe's packets; empty if none may have."""
-    rules = _may_have_ended(evidence, node)
-    if not rules:
-        return ""
-    shown = [_counted(rule) for rule in rules[:_MOST_RULES]]
-    if len(rules) > _MOST_RULES:
-        shown.append(amount(len(rules) - _MOST_RULES, "more rule"))
-    belong = "belongs" if len(rules) == 1 else "belong"
-    return f"{node} has {listed(shown)}, which {belong} to no engine"
-
-
-def _counted(rule: ForeignRule) -> str:
-    if rule.packets is None:
-        return f"{rule_words(rule)}, without a counter" if rule.text else rule_words(rule)
-    return f"{rule_words(rule)}, which counted {amount(rule.packets, 'packet')}"

@@ -16,8 +16,8 @@ from proxylab.errors import ExitCode
 from proxylab.evidence.evidence import Capture
 from proxylab.plan.model import Namespace, Plan, Role
 from proxylab.report.bundle import CASE, PLAN, Circumstances, bundle
+from proxylab.scenario.document import Problems
 from proxylab.scenario.load import parse_scenario
-from proxylab.scenario.problems import Problems
 from proxylab.scenario.source import read_documents
 from proxylab.verdict.judge import judge
 

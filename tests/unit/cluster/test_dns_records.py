@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from proxylab.addresses import Family
-from proxylab.cluster.dns_records import Kind, Names, Record, Srv
+from proxylab.cluster.kube_dns import Kind, Names, Record, Srv
 from proxylab.cluster.objects import Pod, Service, ServicePort, ServiceType
 from proxylab.cluster.slices import derive_slices
 

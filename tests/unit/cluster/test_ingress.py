@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from proxylab.addresses import Family
-from proxylab.cluster.ingress import Pool, give_ingress
+from proxylab.cluster.allocate import Pool, give_ingress
 from proxylab.cluster.objects import LoadBalancerIngress, Service, ServiceType
 from proxylab.errors import ScenarioError
 

@@ -2,9 +2,8 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from proxylab.cluster.allocate import allocate_services
+from proxylab.cluster.allocate import allocate_services, keep_allocated
 from proxylab.cluster.objects import LoadBalancerIngress, Service, ServicePort, ServiceType, TrafficPolicy
-from proxylab.cluster.updates import keep_allocated
 
 CIDR = ip_network("10.96.0.0/16")
 WEB = ServicePort(name="web", port=80, target_port=8080)

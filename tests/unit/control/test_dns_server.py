@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from proxylab.addresses import Family
-from proxylab.cluster.dns_records import Names
+from proxylab.cluster.kube_dns import Names
 from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, ServiceType
 from proxylab.control.dns_server import LARGEST, SMALLEST, answer
 

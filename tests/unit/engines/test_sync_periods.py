@@ -12,8 +12,8 @@ from virtual_clock import VirtualClock
 from proxylab.addresses import Family
 from proxylab.cluster.objects import ZONE_LABEL, EndpointSlice, Node
 from proxylab.cluster.store import Store
-from proxylab.engines.embedded.pace import Pace
 from proxylab.engines.embedded.settings import Periods
+from proxylab.engines.embedded.sync import Pace
 
 A = Addresses(Family.IPV4)
 ECHO = echo(A)

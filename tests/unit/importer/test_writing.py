@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxylab.importer.importing import flow
-from proxylab.scenario.problems import Problems
+from proxylab.scenario.document import Problems
 from proxylab.scenario.source import read_documents
 
 AWKWARD = ["on", "No", "null", "None", "1e3", "0x1F", ".5", "-1", "10.0.0.1", "10.0.0.0/16", "fd00::1", "2026-01-01"]

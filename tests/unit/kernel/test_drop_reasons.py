@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxylab.kernel.capture.drop_reasons import Drop, Layout
-from proxylab.kernel.capture.tracepoint import Record, records
+from proxylab.kernel.capture.drop_reasons import Drop, Layout, Record, records
 
 SAMPLE, LOST = 9, 2
 

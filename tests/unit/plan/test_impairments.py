@@ -8,7 +8,7 @@ from proxylab.plan.impairments import ways, without_netem
 from proxylab.plan.model import Plan
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import parse_scenario
-from proxylab.scenario.netem import Netem
+from proxylab.scenario.network import Netem
 
 TEXT = """\
 apiVersion: proxylab/v1

@@ -10,13 +10,13 @@ from proxylab.addresses import Family, Protocol
 from proxylab.errors import ScenarioError
 from proxylab.plan.assembly import Assembly, assemble
 from proxylab.plan.name_servers import (
+    candidates,
     has_own_server,
     name_servers,
     namespace_of_name_server,
     own_addresses,
     resolv_confs,
 )
-from proxylab.plan.questions import candidates
 from proxylab.report.plan_overview import overview
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.model import Scenario

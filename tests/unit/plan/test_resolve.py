@@ -16,8 +16,8 @@ from proxylab.plan.lookup import UnresolvableError, service_port
 from proxylab.plan.resolve import resolve
 from proxylab.plan.resolved import STACK, PolicyRoute, ResolvedProbe
 from proxylab.plan.topology import draw
-from proxylab.scenario.hosts import LoadBalancer
 from proxylab.scenario.load import parse_scenario
+from proxylab.scenario.pods import LoadBalancer
 from proxylab.scenario.probes import (
     AddressTarget,
     HostTarget,

@@ -6,13 +6,12 @@ import pytest
 from pydantic import ValidationError
 
 from proxylab.scenario.configuration import KubeProxyManifest
-from proxylab.scenario.document import Document, Location
+from proxylab.scenario.document import Document, Location, Problems
 from proxylab.scenario.keys import Declared, Manifest, WrittenAs, declared_keys, other_keys
-from proxylab.scenario.problems import Problems
+from proxylab.scenario.parts import validated
 from proxylab.scenario.reading import shape_of
 from proxylab.scenario.services import ServiceManifest
 from proxylab.scenario.spec import ScenarioDocument
-from proxylab.scenario.validation import validated
 from proxylab.scenario.words import Position
 from proxylab.scenario.workloads import EndpointSliceManifest
 

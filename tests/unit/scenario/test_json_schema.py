@@ -8,9 +8,8 @@ import jsonschema
 import pytest
 from broken_scenarios import BASE, broken_scenarios
 
-from proxylab.scenario.json_schema import DRAFT, json_schema
-from proxylab.scenario.problems import Problems
-from proxylab.scenario.reference import reference_page
+from proxylab.scenario.document import Problems
+from proxylab.scenario.json_schema import DRAFT, json_schema, reference_page
 from proxylab.scenario.source import read_documents
 
 ROOT = Path(__file__).resolve().parents[3]

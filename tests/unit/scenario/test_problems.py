@@ -3,8 +3,7 @@
 import pytest
 
 from proxylab.errors import ScenarioError
-from proxylab.scenario.document import Spot, path_text
-from proxylab.scenario.problems import Problems, describe, listed, nearest, shown
+from proxylab.scenario.document import Problems, Spot, describe, listed, nearest, path_text, shown
 from proxylab.scenario.words import Position
 
 

@@ -11,8 +11,7 @@ from broken_scenarios import BASE, Broken, broken_scenarios
 
 import proxylab.scenario
 from proxylab.errors import ScenarioError
-from proxylab.scenario import keys, source, validation
-from proxylab.scenario import problems as problems_module
+from proxylab.scenario import document, keys, parts, source
 from proxylab.scenario.load import parse_scenario
 
 ROOM = Path(proxylab.scenario.__file__).parent
@@ -62,7 +61,7 @@ class Refused:
 def refused() -> Refused:
     """Each text is parsed once, for the tests of the cases and for the test that none is missing."""
     lines: set[tuple[str, int]] = set()
-    add, custom_error = problems_module.Problems.add, keys.RefusedError
+    add, custom_error = document.Problems.add, keys.RefusedError
 
     def watched_add(*args: object, **kwargs: object) -> None:
         lines.update(callers())
@@ -75,7 +74,7 @@ def refused() -> Refused:
     texts = {case.name: case.text for case in CASES} | {name: text for name, (text, _) in OUTSIDE_THE_TABLE.items()}
     assert len(texts) == len(CASES) + len(OUTSIDE_THE_TABLE)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(problems_module.Problems, "add", watched_add)
+        patch.setattr(document.Problems, "add", watched_add)
         patch.setattr(keys, "RefusedError", watched_error)
         return Refused({name: problems_of(text) for name, text in texts.items()}, frozenset(lines))
 
@@ -149,6 +148,6 @@ def test_every_refusal_in_the_code_has_a_case(refused: Refused) -> None:
 
 def test_every_wanted_type_and_every_hint_has_a_case() -> None:
     said = "\n".join(problem for case in CASES for problem in case.problems)
-    assert [wanted for wanted in validation._WANTED.values() if f"must be {wanted}, is " not in said] == []
+    assert [wanted for wanted in parts._WANTED.values() if f"must be {wanted}, is " not in said] == []
     hints = [hint for hint in source._HINTS.values() if "levels" not in hint]
     assert [hint for hint in hints if hint not in said] == []

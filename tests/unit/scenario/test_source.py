@@ -5,8 +5,7 @@ import json
 import pytest
 
 from proxylab.errors import ScenarioError
-from proxylab.scenario.document import Document
-from proxylab.scenario.problems import Problems
+from proxylab.scenario.document import Document, Problems
 from proxylab.scenario.source import read_documents
 
 

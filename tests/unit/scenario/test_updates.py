@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from proxylab.scenario.document import Document, Location
-from proxylab.scenario.problems import Problems
+from proxylab.scenario.document import Document, Location, Problems
 from proxylab.scenario.source import read_documents
 from proxylab.scenario.updates import patched, patched_service
 from proxylab.scenario.words import Position

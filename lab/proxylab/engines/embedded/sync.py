@@ -1,7 +1,8 @@
 """The sync loop of the embedded engine.
 
 Owns ``EmbeddedEngine``: it follows the store, gathers changes, and reports which revision the kernel reflects. The
-proxier of each family programs the kernel, each in its mode.
+proxier of each family programs the kernel, each in its mode. ``Pace`` is kube-proxy's bounded frequency: it computes
+times, in seconds of its caller's clock, and does not wait.
 
 The store calls the loop at every change; the loop then takes all pending changes as soon as its pace allows. Four other
 reasons make it run, as in kube-proxy. It retries refused rules after a sync period. It asks once a sync period whether
@@ -15,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -25,7 +27,6 @@ from proxylab.engines.embedded.categories import ports_without_local
 from proxylab.engines.embedded.health import Health
 from proxylab.engines.embedded.metrics import SyncMetrics
 from proxylab.engines.embedded.node import NodeFacts
-from proxylab.engines.embedded.pace import Clock, MonotonicClock, Pace
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.proxier import Leftovers, Proxier, Synced, SyncFailedError
 from proxylab.engines.embedded.settings import Periods
@@ -35,9 +36,60 @@ from proxylab.errors import EngineError
 from proxylab.evidence.engine_progress import Progress
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 
-__all__ = ["EmbeddedEngine"]
+__all__ = ["Clock", "EmbeddedEngine", "MonotonicClock", "Pace"]
 
+BURST = 2
+"""How many syncs may follow each other at once after a quiet time (pkg/proxy/iptables/proxier.go)."""
 LOG_LINES = 1000
+
+
+class Pace:
+    """A token bucket: one more token every ``period`` seconds, ``BURST`` at most."""
+
+    def __init__(self, period: float, now: float) -> None:
+        self._period = period
+        self._tokens = float(BURST)
+        self._at = now
+
+    def ready_at(self, now: float) -> float:
+        """The first time from ``now`` on at which there is a token."""
+        if not self._period:
+            return now
+        lacking = 1.0 - self._tokens - (now - self._at) / self._period
+        return now + lacking * self._period if lacking > 1e-9 else now
+
+    def take(self, now: float) -> None:
+        """Take one token. A sync that must run without a token leaves a debt."""
+        if self._period:
+            self._tokens = min(float(BURST), self._tokens + (now - self._at) / self._period) - 1.0
+        self._at = now
+
+
+class Clock(Protocol):
+    """A clock to wait by. Tests have one that they advance themselves."""
+
+    def now(self) -> float:
+        """Seconds since some fixed moment."""
+
+    async def wait(self, event: asyncio.Event, until: float) -> None:
+        """Return when ``event`` is set, or at ``until``."""
+
+
+class MonotonicClock:
+    """The kernel's monotonic clock."""
+
+    def now(self) -> float:
+        """Seconds of CLOCK_MONOTONIC."""
+        return time.monotonic()
+
+    async def wait(self, event: asyncio.Event, until: float) -> None:
+        """Return when ``event`` is set, or at ``until``."""
+        left = None if math.isinf(until) else max(0.0, until - self.now())
+        try:
+            async with asyncio.timeout(left):
+                await event.wait()
+        except TimeoutError:
+            return
 
 
 class _Outcome(Struct, frozen=True):

@@ -15,7 +15,7 @@ from proxylab.kernel.netlink.messages import Kind
 from proxylab.kernel.netlink.requests import set_netem
 from proxylab.plan.device_names import FABRIC
 from proxylab.plan.impairments import Way, ways
-from proxylab.scenario.netem import Netem
+from proxylab.scenario.network import Netem
 
 __all__ = ["Counters", "NetemLinks"]
 

@@ -23,7 +23,7 @@ from proxylab.plan.model import (
     Veth,
     Vxlan,
 )
-from proxylab.scenario.netem import Netem
+from proxylab.scenario.network import Netem
 
 __all__ = [
     "add_address",

@@ -13,8 +13,8 @@ from proxylab.plan.model import Plan
 from proxylab.plan.resolved import Receiver
 from proxylab.verdict.case import JudgedProbe
 from proxylab.verdict.counted_rules import Rule
-from proxylab.verdict.drops import rewrote, rule_words
 from proxylab.verdict.flows.flows import Fate, Flow
+from proxylab.verdict.foreign import rewrote, rule_words
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.reported_drop import reason_words, reported_drop
 from proxylab.verdict.rule_words import the_rule
@@ -110,7 +110,7 @@ def remembered(failure: Failure) -> str:
 
 def by_foreign_rule(failure: Failure, node: str) -> str:
     """The foreign rule of a node that changed addresses or may have, as the end of a clause; empty without one."""
-    rule = rewrote(failure.case.evidence, node)
+    rule = rewrote(failure.case.resolved, failure.case.evidence, node)
     if rule is None:
         return ""
     return f" {'' if rule.packets else 'perhaps '}by {rule_words(rule)}, which belongs to no engine"

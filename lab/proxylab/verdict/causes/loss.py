@@ -11,8 +11,9 @@ from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import STACK
 from proxylab.verdict.causes.failure import Failure, remembered
 from proxylab.verdict.causes.layout import calls_iptables, is_hairpin, port_of, rp_filter_refusal
-from proxylab.verdict.drops import ended_by, kernel_drop, policy_drop, rule_words, suspicion
-from proxylab.verdict.flows.hops import hop, last_seen
+from proxylab.verdict.drops import kernel_drop, policy_drop
+from proxylab.verdict.flows.hops import ended_in, hop, last_seen
+from proxylab.verdict.foreign import ended_by, rule_words, suspicion
 from proxylab.verdict.rule_words import the_rule
 
 __all__ = [
@@ -55,7 +56,9 @@ def _by_rule(failure: Failure, target: str, participle: str) -> str:
 
 def rejected_by_foreign_rule(failure: Failure) -> str:
     """A foreign rule that counted every packet; or the sender of the ICMP error alone."""
-    rule = ended_by(failure.case.evidence, failure.case.packets, rejected=True)
+    rule = ended_by(
+        failure.case.resolved, failure.case.evidence, failure.case.packets, ended_in(failure.case.flows), rejected=True
+    )
     if rule is None:
         return f"{failure.flow.unreachables[0].source} rejected the packet."
     return f"{rule.node} rejected the packet by {rule_words(rule)}, which belongs to no engine."
@@ -81,21 +84,21 @@ def end_lost(failure: Failure) -> str:
         if rule.target == "DROP":
             counted = amount(rule.count.packets, "packet")
             return f"{lost}: {rule.count.node} dropped {counted} by {the_rule(rule)}."
-    found = (suspicion(failure.case.evidence, node) for node in failure.case.resolved.nodes)
+    found = (suspicion(failure.case.resolved, failure.case.evidence, node) for node in failure.case.resolved.nodes)
     return next((f"{lost}: {clause}." for clause in found if clause), "")
 
 
 def dropped_by_stack(failure: Failure) -> str:
     """A node's own stack, by the counter that accounts for every packet."""
     case = failure.case
-    drop = kernel_drop(case.resolved, case.evidence, case.packets_counted, failure.plan)
+    drop = kernel_drop(case.resolved, case.evidence, case.packets_counted, ended_in(case.flows), failure.plan)
     return "" if drop is None else f"{drop}."
 
 
 def dropped_by_foreign_rule(failure: Failure) -> str:
     """A foreign rule that counted every packet."""
     packets = failure.case.packets_counted
-    rule = ended_by(failure.case.evidence, packets)
+    rule = ended_by(failure.case.resolved, failure.case.evidence, packets, ended_in(failure.case.flows))
     if rule is None:
         return ""
     dropped = f"{rule.node} dropped the packet by {rule_words(rule)}"
@@ -105,8 +108,9 @@ def dropped_by_foreign_rule(failure: Failure) -> str:
 def dropped_by_other_rule(failure: Failure) -> str:
     """A rule that dropped as many packets without naming the dialled address."""
     packets = failure.case.packets_counted
+    ended = ended_in(failure.case.flows)
     for rule in failure.case.rules:
-        if rule.target == "DROP" and rule.count.packets == packets:
+        if rule.target == "DROP" and rule.count.packets == packets and {rule.count.node} == ended:
             name = the_rule(rule) if rule.comment else f'its rule "{rule.count.text}"'
             dropped = f"{rule.count.node} dropped the packet by {name} of table {rule.count.table}"
             return f"{dropped}, which counted {amount(packets, 'packet')}."
@@ -115,7 +119,7 @@ def dropped_by_other_rule(failure: Failure) -> str:
 
 def dropped_by_policy(failure: Failure) -> str:
     """A chain's policy."""
-    return policy_drop(failure.case.evidence, failure.case.packets_counted)
+    return policy_drop(failure.case.evidence, failure.case.packets_counted, ended_in(failure.case.flows))
 
 
 def lost_before_foreign_rules(failure: Failure) -> str:
@@ -123,7 +127,7 @@ def lost_before_foreign_rules(failure: Failure) -> str:
     seen = last_seen(failure.flow)
     if seen is None or (seen.direction is Direction.OUT and seen.device != STACK):
         return ""
-    clause = suspicion(failure.case.evidence, seen.netns_name)
+    clause = suspicion(failure.case.resolved, failure.case.evidence, seen.netns_name)
     if not clause:
         return ""
     sentence = f"the taps saw the packet last at {hop(seen)}: {clause}, and may have dropped it."

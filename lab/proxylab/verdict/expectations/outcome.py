@@ -30,22 +30,24 @@ A tap at the pod saw an unexpected backend or source, so that is wrong whatever 
 a wrong address is wrong, too: the sender heard it, and a lost conntrack entry may be the reason.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from proxylab.addresses import IPAddress, Transport
-from proxylab.evidence.evidence import Direction, Leg, Observation
+from proxylab.addresses import Transport
+from proxylab.evidence.evidence import Direction, Observation
 from proxylab.evidence.words import amount, endpoint, listed, tally
 from proxylab.plan.resolved import STACK
 from proxylab.scenario.words import Outcome
-from proxylab.verdict.case import JudgedProbe, fate_clause, fates_text, nodes_of
+from proxylab.verdict.case import JudgedProbe, fate_clause, fates_text
 from proxylab.verdict.doubts import packets_of, packets_until
-from proxylab.verdict.drops import kernel_drop, rejects, suspicion
+from proxylab.verdict.drops import kernel_drop
 from proxylab.verdict.expectations.expectation import Expectation
+from proxylab.verdict.expectations.proof_of_outcome import ENDING, doubts_about_flow, doubts_about_outcome
 from proxylab.verdict.findings import Findings
-from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
-from proxylab.verdict.flows.hops import hop, last_seen
+from proxylab.verdict.flows.flows import Fate, Flow
+from proxylab.verdict.flows.hops import ended_in, hop, last_seen
 from proxylab.verdict.flows.on_links import dropped_meanwhile
+from proxylab.verdict.foreign import Effect, may_have
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.rule_words import the_rule
 
@@ -58,8 +60,6 @@ _FATE = {
     Outcome.DROPPED: Fate.LOST,
     Outcome.CLOSED: Fate.CLOSED,
 }
-
-_TARGET = {Outcome.DROPPED: "DROP", Outcome.REJECTED: "REJECT"}
 
 _UNDECIDED = {
     Outcome.DELIVERED: frozenset({Fate.CONTRADICTORY, Fate.UNEXPLAINED}),
@@ -89,6 +89,8 @@ def _judge(case: JudgedProbe, outcome: Outcome) -> Verdict:
             findings.wrong(fate_clause(case, flow, fate), flow.number)
         elif flow.number in case.disagreements:
             findings.doubt(case.disagreements[flow.number], flow.number)
+        elif outcome is Outcome.REFUSED and (forged := _forged(flow)):
+            findings.wrong(forged, flow.number)
         elif fate in (wanted, Fate.LOST_ON_LINK) or _comes_to(case, flow, fate):
             _look_closer(case, flow, fate, findings)
         elif fate is Fate.LOST:
@@ -97,7 +99,7 @@ def _judge(case: JudgedProbe, outcome: Outcome) -> Verdict:
             findings.doubt(fate_clause(case, flow, fate), flow.number)
         else:
             findings.wrong(fate_clause(case, flow, fate), flow.number)
-    for clause in _doubts_about_outcome(case, outcome):
+    for clause in doubts_about_outcome(case, outcome):
         findings.doubt(clause)
     return findings.settle(
         "outcome",
@@ -119,7 +121,20 @@ def _comes_to(case: JudgedProbe, flow: Flow, fate: Fate) -> bool:
         return fate is Fate.UNSENT
     if outcome is not Outcome.REFUSED or case.resolved.protocol is not Transport.UDP or not flow.unreachables:
         return False
-    return not flow.errors and fate in (Fate.REJECTED, Fate.UNREACHABLE) and not rejects(case.evidence)
+    return not flow.errors and fate in (Fate.REJECTED, Fate.UNREACHABLE) and not _rejects(case)
+
+
+def _forged(flow: Flow) -> str:
+    """The clause that a pod or host refused a flow that it did not get; empty if none did."""
+    others = [each.netns_name for each in flow.refusals if each.netns_name not in flow.reached]
+    return f"{listed(list(dict.fromkeys(others)))} refused it, and did not get it" if others else ""
+
+
+def _rejects(case: JudgedProbe) -> bool:
+    """Whether any rule, foreign or not, rejected packets or may have."""
+    if may_have(Effect.REJECT, case.resolved, case.evidence, case.resolved.nodes):
+        return True
+    return any(count.target == "REJECT" or Effect.REJECT.value.search(count.text) for count in case.evidence.counts)
 
 
 def _unended(case: JudgedProbe, flow: Flow) -> str:
@@ -145,7 +160,7 @@ def _look_closer(case: JudgedProbe, flow: Flow, fate: Fate, findings: Findings) 
     if flow.unended:
         find = findings.doubt if dropped_meanwhile(case.evidence.links) else findings.missing
         find(f"it was answered, but {_unended(case, flow)}", flow.number)
-    for clause in _doubts_about(case, flow, fate):
+    for clause in doubts_about_flow(case, flow, fate):
         findings.doubt(clause, flow.number)
 
 
@@ -160,111 +175,6 @@ def _ended_silently(case: JudgedProbe) -> str:
     if not case.went_no_further or case.stack_drop or set(case.fates) != {Fate.LOST}:
         return ""
     return f"seen last at {listed(list(dict.fromkeys(hop(seen) for flow in case.flows if (seen := last_seen(flow)))))}"
-
-
-def _doubts_about_outcome(case: JudgedProbe, outcome: Outcome) -> Iterator[str]:
-    """Reasons why flows with the expected fate may owe it to something else than the rules."""
-    if outcome is Outcome.DELIVERED:
-        yield from _doubts_about_translation(case)
-        yield from _doubts_about_program(case)
-    elif outcome is Outcome.CLOSED:
-        yield from _doubts_about_program(case)
-    elif outcome is Outcome.REJECTED and Fate.REJECTED in case.fates:
-        yield from _doubts_about_rules(case, outcome, "reject", "an ICMP error came")
-    elif outcome is Outcome.DROPPED:
-        yield from case.silence
-        yield from _doubts_about_whose_drop(case)
-        if not case.went_no_further:
-            yield from _doubts_about_rules(case, outcome, "drop", "nothing arrived")
-
-
-def _doubts_about_whose_drop(case: JudgedProbe) -> Iterator[str]:
-    """Foreign rules that may have dropped the packets in place of the engine under test.
-
-    Rules that name the dialled address, and stacks, prove a drop by their own counters. Otherwise the last hop is the
-    only witness, and a foreign rule that dropped the packets there shows nothing about the engine. A packet that left a
-    node has passed all rules of that node.
-    """
-    counted = sum(rule.count.packets for rule in case.ending("DROP"))
-    if counted >= case.packets or case.stack_drop is not None:
-        return
-    last = [seen for flow in case.flows if (seen := last_seen(flow)) is not None]
-    within = {seen.netns_name for seen in last if seen.direction is Direction.IN or seen.device == STACK}
-    for node in case.resolved.nodes:
-        if node in within and (clause := suspicion(case.evidence, node)):
-            yield f"{clause}, and may have dropped it before the engine's rules saw it"
-
-
-def _doubts_about(case: JudgedProbe, flow: Flow, fate: Fate) -> Iterator[str]:
-    """Reasons why a fate that looks as expected may be another one."""
-    if case.probe.expect.outcome is Outcome.REFUSED:
-        yield from _doubts_about_refusal(case, flow)
-    elif fate is Fate.REJECTED:
-        resolved = case.resolved
-        # A receiver on a node has the node's address, so an ICMP error from there may be a rule's.
-        pods = {pod.address: pod.name for pod in resolved.receivers if not pod.ports}
-        # A node that owns the address of a host, as mode ipvs makes it, rejects in its name.
-        is_known = any(rule.count.target or rule.count.member for rule in case.ending("REJECT"))
-        for icmp in flow.unreachables:
-            if icmp.source in pods and not is_known:
-                yield f"the ICMP error is from {pods[icmp.source]}'s address, but {pods[icmp.source]} saw no request"
-            if icmp.destination != resolved.sender.address_of_flow(flow.number):
-                yield f"the ICMP error is addressed to {icmp.destination}, not to {resolved.sender.name}"
-    elif fate is Fate.UNSENT and set(case.evidence.refused_sends) != {"EPERM"}:
-        yield fate_clause(case, flow, fate)
-
-
-def _doubts_about_refusal(case: JudgedProbe, flow: Flow) -> Iterator[str]:
-    for reset in flow.resets:
-        if (reset.source, reset.source_port) != case.dialled:
-            stranger = endpoint(reset.source, reset.source_port)
-            yield f"the reset is from {stranger}, not from {endpoint(*case.dialled)} that was dialled"
-    for icmp in flow.unreachables:
-        if icmp.source != case.dialled[0]:
-            yield f"the ICMP error is from {icmp.source}, not from {case.dialled[0]} that was dialled"
-
-
-def _doubts_about_translation(case: JudgedProbe) -> Iterator[str]:
-    """Pods that got more flows than the DNAT rules to them counted: something else may have sent the flows there.
-
-    A DNAT rule counts the first packet of a flow, and each flow of a probe is new. The kernel would translate a flow
-    that conntrack already knew by its old entry, and consult no rule.
-    """
-    expected = case.tables.some(case.probe.expect.conntrack)
-    known = {(entry.reply_source, entry.reply_source_port) for entry in expected}
-    if not set(case.resolved.nodes) <= set(case.evidence.counted):
-        return
-    direct = [flow.arrivals[0] for flow in case.arrived if flow.arrivals[0].leg is Leg.OWN]
-    got = counted_ends([(arrival.destination, arrival.destination_port) for arrival in direct])
-    counted = Counter[tuple[IPAddress, int] | None]()
-    for rule in case.translations:
-        counted[rule.translates_to] += rule.count.packets
-    for where, flows in got.items():
-        if where not in (case.dialled, *known) and counted[where] < flows:
-            yield f"DNAT rules to {endpoint(*where)} counted {counted[where]:,} of {amount(flows, 'flow')} it got"
-
-
-def _doubts_about_program(case: JudgedProbe) -> Iterator[str]:
-    """Flows that a proxy's process divided or closed, beyond those that rules led to it."""
-    due = sum(flow.relayed is not None or fate is Fate.CLOSED for flow, fate in case.flows_with_fates)
-    counted = sum(rule.count.packets for rule in case.leading_to_program)
-    if counted < due and set(case.resolved.nodes) <= set(case.evidence.counted):
-        yield f"rules that lead to a proxy's process counted {counted:,} of {amount(due, 'flow')}"
-
-
-def _doubts_about_rules(case: JudgedProbe, outcome: Outcome, verb: str, seen: str) -> Iterator[str]:
-    """Why ``seen`` does not prove the work of rules: no counter accounts for every packet."""
-    needed = case.packets
-    rules = case.ending(_TARGET[outcome])
-    counted = sum(rule.count.packets for rule in rules)
-    if outcome is Outcome.DROPPED:
-        counted += sum(each.datagrams for each in case.discarded)
-    if counted >= needed or (outcome is Outcome.DROPPED and case.stack_drop):
-        return
-    if rules:
-        yield f"rules that {verb} it counted {counted:,} of {amount(needed, 'packet')}: {listed(nodes_of(rules))}"
-    else:
-        yield f"{seen}, but no rule counted it as {outcome}"
 
 
 def _witnesses_of_drop(case: JudgedProbe) -> Iterator[str]:
@@ -296,8 +206,8 @@ def _witnesses(case: JudgedProbe, outcome: Outcome) -> Iterator[str]:
     elif outcome is Outcome.CLOSED:
         ends = [endpoint(each.source, each.source_port) for flow in case.flows for each in flow.closings[:1]]
         yield from tally((f"accepted and closed by {each}" for each in ends), len(case.flows))
-    if outcome in _TARGET:
-        for rule in case.ending(_TARGET[outcome]):
+    if outcome in ENDING:
+        for rule in case.ending(ENDING[outcome]):
             yield f"{rule.count.node} counted {amount(rule.count.packets, 'packet')}: {rule.count.text}"
 
 
@@ -359,14 +269,15 @@ def _who(case: JudgedProbe, flows: Sequence[Flow]) -> str:
 
 def _dropped_at(case: JudgedProbe, flows: Sequence[Flow], seen: Observation, who: str) -> str:
     """The rule or stack that counted exactly as many packets at their last hop; empty if there is none."""
-    if seen.netns_name not in case.resolved.nodes:
+    ended, packets = ended_in(flows), packets_of(flows)
+    if seen.netns_name not in case.resolved.nodes or ended != {seen.netns_name}:
         return ""
-    packets = packets_of(flows)
     for rule in case.rules:
         if rule.count.node == seen.netns_name and rule.target in ("DROP", "REJECT") and rule.count.packets == packets:
             counted = f"which counted {amount(packets, 'packet')}"
             return f"{seen.netns_name} dropped {who} by {the_rule(rule)}, {counted}."
-    drop = kernel_drop(case.resolved, case.evidence, packets_until(flows, case.evidence.counters_read_at))
+    packets = packets_until(flows, case.evidence.counters_read_at)
+    drop = kernel_drop(case.resolved, case.evidence, packets, ended)
     return f"{drop}." if drop is not None and drop.node == seen.netns_name else ""
 
 

@@ -9,6 +9,7 @@ from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.flows import Fate
 from proxylab.verdict.flows.hops import hop, seen_translated, seen_untranslated
+from proxylab.verdict.foreign import Effect, suspicion
 from proxylab.verdict.model import Verdict
 
 __all__ = ["UNTRANSLATED"]
@@ -24,7 +25,7 @@ def _wanted(case: JudgedProbe) -> Outcome | None:
 
 def _judge(case: JudgedProbe, wanted: Outcome) -> Verdict:
     """Every flow left a node, or reached a pod or host, under the dialled address and never under another."""
-    findings = Findings(case, _signs_of_translation(case))
+    findings = Findings(case, (*_signs_of_translation(case), *_doubts_about_engine(case)))
     witnesses: list[str] = []
     for flow, fate in case.flows_with_fates:
         seen = seen_untranslated(flow, case.dialled)
@@ -54,6 +55,13 @@ def _signs_of_translation(case: JudgedProbe) -> Iterator[str]:
     for rule in case.translations:
         to = endpoint(*rule.translates_to) if rule.translates_to else rule.value("--to-destination")
         yield f"a DNAT rule to {to} counted {amount(rule.count.packets, 'packet')} on {rule.count.node}"
+
+
+def _doubts_about_engine(case: JudgedProbe) -> Iterator[str]:
+    """Foreign rules that may have kept the packets from the engine's: then nothing shows what those would have done."""
+    for node in case.resolved.nodes:
+        if clause := suspicion(case.resolved, case.evidence, node, Effect.EXEMPT):
+            yield f"{clause}, and may have kept it from the engine's rules"
 
 
 UNTRANSLATED = Expectation[JudgedProbe, Outcome](key="outcome", wanted=_wanted, judge=_judge)

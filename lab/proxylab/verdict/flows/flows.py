@@ -67,6 +67,7 @@ class Flow(Struct, frozen=True):
         resets: TCP resets coming in at the sender.
         unreachables: ICMP port unreachable coming in at the sender, quoting the request.
         errors: other ICMP errors coming in at the sender, quoting the request.
+        refusals: resets and ICMP errors leaving a pod or host.
         closings: ends of the accepted connection coming in at the sender.
         relays: packets that a program between two legs gets or sends, at its node's own stack.
         tries: packets of a program's connections to endpoints that did not get the request.
@@ -89,6 +90,7 @@ class Flow(Struct, frozen=True):
     resets: tuple[Observation, ...] = ()
     unreachables: tuple[Observation, ...] = ()
     errors: tuple[Observation, ...] = ()
+    refusals: tuple[Observation, ...] = ()
     closings: tuple[Observation, ...] = ()
     relays: tuple[Observation, ...] = ()
     tries: tuple[Observation, ...] = ()
@@ -241,7 +243,7 @@ class _Sorter:
                 return self._heard(observation)
             return "stray_replies" if self._is_reply_off_nodes(observation) else ""
         if observation.packet is not Packet.REPLY:
-            return ""
+            return "" if observation.device == STACK or observation.packet is Packet.CLOSE else "refusals"
         if self._receiver(observation, observation.source, observation.source_port):
             return "answers"
         return "answers_from_wrong_address" if self._is_reply_off_nodes(observation) else ""

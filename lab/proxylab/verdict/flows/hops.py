@@ -14,7 +14,7 @@ tracking does not know the second translation, so it contradicts the pod's tap. 
 decide: only the second node can have changed a packet between coming in and leaving.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise, zip_longest
 
 from msgspec import Struct
@@ -30,6 +30,7 @@ __all__ = [
     "SecondNat",
     "Stop",
     "Translation",
+    "ended_in",
     "hop",
     "hops",
     "is_at",
@@ -255,10 +256,25 @@ def _leads_to(stop: Stop, following: Stop) -> bool:
 
 
 def last_seen(flow: Flow) -> Observation | None:
-    """The last observation of a request; of observations at one time the last recorded."""
+    """The last observation of a request; of observations at one time the last recorded.
+
+    A frame that a bridge flooded to another machine shows no step of the way.
+    """
     seen = (*flow.departures, *flow.passages, *flow.relays, *flow.strays, *flow.arrivals)
-    requests = sorted((each for each in seen if each.packet is Packet.REQUEST), key=lambda each: each.at)
+    requests = [each for each in seen if each.packet is Packet.REQUEST and not each.otherhost]
+    requests.sort(key=lambda each: each.at)
     return requests[-1] if requests else None
+
+
+def ended_in(flows: Iterable[Flow]) -> frozenset[str]:
+    """Where requests were seen last: the namespaces that they came into, or whose programs sent them.
+
+    The result is empty where one of them was seen last as it left: it ended in no namespace that the taps know.
+    """
+    last = [last_seen(flow) for flow in flows]
+    if any(seen is None or (seen.direction is Direction.OUT and seen.device != STACK) for seen in last):
+        return frozenset()
+    return frozenset(seen.netns_name for seen in last if seen is not None)
 
 
 def seen_untranslated(flow: Flow, dialled: tuple[IPAddress, int]) -> Observation | None:
@@ -299,11 +315,6 @@ class Translation(Struct, frozen=True):
         """Whether the node changed the destination."""
         came, went = self.came, self.went
         return (came.destination, came.destination_port) != (went.destination, went.destination_port)
-
-    @property
-    def of_source(self) -> bool:
-        """Whether the node changed the source."""
-        return (self.came.source, self.came.source_port) != (self.went.source, self.went.source_port)
 
 
 class SecondNat(Struct, frozen=True):

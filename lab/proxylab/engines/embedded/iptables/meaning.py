@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 
-__all__ = ["Chains", "RuleMeaning", "differences", "read_rules"]
+__all__ = ["Chains", "RuleMeaning", "differences", "read_rules", "rule_meaning", "split_options"]
 
 RuleMeaning = frozenset[tuple[str, ...]]
 """Options with their values; a negated one begins with ``!``."""
@@ -95,7 +95,7 @@ def read_rules(text: str) -> Chains:
         elif line.startswith(("-A", "-I", "[")):
             words = shlex.split(line[line.index("-") :])
             rules = chains.setdefault((table, words[1]), [])
-            rules.insert(len(rules) if words[0] == "-A" else 0, _meaning(words[2:]))
+            rules.insert(len(rules) if words[0] == "-A" else 0, rule_meaning(words[2:]))
     return chains
 
 
@@ -150,12 +150,13 @@ def _service_of(rule: RuleMeaning) -> str:
     return next((option[1] for option in rule if option[0] == "--comment"), "").split(" ")[0]
 
 
-def _meaning(words: Sequence[str]) -> RuleMeaning:
-    options = {_normal(option) for option in _options(words)}
+def rule_meaning(words: Sequence[str]) -> RuleMeaning:
+    """The meaning of a rule, from the words behind its chain."""
+    options = {_normal(option) for option in split_options(words)}
     return frozenset(option for option in options if option[0] != "-m" and option not in _DEFAULTS)
 
 
-def _options(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
+def split_options(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Each option with its values; a negation stands first."""
     option = _Option()
     for word in words:

@@ -13,9 +13,11 @@ from proxylab.engines.embedded.iptables.cleanup import IPVS_CHAINS, remove
 from proxylab.engines.embedded.iptables.legacy import generation_of
 from proxylab.engines.embedded.iptables.matches import INVALID_COUNTER, LOCALHOST_COUNTER
 from proxylab.engines.embedded.iptables.meter import COUNTED_TABLES, TableMeter
+from proxylab.engines.embedded.iptables.mutants import MUTANT_LINES
 from proxylab.engines.embedded.iptables.proxier import IptablesProxier
 from proxylab.engines.embedded.iptables.render import CURRENT
 from proxylab.engines.embedded.iptables.texts import TCP_BE_LIBERAL
+from proxylab.engines.embedded.mutation import mutated, refused_mutant
 from proxylab.engines.embedded.proxier import RulesRefusedError
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.kernel.netfilter.iptables_legacy_tables import TableReader
@@ -103,10 +105,18 @@ class IptablesNode:
         return [f"{family} {table}" for table in COUNTED_TABLES for family in ("ip", "ip6")], ()
 
     async def load(self, family: Family, text: str) -> None:
-        """Load a text. Raises ``RulesRefusedError``."""
+        """Load a text, with the node's mutation if it has one.
+
+        Raises:
+            RulesRefusedError: iptables-restore refuses the text.
+            EngineError: it refuses the mutated text.
+        """
+        mutation = self._context.mutation
         try:
-            await self._tool.load(family, text)
+            await self._tool.load(family, text if mutation is None else mutated(text, mutation, MUTANT_LINES))
         except RestoreRefusedError as refused:
+            if mutation is not None:
+                raise refused_mutant(self._context.netns.name, mutation, refused.output) from refused
             raise RulesRefusedError(refused.output) from refused
 
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:

@@ -21,7 +21,7 @@ from proxylab.errors import CapabilityError
 from proxylab.evidence.ipvs import IpSet, IpvsTimeouts, VirtualServer
 from proxylab.kernel.netfilter.ipset import IpSets, SetsRefusedError
 from proxylab.kernel.netfilter.ipvs import Ipvs, IpvsRefusedError
-from proxylab.kernel.netlink.dummy import DummyDevice
+from proxylab.kernel.netlink.links import DummyDevice
 from proxylab.kernel.netlink.links_carry import kernel_release
 from proxylab.kernel.sandbox.sysctl import write_sysctls
 from proxylab.plan.model import Sysctl

@@ -1,0 +1,214 @@
+"""``proxylab conformance``: the catalogue on a proxy, as a table by theme (``proxylab.report.conformance``)."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from click.shell_completion import CompletionItem
+from msgspec.structs import replace
+
+import proxylab
+from proxylab.cli.catalogue import complete_themes_and_names, files_of
+from proxylab.cli.engine_options import choices_of, engines_options
+from proxylab.cli.file_arguments import expand, load_all
+from proxylab.cli.progress import Progress
+from proxylab.cli.run import paint
+from proxylab.cli.scenario_results import SessionMaker, jobs_option, opened, results_of, runs_of
+from proxylab.cli.terminal import COLOR, terminal_width
+from proxylab.client.bundles import BundleStore
+from proxylab.client.report_page import RunStart
+from proxylab.client.scenario_run import ScenarioRuns
+from proxylab.client.session import Session
+from proxylab.engines.engine_names import ENGINES
+from proxylab.engines.protocol import EngineChoice
+from proxylab.errors import ExitCode
+from proxylab.report.conformance import Conformance, Subject, catalogue_digest, conformance_of, read, together
+from proxylab.report.conformance_files import badge, junit, markdown, page
+from proxylab.report.conformance_text import change_lines, conformance_lines
+from proxylab.report.exit_code import exit_code
+from proxylab.scenario.model import Scenario
+
+__all__ = ["command"]
+
+_BUNDLES: Final = Path(".proxylab/bundles")
+_FORMS: Final = {".json": Conformance.to_json, ".xml": junit, ".html": page, ".md": markdown, ".svg": badge}
+_REPORT: Final = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Themes and scenarios of the catalogue, for a shell."""
+    return complete_themes_and_names(incomplete)
+
+
+def _known_forms(ctx: click.Context, param: click.Parameter, files: tuple[Path, ...]) -> tuple[Path, ...]:
+    """The files, if their suffixes say which form they get. Raises ``BadParameter``."""
+    for file in files:
+        if file.suffix not in _FORMS:
+            raise click.BadParameter(f"{str(file)!r} must end in {' or '.join(_FORMS)}", ctx, param)
+    return files
+
+
+@click.command("conformance", short_help="Run the catalogue on a proxy; print a table by theme.")
+@click.argument("names", nargs=-1, metavar="[NAME]…", shell_complete=_complete)
+@engines_options
+@jobs_option
+@click.option(
+    "--from",
+    "earlier",
+    metavar="FILE",
+    multiple=True,
+    type=_REPORT,
+    help="Run nothing: take the JSON report of an earlier run; may be repeated, and gives its columns side by side.",
+)
+@click.option(
+    "--compare",
+    metavar="FILE",
+    type=_REPORT,
+    help="Print what differs from this JSON report: from its column of the same mode, of the same kernel and version "
+    "if there is one, or else its last.",
+)
+@click.option(
+    "--report",
+    "reports",
+    metavar="FILE",
+    multiple=True,
+    callback=_known_forms,
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Also write the table to FILE, in the form of its suffix: .json, .xml (JUnit), .html, .md, or .svg (a badge); "
+    "may be repeated.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Name every item of a known difference.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@COLOR
+@click.pass_obj
+def command(
+    make_session: SessionMaker | None,
+    /,
+    *,
+    names: tuple[str, ...],
+    engines: tuple[str, ...],
+    kernels: tuple[str, ...],
+    jobs: int,
+    earlier: tuple[Path, ...],
+    compare: Path | None,
+    reports: tuple[Path, ...],
+    verbose: bool,
+    output: str,
+    color: str,
+    **of_engine: Any,
+) -> ExitCode:
+    """Run the scenarios that come with proxylab on a proxy, and print how many of their probes and steps conform.
+
+    NAME… are themes of the catalogue, such as nodeport, or scenarios, such as clusterip/from-a-pod; by default all.
+    What `except` in a scenario says of the proxy's mode or version is a known difference, and conforms.
+
+    The exit code is that of `run`; with --compare it is 1 if an item conformed before, and does not now.
+
+    Example: proxylab conformance externalip --engine embedded/nftables --report externalip.json
+    """
+    before = _read(compare) if compare else None
+    with ExitStack() as stack:  # its end may raise: report before that
+        if earlier:
+            table = together([_read(file) for file in earlier])
+            code = table.exit_code
+        else:
+            written = load_all(files_of(*names))
+            choices = choices_of(engines, kernels, **of_engine)
+            begin = partial(opened, make_session or Session, choices, 0, store=BundleStore(_BUNDLES))
+            table, code = stack.enter_context(_run(written, choices, kernels, begin, jobs, color))
+        for file in reports:
+            _write(file, table)
+        if before is not None:
+            return _compared(before, table)
+        lines = conformance_lines(table, verbose=verbose, width=terminal_width())
+        click.echo(table.to_json() if output == "json" else "\n".join(lines))
+    return code
+
+
+@contextmanager
+def _run(
+    written: Sequence[Scenario],
+    choices: Mapping[str, EngineChoice],
+    kernels: Sequence[str],
+    begin: Callable[[], AbstractContextManager[ScenarioRuns]],
+    jobs: int,
+    color: str,
+) -> Iterator[tuple[Conformance, ExitCode]]:
+    """Run the scenarios on each engine and kernel; the labs close at the end of the block."""
+    begun = f"{RunStart.now().at:%Y-%m-%d %H:%M} UTC"
+    digest = catalogue_digest({"/".join(each.parts[-2:]): each.read_bytes() for each in expand(files_of())})
+    columns = {
+        (engine, kernel): runs_of(written, {engine: choice.version}, (kernel,), ())
+        for engine, choice in choices.items()
+        for kernel in kernels
+    }
+    runs = [run for of_column in columns.values() for run in of_column]
+    if not runs:
+        raise click.UsageError(f"no scenario of {_names(written)} is for {', '.join(choices)}; name others")
+    progress = Progress(len(runs), document=True, verbosity=0, color=color, paint=paint)
+    with results_of(runs, begin, min(jobs, len(runs)), progress) as found:
+        results = []
+        for result in found:
+            progress.over(result)
+            results.append(result)
+        left = iter(results)
+        tables = [
+            conformance_of(
+                Subject(
+                    engine=engine,
+                    version=_version(choices[engine]),
+                    options=replace(choices[engine], name=ENGINES[0]).options,
+                    kernel=kernel,
+                    proxylab=proxylab.__version__,
+                    scenarios=len({run.scenario.file for run in of_column}),
+                    catalogue=digest,
+                    begun=begun,
+                ),
+                [*islice(left, len(of_column))],
+            )
+            for (engine, kernel), of_column in columns.items()
+        ]
+        yield together(tables), exit_code(results)
+
+
+def _version(choice: EngineChoice) -> str:
+    """Of the binary; of an embedded engine, the version that it behaves like."""
+    return choice.upstream.version if choice.upstream else f"v{'.'.join(map(str, choice.version))}"
+
+
+def _names(written: Iterable[Scenario]) -> str:
+    return ", ".join(each.file for each in written)
+
+
+def _read(file: Path) -> Conformance:
+    try:
+        return read(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"{file}: {error}; name a file that `conformance --report` wrote") from None
+
+
+def _write(file: Path, table: Conformance) -> None:
+    """Write the table in the form of the file's suffix. A full disk must not end a run."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{_FORMS[file.suffix](table)}\n", encoding="utf-8")
+    except OSError as error:
+        click.echo(f"cannot write {file}: {error.strerror}", err=True)
+
+
+def _compared(before: Conformance, after: Conformance) -> ExitCode:
+    """Print what differs, for each column that the earlier report has, too."""
+    worse = False
+    for column, subject in enumerate(after.columns):
+        other = before.like(subject)
+        if other is None:
+            modes = ", ".join(dict.fromkeys(each.mode for each in before.columns))
+            raise click.UsageError(f"--compare: the report has no mode {subject.mode}, only {modes}; name another")
+        pair, now = together([before, after]), len(before.columns) + column
+        worse = worse or any(each.is_worse for each in pair.changes(other, now))
+        click.echo("\n".join([*([""] if column else []), *change_lines(pair, other, now, terminal_width())]))
+    return ExitCode.FAILED if worse else ExitCode.OK

@@ -1,0 +1,212 @@
+"""``proxylab mutate``: mutate the engine's rules, and report which probe notices (``proxylab.client.mutants``)."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+from msgspec.structs import replace
+
+from proxylab.cli.engine_options import choice_of, engine_options
+from proxylab.cli.file_arguments import files_or_catalogue_argument, load_all
+from proxylab.cli.scenario_results import SessionMaker, jobs_option
+from proxylab.cli.terminal import terminal_width
+from proxylab.client.mutants import MutantRuns, RuledCase, mutants_of, ruled
+from proxylab.client.session import Session
+from proxylab.client.tasks import Say
+from proxylab.client.workers import Work, Workers
+from proxylab.encoding import MisfitError, decode, encode
+from proxylab.engines.engine_names import EMBEDDED, mode_of
+from proxylab.engines.modes import MODES
+from proxylab.engines.protocol import EngineChoice
+from proxylab.errors import ExitCode, LabError
+from proxylab.report.mutants import Baseline, Mutant, mutant_lines, mutants_to_json
+from proxylab.scenario.cases import cases, kernel_of
+
+__all__ = ["command"]
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+_OFFERED: Final = tuple(name for name in EMBEDDED if MODES[mode_of(name)].mutants is not None)
+
+
+@click.command("mutate", short_help="Change each rule, and report which probe notices.")
+@files_or_catalogue_argument
+@engine_options
+@jobs_option
+@click.option(
+    "--rule",
+    "parts",
+    metavar="TEXT",
+    multiple=True,
+    help="Mutate only rules whose class has TEXT in it, such as KUBE-SEP; may be repeated.",
+)
+@click.option(
+    "--state",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Keep what is found in FILE; a second call goes on from there.",
+)
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.pass_obj
+def command(
+    make_session: SessionMaker | None,
+    /,
+    *,
+    files: tuple[Path, ...],
+    engine: str,
+    jobs: int,
+    parts: tuple[str, ...],
+    state: Path | None,
+    output: str,
+    **of_engine: Any,
+) -> ExitCode:
+    """Change each rule that the engine renders for FILE…, or for the whole catalogue, and report who notices.
+
+    Rules that one function of the engine writes are one class. Of each class every match is loosened, and every target
+    is changed, one at a time. Each mutant runs in the scenario that is most likely to notice it, then in others with
+    such rules, until a probe or step fails. The report names it; and for a mutant that nothing noticed, the rule, and
+    the probe that would.
+
+    The exit code is 1 if a mutant survives that is not proven to be equivalent.
+
+    Example: proxylab mutate scenarios/clusterip/from-a-pod.lab.yaml
+    """
+    if engine not in _OFFERED:
+        raise click.UsageError(f"--engine: {engine} has no mutants; choose one of {', '.join(_OFFERED)}")
+    choice = choice_of(engine, **of_engine)
+    known = _State(state, engine)
+    begin = partial(_opened, make_session or Session, choice)
+    chosen = [
+        ruled(case, engine)
+        for scenario in load_all(files)
+        for case in cases(scenario, mode_of(engine), choice.version)
+        if case.judged and not case.failures and kernel_of(case, choice.kernel) == choice.kernel
+    ]
+    green = list(_green(chosen, begin, jobs, known))
+    if not green:
+        click.echo("nothing to mutate: no scenario passes without a mutation; see `proxylab run`", err=True)
+        return ExitCode.NOTHING_SELECTED
+    mutants = [
+        each for each in mutants_of(green, engine) if not parts or any(part in each.rule_class for part in parts)
+    ]
+    if not mutants:
+        click.echo(f"nothing to mutate: no class of rules has {' or '.join(parts)} in it; leave out --rule", err=True)
+        return ExitCode.NOTHING_SELECTED
+    mutants = _settled(mutants, green, begin, jobs, known)
+    if output == "json":
+        click.echo(mutants_to_json(mutants))
+    else:
+        click.echo("\n".join(mutant_lines(mutants, len({each.case.file for each in green}), terminal_width())))
+    return ExitCode.FAILED if any(each.survives for each in mutants) else ExitCode.OK
+
+
+class _State:
+    """What earlier calls have found, in lines of JSON; a new result is written at once."""
+
+    def __init__(self, file: Path | None, engine: str) -> None:
+        self._file = file
+        self.baselines: dict[tuple[str, str], Baseline] = {}
+        self.mutants: dict[tuple[str, str], Mutant] = {}
+        try:
+            lines = file.read_bytes().splitlines() if file is not None and file.exists() else []
+            found = [decode(line, Baseline | Mutant) for line in lines]
+        except (MisfitError, OSError) as error:
+            raise click.UsageError(f"--state: {file} is not of this verb: {error}; name another file") from None
+        for each in found:
+            self._add(each)
+            if isinstance(each, Mutant) and each.engine != engine:
+                raise click.UsageError(f"--state: {file} is of {each.engine}; name another file for {engine}")
+
+    def _add(self, result: Baseline | Mutant) -> None:
+        match result:
+            case Baseline():
+                self.baselines[result.file, result.case] = result
+            case Mutant():
+                self.mutants[result.rule_class, result.mutation] = result
+
+    def keep(self, result: Baseline | Mutant) -> None:
+        """Add a result, also to the file."""
+        self._add(result)
+        if self._file is not None:
+            with self._file.open("ab") as stream:
+                stream.write(encode(result) + b"\n")
+
+
+@contextmanager
+def _opened(make_session: SessionMaker, choice: EngineChoice) -> Iterator[MutantRuns]:
+    with make_session(choice, 0) as session:
+        yield MutantRuns(session, choice.name)
+
+
+_Begin = Callable[[], AbstractContextManager[MutantRuns]]
+
+
+def _green(chosen: Sequence[RuledCase], begin: _Begin, jobs: int, known: _State) -> Iterator[RuledCase]:
+    """The cases in which everything passes without a mutation."""
+
+    def work(runs: MutantRuns, each: RuledCase, at: Say) -> Baseline:
+        return runs.baseline(each.case, at)
+
+    def lost(each: RuledCase, error: LabError) -> Baseline:
+        return Baseline(file=each.case.file, case=each.case.case.id, trouble=str(error))
+
+    new = [each for each in chosen if (each.case.file, each.case.case.id) not in known.baselines]
+    for found in _done(begin, new, jobs, work, lost):
+        known.keep(found)
+    for each in chosen:
+        baseline = known.baselines[each.case.file, each.case.case.id]
+        if baseline.trouble:
+            case = f" [{baseline.case}]" if baseline.case else ""
+            click.echo(f"{baseline.file}{case}: left out, since without a mutation {baseline.trouble}", err=True)
+        else:
+            yield replace(each, baseline=baseline)
+
+
+def _settled(
+    mutants: Sequence[Mutant], green: Sequence[RuledCase], begin: _Begin, jobs: int, known: _State
+) -> list[Mutant]:
+    """Every mutant with what noticed it."""
+
+    def work(runs: MutantRuns, mutant: Mutant, at: Say) -> Mutant:
+        return runs.settled(mutant, green, at)
+
+    def lost(mutant: Mutant, error: LabError) -> Mutant:
+        raise error
+
+    new = [each for each in mutants if not each.equivalent and (each.rule_class, each.mutation) not in known.mutants]
+    for number, found in enumerate(_done(begin, new, jobs, work, lost), 1):
+        known.keep(found)
+        fate = "nothing noticed" if found.survives else "noticed"
+        click.echo(f"{number}/{len(new)} {fate}: {found.rule_class}: {found.mutation}", err=True)
+    return [each if each.equivalent else known.mutants[each.rule_class, each.mutation] for each in mutants]
+
+
+def _done(
+    begin: _Begin,
+    tasks: Sequence[Task],
+    jobs: int,
+    work: Callable[[MutantRuns, Task, Say], Result],
+    lost: Callable[[Task, LabError], Result],
+) -> Iterator[Result]:
+    """The results of tasks in worker processes, as they come."""
+
+    @contextmanager
+    def worker() -> Iterator[Work[Task, Result]]:
+        with begin() as runs:
+            yield lambda task, at, _note: work(runs, task, at)
+
+    with Workers(
+        worker,
+        tasks,
+        jobs,
+        order=range(len(tasks)),
+        kind=lambda _task: "",
+        lost=lost,
+        at=lambda _what: None,
+        note=lambda _remark: None,
+    ) as workers:
+        yield from (result for _number, result in workers.results_as_they_come())

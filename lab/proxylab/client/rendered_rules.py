@@ -1,0 +1,55 @@
+"""The rules that an embedded engine renders for a scenario, without a lab: node by node, and step by step.
+
+``proxylab rules FILE`` prints those of a node. ``proxylab mutate`` classes those of all nodes, after each step too.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from proxylab.addresses import Family
+from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.cluster.objects import EndpointSlice, KubeObject, Node, Service, ServiceCIDR
+from proxylab.engines.embedded.node import NodeFacts
+from proxylab.engines.embedded.ports import ClusterView
+from proxylab.engines.embedded.settings import refuse_gates
+from proxylab.engines.engine_names import mode_of, version_of
+from proxylab.engines.modes import MODES
+from proxylab.plan.model import Plan
+from proxylab.scenario.model import Scenario
+
+__all__ = ["RenderedRules", "rendered_rules"]
+
+
+class RenderedRules(Struct, frozen=True):
+    """What the engine would load into an empty node for one family; ``assumed`` says what of the node's kernel."""
+
+    family: Family
+    node: str
+    assumed: str
+    text: str
+
+
+def rendered_rules(
+    scenario: Scenario, plan: Plan, objects: Sequence[KubeObject], engine: str
+) -> Iterator[RenderedRules]:
+    """The rules of each node and family for these objects of the cluster.
+
+    Raises:
+        ScenarioError: the scenario's configuration has a feature gate that the engine lacks.
+    """
+    mode, configuration = MODES[mode_of(engine)], scenario.proxy or ProxyConfiguration()
+    refuse_gates(engine, configuration)
+    view = ClusterView(
+        services=tuple(each for each in objects if isinstance(each, Service)),
+        slices=tuple(each for each in objects if isinstance(each, EndpointSlice)),
+        service_cidrs=tuple(cidr for each in objects if isinstance(each, ServiceCIDR) for cidr in each.cidrs),
+    )
+    for node in (each for each in objects if isinstance(each, Node)):
+        sysctls = {each.name: each.value for each in plan.namespace(node.name).sysctls}
+        settings = mode.settings(configuration, scenario.network.pod_cidrs)
+        settings, assumed = mode.assume(settings, sysctls, version_of(engine))
+        facts = NodeFacts.of(node.name, node, node.addresses, settings.node_address)
+        for family in scenario.network.families:
+            text = mode.load(view, facts, settings, family, version_of(engine))
+            yield RenderedRules(family, node.name, assumed, text)

@@ -1,0 +1,149 @@
+"""What speaks against the proof of an outcome: flows fared as expected, and may owe it to something else than rules.
+
+``outcome`` says what each outcome needs. This module finds what is missing of it: counters that do not account for
+every packet, and foreign rules that may have done the work of the engine under test.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from proxylab.addresses import IPAddress
+from proxylab.evidence.evidence import Direction, Leg
+from proxylab.evidence.words import amount, endpoint, listed
+from proxylab.plan.resolved import STACK
+from proxylab.scenario.words import Outcome
+from proxylab.verdict.case import JudgedProbe, fate_clause, nodes_of
+from proxylab.verdict.counted_rules import may_be_engines
+from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
+from proxylab.verdict.flows.hops import last_seen
+from proxylab.verdict.foreign import Effect, rewrote, rule_words, suspicion
+
+__all__ = ["ENDING", "doubts_about_flow", "doubts_about_outcome"]
+
+ENDING: Final = {Outcome.DROPPED: "DROP", Outcome.REJECTED: "REJECT"}
+"""The target of the rules that end flows so."""
+
+
+def doubts_about_outcome(case: JudgedProbe, outcome: Outcome) -> Iterator[str]:
+    """Reasons why flows with the expected fate may owe it to something else than the rules."""
+    if outcome is Outcome.DELIVERED:
+        yield from _doubts_about_translation(case)
+        yield from _doubts_about_program(case)
+    elif outcome is Outcome.CLOSED:
+        yield from _doubts_about_program(case)
+    elif outcome is Outcome.REJECTED and Fate.REJECTED in case.fates:
+        yield from _doubts_about_rules(case, outcome, "reject", "an ICMP error came")
+    elif outcome is Outcome.DROPPED:
+        yield from case.silence
+        yield from _doubts_about_whose_drop(case)
+        if not case.went_no_further:
+            yield from _doubts_about_rules(case, outcome, "drop", "nothing arrived")
+
+
+def _doubts_about_whose_drop(case: JudgedProbe) -> Iterator[str]:
+    """Foreign rules that may have dropped the packets in place of the engine under test.
+
+    Rules that name the dialled address, and stacks, prove a drop by their own counters. Otherwise the last hop is the
+    only witness, and a foreign rule that dropped the packets there shows nothing about the engine. A packet that left a
+    node has passed all rules of that node.
+    """
+    counted = sum(rule.count.packets for rule in case.ending("DROP"))
+    if counted >= case.packets:
+        return
+    for node in case.resolved.nodes:
+        if clause := suspicion(case.resolved, case.evidence, node, Effect.REWRITE):
+            yield f"{clause}, and may have led it there"
+    if case.stack_drop is not None:
+        return
+    last = [seen for flow in case.flows if (seen := last_seen(flow)) is not None]
+    within = {seen.netns_name for seen in last if seen.direction is Direction.IN or seen.device == STACK}
+    for node in case.resolved.nodes:
+        if node in within and (clause := suspicion(case.resolved, case.evidence, node)):
+            yield f"{clause}, and may have dropped it before the engine's rules saw it"
+
+
+def doubts_about_flow(case: JudgedProbe, flow: Flow, fate: Fate) -> Iterator[str]:
+    """Reasons why a fate that looks as expected may be another one."""
+    if case.probe.expect.outcome is Outcome.REFUSED:
+        yield from _doubts_about_refusal(case, flow)
+    elif fate is Fate.REJECTED:
+        resolved = case.resolved
+        # A receiver on a node has the node's address, so an ICMP error from there may be a rule's.
+        pods = {pod.address: pod.name for pod in resolved.receivers if not pod.ports}
+        # A node that owns the address of a host, as mode ipvs makes it, rejects in its name.
+        is_known = any(rule.count.target or rule.count.member for rule in case.ending("REJECT"))
+        for icmp in flow.unreachables:
+            if icmp.source in pods and not is_known:
+                yield f"the ICMP error is from {pods[icmp.source]}'s address, but {pods[icmp.source]} saw no request"
+            if icmp.destination != resolved.sender.address_of_flow(flow.number):
+                yield f"the ICMP error is addressed to {icmp.destination}, not to {resolved.sender.name}"
+    elif fate is Fate.UNSENT and set(case.evidence.refused_sends) != {"EPERM"}:
+        yield fate_clause(case, flow, fate)
+
+
+def _doubts_about_refusal(case: JudgedProbe, flow: Flow) -> Iterator[str]:
+    """Resets that a foreign rule may have sent, where no pod or host was seen to send one, and strange addresses."""
+    if flow.resets and not flow.refusals:
+        for node in case.resolved.nodes:
+            if clause := suspicion(case.resolved, case.evidence, node, Effect.RESET):
+                yield f"{clause}, and may have reset it in place of a closed port"
+    for reset in flow.resets:
+        if (reset.source, reset.source_port) != case.dialled:
+            stranger = endpoint(reset.source, reset.source_port)
+            yield f"the reset is from {stranger}, not from {endpoint(*case.dialled)} that was dialled"
+    for icmp in flow.unreachables:
+        if icmp.source != case.dialled[0]:
+            yield f"the ICMP error is from {icmp.source}, not from {case.dialled[0]} that was dialled"
+
+
+def _doubts_about_translation(case: JudgedProbe) -> Iterator[str]:
+    """Pods that got more flows than the DNAT rules to them counted: something else may have sent the flows there.
+
+    A DNAT rule counts the first packet of a flow, and each flow of a probe is new. The kernel would translate a flow
+    that conntrack already knew by its old entry, and consult no rule.
+    """
+    expected = case.tables.some(case.probe.expect.conntrack)
+    known = {(entry.reply_source, entry.reply_source_port) for entry in expected}
+    if not set(case.resolved.nodes) <= set(case.evidence.counted):
+        return
+    direct = [flow.arrivals[0] for flow in case.arrived if flow.arrivals[0].leg is Leg.OWN]
+    got = counted_ends([(arrival.destination, arrival.destination_port) for arrival in direct])
+    counted = Counter[tuple[IPAddress, int] | None]()
+    for rule in case.translations:
+        if may_be_engines(rule.count, case.resolved):
+            counted[rule.translates_to] += rule.count.packets
+    for where, flows in got.items():
+        if where not in (case.dialled, *known) and counted[where] < flows:
+            instead = "".join(_led_by_foreign_rule(case, node) for node in case.resolved.nodes)
+            few = f"DNAT rules to {endpoint(*where)} counted {counted[where]:,} of {amount(flows, 'flow')} it got"
+            yield f"{few}{instead}"
+
+
+def _led_by_foreign_rule(case: JudgedProbe, node: str) -> str:
+    """The clause that a node has a rule which may have led the flows in place of the engine's; empty without one."""
+    rule = rewrote(case.resolved, case.evidence, node)
+    return "" if rule is None else f"; {node} has {rule_words(rule)}, which belongs to no engine"
+
+
+def _doubts_about_program(case: JudgedProbe) -> Iterator[str]:
+    """Flows that a proxy's process divided or closed, beyond those that rules led to it."""
+    due = sum(flow.relayed is not None or fate is Fate.CLOSED for flow, fate in case.flows_with_fates)
+    counted = sum(rule.count.packets for rule in case.leading_to_program)
+    if counted < due and set(case.resolved.nodes) <= set(case.evidence.counted):
+        yield f"rules that lead to a proxy's process counted {counted:,} of {amount(due, 'flow')}"
+
+
+def _doubts_about_rules(case: JudgedProbe, outcome: Outcome, verb: str, seen: str) -> Iterator[str]:
+    """Why ``seen`` does not prove the work of rules: no counter accounts for every packet."""
+    needed = case.packets
+    rules = case.ending(ENDING[outcome])
+    counted = sum(rule.count.packets for rule in rules)
+    if outcome is Outcome.DROPPED:
+        counted += sum(each.datagrams for each in case.discarded)
+    if counted >= needed or (outcome is Outcome.DROPPED and case.stack_drop):
+        return
+    if rules:
+        yield f"rules that {verb} it counted {counted:,} of {amount(needed, 'packet')}: {listed(nodes_of(rules))}"
+    else:
+        yield f"{seen}, but no rule counted it as {outcome}"

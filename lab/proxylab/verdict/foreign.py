@@ -1,0 +1,118 @@
+"""Foreign rules, which belong to no engine, and what they may have done to a probe's packets.
+
+They are the rules of tables that no meter counts, and those in the engine's own tables that stand in no chain of the
+engine. A rule whose counter stood still did nothing. One without a counter never did anything for certain: the module
+only says that it may have.
+"""
+
+import re
+from collections.abc import Collection
+from enum import Enum
+from typing import Final
+
+from proxylab.evidence.evidence import Evidence, ForeignRule
+from proxylab.evidence.words import amount, listed
+from proxylab.plan.masquerade import is_masquerade
+from proxylab.plan.resolved import ResolvedProbe
+from proxylab.verdict.counted_rules import may_be_engines
+
+__all__ = ["Effect", "ended_by", "may_have", "rewrote", "rule_words", "suspicion"]
+
+_DROPPING: Final = re.compile(r"\bdrop$|-j DROP\b|-P \S+ DROP")
+_REJECTING: Final = re.compile(r"\breject\b|-j REJECT\b")
+_MOST_RULES: Final = 3
+
+
+class Effect(Enum):
+    """What a rule may do to a packet, by a pattern of its text."""
+
+    END = re.compile(
+        r"\b(drop|reject|queue|vmap|tproxy|synproxy)\b|(?:-j|-g) (DROP|REJECT|NFQUEUE|TPROXY|SYNPROXY)\b|-P \S+ DROP"
+        r"|\bfwd to\b|\bpkttype set\b"
+    )
+    RESET = re.compile(r"\breject with tcp reset\b|--reject-with tcp-reset\b")
+    REJECT = _REJECTING
+    REWRITE = re.compile(
+        r"\b([sd]nat|masquerade|redirect)\b|\b[sd](addr|port) set\b|-j ([SD]NAT|MASQUERADE|REDIRECT|NETMAP)\b"
+    )
+    EXEMPT = re.compile(r"\bnotrack\b|-j (NOTRACK|CT .*--notrack)\b")
+    """The kernel translates no packet that it does not track."""
+
+
+_EXEMPT_FROM_NAT: Final = re.compile(r"-A \S+ .*-j ACCEPT\b|-A (PREROUTING|OUTPUT) .*-j RETURN\b")
+"""What ends the way of a packet through the table nat of iptables, in which the engine's rules stand, too."""
+
+
+def _foreign_rules(resolved: ResolvedProbe, evidence: Evidence) -> tuple[ForeignRule, ...]:
+    """The rules that belong neither to an engine nor to the lab."""
+    return evidence.foreign + tuple(
+        ForeignRule(count.node, count.table, count.chain, "", 0, count.text, count.packets)
+        for count in evidence.counts
+        if count.packets and not may_be_engines(count, resolved) and not is_masquerade(f"{count.chain} {count.text}")
+    )
+
+
+def may_have(
+    effect: Effect, resolved: ResolvedProbe, evidence: Evidence, nodes: Collection[str]
+) -> tuple[ForeignRule, ...]:
+    """The rules of these nodes that may have done that to packets of the probe."""
+    return tuple(
+        rule
+        for rule in _foreign_rules(resolved, evidence)
+        if rule.node in nodes and rule.packets != 0 and (not rule.text or _does(effect, rule))
+    )
+
+
+def _does(effect: Effect, rule: ForeignRule) -> bool:
+    if effect.value.search(rule.text):
+        return True
+    return effect is Effect.EXEMPT and rule.table == "nat" and _EXEMPT_FROM_NAT.search(rule.text) is not None
+
+
+def ended_by(
+    resolved: ResolvedProbe, evidence: Evidence, packets: int, ended: Collection[str], *, rejected: bool = False
+) -> ForeignRule | None:
+    """The foreign rule that dropped, or rejected, exactly as many packets as the probe has, by its own counter.
+
+    It is a rule of the one node where the packets ended.
+    """
+    pattern = _REJECTING if rejected else _DROPPING
+    counted = (rule for rule in _foreign_rules(resolved, evidence) if rule.packets == packets and packets)
+    return next((rule for rule in counted if {rule.node} == set(ended) and pattern.search(rule.text)), None)
+
+
+def rewrote(resolved: ResolvedProbe, evidence: Evidence, node: str) -> ForeignRule | None:
+    """The rule of a node that changes addresses, and that counted or has no counter."""
+    changing = [
+        each
+        for each in _foreign_rules(resolved, evidence)
+        if each.node == node and Effect.REWRITE.value.search(each.text)
+    ]
+    counted = [rule for rule in changing if rule.packets]
+    return next(iter(counted or [rule for rule in changing if rule.packets is None]), None)
+
+
+def rule_words(rule: ForeignRule) -> str:
+    """A rule, named so that a reader can find it: its text, chain and table."""
+    if not rule.text:
+        return f"a rule of table {rule.table}, which could not be listed without nft"
+    hook = f" (hook {rule.hook}, priority {rule.priority})" if rule.hook else ""
+    return f'the rule "{rule.text}" in chain {rule.chain}{hook} of table {rule.table}'
+
+
+def suspicion(resolved: ResolvedProbe, evidence: Evidence, node: str, effect: Effect = Effect.END) -> str:
+    """The clause about rules of a node that may have done that to the probe's packets; empty if none may have."""
+    rules = may_have(effect, resolved, evidence, (node,))
+    if not rules:
+        return ""
+    shown = [_counted(rule) for rule in rules[:_MOST_RULES]]
+    if len(rules) > _MOST_RULES:
+        shown.append(amount(len(rules) - _MOST_RULES, "more rule"))
+    belong = "belongs" if len(rules) == 1 else "belong"
+    return f"{node} has {listed(shown)}, which {belong} to no engine"
+
+
+def _counted(rule: ForeignRule) -> str:
+    if rule.packets is None:
+        return f"{rule_words(rule)}, without a counter" if rule.text else rule_words(rule)
+    return f"{rule_words(rule)}, which counted {amount(rule.packets, 'packet')}"

@@ -1,0 +1,201 @@
+"""A lab whose machines an attack alters, a probe that the lab judges meanwhile, and the lab as it was.
+
+``Attack`` is a row of a table: what is altered, the probe, its verdict, and why that verdict is right. One lab serves
+all attacks of a module, so each alteration is undone. The scenario is small: a pod on node-a dials Services whose one
+endpoint is on node-b; node-c only forwards what others lead there.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from proxylab.client.open_lab import OpenLab
+from proxylab.client.session import Session
+from proxylab.engines.protocol import EngineChoice
+from proxylab.report.failure_text import explain
+from proxylab.scenario.load import parse_with_probes
+from proxylab.scenario.words import Position
+from proxylab.verdict.model import ProbeVerdict
+
+CLIENT, NEIGHBOUR, ECHO, OTHER = "10.244.0.10", "10.244.0.11", "10.244.1.10", "10.244.1.11"
+VIP, EMPTY, LOCAL = "10.96.1.1", "10.96.1.2", "10.96.1.3"
+NODES = {"node-a": "172.18.0.2", "node-b": "172.18.0.3", "node-c": "172.18.0.4"}
+
+_SERVICE = """\
+---
+apiVersion: v1
+kind: Service
+metadata: {name: NAME}
+spec:
+  type: NodePort
+  ipFamilyPolicy: RequireDualStack
+  selector: {app: APP}
+  ports:
+  - {name: tcp, port: 80, targetPort: 8080}
+  - {name: udp, port: 80, targetPort: 8080, protocol: UDP}
+  - {name: closed, port: 81, targetPort: 9999}
+"""
+_LOCAL = "  internalTrafficPolicy: Local\n  externalTrafficPolicy: Local\n"
+
+WORLD = (
+    """\
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: attacked}
+spec:
+  network: {families: [IPv4, IPv6]}
+  nodes: {node-a: {}, node-b: {}, node-c: {}}
+  pods:
+    echo: {nodes: [node-b], labels: {app: echo}, ports: [8080, {port: 8080, protocol: UDP}, 8081]}
+    other: {nodes: [node-b], ports: [8080, {port: 8080, protocol: UDP}]}
+    client: {nodes: [node-a]}
+    neighbour: {nodes: [node-a], ports: [8080]}
+  hosts: {outside: {}}
+  probes: []
+"""
+    + _SERVICE.replace("NAME", "echo").replace("APP", "echo")
+    + _SERVICE.replace("NAME", "empty").replace("APP", "nothing")
+    + _SERVICE.replace("NAME", "local").replace("APP", "echo")
+    + _LOCAL
+)
+
+DELIVERED: Mapping[str, object] = {"outcome": "delivered", "backends": ["echo"], "source": "preserved"}
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """Commands of sh(1) in a machine of the lab: what they change, and how that is undone."""
+
+    machine: str
+    change: str
+    undo: str
+
+
+def nft(machine: str, hook: str, priority: int, rule: str, kind: str = "filter", family: str = "ip") -> Alteration:
+    """A table of nftables with one rule."""
+    chain = f"type {kind} hook {hook} priority {priority}; {rule};"
+    return Alteration(
+        machine, f"nft 'table {family} attack {{ chain x {{ {chain} }}; }}'", f"nft delete table {family} attack"
+    )
+
+
+def iptables(machine: str, table: str, chain: str, rule: str, where: str = "-I") -> Alteration:
+    """A rule in a table of iptables, before all others of its chain or with ``-A`` behind them."""
+    return Alteration(
+        machine, f"iptables -w -t {table} {where} {chain} {rule}", f"iptables -w -t {table} -D {chain} {rule}"
+    )
+
+
+@dataclass(frozen=True)
+class Dialled:
+    """A probe: who sends what to which port of which Service, as YAML writes it."""
+
+    sender: str = "client"
+    service: str = "echo"
+    port: str = "tcp"
+    send: Mapping[str, object] = field(default_factory=dict)
+    to: Mapping[str, object] = field(default_factory=dict)
+
+    def written(self, name: str, expect: Mapping[str, object]) -> dict[str, object]:
+        """The probe in YAML's terms."""
+        via = {"service": self.service, "via": "clusterIP", "port": self.port}
+        protocol = {"protocol": "UDP"} if self.port == "udp" else {}
+        return {
+            "name": name,
+            "from": self.sender,
+            "to": {**via, **self.to} if "pod" not in self.to else dict(self.to),
+            "send": {**protocol, **self.send},
+            "expect": dict(expect),
+        }
+
+
+@dataclass(frozen=True)
+class Attack:
+    """An alteration of the lab, and what the lab must make of it.
+
+    Attributes:
+        name: what is altered.
+        altered: the commands.
+        judged: the verdict of the probe, ``pass``, ``fail`` or ``inconclusive``.
+        right: why that is the right verdict.
+        expect: what the probe's author expects.
+        dialled: the probe.
+        says: clauses of the verdicts' reasons.
+        why: a clause of the sentence behind ``why:``.
+        never: a clause that neither may hold.
+    """
+
+    name: str
+    altered: tuple[Alteration, ...]
+    judged: str
+    right: str
+    expect: Mapping[str, object] = field(default_factory=lambda: DELIVERED)
+    dialled: Dialled = Dialled()
+    says: tuple[str, ...] = ()
+    why: str = ""
+    never: str = "please report"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the lab says of a probe."""
+
+    overall: str
+    reasons: str
+    why: str
+    verdict: ProbeVerdict
+
+
+class AttackedLab:
+    """A lab of ``WORLD`` on one engine."""
+
+    def __init__(self, lab: OpenLab) -> None:
+        self._lab = lab
+        self._probes = 0
+
+    def judged(self, attack: Attack) -> Told:
+        """Alter the lab, send the probe, judge it, and undo the alteration."""
+        try:
+            for each in attack.altered:
+                self._run(each.machine, each.change)
+            return self.told(attack.dialled, attack.expect)
+        finally:
+            for each in reversed(attack.altered):
+                self._run(each.machine, each.undo)
+
+    def told(self, dialled: Dialled, expect: Mapping[str, object] = DELIVERED) -> Told:
+        """Send a probe and judge it."""
+        self._probes += 1
+        written = dialled.written(f"probe {self._probes}", expect)
+        probe = parse_with_probes(WORLD, "attacked.lab.yaml", [written], Position("attacks.py", 1, 1)).probes[0]
+        self._lab.add(probe)
+        verdict = self._lab.probe(probe)
+        why = " ".join("\n".join(explain(verdict, 1000)).partition("why: ")[2].partition("\n\n")[0].split())
+        reasons = "; ".join(f"{each.expectation}: {clause}" for each in verdict.verdicts for clause in each.reasons)
+        return Told(str(verdict.overall), reasons, why, verdict)
+
+    def _run(self, machine: str, script: str) -> None:
+        done = self._lab.execute(machine, "sh", "-c", script)
+        assert done.status == 0, f"{machine}: {script}\n{done.stdout}{done.stderr}"
+
+
+@contextmanager
+def attacked(engine: str) -> Iterator[AttackedLab]:
+    """A lab on that engine. It is whole again at the end: plain probes pass."""
+    scenario = parse_with_probes(WORLD, "attacked.lab.yaml", [], Position("attacks.py", 1, 1))
+    with Session(EngineChoice(engine)) as session:
+        lab = AttackedLab(session.open(scenario, WORLD))
+        yield lab
+        for port in ("tcp", "udp"):
+            told = lab.told(Dialled(port=port))
+            assert told.overall == "pass", f"an attack was not undone: {told}"
+
+
+def check(told: Told, attack: Attack) -> None:
+    """Assert that the lab says what the attack's row says."""
+    said = f"{attack.name}\n{told.overall}: {told.reasons}\nwhy: {told.why}\n{attack.right}"
+    assert told.overall == attack.judged, said
+    for clause in attack.says:
+        assert clause in told.reasons, said
+    assert attack.why in told.why, said
+    assert attack.never not in f"{told.reasons} {told.why}", said
