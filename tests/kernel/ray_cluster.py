@@ -15,7 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from command_line import lives
 from interrupts import interruptible
 from killing import spaces_of
 from machine import descendants
@@ -114,7 +113,7 @@ def play(folder: Path, short: Path) -> dict[str, Any]:
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     found: dict[str, Any] = {}
     Node(folder, "head", "--head", "--port=6379", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={short}")
-    one, two = (Node(folder, name, f"--address={HEAD}", "--num-cpus=1") for name in ("one", "two"))
+    _, two = (Node(folder, name, f"--address={HEAD}", "--num-cpus=1") for name in ("one", "two"))
 
     caller = Caller(folder, "several")
     wait_for(lambda: _works(two) or caller.process.poll() is not None, "a lab on the second node")
@@ -124,15 +123,6 @@ def play(folder: Path, short: Path) -> dict[str, Any]:
     began = time.monotonic()
     found["elsewhere"] = Caller(folder, "several/0.lab.yaml").end()
     found["elsewhere"]["seconds"] = time.monotonic() - began
-
-    caller = Caller(folder, "several")
-    wait_for(lambda: _works(one) or caller.process.poll() is not None, "a lab on the first node")
-    labs = one.labs()
-    began = time.monotonic()
-    caller.process.send_signal(signal.SIGINT)
-    found["interrupted"] = caller.end()
-    wait_for(lambda: not any(map(lives, labs)), "the labs of the interrupted run to end")
-    found["interrupted"]["seconds"] = time.monotonic() - began
     return found
 
 

@@ -87,5 +87,3 @@ def test_a_run_on_a_cluster_outlives_the_death_of_a_node(tmp_path: Path) -> None
     assert (bundle / "explanation.txt").is_file()
 
     assert found["elsewhere"]["code"] == ExitCode.OK, found["elsewhere"]["errors"]
-    assert found["interrupted"]["code"] == 130, found["interrupted"]["errors"]
-    assert found["interrupted"]["seconds"] < 60
