@@ -15,7 +15,8 @@ from proxylab.cli.scenario_results import SessionMaker, jobs_option
 from proxylab.cli.terminal import terminal_width
 from proxylab.client.mutants import MutantRuns, RuledCase, mutants_of, ruled
 from proxylab.client.session import Session
-from proxylab.client.workers import Say, Work, Workers
+from proxylab.client.tasks import Say
+from proxylab.client.workers import Work, Workers
 from proxylab.encoding import MisfitError, decode, encode
 from proxylab.engines.engine_names import EMBEDDED, mode_of
 from proxylab.engines.modes import MODES

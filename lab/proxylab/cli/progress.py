@@ -60,8 +60,8 @@ class Progress:
         self._erase()
         _aside(line)
 
-    def over(self, result: ScenarioResult) -> None:
-        """Print the result of a scenario that has ended."""
+    def over(self, result: ScenarioResult) -> ScenarioResult:
+        """Print the result of a scenario that has ended, and return it."""
         self._done += 1
         self._erase()
         if self._echoes:
@@ -71,6 +71,7 @@ class Progress:
             _aside("\n".join(lines), color=wants_color(sys.stderr, self._color))
         if not self._document:
             self._tell(scenario_lines(result, verbosity=self._verbosity, paint=self._paint, width=self._width))
+        return result
 
     def end(self, results: Sequence[ScenarioResult], begun: RunStart, *, traces: bool) -> None:
         """Print the document, or the end of the text."""

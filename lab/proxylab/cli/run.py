@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,10 +11,19 @@ import click
 from proxylab.cli.engine_options import choices_of, engines_options
 from proxylab.cli.file_arguments import expand, files_argument
 from proxylab.cli.progress import Progress
-from proxylab.cli.scenario_results import SessionMaker, jobs_option, loaded, opened, results_of, runs_of
+from proxylab.cli.scenario_results import (
+    SessionMaker,
+    jobs_option,
+    loaded,
+    opened,
+    results_of,
+    results_of_cluster,
+    runs_of,
+)
 from proxylab.cli.shard_options import in_shard, shard_options
 from proxylab.cli.terminal import COLOR
 from proxylab.client.bundles import BundleStore
+from proxylab.client.ray_node import NodeSettings
 from proxylab.client.report_page import RunStart, write_page
 from proxylab.client.session import Session
 from proxylab.engines.engine_names import version_of
@@ -35,9 +45,16 @@ _COLOURS: Final = {
 
 
 def _alone(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
-    """Refuse a flag that needs the terminal, with --jobs."""
+    """Refuse a flag that needs the terminal, with --jobs or --ray."""
     if value and ctx.params["jobs"] > 1:
         raise click.BadParameter("workers have no terminal; leave out --jobs", ctx, param)
+    return _here(ctx, param, value)
+
+
+def _here(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
+    """Refuse a flag that needs the labs on this machine, with --ray."""
+    if value and ctx.params["ray"]:
+        raise click.BadParameter("the labs are on other machines; leave out --ray", ctx, param)
     return value
 
 
@@ -48,6 +65,13 @@ def _alone(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
     "--probe", "names", metavar="NAME", multiple=True, help="Run only probes and steps with this name; may be repeated."
 )
 @jobs_option
+@click.option(
+    "--ray",
+    metavar="ADDRESS",
+    is_eager=True,
+    help="Run the scenarios on the nodes of the Ray cluster whose head is at ray://HOST:10001; needs proxylab[ray]. "
+    "--jobs is then for each node, and by default auto.",
+)
 @shard_options
 @click.option("--trace", is_flag=True, help="Send one more packet for each probe and trace it, rule by rule.")
 @click.option(
@@ -66,7 +90,12 @@ def _alone(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
     help="Where to save the evidence of each probe that did not pass; `proxylab judge` reads it.",
 )
 @click.option("--no-bundles", is_flag=True, help="Save no evidence.")
-@click.option("--keep", is_flag=True, help="Keep the lab of a probe that did not pass running; `proxylab ps` lists it.")
+@click.option(
+    "--keep",
+    is_flag=True,
+    callback=_here,
+    help="Keep the lab of a probe that did not pass running; `proxylab ps` lists it.",
+)
 @click.option(
     "--hold-on-failure",
     "hold",
@@ -94,6 +123,7 @@ def command(
     kernels: tuple[str, ...],
     names: tuple[str, ...],
     jobs: int,
+    ray: str | None,
     shard: Shard | None,
     times: Mapping[str, float],
     trace: bool,
@@ -117,23 +147,21 @@ def command(
     Example: proxylab run scenarios --probe 'ClusterIP from a pod spreads connections evenly over all endpoints'
     """
     begun = RunStart.now(seed, str(shard or ""))
-    written, results = loaded(in_shard(expand(files), shard, times), engines[0])
-    if not results and not runs_of(written, {engine: version_of(engine) for engine in engines}, kernels, names):
+    written, refused = loaded(in_shard(expand(files), shard, times), engines[0])
+    if not refused and not runs_of(written, {engine: version_of(engine) for engine in engines}, kernels, names):
         return _nothing_chosen(written, names)
-    choices = choices_of(engines, kernels, **of_engine)
+    choices = choices_of(engines, () if ray else kernels, **of_engine)
     runs = runs_of(written, {engine: choice.version for engine, choice in choices.items()}, kernels, names)
-    total, is_document = len(runs) + len(results), output == "json"
+    total, is_document = len(runs) + len(refused), output == "json"
     progress = Progress(total, document=is_document, verbosity=verbose - quiet, color=color, paint=paint)
-    for result in results:
-        progress.over(result)
     store = None if no_bundles else BundleStore(bundle_dir)
     begin = partial(opened, make_session or Session, choices, seed, keep=keep, hold=hold, trace=trace, store=store)
-    with results_of(runs, begin, min(jobs, len(runs)), progress) as found:  # its end may raise: print before that
-        for result in found:
-            results.append(result)
-            progress.over(result)
+    settings = NodeSettings(choices, sorted({run.kernel for run in runs}), seed, trace, bundles=store is not None)
+    here = results_of(runs, begin, min(jobs, len(runs)), progress)
+    with results_of_cluster(ray, runs, settings, jobs, store, progress) if ray else here as found:
+        results = [progress.over(result) for result in chain(refused, found)]
         progress.end(results, begun, traces=trace)
-        _write(report, results, begun, progress)
+        _write(report, results, begun, progress)  # before the end of the block, which may raise
     return exit_code(results)
 
 

@@ -1,6 +1,7 @@
 """The scenarios that a command line asks for, and their results: what ``run`` and ``conformance`` share.
 
-``proxylab.client.scenario_run`` runs each of them, in this process or in those of ``proxylab.client.workers``.
+``proxylab.client.scenario_run`` runs each of them, in this process, in those of ``proxylab.client.workers``, or on the
+nodes of a cluster (``proxylab.client.ray_workers``).
 """
 
 import os
@@ -18,9 +19,11 @@ from proxylab.client.exec_and_shell import run_shell
 from proxylab.client.kept_labs import KeptLabs
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.open_labs import MOST_JOBS, OpenLabs
+from proxylab.client.ray_node import NodeSettings
+from proxylab.client.ray_workers import RayWorkers
 from proxylab.client.scenario_run import Run, ScenarioRuns, ended_early
 from proxylab.client.session import Session
-from proxylab.client.workers import Say, Work, Workers
+from proxylab.client.workers import Work, Workers
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ScenarioError
@@ -32,15 +35,19 @@ from proxylab.scenario.steps import Step
 from proxylab.scenario.versions import Version
 from proxylab.verdict.model import Fault, ProbeVerdict, ScenarioResult, StepVerdict
 
-__all__ = ["SessionMaker", "jobs_option", "loaded", "opened", "results_of", "runs_of"]
+__all__ = ["SessionMaker", "jobs_option", "loaded", "opened", "results_of", "results_of_cluster", "runs_of"]
 
 SessionMaker = Callable[..., Session]
 
 
-def _jobs(ctx: click.Context, param: click.Parameter, value: str) -> int:
-    """A number of workers, or ``auto``. Raises ``BadParameter``."""
+def _jobs(ctx: click.Context, param: click.Parameter, value: str | None) -> int:
+    """A number of workers; 0 where each node of a cluster gets as many as it bears. Raises ``BadParameter``."""
+    is_elsewhere = bool(ctx.params.get("ray"))
+    if value is None:
+        return 0 if is_elsewhere else 1
     if value == "auto":
-        return min(2 * len(os.sched_getaffinity(0)), MOST_JOBS)  # a worker waits half of its time
+        most = min(2 * len(os.sched_getaffinity(0)), MOST_JOBS)  # a worker waits half of its time
+        return 0 if is_elsewhere else most
     if not value.isdecimal() or not 1 <= int(value) <= MOST_JOBS:
         raise click.BadParameter(f"{value!r} is not valid; give a number from 1 to {MOST_JOBS}, or auto", ctx, param)
     return int(value)
@@ -52,9 +59,8 @@ jobs_option: Final = click.option(
     metavar="N",
     callback=_jobs,
     is_eager=True,
-    default="1",
-    show_default=True,
-    help=f"Run N scenarios side by side, each in a lab of its own; auto is two for each core, {MOST_JOBS} at most.",
+    help=f"Run N scenarios side by side, each in a lab of its own; auto is two for each core, {MOST_JOBS} at most. "
+    "[default: 1]",
 )
 
 
@@ -130,24 +136,17 @@ def results_of(
     @contextmanager
     def work() -> Iterator[Work[Run, ScenarioResult]]:
         with begin() as scenario_runs:
-
-            def result(run: Run, at: Say, note: Say) -> ScenarioResult:
-                _announce(run, at, note)
-                return scenario_runs.result(run, at, note)
-
-            yield result
+            yield scenario_runs.result
 
     if jobs == 1:
         with work() as result:
             yield (result(each, progress.at, progress.note) for each in runs)
         return
-    # Those that wait for timeouts come first: started last, they would run alone.
-    order = sorted(range(len(runs)), key=lambda number: "waits" not in runs[number].scenario.tags)
     with Workers(
         work,
         runs,
         jobs,
-        order=order,
+        order=_order(runs),
         kind=lambda run: run.engine_on_kernel,
         lost=ended_early,
         at=progress.at,
@@ -156,15 +155,32 @@ def results_of(
         yield workers.results()
 
 
-def _announce(run: Run, at: Say, note: Say) -> None:
-    """Print the scenario's notes, and how many of its probes run."""
-    scenario = run.scenario
-    at(scenario.file)
-    if len(run.chosen) < len(scenario.judged):
-        what = "probes and steps" if len(scenario.judged) > len(scenario.all_probes) else "probes"
-        note(f"{scenario.file}: {len(run.chosen)} of {len(scenario.judged)} {what}")
-    for each in scenario.notes:
-        note(f"{scenario.file}: {each}")
+@contextmanager
+def results_of_cluster(
+    address: str,
+    runs: Sequence[Run],
+    settings: NodeSettings,
+    jobs: int,
+    store: BundleStore | None,
+    progress: Progress,
+) -> Iterator[Iterator[ScenarioResult]]:
+    """The same from the nodes of a Ray cluster, each of which runs ``jobs`` scenarios side by side."""
+    with RayWorkers(
+        address,
+        runs,
+        settings,
+        order=_order(runs),
+        number=jobs or None,
+        store=store,
+        at=progress.at,
+        note=progress.note,
+    ) as workers:
+        yield workers.results()
+
+
+def _order(runs: Sequence[Run]) -> list[int]:
+    """In which order runs start: those that wait for timeouts first, for started last they would run alone."""
+    return sorted(range(len(runs)), key=lambda number: "waits" not in runs[number].scenario.tags)
 
 
 def _is_called(judged: Probe | Step, scenario: Scenario, names: Sequence[str]) -> bool:

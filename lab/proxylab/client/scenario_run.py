@@ -5,18 +5,18 @@ from pytest, and shares ``judged`` with it.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
-from proxylab.client.bundles import BundleStore
 from proxylab.client.kept_labs import KeptLabs
 from proxylab.client.known_failures import open_or_foresee
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.session import Session
+from proxylab.client.tasks import Say
 from proxylab.errors import CapabilityError, LabError
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
@@ -32,18 +32,36 @@ from proxylab.verdict.model import (
     on_kernel,
 )
 
-__all__ = ["Run", "ScenarioRuns", "ended_early", "judged"]
+__all__ = ["Bundles", "Run", "ScenarioRuns", "ended_early", "judged"]
 
-Say = Callable[[str], None]
+_Verdict = TypeVar("_Verdict", bound=ProbeVerdict | StepVerdict)
+
+
+class Bundles(Protocol):
+    """Keeps the evidence of verdicts: ``client.bundles.BundleStore`` does on disk."""
+
+    def settle(
+        self,
+        verdict: _Verdict,
+        engine: str,
+        files: Callable[[], Mapping[str, bytes]],
+        warn: Callable[[str], None],
+        name: str = "",
+    ) -> _Verdict:
+        """Keep the evidence of a verdict that did not pass. Returns the verdict, with the place of its evidence."""
 
 
 class Run(Struct, frozen=True):
-    """One lab to come: a scenario or a case of one, its engine and kernel, and which of its probes and steps run."""
+    """One lab to come: a scenario or a case of one, its engine and kernel, and which of its probes and steps run.
+
+    ``source`` is the scenario's text, if its file is not on this machine.
+    """
 
     engine: str
     kernel: str
     scenario: Scenario
     chosen: Sequence[Probe | Step] = ()
+    source: str = ""
 
     @property
     def engine_on_kernel(self) -> str:
@@ -54,7 +72,7 @@ class Run(Struct, frozen=True):
 def judged(
     lab: OpenLab,
     each: Probe | Step,
-    store: BundleStore | None,
+    store: Bundles | None,
     warn: Say,
     *,
     name: str = "",
@@ -90,7 +108,7 @@ class ScenarioRuns:
         sessions: Callable[[str], Session],
         *,
         trace: bool = False,
-        store: BundleStore | None = None,
+        store: Bundles | None = None,
         kept_labs: KeptLabs | None = None,
         hold: Callable[[OpenLab, ProbeVerdict | StepVerdict], None] | None = None,
     ) -> None:
@@ -108,6 +126,7 @@ class ScenarioRuns:
             at: receives what runs now, before each probe and step.
             note: receives remarks for the user.
         """
+        _announce(run, at, note)
         begin = time.monotonic()
         verdicts: list[ProbeVerdict | StepVerdict] = []
         ended: dict[str, Any] = {}
@@ -117,7 +136,7 @@ class ScenarioRuns:
                 for each in run.chosen:
                     at(f"{run.scenario.file} [{run.engine_on_kernel}] {each.name}")
                     if lab is None or not lab.is_open:
-                        build = partial(self._sessions(run.engine).open, kernel=run.kernel)
+                        build = partial(self._sessions(run.engine).open, kernel=run.kernel, source=run.source)
                         opened = open_or_foresee(build, run.scenario)
                         if isinstance(opened, KnownFailure):
                             ended["foreseen"] = opened
@@ -150,6 +169,17 @@ class ScenarioRuns:
             note("\n".join([f"{name}:", *self._kept_labs.keep(lab, probe)]))
         elif self._hold is not None:
             lab.connection.close()  # the user may have changed anything in it
+
+
+def _announce(run: Run, at: Say, note: Say) -> None:
+    """Print the scenario's notes, and how many of its probes run."""
+    scenario = run.scenario
+    at(scenario.file)
+    if len(run.chosen) < len(scenario.judged):
+        what = "probes and steps" if len(scenario.judged) > len(scenario.all_probes) else "probes"
+        note(f"{scenario.file}: {len(run.chosen)} of {len(scenario.judged)} {what}")
+    for each in scenario.notes:
+        note(f"{scenario.file}: {each}")
 
 
 def ended_early(run: Run, error: LabError) -> ScenarioResult:

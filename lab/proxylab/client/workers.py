@@ -13,7 +13,6 @@ import multiprocessing
 import os
 import signal
 import traceback
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from multiprocessing.connection import Connection, wait
@@ -22,15 +21,14 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from msgspec import Struct
 
+from proxylab.client.tasks import Ended, Say, TaskQueue, as_they_come, in_order
 from proxylab.errors import InternalError, LabEndedError, LabError
-from proxylab.protocol.faults import error_of, fault_of
-from proxylab.protocol.messages import Fault
+from proxylab.protocol.faults import fault_of
 
-__all__ = ["Say", "Work", "Workers"]
+__all__ = ["Work", "Workers"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-Say = Callable[[str], None]
 
 Work = Callable[[Task, Say, Say], Result]
 """Does a task. The first function receives what it does now, the second one remarks for the user."""
@@ -53,13 +51,6 @@ class _Done(Struct, frozen=True):
 
     result: Any
     notes: Sequence[str]
-
-
-class _Ended(Struct, frozen=True):
-    """A worker has closed its sessions, or met a bug: with the error, or the traceback of the bug."""
-
-    fault: Fault | None = None
-    bug: str = ""
 
 
 class _Worker:
@@ -103,8 +94,8 @@ class Workers(Generic[Task, Result]):
             note: receives the remarks on a task, just before its result.
         """
         self._begin, self._tasks, self._number = begin, tasks, number
-        self._kind, self._lost, self._at, self._note = kind, lost, at, note
-        self._pending = deque(order)
+        self._lost, self._at, self._note = lost, at, note
+        self._queue = TaskQueue(tasks, order, kind)
         self._workers: list[_Worker] = []
 
     def __enter__(self) -> Self:
@@ -115,15 +106,12 @@ class Workers(Generic[Task, Result]):
     def _start(self) -> None:
         worker = _Worker(self._begin, self._tasks)
         self._workers.append(worker)
-        self._assign(worker, "")
+        self._assign(worker)
 
-    def _assign(self, worker: _Worker, kind: str) -> None:
+    def _assign(self, worker: _Worker) -> None:
         """Give a free worker its next task, if there is one."""
-        worker.task = None
-        if self._pending:
-            fitting = (each for each in self._pending if self._kind(self._tasks[each]) == kind)
-            worker.task = next(fitting, self._pending[0])
-            self._pending.remove(worker.task)
+        worker.task = self._queue.take(worker.task)
+        if worker.task is not None:
             with suppress(OSError):  # it has died, and the end of its pipe says so
                 worker.pipe.send(worker.task)
 
@@ -134,23 +122,11 @@ class Workers(Generic[Task, Result]):
             KeyboardInterrupt: a worker was interrupted.
             InternalError: a worker met a bug.
         """
-        found: dict[int, Result] = {}
-        following = 0
-        for number, result in self.results_as_they_come():
-            found[number] = result
-            while following in found:
-                yield found.pop(following)
-                following += 1
+        return in_order(self.results_as_they_come())
 
     def results_as_they_come(self) -> Iterator[tuple[int, Result]]:
         """Each result with the number of its task. Raises what ``results`` raises."""
-        left = len(self._tasks)
-        while left:
-            for number, (result, notes) in self._next().items():
-                left -= 1
-                for each in notes:
-                    self._note(each)
-                yield number, result
+        return as_they_come(len(self._tasks), self._next, self._note)
 
     def _next(self) -> Mapping[int, tuple[Result, Sequence[str]]]:
         """Wait for the next message of a worker; its result by the task's number, if it has one."""
@@ -165,10 +141,10 @@ class Workers(Generic[Task, Result]):
                 self._at(what)
             case _Done(result, notes) if worker.task is not None:
                 number = worker.task
-                self._assign(worker, self._kind(self._tasks[number]))
+                self._assign(worker)
                 return {number: (result, notes)}
-            case _Ended() as ended:
-                raise _error_of(ended) or InternalError("a worker process ended while there were tasks")
+            case Ended() as ended:
+                raise ended.error or InternalError("a worker process ended while there were tasks")
         return {}
 
     def _bury(self, worker: _Worker) -> Mapping[int, tuple[Result, Sequence[str]]]:
@@ -178,7 +154,7 @@ class Workers(Generic[Task, Result]):
         worker.pipe.close()
         if worker.process.exitcode == _INTERRUPTED:
             raise KeyboardInterrupt
-        if self._pending:
+        if self._queue:
             self._start()
         if worker.task is None:
             return {}
@@ -215,17 +191,11 @@ def _last_fault(worker: _Worker) -> LabError | None:
     try:
         while worker.pipe.poll(_END_SECONDS):
             message = worker.pipe.recv()
-            if isinstance(message, _Ended):
-                return _error_of(message)
+            if isinstance(message, Ended):
+                return message.error
     except (EOFError, OSError):
         pass
     return None
-
-
-def _error_of(ended: _Ended) -> LabError | None:
-    if ended.bug:
-        return InternalError(f"a worker process met a bug:\n{ended.bug}")
-    return None if ended.fault is None else error_of(ended.fault)
 
 
 def _work(
@@ -259,7 +229,7 @@ def _interrupt(number: int, frame: object) -> None:
 
 def _do_tasks(
     begin: Callable[[], AbstractContextManager[Work[Task, Result]]], tasks: Sequence[Task], pipe: Connection
-) -> _Ended:
+) -> Ended:
     try:
         with begin() as work:
             while (number := pipe.recv()) is not None:
@@ -267,7 +237,7 @@ def _do_tasks(
                 result = work(tasks[number], lambda what: pipe.send(_At(what)), notes.append)
                 pipe.send(_Done(result, notes))
     except LabError as error:
-        return _Ended(fault_of(error))
+        return Ended(fault_of(error))
     except Exception:
-        return _Ended(bug=traceback.format_exc())
-    return _Ended()
+        return Ended(bug=traceback.format_exc())
+    return Ended()

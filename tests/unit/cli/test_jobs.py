@@ -25,7 +25,7 @@ from fake_lab import FakeSession
 from proxylab.cli import main
 
 class Session(FakeSession):
-    def open(self, scenario, kernel):
+    def open(self, scenario, kernel, source):
         if scenario.name == "slow":
             deadline = time.monotonic() + 10
             while len(list(Path().glob("opened-*"))) < int(os.environ["OTHERS"]) and time.monotonic() < deadline:
@@ -36,7 +36,7 @@ class Session(FakeSession):
             Path("waiting").write_text(str(os.getpid()))
             time.sleep(30)
         Path(f"opened-{scenario.name}").touch()
-        return super().open(scenario, kernel=kernel)
+        return super().open(scenario, kernel=kernel, source=source)
 
 main(["run", *sys.argv[1:]], make_session=partial(Session, Path("journal")))
 """

@@ -1,0 +1,130 @@
+"""A Ray cluster of a head and two nodes on this machine's loopback, and callers of it.
+
+As a program (``python ray_cluster.py FOLDER SHORT``) it expects namespaces of its own, starts the cluster, plays the
+story of ``test_ray.py`` in ``FOLDER``, and prints what it saw as JSON. Ray's sockets are in ``SHORT``: their names have
+at most 107 characters. The end of its pid namespace is the end of all.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from interrupts import interruptible
+from killing import spaces_of
+from machine import descendants
+
+HEAD, CLIENTS = "127.0.0.1:6379", "ray://127.0.0.1:10001"
+_PATIENCE = 150.0
+_QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
+
+
+def wait_for(condition: Callable[[], Any], what: str) -> Any:
+    deadline = time.monotonic() + _PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"waited for {what}"
+        time.sleep(0.02)
+    return found
+
+
+class Node:
+    """A node, and every process that it has started."""
+
+    def __init__(self, folder: Path, name: str, *options: str) -> None:
+        log = folder / f"{name}.log"
+        away = folder / "away"  # where no scenario is
+        away.mkdir(exist_ok=True)
+        common = ("--block", "--disable-usage-stats", "--node-ip-address=127.0.0.1", f"--node-name={name}")
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "ray.scripts.scripts",
+                    "start",
+                    *common,
+                    "--object-store-memory=200000000",
+                    *options,
+                ],
+                cwd=away,
+                env={**os.environ, **_QUIET},
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        wait_for(lambda: "Ray runtime started" in log.read_text() or self._process.poll() is not None, f"node {name}")
+        assert self._process.poll() is None, log.read_text()
+
+    def labs(self) -> list[int]:
+        """The processes of labs below it."""
+        every = descendants(self._process.pid)
+        return [pid for pid in every if b"proxylab.server.main" in _command_line(pid)]
+
+    def kill(self) -> None:
+        """End the node as a power cut does."""
+        for pid in [self._process.pid, *descendants(self._process.pid)]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+
+class Caller:
+    """A run of ``proxylab`` that may go on for a while."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self._output, self._errors = folder / "output", folder / "errors"
+        with self._output.open("wb") as output, self._errors.open("wb") as errors, interruptible():
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "proxylab", "run", *arguments, "--ray", CLIENTS, "--jobs", "1", "-o", "json"],
+                cwd=folder,
+                stdout=output,
+                stderr=errors,
+            )
+
+    def errors(self) -> str:
+        return self._errors.read_text(errors="replace")
+
+    def end(self) -> dict[str, Any]:
+        """What came of it."""
+        code = self.process.wait(_PATIENCE)
+        text = self._output.read_text()
+        return {"code": code, "report": json.loads(text) if text else None, "errors": self.errors()}
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _works(node: Node) -> bool:
+    """Whether a worker of it has a lab of several namespaces. The lab process by which it tries the node has one."""
+    return any(sum(each.startswith("net:") for each in spaces_of(pid)) >= 4 for pid in node.labs())
+
+
+def play(folder: Path, short: Path) -> dict[str, Any]:
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    found: dict[str, Any] = {}
+    Node(folder, "head", "--head", "--port=6379", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={short}")
+    _, two = (Node(folder, name, f"--address={HEAD}", "--num-cpus=1") for name in ("one", "two"))
+
+    caller = Caller(folder, "several")
+    wait_for(lambda: _works(two) or caller.process.poll() is not None, "a lab on the second node")
+    two.kill()
+    found["killed"] = caller.end()
+
+    began = time.monotonic()
+    found["elsewhere"] = Caller(folder, "several/0.lab.yaml").end()
+    found["elsewhere"]["seconds"] = time.monotonic() - began
+    return found
+
+
+if __name__ == "__main__":
+    json.dump(play(*map(Path, sys.argv[1:])), sys.stdout)

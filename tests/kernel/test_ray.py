@@ -1,0 +1,89 @@
+"""``proxylab run --ray`` on a cluster of two nodes, one of which dies in the middle of a run."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from sandboxed import ROOT
+
+from proxylab.errors import ExitCode
+
+# tests/unit/client/test_ray_workers.py shows the same without Ray, with the nodes' part in this process.
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs Ray: pip install 'proxylab[ray]'"),
+]
+
+FILES = 8
+FAILING = 3
+SCENARIO = """\
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {{name: file-{number}}}
+spec:
+  nodes: {{node-a: {{}}}}
+  pods:
+    echo: {{nodes: [node-a], labels: {{app: echo}}, ports: [8080]}}
+    client: {{nodes: [node-a]}}
+  manifests: [echo.yaml]
+  steps:
+  - name: time passes
+    until: {{elapsed: {elapsed}}}
+    probes:
+    - name: a pod reaches a Service
+      from: client
+      to: {{service: echo, via: clusterIP}}
+      expect: {{outcome: delivered, source: {source}}}
+"""
+SERVICE = """\
+apiVersion: v1
+kind: Service
+metadata: {name: echo}
+spec: {selector: {app: echo}, ports: [{port: 80, targetPort: 8080}]}
+"""
+
+
+def scenarios(folder: Path) -> None:
+    """Files that take long enough for a node to die meanwhile. Their Service is in a manifest; one of them fails."""
+    folder.mkdir()
+    (folder / "echo.yaml").write_text(SERVICE)
+    for number in range(FILES):
+        source = "192.0.2.1" if number == FAILING else "preserved"
+        text = SCENARIO.format(number=number, source=source, elapsed="4s" if number else "1ms")
+        (folder / f"{number}.lab.yaml").write_text(text)
+
+
+def test_a_run_on_a_cluster_outlives_the_death_of_a_node(tmp_path: Path) -> None:
+    scenarios(tmp_path / "several")
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    alone = ("unshare", *user, "--net", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc")
+    support = (ROOT / "lab", ROOT / "tests/support", ROOT / "tests/kernel")
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as short:
+        done = subprocess.run(
+            [*alone, sys.executable, str(ROOT / "tests/kernel/ray_cluster.py"), str(tmp_path), short],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, support))},
+            capture_output=True,
+            text=True,
+            timeout=550,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout)
+
+    killed = found["killed"]
+    assert killed["code"] == ExitCode.FAILED, killed["errors"]
+    results = killed["report"]["scenarios"]
+    assert [each["file"] for each in results] == [f"several/{number}.lab.yaml" for number in range(FILES)]
+    assert [each["judgement"] for each in results].count("pass") == FILES - 1
+    assert "(two) died; another worker runs it" in killed["errors"]
+    bundle = tmp_path / results[FAILING]["probes"][0]["bundle"]
+    assert "192.0.2.1" in (bundle / "scenario.lab.yaml").read_text()
+    assert (bundle / "explanation.txt").is_file()
+
+    assert found["elsewhere"]["code"] == ExitCode.OK, found["elsewhere"]["errors"]
