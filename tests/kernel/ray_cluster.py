@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,13 +66,11 @@ class Node:
         every = descendants(self._process.pid)
         return [pid for pid in every if b"proxylab.server.main" in _command_line(pid)]
 
-    def kill(self) -> None:
-        """End the node as a power cut does."""
-        for pid in [self._process.pid, *descendants(self._process.pid)]:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+    def signal(self, number: int) -> None:
+        """Send a signal to all its processes; SIGKILL ends the node as a power cut does."""
+        for pid in descendants(self._process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
 
 class Caller:
@@ -89,6 +88,12 @@ class Caller:
 
     def errors(self) -> str:
         return self._errors.read_text(errors="replace")
+
+    def interrupt(self) -> dict[str, Any]:
+        """What came of it after Ctrl-C, and how many seconds later."""
+        began = time.monotonic()
+        self.process.send_signal(signal.SIGINT)
+        return {**self.end(), "seconds": time.monotonic() - began}
 
     def end(self) -> dict[str, Any]:
         """What came of it."""
@@ -109,20 +114,32 @@ def _works(node: Node) -> bool:
     return any(sum(each.startswith("net:") for each in spaces_of(pid)) >= 4 for pid in node.labs())
 
 
+def _at_work(node: Node, folder: Path) -> Caller:
+    """A run of which a node has a scenario in hand, which takes some seconds longer."""
+    caller = Caller(folder, "several")
+    wait_for(lambda: _works(node) or caller.process.poll() is not None, "a lab on the node")
+    return caller
+
+
 def play(folder: Path, short: Path) -> dict[str, Any]:
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     found: dict[str, Any] = {}
-    Node(folder, "head", "--head", "--port=6379", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={short}")
-    _, two = (Node(folder, name, f"--address={HEAD}", "--num-cpus=1") for name in ("one", "two"))
+    more = ("--port=6379", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={short}")
+    head = Node(folder, "head", "--head", *more)
+    one, two = (Node(folder, name, f"--address={HEAD}", "--num-cpus=1") for name in ("one", "two"))
 
-    caller = Caller(folder, "several")
-    wait_for(lambda: _works(two) or caller.process.poll() is not None, "a lab on the second node")
-    two.kill()
+    caller = _at_work(two, folder)
+    two.signal(signal.SIGKILL)
     found["killed"] = caller.end()
 
-    began = time.monotonic()
-    found["elsewhere"] = Caller(folder, "several/0.lab.yaml").end()
-    found["elsewhere"]["seconds"] = time.monotonic() - began
+    found["interrupted"] = _at_work(one, folder).interrupt()
+    wait_for(lambda: not one.labs(), "the end of the labs after an interrupt")
+
+    caller = _at_work(one, folder)
+    head.signal(signal.SIGSTOP)
+    found["interrupted without an answer"] = caller.interrupt()
+    head.signal(signal.SIGCONT)
+    wait_for(lambda: not one.labs(), "the end of the labs whose caller is gone")
     return found
 
 

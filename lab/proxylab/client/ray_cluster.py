@@ -4,19 +4,24 @@ The caller is a client of Ray (https://docs.ray.io/en/latest/cluster/running-app
 not a driver, which must run on a node, prints what happens to nodes on standard output, and ends with the head.
 """
 
+import atexit
 import logging
 import re
 import socket
 import warnings
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from threading import Thread
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
 from proxylab.client.open_labs import MOST_JOBS
 from proxylab.errors import CapabilityError, ExitCode, LabError
 
-__all__ = ["ClusterError", "Node", "connect", "lab_worker", "nodes_of"]
+__all__ = ["ClusterError", "Node", "answer_within", "connect", "lab_worker", "nodes_of"]
+
+_Result = TypeVar("_Result")
 
 _ADDRESS: Final = re.compile(r"ray://(\[[^]]+\]|[^:/\[\]]+):(\d{1,5})")
 _REACH_SECONDS: Final = 10.0
@@ -45,6 +50,7 @@ def connect(address: str) -> Any:
         import ray  # noqa: PLC0415 - an extra
     except ImportError:
         raise CapabilityError("the package ray", "install proxylab[ray]: pip install 'proxylab[ray]'") from None
+    atexit.unregister(ray.shutdown)  # it waits without limit for the head's answer; `answer_within` does not
     match = _ADDRESS.fullmatch(address)
     if match is None:
         raise ClusterError(f"{address!r} is no address of a Ray cluster; give ray://HOST:10001, where HOST is its head")
@@ -59,6 +65,24 @@ def connect(address: str) -> Any:
             "ray[client] is installed"
         ) from None
     return ray
+
+
+def answer_within(seconds: float, call: Callable[[], _Result]) -> _Result | None:
+    """The result of a call of Ray; ``None`` after so many seconds, or when the cluster is gone.
+
+    Ray's client waits without limit for a head that does not answer (``ray/util/client/dataclient.py``: each request,
+    and ``close``).
+    """
+    found: list[_Result] = []
+
+    def run() -> None:
+        with suppress(ConnectionError):
+            found.append(call())
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return found[0] if found else None
 
 
 def lab_worker() -> type:

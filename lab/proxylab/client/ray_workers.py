@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from proxylab import __version__
 from proxylab.client.bundles import BundleStore
-from proxylab.client.ray_cluster import ClusterError, Node, connect, lab_worker, nodes_of
+from proxylab.client.ray_cluster import ClusterError, Node, answer_within, connect, lab_worker, nodes_of
 from proxylab.client.ray_node import Answer, NodeSettings, position_of
 from proxylab.client.scenario_run import Run, ended_early
 from proxylab.client.tasks import Ended, Say, TaskQueue, as_they_come, in_order
@@ -43,6 +43,9 @@ _NODE_SECONDS: Final = 30.0
 _BEGIN_SECONDS: Final = 300.0
 """How long no worker may be ready: other jobs may have all processors."""
 _END_SECONDS: Final = 60.0
+"""How long the workers may take to close their sessions."""
+_LEAVE_SECONDS: Final = 5.0
+"""How long the cluster may take to answer when the caller leaves. It ends the workers of a caller that is gone."""
 _MOST_LOSSES: Final = 3
 """How many workers may die with one scenario, or on one node."""
 
@@ -273,16 +276,22 @@ class RayWorkers:
         Raises:
             LabError: a worker's session left something; only if there was no error before.
         """
-        left: list[LabError] = []
+        left: Sequence[LabError] = ()
         try:
             if error is None:
-                left = self._close()
+                left = answer_within(_END_SECONDS + _LEAVE_SECONDS, self._close) or ()
+        finally:
+            answer_within(_LEAVE_SECONDS, self._leave)
+        if left:
+            raise left[0]
+
+    def _leave(self) -> None:
+        """End the workers and disconnect."""
+        try:
             for each in self._workers:
                 self._ray.kill(each.actor)
         finally:
             self._ray.shutdown()
-        if left:
-            raise left[0]
 
     def _close(self) -> list[LabError]:
         """Let the workers close their sessions. Returns the errors of these."""

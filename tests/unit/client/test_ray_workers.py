@@ -5,6 +5,7 @@ import json
 import re
 import socket
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -143,6 +144,29 @@ def test_a_cluster_without_any_node_that_can_run_labs(
     code, _, errors = user.type("run", ".", "--ray", address)
     assert code == ExitCode.CAPABILITY
     assert "has no node with a processor; add one: ray start --address=HEAD:6379" in errors
+
+
+def test_a_run_whose_cluster_does_not_let_it_go_ends_with_all_results(
+    user: Caller, cluster: Cluster, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_workers, "_LEAVE_SECONDS", 0.05)
+    answers = threading.Event()
+    monkeypatch.setattr(cluster({"one": 1}), "shutdown", answers.wait)
+    code, output, errors = user.type("run", "a.lab.yaml", "-o", "json", "--ray", address)
+    answers.set()
+    assert (code, errors.count("Traceback")) == (ExitCode.OK, 0)
+    assert [each["judgement"] for each in json.loads(output)["scenarios"]] == ["pass"]
+
+
+def test_a_cluster_that_is_gone_after_the_last_result_changes_nothing(
+    user: Caller, cluster: Cluster, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(_: object) -> None:
+        raise ConnectionError("the head is gone")
+
+    monkeypatch.setattr(cluster({"one": 1}), "kill", gone)
+    code, _, errors = user.type("run", "a.lab.yaml", "--ray", address)
+    assert (code, errors.count("gone")) == (ExitCode.OK, 0)
 
 
 def test_an_error_and_a_skip_name_their_node(user: Caller, cluster: Cluster, address: str) -> None:
