@@ -6,9 +6,11 @@ from collections.abc import Callable
 import pytest
 from catalogue_pages import capabilities_page, engines_page
 from cli_page import cli_page
+from conformance_page import conformance_page
 from documents import ROOT
 from options_page import options_page
 from scenario_index import scenarios_page
+from semantics_reference import semantics_reference
 
 from proxylab.cli import proxylab
 
@@ -18,6 +20,8 @@ PAGES = {
     "pytest": options_page,
     "capabilities": capabilities_page,
     "scenarios": scenarios_page,
+    "conformance": conformance_page,
+    "semantics": semantics_reference,
 }
 
 

@@ -70,6 +70,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "probe-rejected": ("probe", ECHO, "debug", "echo", "--engine", "embedded@v1.23/iptables"),
     "rules": ("rules", ECHO),
     "run-failed": ("run", ECHO, "--no-bundles"),
+    "semantics": ("semantics", "clusterIP=None", "untranslated"),
     "shell-where": ("shell", ECHO),
     "trace": ("trace", ECHO, "debug", "echo", "--node", "node-a"),
     "trace-rejected": ("trace", ECHO, "debug", "echo", "--engine", "embedded@v1.23/iptables"),
@@ -180,8 +181,8 @@ def open_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dump: str) ->
     return use
 
 
-WHOLE = re.compile(r"reproduce: |Error: |^Usage: |^\w+\.lab\.yaml:\d+:\d+: |^[-:*#] ?\w|^COMMIT")
-"""Commands, rules and the place of a mistake are not broken, so that they can be copied."""
+WHOLE = re.compile(r"reproduce: |Error: |^Usage: |^\w+\.lab\.yaml:\d+:\d+: |^[-:*#] ?\w|^COMMIT|^  https:")
+"""Commands, rules, links and the place of a mistake are not broken, so that they can be copied."""
 
 Show = Callable[[str, int, bool], str]
 

@@ -80,7 +80,7 @@ EDITS = [
     Edit(
         "bugs/28038-node-port-as-endpoint",
         "ipFamilyPolicy: RequireDualStack, selector: {app: echo}",
-        "ipFamilyPolicy: RequireDualStack, selector: {app: nobody}",
+        "ipFamilyPolicy: RequireDualStack, selector: {app: none}",
         {
             "ClusterIP to an endpoint that is another node's NodePort is translated twice",
             "ClusterIP to an endpoint that is the client node's own NodePort is refused",
@@ -347,7 +347,7 @@ EDITS = [
     Edit(
         "steps/service-type-changes",
         "selector: {app: echo}, ports: [{name: tcp",
-        "selector: {app: nobody}, ports: [{name: tcp",
+        "selector: {app: none}, ports: [{name: tcp",
         {
             (
                 "the type changes from ExternalName to NodePort: "

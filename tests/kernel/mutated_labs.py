@@ -21,7 +21,7 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.steps import Step
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict
 
-__all__ = ["MutatedLabs", "name_of", "notices", "title"]
+__all__ = ["Judged", "MutatedLabs", "name_of", "notices", "title"]
 
 Judged = ProbeVerdict | StepVerdict
 

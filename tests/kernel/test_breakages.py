@@ -6,8 +6,9 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from edits import EDITS, Edit
 from forgetting import FORGETTING
 from health_answers import HEALTH_ANSWERS
 from misnaming import MISNAMING
+from mutant_record import compare, failures, recorded
 from mutated_labs import MutatedLabs, name_of, title
 from mutation import Mutation
 from sandboxed import ROOT
@@ -29,6 +31,7 @@ from proxylab.verdict.model import Judgement
 
 SCENARIOS = ROOT / "scenarios"
 SUFFIX = ".lab.yaml"
+ENGINE = "embedded/iptables"
 EVERY = (*BREAKAGES, *FORGETTING, *STEPPING, *MISNAMING, *SINGLE_RULES, *HEALTH_ANSWERS)
 FAMILY = re.compile(r"(?<=[\[-])ipv[46](?=[]-])")  # the last part of an id, after parts of the lab itself
 
@@ -39,20 +42,31 @@ class Seen:
 
     red: dict[str, set[str]]
     over_one_family: set[str]
+    failed: dict[str, dict[str, set[str]]] = field(default_factory=dict, compare=False)
 
 
 def seen_in(labs: MutatedLabs, files: list[Path], below: Path, mutation: Mutation | None = None) -> Seen:
     found: dict[str, set[str]] = {file.relative_to(below).as_posix().removesuffix(SUFFIX): set() for file in files}
     dialled, failed = defaultdict(set), defaultdict(set)
+    expectations: dict[str, dict[str, set[str]]] = {file: {} for file in found}
     for path, verdicts in labs.run(files, mutation):
         file = path.relative_to(below).as_posix().removesuffix(SUFFIX)
+        for item, those in failures(verdicts).items():
+            expectations[file].setdefault(item, set()).update(those)
         for each in verdicts:
             name, family = name_of(each), FAMILY.findall(title(each))[-1:]
             dialled[file, name].update(family)
             if each.overall is not Judgement.PASS:
                 found[file].add(name)
                 failed[file, name].update(family)
-    return Seen(found, {name for (file, name), families in failed.items() if families != dialled[file, name]})
+    one_family = {name for (file, name), families in failed.items() if families != dialled[file, name]}
+    return Seen(found, one_family, expectations)
+
+
+def named(edit: Edit) -> str:
+    """What an edit does, in one line."""
+    text, becomes = (shorten(each, 60) for each in (edit.text, edit.becomes))
+    return f"{edit.file} with {becomes}" if becomes else f"{edit.file} without {text}"
 
 
 def parts(breakage: Breakage) -> Iterator[Any]:
@@ -74,6 +88,7 @@ def test_what_needs_a_rule_turns_red_without_it(
     due = {name: breakage.red[name] for name in names}
     assert {file: red - breakage.by_chance for file, red in seen.red.items()} == due
     assert seen.over_one_family - breakage.by_chance == breakage.over_one_family & set().union(*due.values())
+    compare(breakage.name, ENGINE, seen.failed, by_chance=breakage.by_chance)
 
 
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.file)
@@ -88,6 +103,7 @@ def test_what_needs_a_setting_turns_red_without_it(edit: Edit, mutated_labs: Mut
     except CapabilityError as lacking:  # a program that a pod runs
         pytest.skip(str(lacking))
     assert seen == Seen({edit.file: edit.red}, edit.over_one_family)
+    compare(named(edit), ENGINE, seen.failed, setting=edit.text)
 
 
 def test_no_scenario_is_without_a_mutation_that_turns_it_red() -> None:
@@ -99,3 +115,19 @@ def test_no_scenario_is_without_a_mutation_that_turns_it_red() -> None:
         broken.add(file.removeprefix("scenarios/").removesuffix(SUFFIX))
     broken |= {"steps/nftables-table-deleted", "steps/proxy-mode-changes-from-nftables"}  # in tests/engines
     assert broken == {path.relative_to(SCENARIOS).as_posix().removesuffix(SUFFIX) for path in SCENARIOS.rglob("*.yaml")}
+
+
+def test_the_record_of_mutants_says_nothing_that_no_table_says() -> None:
+    """That each of these probes turns red, the tests of the tables show. A mutant without a record proves nothing."""
+    due: dict[tuple[str, str], dict[str, set[str]]] = defaultdict(dict)
+    for breakage in EVERY:
+        due[breakage.name, ENGINE] |= {file: red - breakage.by_chance for file, red in breakage.red.items()}
+    for mutant in MUTANTS:
+        file = mutant.scenario.removeprefix("scenarios/").removesuffix(SUFFIX)
+        due[mutant.name, ENGINE][file] = {*mutant.fails}
+    for edit in EDITS:
+        due[named(edit), ENGINE][edit.file] = edit.red
+    for row in IN_A_GUEST:
+        due[row.named, row.engine][row.scenario] = {*row.red}
+    written = {(each.mutation, each.engine, file): {*red} for each in recorded() for file, red in each.red.items()}
+    assert written == {key: due[key[:2]].get(key[2]) for key in written}

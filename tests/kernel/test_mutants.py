@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from mutated_labs import MutatedLabs, name_of, notices, title
+from mutant_record import compare, failures
+from mutated_labs import Judged, MutatedLabs, name_of, notices, title
 from mutation import Mutation
 from sandboxed import ROOT
 
@@ -366,6 +367,10 @@ def test_rules_that_no_engine_restores_fail_the_step_that_waits_for_them(tmp_pat
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_just_what_a_rule_is_for_turns_red_without_it(mutant: Mutant, mutated_labs: MutatedLabs) -> None:
     mutation = Mutation(mutant.module, mutant.function, mutant.becomes)
+    judged: list[Judged] = []
     for _, verdicts in mutated_labs.run([ROOT / mutant.scenario], mutation):
         due = {title(each): mutant.fails[name_of(each)] for each in verdicts if name_of(each) in mutant.fails}
         assert notices(verdicts) == due
+        judged += verdicts
+    file = mutant.scenario.removeprefix("scenarios/").removesuffix(".lab.yaml")
+    compare(mutant.name, "embedded/iptables", {file: failures(judged)})

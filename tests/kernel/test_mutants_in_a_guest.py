@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 from breakages import BODIES, UDP
 from guests import OWN
-from mutated_labs import MutatedLabs, name_of
+from mutant_record import compare, failures
+from mutated_labs import MutatedLabs
 from mutation import Mutation
 from sandboxed import ROOT
-
-from proxylab.verdict.model import Judgement
 
 __all__ = ["IN_A_GUEST"]
 
@@ -27,6 +26,11 @@ class InAGuest:
     mutation: Mutation
     red: frozenset[str]
     engine: str = "embedded/iptables"
+
+    @property
+    def named(self) -> str:
+        """As the record names the mutant."""
+        return f"no {self.mutation.module.rpartition('.')[2]}.{self.mutation.attribute}"
 
     def __str__(self) -> str:
         return f"{self.scenario} without {self.mutation.attribute}"
@@ -166,4 +170,6 @@ def test_what_needs_a_rule_turns_red_without_it_in_a_guest(row: InAGuest, tmp_pa
     file = ROOT / "scenarios" / f"{row.scenario}.lab.yaml"
     with closing(MutatedLabs(tmp_path, row.engine, kernel="uml")) as labs:
         verdicts = [each for _, judged in labs.run([file], row.mutation) for each in judged]
-    assert {name_of(each) for each in verdicts if each.overall is not Judgement.PASS} == row.red
+    failed = failures(verdicts)
+    assert {*failed} == row.red
+    compare(row.named, row.engine, {row.scenario: failed})

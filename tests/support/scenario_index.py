@@ -7,7 +7,7 @@ from pathlib import Path
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Scenario
 
-__all__ = ["CHAPTERS", "SCENARIOS", "places", "scenarios_page"]
+__all__ = ["CHAPTERS", "SCENARIOS", "SUFFIX", "anchor", "places", "scenarios_page", "text"]
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 SUFFIX = ".lab.yaml"
@@ -87,7 +87,7 @@ def scenarios_page() -> str:
     folders: dict[str, list[str]] = {folder: [] for folder in CHAPTERS}
     for place in places():
         folders[place.partition("/")[0]].append(place)
-    contents = "\n".join(f"* [{CHAPTERS[folder]}](#{_anchor(CHAPTERS[folder])})" for folder in folders)
+    contents = "\n".join(f"* [{CHAPTERS[folder]}](#{anchor(CHAPTERS[folder])})" for folder in folders)
     chapters = "\n\n".join(
         "\n\n".join([f"## {CHAPTERS[folder]}", *(_section(place) for place in inside)])
         for folder, inside in folders.items()
@@ -103,7 +103,7 @@ def _section(place: str) -> str:
     return "\n\n".join(
         [
             f"### [{place}](../../scenarios/{place}{SUFFIX})",
-            f"**{_text(found[1])}**" + (f" {_text(found[2])}" if found[2] else ""),
+            f"**{text(found[1])}**" + (f" {text(found[2])}" if found[2] else ""),
             "\n".join(_shown(scenario)),
             f"See {links}.",
         ]
@@ -111,13 +111,13 @@ def _section(place: str) -> str:
 
 
 def _shown(scenario: Scenario) -> Iterator[str]:
-    yield from (f"* {_text(probe.name)}" for probe in scenario.probes)
+    yield from (f"* {text(probe.name)}" for probe in scenario.probes)
     if scenario.probes and scenario.steps:
         yield ""
     for number, step in enumerate(scenario.steps, 1):
-        yield f"{number}. {_text(step.name)}"
+        yield f"{number}. {text(step.name)}"
         indent = " " * len(f"{number}. ")
-        yield from (f"{indent}* {_text(probe.name)}" for probe in step.probes)
+        yield from (f"{indent}* {text(probe.name)}" for probe in step.probes)
 
 
 def _label(link: str) -> str:
@@ -125,10 +125,10 @@ def _label(link: str) -> str:
     return pattern.sub(label, link)
 
 
-def _text(words: str) -> str:
+def text(words: str) -> str:
     return words.replace("*", r"\*").replace("_", r"\_").replace("<", "&lt;")
 
 
-def _anchor(heading: str) -> str:
+def anchor(heading: str) -> str:
     """As GitHub makes it of a heading."""
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")

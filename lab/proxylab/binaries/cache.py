@@ -51,11 +51,7 @@ class Cache(Struct, frozen=True):
         return max(found, key=lambda each: each.path.stat().st_mtime_ns, default=None)
 
     def keep(self, candidate: Path, origin: str) -> Binary:
-        """Move a file into the cache.
-
-        Args:
-            candidate: a whole file, in ``workspace``.
-            origin: its source, which the cache stores.
+        """Move a file into the cache. ``origin`` is its source, which the cache stores.
 
         Raises:
             CapabilityError: the file is not that program, or does not run on this machine.

@@ -21,14 +21,7 @@ def output_of(
     seconds: float = _SECONDS,
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """What a command prints.
-
-    Args:
-        argv: the command.
-        folder: where it runs.
-        what: its name in an error; by default the whole command.
-        seconds: after which it is ended.
-        environment: its variables; by default those of this process.
+    """What a command prints. ``what`` is its name in an error, by default the whole command. It ends after ``seconds``.
 
     Raises:
         CapabilityError: it failed; with the last lines of its output.

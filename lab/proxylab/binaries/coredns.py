@@ -42,9 +42,7 @@ def coredns_sources() -> Sources:
 def find_coredns(name: str, cache: Cache) -> Binary:
     """The CoreDNS that ``--name-server`` names; nothing is downloaded or built.
 
-    Args:
-        name: ``coredns`` or nothing for the newest of the cache, ``coredns@VERSION``, or a path.
-        cache: of CoreDNS.
+    ``name`` is ``coredns`` or nothing for the newest of the cache, ``coredns@VERSION``, or a path.
 
     Raises:
         CapabilityError: the cache has none, or the file is none.

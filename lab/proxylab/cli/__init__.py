@@ -64,6 +64,7 @@ _VERBS: Final = {
     "rules": "Print the rules of a node.",
     "run": "Run scenarios and judge every probe.",
     "schema": "Print the format of scenarios as JSON Schema.",
+    "semantics": "List Kubernetes' promises for Services, with their probes.",
     "shell": "Open a shell in a node, pod or host.",
     "trace": "Trace one packet, rule by rule.",
     "up": "Start the lab of a scenario and leave it running.",

@@ -16,7 +16,15 @@ from click.shell_completion import CompletionItem
 
 from proxylab.scenario.document import nearest
 
-__all__ = ["complete_names", "complete_themes_and_names", "copies", "files_of", "the_scenario"]
+__all__ = [
+    "catalogue_files",
+    "complete_names",
+    "complete_themes_and_names",
+    "copies",
+    "files_of",
+    "recorded_mutants",
+    "the_scenario",
+]
 
 _PACKAGE: Final = Path(__file__).parents[1]
 _SCHEMA: Final = _PACKAGE / "scenario" / "schema.json"
@@ -30,14 +38,22 @@ def files_of(*names: str) -> tuple[Path, ...]:
         click.BadParameter: there is none of that name.
     """
     folder = _folder()
-    paths = {
-        **{theme: folder / theme for theme in _themes()},
-        **{name: folder / f"{name}{_SUFFIX}" for name in _names()},
-    }
+    paths = {**{theme: folder / theme for theme in _themes()}, **catalogue_files()}
     for name in names:
         if name not in paths:
             raise click.BadParameter(f"the catalogue has no {name!r}; {_suggestion(name, list(paths))}")
     return tuple(paths[name] for name in names) or (folder,)
+
+
+def catalogue_files() -> dict[str, Path]:
+    """The file of each scenario, by its name."""
+    folder = _folder()
+    return {name: folder / f"{name}{_SUFFIX}" for name in _names()}
+
+
+def recorded_mutants() -> bytes:
+    """Which mutant turned which probes of the catalogue red (``proxylab.report.semantics``)."""
+    return (_folder() / "mutations.json").read_bytes()
 
 
 def the_scenario(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:

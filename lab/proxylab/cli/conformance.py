@@ -27,6 +27,7 @@ from proxylab.engines.engine_names import ENGINES
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ExitCode
 from proxylab.report.conformance import Conformance, Subject, catalogue_digest, conformance_of, read, together
+from proxylab.report.conformance_files import badge, junit, markdown, page
 from proxylab.report.conformance_text import change_lines, conformance_lines
 from proxylab.report.exit_code import exit_code
 from proxylab.scenario.model import Scenario
@@ -34,7 +35,7 @@ from proxylab.scenario.model import Scenario
 __all__ = ["command"]
 
 _BUNDLES: Final = Path(".proxylab/bundles")
-_FORMS: Final = {".json": Conformance.to_json}
+_FORMS: Final = {".json": Conformance.to_json, ".xml": junit, ".html": page, ".md": markdown, ".svg": badge}
 _REPORT: Final = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
@@ -77,7 +78,8 @@ def _known_forms(ctx: click.Context, param: click.Parameter, files: tuple[Path, 
     multiple=True,
     callback=_known_forms,
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Also write the table to FILE, as JSON (.json); may be repeated.",
+    help="Also write the table to FILE, in the form of its suffix: .json, .xml (JUnit), .html, .md, or .svg (a badge); "
+    "may be repeated.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Name every item of a known difference.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -206,9 +208,7 @@ def _compared(before: Conformance, after: Conformance) -> ExitCode:
         if other is None:
             modes = ", ".join(dict.fromkeys(each.mode for each in before.columns))
             raise click.UsageError(f"--compare: the report has no mode {subject.mode}, only {modes}; name another")
-        pair = together([before, after])
-        changes = pair.changes(other, len(before.columns) + column)
-        worse = worse or any(each.is_worse for each in changes)
-        lines = change_lines(changes, before.columns[other], subject, terminal_width())
-        click.echo("\n".join([*([""] if column else []), *lines]))
+        pair, now = together([before, after]), len(before.columns) + column
+        worse = worse or any(each.is_worse for each in pair.changes(other, now))
+        click.echo("\n".join([*([""] if column else []), *change_lines(pair, other, now, terminal_width())]))
     return ExitCode.FAILED if worse else ExitCode.OK

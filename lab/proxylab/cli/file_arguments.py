@@ -107,9 +107,7 @@ def _with_files(command: Command, metavar: str, callback: Callable[..., tuple[Pa
 def load_all(files: Iterable[Path], *, strict: str | None = None) -> list[Scenario]:
     """The scenarios of the files and of every ``*.lab.yaml`` below the directories, each once.
 
-    Args:
-        files: files and directories.
-        strict: also check manifests against the schema of this Kubernetes version.
+    ``strict`` also checks manifests against the schema of that Kubernetes version.
 
     Raises:
         ScenarioError: with the mistakes of all files, not only of the first.

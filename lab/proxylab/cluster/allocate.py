@@ -68,12 +68,8 @@ def allocate_services(
     """Complete the Services as the API server does.
 
     Requested values go first, and no two Services get the same value. A Service added at the end does not change the
-    others, unless it requests a value that one of them would get.
-
-    Args:
-        services: in the order of allocation.
-        service_cidrs: one or two networks, primary family first.
-        node_ports: the range of node ports.
+    others, unless it requests a value that one of them would get. The Services are in the order of allocation, and the
+    networks have the primary family first.
 
     Returns:
         The same Services in the same order, with ``cluster_ips``, ``ip_families``, ``node_port`` and
@@ -285,11 +281,8 @@ def keep_allocated(service: Service, before: Service) -> Service:
 
     A Service keeps its cluster IPs and its node ports while its type has them, each node port with the port of the same
     name, and its health-check node port while it needs one (pkg/registry/core/service/storage/alloc.go). The ingress of
-    a load balancer is status: an update of the spec does not change it while the type stays the same.
-
-    Args:
-        service: the update as the author wrote it, without allocated fields.
-        before: the stored object, with everything allocated.
+    a load balancer is status: an update of the spec does not change it while the type stays the same. ``service`` is
+    the update as the author wrote it, ``before`` the stored object with everything allocated.
     """
     if _has_cluster_ip(service) and _has_cluster_ip(before):
         families = service.ip_families or before.ip_families
@@ -335,11 +328,8 @@ def give_ingress(services: Sequence[Service], pools: Sequence[Pool]) -> tuple[Se
     """Give every Service of type LoadBalancer an address for each of its families.
 
     Addresses in ``status.loadBalancer`` stay, and no other Service gets them. The first pool with a free address of a
-    family gives the next one, so that the same Services always get the same addresses.
-
-    Args:
-        services: with their IP families settled, in the order of assignment.
-        pools: in their order. Without pools no Service gets an address.
+    family gives the next one, so that the same Services always get the same addresses. The Services are in the order of
+    assignment, with their IP families settled. Without pools none gets an address.
 
     Raises:
         ScenarioError: with a line for each Service without an address, if some pool has addresses of its family.

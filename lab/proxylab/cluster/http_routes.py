@@ -119,11 +119,7 @@ def routing(
 ) -> Routing:
     """The virtual hosts of a cluster.
 
-    Args:
-        kept: its Ingresses, IngressClasses, Gateways and HTTPRoutes, among other objects, oldest first.
-        services: all of them.
-        slices: all of them.
-        versions: of IP, in which the controller reaches endpoints.
+    The kept objects are the oldest first. ``versions`` are those of IP in which the controller reaches endpoints.
     """
     reader = _Reader(tuple(kept), services, slices, versions)
     return reader.read()

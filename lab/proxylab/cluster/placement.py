@@ -86,11 +86,7 @@ class Placed(NamedTuple):
 def node_for(constraints: Constraints, owner: str, nodes: Sequence[Node], there: Sequence[Placed]) -> str | None:
     """The node for one more pod; ``None`` if no node may have it.
 
-    Args:
-        constraints: of the pod.
-        owner: the workload that the pod belongs to.
-        nodes: in the order of the scenario.
-        there: the pods of the namespace that have a node.
+    ``there`` are the pods of the namespace that have a node; ``owner`` is the workload that the pod belongs to.
     """
     if constraints.node_name:
         return constraints.node_name

@@ -57,13 +57,7 @@ def end(workload: Workload, pods: Sequence[Replica]) -> Iterator[Stage]:
 
 
 def roll(workload: Workload, live: Sequence[Replica], maker: PodMaker) -> Iterator[Stage]:
-    """The stages after which a workload has the pods that it wants.
-
-    Args:
-        workload: as it is wanted.
-        live: its pods, all of them ready.
-        maker: makes further ones.
-    """
+    """The stages after which a workload has the pods that it wants. ``live`` are its pods, all of them ready."""
     match workload.kind, workload.strategy:
         case "StatefulSet", _:
             return _stateful(workload, live, maker)

@@ -51,10 +51,7 @@ PortSet = tuple[EndpointPort, ...]
 def derive_slices(services: Sequence[Service], pods: Sequence[Pod], nodes: Sequence[Node]) -> tuple[EndpointSlice, ...]:
     """The slices of all Services that have a selector.
 
-    Args:
-        services: with their IP families allocated.
-        pods: in any order; the result does not depend on it.
-        nodes: for the zones of endpoints.
+    The Services have their IP families allocated. The result does not depend on the order of the pods.
 
     Returns:
         Slices in the order of the Services, then family, ports and number. A slice's name depends only on these, so it

@@ -53,10 +53,8 @@ def _usable(subject: DiagnosedService) -> Iterator[tuple[Endpoint, int]]:
 def without_backing(subject: DiagnosedService, node: str | None, home: str | None = None) -> Finding | None:
     """The finding that the Service has no endpoint to use; ``None`` where it has one.
 
-    Args:
-        subject: the Service.
-        node: the node that the user names, if any; policy Local needs an endpoint there.
-        home: the node of the pod that dials, if any; ``internalTrafficPolicy: Local`` needs an endpoint there.
+    ``node`` is the one that the user names: policy Local needs an endpoint there. ``home`` is that of the pod that
+    dials: ``internalTrafficPolicy: Local`` needs one there.
     """
     service = subject.service
     about = f"describe service {service.name}"

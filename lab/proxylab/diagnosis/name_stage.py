@@ -100,9 +100,7 @@ def _kind(service: Service) -> str:
 def judge_name_server(subject: DiagnosedService, lookups: Sequence[tuple[str, Lookup]]) -> Finding:
     """Judge whether the name server answers queries to its Service.
 
-    Args:
-        subject: the Service kube-dns.
-        lookups: the name of each pod, node or host that sent a query, and the result.
+    Each look-up has the name of the pod, node or host that sent the query.
     """
     for netns_name, lookup in lookups:
         if lookup.error:

@@ -119,9 +119,7 @@ LAST_MINORS: Final[Mapping[str, tuple[int, int]]] = {"userspace": (1, 25)}
 def version_of(engine: str, found: str = "") -> tuple[int, ...]:
     """The version that an engine behaves like; exceptions go by it (``proxylab.scenario.versions``).
 
-    Args:
-        engine: its name.
-        found: the version that the running binary prints; a name may lack the version or its patch.
+    ``found`` is what the running binary prints; a name may lack the version or its patch.
     """
     _, _, named = engine.partition("/")[0].partition("@v")
     numbers = _NUMBERS.match(found.removeprefix("v") or named)

@@ -36,8 +36,7 @@ _ROOM: Final = 3 << 30
 def build_kernel(tell: Callable[[str], None]) -> Path:
     """Download, configure and build the newest kernel, which takes minutes; a kernel built before is kept.
 
-    Args:
-        tell: gets a line at each stage.
+    ``tell`` gets a line at each stage.
 
     Returns:
         The kernel's path.

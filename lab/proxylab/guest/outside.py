@@ -2,7 +2,8 @@
 
 It runs in a sandbox of its own, in the place of a lab process. So the guest's kernel, a program with many processes,
 ends like a lab: when its client goes, and when any process above it is killed. Its memory is a file without a name, in
-a tmpfs of that sandbox, or qemu's own.
+a tmpfs of that sandbox, or qemu's own. Its command line names no file that has to be made first: the kernel starts
+Python as its init, and passes on what follows ``--``.
 
 Where an ordinary user may make no namespaces, a guest runs without that sandbox, if its kernel ends its own processes.
 """
@@ -13,7 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,6 @@ from typing import Final
 
 from proxylab.encoding import Record, encode
 from proxylab.errors import CapabilityError
-from proxylab.guest.command_line import uml_command
 from proxylab.guest.kernels import Kernel
 from proxylab.guest.line import CLIENT, FrameKind, Line, LineClosedError
 from proxylab.guest.qemu import boot_in_qemu
@@ -29,7 +29,7 @@ from proxylab.kernel.sandbox.linux import MS_NODEV, MS_NOSUID, die_with_parent, 
 from proxylab.protocol.channel import user_of
 from proxylab.timing import Deadline
 
-__all__ = ["Start", "run_guest", "stay_on_one_cpu"]
+__all__ = ["Start", "run_guest", "stay_on_one_cpu", "uml_command"]
 
 _MEBIBYTES: Final = 1024
 _MARGIN: Final = 64
@@ -38,6 +38,8 @@ _CONSOLE_BYTES: Final = 16 * 1024
 _CONSOLE_LINES: Final = 3
 _SINGLE: Final = ("PYTHONPATH", "PYTHONHOME")
 """What Python needs before the relay inside can read ``Start``."""
+_LIMIT: Final = 2000
+"""A little less than COMMAND_LINE_SIZE, beyond which the kernel cuts the line without a word."""
 
 
 class Start(Record, frozen=True):
@@ -190,3 +192,60 @@ def _accept(control_socket: socket.socket, line: Line) -> None:
 
     control_socket.setblocking(False)
     line.watch(control_socket, accept)
+
+
+def uml_command(
+    binary: str,
+    init: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    line: int,
+    mebibytes: int,
+) -> list[str]:
+    """The command that boots a user-mode Linux.
+
+    ``init`` is the guest's first process: its path, and its arguments, which the kernel separates by blanks. ``line``
+    is the descriptor that becomes the guest's first serial line.
+
+    Raises:
+        CapabilityError: the paths do not fit into the line.
+    """
+    parameters = [
+        f"mem={mebibytes}M",
+        "root=/dev/root",
+        "rootfstype=hostfs",
+        "rootflags=/",
+        "ro",  # the machine's files; the guest writes to an overlay
+        f"ssl0=fd:{line}",
+        "ssl=null",
+        "con0=null,fd:2",
+        "con=null",
+        "uml_dir=/proc/",  # where it can make no file: its pid and management console would outlive a killed guest
+        "quiet",
+        "loglevel=4",
+        "panic=-1",  # a panic ends the process
+        "seccomp=auto",  # from 6.16 on: system calls of the guest without ptrace(2), in half the time
+        "nf_conntrack.hashsize=65536",  # the default goes by memory, and its 8,192 connections are fewer than a probe's
+        "initcall_blacklist=raid6_select_algo",  # Debian's kernel would measure it for a second
+        f"init={_quoted(init[0])}",
+        *(f"{name}={_quoted(value)}" for name, value in environment.items()),
+        "--",
+        *init[1:],
+    ]
+    if len(" ".join(parameters)) > _LIMIT:
+        raise CapabilityError(
+            f"room for the guest's command line (the paths to Python and proxylab exceed {_LIMIT} characters)",
+            "install proxylab at a shorter path",
+        )
+    return [binary, *parameters]
+
+
+def _quoted(value: str) -> str:
+    """A value as parse_args() in kernel/params.c reads it: quotes keep blanks together, and nothing can quote a quote.
+
+    Raises:
+        CapabilityError: the value has a quote.
+    """
+    if '"' in value:
+        raise CapabilityError(f"a path without a double quote: {value}", "install proxylab elsewhere")
+    return f'"{value}"' if " " in value else value

@@ -64,13 +64,8 @@ def boot_in_qemu(
 ) -> tuple["subprocess.Popen[bytes]", socket.socket]:
     """Boot a kernel, by KVM if it proves to work, and return qemu and the machine's end of the guest's line.
 
-    Args:
-        kernel: the image.
-        init: the guest's first process, without the path of its line, which becomes the last argument.
-        environment: of that process.
-        mebibytes: the guest's memory.
-        start: starts qemu.
-        kvm: the device of KVM.
+    ``init`` is the guest's first process, without the path of its line, which becomes the last argument. ``start``
+    starts qemu; ``kvm`` is the device of KVM.
 
     Raises:
         CapabilityError: qemu is not installed, or what ``initramfs`` raises.

@@ -74,16 +74,8 @@ def through_other_frontend(
 
     The caller's own node translates all three. ``externalTrafficPolicy: Local`` applies to clients from outside: pods
     reach all endpoints with their own address. Otherwise the node masquerades, except for its own programs.
-
-    Args:
-        service: the Service.
-        port: its port.
-        family: of the dialled address.
-        slices: the Service's slices among others.
-        caller: the pod that dials.
-        on_the_node: the address and port of every listener in its node's network.
-        allowed: ``loadBalancerSourceRanges``, where they apply.
-        own: the pod networks, which contain the caller's address.
+    ``on_the_node`` are the address and port of every listener in the network of the caller's node, ``allowed`` the
+    ``loadBalancerSourceRanges``, where they apply, and ``own`` the pod networks.
     """
     used = _chosen(_endpoints(service, port, family, slices), caller)
     if not used:

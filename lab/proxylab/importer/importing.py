@@ -33,10 +33,6 @@ class Imported(Struct, frozen=True):
 def import_cluster(kubectl_output: KubectlOutput, name: str) -> Imported:
     """Write the scenario of a cluster.
 
-    Args:
-        kubectl_output: the cluster's objects.
-        name: the scenario's name.
-
     Raises:
         ScenarioError: a Service or EndpointSlice is not as an API server prints it.
     """

@@ -57,10 +57,7 @@ def reduced_service(raw: Raw) -> Data:
 def reduced_slice(raw: Raw, node_name: Callable[[str], str], address: Callable[[str], str]) -> Data:
     """An EndpointSlice with the fields that a proxy reads.
 
-    Args:
-        raw: the slice.
-        node_name: the name of a node in the scenario.
-        address: the address in the lab for an address of the cluster.
+    Two functions give a node's name in the scenario, and the lab's address for one of the cluster.
     """
     return {
         "apiVersion": "discovery.k8s.io/v1",

@@ -220,13 +220,8 @@ def prepare_dialogue(assembly: Assembly, there: Probe, server: str, turns: Seque
     """Prepare a dialogue between a client (a pod, host or node) and a server (a pod or host).
 
     Both ends send crafted segments, so the lab keeps their kernels' own TCP out of the dialogue. A server therefore
-    needs a network namespace of its own.
-
-    Args:
-        assembly: of the lab.
-        there: a probe from the client to its target; the lab ignores its expectations.
-        server: the pod or outside host that answers.
-        turns: the segments of both.
+    needs a network namespace of its own. ``there`` is a probe from the client to its target; the lab ignores its
+    expectations.
 
     Raises:
         ScenarioError: the dialogue is impossible; the message has the probe's position.

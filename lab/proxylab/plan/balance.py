@@ -38,12 +38,7 @@ def shared_route(destination: IPNetwork, device: str, ways: Sequence[IPAddress])
 
 
 def follow(balancers: Iterable[Balancer], services: Iterable[Service]) -> tuple[Followed, ...]:
-    """The addresses of ``services`` with a route that depends on health checks.
-
-    Args:
-        balancers: of the plan.
-        services: with everything allocated.
-    """
+    """The addresses of ``services`` with a route that depends on health checks."""
     checked = [balancer for balancer in balancers if balancer.health_checked]
     return tuple(
         Followed(

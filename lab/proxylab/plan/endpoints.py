@@ -33,10 +33,7 @@ class Endpoints:
     ) -> None:
         """Endpoints of ``services``.
 
-        Args:
-            services: with everything allocated.
-            slices: their slices, from the controller and from the author.
-            nodes: the addresses that may serve node ports.
+        The Services have everything allocated; ``nodes`` are the addresses that may serve node ports.
         """
         self._services = {(each.namespace, each.name): each for each in services}
         self._nodes = frozenset(nodes)
@@ -49,10 +46,7 @@ class Endpoints:
     ) -> tuple[str, tuple[Destination, ...]]:
         """The dialled Service's port (empty if the target is not a Service's), and where its flows may arrive.
 
-        Args:
-            target: the probe's target.
-            asked: the protocol that the probe names.
-            dialled: the resolved target; an echo request has no port, so it gives no destinations.
+        ``asked`` is the protocol that the probe names. An echo request has no port, so it gives no destinations.
         """
         address, number, protocol = dialled
         if protocol is Transport.ICMP:
@@ -103,12 +97,7 @@ def everywhere(
 ) -> tuple[Receiver, ...]:
     """The receivers of any probe in a family.
 
-    Args:
-        pods: those with a network namespace of their own.
-        nodes: the nodes.
-        hosts: the outside hosts.
-        family: the IP family.
-        echo: whether the probe sends echo requests, which the stacks of nodes and hosts answer.
+    The pods are those with a network namespace of their own. The stacks of nodes and hosts answer echo requests.
     """
     in_pods = (
         Receiver(name=pod.name, namespace=pod.namespace, device=pod.device, address=own_address(pod, family))

@@ -119,12 +119,8 @@ class Questions:
     ) -> Question:
         """The question for a Service's name.
 
-        Args:
-            service: with everything allocated.
-            target: the probe's target.
-            probe_protocol: the protocol that the probe names.
-            pod_namespace: the Kubernetes namespace of the pod that sends it; ``None`` for other senders.
-            addresses_by_name: the addresses of every node, pod and host.
+        ``probe_protocol`` is the one that the probe names, ``pod_namespace`` that of the pod that asks; other senders
+        have none.
 
         Raises:
             UnresolvableError: the lab has no name server, or the Service has no such port.
@@ -152,9 +148,7 @@ class Questions:
     def about_name(self, name: str, pod_namespace: str | None) -> Question:
         """The question of a program for any name, for addresses of all families.
 
-        Args:
-            name: absolute if it ends in a dot.
-            pod_namespace: the Kubernetes namespace of the pod that sends it; ``None`` for other senders.
+        A name is absolute if it ends in a dot. ``pod_namespace`` is that of the pod that asks; other senders have none.
 
         Raises:
             UnresolvableError: the lab has no name server.

@@ -89,12 +89,7 @@ def _port_problems(scenario: Scenario) -> Iterator[str]:
 
 
 def address_conflicts(scenario: Scenario, addresses: AddressPlan) -> list[str]:
-    """A line for every fixed address that is not available, in the order of nodes, hosts and pods.
-
-    Args:
-        scenario: the scenario.
-        addresses: its address plan.
-    """
+    """A line for every fixed address that is not available, in the order of nodes, hosts and pods."""
     owners = dict(_owners(scenario, addresses))
     return [
         *(line for machine in scenario.machines for line in _fixed_problems(machine, owners)),

@@ -81,14 +81,9 @@ def resolve(
 ) -> tuple[ResolvedProbe, ...]:
     """``scenario.probes``, resolved, in order.
 
-    Args:
-        scenario: the scenario.
-        plan: its plan, from ``topology.draw``.
-        services: the scenario's Services with everything allocated.
-        slices: the EndpointSlices of these Services, at the time of the probes.
-        first: the number of the first resolved probe.
-        gone: deleted pods, which do not even answer sentinel packets.
-        links: the cut links.
+    The Services have everything allocated, and the slices are those at the time of the probes. ``first`` is the number
+    of the first probe, ``gone`` are deleted pods, which do not even answer sentinel packets, and ``links`` the cut
+    links.
 
     Raises:
         ScenarioError: a line for every probe that names something unknown.

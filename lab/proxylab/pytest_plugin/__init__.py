@@ -26,7 +26,6 @@ import pytest
 
 from proxylab.errors import CapabilityError
 from proxylab.guest.kernels import find_kernel
-from proxylab.pytest_plugin.annotations import Annotations
 from proxylab.pytest_plugin.fixtures import lab_bundle_store, lab_of_file, lab_open, lab_sessions, lab_verdict
 from proxylab.pytest_plugin.in_python import Lab
 from proxylab.pytest_plugin.items import BROKEN_FILES, SUFFIX, ProbeItem, ScenarioFile
@@ -59,8 +58,7 @@ from proxylab.pytest_plugin.python_fixtures import (
     parametrize_labs,
 )
 from proxylab.pytest_plugin.report_page import Attaching, Gathering
-from proxylab.pytest_plugin.required import Required
-from proxylab.pytest_plugin.themes import Themes
+from proxylab.pytest_plugin.summaries import Annotations, Required, Themes
 from proxylab.scenario.words import HOST
 
 __all__ = [

@@ -54,6 +54,7 @@ __all__ = [
     "conformance_of",
     "conforming",
     "read",
+    "sentence",
     "together",
 ]
 
@@ -179,19 +180,17 @@ class Conformance(Record, frozen=True):
         """The items with one of these results."""
         return (each for each in self.items if each.results[column] in results)
 
-    def sentence(self, column: int) -> str:
-        """The result in a few words: ``412 of 412 (3 known differences)``."""
-        counts = self.counts(column)
-        known = counts[Result.KNOWN]
-        aside = f" ({known:,} known difference{'s' if known > 1 else ''})" if known else ""
-        return f"{conforming(counts)}{aside}"
+    def scenarios(self, column: int) -> frozenset[str]:
+        """The scenarios that ran."""
+        return frozenset(each.scenario for each in self.items if each.results[column] is not None)
 
     def changes(self, before: int, after: int) -> list[Change]:
-        """The items whose results differ between two columns."""
+        """The items whose results differ between two columns, of the scenarios that ran for both."""
+        shared = self.scenarios(before) & self.scenarios(after)
         return [
             Change(each.title, each.results[before], each.results[after], each.reason(after))
             for each in self.items
-            if each.results[before] != each.results[after]
+            if each.scenario in shared and each.results[before] != each.results[after]
         ]
 
     @property
@@ -223,6 +222,13 @@ def conforming(counts: Mapping[Result, int]) -> str:
     """How many items conform, of those that were judged: ``34 of 36``."""
     judged = sum(number for result, number in counts.items() if result is not Result.SKIP)
     return f"{sum(number for result, number in counts.items() if result.conforms):,} of {judged:,}"
+
+
+def sentence(counts: Mapping[Result, int]) -> str:
+    """The result in a few words: ``412 of 412 (3 known differences)``."""
+    known = counts.get(Result.KNOWN, 0)
+    aside = f" ({known:,} known difference{'s' if known > 1 else ''})" if known else ""
+    return f"{conforming(counts)}{aside}"
 
 
 def read(text: str) -> Conformance:

@@ -1,10 +1,10 @@
 """A table of conformance as text for a terminal, and the differences between two columns."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from proxylab.evidence.words import amount
-from proxylab.report.conformance import Change, Conformance, Item, Result, Subject, conforming
+from proxylab.report.conformance import Change, Conformance, Item, Result, Subject, conforming, sentence
 from proxylab.text import WIDTH, table, wrapped
 
 __all__ = ["about", "change_lines", "conformance_lines"]
@@ -26,7 +26,7 @@ def conformance_lines(found: Conformance, *, verbose: bool = False, width: int =
         for title, result in (("known differences", Result.KNOWN), ("not judged", Result.SKIP)):
             lines += _by_reason(title, found, column, result, verbose, width)
         lines += _bad(found, column, subject, width)
-        lines += ["", *wrapped(about(subject), width=width), f"{subject.label}: {found.sentence(column)}"]
+        lines += ["", *wrapped(about(subject), width=width), f"{subject.label}: {sentence(found.counts(column))}"]
     return lines[1:]
 
 
@@ -75,24 +75,30 @@ def _bad(found: Conformance, column: int, subject: Subject, width: int) -> Itera
         yield f"  proxylab run --catalogue {scenario} {options}{kernel}"
 
 
-def change_lines(changes: Iterable[Change], before: Subject, after: Subject, width: int = WIDTH) -> list[str]:
+def change_lines(found: Conformance, before: int, after: int, width: int = WIDTH) -> list[str]:
     """What differs between two columns, the worst first."""
     groups: dict[str, list[Change]] = {title: [] for title in _TURNS}
-    for each in changes:
+    for each in found.changes(before, after):
         groups[_turn(each)].append(each)
     lines = [
-        *wrapped(f"before: {about(before)}", "", "  ", width),
-        *wrapped(f"after:  {about(after)}", "", "  ", width),
+        line
+        for word, column in (("before: ", before), ("after:  ", after))
+        for line in wrapped(f"{word}{about(found.columns[column])}", "", "  ", width)
     ]
-    for title, found in groups.items():
-        lines += ["", f"{title}: {len(found):,}"] if found else []
-        for each in found:
+    for title, changes in groups.items():
+        lines += ["", f"{title}: {len(changes):,}"] if changes else []
+        for each in changes:
             turn = f" ({each.before or 'absent'}, now {each.after or 'absent'})" if title == _TURNS[-1] else ""
             lines += wrapped(f"{each.title}{turn}", "  ", "    ", width)
             lines += wrapped(each.reason, "    ", width=width) if each.reason else []
-    if not any(groups.values()):
-        lines += ["", "every item has the same result"]
-    return lines
+    ran = found.scenarios(before), found.scenarios(after)
+    same = f", and {amount(len(ran[0] ^ ran[1]), 'scenario')} ran in only one of them" if ran[0] != ran[1] else ""
+    total = f"{sum(map(len, groups.values())):,} of {_judged(found, ran[0] & ran[1])}"
+    return [*lines, "", *wrapped(f"{total} differ{same}", width=width)]
+
+
+def _judged(found: Conformance, scenarios: frozenset[str]) -> str:
+    return amount(sum(each.scenario in scenarios for each in found.items), "item")
 
 
 def _turn(change: Change) -> str:

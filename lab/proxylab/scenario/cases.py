@@ -222,12 +222,7 @@ def _name(name: str, ending: str) -> str:
 
 
 def check_conditions(parts: Parts, problems: Problems) -> None:
-    """Note unknown axes, too many cases, and exceptions that never hold or that contradict each other.
-
-    Args:
-        parts: the scenario's well-formed parts.
-        problems: takes what is wrong.
-    """
+    """Note unknown axes, too many cases, and exceptions that never hold or that contradict each other."""
     spec = parts.location["spec"]
     if parts.matrix is not None:
         _check_axes(spec["matrix"], axis_names(), problems)

@@ -58,12 +58,7 @@ def read_changes(
 ) -> tuple[ClusterState, ...]:
     """The state after each step.
 
-    Args:
-        parts: the scenario's well-formed parts.
-        inventory: its names.
-        manifests: its objects when the lab begins.
-        rollouts: the changes of its workloads, by step.
-        problems: takes the mistakes in the other changes.
+    ``manifests`` are the objects when the lab begins, ``rollouts`` the changes of its workloads by step.
     """
     now = ClusterState(
         change=Change(),

@@ -167,10 +167,8 @@ def path_text(path: Path) -> str:
 def with_probes(location: Location, probes: Sequence[object], position: Position) -> Location:
     """The Scenario document with these probes instead of its own, and without streams and steps.
 
-    Args:
-        location: the document.
-        probes: each as YAML would give it: mappings, lists, texts and numbers.
-        position: the place of the probes and of everything in them.
+    The probes are as YAML would give them: mappings, lists, texts and numbers. ``position`` is the place of everything
+    in them.
     """
     document = location.document.marked
     here = Marks(position, position)
@@ -190,10 +188,7 @@ def with_probes(location: Location, probes: Sequence[object], position: Position
 def with_steps(location: Location, kept: int, steps: Sequence[tuple[object, Position]]) -> Location:
     """The Scenario document with these steps after its first ones.
 
-    Args:
-        location: the document.
-        kept: how many of its own steps stay.
-        steps: the new steps, each as YAML would give it, with its position.
+    ``kept`` says how many of its own steps stay. The new ones are as YAML would give them, each with its position.
     """
     document = location.document.marked
     marks = dict(document.marks)

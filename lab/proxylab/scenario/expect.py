@@ -17,6 +17,7 @@ from proxylab.addresses import IPAddress, Transport
 from proxylab.encoding import Record, TaggedRecord
 from proxylab.scenario.document import describe, shown
 from proxylab.scenario.keys import NOT_EMPTY, Between, Check, Declared, Key, Read, TaggedDeclared, WrittenAs, refused
+from proxylab.scenario.promises import Proves
 from proxylab.scenario.syntax import PortNumber, is_address
 from proxylab.scenario.words import Outcome, Position, Reply, Spread
 
@@ -343,6 +344,7 @@ class Expect(Declared, frozen=True, kw_only=True):
         ConntrackExpect | None,
         Key("What the connection tracking table must hold.", [{"none": {"replyFrom": "old"}}]),
     ] = None
+    proves: Proves = ()
     position: Position
     positions: Mapping[str, Position] = field(default_factory=dict)
 

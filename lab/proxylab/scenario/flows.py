@@ -27,11 +27,7 @@ def check_probes(
 ) -> None:
     """Note every probe that the lab cannot send, or with an expectation that it cannot judge.
 
-    Args:
-        probes: those of ``spec.probes``, or of one step.
-        location: the place of their list.
-        around: makes the subject of a probe and its place.
-        problems: takes the mistakes.
+    The probes are those of ``spec.probes`` or of one step; ``around`` makes the subject of one at its place.
     """
     names: dict[str, Location] = {}
     for index, probe in enumerate(probes):

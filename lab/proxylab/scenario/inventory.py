@@ -141,12 +141,7 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
 
 
 def take_inventory(parts: Parts, problems: Problems) -> Inventory:
-    """Collect the names of a scenario, and check their entries.
-
-    Args:
-        parts: the scenario's well-formed parts.
-        problems: takes names that collide, mistakes in pods, and unknown nodes of pods.
-    """
+    """Collect the names of a scenario, and check their entries."""
     sound = _within_bounds(parts, problems)
     pods: dict[str, str] = {}
     for name, pod in sound.items():

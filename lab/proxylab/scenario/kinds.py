@@ -154,10 +154,7 @@ def definition(location: Location) -> Definition | None:
 def unstructured(location: Location, definitions: Mapping[str, Definition], problems: Problems) -> Unstructured | None:
     """The object at ``location``, of any kind; ``None`` after noting a mistake in its metadata.
 
-    Args:
-        location: the object.
-        definitions: of custom kinds, by kind and group.
-        problems: takes the mistakes.
+    ``definitions`` are those of custom kinds, by kind and group.
     """
     kind, version = str(location["kind"].value), str(location["apiVersion"].value)
     manifest, served = validated(AnyManifest, location, problems), kept_kind(kind, version)

@@ -230,15 +230,7 @@ def _start(file: str) -> Spot:
 def _built(
     file: str, parts: Parts, manifests: Manifests, states: Sequence[ClusterState], configured: Configured
 ) -> Scenario:
-    """Build the Scenario from documents that passed every check.
-
-    Args:
-        file: the file's name, for positions.
-        parts: the Scenario document, with the Pods and Nodes from manifests.
-        manifests: the other objects.
-        states: the cluster's state at each step.
-        configured: the configuration of the proxies.
-    """
+    """Build the Scenario from documents that passed every check."""
     document = parts.document
     if document is None:
         raise InternalError(f"{file}: proxylab refuses this file without a reason; please report it")

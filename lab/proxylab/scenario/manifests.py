@@ -130,10 +130,7 @@ class Manifests(Struct):
 def read_manifests(documents: Iterable[Location], network: Network | None, problems: Problems) -> Manifests:
     """Read every manifest of a file.
 
-    Args:
-        documents: the documents of other kinds than Scenario.
-        network: the networks of cluster IPs and the range of node ports; ``None`` if they are unknown.
-        problems: takes the mistakes.
+    The documents are of other kinds than Scenario; ``network`` is ``None`` if it is unknown.
     """
     reader = _Reader(network, problems)
     for document in documents:

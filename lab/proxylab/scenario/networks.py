@@ -64,13 +64,7 @@ def known_network(parts: Parts) -> Network | None:
 
 
 def check_network(parts: Parts, inventory: Inventory, problems: Problems) -> None:
-    """Note networks that overlap, and unknown segments and devices.
-
-    Args:
-        parts: the scenario's well-formed parts.
-        inventory: its names.
-        problems: takes the mistakes. The plan finds networks that are too small.
-    """
+    """Note networks that overlap, and unknown segments and devices. The plan finds networks that are too small."""
     spec = parts.location["spec"]
     segments = [NODES, OUTSIDE, *(each.name for each in (parts.network.segments if parts.network else ()))]
     if parts.network is not None:

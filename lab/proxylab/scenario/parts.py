@@ -88,12 +88,7 @@ class Parts(Struct, frozen=True, kw_only=True):
 
 
 def read_parts(location: Location, problems: Problems) -> Parts:
-    """Read a Scenario document.
-
-    Args:
-        location: the document.
-        problems: takes the mistakes in its shape.
-    """
+    """Read a Scenario document."""
     written = validated(ScenarioDocument, location, problems)
     if written is None:
         return _salvaged(location)

@@ -16,6 +16,7 @@ from proxylab.scenario.expect import ConntrackExpect, SourceKey
 from proxylab.scenario.keys import NOT_EMPTY, Between, Check, Declared, Key, OtherKeys, Read, refused
 from proxylab.scenario.matrix import When
 from proxylab.scenario.probes import Probe, ProbeName
+from proxylab.scenario.promises import Proves
 from proxylab.scenario.syntax import Duration, distinct
 from proxylab.scenario.words import Position
 
@@ -202,6 +203,7 @@ class StepExpect(Declared, frozen=True, kw_only=True):
             [[{"name": "sync_proxy_rules_no_local_endpoints_total", "node": "node-a", "value": 1}]],
         ),
     ] = ()
+    proves: Proves = ()
     position: Position
     positions: Mapping[str, Position] = field(default_factory=dict)
 

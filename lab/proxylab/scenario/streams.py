@@ -27,14 +27,7 @@ _DISTURBING = (EngineAction.KILL, EngineAction.STOP, EngineAction.FLUSH)
 
 
 def check_streams(parts: Parts, inventory: Inventory, manifests: Manifests, problems: Problems) -> None:
-    """Note every stream that the lab cannot send.
-
-    Args:
-        parts: the scenario's well-formed parts.
-        inventory: its names.
-        manifests: its Services.
-        problems: takes what is wrong.
-    """
+    """Note every stream that the lab cannot send."""
     spec = parts.location["spec"]
     for name, stream in parts.streams.items():
         subject = Subject(stream, spec["streams"][name], parts, inventory, manifests, parts.single_pods, problems)
@@ -65,14 +58,7 @@ def _check_stream(subject: Subject) -> None:
 
 
 def check_steps(parts: Parts, inventory: Inventory, states: Sequence[ClusterState], problems: Problems) -> None:
-    """Note every step that waits for a condition that cannot occur, or expects something that does not exist.
-
-    Args:
-        parts: the scenario's well-formed parts.
-        inventory: its names.
-        states: the cluster's state at each step.
-        problems: takes what is wrong.
-    """
+    """Note every step that waits for a condition that cannot occur, or expects something that does not exist."""
     names: dict[str, Location] = {}
     for index, (step, state) in enumerate(zip(parts.steps, states, strict=True)):
         location = parts.location["spec"]["steps"][index]

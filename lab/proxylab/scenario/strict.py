@@ -35,10 +35,7 @@ def strict_versions() -> tuple[str, ...]:
 def check_strictly(documents: Iterable[Location], version: str, problems: Problems) -> None:
     """Note everything that the schema of that version refuses and that is not noted yet.
 
-    Args:
-        documents: the manifests, Lists among them.
-        version: one of ``strict_versions()``.
-        problems: takes what is wrong.
+    ``version`` is one of ``strict_versions()``; the manifests may be in Lists.
 
     Raises:
         CapabilityError: kubernetes-validate is not installed.

@@ -81,11 +81,7 @@ class _Subject(Struct, frozen=True):
 def check_service(manifest: ServiceManifest, location: Location, network: Network | None, problems: Problems) -> None:
     """Note everything that the API server would refuse.
 
-    Args:
-        manifest: the Service.
-        location: its place.
-        network: the networks of cluster IPs and the range of node ports; ``None`` if they are unknown.
-        problems: takes the mistakes.
+    ``network`` is ``None`` if the ranges of cluster IPs and node ports are unknown.
     """
     subject = _Subject(manifest, location, network, problems)
     for check in _CHECKS:

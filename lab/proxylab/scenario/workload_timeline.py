@@ -42,10 +42,7 @@ Rollouts = tuple[tuple[WorkloadChange, ...], ...]
 def with_workloads(parts: Parts, manifests: Manifests, problems: Problems) -> tuple[Parts, Rollouts]:
     """The parts with the pods of all workloads, and the rollouts of each step.
 
-    Args:
-        parts: the scenario's well-formed parts, with the Pods and Nodes from manifests.
-        manifests: its objects when the lab begins. It gets a note for each workload whose pods find no node.
-        problems: takes the mistakes in the changes of workloads.
+    ``manifests`` gets a note for each workload whose pods find no node.
     """
     commands = parts.document.spec.commands if parts.document is not None else ()
     changes = (step.change.workloads for step in parts.steps if step.change is not None)
@@ -310,10 +307,7 @@ def _entry(replica: Replica, namespace: str, position: Position) -> PodGroup:
 def _with_members(parts: Parts, first: _Members, *by_step: _Members) -> Parts:
     """The parts, with the pods of workloads among the backends.
 
-    Args:
-        parts: the scenario's well-formed parts.
-        first: the workloads when the lab begins.
-        by_step: those after each step.
+    ``first`` are the workloads when the lab begins, ``by_step`` those after each step.
     """
     document = parts.document
     if document is not None:

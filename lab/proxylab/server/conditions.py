@@ -38,13 +38,7 @@ class StepConditions(Struct, frozen=True):
     ingress: IngressController | None = None
 
     async def wait(self, step: str, revision: int, until: Until, addresses: _Addresses) -> None:
-        """Return when all conditions hold.
-
-        Args:
-            step: its name.
-            revision: of the store, which engines in state synced must have programmed.
-            until: the conditions.
-            addresses: of the names in conditions of connection tracking.
+        """Return when all conditions hold. Engines in state synced must have programmed that revision of the store.
 
         Raises:
             EngineError: a condition did not hold in time.

@@ -41,13 +41,7 @@ Signals = asyncio.Queue[Signal]
 
 
 def feed(request: Feed, lab: Lab, descriptors: Sequence[int], signals: Signals) -> AsyncGenerator[AnyResponse, None]:
-    """The answers to a feed, of which the last is ``Ended``.
-
-    Args:
-        request: begins the feed.
-        lab: the lab.
-        descriptors: came with the request; closed here.
-        signals: the client's signals.
+    """The answers to a feed, of which the last is ``Ended``. The descriptors came with the request and are closed here.
 
     Raises:
         ScenarioError: it names an object that the lab does not have.

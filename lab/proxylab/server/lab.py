@@ -85,12 +85,7 @@ class Lab(Struct, frozen=True):
     ) -> Self:
         """Start an engine in every node of the network, and wait until all have programmed the objects.
 
-        Args:
-            request: the client's.
-            launcher: starts commands.
-            variant: of iptables.
-            network: made for the plan of the request.
-            laid: how long the network took.
+        ``laid`` says how long the network took.
 
         Raises:
             CapabilityError: the machine lacks something that the engine needs.

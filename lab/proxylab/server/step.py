@@ -11,10 +11,14 @@ namespace any more, as from a machine that is gone. Its program lives until the 
 time to terminate: once proxies know of the deletion, no packet should go to it any more. Then it closes its
 connections, and its namespace is blackholed. A shared namespace is blackholed when all its pods are gone. A pod in its
 node's namespace disappears only from the API, since its node lives on.
+
+When a step ends, the lab reads what engines export at /metrics, the embedded ones and the real kube-proxy alike, so
+that the page shows the sync of the step's change: a node's engine reflects a change once its sync is over, or once its
+next sync has begun (``wait_synced``), and both set these metrics in a sync.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -25,15 +29,16 @@ from proxylab.addresses import Family
 from proxylab.cluster.configuration import SocketAddress
 from proxylab.cluster.objects import Node, Pod
 from proxylab.cluster.store import Store
-from proxylab.engines.exported import read_exported
+from proxylab.control.http_client import fetch
 from proxylab.engines.fleet import Fleet
 from proxylab.errors import EngineError, InternalError
 from proxylab.evidence.evidence import TableEntry
-from proxylab.evidence.stream_records import StepEvidence
+from proxylab.evidence.stream_records import Exported, Sample, StepEvidence
 from proxylab.kernel.netlink.build import Wiring
 from proxylab.kernel.netlink.links import cut, mend
 from proxylab.kernel.netlink.netem import Counters, NetemLinks
 from proxylab.kernel.netlink.requests import blackhole, end_blackhole
+from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.sysctl import write_sysctls
 from proxylab.plan.impairments import Way
 from proxylab.plan.model import Role, Sysctl
@@ -44,7 +49,7 @@ from proxylab.server.conditions import StepConditions
 from proxylab.timing import Deadline, pass_by
 from proxylab.traffic.runner import Runner
 
-__all__ = ["StepRunner"]
+__all__ = ["StepRunner", "parse_exported"]
 
 _ASK_SECONDS: Final = 5.0
 _NONE: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
@@ -166,7 +171,7 @@ class StepRunner:
         entries = tuple(self._entries()) if tables else None
         deadline, namespaces = Deadline.after(_ASK_SECONDS), self.wiring.namespaces
         exported = [
-            await read_exported(node, namespaces[node], self.metrics, names, deadline)
+            await _read_exported(node, namespaces[node], self.metrics, names, deadline)
             for node, names in metrics.items()
         ]
         return replace(
@@ -208,3 +213,31 @@ class StepRunner:
                 make_route = blackhole if gone else end_blackhole
                 self.wiring.routes[name].send([make_route(family) for family in self.families])
                 self._blackholed ^= {name}
+
+
+async def _read_exported(
+    node: str, netns: NetNs, server: SocketAddress, names: Collection[str], deadline: Deadline
+) -> Exported:
+    """Ask the engine of ``node`` for its page of metrics; a problem in the record says why there is none."""
+    try:
+        status, page = await fetch(netns, server.address, server.port, "/metrics", deadline)
+    except (OSError, TimeoutError) as error:
+        return Exported(node, problem=str(error) or type(error).__name__)
+    if status != 200:
+        return Exported(node, problem=f"it answered with status {status}")
+    return parse_exported(node, page.decode(errors="replace"), names)
+
+
+def parse_exported(node: str, page: str, names: Collection[str]) -> Exported:
+    """All names on a page in Prometheus' text format, and the samples of those in ``names``."""
+    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - 40 ms, and seldom needed
+
+    try:
+        samples = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
+    except ValueError as error:
+        return Exported(node, problem=f"its answer is not in Prometheus' text format: {error}")
+    return Exported(
+        node,
+        tuple(dict.fromkeys(each.name for each in samples)),
+        tuple(Sample(each.name, each.labels, each.value) for each in samples if each.name in names),
+    )

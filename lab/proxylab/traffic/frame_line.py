@@ -28,8 +28,7 @@ _KINDS: Final = {
 def frame_line(frame: bytes) -> str:
     """Describe a frame, layer by layer. An ICMP error is followed by the packet that it quotes.
 
-    Args:
-        frame: the frame from its Ethernet header on; it may be truncated anywhere.
+    It begins with its Ethernet header, and may be truncated anywhere.
 
     Example:
         >>> frame_line(bytes.fromhex("ffffffffffff020000000001" "0806" "0001080006040001" "020000000001" "0a000001"

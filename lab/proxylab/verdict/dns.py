@@ -36,12 +36,8 @@ def has_no_address(resolved: ResolvedProbe, lookups: Iterable[Lookup]) -> bool:
 def questions(resolved: ResolvedProbe, question: Question, ask: Callable[[str, Query], Lookup]) -> Iterator[Lookup]:
     """The queries of a resolver until it has an address, in the order of its search domains.
 
-    Without an answer it asks the servers past the Service, and then stops.
-
-    Args:
-        resolved: of the probe that dials the name.
-        question: its own.
-        ask: sends one query from inside a namespace.
+    Without an answer it asks the servers past the Service, and then stops. ``ask`` sends one query from inside a
+    namespace.
     """
     netns_name, found = resolved.sender.namespace, False
     servers = [each.address for each in question.servers if each.address.version == resolved.destination.version]

@@ -257,9 +257,9 @@ class ScenarioResult(Struct, frozen=True, kw_only=True):
 
 
 def expectations(expect: Expect) -> tuple[str, ...]:
-    """The YAML keys of what the author expects, ``outcome`` first. ``http`` needs no outcome."""
+    """The YAML keys of what the author expects, ``outcome`` first. ``http`` needs no outcome, ``proves`` no verdict."""
     outcome = () if expect.http is not None and "outcome" not in expect.positions else ("outcome",)
-    return (*outcome, *(key for key in _keys(expect) if key != "outcome"))
+    return (*outcome, *(key for key in _keys(expect) if key not in ("outcome", "proves")))
 
 
 def step_expectations(expect: StepExpect) -> tuple[str, ...]:

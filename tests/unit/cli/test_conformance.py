@@ -79,6 +79,18 @@ def test_a_run_can_be_compared_with_a_report(catalogue: Caller) -> None:
     assert "nodeport/b: holds (absent, now pass)" in output
 
 
+def test_a_report_has_the_form_of_its_suffix(reports: Caller) -> None:
+    files = {"r.json": "{", "r.xml": "<?xml", "r.html": "<!doctype html>", "r.md": "# ", "r.svg": "<svg"}
+    options = [word for file in files for word in ("--report", f"new/{file}")]
+    assert reports.type("conformance", "--from", "release.json", *options)[0] == ExitCode.OK
+    for file, beginning in files.items():
+        assert (reports.folder / "new" / file).read_text().startswith(beginning)
+    (reports.folder / "taken").write_text("a file where a folder must be")
+    code, output, errors = reports.type("conformance", "--from", "release.json", "--report", "taken/r.md")
+    assert (code, "4 of 4" in output) == (ExitCode.OK, True)
+    assert "cannot write taken/r.md: " in errors
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

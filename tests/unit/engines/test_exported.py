@@ -1,6 +1,6 @@
 """Tests of how a page of metrics is read."""
 
-from proxylab.engines.exported import parse_exported
+from proxylab.server.step import parse_exported
 
 _PAGE = """\
 # TYPE sync_proxy_rules_no_local_endpoints_total gauge

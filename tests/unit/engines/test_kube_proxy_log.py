@@ -36,6 +36,11 @@ def endpoints(number: int, family: Family = FOUR) -> str:
     return f'"Adding new service endpoints" portName="{name}" endpoints=["{BACKEND[family]}"]'
 
 
+def endpoints_of_1_23(number: int, family: Family = FOUR) -> str:
+    name = f"{BARRIER}:b{number:06}"
+    return f'"Setting endpoints for service port name" portName="{name}" endpoints=[{BACKEND[family]}]'
+
+
 def gone(number: int) -> str:
     return f'"Removing service endpoints" portName="{BARRIER}:b{number:06}"'
 
@@ -58,6 +63,7 @@ def heard(*lines: str) -> SyncLog:
     [
         ((port(2), endpoints(2), BEGINS), 0),
         ((port(2), endpoints(2), BEGINS, ENDS), 2),
+        ((port(2), endpoints_of_1_23(2), BEGINS, ENDS), 2),
         ((port(2), BEGINS, ENDS), 0),
         ((port(2), BEGINS, ENDS, endpoints(2), BEGINS), 0),
         ((port(2), BEGINS, ENDS, endpoints(2), BEGINS, ENDS), 2),
@@ -69,6 +75,7 @@ def heard(*lines: str) -> SyncLog:
     ids=[
         "begun",
         "over",
+        "over in 1.23",
         "without endpoints",
         "endpoints in the next",
         "both over",
@@ -89,6 +96,7 @@ def test_two_families_sync_beside_each_other() -> None:
     assert (log.reached(FOUR), log.reached(SIX)) == (0, 0)
     log = heard(*lines, ENDS)
     assert (log.reached(FOUR), log.reached(SIX)) == (2, 2)
+    assert heard(port(2, SIX), endpoints_of_1_23(2, SIX), BEGINS, ENDS).reached(SIX) == 2
 
 
 def test_a_new_process_has_done_nothing() -> None:

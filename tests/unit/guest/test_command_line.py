@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxylab.errors import CapabilityError
-from proxylab.guest.command_line import uml_command
+from proxylab.guest.outside import uml_command
 
 PATHS = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E, exclude_characters='"'), min_size=1, max_size=60)
 

@@ -1,6 +1,9 @@
 """Tables of conformance: counts, side by side, compared, and read again."""
 
 import json
+import re
+from collections import Counter
+from xml.etree import ElementTree
 
 import pytest
 from conformance_tables import BROKEN, RELEASE, subject
@@ -19,8 +22,10 @@ from proxylab.report.conformance import (
     conformance_of,
     conforming,
     read,
+    sentence,
     together,
 )
+from proxylab.report.conformance_files import badge, junit, markdown, page
 from proxylab.report.conformance_text import change_lines, conformance_lines
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import parse_scenario
@@ -81,8 +86,8 @@ def test_a_document_with_too_few_results_is_refused() -> None:
 def test_what_conforms_is_counted_with_known_differences_and_without_what_was_not_judged() -> None:
     assert RELEASE.themes == ("clusterip", "nodeport", "sctp")
     assert [conforming(RELEASE.counts(0, theme)) for theme in RELEASE.themes] == ["2 of 2", "2 of 2", "0 of 0"]
-    assert RELEASE.sentence(0) == "4 of 4 (1 known difference)"
-    assert BROKEN.sentence(0) == "3 of 4 (1 known difference)"
+    assert sentence(RELEASE.counts(0)) == "4 of 4 (1 known difference)"
+    assert sentence(BROKEN.counts(0)) == "3 of 4 (1 known difference)"
     assert (RELEASE.exit_code, BROKEN.exit_code) == (ExitCode.OK, ExitCode.FAILED)
 
 
@@ -96,16 +101,20 @@ def test_the_text_names_what_failed_and_how_to_run_it_again() -> None:
 
 
 def test_a_change_for_the_worse_comes_first() -> None:
-    both = together([RELEASE, replace(BROKEN, items=BROKEN.items[:-1])])
-    changes = both.changes(0, 1)
-    assert [(each.before, each.after, each.is_worse) for each in changes] == [
+    renamed = (replace(BROKEN.items[0], name="another title"), *BROKEN.items[1:-1])
+    both = together([RELEASE, replace(BROKEN, items=renamed)])
+    assert [(each.before, each.after, each.is_worse) for each in both.changes(0, 1)] == [
+        (Result.PASS, None, False),
         (Result.PASS, Result.FAIL, True),
-        (Result.SKIP, None, False),
+        (None, Result.PASS, False),
     ]
-    text = "\n".join(change_lines(changes, *both.columns, width=200))
+    text = "\n".join(change_lines(both, 0, 1, width=200))
     assert "no longer conforms: 1\n  clusterip/from-a-pod: ClusterIP from a pod preserves the client IP\n" in text
-    assert "other: 1\n  sctp/from-a-pod (skip, now absent)" in text
-    assert "every item has the same result" in "\n".join(change_lines([], *both.columns))
+    assert (
+        "other: 2\n  clusterip/from-a-pod: ClusterIP from a pod spreads connections over all endpoints (pass, " in text
+    )
+    assert text.endswith("3 of 5 items differ, and 1 scenario ran in only one of them")
+    assert change_lines(together([RELEASE, RELEASE]), 0, 1)[-1] == "0 of 5 items differ"
 
 
 def test_the_column_to_compare_with_is_of_the_same_mode_then_kernel_then_version() -> None:
@@ -173,6 +182,53 @@ def test_a_scenario_without_verdicts_is_one_item() -> None:
         ("sctp/c: [ipv6]", "known", "kubernetes#134024"),
     ]
     assert found.columns[0].release == "", "that of another kernel is not its own"
+
+
+@given(tables(2))
+def test_every_file_can_be_read_by_what_reads_its_form(table: Conformance) -> None:
+    suites = ElementTree.fromstring(junit(table))
+    for column, suite in enumerate(suites):
+        counts = table.counts(column)
+        found = Counter(next((each.tag for each in case), "pass") for case in suite.iter("testcase"))
+        assert found["failure"] == int(suite.get("failures", "")) == counts[Result.FAIL] + counts[Result.INCONCLUSIVE]
+        assert found["skipped"] == int(suite.get("skipped", "")) == counts[Result.SKIP]
+        assert found["system-out"] == counts[Result.KNOWN]
+        assert found.total() == int(suite.get("tests", "")) == counts.total()
+    assert ElementTree.fromstring(badge(table)).tag == "{http://www.w3.org/2000/svg}svg"
+    for block in markdown(table).split("\n\n"):
+        rows = block.splitlines()
+        assert rows[0].startswith("#") or {row.count("|") for row in rows} == {rows[0].count("|")}
+
+
+def test_the_pages_have_the_versions_the_counts_and_the_reasons() -> None:
+    both = together([RELEASE, BROKEN])
+    for text in (markdown(both), page(both)):
+        words = re.sub(r"\W+", " ", re.sub("<[^>]*>", " ", text))
+        assert "kube proxy v1 36 3 nftables 4 of 4 1 1 6 12 48 4 7e77326fe202 0 1 0 2026 11 23 18 52 UTC" in words
+        assert "clusterip 2 of 2 1 of 2" in words
+        assert "mode nftables has no node ports on 127 0 0 1 KEP 3866 1 1" in words
+        assert "preserves the client IP echo 1 saw it come from 172 18 0 2 not from client 10 244 1 2 1" in words
+
+
+def test_no_name_becomes_markup() -> None:
+    evil = replace(BROKEN.items[1], name="<script>|</script>")
+    found = replace(BROKEN, items=(evil,))
+    assert "<script>" not in page(found)
+    assert "<script>" not in markdown(found)
+    assert "&lt;script>&#124;" in markdown(found)
+
+
+@pytest.mark.parametrize(
+    ("table", "words", "colour"),
+    [
+        (RELEASE, "conforms: 4 of 4 (1 known difference)", "#1a7f37"),
+        (BROKEN, "conforms: 3 of 4 (1 known difference)", "#cf222e"),
+        (replace(RELEASE, items=RELEASE.items[-1:]), "conforms: 0 of 0", "#57606a"),
+    ],
+)
+def test_the_badge_is_green_only_if_everything_judged_conforms(table: Conformance, words: str, colour: str) -> None:
+    assert f"<title>{words}</title>" in badge(table)
+    assert colour in badge(table)
 
 
 def test_the_digest_is_of_names_and_texts() -> None:

@@ -45,13 +45,7 @@ _IDENTITIES: Final = uuid.UUID("8f2c1d3a-52a4-4d0b-9e38-6f0d9b3f6f10")
 
 
 def manifest(thing: KubeObject, revision: int, since: str) -> Document:
-    """The document of an object.
-
-    Args:
-        thing: the object.
-        revision: of its last change; its ``resourceVersion``.
-        since: its ``creationTimestamp``, in the format of RFC 3339.
-    """
+    """The document of an object. ``since`` is its ``creationTimestamp``, in the format of RFC 3339."""
     writer = _WRITERS[type(thing)]
     document: Document = writer(thing)
     metadata: Document = {"name": thing.name}

@@ -105,13 +105,7 @@ Request = Discover | Get | List | Watch | Report
 
 
 def read_request(method: str, path: str, query: str, kept: Callable[[], Iterable[Unstructured]]) -> Request:
-    """Read a request.
-
-    Args:
-        method: of HTTP.
-        path: of the target, without its query.
-        query: of the target.
-        kept: gives the unstructured objects, whose kinds may be custom.
+    """Read a request. ``kept`` gives the unstructured objects, whose kinds may be custom.
 
     Raises:
         Refusal: nothing is served there, or it cannot be read.

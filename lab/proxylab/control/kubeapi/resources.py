@@ -155,10 +155,7 @@ def resources_of(things: Iterable[Unstructured]) -> Iterator[Resource]:
 def discovery(path: str, version: str, resources: Iterable[Resource]) -> dict[str, Any] | None:
     """A document of discovery, which kubectl reads first; ``None`` for any other path.
 
-    Args:
-        path: of the request.
-        version: the Kubernetes version that the API is of, such as ``v1.34.2``.
-        resources: the kinds that the API serves.
+    ``version`` is the Kubernetes version that the API is of, such as ``v1.34.2``.
     """
     resources = tuple(resources)
     if path == "/version":

@@ -116,10 +116,8 @@ class FaultIsolation(Generic[R, T]):
     async def load(self, wanted: R, before: object, write: Callable[[R, Any], T]) -> Loaded[R, T]:
         """Load ``wanted`` without the changes to refused Services.
 
-        Args:
-            wanted: the rules for the cluster as it is.
-            before: the state read back from the kernel, or the ruleset loaded last.
-            write: makes the text that changes the kernel from its second argument to its first.
+        ``before`` is the state read back from the kernel, or the ruleset loaded last; ``write`` makes the text that
+        changes the kernel from its second argument to its first.
 
         Raises:
             SyncFailedError: the refused line belongs to no Service.

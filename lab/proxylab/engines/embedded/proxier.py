@@ -73,10 +73,7 @@ class Proxier(Protocol):
     async def sync(self, cluster: ClusterView, node: NodeFacts, *, full: bool = False) -> Synced:
         """Make the kernel's rules those of ``cluster``. Raises ``SyncFailedError``.
 
-        Args:
-            cluster: the objects, sound or not.
-            node: the node as it is now.
-            full: read the rules back from the kernel first, and trust no memory of them.
+        ``full`` reads the rules back from the kernel first, and trusts no memory of them.
         """
 
     async def is_intact(self) -> bool:

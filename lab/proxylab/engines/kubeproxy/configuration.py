@@ -36,12 +36,7 @@ def configuration(
 ) -> str:
     """The KubeProxyConfiguration of one node.
 
-    Args:
-        mode: ``iptables`` or ``nftables``.
-        node: the name of its Node object.
-        proxy: the scenario's configuration.
-        cluster_cidrs: the lab's pod networks, used where the scenario names none.
-        feature_gates: gates to set besides those of the scenario.
+    The pod networks serve where the scenario names none; ``feature_gates`` add to those of the scenario.
     """
     networks = cluster_cidrs if proxy.cluster_cidrs is None else proxy.cluster_cidrs
     document: dict[str, Any] = {
@@ -75,11 +70,7 @@ def configuration(
 def command(binary: str, node: str, api: str, flags: Sequence[str]) -> tuple[str, ...]:
     """The command line; the configuration lies at ``CONFIG``.
 
-    Args:
-        binary: its path.
-        node: the node's name.
-        api: the URL of the API server.
-        flags: further flags. Besides a configuration file kube-proxy honours only a few: ``--v`` and others of logging.
+    Besides a configuration file kube-proxy honours only a few flags: ``--v`` and others of logging.
     """
     return (binary, f"--config={CONFIG}", f"--hostname-override={node}", f"--master={api}", "--v=2", *flags)
 

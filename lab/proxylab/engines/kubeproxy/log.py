@@ -29,7 +29,8 @@ _FAILS: Final = '"Failed to execute iptables-restore"'
 _MOVES: Final = '"Updated proxier node'
 """The labels of its Node have changed, and kube-proxy syncs at once."""
 _PORT: Final = re.compile(r' servicePort="(\S+)"')
-_ENDPOINTS: Final = re.compile(r' endpoints=\["([^"]+)"')
+_ENDPOINTS: Final = re.compile(r' endpoints=\["?([^"\s]+:\d+)')
+"""The first endpoint. kube-proxy 1.23 prints a list without quotation marks."""
 
 
 class ProgressLog(Protocol):

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
@@ -39,6 +40,25 @@ _NO_MODPROBE: Final = {f"{CHOSEN_FIRST.partition(':')[0]}/modprobe": "/bin/true"
 nftables takes the kernel for one without IPVS, and leaves behind what mode ipvs has left (pkg/proxy/ipvs/cleanup.go).
 """
 
+_LISTS_NO_MODULES: Final = (1, 27)
+"""The first version that tries IPVS instead of looking for its modules (CanUseIPVSProxier in pkg/proxy/ipvs)."""
+
+_WITH_MODULES: Final = (
+    *("unshare", "--mount", "sh", "-ec"),
+    """
+    mkdir -p /run/proc
+    mount --rbind /proc /run/proc
+    mount -t tmpfs tmpfs /proc
+    : >/proc/modules
+    for each in /run/proc/[!0-9]*; do ln -s "$each" /proc; done
+    exec "$@"
+    """,
+    "kube-proxy",
+)
+"""Starts a command with an empty /proc/modules. A kernel that loads no modules has no such file, and then kube-proxy
+takes it for one without IPVS. The modules in the list that it makes are those for which modprobe(8) succeeds.
+"""
+
 _OWN_DROPS: Final = (1, 25)
 """The first version whose rules drop by themselves, without the kubelet's chains (KEP-3178)."""
 
@@ -58,6 +78,8 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
     api = f"http://{API_ADDRESS}:{API_PORT}"
     flags = (*VERBOSE, *upstream.flags) if mode == Mode.IPVS else upstream.flags
     argv = command(upstream.binary, node, api, flags)
+    if mode == Mode.IPVS and choice.version < _LISTS_NO_MODULES and not Path("/proc/modules").exists():
+        argv = (*_WITH_MODULES, *argv)
 
     async def prepare() -> None:
         on_node.require()

@@ -45,8 +45,7 @@ class Cleanup:
     async def finish(self, patience: float) -> None:
         """Return when all followed namespaces are gone.
 
-        Args:
-            patience: seconds without progress before the wait fails. A thousand namespaces take less than one.
+        ``patience`` is in seconds without progress before the wait fails. A thousand namespaces take less than one.
 
         Raises:
             InternalError: namespaces are left; names them.

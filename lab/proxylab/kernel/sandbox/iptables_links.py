@@ -22,11 +22,7 @@ CHOSEN_FIRST: Final = f"{_FOLDER}:{PATH}"
 
 
 def links_to(variant: str) -> dict[str, str]:
-    """The path of each link, and the program of this machine that it points to.
-
-    Args:
-        variant: ``legacy`` or ``nft``.
-    """
+    """The path of each link, and the program of this machine that it points to."""
     families = ("iptables", "ip6tables")
     wanted = {f"{name}{verb}": f"{name}-{variant}{verb}" for name in families for verb in _VERBS}
     found = {name: shutil.which(program, path=PATH) for name, program in wanted.items()}

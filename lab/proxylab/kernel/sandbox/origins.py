@@ -49,9 +49,7 @@ class Origins:
     def of_descriptor(self, number: int, target: str) -> str:
         """The line that made a descriptor; empty when unknown.
 
-        Args:
-            number: the descriptor.
-            target: the descriptor's link in /proc/self/fd: of a file its path, for which the latest opening counts.
+        ``target`` is its link in /proc/self/fd: of a file its path, for which the latest opening counts.
         """
         line = next((line for made, line in list(self._made.items()) if made.fileno() == number), None)
         line = line or self._opened.get(target)

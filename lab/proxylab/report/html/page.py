@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from proxylab.encoding import MisfitError, decode, encode
 from proxylab.report.html.entry import Entry
-from proxylab.report.html.markup import Markup, tag
+from proxylab.report.html.markup import Child, Markup, tag
 from proxylab.report.html.overview import Sections, filters, headline, overview
 from proxylab.verdict.model import UNRESOLVED
 
-__all__ = ["page", "read_page"]
+__all__ = ["document", "page", "read_page"]
 
 _HERE: Final = Path(__file__).parent
 _MOST_OPEN: Final = 5
@@ -35,20 +35,12 @@ def page(entries: Sequence[Entry], about: Mapping[str, str], title: str = "proxy
         about: facts about the whole run, by label.
         title: the page's title.
     """
-    style, script = _read("page.css"), _read("page.js")
     sections = Sections.of(entries)
     opened = {id(each) for each in [each for each in entries if each.judgement in UNRESOLVED][:_MOST_OPEN]}
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_policy(style, script)),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("title", title),
-        tag("style", Markup(style)),
-    )
-    body = tag(
-        "body",
+    script = _read("page.js")
+    return document(
+        title,
+        script,
         tag("a", "Skip to the probes", href="#probes", class_="skip-link"),
         _comment("about", about),
         tag("header", tag("h1", "proxylab"), headline(entries, about)),
@@ -61,7 +53,21 @@ def page(entries: Sequence[Entry], about: Mapping[str, str], title: str = "proxy
         ),
         tag("script", Markup(script)),
     )
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def document(title: str, script: str, *body: Child) -> str:
+    """The text of a file with the style of all pages; ``script`` is the only one that the browser may run."""
+    style = _read("page.css")
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_policy(style, script)),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", title),
+        tag("style", Markup(style)),
+    )
+    return f"<!doctype html>\n{tag('html', head, tag('body', *body), lang='en')}\n"
 
 
 def read_page(text: str) -> tuple[list[Entry], dict[str, str]]:

@@ -107,12 +107,7 @@ def rp_filter_refusal(plan: Plan, start: str, source: IPAddress, destination: IP
 
     A node with ``rp_filter`` at 1 takes a packet only by the device by which it would answer the packet's source
     (__fib_validate_source in net/ipv4/fib_frontend.c); of the values for all devices and for one, the higher counts.
-
-    Args:
-        plan: of the lab.
-        start: the namespace that the packet leaves.
-        source: its source address.
-        destination: its destination; without a holder of that address the path ends where the routes end.
+    Without a holder of the destination the path ends where the routes end.
     """
     if source.version == 6:
         return None

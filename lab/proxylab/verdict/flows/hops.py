@@ -316,11 +316,6 @@ class Translation(Struct, frozen=True):
         came, went = self.came, self.went
         return (came.destination, came.destination_port) != (went.destination, went.destination_port)
 
-    @property
-    def of_source(self) -> bool:
-        """Whether the node changed the source."""
-        return (self.came.source, self.came.source_port) != (self.went.source, self.went.source_port)
-
 
 class SecondNat(Struct, frozen=True):
     """The last translation that a Service asks for, and the one that no Service asks for."""

@@ -99,10 +99,7 @@ class RestoreText(Struct, frozen=True):
 def restore(ruleset: Ruleset, state: KernelState, stale: AbstractSet[str] | None = None) -> RestoreText:
     """The text of a full sync.
 
-    Args:
-        ruleset: the wanted rules.
-        state: the state read back from the kernel.
-        stale: the chains to delete; by default the service chains that ``ruleset`` does not have.
+    ``stale`` are the chains to delete, by default the service chains that ``ruleset`` does not have.
     """
     if stale is None:
         stale = state.owned_chains.difference(*[port.chains for port in ruleset.ports])
@@ -114,10 +111,7 @@ def restore(ruleset: Ruleset, state: KernelState, stale: AbstractSet[str] | None
 def restore_changes(ruleset: Ruleset, loaded: Ruleset, stale: AbstractSet[str] | None = None) -> RestoreText:
     """The text of a partial sync. Jumps and kept chains, which depend on no object, exist already.
 
-    Args:
-        ruleset: the wanted rules.
-        loaded: the ruleset loaded last.
-        stale: the chains to delete; by default those of ``loaded`` that ``ruleset`` does not have.
+    ``stale`` are the chains to delete, by default those of ``loaded`` that ``ruleset`` does not have.
     """
     kept = {id(port) for port in loaded.ports}
     # Unchanged service ports are mostly the same object; the others are compared by value.

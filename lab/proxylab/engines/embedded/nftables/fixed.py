@@ -83,10 +83,7 @@ def fixed_commands(
 ) -> tuple[str, ...]:
     """The commands for the whole fixed part, with every set and map left empty.
 
-    Args:
-        proxy: what all service ports share.
-        node_ports: the addresses that serve node ports; ``None`` for all of the node's.
-        service_cidrs: the networks of cluster IPs, of any family.
+    ``node_ports`` are the addresses that serve node ports; ``None`` for all of the node's.
     """
     table = f"{proxy.ip} {names.TABLE}"
     rules = (*_JUMPS, *_rules(proxy, service_cidrs, restricted=node_ports is not None))

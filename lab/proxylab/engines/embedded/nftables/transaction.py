@@ -110,10 +110,7 @@ def write_table(ruleset: Ruleset, present: Present, *, rehook: bool) -> Transact
 def write_changes(ruleset: Ruleset, loaded: Ruleset, expired: Iterable[str] = ()) -> Transaction:
     """The text of a partial sync.
 
-    Args:
-        ruleset: the wanted table.
-        loaded: the table loaded last, with the same fixed part.
-        expired: stale chains that may be deleted now, as far as no service port uses them again.
+    ``loaded`` has the same fixed part. No chain of ``expired`` goes that a service port uses again.
     """
     table = _table(ruleset.family)
     kept, stayed = {id(port) for port in ruleset.ports}, {id(port) for port in loaded.ports}

@@ -53,9 +53,8 @@ def key_of(port: ServicePortInfo) -> str:
 def generation(ports: Mapping[str, int], listen: IPAddress | None) -> Generation:
     """The parts of the rules.
 
-    Args:
-        ports: the port of the proxy process for each service port, by ``key_of``. The rules leave out other ones.
-        listen: the address on which the process listens; ``None`` for all.
+    ``ports`` has the port of the proxy process for each service port, by ``key_of``; the rules leave out other ones.
+    ``listen`` is its address; ``None`` for all.
     """
     return Generation(
         jumps=_JUMPS,

@@ -1,0 +1,59 @@
+"""``proxylab semantics``: what Kubernetes promises for Services, and which probes show it."""
+
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from proxylab.cli.catalogue import catalogue_files, recorded_mutants
+from proxylab.cli.terminal import terminal_width
+from proxylab.engines.engine_names import EMBEDDED, version_of
+from proxylab.errors import ExitCode
+from proxylab.report.html.semantics import semantics_page
+from proxylab.report.semantics import Coverage, read_mutants, semantics, to_json, to_lines
+from proxylab.scenario.load import load_scenario
+from proxylab.scenario.promises import promises
+
+__all__ = ["command"]
+
+
+def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(each) for each in promises() if each.startswith(incomplete)]
+
+
+@click.command("semantics", short_help="List Kubernetes' promises for Services, with their probes.")
+@click.argument("words", nargs=-1, metavar="[WORD…]", shell_complete=_complete)
+@click.option(
+    "--coverage",
+    "wanted",
+    multiple=True,
+    type=click.Choice([str(each) for each in Coverage]),
+    help="Only promises that are proven, only named by a probe, or of none; repeat it for two of these.",
+)
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--report",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Also write the table as one HTML file.",
+)
+def command(*, words: tuple[str, ...], wanted: tuple[str, ...], output: str, report: Path | None) -> ExitCode:
+    """List what Kubernetes promises for Services: each promise with its source and the probes that show it.
+
+    A promise is proven if a probe of the catalogue names it in its own expectation (expect.proves) and turned red for a
+    mutant of it. With WORD…, list only promises whose id has all these words.
+
+    Example: proxylab semantics externalTrafficPolicy=Local drop
+    """
+    scenarios = {name: load_scenario(file) for name, file in catalogue_files().items()}
+    rows = semantics(scenarios, read_mutants(recorded_mutants()), version_of(EMBEDDED[0]))
+    rows = tuple(
+        row for row in rows if all(word in row.promise.id for word in words) and (not wanted or row.coverage in wanted)
+    )
+    if not rows:
+        click.echo("no promise has all these words; leave out some, or all of them", err=True)
+        return ExitCode.NOTHING_SELECTED
+    if report is not None:
+        report.write_text(semantics_page(rows), encoding="utf-8")
+    click.echo(to_json(rows) if output == "json" else "\n".join(to_lines(rows, terminal_width())))
+    return ExitCode.OK

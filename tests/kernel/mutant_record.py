@@ -1,0 +1,75 @@
+"""The record of which mutant turned which probes red, ``scenarios/mutations.json``: read by ``proxylab semantics``.
+
+Each test that runs a mutant compares what it sees with the record. ``LAB_RECORD=write`` writes what it sees instead:
+
+    LAB_RECORD=write ./dev pytest tests/kernel/test_breakages.py tests/kernel/test_mutants.py \
+        tests/kernel/test_mutants_in_a_guest.py
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Set
+
+from mutated_labs import Judged, name_of
+from sandboxed import ROOT
+
+from proxylab.report.semantics import RecordedMutant, read_mutants
+from proxylab.verdict.model import Judgement
+
+__all__ = ["RECORD", "Failed", "compare", "failures", "recorded"]
+
+RECORD = ROOT / "scenarios" / "mutations.json"
+
+Failed = Mapping[str, Mapping[str, Set[str]]]
+"""By file and item without the case of the matrix: the expectations that failed in some case."""
+
+
+def failures(verdicts: Iterable[Judged]) -> dict[str, set[str]]:
+    """The items that do not pass, with the expectations that fail."""
+    found: dict[str, set[str]] = {}
+    for each in verdicts:
+        if each.overall is not Judgement.PASS:
+            failed = {one.expectation for one in each.verdicts if one.judgement is Judgement.FAIL}
+            found.setdefault(name_of(each), set()).update(failed)
+    return found
+
+
+def recorded() -> tuple[RecordedMutant, ...]:
+    return read_mutants(RECORD.read_bytes())
+
+
+def compare(mutation: str, engine: str, seen: Failed, setting: str = "", by_chance: Set[str] = frozenset()) -> None:
+    """Every expectation that the record says to fail with this mutant fails: what it says is a proof."""
+    written = {(each.mutation, each.engine): each for each in recorded()}
+    known = written.get((mutation, engine))
+    due = {} if known is None else known.red
+    found = {
+        file: {item: tuple(sorted(failed)) for item, failed in sorted(red.items()) if item not in by_chance}
+        for file, red in seen.items()
+    }
+    if os.environ.get("LAB_RECORD") == "write":
+        red = {file: items for file, items in sorted({**due, **found}.items()) if items}
+        written[mutation, engine] = RecordedMutant(mutation=mutation, engine=engine, setting=setting, red=red)
+        _write(written.values())
+        return
+    wrong = {
+        f"{file}: {item}": sorted({*failed} - {*found[file].get(item, ())})
+        for file in found
+        for item, failed in due.get(file, {}).items()
+        if item not in found[file] or not {*failed} <= {*found[file][item]}
+    }
+    assert not wrong, f"LAB_RECORD=write makes {RECORD.name} say what this mutant turns red"
+
+
+def _write(mutants: Iterable[RecordedMutant]) -> None:
+    entries = [
+        {
+            "mutation": each.mutation,
+            "engine": each.engine,
+            **({"setting": each.setting} if each.setting else {}),
+            "red": each.red,
+        }
+        for each in sorted(mutants, key=lambda each: (each.mutation, each.engine))
+        if each.red
+    ]
+    RECORD.write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
