@@ -135,6 +135,11 @@ def test_node_ports_come_from_the_upper_band() -> None:
     assert [port.node_port for port in (*first.ports, *second.ports)] == [30086, 30087, 30088]
 
 
+def test_a_service_of_type_cluster_ip_gets_no_node_port() -> None:
+    (found,) = allocate_services([node_port("a", 0, type=ServiceType.CLUSTER_IP)], [V4])
+    assert [port.node_port for port in found.ports] == [0]
+
+
 def test_each_protocol_of_a_port_keeps_the_node_port_that_it_asks_for() -> None:
     asked = ((Protocol.UDP, 30053), (Protocol.TCP, 30054), (Protocol.SCTP, 0))
     ports = tuple(
