@@ -69,12 +69,16 @@ BEFORE_1_24 = """
     clusterip/from-a-pod clusterip/no-endpoints clusterip/internal-traffic-policy-local
     clusterip/one-port-over-tcp-and-udp nodeport/traffic-policy-cluster nodeport/traffic-policy-local
     loadbalancer/source-ranges loadbalancer/short-circuits externalip/unassigned-address
-    senders/from-a-node detect-local/without-cluster-cidr icmp/echo-requests affinity/client-ip masquerade/all
+    senders/from-a-node detect-local/without-cluster-cidr clusterip/several-ports affinity/client-ip masquerade/all
     hairpin/same-node-reply-past-a-bridge ipvs/node-port-number-elsewhere
     rejections/no-local-endpoint-or-no-endpoint untranslated/unused-port-of-a-cluster-ip
     steps/proxy-killed-and-restarted steps/udp-client-outlives-its-backend
 """
-"""The same for kube-proxy 1.23, with ``--all`` alone."""
+"""The same for kube-proxy 1.23, with ``--all`` alone.
+
+icmp/echo-requests fails there: before 1.26 a node answers echo requests to the address of a Service, and no outcome of
+the format means that.
+"""
 
 COMPARED = "loadbalancer/source-ranges nodeport/traffic-policy-local affinity/client-ip sctp/associations"
 """The scenarios whose rules, sets and virtual servers ``./dev test`` compares; ``--all`` compares those of all."""

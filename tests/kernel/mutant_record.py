@@ -39,7 +39,11 @@ def recorded() -> tuple[RecordedMutant, ...]:
 
 
 def compare(mutation: str, engine: str, seen: Failed, setting: str = "", by_chance: Set[str] = frozenset()) -> None:
-    """Every expectation that the record says to fail with this mutant fails: what it says is a proof."""
+    """Every expectation that the record says to fail with this mutant fails: what it says is a proof.
+
+    Of a step with streams, only that it fails is compared: which expectation of a stream fails depends on the moment
+    at which its packets meet the change.
+    """
     written = {(each.mutation, each.engine): each for each in recorded()}
     known = written.get((mutation, engine))
     due = {} if known is None else known.red
@@ -56,9 +60,13 @@ def compare(mutation: str, engine: str, seen: Failed, setting: str = "", by_chan
         f"{file}: {item}": sorted({*failed} - {*found[file].get(item, ())})
         for file in found
         for item, failed in due.get(file, {}).items()
-        if item not in found[file] or not {*failed} <= {*found[file][item]}
+        if item not in found[file] or not {each for each in failed if not _of_a_stream(each)} <= {*found[file][item]}
     }
-    assert not wrong, f"LAB_RECORD=write makes {RECORD.name} say what this mutant turns red"
+    assert not wrong, f"LAB_RECORD=write makes {RECORD.name} say what this mutant turns red: {wrong}"
+
+
+def _of_a_stream(expectation: str) -> bool:
+    return "." in expectation  # as in "queries[ipv6].lost"
 
 
 def _write(mutants: Iterable[RecordedMutant]) -> None:

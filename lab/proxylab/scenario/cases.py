@@ -223,7 +223,7 @@ def _name(name: str, ending: str) -> str:
 
 def check_conditions(parts: Parts, problems: Problems) -> None:
     """Note unknown axes, too many cases, and exceptions that never hold or that contradict each other."""
-    spec = parts.location["spec"]
+    spec, possible = parts.location["spec"], _values(parts)
     if parts.matrix is not None:
         _check_axes(spec["matrix"], axis_names(), problems)
         axes = parts.matrix.axes
@@ -236,16 +236,16 @@ def check_conditions(parts: Parts, problems: Problems) -> None:
             problems.add(spec["matrix"].key, f"this makes {count} cases", allowed=f"allowed: {MOST_CASES}")
         _check_family(parts, axes, spec["matrix"]["family"], problems)
     _refuse_family(parts.failures, spec["except"], "one engine serves both families", problems)
-    _check_exceptions(parts, parts.failures, spec["except"], problems)
+    _check_exceptions(possible, parts.failures, spec["except"], problems)
     for index, probe in enumerate(parts.probes):
-        _check_exceptions(parts, probe.exceptions, spec["probes"][index]["except"], problems)
+        _check_exceptions(possible, probe.exceptions, spec["probes"][index]["except"], problems)
     for number, step in enumerate(parts.steps):
         at = spec["steps"][number]
         exceptions = step.whole.exceptions if step.whole else ()
         _refuse_family(exceptions, at["except"], "a step happens once for both families", problems)
-        _check_exceptions(parts, exceptions, at["except"], problems)
+        _check_exceptions(possible, exceptions, at["except"], problems)
         for index, probe in enumerate(step.probes):
-            _check_exceptions(parts, probe.exceptions, at["probes"][index]["except"], problems)
+            _check_exceptions(possible, probe.exceptions, at["probes"][index]["except"], problems)
 
 
 def _check_family(parts: Parts, axes: Mapping[str, tuple[str, ...]], location: Location, problems: Problems) -> None:
@@ -282,12 +282,11 @@ def _check_axes(location: Location, axes: Iterable[str], problems: Problems) -> 
 
 
 def _check_exceptions(
-    parts: Parts,
+    possible: Mapping[str, tuple[str, ...]] | None,
     exceptions: Iterable[EngineFailure | Exceptional | StepException | None],
     location: Location,
     problems: Problems,
 ) -> None:
-    possible = _values(parts)
     checked: list[tuple[Location, dict[str, str], VersionRange | None]] = []
     for index, exception in enumerate(exceptions):
         when = location[index]["when"]
