@@ -65,6 +65,8 @@ TYPED: dict[str, tuple[str, ...]] = {
     "judge": ("judge", "bundle"),
     "logs-whose": ("logs", ECHO, "node-x"),
     "merge": ("merge", "v1.36.json", "v1.37.json"),
+    "mutate-broken": ("mutate", ECHO, "--rule", "KUBE-SEP"),
+    "mutate-refused": ("mutate", ECHO, "--engine", "kube-proxy/iptables"),
     "plan": ("plan", ECHO),
     "probe": ("probe", ECHO, "debug", "echo", "--node", "node-a"),
     "probe-rejected": ("probe", ECHO, "debug", "echo", "--engine", "embedded@v1.23/iptables"),

@@ -357,4 +357,42 @@ SINGLE_RULES = [
             }
         },
     ),
+    Breakage(
+        "no endpoint is on the node",
+        PORTS,
+        "_endpoint",
+        "lambda *given, whole=module._endpoint: whole(*given)._replace(is_local=False)",
+        {
+            "clusterip/internal-policy-local-on-the-host-network": {
+                "ClusterIP with internalTrafficPolicy Local reaches a host-network pod",
+                "ClusterIP with internalTrafficPolicy Local serves the node of a host-network pod",
+            }
+        },
+    ),
+    Breakage(
+        "internalTrafficPolicy Local restricts node ports",
+        PORTS,
+        "_external_policy_local",
+        "lambda service: service.internal_traffic_policy is module.TrafficPolicy.LOCAL",
+        {
+            "clusterip/internal-policy-local-on-the-host-network": {
+                "NodePort ignores internalTrafficPolicy Local on a node without endpoint"
+            }
+        },
+    ),
+    Breakage(
+        "no masquerade at node ports and external IPs of a pod that reaches itself",
+        FIXED,
+        "masquerade",
+        "lambda settings: ()",
+        {
+            "hairpin/at-every-frontend": {
+                "ClusterIP over UDP from a pod to itself is masqueraded",
+                "NodePort over TCP from a pod to itself is masqueraded",
+                "NodePort over UDP from a pod to itself is masqueraded",
+                "NodePort with policy Local from a pod to itself is masqueraded",
+                "external IP over TCP from a pod to itself is masqueraded",
+            }
+        },
+    ),
 ]

@@ -28,12 +28,13 @@ writes this page.
 
 ## What failed
 
-These runs found two faults of the scenarios, which have been mended since, and one lack of the machine:
+These runs found two faults of the scenarios, which have been mended since, and one open question:
 
 * `loadbalancer/health-check-on-node-port-addresses` did not know that kube-proxy before 1.36 fails to serve
   health-check node ports over IPv6 beside a list of IPv4 networks (kubernetes#114702). It is a known difference now.
 * `steps/affinity-timeout-at-a-node-port` relied on two probes within two seconds, and the machine was busy.
-* In `sctp/associations`, entries of connection tracking ended before the busy machine read them: inconclusive.
+* In `sctp/associations`, no node had an entry of connection tracking for some flows: inconclusive. Such entries are
+  short-lived, and a busy machine reads them late; no test shows that this is the cause.
 
 ## Summary
 

@@ -24,6 +24,7 @@ from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ExitCode, LabError
 from proxylab.report.mutants import Baseline, Mutant, mutant_lines, mutants_to_json
 from proxylab.scenario.cases import cases, kernel_of
+from proxylab.text import wrapped
 
 __all__ = ["command"]
 
@@ -161,7 +162,8 @@ def _green(chosen: Sequence[RuledCase], begin: _Begin, jobs: int, known: _State)
         baseline = known.baselines[each.case.file, each.case.case.id]
         if baseline.trouble:
             case = f" [{baseline.case}]" if baseline.case else ""
-            click.echo(f"{baseline.file}{case}: left out, since without a mutation {baseline.trouble}", err=True)
+            what = f"{baseline.file}{case}: left out, since it does not pass without a mutation: {baseline.trouble}"
+            click.echo("\n".join(wrapped(what, rest="  ", width=terminal_width())), err=True)
         else:
             yield replace(each, baseline=baseline)
 

@@ -135,6 +135,21 @@ def test_node_ports_come_from_the_upper_band() -> None:
     assert [port.node_port for port in (*first.ports, *second.ports)] == [30086, 30087, 30088]
 
 
+def test_a_service_of_type_cluster_ip_gets_no_node_port() -> None:
+    (found,) = allocate_services([node_port("a", 0, type=ServiceType.CLUSTER_IP)], [V4])
+    assert [port.node_port for port in found.ports] == [0]
+
+
+def test_each_protocol_of_a_port_keeps_the_node_port_that_it_asks_for() -> None:
+    asked = ((Protocol.UDP, 30053), (Protocol.TCP, 30054), (Protocol.SCTP, 0))
+    ports = tuple(
+        ServicePort(name=protocol.lower(), protocol=protocol, port=53, target_port=53, node_port=number)
+        for protocol, number in asked
+    )
+    (found,) = allocate_services([service("dns", type=ServiceType.NODE_PORT, ports=ports)], [V4])
+    assert [port.node_port for port in found.ports] == [30053, 30054, 30053]
+
+
 @pytest.mark.parametrize(
     ("node_ports", "drawn"),
     [(PortRange(20, 8079), [148, 149]), (PortRange(80, 99), [96, 97]), (PortRange(7, 8), [7, 8])],

@@ -2,7 +2,7 @@ from ipaddress import ip_address
 
 from msgspec.structs import replace
 
-from proxylab.addresses import Family
+from proxylab.addresses import Family, Protocol
 from proxylab.cluster.objects import ZONE_LABEL, EndpointPort, Node, Pod, PodPort, Service, ServicePort, ServiceType
 from proxylab.cluster.slices import MAX_ENDPOINTS_PER_SLICE, derive_slices
 
@@ -71,6 +71,19 @@ def test_named_target_ports_group_pods_into_slices() -> None:
     found = {tuple(port.port for port in item.ports): [e.target for e in item.endpoints] for item in slices}
     assert found == {(8080,): ["echo-1", "echo-3"], (9090,): ["echo-2"], (): ["echo-4"]}
     assert len({item.name for item in slices}) == 3
+
+
+def test_a_named_target_port_is_the_pod_s_port_of_that_name_and_protocol() -> None:
+    service = replace(ECHO, ports=(ServicePort(name="http", port=80, target_port="web"),))
+    others = (
+        PodPort(name="web", port=7070, protocol=Protocol.UDP),
+        PodPort(name="jobs", port=7071),
+        PodPort(name="web", port=8080),
+    )
+    (item,) = derive_slices([service], [pod(1, ports=others)], NODES)
+    assert [port.port for port in item.ports] == [8080]
+    (none,) = derive_slices([service], [pod(1, ports=others[:2])], NODES)
+    assert none.ports == ()
 
 
 def test_a_slice_per_family_and_only_pods_that_have_it() -> None:

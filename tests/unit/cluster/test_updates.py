@@ -2,6 +2,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
+from proxylab.addresses import Protocol
 from proxylab.cluster.allocate import allocate_services, keep_allocated
 from proxylab.cluster.objects import LoadBalancerIngress, Service, ServicePort, ServiceType, TrafficPolicy
 
@@ -60,3 +61,18 @@ def test_a_balancer_keeps_its_ingress_and_its_health_check_as_long_as_it_is_one(
     assert (same.load_balancer_ingress, same.health_check_node_port) == ((vip,), 32000)
     other = updated(before, type=ServiceType.NODE_PORT, ports=(WEB,))
     assert (other.load_balancer_ingress, other.health_check_node_port) == ((), 0)
+
+
+def test_only_the_first_of_two_ports_keeps_a_number_that_both_had() -> None:
+    """Two protocols may share a node port; whether they do so again is up to the author."""
+    shared = (
+        ServicePort(name="web", port=80, target_port=8080, node_port=30080),
+        ServicePort(name="quic", protocol=Protocol.UDP, port=81, target_port=8081, node_port=30080),
+    )
+    without = tuple(
+        ServicePort(name=each.name, protocol=each.protocol, port=each.port, target_port=each.target_port)
+        for each in shared
+    )
+    before = Service(name="echo", type=ServiceType.NODE_PORT, ports=shared)
+    kept = keep_allocated(Service(name="echo", type=ServiceType.NODE_PORT, ports=without), before)
+    assert [port.node_port for port in kept.ports] == [30080, 0]

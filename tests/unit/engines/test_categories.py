@@ -6,7 +6,7 @@ import pytest
 
 from proxylab.addresses import Protocol
 from proxylab.cluster.objects import Key
-from proxylab.engines.embedded.categories import Refusal, categorize_endpoints
+from proxylab.engines.embedded.categories import Refusal, categorize_endpoints, ports_without_local
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import EndpointInfo, ServicePortInfo
 
@@ -70,6 +70,12 @@ def test_terminating_endpoints_are_the_last_resort() -> None:
     draining = endpoint("there-draining", "draining")
     assert categorized(PORT, HERE, draining)[0] == "here"
     assert categorized(PORT, endpoint("here", "unready"), draining)[0] == "there-draining"
+    assert categorized(EXTERNAL_LOCAL, HERE, endpoint("here-draining", "draining"))[1] == "here"
+
+
+def test_an_endpoint_that_serves_is_usable_only_if_it_is_ready_or_terminates() -> None:
+    serving = endpoint("here", "unready", serving=True)
+    assert categorized(EXTERNAL_LOCAL, serving) == ("", "", "", REJECT, REJECT)
 
 
 def test_local_and_cluster_fall_back_each_for_itself() -> None:
@@ -111,6 +117,7 @@ def test_incomplete_hints_are_ignored(endpoints: tuple[EndpointInfo, ...]) -> No
 def test_hints_need_a_zone() -> None:
     zoneless = NodeFacts(name="node-a")
     assert categorized(PORT, blue("a"), green("b"), node=zoneless)[0] == "a b"
+    assert categorized(PORT, endpoint("a", for_zones=("",)), green("b"), node=zoneless)[0] == "a b"
 
 
 def test_hints_of_endpoints_that_are_not_ready_do_not_matter() -> None:
@@ -128,3 +135,11 @@ def test_node_hints_come_before_zone_hints() -> None:
 def test_hints_never_narrow_local() -> None:
     found = categorized(EXTERNAL_LOCAL, green("here"), blue("there"))
     assert found[:3] == ("there", "here", "here there")
+    assert categorized(EXTERNAL_LOCAL, green("here"), blue("here-too"))[1] == "here here-too"
+
+
+def test_the_ports_that_drop_are_counted_by_frontend() -> None:
+    inside, outside = (port._replace(endpoints=(THERE,)) for port in (INTERNAL_LOCAL, EXTERNAL_LOCAL))
+    internal_only = PORT._replace(external_policy_local=True, endpoints=(THERE,))
+    assert ports_without_local((inside, inside, outside, internal_only), NODE) == (2, 1)
+    assert ports_without_local((INTERNAL_LOCAL, EXTERNAL_LOCAL, PORT), NODE) == (0, 0), "these reject"

@@ -13,7 +13,7 @@ from whole_ports import service_ports
 
 from proxylab.addresses import Family, IPAddress, Protocol
 from proxylab.cluster.configuration import ConntrackTimeouts
-from proxylab.cluster.objects import Endpoint, ServicePort, ServiceType
+from proxylab.cluster.objects import Endpoint, ServicePort
 from proxylab.engines.embedded.health import Health
 from proxylab.engines.embedded.node import NodeFacts, node_port_addresses
 from proxylab.engines.embedded.node_work import healthz, local_endpoints, proxy_sysctls, service_health
@@ -24,7 +24,7 @@ from proxylab.engines.embedded.udp import End, UdpReconciler
 A = Addresses(Family.IPV4)
 NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
 PORTS = (ServicePort(name="dns", protocol=Protocol.UDP, port=53, target_port=5353, node_port=30053),)
-DNS = echo(A, name="dns", type=ServiceType.NODE_PORT, ports=PORTS, external_ips=(A.of("external", 9),))
+DNS = load_balancer(A, name="dns", ports=PORTS, external_ips=(A.of("external", 9),))
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def flow(kind: str, number: int, port: int, pod: int, pod_port: int = 5353) -> F
     return Flow((A.of(kind, number), port), (A.of("pod", pod), pod_port))
 
 
-FRONTS = [("cluster", 20, 53), ("external", 9, 53), ("node", 2, 30053), ("vip", 99, 30053)]
+FRONTS = [("cluster", 20, 53), ("external", 9, 53), ("node", 2, 30053), ("vip", 99, 30053), ("vip", 7, 53)]
 
 
 @pytest.mark.parametrize("frontend", FRONTS)
@@ -61,6 +61,13 @@ def test_what_is_no_front_is_left_alone() -> None:
     is_stale.update(ports(endpoint(A, 10)))
     assert not is_stale(flow("cluster", 21, 53, 12))
     assert not is_stale(flow("cluster", 20, 54, 12))
+
+
+def test_a_service_without_node_port_has_no_frontend_of_port_0() -> None:
+    inside = replace(DNS, ports=(replace(PORTS[0], node_port=0),))
+    is_stale = UdpReconciler()
+    assert is_stale.update(service_ports(ClusterView((inside,)), Family.IPV4, HERE))
+    assert not is_stale(flow("node", 2, 0, 12))
 
 
 def test_nothing_is_looked_through_while_no_udp_endpoint_changes() -> None:

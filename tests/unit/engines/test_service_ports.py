@@ -22,12 +22,20 @@ def only(service: Service, *slices: object, family: Family = Family.IPV4) -> Ser
     "service",
     [
         echo(A, headless=True, cluster_ips=()),
+        echo(A, headless=True),
         echo(A, type=ServiceType.EXTERNAL_NAME),
         echo(A, labels={"service.kubernetes.io/service-proxy-name": "mine"}),
         node_port(B, external_ips=(A.of("external", 9),)),
         echo(A, cluster_ips=()),
     ],
-    ids=["headless", "external name", "another proxy's", "no cluster IP of the family", "unallocated"],
+    ids=[
+        "headless",
+        "headless with an address",
+        "external name",
+        "another proxy's",
+        "no cluster IP of the family",
+        "unallocated",
+    ],
 )
 def test_services_that_do_not_count(service: Service) -> None:
     assert service_ports(ClusterView((service,)), Family.IPV4, HERE) == ()
@@ -96,6 +104,10 @@ def test_which_endpoints_a_port_uses() -> None:
     assert uses(node_port(A, **inside)) == (True, True)
     assert uses(node_port(A, **outside)) == (True, True)
     assert uses(node_port(A)) == (True, False)
+    assert uses(external_ip(A, **inside)) == (True, True)
+    of_balancer = load_balancer(A, ports=(ServicePort(port=80, target_port=8080),))
+    assert uses(replace(of_balancer, **inside)) == (True, True)
+    assert uses(replace(of_balancer, **outside, load_balancer_ingress=())) == (True, False), "nothing is external yet"
 
 
 def test_ports_and_protocols_are_matched_by_name() -> None:
@@ -105,7 +117,11 @@ def test_ports_and_protocols_are_matched_by_name() -> None:
         ServicePort(name="web", port=80, target_port=1),
     )
     service = echo(A, ports=ports)
-    carried = (EndpointPort(name="dns", protocol=Protocol.UDP, port=5353), EndpointPort(name="web", port=0))
+    carried = (
+        EndpointPort(name="dns", protocol=Protocol.UDP, port=5353),
+        EndpointPort(name="web", port=0),
+        EndpointPort(name="web-2", port=8080),
+    )
     view = ClusterView((service,), (slice_of(service, A, endpoint(A, 10), ports=carried),))
     found = service_ports(view, Family.IPV4, HERE)
     assert [[e.name for e in port.endpoints] for port in found] == [["10.42.0.10:5353"], [], []]
@@ -134,6 +150,8 @@ def test_local_is_who_names_this_node() -> None:
     members = (endpoint(A, 10), endpoint(A, 11, ELSEWHERE), endpoint(A, 12, ""))
     port = only(service, slice_of(service, A, *members))
     assert [e.is_local for e in port.endpoints] == [True, False, False]
+    (nameless,) = service_ports(ClusterView((service,), (slice_of(service, A, *members),)), Family.IPV4, "")
+    assert [e.is_local for e in nameless.endpoints] == [False, False, False], "a proxy that does not know its node"
 
 
 @pytest.mark.parametrize("names", [("x", "y"), ("y", "x")])
