@@ -1,7 +1,7 @@
-"""A Ray cluster of a head and two nodes on this machine's loopback, and callers of it.
+"""A Ray cluster of a head and nodes on this machine's loopback, and callers of it.
 
-As a program (``python ray_cluster.py FOLDER SHORT``) it expects namespaces of its own, starts the cluster, plays the
-story of ``test_ray.py`` in ``FOLDER``, and prints what it saw as JSON. Ray's sockets are in ``SHORT``: their names have
+As a program (``python ray_cluster.py STORY FOLDER SHORT …``) it expects namespaces of its own, starts the cluster, plays
+a story of ``test_ray.py`` in ``FOLDER``, and prints what it saw as JSON. Ray's sockets are in ``SHORT``: their names have
 at most 107 characters. The end of its pid namespace is the end of all.
 """
 
@@ -53,7 +53,7 @@ class Node:
                     *options,
                 ],
                 cwd=away,
-                env={**os.environ, **_QUIET},
+                env={**os.environ, **_QUIET, "XDG_CACHE_HOME": str(folder / "cache")},
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
@@ -80,14 +80,11 @@ class Caller:
         self._output, self._errors = folder / "output", folder / "errors"
         with self._output.open("wb") as output, self._errors.open("wb") as errors, interruptible():
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "proxylab", "run", *arguments, "--ray", CLIENTS, "--jobs", "1", "-o", "json"],
+                [sys.executable, "-m", "proxylab", "run", *arguments, "--ray", CLIENTS, "--jobs", "1"],
                 cwd=folder,
                 stdout=output,
                 stderr=errors,
             )
-
-    def errors(self) -> str:
-        return self._errors.read_text(errors="replace")
 
     def interrupt(self) -> dict[str, Any]:
         """What came of it after Ctrl-C, and how many seconds later."""
@@ -98,8 +95,7 @@ class Caller:
     def end(self) -> dict[str, Any]:
         """What came of it."""
         code = self.process.wait(_PATIENCE)
-        text = self._output.read_text()
-        return {"code": code, "report": json.loads(text) if text else None, "errors": self.errors()}
+        return {"code": code, "output": self._output.read_text(), "errors": self._errors.read_text(errors="replace")}
 
 
 def _command_line(pid: int) -> bytes:
@@ -116,17 +112,29 @@ def _works(node: Node) -> bool:
 
 def _at_work(node: Node, folder: Path) -> Caller:
     """A run of which a node has a scenario in hand, which takes some seconds longer."""
-    caller = Caller(folder, "several")
+    caller = Caller(folder, "several", "-o", "json")
     wait_for(lambda: _works(node) or caller.process.poll() is not None, "a lab on the node")
     return caller
 
 
-def play(folder: Path, short: Path) -> dict[str, Any]:
+def _cluster(folder: Path, short: Path, *names: str) -> list[Node]:
+    """The head, on which no scenario runs, and the nodes with these names. They share a cache, empty at first."""
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    found: dict[str, Any] = {}
     more = ("--port=6379", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={short}")
     head = Node(folder, "head", "--head", *more)
-    one, two = (Node(folder, name, f"--address={HEAD}", "--num-cpus=1") for name in ("one", "two"))
+    return [head, *(Node(folder, name, f"--address={HEAD}", "--num-cpus=1") for name in names)]
+
+
+def run(folder: Path, short: Path, *arguments: str) -> dict[str, Any]:
+    """One run on a cluster of one node."""
+    _cluster(folder, short, "one")
+    return Caller(folder, *arguments).end()
+
+
+def die_and_interrupt(folder: Path, short: Path) -> dict[str, Any]:
+    """A node dies in the middle of a run. Ctrl-C ends two more runs, the second one while the head does not answer."""
+    found: dict[str, Any] = {}
+    head, one, two = _cluster(folder, short, "one", "two")
 
     caller = _at_work(two, folder)
     two.signal(signal.SIGKILL)
@@ -144,4 +152,7 @@ def play(folder: Path, short: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    json.dump(play(*map(Path, sys.argv[1:])), sys.stdout)
+    story, folder, short, *further = sys.argv[1:]
+    json.dump(
+        {"run": run, "die_and_interrupt": die_and_interrupt}[story](Path(folder), Path(short), *further), sys.stdout
+    )

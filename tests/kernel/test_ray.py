@@ -1,4 +1,4 @@
-"""``proxylab run --ray`` on a cluster of two nodes, one of which dies in the middle of a run."""
+"""``proxylab run --ray`` on a cluster: a node dies, the caller is interrupted, the head does not answer."""
 
 import importlib.util
 import json
@@ -7,11 +7,14 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sandboxed import ROOT
 
+from proxylab.binaries.cache import Cache
 from proxylab.errors import ExitCode
+from proxylab.guest.kernels import known_kernels
 
 # tests/unit/client/test_ray_workers.py shows the same without Ray, with the nodes' part in this process.
 pytestmark = [
@@ -58,14 +61,14 @@ def scenarios(folder: Path) -> None:
         (folder / f"{number}.lab.yaml").write_text(SCENARIO.format(number=number, source=source))
 
 
-def test_a_run_on_a_cluster_survives_the_death_of_a_node_and_ends_on_an_interrupt(tmp_path: Path) -> None:
-    scenarios(tmp_path / "several")
+def played(story: str, folder: Path, *arguments: str) -> Any:
+    """What a story of ``ray_cluster.py`` saw, in network and pid namespaces of its own."""
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     alone = ("unshare", *user, "--net", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc")
     support = (ROOT / "lab", ROOT / "tests/support", ROOT / "tests/kernel")
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as short:
         done = subprocess.run(
-            [*alone, sys.executable, str(ROOT / "tests/kernel/ray_cluster.py"), str(tmp_path), short],
+            [*alone, sys.executable, str(ROOT / "tests/kernel/ray_cluster.py"), story, str(folder), short, *arguments],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, support))},
             capture_output=True,
             text=True,
@@ -73,11 +76,16 @@ def test_a_run_on_a_cluster_survives_the_death_of_a_node_and_ends_on_an_interrup
             check=False,
         )
     assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+def test_a_run_on_a_cluster_survives_the_death_of_a_node_and_ends_on_an_interrupt(tmp_path: Path) -> None:
+    scenarios(tmp_path / "several")
+    found = played("die_and_interrupt", tmp_path)
 
     killed = found["killed"]
     assert killed["code"] == ExitCode.FAILED, killed["errors"]
-    results = killed["report"]["scenarios"]
+    results = json.loads(killed["output"])["scenarios"]
     assert [each["file"] for each in results] == [f"several/{number}.lab.yaml" for number in range(FILES)]
     assert [each["judgement"] for each in results].count("pass") == FILES - 1
     assert "(two) died; another worker runs it" in killed["errors"]
@@ -90,3 +98,19 @@ def test_a_run_on_a_cluster_survives_the_death_of_a_node_and_ends_on_an_interrup
         assert interrupted["code"] == 130, interrupted["errors"]
         assert interrupted["seconds"] < 20
         assert "Traceback" not in interrupted["errors"]
+
+
+@pytest.mark.engine_kube_proxy
+def test_a_node_runs_the_callers_kube_proxy_on_a_kernel_of_its_own_and_traces(tmp_path: Path) -> None:
+    cached = Cache.of_user().binaries()
+    kernel = next(known_kernels(), None)
+    if not cached or kernel is None:
+        pytest.skip("needs a kube-proxy and a kernel in the cache; see 'proxylab engines' and 'proxylab kernels'")
+    scenarios(tmp_path / "several")
+    chosen = ("--engine", "kube-proxy/iptables", "--kube-proxy", str(cached[-1].path), "--kernel", kernel.binary)
+    found = played("run", tmp_path, "several/0.lab.yaml", *chosen, "--trace", "-v")
+    assert found["code"] == ExitCode.OK, found["errors"]
+    assert "KUBE-SEP-" in found["output"], "a rule of the trace"
+    assert kernel.binary in found["output"]
+    (sent,) = (tmp_path / "cache/proxylab").glob("**/sent/**/kube-proxy")
+    assert sent.read_bytes() == cached[-1].path.read_bytes()
