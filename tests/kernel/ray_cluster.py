@@ -1,8 +1,8 @@
 """A Ray cluster of a head and nodes on this machine's loopback, and callers of it.
 
-As a program (``python ray_cluster.py STORY FOLDER SHORT …``) it expects namespaces of its own, starts the cluster, plays
-a story of ``test_ray.py`` in ``FOLDER``, and prints what it saw as JSON. Ray's sockets are in ``SHORT``: their names have
-at most 107 characters. The end of its pid namespace is the end of all.
+As a program (``python ray_cluster.py STORY FOLDER SHORT …``) it expects namespaces of its own, starts the cluster,
+plays a story of ``test_ray.py`` in ``FOLDER``, and prints what it saw as JSON. Ray's sockets are in ``SHORT``: their
+names have at most 107 characters. The end of its pid namespace is the end of all.
 """
 
 import json
@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -61,10 +61,12 @@ class Node:
         wait_for(lambda: "Ray runtime started" in log.read_text() or self._process.poll() is not None, f"node {name}")
         assert self._process.poll() is None, log.read_text()
 
-    def labs(self) -> list[int]:
-        """The processes of labs below it."""
-        every = descendants(self._process.pid)
-        return [pid for pid in every if b"proxylab.server.main" in _command_line(pid)]
+    def works(self) -> bool:
+        """Whether a worker of it has a lab of several namespaces. The process by which it tries the node has one."""
+        return any(
+            sum(each.startswith("net:") for each in spaces_of(pid)) >= 4
+            for pid in _labs(descendants(self._process.pid))
+        )
 
     def signal(self, number: int) -> None:
         """Send a signal to all its processes; SIGKILL ends the node as a power cut does."""
@@ -105,15 +107,20 @@ def _command_line(pid: int) -> bytes:
         return b""
 
 
-def _works(node: Node) -> bool:
-    """Whether a worker of it has a lab of several namespaces. The lab process by which it tries the node has one."""
-    return any(sum(each.startswith("net:") for each in spaces_of(pid)) >= 4 for pid in node.labs())
+def _labs(pids: Iterable[int]) -> list[int]:
+    """Those among these processes that run a lab."""
+    return [pid for pid in pids if b"proxylab.server.main" in _command_line(pid)]
+
+
+def _has_labs() -> bool:
+    """Whether any process of this pid namespace runs a lab."""
+    return bool(_labs(int(each) for each in os.listdir("/proc") if each.isdecimal()))
 
 
 def _at_work(node: Node, folder: Path) -> Caller:
     """A run of which a node has a scenario in hand, which takes some seconds longer."""
     caller = Caller(folder, "several", "-o", "json")
-    wait_for(lambda: _works(node) or caller.process.poll() is not None, "a lab on the node")
+    wait_for(lambda: node.works() or caller.process.poll() is not None, "a lab on the node")
     return caller
 
 
@@ -141,13 +148,13 @@ def die_and_interrupt(folder: Path, short: Path) -> dict[str, Any]:
     found["killed"] = caller.end()
 
     found["interrupted"] = _at_work(one, folder).interrupt()
-    wait_for(lambda: not one.labs(), "the end of the labs after an interrupt")
+    wait_for(lambda: not _has_labs(), "the end of the labs after an interrupt")
 
     caller = _at_work(one, folder)
     head.signal(signal.SIGSTOP)
     found["interrupted without an answer"] = caller.interrupt()
     head.signal(signal.SIGCONT)
-    wait_for(lambda: not one.labs(), "the end of the labs whose caller is gone")
+    wait_for(lambda: not _has_labs(), "the end of the labs whose caller is gone")
     return found
 
 

@@ -56,8 +56,7 @@ def connect(address: str) -> Any:
         raise ClusterError(f"{address!r} is no address of a Ray cluster; give ray://HOST:10001, where HOST is its head")
     try:
         socket.create_connection((match[1].strip("[]"), int(match[2])), _REACH_SECONDS).close()  # Ray tries for longer
-        with warnings.catch_warnings(action="ignore"):
-            ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+        _init(ray, address)
     except (OSError, OverflowError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         why = " ".join(str(error).split())
         raise ClusterError(
@@ -65,6 +64,19 @@ def connect(address: str) -> Any:
             "ray[client] is installed"
         ) from None
     return ray
+
+
+def _init(ray: Any, address: str) -> None:
+    """Connect. The head's process for a client can die as it starts (seen with Ray 2.60); a head may start another."""
+    for is_last in (False, True):
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+        except ConnectionAbortedError:
+            if is_last:
+                raise
+        else:
+            return
 
 
 def answer_within(seconds: float, call: Callable[[], _Result]) -> _Result | None:

@@ -45,7 +45,7 @@ _BEGIN_SECONDS: Final = 300.0
 _END_SECONDS: Final = 60.0
 """How long the workers may take to close their sessions."""
 _LEAVE_SECONDS: Final = 5.0
-"""How long the cluster may take to answer when the caller leaves. It ends the workers of a caller that is gone."""
+"""How long the head may take to answer when the caller leaves. It then ends the workers, and their labs."""
 _MOST_LOSSES: Final = 3
 """How many workers may die with one scenario, or on one node."""
 
@@ -281,17 +281,9 @@ class RayWorkers:
             if error is None:
                 left = answer_within(_END_SECONDS + _LEAVE_SECONDS, self._close) or ()
         finally:
-            answer_within(_LEAVE_SECONDS, self._leave)
+            answer_within(_LEAVE_SECONDS, self._ray.shutdown)
         if left:
             raise left[0]
-
-    def _leave(self) -> None:
-        """End the workers and disconnect."""
-        try:
-            for each in self._workers:
-                self._ray.kill(each.actor)
-        finally:
-            self._ray.shutdown()
 
     def _close(self) -> list[LabError]:
         """Let the workers close their sessions. Returns the errors of these."""

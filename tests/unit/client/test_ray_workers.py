@@ -81,7 +81,6 @@ def test_the_output_and_the_bundles_are_those_of_a_run_on_this_machine(
     assert timeless(there[1]) == timeless(here[1])
     assert there[2] == "c.lab.yaml [embedded/iptables] ran on node host (one)\n" + here[2]
     assert not ray.is_connected
-    assert ray.killed == 5, "a worker for each scenario"
     (bundle,) = (user.folder / "bundles/embedded-iptables/c").iterdir()
     assert any(bundle.iterdir())
 
@@ -161,12 +160,27 @@ def test_a_run_whose_cluster_does_not_let_it_go_ends_with_all_results(
 def test_a_cluster_that_is_gone_after_the_last_result_changes_nothing(
     user: Caller, cluster: Cluster, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone(_: object) -> None:
+    def gone() -> None:
         raise ConnectionError("the head is gone")
 
-    monkeypatch.setattr(cluster({"one": 1}), "kill", gone)
+    monkeypatch.setattr(cluster({"one": 1}), "shutdown", gone)
     code, _, errors = user.type("run", "a.lab.yaml", "--ray", address)
     assert (code, errors.count("gone")) == (ExitCode.OK, 0)
+
+
+@pytest.mark.parametrize(("failures", "expected"), [(1, ExitCode.OK), (2, ExitCode.SCENARIO)])
+def test_a_head_that_fails_to_serve_a_client_is_asked_once_more(
+    user: Caller, cluster: Cluster, address: str, monkeypatch: pytest.MonkeyPatch, failures: int, expected: ExitCode
+) -> None:
+    ray = cluster({"one": 1})
+    answers = iter([False] * failures)
+
+    def init(address: str, **options: object) -> None:
+        if not next(answers, True):
+            raise ConnectionAbortedError("Starting Ray client server failed")
+
+    monkeypatch.setattr(ray, "init", init)
+    assert user.type("run", "a.lab.yaml", "--ray", address)[0] == expected
 
 
 def test_an_error_and_a_skip_name_their_node(user: Caller, cluster: Cluster, address: str) -> None:
