@@ -33,6 +33,10 @@ WHERE_RED = (
     "./dev proxylab run external-ip.lab.yaml --engine kube-proxy@v1.23/iptables --engine kube-proxy@v1.37/iptables "
     "--kernel host --kernel uml --kernel /usr/bin/linux.uml"
 )
+ON_RAY = (
+    "proxylab run scenarios --ray ray://HEAD:10001 --engine embedded/iptables --engine kube-proxy/nftables -o json "
+    "> run.json"
+)
 CLONE = "git clone https://github.com/kubernetes/kubernetes"
 
 NOT_TYPED = {
@@ -41,6 +45,10 @@ NOT_TYPED = {
     "./dev test --all": "runs this test",
     "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0": "changes the machine",
     WHERE_RED: "needs two kube-proxies and two kernels that not every machine has",
+    "pip install 'proxylab[ray]'": "needs a package index with proxylab",
+    "ray start --head": "listens on the machine's own network; tests/kernel/test_ray.py starts a cluster in a sandbox",
+    "ray start --address=HEAD:6379": "joins that cluster",
+    ON_RAY: "runs on that cluster",
     CLONE: "is a gigabyte; tests/engines/test_checkout.py puts a checkout there instead",
     "./dev pytest tests/unit": "is of the tests that run now",
     "./dev pytest tests/kernel": "is of the tests that run now",

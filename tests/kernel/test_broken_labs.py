@@ -23,9 +23,9 @@ NODE_PORT = "scenarios/nodeport/traffic-policy-local.lab.yaml"
 HEALTH_CHECKED = "scenarios/loadbalancer/health-checked.lab.yaml"
 RANGES = "scenarios/loadbalancer/source-ranges.lab.yaml"
 
-DROPPED = "{outcome: dropped, at: node-a}"
+DROPPED = "{outcome: dropped, at: node-a"
 SOLO = "to: {service: solo, via: clusterIP}"
-DELIVERED = "{outcome: delivered, source: preserved}"
+DELIVERED = "{outcome: delivered, source: preserved"
 
 NODES = "  nodes: {node-a: {}, node-b: {}}"
 RP_FILTER = "{sysctls: {net.ipv4.conf.all.rp_filter: '1'}}"
@@ -121,7 +121,7 @@ BROKEN = [
         "loadBalancerSourceRanges drops an outside host outside the range",
         'node-b dropped the packet by its rule "default/closed traffic not accepted by KUBE-FW-XCZKWCHSPHCZIQ6X" in '
         "KUBE-PROXY-FIREWALL.",
-        edits=(("{outcome: dropped, at: node-b}", DELIVERED),),
+        edits=(("{outcome: dropped, at: node-b", DELIVERED),),
     ),
     Broken(
         "a balancer that does not look at health",
@@ -139,7 +139,7 @@ BROKEN = [
         "time to live exceeded (11/0).",
         edits=(
             (
-                f"{SOLO}\n    expect: {{outcome: delivered, backends: [solo], source: preserved}}",
+                f"{SOLO}\n    expect: {{outcome: delivered, backends: [solo], source: preserved",
                 f"to: {{address: 10.96.77.77, port: 80}}\n    expect: {DELIVERED}",
             ),
         ),

@@ -74,7 +74,7 @@ def command(
 
     The exit code is 1 if a mutant survives that is not proven to be equivalent.
 
-    Example: proxylab mutate scenarios/clusterip/from-a-pod.lab.yaml
+    Example: proxylab mutate scenarios/clusterip/from-a-pod.lab.yaml --rule KUBE-SEP
     """
     if engine not in _OFFERED:
         raise click.UsageError(f"--engine: {engine} has no mutants; choose one of {', '.join(_OFFERED)}")

@@ -13,8 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import yaml
-
 from proxylab.addresses import Family, Transport
 from proxylab.encoding import Record
 from proxylab.scenario.document import shown
@@ -118,6 +116,8 @@ class Promise(Record, frozen=True, kw_only=True):
 @cache
 def promises() -> Mapping[str, Promise]:
     """All rows by their ids, in the order of the file."""
+    import yaml  # noqa: PLC0415  # pytest's start does not pay for it
+
     written = yaml.load(_TABLE.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     pages = written["sources"]
     return {name: _promise(name, row, pages) for name, row in written["promises"].items()}
