@@ -56,7 +56,7 @@ def _doubts_about_whose_drop(case: JudgedProbe) -> Iterator[str]:
         if clause := suspicion(case.resolved, case.evidence, node, Effect.REWRITE):
             yield f"{clause}, and may have led it there"
     if case.stack_drop is not None:
-        if case.resolved.service_port and not case.stack_drop.is_known:
+        if case.resolved.service_port and not case.stack_drop.is_known and not _came_back(case):
             yield f"{case.stack_drop}; no rule of the engine did, and no address shows why"
         return
     last = [seen for flow in case.flows if (seen := last_seen(flow)) is not None]
@@ -64,6 +64,13 @@ def _doubts_about_whose_drop(case: JudgedProbe) -> Iterator[str]:
     for node in case.resolved.nodes:
         if node in within and (clause := suspicion(case.resolved, case.evidence, node)):
             yield f"{clause}, and may have dropped it before the engine's rules saw it"
+
+
+def _came_back(case: JudgedProbe) -> bool:
+    """Whether each packet ended where it entered its own sender: the kernel takes no packet with its own source."""
+    last = [last_seen(flow) for flow in case.flows]
+    sender = case.resolved.sender.name
+    return all(seen and seen.direction is Direction.IN and seen.netns_name == sender for seen in last)
 
 
 def doubts_about_flow(case: JudgedProbe, flow: Flow, fate: Fate) -> Iterator[str]:
