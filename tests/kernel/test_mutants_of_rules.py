@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
+from guests import OWN
 from sandboxed import ROOT
 
 from proxylab.client.mutants import MutantRuns, mutants_of, ruled
@@ -91,6 +92,22 @@ def test_a_scenario_notices_what_no_other_does(scenario: str, change: str, runs:
     assert (noticed.file, noticed.item.partition("[")[0], noticed.judgement) == (case.case.file, item, "fail")
 
 
+@OWN
+@pytest.mark.thorough  # it boots a guest
+def test_a_guest_keeps_mutated_tables_of_ipvs_and_a_probe_notices() -> None:
+    engine = "embedded/ipvs"
+    (case, *_) = cases(load_scenario(ROOT / "scenarios/clusterip/from-a-pod.lab.yaml"), mode_of(engine))
+    own = [each for each in mutants_of([ruled(case, engine)], engine) if each.rule_class.startswith(("ipvs", "kube-"))]
+    assert len(own) == 7
+    with Session(EngineChoice(engine, kernel="uml")) as session:
+        runs = MutantRuns(session, engine)
+        found = {(each.rule_class, each.mutation): runs.settled(each, [ruled(case, engine)], print) for each in own}
+    assert [key for key, each in found.items() if each.survives] == []
+    absent = found["ipvs KUBE-CLUSTER-IP -a ENDPOINT -r ENDPOINT", "-r of another port"].noticed
+    assert absent is not None
+    assert absent.judgement == "fail"
+
+
 def test_a_second_call_goes_on_from_the_state_of_the_first(
     mutants: dict[tuple[str, str], Mutant], cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,7 +137,6 @@ def test_a_second_call_goes_on_from_the_state_of_the_first(
 )
 def test_the_kernel_takes_every_mutant(engine: str, command: str, tmp_path: Path) -> None:
     mode, lines = mode_of(engine), MODES[mode_of(engine)].mutants
-    assert lines is not None
     found: dict[tuple[str, str], str] = {}
     for name in FILES:
         (case, *_) = cases(load_scenario(ROOT / f"scenarios/{name}.lab.yaml"), mode)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import click
 from msgspec.structs import replace
@@ -19,7 +19,6 @@ from proxylab.client.tasks import Say
 from proxylab.client.workers import Work, Workers
 from proxylab.encoding import MisfitError, decode, encode
 from proxylab.engines.engine_names import EMBEDDED, mode_of
-from proxylab.engines.modes import MODES
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ExitCode, LabError
 from proxylab.report.mutants import Baseline, Mutant, mutant_lines, mutants_to_json
@@ -30,8 +29,6 @@ __all__ = ["command"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-
-_OFFERED: Final = tuple(name for name in EMBEDDED if MODES[mode_of(name)].mutants is not None)
 
 
 @click.command("mutate", short_help="Change each rule, and report which probe notices.")
@@ -76,8 +73,8 @@ def command(
 
     Example: proxylab mutate scenarios/clusterip/from-a-pod.lab.yaml --rule KUBE-SEP
     """
-    if engine not in _OFFERED:
-        raise click.UsageError(f"--engine: {engine} has no mutants; choose one of {', '.join(_OFFERED)}")
+    if engine not in EMBEDDED:
+        raise click.UsageError(f"--engine: {engine} has no mutants; choose one of {', '.join(EMBEDDED)}")
     choice = choice_of(engine, **of_engine)
     known = _State(state, engine)
     begin = partial(_opened, make_session or Session, choice)

@@ -14,6 +14,7 @@ from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.embedded.iptables import texts as iptables
 from proxylab.engines.embedded.iptables.mutants import MUTANT_LINES as IPTABLES_MUTANTS
 from proxylab.engines.embedded.ipvs import texts as ipvs
+from proxylab.engines.embedded.ipvs.mutants import MUTANT_LINES as IPVS_MUTANTS
 from proxylab.engines.embedded.mutation import MutantLines
 from proxylab.engines.embedded.nftables import texts as nftables
 from proxylab.engines.embedded.nftables.mutants import MUTANT_LINES as NFTABLES_MUTANTS
@@ -40,7 +41,7 @@ class Mode(Struct, frozen=True, kw_only=True):
         by_family: the part of each family in a dump of a node; empty for a family without rules.
         holds: whether a dump of a node has the rules that a proxy always has; or, with false, none of them.
         without: a dump without the rules of the Service of that name, which alone has these addresses.
-        mutants: the classes of the rules that ``load`` writes, and their mutants; ``None`` where there are none yet.
+        mutants: the classes of the rules that ``load`` writes, and their mutants.
         failures: the counter of failed syncs in kube-proxy's metrics, between its prefix and ``_total``.
     """
 
@@ -53,7 +54,7 @@ class Mode(Struct, frozen=True, kw_only=True):
     by_family: Callable[[str, Sequence[Family]], dict[Family, str]]
     holds: Callable[[str, bool], bool]
     without: Callable[[str, str, Collection[str]], str]
-    mutants: MutantLines | None
+    mutants: MutantLines
     failures: str
 
 
@@ -94,7 +95,7 @@ MODES: Final[Mapping[str, Mode]] = {
         by_family=ipvs.by_family,
         holds=ipvs.holds,
         without=ipvs.without,
-        mutants=None,
+        mutants=IPVS_MUTANTS,
         failures="iptables_restore_failures",
     ),
     "userspace": Mode(

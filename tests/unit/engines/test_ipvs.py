@@ -1,11 +1,11 @@
 """Mode ipvs: what it plans for a node, the rules around it, and the proxier with a kernel in memory."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from ipaddress import ip_address, ip_network
 
 import pytest
-from memory_loader import MemoryLoader
+from memory_tables import MemoryTables, planned, synced
 from msgspec.structs import replace
 from rule_cases import (
     LOCAL_INSIDE,
@@ -23,27 +23,21 @@ from rule_cases import (
     there,
 )
 
-from proxylab.addresses import Family, IPAddress, Protocol
+from proxylab.addresses import Family, Protocol
 from proxylab.cluster.configuration import IpvsConfiguration
 from proxylab.cluster.objects import ServicePort
 from proxylab.engines.embedded.ipvs.ending import Ending
-from proxylab.engines.embedded.ipvs.proxier import Held, IpvsProxier
+from proxylab.engines.embedded.ipvs.proxier import IpvsProxier
 from proxylab.engines.embedded.ipvs.sets import NodeSet
-from proxylab.engines.embedded.ipvs.tables import ServerKey, Tables, plan_tables
-from proxylab.engines.embedded.proxier import RulesRefusedError, SyncFailedError
-from proxylab.engines.embedded.tracker import PortTracker
+from proxylab.engines.embedded.ipvs.tables import Tables
+from proxylab.engines.embedded.proxier import SyncFailedError
 from proxylab.engines.modes import MODES
-from proxylab.evidence.ipvs import Destination, IpSet, VirtualServer
+from proxylab.evidence.ipvs import Destination, VirtualServer
 
 A = Addresses(Family.IPV4)
 OWN = (A.of("loopback", 1), A.of("node", 2), A.of("node", 3))
 NODE = facts(A, interface_addresses=OWN)
 FAMILIES = pytest.mark.parametrize("family", Family)
-
-
-def planned(given: Case, family: Family = Family.IPV4) -> Tables:
-    ports = PortTracker(family, given.node.name).update(given.cluster)
-    return plan_tables(ports, given.node, given.settings, family)
 
 
 def lines(given: Case, family: Family = Family.IPV4) -> list[str]:
@@ -149,56 +143,6 @@ def test_rules_match_only_sets_that_have_members_or_guard_the_node(family: Famil
     assert f"--match-set {NodeSet.CLUSTER_IP.name_in(family)} dst,dst ! -s " in rules
     assert NodeSet.NODE_PORT_TCP.name_in(family) not in rules
     assert all(f"create {each.name_in(family)} " in tables for each in NodeSet)
-
-
-class MemoryTables(MemoryLoader):
-    """A node's kernel in memory; ``refusing`` makes IPVS refuse every change."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.servers: dict[ServerKey, VirtualServer] = {}
-        self.sets: dict[str, IpSet] = {}
-        self.bound: set[IPAddress] = set()
-        self.refusing = False
-
-    def prepare(self) -> None:
-        pass
-
-    def held(self, family: Family) -> Held:
-        return Held(dict(self.servers), dict(self.sets), frozenset(self.bound))
-
-    def served(self) -> list[ServerKey]:
-        return [*self.servers]
-
-    def serve(self, wanted: Iterable[VirtualServer], before: Mapping[ServerKey, VirtualServer]) -> None:
-        assert before == self.servers, "the proxier knows what the kernel holds"
-        if self.refusing:
-            raise RulesRefusedError("the kernel refused to add -t 10.96.0.20:80: Permission denied")
-        self.servers |= {each.key: each for each in wanted}
-
-    def end(self, servers: Iterable[VirtualServer]) -> None:
-        for each in servers:
-            del self.servers[each.key]
-
-    def fill(self, wanted: Iterable[IpSet], before: Mapping[str, IpSet]) -> None:
-        assert before == self.sets
-        self.sets |= {each.name: each for each in wanted}
-
-    def bind(self, addresses: Iterable[IPAddress]) -> None:
-        self.bound |= {*addresses}
-
-    def unbind(self, addresses: Iterable[IPAddress]) -> None:
-        self.bound -= {*addresses}
-
-    def look_after_ending(self) -> None:
-        pass
-
-    async def rules(self, family: Family) -> str:
-        return await self.dump(family)
-
-
-def synced(proxier: IpvsProxier, given: Case, *, full: bool = False) -> str:
-    return asyncio.run(proxier.sync(given.cluster, given.node, full=full)).what
 
 
 def test_a_sync_brings_the_kernel_to_the_plan_and_removes_what_is_gone() -> None:

@@ -50,6 +50,7 @@ class IpvsNode:
 
     def __init__(self, context: NodeContext) -> None:
         self._netns = context.netns
+        self._mutation = context.mutation
         self._iptables = IptablesNode(context)
         self._configuration = IpvsConfiguration()
         self._ending = Ending()
@@ -68,7 +69,7 @@ class IpvsNode:
         """A proxier for each family. They write the rules of one version only."""
         del version
         self._configuration = configuration.ipvs
-        return {family: IpvsProxier(family, self, settings) for family in families}
+        return {family: IpvsProxier(family, self, settings, self._mutation) for family in families}
 
     async def close(self) -> None:
         """Nothing: the mode has no process, and everything in the kernel stays."""

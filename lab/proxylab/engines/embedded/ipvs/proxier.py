@@ -14,8 +14,10 @@ from proxylab.engines.embedded.iptables.kernel_state import read_kernel_state
 from proxylab.engines.embedded.iptables.names import SERVICES
 from proxylab.engines.embedded.iptables.restore import restore, restore_changes
 from proxylab.engines.embedded.iptables.rules import Ruleset
+from proxylab.engines.embedded.ipvs.mutants import mutated_tables
 from proxylab.engines.embedded.ipvs.rules import make_rules
 from proxylab.engines.embedded.ipvs.tables import ServerKey, Tables, plan_tables
+from proxylab.engines.embedded.mutation import Mutation
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
 from proxylab.engines.embedded.proxier import RulesRefusedError, Synced, SyncFailedError
@@ -84,13 +86,17 @@ class IpvsProxier:
         family: of the Services.
         tables: the node's kernel.
         settings: of the proxy.
+        mutation: of what it programs.
     """
 
     is_large = False
     """kube-proxy writes the same rules however large the cluster is."""
 
-    def __init__(self, family: Family, tables: NodeTables, settings: ProxySettings) -> None:
+    def __init__(
+        self, family: Family, tables: NodeTables, settings: ProxySettings, mutation: Mutation | None = None
+    ) -> None:
         self._family = family
+        self._mutation = mutation
         self._kernel = tables
         self._settings = settings
         self._tracker: PortTracker | None = None
@@ -105,10 +111,13 @@ class IpvsProxier:
             self._kernel.prepare()
         self.ports = self._tracker.update(cluster)
         wanted = plan_tables(self.ports, node, self._settings, self._family)
+        rules = make_rules(wanted, node, self._settings, self._family)
+        if self._mutation is not None:
+            wanted = mutated_tables(wanted, self._mutation, self._family)
         known = None if full else self._held
         held, self._held = known or self._kernel.held(self._family), None
         try:
-            written = await self._change(wanted, held, make_rules(wanted, node, self._settings, self._family), known)
+            written = await self._change(wanted, held, rules, known)
         except RulesRefusedError as refused:
             what = f"{self._family}: the kernel refused tables or rules of mode ipvs"
             raise SyncFailedError(what, refused.output) from refused
