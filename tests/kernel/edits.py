@@ -37,8 +37,8 @@ EDITS = [
     ),
     Edit(
         "workloads/a-rolling-update-of-a-deployment",
-        "maxSurge: 1, maxUnavailable: 0",
-        "maxSurge: 0, maxUnavailable: 2",
+        "terminationGracePeriodSeconds: 5\n  strategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}",
+        "terminationGracePeriodSeconds: 0\n  strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 2}}",
         {"each pod is replaced after a new one is ready, and streams go on"},
     ),
     Edit(
