@@ -11,7 +11,7 @@ from typing import Final
 from xml.etree import ElementTree
 
 from proxylab.report.conformance import Conformance, Item, Result, conforming, sentence
-from proxylab.report.html.markup import Markup, tag
+from proxylab.report.html.markup import Markup, tag, unbroken
 
 __all__ = ["badge", "junit", "markdown", "page"]
 
@@ -27,7 +27,7 @@ _STYLE: Final = (
     ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:75rem;"
     "padding:0 1rem}div{overflow-x:auto}table{border-collapse:collapse;margin:1rem 0}"
     "th,td{border-bottom:1px solid #8886;padding:.25rem .75rem;text-align:left;vertical-align:top}"
-    "td:not(:first-child){white-space:nowrap;font-variant-numeric:tabular-nums}"
+    "td:not(:first-child){font-variant-numeric:tabular-nums}td:nth-child(2),.whole{white-space:nowrap}"
 )
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that no document has (XML 1.0, section 2.2), though the log of an engine may."""
@@ -125,7 +125,7 @@ def _tables(found: Conformance) -> Iterator[tuple[str, _Rows]]:
 
 
 def _summary(found: Conformance) -> Iterator[Sequence[str]]:
-    yield "proxy", "conform", "known differences", "not judged", "kernel", "scenarios", "catalogue", "proxylab", "run"
+    yield "proxy", "conform", "known differences", "not judged", "kernel", "scenarios", "proxylab", "run"
     for column, each in enumerate(found.columns):
         counts = found.counts(column)
         yield (
@@ -133,8 +133,7 @@ def _summary(found: Conformance) -> Iterator[Sequence[str]]:
             conforming(counts),
             *(f"{counts[result]:,}" for result in (Result.KNOWN, Result.SKIP)),
             each.release,
-            str(each.scenarios),
-            each.catalogue,
+            f"{each.scenarios:,} ({each.catalogue})",
             each.proxylab,
             each.begun,
         )
@@ -171,6 +170,5 @@ def _markdown_table(rows: _Rows) -> str:
 
 
 def _html_rows(rows: _Rows) -> Iterator[Markup]:
-    yield tag("tr", [tag("th", each) for each in rows[0]])
-    for row in rows[1:]:
-        yield tag("tr", [tag("td", each) for each in row])
+    for number, row in enumerate(rows):
+        yield tag("tr", [tag("td" if number else "th", unbroken(each)) for each in row])

@@ -202,6 +202,7 @@ def test_every_file_can_be_read_by_what_reads_its_form(table: Conformance) -> No
 
 def test_the_pages_have_the_versions_the_counts_and_the_reasons() -> None:
     both = together([RELEASE, BROKEN])
+    assert '<span class="whole">kube-proxy@v1.36.3/nftables</span>' in page(both), "a browser breaks it at its hyphen"
     for text in (markdown(both), page(both)):
         words = re.sub(r"\W+", " ", re.sub("<[^>]*>", " ", text))
         assert "kube proxy v1 36 3 nftables 4 of 4 1 1 6 12 48 4 7e77326fe202 0 1 0 2026 11 23 18 52 UTC" in words

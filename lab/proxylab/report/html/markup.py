@@ -14,8 +14,8 @@ _VOID: Final = frozenset({"br", "img", "input", "link", "meta"})
 """Elements of HTML without content and end tag."""
 
 
-_SHORT: Final = 24
-"""The length of a word that always has room."""
+_SHORT: Final = 28
+"""The length of a word that always has room, such as that of an engine with its version."""
 
 
 class Markup(str):
