@@ -55,6 +55,11 @@ NOTICED = {
 
 DNAT = "nat KUBE-SEP-* -p PROTOCOL -j DNAT --to-destination ENDPOINT"
 
+HAIRPIN = (
+    "masquerading ct status dnat ip saddr . ip daddr . meta l4proto . th dport @hairpin-connections "
+    "masquerade fully-random"
+)
+
 MASQUERADE = "nat KUBE-POSTROUTING --random-fully -j MASQUERADE # kubernetes service traffic requiring SNAT"
 
 
@@ -106,6 +111,14 @@ def test_a_guest_keeps_mutated_tables_of_ipvs_and_a_probe_notices() -> None:
     absent = found["ipvs KUBE-CLUSTER-IP -a ENDPOINT -r ENDPOINT", "-r of another port"].noticed
     assert absent is not None
     assert absent.judgement == "fail"
+
+
+def test_rules_that_the_kernel_refuses_without_the_mutation_too_prove_nothing() -> None:
+    engine, nowhere = "embedded/nftables", "scenarios/steps/nftables-table-deleted.lab.yaml"
+    case = ruled(*cases(load_scenario(ROOT / nowhere), mode_of(engine)), engine)
+    mutant = Mutant(engine=engine, rule_class=HAIRPIN, mutation="without fully-random", rule="")
+    with Session(EngineChoice(engine)) as session:  # its end raises what the labs left behind
+        assert MutantRuns(session, engine).settled(mutant, [case], lambda _what: None).noticed is None
 
 
 def test_a_second_call_goes_on_from_the_state_of_the_first(

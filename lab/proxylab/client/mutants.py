@@ -21,7 +21,7 @@ from proxylab.engines.embedded.equivalents import proof_of
 from proxylab.engines.embedded.mutation import MutantLines, Mutation
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.modes import MODES
-from proxylab.errors import CapabilityError, EngineError, LabEndedError, LabError, ProgramError
+from proxylab.errors import CapabilityError, EngineError, InternalError, LabError, ProgramError
 from proxylab.plan.assembly import assemble
 from proxylab.report.mutants import Baseline, Mutant, Noticed
 from proxylab.scenario.model import Scenario
@@ -145,7 +145,7 @@ class MutantRuns:
                         unsure = unsure or Noticed(case.file, item, Judgement.INCONCLUSIVE)
             except (EngineError, ProgramError):  # what a step waits for did not come
                 return Noticed(case.file, item, "error")
-            except LabEndedError:
+            except InternalError:  # says nothing of the mutant
                 raise
             except LabError:
                 return unsure

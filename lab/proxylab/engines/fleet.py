@@ -3,6 +3,7 @@
 ``Fleet`` knows which engines run, and kills, stops and starts them for a step. It treats all engines alike.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
@@ -65,8 +66,10 @@ class Fleet:
         await together(self._start(node) for node in self._engines)
 
     async def stop(self) -> None:
-        """Stop every engine that runs."""
-        await together(self._stop(node) for node in tuple(self._running))
+        """Stop every engine that runs. One that fails to stop does not keep the others from closing what they have."""
+        ends = await asyncio.gather(*map(self._stop, tuple(self._running)), return_exceptions=True)
+        for failure in filter(None, ends):
+            raise failure
 
     async def wait_synced(self, revision: int, deadline: Deadline, nodes: Iterable[str] | None = None) -> None:
         """Return once these engines, or all that run, have programmed ``revision``. Raises ``EngineError``."""

@@ -133,3 +133,29 @@ def test_an_engine_that_cannot_be_made_leaves_the_mode_of_the_one_before() -> No
         return fleet.mode("a")
 
     assert asyncio.run(main()) == "iptables"
+
+
+def test_an_engine_that_fails_to_stop_does_not_keep_another_from_closing() -> None:
+    journal: Journal = []
+
+    class Slow(Recorder):
+        async def stop(self) -> None:
+            for _ in range(10):  # long enough for the failure of the other to come
+                await asyncio.sleep(0)
+            await super().stop()
+
+    class Broken(Recorder):
+        async def stop(self) -> None:
+            raise InternalError("a bug of its loop")
+
+    def make(node: str, mode: str) -> Recorder:
+        return (Broken if node == "a" else Slow)(node, journal, mode)
+
+    async def main() -> None:
+        fleet = Fleet(("a", "b"), "iptables", make, lambda node, mode: asyncio.sleep(0))
+        await fleet.start()
+        with pytest.raises(InternalError, match="a bug of its loop"):
+            await fleet.stop()
+
+    asyncio.run(main())
+    assert ("b", "stop") in journal

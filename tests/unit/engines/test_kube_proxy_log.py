@@ -125,3 +125,20 @@ def test_a_move_to_another_zone_counts_once_a_sync_that_began_after_it_is_over()
     assert heard(BEGINS, MOVES, ENDS).moves == 0
     assert heard(BEGINS, MOVES, ENDS, BEGINS, ENDS).moves == 1
     assert heard(MOVES, BEGINS, ENDS, BEGINS, ENDS).moves == 1
+
+
+def test_a_zone_is_taken_up_once_the_syncs_of_all_families_that_began_with_it_are_over() -> None:
+    """Counts alone mistake the sync with the zone of the start for the one with a later zone."""
+    none = MOVES.replace('"topology.kubernetes.io/zone":"b"', '"kubernetes.io/os":"linux"')
+    assert heard(MOVES, BEGINS, none, ENDS).took_up("b")
+    log = heard(MOVES, BEGINS, none, ENDS, BEGINS, MOVES, ENDS)
+    assert log.moves == 2
+    assert not log.took_up("b")
+    assert log.took_up("")
+    synced = (none, BEGINS, ENDS, MOVES, BEGINS, ENDS)
+    assert heard(*synced).took_up("b")
+    six = [line.replace("IPv4", "IPv6") for line in synced]
+    assert not heard(*synced, *six[:3]).took_up("b")
+    assert heard(*synced, *six).took_up("b")
+    of_1_23 = '"Updated proxier node labels" labels=map[kubernetes.io/os:linux topology.kubernetes.io/zone:b]'
+    assert heard(of_1_23, BEGINS.partition(" ipFamily")[0], ENDS.partition(" ipFamily")[0]).took_up("b")

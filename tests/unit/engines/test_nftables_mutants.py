@@ -94,6 +94,8 @@ def test_each_match_is_loosened_and_each_statement_changed() -> None:
         "dnat to another address": [f"{head} meta l4proto tcp {choice} {{ 0 : 10.0.0.2 . 80, 1 : 10.0.1.2 . 81 }}"],
         "dnat to another port": [f"{head} meta l4proto tcp {choice} {{ 0 : 10.0.0.1 . 81, 1 : 10.0.1.1 . 82 }}"],
     }
+    to_sctp = mutants(f"{head} meta l4proto sctp dnat to 10.0.0.1:80")["meta l4proto of TCP and UDP"]
+    assert to_sctp == [f"{head} meta l4proto {{ sctp, tcp, udp }} dnat to 10.0.0.1:80"]  # what matched matches still
     element = 'add element ip kube-proxy no-endpoint-services { 10.96.0.1 . tcp . 80 comment "a/b" : VERDICT }'
     assert mutants(element.replace("VERDICT", "drop")) == {
         ABSENT: [element.replace("VERDICT", "continue")],

@@ -38,6 +38,15 @@ _MARKS_LOCAL: Final = (
 )
 _LOOPBACK: Final = "nat KUBE-NODEPORTS -d LOOPBACK -p PROTOCOL --dport PORT --nfacct-name COUNTER -j KUBE-EXT-*"
 
+_NFTABLES: Final = "nftables"
+_TRANSLATIONS: Final = (
+    "endpoint-* meta l4proto PROTOCOL dnat to ENDPOINT",
+    "local-* meta l4proto PROTOCOL dnat to ENDPOINT",
+    "local-* meta l4proto PROTOCOL dnat ip addr . port to numgen random mod N map { … }",
+    "service-* meta l4proto PROTOCOL dnat to ENDPOINT",
+    "service-* meta l4proto PROTOCOL dnat ip addr . port to numgen random mod N map { … }",
+)
+
 EQUIVALENTS: Final = (
     _Equivalent(
         _IPTABLES,
@@ -85,6 +94,12 @@ EQUIVALENTS: Final = (
         ("filter KUBE-FORWARD --ctstate INVALID --nfacct-name COUNTER -j DROP",),
         ("without --nfacct-name",),
         "the counter matches every packet",
+    ),
+    _Equivalent(
+        _NFTABLES,
+        _TRANSLATIONS,
+        ("meta l4proto of TCP and UDP",),
+        "a packet comes into the chain only by elements of the same service port, whose keys have its protocol",
     ),
 )
 

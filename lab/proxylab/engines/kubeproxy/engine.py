@@ -44,6 +44,7 @@ class KubeProxyNode(Struct, frozen=True, kw_only=True):
         agrees: whether kube-proxy's /healthz and the API agree on whether the node is leaving.
         dump: the rules.
         shows_ends: whether ``reached`` grows only once a sync is over with all that it does, and every sync is full.
+        took_up: whether it has synced with that zone of its Node, as far as the log shows it.
     """
 
     prepare: Callable[[], Awaitable[None]]
@@ -56,6 +57,7 @@ class KubeProxyNode(Struct, frozen=True, kw_only=True):
     agrees: Callable[[], Awaitable[bool]]
     dump: Callable[[], Awaitable[str]]
     shows_ends: bool = False
+    took_up: Callable[[str], bool] = lambda _zone: True
 
 
 class _Failed(Struct, frozen=True):
@@ -127,7 +129,7 @@ class KubeProxyEngine:
             await self._wait_for_full(flushed, deadline)
         known, self._zone = self._zone, self._zone if (zone := self._node_of_proxy.zone()) is None else zone
         if nodes is not None and self._zone != known:
-            await self._wait_for_full(nodes, deadline)
+            await self._wait_for_full(nodes, deadline, self._zone)
         if nodes is not None:
             await self._wait_for_health(deadline)
         await self._wait_for(number, deadline)
@@ -216,14 +218,17 @@ class KubeProxyEngine:
         if running.has_ended:
             await self._report_end(running)
 
-    async def _wait_for_full(self, before: SyncState, deadline: Deadline) -> None:
+    async def _wait_for_full(self, before: SyncState, deadline: Deadline, zone: str | None = None) -> None:
+        """Wait for full syncs since ``before``; some may have begun with an earlier zone of the Node."""
         running = self._running
 
         async def look() -> bool:
             if running is None or running.has_ended:
                 return True
             state = await self._node_of_proxy.state()
-            return state is not None and state.is_full_since(before, len(self._families))
+            if state is None or not state.is_full_since(before, len(self._families)):
+                return False
+            return zone is None or self._node_of_proxy.took_up(zone)
 
         try:
             await wait_until_seen(look, deadline, "a full sync of kube-proxy")
@@ -240,7 +245,7 @@ class KubeProxyEngine:
         for each in ("", zone):
             before = await self._node_of_proxy.state() or SyncState()
             self._node_of_proxy.move(each)
-            await self._wait_for_full(before, deadline)
+            await self._wait_for_full(before, deadline, each)
 
     async def _wait_for_health(self, deadline: Deadline) -> None:
         running = self._running

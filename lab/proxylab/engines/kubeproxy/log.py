@@ -28,6 +28,7 @@ _ENDS: Final = '"syncProxyRules complete"'
 _FAILS: Final = '"Failed to execute iptables-restore"'
 _MOVES: Final = '"Updated proxier node'
 """The labels of its Node have changed, and kube-proxy syncs at once."""
+_ZONE: Final = re.compile(r'\btopology\.kubernetes\.io/zone"?:"?([^",}\] ]+)')
 _FAMILY: Final = re.compile(r' ipFamily="(IPv[46])"')
 _PORT: Final = re.compile(r' servicePort="(\S+)"')
 _ENDPOINTS: Final = re.compile(r' endpoints=\["?([^"\s]+:\d+)')
@@ -97,6 +98,8 @@ class SyncLog:
         syncs = self._syncs[None if said is None else Family(said[1])]
         if _MOVES in line:
             syncs.waiting += 1
+            zone = _ZONE.search(line)
+            syncs.heard = "" if zone is None else zone[1]
         elif _BEGINS in line:
             self._begin(syncs)
         elif _FAILS in line:
@@ -105,6 +108,10 @@ class SyncLog:
                 each.failed = each.running > 0
         elif _ENDS in line:
             self._end(syncs)
+
+    def took_up(self, zone: str) -> bool:
+        """Whether the last syncs that ended began with a Node in that zone; an empty one means none."""
+        return all(each.zone == zone for each in self._syncs.values() if each.zone is not None)
 
     def reached(self, family: Family) -> int:
         """The highest barrier number whose sync has ended well."""
@@ -119,6 +126,7 @@ class SyncLog:
     def _begin(self, syncs: "_Syncs") -> None:
         syncs.running += 1
         syncs.moving, syncs.waiting = syncs.moving + syncs.waiting, 0
+        syncs.begun = syncs.heard
         for family in syncs.families:
             self._begun[family] = min(self._ports.get(family, 0), self._endpoints.get(family, 0))
 
@@ -129,6 +137,7 @@ class SyncLog:
         if not syncs.failed:
             self._reached |= {family: self._begun.get(family, 0) for family in syncs.families}
         self.moves, syncs.moving = self.moves + syncs.moving, 0
+        syncs.zone = syncs.begun
         syncs.failed = False
 
 
@@ -141,9 +150,14 @@ class _Syncs:
         waiting: how many changes of the Node's labels no sync has taken up yet.
         moving: how many of them those under way take up.
         failed: whether one of them could not load its rules.
+        heard: the zone that kube-proxy took from its Node last; ``None`` before the first.
+        begun: that when the last sync began; ``zone`` when the last one began that has ended.
     """
 
     def __init__(self, family: Family | None) -> None:
         self.families = tuple(Family) if family is None else (family,)
         self.running = self.waiting = self.moving = 0
+        self.heard: str | None = None
+        self.begun: str | None = None
+        self.zone: str | None = None
         self.failed = False

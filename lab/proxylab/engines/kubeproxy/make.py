@@ -105,6 +105,7 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
         agrees=partial(_agrees, node, context.netns, cluster.store, proxy.healthz),
         dump=dump,
         shows_ends=isinstance(log, SyncLog),
+        took_up=log.took_up if isinstance(log, SyncLog) else lambda _zone: True,
     )
     return KubeProxyEngine(node, cluster.barrier, families, node_of_proxy)
 

@@ -109,15 +109,24 @@ class IptablesNode:
 
         Raises:
             RulesRefusedError: iptables-restore refuses the text.
-            EngineError: it refuses the mutated text.
+            EngineError: it refuses the mutated text, and not the text.
         """
         mutation = self._context.mutation
         try:
             await self._tool.load(family, text if mutation is None else mutated(text, mutation, MUTANT_LINES))
         except RestoreRefusedError as refused:
-            if mutation is not None:
+            # A step may flush tables that a partial load relies on. Then iptables-restore refuses either text.
+            if mutation is not None and await self._takes(family, text):
                 raise refused_mutant(self._context.netns.name, mutation, refused.output) from refused
             raise RulesRefusedError(refused.output) from refused
+
+    async def _takes(self, family: Family, text: str) -> bool:
+        """Load a text without the mutation; returns whether iptables-restore takes it."""
+        try:
+            await self._tool.load(family, text)
+        except RestoreRefusedError:
+            return False
+        return True
 
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
         """Whether the table has that chain."""

@@ -104,7 +104,8 @@ def _of_rule(head: str, text: str) -> Iterator[tuple[str, Sequence[str]]]:
     for match_text in matches:
         rest = [each for each in matches if each != match_text]
         if match_text.startswith("meta l4proto"):
-            yield "meta l4proto of TCP and UDP", (" ".join([head, *rest, "meta l4proto { tcp, udp }", statement]),)
+            kinds = ", ".join(dict.fromkeys((match_text.split()[-1], "tcp", "udp")))
+            yield "meta l4proto of TCP and UDP", (" ".join([head, *rest, f"meta l4proto {{ {kinds} }}", statement]),)
         else:
             yield f"without {_abstract(match_text)}", (" ".join([head, *rest, statement]),)
     for change, other in _statements(statement):

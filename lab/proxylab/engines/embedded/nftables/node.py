@@ -79,15 +79,24 @@ class NftablesNode:
 
         Raises:
             RulesRefusedError: nft refuses the text.
-            EngineError: it refuses the mutated text.
+            EngineError: it refuses the mutated text, and not the text.
         """
         mutation = self._mutation
         try:
             await self._tool.load(text if mutation is None else mutated(text, mutation, MUTANT_LINES))
         except NftRefusedError as refused:
-            if mutation is not None:
+            # A step may delete the table. Then nft refuses either text, and the proxier answers with the whole table.
+            if mutation is not None and await self._takes(text):
                 raise refused_mutant(self._netns.name, mutation, str(refused)) from refused
             raise RulesRefusedError(str(refused)) from refused
+
+    async def _takes(self, text: str) -> bool:
+        """Load a text without the mutation; returns whether nft takes it."""
+        try:
+            await self._tool.load(text)
+        except NftRefusedError:
+            return False
+        return True
 
     def present(self, family: Family) -> Present:
         """The names in the table."""
