@@ -327,6 +327,10 @@ BREAKAGES = [
                 "ClusterIP port 53 over UDP reaches the UDP target port",
                 "ClusterIP port 53 over TCP reaches the TCP target port",
                 "ClusterIP port 53 over UDP spreads evenly over the endpoints",
+                "ClusterIP port 53 over TCP preserves the source of the pod that serves UDP",
+                "ClusterIP port 53 over UDP preserves the source of the pod that serves TCP",
+                "internalTrafficPolicy Local over TCP preserves the pod that serves UDP",
+                "internalTrafficPolicy Local over UDP preserves the pod that serves TCP",
             },
             "hairpin/same-node-reply-past-a-bridge": {
                 "ClusterIP needs bridge-nf-call for the reply of a backend on the client's bridge",

@@ -412,7 +412,8 @@ EDITS = [
             (
                 "timeoutSeconds pass without a connection: "
                 "ClientIP affinity at a NodePort ends after timeoutSeconds without a connection"
-            )
+            ),
+            "timeoutSeconds pass without a connection: ClientIP affinity with policy Local ends after timeoutSeconds",
         },
     ),
     Edit(

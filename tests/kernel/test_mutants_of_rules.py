@@ -14,7 +14,7 @@ from proxylab.client.rendered_rules import rendered_rules
 from proxylab.client.session import Session
 from proxylab.encoding import decode, encode
 from proxylab.engines.embedded.mutation import Mutation, mutated
-from proxylab.engines.engine_names import mode_of
+from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.engines.modes import MODES
 from proxylab.engines.protocol import EngineChoice
 from proxylab.plan.assembly import lay_out
@@ -28,6 +28,10 @@ FILES = (
     "rejections/at-every-frontend",
     "affinity/client-ip",
     "nodeport/range-of-its-own",
+)
+LOCALNET = (
+    "filter KUBE-FIREWALL ! -s LOOPBACK -d LOOPBACK ! --ctstate DNAT,ESTABLISHED,RELATED -j DROP"
+    " # block incoming localnet connections"
 )
 NOTICED = {
     ("rejections/only-the-claimed-port", "without --dport"): (
@@ -45,6 +49,38 @@ NOTICED = {
     ("nodeport/both-policies-local", "without -d"): (
         "nat KUBE-SVL-* ! -s NETWORK -d ADDRESS -p PROTOCOL --dport PORT -j KUBE-MARK-MASQ # SERVICE cluster IP",
         "external IP with both policies Local preserves an outside host",
+    ),
+    ("network/forward-policy-drop", "the rule is absent"): (
+        "filter KUBE-FORWARD --ctstate ESTABLISHED,RELATED -j ACCEPT # kubernetes forwarding conntrack rule",
+        "NodePort from outside to a pod of the node passes FORWARD with policy DROP",
+    ),
+    ("bugs/92315-neighbours-reach-loopback", "without ! --ctstate"): (
+        LOCALNET,
+        "NodePort on 127.0.0.1 serves the node in iptables and is refused in nftables",
+    ),
+    ("senders/from-loopback", "-p of TCP and UDP"): (
+        "nat KUBE-NODEPORTS -d LOOPBACK -p PROTOCOL --dport PORT --nfacct-name COUNTER -j KUBE-EXT-*",
+        "UDP on localhost to the number of a NodePort of TCP reaches the program",
+    ),
+    ("rejections/only-the-claimed-port", "-p of TCP and UDP"): (
+        "filter KUBE-SERVICES -d ADDRESS -p PROTOCOL --dport PORT -j REJECT # SERVICE has no endpoints",
+        "UDP to a ClusterIP port that rejects TCP is untranslated in iptables",
+    ),
+    ("health/input-rule-before-the-health-check", "-p of TCP and UDP"): (
+        "filter KUBE-NODEPORTS -p PROTOCOL --dport PORT -j ACCEPT # SERVICE health check node port",
+        "UDP to the number of a healthCheckNodePort stays closed by the INPUT rule",
+    ),
+    ("masquerade/all", "without -d"): (
+        "nat KUBE-SVC-* -d ADDRESS -p PROTOCOL --dport PORT -j KUBE-MARK-MASQ # SERVICE cluster IP",
+        "masqueradeAll leaves a pod its address at an external IP with policy Local",
+    ),
+    ("clusterip/one-port-over-tcp-and-udp", "-p of TCP and UDP"): (
+        "nat KUBE-SERVICES -d ADDRESS -p PROTOCOL --dport PORT -j KUBE-SVC-* # SERVICE cluster IP",
+        "ClusterIP port 53 over TCP preserves the source of the pod that serves UDP",
+    ),
+    ("steps/affinity-timeout-at-a-node-port", "without --seconds"): (
+        "nat KUBE-SVL-* --name KUBE-SEP-* --rcheck --reap --seconds SECONDS -j KUBE-SEP-*",
+        "timeoutSeconds pass without a connection: ClientIP affinity with policy Local ends after timeoutSeconds",
     ),
     ("steps/connections-from-before-the-service", "without --ctstate"): (
         "filter OUTPUT --ctstate NEW -j KUBE-PROXY-FIREWALL # kubernetes load balancer firewall",
@@ -90,7 +126,9 @@ def test_a_lab_keeps_the_mutated_rules_and_a_probe_notices(
 @pytest.mark.parametrize(("scenario", "change"), NOTICED)
 def test_a_scenario_notices_what_no_other_does(scenario: str, change: str, runs: MutantRuns) -> None:
     engine, (rule, item) = "embedded/iptables", NOTICED[scenario, change]
-    case = ruled(*cases(load_scenario(ROOT / f"scenarios/{scenario}.lab.yaml"), mode_of(engine)), engine)
+    case = ruled(
+        cases(load_scenario(ROOT / f"scenarios/{scenario}.lab.yaml"), mode_of(engine), version_of(engine))[0], engine
+    )
     (mutant,) = (each for each in mutants_of([case], engine) if (each.rule_class, each.mutation) == (rule, change))
     noticed = runs.settled(mutant, [case], lambda _what: None).noticed
     assert noticed is not None

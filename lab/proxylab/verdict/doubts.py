@@ -7,7 +7,7 @@ from proxylab.evidence.evidence import Evidence, Observation
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.words import Manner
-from proxylab.verdict.drops import kernel_drop
+from proxylab.verdict.drops import dropped_by_policy, kernel_drop
 from proxylab.verdict.flows.flows import Fate, Flow
 from proxylab.verdict.flows.hops import ended_in, way
 from proxylab.verdict.foreign import ended_by
@@ -79,7 +79,7 @@ def counted_as_dropped(
 ) -> bool:
     """Whether something is known to have dropped every packet: then no packet can be late.
 
-    A node's stack or a foreign rule counted them, or a router said so to the sockets (EMSGSIZE).
+    A node's stack, a foreign rule or the policy of a chain counted them, or a router said so to the sockets (EMSGSIZE).
     """
     if set(fates) != {Fate.LOST}:
         return False
@@ -87,8 +87,9 @@ def counted_as_dropped(
         return True
     packets = packets_until(flows, evidence.counters_read_at)
     ended = ended_in(flows)
-    drop = kernel_drop(resolved, evidence, packets, ended) or ended_by(resolved, evidence, packets, ended)
-    return drop is not None
+    if kernel_drop(resolved, evidence, packets, ended) or ended_by(resolved, evidence, packets, ended):
+        return True
+    return dropped_by_policy(evidence, packets_of(flows), ended)
 
 
 def reasons_it_may_be_late(

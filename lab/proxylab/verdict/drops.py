@@ -17,7 +17,7 @@ from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.verdict.foreign import suspicion
 
-__all__ = ["COUNTERS", "KernelDrop", "drop_at", "kernel_drop", "policy_drop"]
+__all__ = ["COUNTERS", "KernelDrop", "drop_at", "dropped_by_policy", "kernel_drop", "policy_drop"]
 
 _REASONS = {
     "TcpExtIPReversePathFilter": "its reverse-path filter",
@@ -159,6 +159,19 @@ def _martian(resolved: ResolvedProbe, node: str, plan: Plan | None) -> str:
 
 def _never_a_source(address: IPAddress) -> bool:
     return address.is_loopback or address.is_multicast or address.is_unspecified or address.is_reserved
+
+
+def dropped_by_policy(evidence: Evidence, packets: int, ended: Collection[str]) -> bool:
+    """Whether a chain's policy dropped every packet of the probe, and each sentinel packet that did not come back.
+
+    The lab reads the counters of iptables after the sentinel packets, and such a policy drops those as well. It drops a
+    packet once, so a count of exactly as many leaves none that may be late.
+    """
+    all_of_them = packets + sum(not each.answered for each in evidence.sentinels)
+    return packets > 0 and any(
+        count.packets == all_of_them and {count.node} == set(ended) and _POLICY.fullmatch(count.text)
+        for count in evidence.counts
+    )
 
 
 def policy_drop(evidence: Evidence, packets: int, ended: Collection[str]) -> str:

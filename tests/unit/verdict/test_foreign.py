@@ -131,6 +131,20 @@ def test_a_counter_of_a_node_that_the_packet_left_explains_no_loss() -> None:
     assert "node-a dropped the packet" not in cause(WORLD, told)
 
 
+@pytest.mark.parametrize(
+    ("counted", "node", "judgement"),
+    [(2, "node-a", FAIL), (1, "node-a", INCONCLUSIVE), (3, "node-a", INCONCLUSIVE), (2, "node-b", INCONCLUSIVE)],
+)
+def test_a_policy_that_counted_the_packet_and_the_lost_sentinel_packet_proves_a_loss(
+    counted: int, node: str, judgement: object
+) -> None:
+    told = lost(WORLD, kernel=())
+    (first, *others) = told.sentinels
+    policy = RuleCount(node, "filter", "FORWARD", "-P FORWARD DROP", counted)
+    told = replace(told, sentinels=(replace(first, answered=False), *others), counts=(policy,))
+    assert one(WORLD, told, "outcome").judgement is judgement
+
+
 def test_a_drop_by_ipsec_is_named() -> None:
     ipsec = KernelCount("node-a", "XfrmInPolBlock", 1)
     told = lost(DROPPED, kernel=(*ROUTED, ipsec))

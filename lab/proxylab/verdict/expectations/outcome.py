@@ -177,9 +177,9 @@ def _witnesses_of_drop(case: JudgedProbe) -> Iterator[str]:
             yield f"the proxy's process on {by.node} discarded {amount(by.datagrams, 'datagram')}"
     elif case.went_no_further:
         seen = [each for flow in case.flows if (each := last_seen(flow)) is not None]
-        yield from tally(
-            (f"seen last at {hop(each)}, and the sentinel packets came back" for each in seen), len(case.flows)
-        )
+        came_back = all(each.answered for each in case.evidence.sentinels)
+        no_later = "the sentinel packets came back" if came_back else "a counter there accounts for every packet"
+        yield from tally((f"seen last at {hop(each)}, and {no_later}" for each in seen), len(case.flows))
 
 
 def _witnesses(case: JudgedProbe, outcome: Outcome) -> Iterator[str]:
