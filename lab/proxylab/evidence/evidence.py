@@ -179,6 +179,8 @@ class ForeignRule(Record, frozen=True):
     ``table`` is as its tool names it: ``inet guard`` for nft, ``raw`` for legacy iptables. ``hook`` and ``priority``
     are those of a base chain; for other chains they are empty and 0. ``packets`` is how far its counter moved during
     the probe; ``None`` without a counter. A table that the lab could not list is one rule without chain and text.
+    What tc or XDP has put on a device is one, too: ``table`` is then ``tc`` or ``XDP``, and ``chain`` the device. A queue
+    counts what it drops; ``waiting`` is how many packets it held when the lab sent the first sentinel packet.
     """
 
     node: str
@@ -188,6 +190,7 @@ class ForeignRule(Record, frozen=True):
     priority: int
     text: str
     packets: int | None
+    waiting: int = 0
 
 
 class KernelCount(Record, frozen=True):
