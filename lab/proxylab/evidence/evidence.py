@@ -178,8 +178,7 @@ class ForeignRule(Record, frozen=True):
 
     ``hook`` and ``priority`` are empty and 0 but for base chains. ``packets`` is how far its counter moved, ``None``
     without one. A table that could not be listed is a rule without chain and text. In tables ``tc`` and ``XDP``,
-    ``chain`` is a device: its queue counts what it drops, and held ``waiting`` packets before the first sentinel
-    packet.
+    ``chain`` is a device: its queue counts what it drops, and held ``waiting`` packets before the sentinels.
     """
 
     node: str
