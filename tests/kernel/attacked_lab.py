@@ -185,11 +185,11 @@ class AttackedLab:
 
 
 @contextmanager
-def attacked(engine: str) -> Iterator[AttackedLab]:
-    """A lab on that engine. It is whole again at the end: plain probes pass."""
+def attacked(engine: str, kernel: str = "") -> Iterator[AttackedLab]:
+    """A lab on that engine and kernel. It is whole again at the end: plain probes pass."""
     scenario = parse_with_probes(WORLD, "attacked.lab.yaml", [], Position("attacks.py", 1, 1))
     with Session(EngineChoice(engine)) as session:
-        lab = AttackedLab(session.open(scenario, WORLD))
+        lab = AttackedLab(session.open(scenario, WORLD, kernel))
         yield lab
         for port in ("tcp", "udp"):
             told = lab.told(Dialled(port=port))

@@ -176,9 +176,9 @@ class RuleCount(Record, frozen=True):
 class ForeignRule(Record, frozen=True):
     """One rule of a node that belongs neither to its engine nor to the lab, or the policy of such a chain.
 
-    ``table`` is as its tool names it: ``inet guard`` for nft, ``raw`` for legacy iptables. ``hook`` and ``priority``
-    are those of a base chain; for other chains they are empty and 0. ``packets`` is how far its counter moved during
-    the probe; ``None`` without a counter. A table that the lab could not list is one rule without chain and text.
+    ``hook`` and ``priority`` are empty and 0 but for base chains. ``packets`` is how far its counter moved, ``None``
+    without one. A table that could not be listed is a rule without chain and text. In tables ``tc`` and ``XDP``,
+    ``chain`` is a device: its queue counts what it drops, and held ``waiting`` packets before the sentinels.
     """
 
     node: str
@@ -188,6 +188,7 @@ class ForeignRule(Record, frozen=True):
     priority: int
     text: str
     packets: int | None
+    waiting: int = 0
 
 
 class KernelCount(Record, frozen=True):

@@ -16,6 +16,7 @@ from proxylab.evidence.evidence import RuleCount
 from proxylab.kernel.netfilter.foreign_tables import TableNames
 from proxylab.kernel.netfilter.meters import Meter
 from proxylab.kernel.netfilter.nft_tool import NftTool
+from proxylab.kernel.netlink.traffic_control import TrafficControl
 from proxylab.plan.model import Listener, Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.protocol.messages import Build
@@ -170,5 +171,6 @@ def _foreign(modes: _NodeModes, context: NodeContext) -> ForeignRules:
         TableNames(context.netns),
         NftTool(context.launcher, context.netns, context.name).list_all,
         context.tool.save_legacy,
+        TrafficControl(context.netns),
         lambda: modes.now.counted,
     )

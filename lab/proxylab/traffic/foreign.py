@@ -4,7 +4,8 @@
 counts. What a rule means is up to ``verdict``.
 
 Most nodes have no foreign rules; two netlink requests show it. Where there are some, the tools that wrote them list
-them before a probe, and again before its first sentinel packet or at its end.
+them before a probe, and again before its first sentinel packet or at its end. What tc and XDP have put on the node's
+devices is among them, though its meaning is not read.
 """
 
 import re
@@ -17,6 +18,7 @@ from proxylab.addresses import Family
 from proxylab.evidence.evidence import ForeignRule
 from proxylab.kernel.netfilter.foreign_tables import TableNames
 from proxylab.kernel.netfilter.nft_tool import listed_rules
+from proxylab.kernel.netlink.traffic_control import Filter, Program, Queue, TrafficControl
 from proxylab.plan.masquerade import is_masquerade
 
 __all__ = ["ForeignRules", "Listing", "legacy_rules", "nft_rules"]
@@ -48,6 +50,7 @@ class ForeignRules:
         names: lists the names of its tables.
         nft: lists all of nftables.
         legacy: lists one table of legacy iptables.
+        devices: lists what tc and XDP have put on its devices.
         counted: tells the tables of nftables, with their families, that a meter counts or the lab has made, and those
             of legacy iptables.
     """
@@ -58,12 +61,14 @@ class ForeignRules:
         names: TableNames,
         nft: Listing,
         legacy: Saved,
+        devices: TrafficControl,
         counted: Callable[[], tuple[Collection[str], Collection[str]]],
     ) -> None:
         self._node = node
         self._names = names
         self._nft = nft
         self._legacy = legacy
+        self._devices = devices
         self._counted = counted
         self._family = Family.IPV4
         self._before: dict[object, ForeignRule] = {}
@@ -93,6 +98,7 @@ class ForeignRules:
     def close(self) -> None:
         """Close the netlink sockets."""
         self._names.close()
+        self._devices.close()
 
     async def _read(self) -> dict[object, ForeignRule]:
         found: dict[object, ForeignRule] = {}
@@ -106,7 +112,22 @@ class ForeignRules:
                 found.update({key: rule for key, rule in rules if rule.table in tables})
         for table in self._names.legacy(self._family, self._counted()[1]):
             found.update(legacy_rules(self._node, table, await self._legacy(self._family, table)))
-        return {key: rule for key, rule in found.items() if not is_masquerade(f"{rule.chain} {rule.text}")}
+        found = {key: rule for key, rule in found.items() if not is_masquerade(f"{rule.chain} {rule.text}")}
+        return found | self._read_devices()
+
+    def _read_devices(self) -> dict[object, ForeignRule]:
+        """Filters, queues and programs as rules: a queue by what it drops, of which it has a counter."""
+        found: dict[object, ForeignRule] = {}
+        for each in self._devices.read():
+            match each:
+                case Filter(device, way, preference, kind):
+                    found[each] = ForeignRule(self._node, "tc", device, way, preference, f"filter {kind}", None)
+                case Program(device):
+                    found[each] = ForeignRule(self._node, "XDP", device, "ingress", 0, "program", None)
+                case Queue(device, handle, kind, waiting, dropped):
+                    queue = ForeignRule(self._node, "tc", device, "egress", 0, f"queue {kind}", dropped, waiting)
+                    found[device, handle, kind] = queue
+        return found
 
     def _is_foreign(self, table: str) -> bool:
         family, _, name = table.partition(" ")

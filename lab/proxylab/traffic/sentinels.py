@@ -5,7 +5,8 @@ each candidate pod's. Delivery over veth is synchronous and in order: the sender
 nodes' hooks into the receiver's queue, or where a softirq is put off, it waits on this CPU's backlog behind the packets
 sent before. Hence a sentinel that is back overtook nothing, and a probe packet that no tap has seen by then was dropped
 on its way. That holds while the run stays on one CPU (``exchange`` pins it, and the evidence records where it could
-not), and for paths without queues of other kinds (NFQUEUE, qdiscs, RPS, unresolved neighbours). In netem's queues
+not), and for paths without queues of other kinds (NFQUEUE, RPS, unresolved neighbours). Of a queue that tc made on a
+node, the evidence says what it held when the first sentinel went out. In the queues of a plan's links with netem
 packets may overtake each other, so a run waits until these are empty, and sends again the sentinels that they have
 lost. No sentinel goes to the sender itself. What a missing sentinel means is up to the judge.
 """

@@ -103,6 +103,7 @@ def reasons_it_may_be_late(
     )
     if not names:
         yield "no sentinel packet was sent after it, so silence proves nothing"
+    yield from _in_queues(evidence)
     if evidence.unpinned:
         yield f"the run could not stay on one CPU ({evidence.unpinned}): a sentinel packet may have overtaken another"
     left = max((f.departures[0].at for f, fate in zip(flows, fates, strict=True) if _silent(f, fate)), default=0)
@@ -129,6 +130,14 @@ def _at_programs(lost: Iterable[Flow], undrained: Collection[str]) -> Iterator[s
     if taken:
         got = f"the proxy's process on {listed(list(dict.fromkeys(taken)))} got {amount(len(taken), 'flow')}"
         yield f"{got} and may still act, so silence proves nothing"
+
+
+def _in_queues(evidence: Evidence) -> Iterator[str]:
+    """Packets that a queue of tc held: of another class than theirs, a sentinel packet overtakes them."""
+    for each in evidence.foreign:
+        if each.waiting:
+            held = f"{amount(each.waiting, 'packet')} in the {each.text} of {each.node}/{each.chain}"
+            yield f"a sentinel packet may have overtaken {held}, so silence proves nothing"
 
 
 def _silent(flow: Flow, fate: Fate) -> bool:

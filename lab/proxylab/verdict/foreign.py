@@ -2,7 +2,7 @@
 
 They are the rules of tables that no meter counts, and those in the engine's own tables that stand in no chain of the
 engine. A rule whose counter stood still did nothing. One without a counter never did anything for certain: the module
-only says that it may have.
+only says that it may have. Filters of tc and XDP programs have no counter, and may do anything.
 """
 
 import re
@@ -10,17 +10,18 @@ from collections.abc import Collection
 from enum import Enum
 from typing import Final
 
-from proxylab.evidence.evidence import Evidence, ForeignRule
+from proxylab.evidence.evidence import Direction, Evidence, ForeignRule, Observation
 from proxylab.evidence.words import amount, listed
 from proxylab.plan.masquerade import is_masquerade
-from proxylab.plan.resolved import ResolvedProbe
+from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.verdict.counted_rules import may_be_engines
 
-__all__ = ["Effect", "ended_by", "may_have", "rewrote", "rule_words", "suspicion"]
+__all__ = ["Effect", "ended_by", "may_have", "rewrote", "rule_words", "suspicion", "suspicion_where_lost"]
 
 _DROPPING: Final = re.compile(r"\bdrop$|-j DROP\b")
 _REJECTING: Final = re.compile(r"\breject\b|-j REJECT\b")
 _MOST_RULES: Final = 3
+_OF_DEVICES: Final = ("tc", "XDP")
 
 
 class Effect(Enum):
@@ -36,8 +37,10 @@ class Effect(Enum):
         r"\b([sd]nat|masquerade|redirect)\b|\b[sd](addr|port) set\b|-j ([SD]NAT|MASQUERADE|REDIRECT|NETMAP)\b"
     )
     MARK = re.compile(r"\bmark set\b|-j MARK\b")
-    EXEMPT = re.compile(r"\bnotrack\b|-j (NOTRACK|CT .*--notrack)\b")
-    """The kernel translates no packet that it does not track."""
+    EXEMPT = re.compile(r"\bnotrack\b|-j (NOTRACK|CT .*--notrack)\b|\bfwd to\b")
+    """The kernel translates no packet that it does not track, or that a rule sends to another device at once."""
+    UNSEEN = re.compile(r"(?!)")
+    """Before any tap: packet sockets see a frame behind its device's XDP program, and no rule does such a thing."""
 
 
 _EXEMPT_FROM_NAT: Final = re.compile(r"-A \S+ .*-j ACCEPT\b|-A (PREROUTING|OUTPUT) .*-j RETURN\b")
@@ -65,6 +68,10 @@ def may_have(
 
 
 def _does(effect: Effect, rule: ForeignRule) -> bool:
+    if rule.table in _OF_DEVICES:
+        if rule.text.startswith("queue"):
+            return effect is Effect.END
+        return rule.table == "XDP" or effect is not Effect.UNSEEN
     if effect.value.search(rule.text):
         return True
     return effect is Effect.EXEMPT and rule.table == "nat" and _EXEMPT_FROM_NAT.search(rule.text) is not None
@@ -97,6 +104,8 @@ def rule_words(rule: ForeignRule) -> str:
     """A rule, named so that a reader can find it: its text, chain and table."""
     if not rule.text:
         return f"a rule of table {rule.table}, which could not be listed without nft"
+    if rule.table in _OF_DEVICES:
+        return f"the {rule.text} of {rule.table} on {rule.chain} ({rule.hook})"
     hook = f" (hook {rule.hook}, priority {rule.priority})" if rule.hook else ""
     return f'the rule "{rule.text}" in chain {rule.chain}{hook} of table {rule.table}'
 
@@ -113,7 +122,19 @@ def suspicion(resolved: ResolvedProbe, evidence: Evidence, node: str, effect: Ef
     return f"{node} has {listed(shown)}, which {belong} to no engine"
 
 
+def suspicion_where_lost(resolved: ResolvedProbe, evidence: Evidence, last: Observation) -> str:
+    """The clause about what may have ended a packet that the taps saw last there; empty if nothing may have.
+
+    They are rules of the node that it came into. What left may have met an XDP program of any node, which no tap shows.
+    """
+    if last.direction is Direction.IN or last.device == STACK:
+        return suspicion(resolved, evidence, last.netns_name)
+    found = (suspicion(resolved, evidence, node, Effect.UNSEEN) for node in resolved.nodes)
+    return next(filter(None, found), "")
+
+
 def _counted(rule: ForeignRule) -> str:
     if rule.packets is None:
         return f"{rule_words(rule)}, without a counter" if rule.text else rule_words(rule)
-    return f"{rule_words(rule)}, which counted {amount(rule.packets, 'packet')}"
+    verb = "dropped" if rule.table in _OF_DEVICES else "counted"
+    return f"{rule_words(rule)}, which {verb} {amount(rule.packets, 'packet')}"

@@ -6,15 +6,14 @@ A fact of the plan is a cause only where counters or taps show that the packet m
 import re
 from typing import Final
 
-from proxylab.evidence.evidence import Direction, Packet
+from proxylab.evidence.evidence import Packet
 from proxylab.evidence.words import amount, endpoint, listed
-from proxylab.plan.resolved import STACK
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.causes.failure import Failure, remembered
 from proxylab.verdict.causes.layout import calls_iptables, is_hairpin, port_of, rp_filter_refusal
 from proxylab.verdict.drops import kernel_drop, policy_drop
 from proxylab.verdict.flows.hops import ended_in, hop, last_seen
-from proxylab.verdict.foreign import ended_by, rule_words, suspicion
+from proxylab.verdict.foreign import ended_by, rule_words, suspicion, suspicion_where_lost
 from proxylab.verdict.rule_words import the_rule
 
 __all__ = [
@@ -142,9 +141,9 @@ def dropped_by_policy(failure: Failure) -> str:
 def lost_before_foreign_rules(failure: Failure) -> str:
     """The packet came no further than a node with foreign rules that may have dropped it."""
     seen = last_seen(failure.flow)
-    if seen is None or (seen.direction is Direction.OUT and seen.device != STACK):
+    if seen is None:
         return ""
-    clause = suspicion(failure.case.resolved, failure.case.evidence, seen.netns_name)
+    clause = suspicion_where_lost(failure.case.resolved, failure.case.evidence, seen)
     if not clause:
         return ""
     sentence = f"the taps saw the packet last at {hop(seen)}: {clause}, and may have dropped it."

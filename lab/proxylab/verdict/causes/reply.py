@@ -7,7 +7,7 @@ from proxylab.verdict.causes.failure import Failure, by_foreign_rule, remembered
 from proxylab.verdict.causes.layout import bridge_of, calls_iptables, rp_filter_refusal
 from proxylab.verdict.flows.copies import copying
 from proxylab.verdict.flows.hops import hop, hops, stops
-from proxylab.verdict.foreign import suspicion
+from proxylab.verdict.foreign import suspicion_where_lost
 from proxylab.verdict.rule_words import the_rule
 
 __all__ = ["not_answered", "not_translated_back", "reply_copied", "reply_lost", "reply_rewritten"]
@@ -83,7 +83,7 @@ def reply_lost(failure: Failure) -> str:
         if rule.target == "DROP" and rule.count.node == last.netns_name:
             counted = amount(rule.count.packets, "packet")
             return f"{broken}{seen}, which dropped {counted} by {the_rule(rule)}."
-    if ended and (clause := suspicion(resolved, failure.case.evidence, last.netns_name)):
+    if clause := suspicion_where_lost(resolved, failure.case.evidence, last):
         return f"{broken}{seen}: {clause}, and may have dropped it."
     return failure.with_drop_reason(f"{broken}{resolved.sender.name} heard nothing: {seen}.")
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from proxylab.addresses import IPAddress, Transport
-from proxylab.evidence.evidence import Direction, Packet
+from proxylab.evidence.evidence import Packet
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.scenario.expect import ReplyByBackend
 from proxylab.scenario.words import Manner, Outcome, Reply
@@ -14,7 +14,7 @@ from proxylab.verdict.flows.copies import copies
 from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
 from proxylab.verdict.flows.hops import hops
 from proxylab.verdict.flows.on_links import copied_on_link, dropped_meanwhile
-from proxylab.verdict.foreign import suspicion
+from proxylab.verdict.foreign import suspicion_where_lost
 from proxylab.verdict.model import Verdict
 
 __all__ = ["REPLY"]
@@ -68,7 +68,9 @@ def _judge_answer(case: JudgedProbe, flow: Flow, fate: Fate, due: Reply, finding
     if wrong:
         findings.wrong(wrong, flow.number)
     elif unanswered := _unanswered_data(case, flow):
-        (findings.doubt if dropped_meanwhile(case.evidence.links) else findings.wrong)(unanswered, flow.number)
+        # A reset was heard, which no later packet takes back.
+        in_time = findings.missing if flow.report and flow.report.error == "timeout" else findings.wrong
+        (findings.doubt if dropped_meanwhile(case.evidence.links) else in_time)(unanswered, flow.number)
     elif flow.number in case.disagreements:
         findings.doubt(case.disagreements[flow.number], flow.number)
     elif not flow.replies:
@@ -119,8 +121,7 @@ def _wrong_reply(case: JudgedProbe, flow: Flow, wanted: Reply) -> str:
 def _doubts_about_loss(case: JudgedProbe, flow: Flow) -> Iterator[str]:
     """Foreign rules that may have dropped the answer, where the taps saw it last."""
     last = max((each for each in hops(flow) if each.packet is Packet.REPLY), key=lambda each: each.at)
-    ended_there = last.direction is Direction.IN and last.netns_name in case.resolved.nodes
-    if ended_there and (clause := suspicion(case.resolved, case.evidence, last.netns_name)):
+    if clause := suspicion_where_lost(case.resolved, case.evidence, last):
         yield f"{clause}, and may have dropped the answer"
 
 
