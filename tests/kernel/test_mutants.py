@@ -143,7 +143,10 @@ MUTANTS = [
         "short_circuit",
         "lambda scope: ()",
         TO_LOCAL_NODE_PORTS,
-        {"NodePort with externalTrafficPolicy Local serves a pod without a local endpoint": {"outcome"}},
+        {
+            "NodePort with externalTrafficPolicy Local serves a pod without a local endpoint": {"outcome"},
+            "NodePort with externalTrafficPolicy Local masquerades the node itself": {"source"},
+        },
     ),
     Mutant(
         "no source ranges",

@@ -87,14 +87,45 @@ NOTICED = {
         "Services claim the addresses, and the connections lose nothing",
     ),
 }
-"""The class that a scenario notices with a change, and the probe or step that fails first."""
-
-DNAT = "nat KUBE-SEP-* -p PROTOCOL -j DNAT --to-destination ENDPOINT"
+"""The class of mode iptables that a scenario notices with a change, and the probe or step that fails first."""
 
 HAIRPIN = (
     "masquerading ct status dnat ip saddr . ip daddr . meta l4proto . th dport @hairpin-connections "
     "masquerade fully-random"
 )
+NOTICED_IN_NFTABLES = {
+    ("nodeport/traffic-policy-local", "the rule is absent"): (
+        'external-* fib saddr type local mark set mark or MARK comment "masquerade local traffic"',
+        "NodePort with externalTrafficPolicy Local masquerades the node itself",
+    ),
+    ("clusterip/host-network-endpoints", "without ct status dnat"): (
+        HAIRPIN,
+        "a node that dials its own host-network pod without a Service is not masqueraded",
+    ),
+    ("hairpin/random-source-ports", "without fully-random"): (
+        HAIRPIN,
+        "ClusterIP from a pod to itself leaves its node from another port than the pod's",
+    ),
+    ("steps/connections-from-before-the-service", "without ct state new"): (
+        "filter-input ct state new jump service-endpoints-check",
+        "Services claim the addresses, and the connections lose nothing",
+    ),
+    ("conntrack/open-flows-to-an-unused-port", "without ct state new"): (
+        "filter-forward ct state new jump cluster-ips-check",
+        "UDP of an open flow from a pod to an unused ClusterIP port leaves its node",
+    ),
+    ("nodeport/at-every-address", "without fib daddr type local"): (
+        "services fib daddr type local ip daddr != LOOPBACK meta l4proto . th dport vmap @service-nodeports",
+        "the number of a NodePort is reached at another machine",
+    ),
+    ("nodeport/at-every-address", "without ip daddr != LOOPBACK"): (
+        "nodeport-endpoints-check ip daddr != LOOPBACK meta l4proto . th dport vmap @no-endpoint-nodeports",
+        "NodePort without endpoints on localhost leaves a daemon alone in nftables",
+    ),
+}
+"""The same for mode nftables."""
+
+DNAT = "nat KUBE-SEP-* -p PROTOCOL -j DNAT --to-destination ENDPOINT"
 
 MASQUERADE = "nat KUBE-POSTROUTING --random-fully -j MASQUERADE # kubernetes service traffic requiring SNAT"
 
@@ -103,6 +134,12 @@ MASQUERADE = "nat KUBE-POSTROUTING --random-fully -j MASQUERADE # kubernetes ser
 def runs() -> Iterator[MutantRuns]:
     with Session(EngineChoice("embedded/iptables")) as session:
         yield MutantRuns(session, "embedded/iptables")
+
+
+@pytest.fixture(scope="module")
+def nftables_runs() -> Iterator[MutantRuns]:
+    with Session(EngineChoice("embedded/nftables")) as session:
+        yield MutantRuns(session, "embedded/nftables")
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +186,18 @@ def test_a_guest_keeps_mutated_tables_of_ipvs_and_a_probe_notices() -> None:
     absent = found["ipvs KUBE-CLUSTER-IP -a ENDPOINT -r ENDPOINT", "-r of another port"].noticed
     assert absent is not None
     assert absent.judgement == "fail"
+
+
+@pytest.mark.parametrize(("scenario", "change"), NOTICED_IN_NFTABLES)
+def test_a_scenario_notices_what_no_other_does_in_mode_nftables(
+    scenario: str, change: str, nftables_runs: MutantRuns
+) -> None:
+    engine, (rule, item) = "embedded/nftables", NOTICED_IN_NFTABLES[scenario, change]
+    (case,) = cases(load_scenario(ROOT / f"scenarios/{scenario}.lab.yaml"), mode_of(engine))
+    mutant = Mutant(engine=engine, rule_class=rule, mutation=change, rule="")
+    noticed = nftables_runs.settled(mutant, [ruled(case, engine)], lambda _what: None).noticed
+    assert noticed is not None
+    assert (noticed.file, noticed.item.partition("[")[0], noticed.judgement) == (case.file, item, "fail")
 
 
 def test_rules_that_the_kernel_refuses_without_the_mutation_too_prove_nothing() -> None:
