@@ -82,6 +82,10 @@ NOTICED = {
         "nat KUBE-SVL-* --name KUBE-SEP-* --rcheck --reap --seconds SECONDS -j KUBE-SEP-*",
         "timeoutSeconds pass without a connection: ClientIP affinity with policy Local ends after timeoutSeconds",
     ),
+    ("steps/a-cluster-ip-that-the-node-has", "without --ctstate"): (
+        "filter OUTPUT --ctstate NEW -j KUBE-SERVICES # kubernetes service portals",
+        "a Service without endpoints gets the address, and the connection loses nothing",
+    ),
     ("steps/connections-from-before-the-service", "without --ctstate"): (
         "filter OUTPUT --ctstate NEW -j KUBE-PROXY-FIREWALL # kubernetes load balancer firewall",
         "Services claim the addresses, and the connections lose nothing",
