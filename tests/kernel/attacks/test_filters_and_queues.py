@@ -234,7 +234,7 @@ ATTACKS = [
         "a rule in the hook ingress rejects what the engine rejects",
         (nft("node-a", "ingress device client", 0, f"ip daddr {EMPTY} counter reject", family="netdev"),),
         "inconclusive", NOT_THE_ENGINE, {"outcome": "rejected", "at": "node-a"}, OF_EMPTY,
-        ("an ICMP error came, but no rule counted it as rejected",),
+        ("reject with icmp port-unreachable\" in chain x", "may have rejected it in place of the engine's rules"),
     ),
     Attack(
         "a rule in the hook ingress resets what a closed port refuses",
@@ -258,7 +258,7 @@ ATTACKS = [
         "a rule in the hook egress changes the source",
         (nft("node-a", "egress device eth0", 0, f"ip saddr {CLIENT} ip saddr set 172.18.0.2", family="netdev"),),
         "fail", "The pod saw it, whatever connection tracking has.", dialled=DATAGRAM,
-        says=("source: echo saw it come from 172.18.0.2",),
+        says=("source: echo saw it come from 172.18.0.2",), why="ip saddr set 172.18.0.2\" in chain x (hook egress",
     ),
     Attack(
         "connection tracking forgets a flow over UDP at once",

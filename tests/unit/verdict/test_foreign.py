@@ -150,3 +150,19 @@ def test_a_drop_by_ipsec_is_named() -> None:
     told = lost(DROPPED, kernel=(*ROUTED, ipsec))
     assert "its IPsec policy" in cause(WORLD, lost(WORLD, kernel=(*ROUTED, ipsec)))
     assert judged(DROPPED, told).overall is PASS, "a probe of no Service asks for no rule"
+
+
+@pytest.mark.parametrize("dropped", [0, 5])
+def test_what_a_queue_holds_a_sentinel_packet_may_have_overtaken(dropped: int) -> None:
+    queue = ForeignRule("node-a", "tc", "eth0", "egress", 0, "queue htb", dropped, waiting=1)
+    found = one(WORLD, lost(WORLD, queue, kernel=()), "outcome")
+    assert found.judgement is INCONCLUSIVE
+    assert "a sentinel packet may have overtaken 1 packet in the queue htb of node-a/eth0" in "; ".join(found.reasons)
+    assert one(WORLD, lost(WORLD, replace(queue, waiting=0), kernel=()), "outcome").judgement is FAIL
+
+
+def test_a_drop_is_not_the_engines_where_a_filter_of_tc_or_an_xdp_program_may_have_dropped() -> None:
+    for table, text in (("tc", "filter bpf"), ("XDP", "program")):
+        found = lost(DROPPED, ForeignRule("node-a", table, "eth0", "ingress", 0, text, None))
+        assert one(DROPPED, found, "outcome").judgement is INCONCLUSIVE
+        assert f"the {text} of {table} on eth0 (ingress)" in cause(WORLD, found)

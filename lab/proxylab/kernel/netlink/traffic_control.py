@@ -7,6 +7,7 @@ itself, such as a veth's ``noqueue``, has the handle 0, which tc gives no queue.
 Dumps are read as bytes: each probe reads them twice on each node, and pyroute2 needs milliseconds for their statistics.
 """
 
+import errno
 import socket
 import struct
 from collections.abc import Iterator
@@ -77,7 +78,7 @@ class TrafficControl:
             device = devices[_LINK.unpack_from(link)[2]] = content[_NAME].rstrip(b"\0").decode(errors="replace")
             if any(nested(content.get(_XDP, b"")).get(_XDP_ATTACHED, b"")):
                 found.append(Program(device))
-        for queue in self._dump.all(_GET_QUEUE, _TC.pack(0, 0, 0, 0, 0)):
+        for queue in self._queues():
             _, index, handle, _, _ = _TC.unpack_from(queue)
             if not handle:
                 continue
@@ -89,6 +90,14 @@ class TrafficControl:
                 waiting, _, dropped = _QUEUE_COUNTS.unpack_from(nested(content[_STATISTICS])[_OF_QUEUE])
                 found.append(Queue(devices.get(index, ""), handle, kind, waiting, dropped))
         return found
+
+    def _queues(self) -> list[bytes]:
+        try:
+            return self._dump.all(_GET_QUEUE, _TC.pack(0, 0, 0, 0, 0))
+        except OSError as error:
+            if error.errno == errno.EOPNOTSUPP:  # a kernel without CONFIG_NET_SCHED
+                return []
+            raise
 
     def _filters(self, index: int, device: str) -> Iterator[Filter]:
         for way, parent in _WAYS.items():

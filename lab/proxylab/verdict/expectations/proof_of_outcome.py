@@ -133,3 +133,6 @@ def _doubts_about_rules(case: JudgedProbe, outcome: Outcome, verb: str, seen: st
         yield f"rules that {verb} it counted {counted:,} of {amount(needed, 'packet')}: {listed(nodes_of(rules))}"
     else:
         yield f"{seen}, but no rule counted it as {outcome}"
+    for node in case.resolved.nodes if outcome is Outcome.REJECTED else ():
+        if clause := suspicion(case.resolved, case.evidence, node, Effect.REJECT):
+            yield f"{clause}, and may have rejected it in place of the engine's rules"

@@ -26,7 +26,7 @@ from proxylab.verdict.counted_rules import may_be_engines
 from proxylab.verdict.expectations.expectation import Expectation, Needs
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.flows import Flow, counted_ends
-from proxylab.verdict.foreign import Effect, suspicion
+from proxylab.verdict.foreign import Effect, rewrote, rule_words, suspicion
 from proxylab.verdict.model import Verdict
 
 __all__ = ["SOURCE"]
@@ -181,6 +181,9 @@ def _as_seen(case: JudgedProbe, verdict: Verdict) -> str:
     for arrival in flow.arrivals:
         if arrival.source != client:
             changed = f"the source changed from {client} to {arrival.source} on the way to {arrival.netns_name}"
+            rules = (rewrote(case.resolved, case.evidence, node) for node in case.resolved.nodes)
+            if (rule := next(filter(None, rules), None)) is not None:
+                return f"{changed}, perhaps by {rule_words(rule)} on {rule.node}, which belongs to no engine."
             return f"{changed}, and no counter shows which rule changed it."
     return f"nothing changed the packet's source: {listed(flow.reached)} saw {client}." if flow.arrivals else ""
 

@@ -202,6 +202,12 @@ def test_an_even_spread_passes() -> None:
             "echo-1 saw 10.244.1.2:40000, echo-1 itself saw 172.18.0.2:61000",
         ),
         ("reply", changed(connects=(CONNECTED.failed(0, "timeout"),)), FAIL, "the data was not: timeout"),
+        (
+            "reply",
+            changed(connects=(CONNECTED.failed(0, "timeout"),), sentinels=()),
+            INCONCLUSIVE,
+            "no sentinel packet was sent",
+        ),
         ("reply", without(Packet.REPLY, Direction.IN), INCONCLUSIVE, "saw no reply, but the socket reports an answer"),
         ("reply", without(Packet.REPLY, Direction.OUT), INCONCLUSIVE, "echo-1 was not seen to send it"),
         ("reply", plus(CONNECTED.hears(0, (POD, 8080))), FAIL, "came from 10.244.2.3:8080, not from 10.96.0.10:80"),
