@@ -48,16 +48,23 @@ def ruled(case: Scenario, engine: str) -> RuledCase:
     assembly = assemble(case)
     for cluster in assembly.timeline:
         for each in rendered_rules(case, assembly.plan, cluster.objects, engine):
-            for rule, line in zip(lines.classes(each.text), each.text.split("\n"), strict=True):
-                if rule:
-                    found.setdefault(rule, line)
+            _add_examples(found, zip(lines.classes(each.text), each.text.split("\n"), strict=True), lines)
     return RuledCase(case, found)
+
+
+def _add_examples(found: dict[str, str], rules: Iterable[tuple[str, str]], lines: MutantLines) -> None:
+    """Of each class keep the line with the most mutants: a choice among one endpoint has fewer than one among two."""
+    for rule, line in rules:
+        if rule and (rule not in found or len(lines.mutants(rule, line)) > len(lines.mutants(rule, found[rule]))):
+            found[rule] = line
 
 
 def mutants_of(cases: Iterable[RuledCase], engine: str) -> Iterator[Mutant]:
     """All mutants of all rules in the cases, in the order of the rules. Those with a proof are equivalent."""
     lines = _lines(engine)
-    rules = {rule: line for each in reversed(list(cases)) for rule, line in each.rules.items()}
+    rules = dict[str, str]()
+    for each in cases:
+        _add_examples(rules, each.rules.items(), lines)
     for rule, line in sorted(rules.items()):
         for change in lines.mutants(rule, line):
             proof = proof_of(mode_of(engine), rule, change)

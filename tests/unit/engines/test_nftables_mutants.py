@@ -1,15 +1,21 @@
 """The classes of what mode nftables loads, and their mutants."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from rule_worlds import World, worlds
 from thoroughness import examples as many
 
+from proxylab.client.mutants import RuledCase, mutants_of
 from proxylab.engines.embedded.mutation import ABSENT, Mutation, mutated
 from proxylab.engines.embedded.nftables.loader import Present
 from proxylab.engines.embedded.nftables.mutants import MUTANT_LINES
 from proxylab.engines.embedded.nftables.render import render
 from proxylab.engines.embedded.nftables.transaction import write_changes, write_table
+from proxylab.scenario.load import load_scenario
+
+ROOT = Path(__file__).parents[3]
 
 SERVICE, ENDPOINT = "service-HASHHASH-ns/web/tcp/http", "endpoint-HASHHASH-ns/web/tcp/http__10.0.0.1/80"
 
@@ -113,6 +119,15 @@ def test_an_element_that_is_absent_is_not_deleted_either() -> None:
         "add element ip kube-proxy cluster-ips { 10.96.0.1 }\ndelete element ip kube-proxy cluster-ips { 10.96.0.2 }\n"
     )
     assert mutated(text, Mutation("element cluster-ips", ABSENT), MUTANT_LINES) == ""
+
+
+@pytest.mark.parametrize("numbers", [(1, 2), (2, 1)])
+def test_a_class_has_the_mutants_of_its_richest_rule(numbers: tuple[int, int]) -> None:
+    head = f"add rule ip kube-proxy {SERVICE} numgen random"
+    chosen = [f"{head} mod {number} vmap {{ 0 : goto {ENDPOINT} }}" for number in numbers]
+    scenario = load_scenario(ROOT / "scenarios/clusterip/from-a-pod.lab.yaml")
+    ruled = [RuledCase(scenario, {class_of(line): line}) for line in chosen]
+    assert [each.mutation for each in mutants_of(ruled, "embedded/nftables")] == [ABSENT, "without the last choice"]
 
 
 @given(worlds, worlds)
