@@ -45,7 +45,7 @@ NOT_TYPED = {
     "./dev test --all": "runs this test",
     "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0": "changes the machine",
     WHERE_RED: "needs two kube-proxies and two kernels that not every machine has",
-    "pip install 'proxylab[ray]'": "needs a package index with proxylab",
+    "pip install --find-links wheels 'proxylab[ray]'": "needs the wheel, and a package index with Ray",
     "ray start --head": "listens on the machine's own network; tests/kernel/test_ray.py starts a cluster in a sandbox",
     "ray start --address=HEAD:6379": "joins that cluster",
     ON_RAY: "runs on that cluster",

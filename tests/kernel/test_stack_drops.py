@@ -136,7 +136,8 @@ def test_the_stack_that_dropped_a_packet_is_named() -> None:
         said = reason if name != "policy" else ""  # that, a rule's own words say
         assert ("the kernel drops it there" in found[name]["way"]) is bool(said), found[name]["way"]
         assert said in found[name]["way"]
-    assert found["policy"]["overall"] == "inconclusive", "a policy names nothing that was dialled"
+    # A policy names nothing that was dialled, but it has counted the probe, the lost sentinel packets and no more.
+    assert found["policy"]["overall"] == "pass", found["policy"]
     assert found["policy"]["why"].startswith("node-a dropped the packet by the policy of FORWARD, which counted ")
 
 

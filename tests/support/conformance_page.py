@@ -28,18 +28,20 @@ writes this page.
 
 ## What failed
 
-These runs found faults of the scenarios, which have been mended since, and open questions:
+Modes iptables and nftables failed nowhere. The runs of mode ipvs, on a busy machine, found these faults of the
+scenarios and of the lab, which have been mended since. The named scenarios passed on the release afterwards, but for
+`steps/service-type-changes`, which was not run again there.
 
-* `loadbalancer/health-check-on-node-port-addresses` did not know that kube-proxy before 1.36 fails to serve
-  health-check node ports over IPv6 beside a list of IPv4 networks (kubernetes#114702). It is a known difference now.
-* `steps/affinity-timeout-at-a-node-port` relied on two probes within two seconds, and the machine was busy.
-* In `sctp/associations`, no node had an entry of connection tracking for some flows: inconclusive. Such entries are
-  short-lived, and a busy machine reads them late; no test shows that this is the cause.
-
-* In mode ipvs, `bugs/130542-target-port-changes` allowed one lost packet, and a busy guest loses more. The probe of a
-  host-network pod in `dns/cluster-ip-by-name` relied on the order in which kube-ipvs0 gets its addresses. Two steps
-  under streams and one rolling update failed or could not be decided on the busy guest as well; they passed alone
-  before, and are not explained yet.
+* `steps/service-type-changes` on 1.37: a Service that is created again at its former cluster IP can lose its endpoint
+  after up to a minute. kube-proxy keeps the destinations of a deleted virtual server in its list for graceful
+  termination (`pkg/proxy/ipvs/graceful_termination.go`), and deletes those of the new one by it. That is read from the
+  code; the scenario now takes another cluster IP.
+* `workloads/a-rolling-update-of-a-deployment` gave its pods one second of grace, and a busy guest needs longer for a
+  sync.
+* `topology/incomplete-hints` on 1.33 and 1.35: the lab took a sync with the former zone of a node for the one with the
+  new zone.
+* `bugs/130542-target-port-changes` and `loadbalancer/source-ranges-of-several-addresses` on 1.33 are known differences
+  of the version now.
 
 ## Summary
 
