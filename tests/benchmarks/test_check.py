@@ -2,7 +2,7 @@
 
 The bound is 500 ms of processor time, on a quiet machine. One that runs tests in parallel shares caches and cores among
 them, and takes longer for the same work: so on every machine it is held to the measure of its libraries, too. It takes
-2.2 of it.
+2.1 of it.
 """
 
 import resource
@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -29,22 +30,20 @@ def cpu_seconds(argv: Sequence[str], cache: Path) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def least(tmp_path: Path) -> tuple[float, float]:
-    """Of several runs by turns, in seconds: the libraries, and ``check``."""
+def pairs(tmp_path: Path) -> list[tuple[float, float]]:
+    """Of runs by turns, in seconds: the libraries, and ``check`` right after them. The first pair fills the cache."""
     runs = [
         (cpu_seconds(["-c", LIBRARIES], tmp_path), cpu_seconds(["-m", "proxylab", "check", str(SCENARIO)], tmp_path))
-        for _ in range(8)
+        for _ in range(10)
     ]
-    floor, ours = map(min, zip(*runs[1:], strict=True))
-    return floor, ours
+    return runs[1:]
 
 
 def test_check_of_one_file_takes_little_beside_its_libraries(tmp_path: Path) -> None:
-    floor, ours = least(tmp_path)
-    assert ours <= TIMES_THE_LIBRARIES * floor
+    # The median of the pairs: what else the machine does slows both of a pair, and a lucky run of one is no measure.
+    assert median(ours / floor for floor, ours in pairs(tmp_path)) <= TIMES_THE_LIBRARIES
 
 
 @pytest.mark.budget
 def test_check_of_one_file_takes_half_a_second(tmp_path: Path) -> None:
-    _, ours = least(tmp_path)
-    assert ours <= BOUND
+    assert min(ours for _, ours in pairs(tmp_path)) <= BOUND
