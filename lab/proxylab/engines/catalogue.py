@@ -19,7 +19,7 @@ from proxylab.engines.embedded.udp import UdpReconciler
 from proxylab.engines.engine_names import read_engine
 from proxylab.engines.kubeproxy.make import make_kube_proxy
 from proxylab.engines.modes import MODES
-from proxylab.engines.node_mode import node_mode, other_modes
+from proxylab.engines.node_mode import node_mode, removed_at_start
 from proxylab.engines.protocol import Engine, EngineChoice
 from proxylab.errors import InternalError
 from proxylab.kernel.netlink.addresses_answer import read_addresses
@@ -92,7 +92,7 @@ def _make_embedded(choice: EngineChoice, node: str, context: NodeContext, cluste
         cluster.store,
         mode_name,
         on_node.proxiers(families, settings, configuration, choice.version),
-        others=other_modes(mode_name, context),
+        others=removed_at_start(mode_name, context),
         interface_addresses=lambda: read_addresses(netns, but=DUMMY) if restricted else (),
         node_address=settings.node_address,
         periods=mode.periods(configuration),

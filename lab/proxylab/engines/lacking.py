@@ -167,7 +167,7 @@ def _lacks(mode: str, assembly: Assembly, probe: Probe, resolved: ResolvedProbe,
         )
     yield from _of_packets(mode, assembly, probe, resolved, service)
     yield from _of_service(mode, assembly, probe, service)
-    yield from _of_expectations(mode, probe.expect, resolved.protocol)
+    yield from _of_expectations(mode, probe.expect, resolved, service)
     yield from _of_endpoints(mode, assembly.timeline[assembly.scenario.steps_before(probe)].objects, service)
 
 
@@ -262,7 +262,9 @@ def _of_packets(
         probe.source.name == pod.name for pod in assembly.plan.pods
     ):
         yield f"mode {mode} redirects to an address of the device by which a packet came, and ptp-unnumbered has none"
-    if resolved.destination in service.external_ips and probe.source.name in assembly.nodes:
+    from_node = probe.source.name in assembly.nodes
+    own = assembly.addresses[probe.source.name] if from_node else ()
+    if from_node and resolved.destination in service.external_ips and resolved.destination not in own:
         yield f"mode {mode} leads a node's own packets to external IPs only where the node has the address"
 
 
@@ -281,14 +283,16 @@ def _of_service(mode: str, assembly: Assembly, probe: Probe | Stream, service: S
         yield f"mode {mode} has no nodePortAddresses"
 
 
-def _of_expectations(mode: str, expect: Expect, protocol: Transport) -> Iterator[str]:
+def _of_expectations(mode: str, expect: Expect, resolved: ResolvedProbe, service: Service) -> Iterator[str]:
     """What only a proxy that forwards can fulfil."""
     if expect.conntrack is not None:
         yield _no_entry(mode)
     if isinstance(expect.source, Preserved):
         yield _no_client(mode)
-    discards = expect.outcome is Outcome.DROPPED and protocol is Transport.UDP
-    if expect.outcome in _REFUSALS and not discards:
+    discards = expect.outcome is Outcome.DROPPED and resolved.protocol is Transport.UDP
+    # The rules for external IPs are the only ones that leave some packets to the Service alone.
+    passes = expect.outcome is Outcome.UNTRANSLATED and resolved.destination in service.external_ips
+    if expect.outcome in _REFUSALS and not (discards or passes):
         yield _no_rule(mode, expect.outcome)
 
 

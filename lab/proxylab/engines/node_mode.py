@@ -19,7 +19,7 @@ from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.userspace.node import UserspaceNode
 from proxylab.kernel.netfilter.meters import Meter
 
-__all__ = ["NodeMode", "node_mode", "other_modes"]
+__all__ = ["NodeMode", "node_mode", "removed_at_start"]
 
 
 class NodeMode(Protocol):
@@ -68,9 +68,23 @@ _NODE_MODES: Final[Mapping[str, Callable[[NodeContext], NodeMode]]] = {
 }
 
 
-def other_modes(mode: str, context: NodeContext) -> dict[str, NodeMode]:
-    """All other modes on that node, by name."""
-    return {name: make(context) for name, make in _NODE_MODES.items() if name != mode}
+_REMOVED: Final[Mapping[str, Sequence[str]]] = {
+    "iptables": ("nftables", "userspace"),
+    # The chains of mode ipvs go first, since mode iptables has some of their names too.
+    "nftables": ("ipvs", "iptables", "userspace"),
+    "ipvs": ("nftables",),
+    "userspace": ("nftables", "iptables"),
+}
+"""By mode, the modes whose rules kube-proxy removes when it starts (platformCleanup in cmd/kube-proxy/app).
+
+Modes iptables and ipvs leave each other's: ``kube-proxy --cleanup`` or a restart of the node removes those. Mode
+userspace ended with 1.25, before there was a mode nftables, whose rules would translate first.
+"""
+
+
+def removed_at_start(mode: str, context: NodeContext) -> dict[str, NodeMode]:
+    """The modes on that node, by name, whose rules a starting proxy of a mode removes."""
+    return {name: _NODE_MODES[name](context) for name in _REMOVED[mode]}
 
 
 def node_mode(mode: str, context: NodeContext) -> NodeMode:

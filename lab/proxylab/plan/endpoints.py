@@ -93,9 +93,13 @@ def _name(service: Service, port: ServicePort) -> str:
 
 
 def everywhere(
-    pods: Iterable[PodPlacement], nodes: Iterable[Namespace], hosts: Iterable[Namespace], family: Family, echo: bool
+    pods: Iterable[PodPlacement],
+    nodes: Iterable[Namespace],
+    hosts: Iterable[Namespace],
+    family: Family,
+    protocol: Transport,
 ) -> tuple[Receiver, ...]:
-    """The receivers of any probe in a family.
+    """The receivers of any probe in a family and over a protocol.
 
     The pods are those with a network namespace of their own. The stacks of nodes and hosts answer echo requests.
     """
@@ -103,16 +107,16 @@ def everywhere(
         Receiver(name=pod.name, namespace=pod.namespace, device=pod.device, address=own_address(pod, family))
         for pod in pods
     )
-    if echo:
+    if protocol is Transport.ICMP:
         return (*in_pods, *_stacks(nodes, hosts, family))
-    return (*in_pods, *(program for node in nodes for program in _programs(node, family)))
+    return (*in_pods, *(program for node in nodes for program in _programs(node, family, protocol)))
 
 
-def _programs(node: Namespace, family: Family) -> Iterator[Receiver]:
+def _programs(node: Namespace, family: Family, protocol: Transport) -> Iterator[Receiver]:
     """The host-network pods and daemons of a node, each with the addresses and ports on which it listens."""
     own = _own_addresses(node, family)
     ports: defaultdict[tuple[str, IPAddress], list[int]] = defaultdict(list)
-    for listener in node.listeners:
+    for listener in (each for each in node.listeners if each.protocol is protocol.served):
         for address in own if listener.address is None else (listener.address,):
             if Family.of(address) is family:
                 ports[listener.name, address].append(listener.port)

@@ -162,7 +162,7 @@ class _Resolver:
             manner=Manner.PACKET if echo else probe.send.manner,
             flows=probe.send.flows_for(expect),
             payload=probe.send.payload,
-            receivers=(*self._everywhere(family, echo), *self._receivers(probe, family)),
+            receivers=(*self._everywhere(family, protocol), *self._receivers(probe, family)),
             sentinels=self._sentinels(probe.source.name, self._entrances(probe, destination), family),
             nodes=tuple(self._nodes),
             watched=() if expect is None else self._watched(expect.at),

@@ -90,6 +90,34 @@ def test_datagrams_without_an_endpoint_are_dropped() -> None:
     assert why(scenario(expect="{outcome: dropped}", protocol="UDP")) == ""
 
 
+EXTERNAL = "{service: echo, via: externalIP}"
+
+
+def test_a_node_reaches_an_external_ip_that_it_owns() -> None:
+    def from_node(address: str) -> str:
+        written = TEXT.replace("from: client", "from: node-a")
+        text = written.format(
+            target=EXTERNAL,
+            send="{}",
+            expect=f"{{outcome: delivered, source: {BY_NODE}}}",
+            service=f"externalIPs: [{address}]",
+            protocol="TCP",
+            node_port=30080,
+        )
+        return why(parse_scenario(text, "lacking.lab.yaml"))
+
+    assert from_node("172.18.0.2") == ""
+    assert "only where the node has the address" in from_node("198.51.100.7")
+
+
+def test_an_external_ip_may_be_left_alone() -> None:
+    external = "externalIPs: [198.51.100.7]"
+    assert why(scenario(target=EXTERNAL, expect="{outcome: untranslated}", service=external)) == ""
+    assert "no rule that lets a flow be dropped" in why(
+        scenario(target=EXTERNAL, expect="{outcome: dropped}", service=external)
+    )
+
+
 def test_a_local_policy_for_outside_does_not_concern_the_cluster_ip() -> None:
     assert why(scenario(service="externalTrafficPolicy: Local")) == ""
 

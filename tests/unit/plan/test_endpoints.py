@@ -133,3 +133,23 @@ def test_what_a_name_leads_to_is_dialled_like_any_address(assembly: Assembly) ->
         "",
         {"other": 8080},
     )
+
+
+DAEMONS = """
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: daemons}
+spec:
+  nodes: {node-a: {daemons: {web: {port: 9000}, log: {port: 9000, protocol: UDP}}}}
+  probes:
+  - {name: web, from: node-a, to: {address: 172.18.0.2, port: 9000}, expect: {outcome: delivered, source: preserved}}
+  - {name: log, from: node-a, to: {address: 172.18.0.2, port: 9000}, send: {protocol: UDP},
+     expect: {outcome: delivered, source: preserved}}
+"""
+
+
+def test_a_program_receives_what_comes_over_its_own_protocol() -> None:
+    """Two programs of a node may listen at one number, one over TCP and one over UDP."""
+    both = assemble(parse_scenario(DAEMONS, "daemons.lab.yaml"))
+    for resolved in both.resolved_probes:
+        assert {each.name for each in resolved.receivers} == {resolved.name}

@@ -46,29 +46,26 @@ _OURS: Final = IPVS_CHAINS.union(
 )
 
 
-async def remove(
-    loader: RuleLoader, family: Family, only: Collection[str] | None = None, *, keep: Collection[str] = ()
-) -> bool:
+async def remove(loader: RuleLoader, family: Family, only: Collection[str] | None = None) -> bool:
     """Remove the rules of one family; returns whether there were any. Raises ``RulesRefusedError``.
 
     Args:
         loader: iptables in the node's namespace.
         family: of the rules.
         only: the names of the chains that go; ``None`` for those of every mode that uses iptables.
-        keep: the names of chains that stay all the same.
     """
-    text = cleanup_text(await loader.dump(family), only, keep)
+    text = cleanup_text(await loader.dump(family), only)
     if text:
         await loader.load(family, text)
     return bool(text)
 
 
-def cleanup_text(saved: str, only: Collection[str] | None = None, keep: Collection[str] = ()) -> str:
+def cleanup_text(saved: str, only: Collection[str] | None = None) -> str:
     """The text for ``iptables-restore --noflush`` that removes our chains and the rules that jump to them."""
     lines: list[str] = []
     for table, section in _tables(saved):
         names = [line[1:].split(" ")[0] for line in section if line.startswith(":")]
-        ours = [name for name in names if (_is_ours(name) if only is None else name in only) and name not in keep]
+        ours = [name for name in names if (_is_ours(name) if only is None else name in only)]
         if not ours:
             continue
         rules = [rule for line in section if (rule := line[line.find("-A ") :]).startswith("-A ")]

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final
 
 from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.context import NodeContext
-from proxylab.engines.embedded.iptables.cleanup import IPVS_CHAINS, remove
+from proxylab.engines.embedded.iptables.cleanup import remove
 from proxylab.engines.embedded.iptables.legacy import generation_of
 from proxylab.engines.embedded.iptables.matches import INVALID_COUNTER, LOCALHOST_COUNTER
 from proxylab.engines.embedded.iptables.meter import COUNTED_TABLES, TableMeter
@@ -28,9 +27,6 @@ from proxylab.kernel.netfilter.rule_dumps import iptables_nft_rules, xtables_rul
 from proxylab.kernel.sandbox.sysctl import read_sysctl
 
 __all__ = ["IptablesNode"]
-
-_OF_IPVS: Final = b"KUBE-IPVS-FILTER"
-"""A chain of table filter that only mode ipvs has."""
 
 
 class IptablesNode:
@@ -75,13 +71,9 @@ class IptablesNode:
         await self._tool.flush(family)
 
     async def remove(self, family: Family) -> bool:
-        """Remove the chains of kube-proxy. Most nodes have none, which the kernel's own tables show.
-
-        Where mode ipvs has its chains, these stay: its own ``NodeMode`` removes them, and a proxy in that mode goes on.
-        """
+        """Remove the chains of kube-proxy. Most nodes have none, which the kernel's own tables show."""
         rules = [each for table in ("nat", "filter") for each in self._read(family, table)]
-        keep = IPVS_CHAINS if any(_OF_IPVS in each for each in rules) else ()
-        return any(b"KUBE-" in each for each in rules) and await remove(self, family, keep=keep)
+        return any(b"KUBE-" in each for each in rules) and await remove(self, family)
 
     def written(self, family: Family) -> list[bytes]:
         """The rules of table nat, which kube-proxy writes last."""
