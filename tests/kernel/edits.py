@@ -435,6 +435,18 @@ EDITS = [
         },
     ),
     Edit(
+        "userspace/addresses-of-the-node",
+        "selector: {app: echo}",
+        "selector: {app: none}",
+        {
+            "external IP of no node is served to a pod at a bridge, but not in userspace",
+            "external IP of no node is served to outside",
+            "external IP that the node has is served to a pod at its bridge",
+            "external IP that the node has is served to outside",
+            "external IP that the node has is served to the node itself",
+        },
+    ),
+    Edit(
         "userspace/another-endpoint-is-tried",
         "mode: [userspace]",
         "mode: [iptables]",

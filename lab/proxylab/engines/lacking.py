@@ -39,7 +39,7 @@ def refuse(mode: str, scenario: Scenario) -> None:
     mode = next((each for each in (mode, *changes) if each in TERMINATING_MODES), "")
     if not mode:
         return
-    node_ports = {port.node_port for service in scenario.services for port in service.ports}
+    node_ports = {(port.node_port, port.protocol) for service in scenario.services for port in service.ports}
     lacks = {
         "with health-check node ports, by which load balancers choose nodes": [
             step for step in scenario.steps if step.until is not None and step.until.balancers
@@ -52,7 +52,7 @@ def refuse(mode: str, scenario: Scenario) -> None:
             and step.until.backends
         ],
         "that leaves node ports to daemons of the node": [
-            daemon for node in scenario.nodes for daemon in node.daemons if daemon.port in node_ports
+            daemon for node in scenario.nodes for daemon in node.daemons if (daemon.port, daemon.protocol) in node_ports
         ],
     }
     for lack, found in lacks.items():

@@ -159,6 +159,10 @@ def test_a_daemon_on_a_node_port_is_refused() -> None:
         refuse("userspace", scenario(node_port=30090))
 
 
+def test_a_daemon_may_listen_over_another_protocol_than_the_node_port() -> None:
+    refuse("userspace", scenario(node_port=30090, protocol="UDP"))
+
+
 def test_a_headless_service_is_reached_past_the_proxy() -> None:
     source = "{outcome: delivered, source: preserved}"
     text = TEXT.format(
