@@ -440,11 +440,18 @@ EDITS = [
         "selector: {app: none}",
         {
             "external IP of no node is served to a pod at a bridge, but not in userspace",
+            "external IP of no node is served to a node, but not in userspace",
             "external IP of no node is served to outside",
             "external IP that the node has is served to a pod at its bridge",
             "external IP that the node has is served to outside",
             "external IP that the node has is served to the node itself",
         },
+    ),
+    Edit(
+        "userspace/input-rule-before-the-process",
+        "selector: {app: echo}",
+        "selector: {app: none}",
+        {"NodePort from outside passes an INPUT rule that drops new connections"},
     ),
     Edit(
         "userspace/another-endpoint-is-tried",

@@ -280,6 +280,8 @@ SINGLE_RULES = [
         {
             "spread/at-a-node-port": {
                 "NodePort with policy Cluster spreads over the endpoints of all nodes evenly",
+                "external IP spreads over the endpoints of all nodes evenly",
+                "load balancer IP spreads over the endpoints of all nodes evenly",
                 "NodePort with policy Local spreads over the endpoints of its node evenly",
             }
         },

@@ -117,6 +117,28 @@ IN_A_GUEST = [
         "embedded/ipvs",
     ),
     InAGuest(
+        "ipvs/port-published-by-docker",
+        Mutation(
+            f"{IPVS}.rules",
+            "_rules",
+            "lambda *of, whole=module._rules: "
+            "(r for r in whole(*of) if (r.chain, r.target) != (module.names.SERVICES, 'ACCEPT'))",
+        ),
+        frozenset(
+            {
+                "ClusterIP at a port that Docker publishes reaches the Service",
+                "ClusterIP at a port that Docker publishes reaches the Service from the node",
+                "external IP at a port that Docker publishes reaches the Service",
+                "external IP at a port that Docker publishes reaches the Service from the node",
+                "external IP with policy Local at a published port reaches the Service",
+                "external IP with policy Local at a published port is served to the node",
+                "load balancer IP at a port that Docker publishes reaches the Service",
+                "load balancer IP with policy Local at a published port reaches the Service",
+            }
+        ),
+        "embedded/ipvs",
+    ),
+    InAGuest(
         "ipvs/source-port-reused-while-an-endpoint-leaves",
         Mutation(f"{IPVS}.node", "_SYSCTLS", repr(MAY_REUSE_TOO_SOON)),
         frozenset(

@@ -262,9 +262,10 @@ def _of_packets(
         probe.source.name == pod.name for pod in assembly.plan.pods
     ):
         yield f"mode {mode} redirects to an address of the device by which a packet came, and ptp-unnumbered has none"
-    from_node = probe.source.name in assembly.nodes
-    own = assembly.addresses[probe.source.name] if from_node else ()
-    if from_node and resolved.destination in service.external_ips and resolved.destination not in own:
+    leaves_alone = isinstance(probe, Probe) and probe.expect.outcome is Outcome.UNTRANSLATED
+    elsewhere = resolved.destination not in assembly.addresses[probe.source.name]
+    from_node = probe.source.name in assembly.nodes and not leaves_alone
+    if from_node and elsewhere and resolved.destination in service.external_ips:
         yield f"mode {mode} leads a node's own packets to external IPs only where the node has the address"
 
 

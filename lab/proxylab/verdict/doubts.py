@@ -25,7 +25,8 @@ __all__ = [
 _OWN_WORDS = {"timeout": "a timeout", "": "an answer"}
 
 _ERRNO_OF = {
-    Fate.REJECTED: frozenset({"ECONNREFUSED"}),
+    # EPERM: the send itself fails where a rule in OUTPUT rejects a datagram; the ICMP error comes as well.
+    Fate.REJECTED: frozenset({"ECONNREFUSED", "EPERM"}),
     Fate.REFUSED: frozenset({"ECONNREFUSED", "ECONNRESET"}),
     Fate.CLOSED: frozenset({"EPROTO", "ECONNRESET", "EPIPE"}),  # EPROTO: the end of the stream in place of an answer
     Fate.LOST_ON_LINK: frozenset({"timeout"}),

@@ -15,12 +15,19 @@ FILES = (  # with source ranges, affinity, policy Local for cluster IPs, masquer
     "clusterip/internal-traffic-policy-local",
     "masquerade/all",
     "detect-local/bridge-interface",
+    "sctp/associations",
+    "sctp/connections",
+    "loadbalancer/address-on-the-node",
+    "nodeport/traffic-policy-local",
+    "affinity/shared-by-all-frontends",
+    "externalip/local-policy",
+    "affinity/over-udp",
 )
 
 
 def test_every_row_is_of_rules_that_the_engine_renders() -> None:
     known = set()
-    for engine in ("embedded/iptables", "embedded/nftables"):
+    for engine in ("embedded/iptables", "embedded/nftables", "embedded/ipvs", "embedded/userspace"):
         mode = engine.partition("/")[2]
         found = [
             case

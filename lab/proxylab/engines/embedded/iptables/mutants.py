@@ -165,8 +165,6 @@ def _without_names(option: _Option) -> _Option:
         values = [_network(values[0])]
     elif name in _ANY:
         values = [_ANY[name]]
-    elif name == "--match-set":
-        values[0] = values[0].replace("KUBE-6-", "KUBE-")
     else:
         values = [_BITS.sub("MARK", _HASH.sub(r"\1*", value)) for value in values]
     return (*option[: option[0] == "!"], _SHORT.get(name, name), *values)

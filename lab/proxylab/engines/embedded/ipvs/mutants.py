@@ -27,6 +27,7 @@ _MEMBER: Final = re.compile(r"add (\S+) (\S+)")
 _SERVER: Final = re.compile(r"-A (\S+) (\S+)( -s \S+.*)")
 _DESTINATION: Final = re.compile(r"-a (\S+) (\S+) -r (\S+):(\d+) -m -w \d+")
 _BOUND: Final = re.compile(r"inet6? (\S+)")
+_OF_IPV6: Final = re.compile(r"\bKUBE-6-\S+")
 _PROTOCOLS: Final = {"-t": "tcp", "-u": "udp", "--sctp-service": "sctp"}
 _OF_FRONTENDS: Final = tuple(
     each.name_in(Family.IPV4)
@@ -44,7 +45,8 @@ def _classes(text: str) -> list[str]:
         if member and _in_ipv4(member[1]) in _OF_FRONTENDS
     }
     of_tables = map(partial(_class, frontends=frontends), lines)
-    return [mine or rule for mine, rule in zip(of_tables, OF_RULES.classes(text), strict=True)]
+    of_rules = OF_RULES.classes(_OF_IPV6.sub(lambda name: _in_ipv4(name[0]), text))
+    return [mine or rule for mine, rule in zip(of_tables, of_rules, strict=True)]
 
 
 def _class(line: str, frontends: "dict[str, str]") -> str:
