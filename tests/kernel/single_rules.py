@@ -125,7 +125,16 @@ SINGLE_RULES = [
                     "three more pods become ready, and more than half of timeoutSeconds passes: "
                     "ClientIP affinity at a NodePort still holds after half of timeoutSeconds"
                 )
-            }
+            },
+            "affinity/holds-at-every-frontend": {
+                f"three more pods become ready, and more than half of timeoutSeconds passes: {each}"
+                for each in (
+                    "ClientIP affinity at the ClusterIP holds after half of timeoutSeconds",
+                    "ClientIP affinity at the NodePort holds after half of timeoutSeconds",
+                    "ClientIP affinity at the external IP holds after half of timeoutSeconds",
+                    "ClientIP affinity at the load balancer IP holds after half of timeoutSeconds",
+                )
+            },
         },
     ),
     Breakage(

@@ -9,7 +9,7 @@ from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 
 SCENARIOS = Path(__file__).parents[3] / "scenarios"
-FILES = (  # with source ranges, affinity, policy Local for cluster IPs, masqueradeAll, and pods known by their device
+FILES = (  # with source ranges, affinity, both policies at every frontend and protocol, and each way to know pods
     "loadbalancer/source-ranges",
     "affinity/client-ip",
     "clusterip/internal-traffic-policy-local",
