@@ -206,6 +206,7 @@ EDITS = [
         {
             "empty clusterCIDR drops a pod of the node under externalTrafficPolicy Local",
             "empty clusterCIDR does not masquerade an outside host, nor translate its reply",
+            "empty clusterCIDR masquerades only in ipvs what a node sends from a cluster IP",
         },
     ),
     Edit(

@@ -292,6 +292,7 @@ SINGLE_RULES = [
                 "external IP spreads over the endpoints of all nodes evenly",
                 "load balancer IP spreads over the endpoints of all nodes evenly",
                 "NodePort with policy Local spreads over the endpoints of its node evenly",
+                "external IP with policy Local spreads over the endpoints of its node evenly",
             }
         },
     ),

@@ -50,6 +50,19 @@ def test_both_families_have_the_same_classes_and_each_kind_of_frontend_its_own()
     } <= found
 
 
+def test_the_rules_of_both_families_have_the_same_classes_although_the_kernel_cuts_names_of_sets() -> None:
+    found = {}
+    for family in Family:
+        a = Addresses(family)
+        served = load_balancer(a, source_ranges=(a.narrow("pod"),))
+        it = case(a, (served, here_and_there(a)), node=facts(a))
+        text = load(it.cluster, it.node, it.settings, family, ())
+        lines = zip(text.split("\n"), MUTANT_LINES.classes(text), strict=True)
+        found[family] = {rule for line, rule in lines if "--match-set" in line}
+    assert found[Family.IPV4] == found[Family.IPV6]
+    assert any("--match-set KUBE-LOAD-BALANCER-SOURCE-CIDR " in rule for rule in found[Family.IPV6])
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [

@@ -88,6 +88,9 @@ _ADMITTED: Final = tuple(
         ),
     )
 )
+_FROM_ITSELF: Final = (
+    "IPVS takes what a node sends in OUTPUT, and the kernel drops what comes in from an address of the node itself"
+)
 _SERVED: Final = tuple(
     f"filter KUBE-IPVS-FILTER --match-set {each} dst,dst -j RETURN"
     for each in ("KUBE-CLUSTER-IP", "KUBE-EXTERNAL-IP", "KUBE-EXTERNAL-IP-LOCAL")
@@ -181,15 +184,25 @@ EQUIVALENTS: Final = (
     ),
     _Equivalent(
         _IPVS,
+        (_ADMITTED[1], "ipset KUBE-LOAD-BALANCER-SOURCE-IP"),
+        (ABSENT,),
+        _FROM_ITSELF,
+    ),
+    _Equivalent(_IPVS, (_ADMITTED[1],), ("-j DROP",), _FROM_ITSELF),
+    _Equivalent(
+        _IPVS,
         (*_NODE_PORT_LOCAL.values(), "nat KUBE-SERVICES -s LOOPBACK -j RETURN"),
         ("-j ACCEPT",),
         "behind it stand only rules that accept, and those of other programs, on whose work no verdict rests",
     ),
     _Equivalent(
         _IPVS,
-        ("nat KUBE-SERVICES --match-set KUBE-LOAD-BALANCER dst,dst -j ACCEPT",),
+        tuple(
+            f"nat KUBE-SERVICES --match-set {each} dst,dst -j ACCEPT"
+            for each in ("KUBE-CLUSTER-IP", "KUBE-LOAD-BALANCER")
+        ),
         ("without --match-set",),
-        "it is the last rule of the chain; the packets that it accepts besides meet only rules of other programs",
+        "they are the last rules of the chain; the packets accepted besides meet only rules of other programs",
     ),
     _Equivalent(
         _IPVS,

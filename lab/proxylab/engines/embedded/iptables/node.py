@@ -16,7 +16,7 @@ from proxylab.engines.embedded.iptables.mutants import MUTANT_LINES
 from proxylab.engines.embedded.iptables.proxier import IptablesProxier
 from proxylab.engines.embedded.iptables.render import CURRENT
 from proxylab.engines.embedded.iptables.texts import TCP_BE_LIBERAL
-from proxylab.engines.embedded.mutation import mutated, refused_mutant
+from proxylab.engines.embedded.mutation import MutantLines, mutated, refused_mutant
 from proxylab.engines.embedded.proxier import RulesRefusedError
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.kernel.netfilter.iptables_legacy_tables import TableReader
@@ -32,8 +32,10 @@ __all__ = ["IptablesNode"]
 class IptablesNode:
     """Mode iptables on the node of a context; also the ``RuleLoader`` of its proxiers."""
 
-    def __init__(self, context: NodeContext) -> None:
+    def __init__(self, context: NodeContext, mutants: MutantLines = MUTANT_LINES) -> None:
+        """On that node; another mode that loads rules here has its own ``mutants``."""
         self._context = context
+        self._mutants = mutants
         self._tool = context.tool
         self._is_legacy = context.tool.variant.name == "legacy"
 
@@ -105,7 +107,7 @@ class IptablesNode:
         """
         mutation = self._context.mutation
         try:
-            await self._tool.load(family, text if mutation is None else mutated(text, mutation, MUTANT_LINES))
+            await self._tool.load(family, text if mutation is None else mutated(text, mutation, self._mutants))
         except RestoreRefusedError as refused:
             # A step may flush tables that a partial load relies on. Then iptables-restore refuses either text.
             if mutation is not None and await self._takes(family, text):

@@ -11,6 +11,7 @@ from proxylab.engines.embedded.iptables.cleanup import IPVS_CHAINS, remove
 from proxylab.engines.embedded.iptables.node import IptablesNode
 from proxylab.engines.embedded.ipvs.ending import Ending
 from proxylab.engines.embedded.ipvs.meter import IpvsMeter
+from proxylab.engines.embedded.ipvs.mutants import MUTANT_LINES
 from proxylab.engines.embedded.ipvs.proxier import Held, IpvsProxier
 from proxylab.engines.embedded.ipvs.sets import NodeSet
 from proxylab.engines.embedded.ipvs.tables import DUMMY, ServerKey
@@ -51,7 +52,7 @@ class IpvsNode:
     def __init__(self, context: NodeContext) -> None:
         self._netns = context.netns
         self._mutation = context.mutation
-        self._iptables = IptablesNode(context)
+        self._iptables = IptablesNode(context, MUTANT_LINES)
         self._configuration = IpvsConfiguration()
         self._ending = Ending()
 
