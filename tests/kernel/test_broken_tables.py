@@ -41,6 +41,7 @@ DEFECTS = {
         without("cluster-ips-check"),
         "untranslated/unused-port-of-a-cluster-ip",
         {
+            "ClusterIP over a protocol that the Service lacks is untranslated, or rejected",
             "unassigned ClusterIP is untranslated, or dropped in nftables",
             "unassigned IPv6 ClusterIP is untranslated, or dropped in nftables",
             "unused ClusterIP port from a node is untranslated, or rejected in nftables",

@@ -46,8 +46,8 @@ spec:
   steps:
   - name: the first endpoint is unready
     change: {{pods: {{echo-1: {{ready: false}}}}}}
-  - name: the proxy changes to mode iptables
-    change: {{engines: {{node-a: iptables}}}}
+  - name: the proxy changes to mode nftables
+    change: {{engines: {{node-a: nftables}}}}
 ---
 apiVersion: v1
 kind: Service
@@ -158,7 +158,7 @@ def test_settings_reach_the_kernel(session: Session) -> None:
         assert "UP" not in link.partition(">")[0]
 
 
-def test_an_endpoint_with_connections_ends_with_weight_0_and_another_mode_leaves_nothing_of_ipvs(
+def test_an_endpoint_with_connections_ends_with_weight_0_and_mode_nftables_leaves_nothing_of_ipvs(
     session: Session,
 ) -> None:
     with opened(session, "{}") as lab:
@@ -169,7 +169,7 @@ def test_an_endpoint_with_connections_ends_with_weight_0_and_another_mode_leaves
         weights = [line.rpartition(" ")[2] for line in lines]
         assert sorted(weights) == ["0", "1", "1"]
         lab.conclude(changed)
-        assert "KUBE-IPVS" not in lab.rules_of(NODE)
+        assert "KUBE-" not in lab.execute(NODE, "iptables-save").stdout.replace("KUBE-FIREWALL", "")
         assert lab.execute(NODE, "ipset", "list", "-name").stdout == ""
         assert "TCP" not in lab.execute(NODE, "cat", "/proc/net/ip_vs").stdout
         assert "kube-ipvs0" not in lab.execute(NODE, "ip", "-o", "link").stdout

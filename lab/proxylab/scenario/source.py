@@ -69,6 +69,7 @@ _HINTS = {
     "found unexpected ':'": "inside { } and [ ], a text that ends with ':' needs quotes",
     "character escape code": "write the character itself",
     _TOO_DEEP: f"allowed: {_MOST_DEPTH} levels",
+    "maximum nesting depth": f"allowed: {_MOST_DEPTH} levels",  # libyaml's own limit, of PyYAML 6.0.4 and newer
 }
 
 

@@ -92,7 +92,8 @@ def test_refusal_outside_the_table(name: str, refused: Refused) -> None:
 
 def test_nesting_without_end_is_refused() -> None:
     (problem,) = problems_of("a: " + "[" * 100_000)
-    assert "not valid YAML: nested too deeply; allowed: 40 levels" in problem
+    assert "not valid YAML: " in problem
+    assert problem.endswith("; allowed: 40 levels")
 
 
 def test_a_flood_of_problems_is_cut_short() -> None:
