@@ -28,6 +28,8 @@ from proxylab.plan.topology import draw
 pytestmark = pytest.mark.benchmark
 
 ROUNDS = 7
+TIMES_THE_KERNEL = 2.5  # pyroute2 encodes each message anew
+SHARED = 1.6  # what a machine may take more: others use its caches, and some run Python slower beside a kernel (3.1)
 Record = Callable[[str, object], None]
 
 
@@ -58,8 +60,8 @@ async def floor_and_ours(_: Launcher) -> dict[str, list[list[float]]]:
     return {name: rounds[1:] for name, rounds in taken.items()}
 
 
-def test_a_lab_stands_within_two_and_a_half_times_the_kernels_own_time(record_property: Record) -> None:
-    """By processor time, and by the clock.
+def ratios_of_the_build(record_property: Record) -> tuple[dict[str, float], str]:
+    """How many times the kernel's own part a lab takes, by processor time and by the clock; and both in words.
 
     Other processes can make a round wait for the kernel's network lock, so by the clock either the medians or the best
     rounds must hold; what waits for a grace period of its own fails both.
@@ -73,7 +75,18 @@ def test_a_lab_stands_within_two_and_a_half_times_the_kernels_own_time(record_pr
     }
     said += "".join(f", {name} {ratio:.2f}" for name, ratio in ratios.items())
     record_property("build", said)
-    assert max(ratios.values()) <= 2.5, said  # pyroute2 encodes each message anew
+    return ratios, said
+
+
+def test_a_lab_stands_within_a_few_times_the_kernels_own_time(record_property: Record) -> None:
+    ratios, said = ratios_of_the_build(record_property)
+    assert max(ratios.values()) <= SHARED * TIMES_THE_KERNEL, said
+
+
+@pytest.mark.budget
+def test_a_lab_stands_within_two_and_a_half_times_the_kernels_own_time(record_property: Record) -> None:
+    ratios, said = ratios_of_the_build(record_property)
+    assert max(ratios.values()) <= TIMES_THE_KERNEL, said
 
 
 @pytest.mark.budget
