@@ -90,14 +90,15 @@ def _document(mutant: Mutant) -> Mapping[str, Any]:
 
 
 _INDENT: Final = "  "
+_REST: Final = 2 * _INDENT
 
 
 def mutant_lines(mutants: Sequence[Mutant], scenarios: int, width: int = WIDTH) -> Iterator[str]:
     """The report: each class with its mutants, then those that nothing noticed, and the totals."""
     for rule_class, of_class in groupby(mutants, lambda each: each.rule_class):
-        yield from wrapped(rule_class, width=width)
+        yield from wrapped(rule_class, rest=_REST, width=width)
         for each in of_class:
-            yield from wrapped(_fate(each), f"{_INDENT}{each.mutation}: ", width=width)
+            yield from wrapped(_fate(each), f"{_INDENT}{each.mutation}: ", _REST, width=width)
     survivors = [each for each in mutants if each.survives]
     for each in survivors:
         yield ""
