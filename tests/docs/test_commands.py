@@ -29,6 +29,7 @@ PAGES = [
 ]
 
 REPEATED = "./dev pytest scenarios --lab-engine embedded/iptables --lab-repeat 50 --numprocesses=auto --dist=loadfile"
+MUTATED = "./dev pytest tests/benchmarks/test_mutants.py -m budget -rP"
 WHERE_RED = (
     "./dev proxylab run external-ip.lab.yaml --engine kube-proxy@v1.23/iptables --engine kube-proxy@v1.37/iptables "
     "--kernel host --kernel uml --kernel /usr/bin/linux.uml"
@@ -55,6 +56,7 @@ NOT_TYPED = {
     "./dev pytest tests/lint": "is of the tests that run now",
     "./dev ruff format . && ./dev ruff check --fix .": "changes the files of the project; tests/lint only looks",
     REPEATED: "takes half an hour of a machine that does nothing else",
+    MUTATED: "mutates every rule, which takes half an hour",
 }
 """Commands that no test types, and why."""
 
