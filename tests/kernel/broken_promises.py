@@ -325,12 +325,4 @@ BROKEN_PROMISES = [
         ("untranslated/unused-port-of-a-cluster-ip",),
         "embedded/nftables",
     ),
-    BrokenPromise(
-        "the process discards Services without endpoints",
-        USERSPACE,
-        "served_ports",
-        "lambda ports, whole=module.served_ports: whole([port for port in ports if port.endpoints])",
-        ("userspace/accepted-then-closed",),
-        "embedded/userspace",
-    ),
 ]

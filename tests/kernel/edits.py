@@ -455,15 +455,6 @@ EDITS = [
         {"NodePort from outside passes an INPUT rule that drops new connections"},
     ),
     Edit(
-        "userspace/another-endpoint-is-tried",
-        "mode: [userspace]",
-        "mode: [iptables]",
-        {
-            "ClusterIP from a node reaches the listening pod although another one refuses",
-            "ClusterIP reaches the listening pod although another endpoint refuses",
-        },
-    ),
-    Edit(
         "userspace/every-pod-sees-the-node",
         "mode: userspace",
         "mode: iptables",

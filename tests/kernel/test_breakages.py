@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from breakages import BREAKAGES, Breakage
+from broken_modes import BROKEN_MODES
 from broken_promises import BROKEN_PROMISES
 from edits import EDITS, Edit
 from forgetting import FORGETTING
@@ -113,7 +114,7 @@ def test_no_scenario_is_without_a_mutation_that_turns_it_red() -> None:
     broken |= {name for breakage in EVERY for name, red in breakage.red.items() if red}
     broken |= {edit.file for edit in EDITS if edit.red}
     broken |= {row.scenario for row in IN_A_GUEST}
-    broken |= {file for row in BROKEN_PROMISES for file in row.files}
+    broken |= {file for row in (*BROKEN_PROMISES, *BROKEN_MODES) for file in row.files}
     for file in (PROXY_IS_GONE, RULES_ARE_FLUSHED):  # in mutants with tests of their own
         broken.add(file.removeprefix("scenarios/").removesuffix(SUFFIX))
     broken |= {scenario for scenario, _change in (*NOTICED, *NOTICED_IN_NFTABLES)}
@@ -133,7 +134,7 @@ def test_the_record_of_mutants_says_nothing_that_no_table_says() -> None:
         due[named(edit), ENGINE][edit.file] = edit.red
     for row in IN_A_GUEST:
         due[row.named, row.engine][row.scenario] = {*row.red}
-    elsewhere = {(row.name, row.engine) for row in BROKEN_PROMISES}
+    elsewhere = {(row.name, row.engine) for row in (*BROKEN_PROMISES, *BROKEN_MODES)}
     written = {
         (each.mutation, each.engine, file): {*red}
         for each in recorded()
