@@ -52,14 +52,14 @@ BROKEN_MODES = [
         ("senders/from-loopback",),
     ),
     BrokenPromise(
-        "mode nftables serves node ports at 127.0.0.1",
+        "mode nftables serves node ports at each address, 127.0.0.1 too",
         NFTABLES,
         "_rules",
         (
             "lambda proxy, cidrs, *, restricted, whole=module._rules: ((chain, rule.replace("
             "'ip daddr != 127.0.0.0/8 ', '')) for chain, rule in whole(proxy, cidrs, restricted=False))"
         ),
-        ("bugs/92315-neighbours-reach-loopback",),
+        ("bugs/92315-neighbours-reach-loopback", "userspace/addresses-of-the-node"),
         "embedded/nftables",
     ),
     BrokenPromise(
@@ -76,6 +76,22 @@ BROKEN_MODES = [
         "_COMMAND",
         _PROGRAM.format("balance.Balancer.choose = lambda self, client, now, failed=False: self._endpoints[0]"),
         ("userspace/round-robin-and-affinity",),
+        "embedded/userspace",
+    ),
+    BrokenPromise(
+        "the process never forgets a UDP client",
+        f"{_PROCESS}.process",
+        "_COMMAND",
+        _PROGRAM.format("program.sys.argv[2] = str(300)"),
+        ("userspace/udp-client-keeps-its-endpoint",),
+        "embedded/userspace",
+    ),
+    BrokenPromise(
+        "the process forgets a UDP client at once",
+        f"{_PROCESS}.process",
+        "_COMMAND",
+        _PROGRAM.format("program.sys.argv[2] = str(0.001)"),
+        ("userspace/udp-client-keeps-its-endpoint",),
         "embedded/userspace",
     ),
     BrokenPromise(

@@ -446,6 +446,7 @@ EDITS = [
             "external IP that the node has is served to a pod at its bridge",
             "external IP that the node has is served to outside",
             "external IP that the node has is served to the node itself",
+            "NodePort at a second address of the node is served, but refused in nftables",
         },
     ),
     Edit(

@@ -8,9 +8,10 @@ from broken_promises import BROKEN_PROMISES, BrokenPromise
 from mutant_record import compare, failures, recorded
 from mutated_labs import MutatedLabs
 from mutation import Mutation
+from narrow_defects import NARROW_DEFECTS
 from sandboxed import ROOT
 
-EVERY = (*BROKEN_PROMISES, *BROKEN_MODES)
+EVERY = (*BROKEN_PROMISES, *BROKEN_MODES, *NARROW_DEFECTS)
 ROWS = [pytest.param(row, file, id=f"{row.name}: {file}") for row in EVERY for file in row.files]
 
 
