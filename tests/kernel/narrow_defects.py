@@ -84,6 +84,17 @@ NARROW_DEFECTS = [
         ),
         ("clusterip/several-ports", "clusterip/from-a-pod"),
     ),
+    BrokenPromise(
+        "an EndpointSlice's ports may have any protocol",
+        PORTS,
+        "_endpoints",
+        (
+            "lambda port, slices, node, whole=module._endpoints, replace=__import__('msgspec').structs.replace:"
+            " whole(port, [replace(s, ports=tuple(replace(p, protocol=port.protocol) for p in s.ports))"
+            " for s in slices], node)"
+        ),
+        ("manifests/several-endpoint-slices",),
+    ),
     # Frontends.
     BrokenPromise(
         "a Service with another frontend has no cluster IP",
