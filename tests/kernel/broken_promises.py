@@ -78,7 +78,12 @@ BROKEN_PROMISES = [
             "lambda scope, whole=module.cluster_ip_masquerade: tuple("
             "rule.replace(f' {scope.proxy.detector.if_not_local}', '') for rule in whole(scope))"
         ),
-        ("clusterip/from-a-pod", "detect-local/cluster-cidr", "detect-local/node-cidr"),
+        (
+            "clusterip/from-a-pod",
+            "detect-local/cluster-cidr",
+            "detect-local/node-cidr",
+            "userspace/every-pod-sees-the-node",
+        ),
     ),
     BrokenPromise(
         "no source is masqueraded at cluster IPs",
@@ -322,15 +327,7 @@ BROKEN_PROMISES = [
             "lambda *given, whole=module._rules, **named:"
             " ((chain, rule) for chain, rule in whole(*given, **named) if chain != 'cluster-ips-check')"
         ),
-        ("untranslated/unused-port-of-a-cluster-ip",),
+        ("icmp/echo-requests", "untranslated/unused-port-of-a-cluster-ip"),
         "embedded/nftables",
-    ),
-    BrokenPromise(
-        "the process discards Services without endpoints",
-        USERSPACE,
-        "served_ports",
-        "lambda ports, whole=module.served_ports: whole([port for port in ports if port.endpoints])",
-        ("userspace/accepted-then-closed",),
-        "embedded/userspace",
     ),
 ]

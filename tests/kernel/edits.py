@@ -446,6 +446,7 @@ EDITS = [
             "external IP that the node has is served to a pod at its bridge",
             "external IP that the node has is served to outside",
             "external IP that the node has is served to the node itself",
+            "NodePort at a second address of the node is served, but refused in nftables",
         },
     ),
     Edit(
@@ -453,15 +454,6 @@ EDITS = [
         "selector: {app: echo}",
         "selector: {app: none}",
         {"NodePort from outside passes an INPUT rule that drops new connections"},
-    ),
-    Edit(
-        "userspace/another-endpoint-is-tried",
-        "mode: [userspace]",
-        "mode: [iptables]",
-        {
-            "ClusterIP from a node reaches the listening pod although another one refuses",
-            "ClusterIP reaches the listening pod although another endpoint refuses",
-        },
     ),
     Edit(
         "userspace/every-pod-sees-the-node",

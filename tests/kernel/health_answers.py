@@ -8,6 +8,9 @@ _COUNTED = "healthCheckNodePort names its Service and weights the node by its tw
 _UNCOUNTED = "healthCheckNodePort of a node without pods says 503, weight 0, and the same type"
 _HEALTHZ = "healthz of the proxy is JSON that says the node is eligible"
 _FILE = "loadbalancer/what-a-health-check-says"
+_TERMINATING = "healthCheckNodePort of a node with only a terminating endpoint answers 503"
+_READY = "healthCheckNodePort of a node with a ready endpoint answers 200"
+_FALLBACK = "terminating/local-policy-fallback"
 
 HEALTH_ANSWERS = [
     Breakage(
@@ -57,5 +60,49 @@ HEALTH_ANSWERS = [
         "local_endpoints",
         "lambda ports, service: len({e.address for p in ports for e in p.endpoints if e.is_local})",
         {_FILE: {_COUNTED}},
+    ),
+    Breakage(
+        "health checks answer 200 in any case",
+        NODE_WORK,
+        "service_health",
+        (
+            "lambda *of, whole=module.service_health, **named:"
+            " module.Answer(200, (a := whole(*of, **named)).body, a.headers)"
+        ),
+        {_FALLBACK: {_TERMINATING}},
+    ),
+    Breakage(
+        "health checks answer at the next port",
+        NODE_WORK,
+        "_health_check_ports",
+        "lambda ports: {p.service: p.health_check_node_port + 1 for p in ports if p.health_check_node_port}",
+        {_FALLBACK: {_TERMINATING, _READY}},
+    ),
+    Breakage(
+        "health checks say nothing of endpoints in their answers",
+        NODE_WORK,
+        "service_health",
+        (
+            "lambda *of, whole=module.service_health, **named:"
+            " module.Answer((a := whole(*of, **named)).status, b'{}', a.headers)"
+        ),
+        {_FALLBACK: {_TERMINATING, _READY}},
+    ),
+    Breakage(
+        "health checks count endpoints that terminate",
+        NODE_WORK,
+        "local_endpoints",
+        "lambda ports, service: len({e.address for p in ports for e in p.endpoints if e.is_local and e.serving})",
+        {_FALLBACK: {_TERMINATING}},
+    ),
+    Breakage(
+        "health checks count endpoints of all nodes",
+        NODE_WORK,
+        "local_endpoints",
+        (
+            "lambda ports, service:"
+            " len({e.address for p in ports if p.service == service for e in p.endpoints if e.ready})"
+        ),
+        {_FALLBACK: {_TERMINATING}},
     ),
 ]

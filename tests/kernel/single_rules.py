@@ -204,7 +204,13 @@ SINGLE_RULES = [
         {
             "nodeport/one-number-over-tcp-and-udp": {
                 "NodePort 30053 over UDP reaches the pod with the target port of UDP"
-            }
+            },
+            "sctp/from-outside": {
+                "NodePort over SCTP from outside is masqueraded by the entry node",
+                "external IP over SCTP from outside is masqueraded by the entry node",
+                "load-balancer IP over SCTP from outside is masqueraded by the entry node",
+                "TCP at a node port of SCTP is refused by the node",
+            },
         },
     ),
     Breakage(

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from breakages import BREAKAGES, Breakage
-from broken_promises import BROKEN_PROMISES
 from edits import EDITS, Edit
 from forgetting import FORGETTING
 from health_answers import HEALTH_ANSWERS
@@ -24,6 +23,7 @@ from mutation import Mutation
 from sandboxed import ROOT
 from single_rules import SINGLE_RULES
 from stepping import STEPPING
+from test_broken_promises import EVERY as EVERY_BROKEN_PROMISE
 from test_mutants import MUTANTS, PROXY_IS_GONE, RULES_ARE_FLUSHED
 from test_mutants_in_a_guest import IN_A_GUEST
 from test_mutants_of_rules import NOTICED, NOTICED_IN_NFTABLES
@@ -113,7 +113,7 @@ def test_no_scenario_is_without_a_mutation_that_turns_it_red() -> None:
     broken |= {name for breakage in EVERY for name, red in breakage.red.items() if red}
     broken |= {edit.file for edit in EDITS if edit.red}
     broken |= {row.scenario for row in IN_A_GUEST}
-    broken |= {file for row in BROKEN_PROMISES for file in row.files}
+    broken |= {file for row in EVERY_BROKEN_PROMISE for file in row.files}
     for file in (PROXY_IS_GONE, RULES_ARE_FLUSHED):  # in mutants with tests of their own
         broken.add(file.removeprefix("scenarios/").removesuffix(SUFFIX))
     broken |= {scenario for scenario, _change in (*NOTICED, *NOTICED_IN_NFTABLES)}
@@ -133,7 +133,7 @@ def test_the_record_of_mutants_says_nothing_that_no_table_says() -> None:
         due[named(edit), ENGINE][edit.file] = edit.red
     for row in IN_A_GUEST:
         due[row.named, row.engine][row.scenario] = {*row.red}
-    elsewhere = {(row.name, row.engine) for row in BROKEN_PROMISES}
+    elsewhere = {(row.name, row.engine) for row in EVERY_BROKEN_PROMISE}
     written = {
         (each.mutation, each.engine, file): {*red}
         for each in recorded()

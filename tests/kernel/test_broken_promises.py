@@ -3,19 +3,22 @@
 from collections.abc import Iterator
 
 import pytest
+from broken_modes import BROKEN_MODES
 from broken_promises import BROKEN_PROMISES, BrokenPromise
 from mutant_record import compare, failures, recorded
 from mutated_labs import MutatedLabs
 from mutation import Mutation
+from narrow_defects import NARROW_DEFECTS
 from sandboxed import ROOT
 
-ROWS = [pytest.param(row, file, id=f"{row.name}: {file}") for row in BROKEN_PROMISES for file in row.files]
+EVERY = (*BROKEN_PROMISES, *BROKEN_MODES, *NARROW_DEFECTS)
+ROWS = [pytest.param(row, file, id=f"{row.name}: {file}") for row in EVERY for file in row.files]
 
 
 @pytest.fixture(scope="module")
 def labs_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, MutatedLabs]]:
     """Labs by their engine, which must be tested one after another."""
-    engines = {row.engine for row in BROKEN_PROMISES}
+    engines = {row.engine for row in EVERY}
     made = {engine: MutatedLabs(tmp_path_factory.mktemp("mutated"), engine) for engine in engines}
     yield made
     for labs in made.values():
@@ -36,5 +39,5 @@ def test_a_probe_turns_red_where_its_promise_is_broken(
 
 def test_the_record_has_every_broken_promise() -> None:
     written = {(each.mutation, each.engine): {*each.red} for each in recorded()}
-    due = {(row.name, row.engine): {*row.files} for row in BROKEN_PROMISES}
+    due = {(row.name, row.engine): {*row.files} for row in EVERY}
     assert {key: written.get(key) for key in due} == due

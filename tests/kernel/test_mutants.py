@@ -272,6 +272,14 @@ MUTANTS = [
                 "reply",
                 "source",
             },
+            "another pod replaces the endpoint: "
+            "external IP over UDP from the same source port reaches the new endpoint": {"backends", "reply", "source"},
+            "another pod replaces the endpoint: "
+            "load balancer IP over UDP from the same source port reaches the new endpoint": {
+                "backends",
+                "reply",
+                "source",
+            },
             "no endpoint is ready: ClusterIP over UDP from the same source port is rejected": {"outcome"},
         },
     ),

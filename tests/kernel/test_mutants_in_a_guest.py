@@ -26,11 +26,12 @@ class InAGuest:
     mutation: Mutation
     red: frozenset[str]
     engine: str = "embedded/iptables"
+    name: str = ""
 
     @property
     def named(self) -> str:
         """As the record names the mutant."""
-        return f"no {self.mutation.module.rpartition('.')[2]}.{self.mutation.attribute}"
+        return self.name or f"no {self.mutation.module.rpartition('.')[2]}.{self.mutation.attribute}"
 
     def __str__(self) -> str:
         return f"{self.scenario} without {self.mutation.attribute}"
@@ -180,6 +181,19 @@ IN_A_GUEST = [
             }
         ),
         "embedded/ipvs",
+    ),
+    InAGuest(
+        "userspace/round-robin-and-affinity",
+        Mutation(
+            f"{IPVS}.tables",
+            "_Planning.tables",
+            "lambda self, whole=module._Planning.tables, replace=__import__('msgspec').structs.replace:"
+            " replace(made := whole(self), servers={key: replace(each, scheduler='sh')"
+            " for key, each in made.servers.items()})",
+        ),
+        frozenset({"ClusterIP spreads connections evenly over two endpoints in every mode"}),
+        "embedded/ipvs",
+        "virtual servers choose by the client's address",
     ),
 ]
 

@@ -6,7 +6,7 @@ from itertools import groupby
 from scenario_index import SCENARIOS, SUFFIX, anchor, places, text
 
 from proxylab.engines.engine_names import EMBEDDED, version_of
-from proxylab.report.semantics import Coverage, Row, counts, read_mutants, semantics
+from proxylab.report.semantics import Row, read_mutants, semantics
 from proxylab.scenario.load import load_scenario
 
 __all__ = ["semantics_reference"]
@@ -19,7 +19,7 @@ _PAGE = """\
 
 ```console
 $ proxylab semantics externalTrafficPolicy=Local drop
-$ proxylab semantics --coverage none
+$ proxylab semantics healthz --coverage proven
 ```
 
 An id is one packet: a field with its value; then the sender, the frontend, the protocol, family and mode, and the state
@@ -37,8 +37,8 @@ A promise counts as **proven** if a probe names it in its own expectation (`expe
 of it: a defect of an embedded engine with which an expectation failed that the promise is about (for `drop` the
 outcome, for `masquerade` the source, for `stick` the backends or the spread). Another value of the promise's own
 setting counts as well, since an engine that ignores the setting behaves so. `scenarios/mutations.json` records which
-mutant turned which probes red; the tests that run the mutants compare it with what they see. Of {total} promises
-{proven} are proven, {named} have probes that no mutant has turned red yet ("named"), and {none} have no probe.
+mutant turned which probes red; the tests that run the mutants compare it with what they see. All {total} promises are
+proven. A new one without a probe, or without a mutant that turns its probe red, fails `tests/unit`.
 
 {fields}
 """
@@ -49,12 +49,10 @@ def semantics_reference() -> str:
     record = read_mutants((SCENARIOS / "mutations.json").read_bytes())
     written = {place: load_scenario(SCENARIOS / f"{place}{SUFFIX}") for place in places()}
     rows = semantics(written, record, version_of(EMBEDDED[0]))
-    found = counts(rows)
     fields = groupby(rows, key=lambda row: row.promise.field)
     return _PAGE.format(
         total=len(rows),
         fields="\n\n".join("\n".join(_table(field, [*group])) for field, group in fields),
-        **{str(each): found[each] for each in Coverage},
     )
 
 
@@ -66,5 +64,4 @@ def _table(field: str, rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
         promise = row.promise
         where = dict.fromkeys(f"[{each.file}](scenarios.md#{anchor(each.file)})" for each in row.showings)
-        state = {Coverage.PROVEN: "", Coverage.NAMED: "named: ", Coverage.NONE: "none"}[row.coverage]
-        yield f"| `{promise.id}` | {text(promise.text)} [source]({promise.source}) | {state}{', '.join(where)} |"
+        yield f"| `{promise.id}` | {text(promise.text)} [source]({promise.source}) | {', '.join(where)} |"

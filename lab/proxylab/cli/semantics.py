@@ -9,6 +9,7 @@ from proxylab.cli.catalogue import catalogue_files, recorded_mutants
 from proxylab.cli.terminal import terminal_width
 from proxylab.engines.engine_names import EMBEDDED, version_of
 from proxylab.errors import ExitCode
+from proxylab.evidence.words import amount
 from proxylab.report.html.semantics import semantics_page
 from proxylab.report.semantics import Coverage, read_mutants, semantics, to_json, to_lines
 from proxylab.scenario.load import load_scenario
@@ -47,11 +48,15 @@ def command(*, words: tuple[str, ...], wanted: tuple[str, ...], output: str, rep
     """
     scenarios = {name: load_scenario(file) for name, file in catalogue_files().items()}
     rows = semantics(scenarios, read_mutants(recorded_mutants()), version_of(EMBEDDED[0]))
-    rows = tuple(
-        row for row in rows if all(word in row.promise.id for word in words) and (not wanted or row.coverage in wanted)
-    )
+    named = tuple(row for row in rows if all(word in row.promise.id for word in words))
+    rows = tuple(row for row in named if not wanted or row.coverage in wanted)
     if not rows:
-        click.echo("no promise has all these words; leave out some, or all of them", err=True)
+        why = (
+            f"none of {amount(len(named), 'promise')} has the coverage {' or '.join(wanted)}"
+            if named
+            else "no promise has all these words; leave out some, or all of them"
+        )
+        click.echo(why, err=True)
         return ExitCode.NOTHING_SELECTED
     if report is not None:
         report.write_text(semantics_page(rows), encoding="utf-8")

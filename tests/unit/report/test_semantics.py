@@ -3,9 +3,12 @@
 import json
 from html.parser import HTMLParser
 
+from scenario_index import SCENARIOS, SUFFIX, places
+
+from proxylab.engines.engine_names import EMBEDDED, version_of
 from proxylab.report.html.semantics import semantics_page
-from proxylab.report.semantics import Coverage, RecordedMutant, Row, semantics, to_json, to_lines
-from proxylab.scenario.load import parse_scenario
+from proxylab.report.semantics import Coverage, RecordedMutant, Row, read_mutants, semantics, to_json, to_lines
+from proxylab.scenario.load import load_scenario, parse_scenario
 from proxylab.scenario.promises import promises
 
 SERVED = "type=ClusterIP/clusterIP/pod/local-endpoint/serve"
@@ -96,6 +99,12 @@ def test_text_json_and_page_have_each_promise_with_its_source_and_probes() -> No
         assert sum(line.startswith(f"{row.promise.id}  (") for line in text) == 1
         assert page.count(f'id="{row.promise.id}"') == 1
         assert row.promise.source in page
+
+
+def test_each_promise_has_a_probe_of_the_catalogue_that_turned_red_for_a_mutant_of_it() -> None:
+    catalogue = {place: load_scenario(SCENARIOS / f"{place}{SUFFIX}") for place in places()}
+    table = semantics(catalogue, read_mutants((SCENARIOS / "mutations.json").read_bytes()), version_of(EMBEDDED[0]))
+    assert {row.promise.id: row.coverage for row in table if row.coverage is not Coverage.PROVEN} == {}
 
 
 def test_a_promise_is_a_sentence_of_a_public_page() -> None:

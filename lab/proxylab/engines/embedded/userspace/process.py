@@ -24,7 +24,7 @@ from proxylab.timing import Deadline
 
 __all__ = ["StartedProcess"]
 
-_PROGRAM: Final = "proxylab.engines.embedded.userspace.program"
+_COMMAND: Final = (sys.executable, "-m", "proxylab.engines.embedded.userspace.program")
 _LONGEST_ANSWER: Final = 1 << 28
 _STOP_SECONDS: Final = 5.0
 _DRAIN_SECONDS: Final = 1.0
@@ -109,7 +109,7 @@ class StartedProcess:
         try:
             self._running = await self._context.launcher.start_attached(
                 self._context.netns,
-                (sys.executable, "-m", _PROGRAM, self._listen, str(self._idle)),
+                (*_COMMAND, self._listen, str(self._idle)),
                 netns_name=self._context.name,
                 standard=(theirs.fileno(), self._errors, self._errors),
                 environment={"PYTHONPATH": str(Path(proxylab.__file__).parents[1])},
