@@ -80,11 +80,12 @@ def counted_as_dropped(
 ) -> bool:
     """Whether something is known to have dropped every packet: then no packet can be late.
 
-    A node's stack, a foreign rule or the policy of a chain counted them, or a router said so to the sockets (EMSGSIZE).
+    A node's stack, a foreign rule or the policy of a chain counted them; or the sockets heard of it, from a router
+    (EMSGSIZE) or from a rule of the sender's own (EPERM).
     """
     if set(fates) != {Fate.LOST}:
         return False
-    if all(flow.report is not None and flow.report.error == "EMSGSIZE" for flow in flows):
+    if all(flow.report is not None and flow.report.error in ("EMSGSIZE", "EPERM") for flow in flows):
         return True
     packets = packets_until(flows, evidence.counters_read_at)
     ended = ended_in(flows)

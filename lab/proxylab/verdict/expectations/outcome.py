@@ -39,7 +39,7 @@ from proxylab.evidence.evidence import Direction, Observation
 from proxylab.evidence.words import amount, endpoint, listed, tally
 from proxylab.plan.resolved import STACK
 from proxylab.scenario.words import Outcome
-from proxylab.verdict.case import JudgedProbe, fate_clause, fates_text
+from proxylab.verdict.case import JudgedProbe, fate_clause, fates_text, nodes_of
 from proxylab.verdict.doubts import packets_of, packets_until
 from proxylab.verdict.drops import kernel_drop
 from proxylab.verdict.expectations.expectation import Expectation
@@ -101,8 +101,7 @@ def _judge(case: JudgedProbe, outcome: Outcome) -> Verdict:
             findings.doubt(fate_clause(case, flow, fate), flow.number)
         else:
             findings.wrong(fate_clause(case, flow, fate), flow.number)
-    for clause in doubts_about_outcome(case, outcome):
-        findings.doubt(clause)
+    _look_at_rules(case, outcome, findings)
     return findings.settle(
         "outcome",
         expected=outcome,
@@ -154,6 +153,14 @@ def _look_closer(case: JudgedProbe, flow: Flow, fate: Fate, findings: Findings) 
         find(f"it was answered, but {_unended(case, flow)}", flow.number)
     for clause in doubts_about_flow(case, flow, fate):
         findings.doubt(clause, flow.number)
+
+
+def _look_at_rules(case: JudgedProbe, outcome: Outcome, findings: Findings) -> None:
+    """What speaks against the rules' share in fates that look as expected."""
+    if outcome is Outcome.DROPPED and not case.ending("DROP") and (rejecting := case.ending("REJECT")):
+        findings.wrong(f"{listed(nodes_of(rejecting))} rejected it by a rule, and the ICMP error was lost")
+    for clause in doubts_about_outcome(case, outcome):
+        findings.doubt(clause)
 
 
 def _observed(case: JudgedProbe) -> str:
