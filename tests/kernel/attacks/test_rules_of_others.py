@@ -13,7 +13,6 @@ from attacked_lab import (
     OF_EMPTY,
     OF_LOCAL,
     OTHER,
-    TWIN,
     VIP,
     Alteration,
     Attack,
@@ -23,7 +22,6 @@ from attacked_lab import (
     check,
     iptables,
     nft,
-    route,
 )
 
 DROPPED, REFUSED, REJECTED = (
@@ -49,23 +47,6 @@ def second_engine(pod: str) -> Alteration:
     rule = f"ip daddr {VIP} tcp dport 80 dnat to {pod}:8080"
     chain = f"chain services {{ type nat hook prerouting priority -110; {rule}; }}"
     return Alteration("node-a", f"nft 'table ip kube-proxy {{ {chain}; }}'", "nft delete table ip kube-proxy")
-
-
-def rewritten(service: str) -> tuple[Alteration, ...]:
-    """Rules before connection tracking and behind it that put another Service in the place of the dialled one."""
-    there = f"type filter hook prerouting priority -350; ip daddr {VIP} counter ip daddr set {service};"
-    back = f"type filter hook postrouting priority 350; ip saddr {service} counter ip saddr set {VIP};"
-    table = f"table ip attack {{ chain there {{ {there} }}; chain back {{ {back} }}; }}"
-    return (Alteration("node-a", f"nft '{table}'", "nft delete table ip attack"),)
-
-
-def in_chain(name: str, table: str, hook: str, rule: str) -> tuple[Alteration, ...]:
-    """A rule in a chain of its own."""
-    tool = f"iptables -w -t {table}"
-    return (
-        Alteration("node-a", f"{tool} -N {name}; {tool} -A {name} {rule}", f"{tool} -F {name}; {tool} -X {name}"),
-        iptables("node-a", table, hook, f"-j {name}"),
-    )
 
 
 ATTACKS = [
@@ -151,40 +132,6 @@ ATTACKS = [
             says=(f"-j {verdict}\" in chain PREROUTING of table nat, which counted 1 packet",),
         )
         for verdict in ("ACCEPT", "RETURN")
-    ),
-    Attack(
-        "another node's engine translates what a rule keeps from that of the first",
-        (iptables("node-a", "nat", "PREROUTING", f"-d {VIP} -j ACCEPT"), route("node-a", f"{VIP} via 172.18.0.3")),
-        "inconclusive", NOT_THE_ENGINE, says=("and may have kept it from the engine's rules",),
-    ),
-    *(
-        Attack(
-            f"rules lead to another Service with the same endpoint and back, over {port.upper()}",
-            rewritten(TWIN), "inconclusive", NOT_THE_ENGINE, dialled=Dialled(port=port),
-            says=(f"the Service's DNAT rules to {ECHO}:8080 counted 0 of 1 flow it got; node-a has the rule",),
-        )
-        for port in ("tcp", "udp")
-    ),
-    Attack(
-        "a rule translates to the right pod in a chain whose name begins as the engine's do",
-        in_chain("KUBE-EVIL", "nat", "PREROUTING", f"-d {VIP} -p tcp --dport 80 -j DNAT --to-destination {ECHO}:8080"),
-        "inconclusive", NOT_THE_ENGINE, says=("in chain KUBE-EVIL of table nat, which belongs to no engine",),
-    ),
-    Attack(
-        "a rule drops what the engine drops in a chain whose name begins as the engine's do",
-        in_chain("KUBE-EVIL", "filter", "FORWARD", f"-d {LOCAL} -j DROP"),
-        "inconclusive", NOT_THE_ENGINE, DROPPED, OF_LOCAL, ("in chain KUBE-EVIL of table filter",),
-    ),
-    *(
-        Attack(
-            f"connection tracking in another zone on the way there alone over {port.upper()}",
-            (iptables("node-a", "raw", "PREROUTING", f"-d {VIP} -j CT --zone 7"),),
-            "fail", "To the other zone the reply is the beginning of a flow.", dialled=Dialled(port=port), why=why,
-        )
-        for port, why in (
-            ("tcp", "the taps saw the reply last at node-a/eth0, which dropped 1 packet by its rule in KUBE-FORWARD"),
-            ("udp", "nothing translated the reply back: client heard echo's own address"),
-        )
     ),
     *(
         Attack(
@@ -374,23 +321,6 @@ ATTACKS = [
         for tool, rule in (
             ("iptables", iptables("node-a", "mangle", "PREROUTING", f"-d {VIP} -j MARK --set-mark 0x4000")),
             ("nftables", nft("node-a", "prerouting", -150, f"ip daddr {VIP} counter meta mark set 0x4000")),
-        )
-    ),
-    *(
-        Attack(
-            f"a rule sets the engine's mark by {how}, where the author expects masquerading",
-            rules, "inconclusive", "No rule of the engine marked the packet.", MASQUERADED,
-            says=("and may have marked it in place of the engine's rules",),
-        )
-        for how, rules in (
-            ("MARK", (iptables("node-a", "mangle", "PREROUTING", f"-d {VIP} -j MARK --set-mark 0x4000"),)),
-            (
-                "CONNMARK",
-                (
-                    iptables("node-a", "mangle", "PREROUTING", f"-d {VIP} -j CONNMARK --restore-mark"),
-                    iptables("node-a", "mangle", "PREROUTING", f"-d {VIP} -j CONNMARK --set-mark 0x4000"),
-                ),
-            ),
         )
     ),
     Attack(
