@@ -36,6 +36,7 @@ SECOND_ADDRESS = Alteration(
     "node-a", "ip address add 172.18.0.22/16 dev eth0", "ip address del 172.18.0.22/16 dev eth0"
 )
 OUTSIDE = "-s 203.0.113.10"
+SHUT = Alteration("node-a", "iptables -w -P FORWARD DROP", "iptables -w -P FORWARD ACCEPT")
 BLOCKED = f"dir fwd dst {LOCAL}"
 UNTRANSLATED = {"outcome": "untranslated"}
 MASQUERADED = {"outcome": "delivered", "backends": ["echo"], "source": "masqueraded"}
@@ -236,16 +237,38 @@ ATTACKS = [
     Attack(
         "a policy that drops, and an accepting rule that is too wide",
         (
-            Alteration("node-a", "iptables -w -P FORWARD DROP", "iptables -w -P FORWARD ACCEPT"),
+            SHUT,
             iptables("node-a", "filter", "FORWARD", "-j ACCEPT"),
         ),
         "pass", "The request was translated by the engine's rule, and arrived: who let it pass is no question of it.",
     ),
     Attack(
         "the policy of FORWARD drops what the engine does not accept",
-        (Alteration("node-a", "iptables -w -P FORWARD DROP", "iptables -w -P FORWARD ACCEPT"),),
+        (SHUT,),
         "fail", "An unmarked packet of a new connection has no accepting rule, and the policy counted it.",
         why="node-a dropped the packet by the policy of FORWARD, which counted 1 packet.",
+    ),
+    *(
+        Attack(f"the policy of FORWARD drops {what}", (SHUT,), judged, right, DROPPED, dialled, says)
+        for what, judged, right, dialled, says in (
+            (
+                "the sentinel packets, and the engine's rule the packet", "pass",
+                "The rule's counter accounts for the packet, so it is not late.", OF_LOCAL, (),
+            ),
+            (
+                "what goes to a pod", "pass", "The policy counted the packet and the lost sentinel packets.",
+                Dialled(to={"pod": "echo", "port": 8080}, port="udp"), (),
+            ),
+            (
+                "what the author expects to be dropped for a Service", "inconclusive",
+                "No engine sets a policy.", Dialled(), ("and may have dropped it before the engine's rules saw it",),
+            ),
+        )
+    ),
+    Attack(
+        "the engine drops a node's own datagram, and its socket hears so",
+        (), "pass", "The rule counted it, and the kernel refused to send it.", DROPPED,
+        Dialled(sender="node-a", service="local", port="udp"),
     ),
     Attack(
         "another engine's table translates to the right pod",

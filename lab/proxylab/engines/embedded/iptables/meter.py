@@ -55,7 +55,7 @@ class _Layout(Struct, frozen=True):
     counters: struct.Struct
 
     def fits(self, snapshot: Snapshot) -> bool:
-        """Whether a reading holds the same rules. A longer table may end like this one, for a rule before all others."""
+        """Whether a reading holds the same rules. A longer table may end like this one, behind a new first rule."""
         return len(snapshot.entries) == self.size and _number(snapshot.entries) & self.mask == self.rules
 
     def packets(self, entries: bytes) -> tuple[int, ...]:
