@@ -91,6 +91,14 @@ def iptables(machine: str, table: str, chain: str, rule: str, where: str = "-I",
     return Alteration(machine, f"{tool} {where} {chain} {rule}", f"{tool} -D {chain} {rule}")
 
 
+def rewritten(service: str) -> tuple[Alteration, ...]:
+    """Rules before connection tracking and behind it that put another Service in the place of the dialled one."""
+    there = f"type filter hook prerouting priority -350; ip daddr {VIP} counter ip daddr set {service};"
+    back = f"type filter hook postrouting priority 350; ip saddr {service} counter ip saddr set {VIP};"
+    table = f"table ip attack {{ chain there {{ {there} }}; chain back {{ {back} }}; }}"
+    return (Alteration("node-a", f"nft '{table}'", "nft delete table ip attack"),)
+
+
 def route(machine: str, words: str) -> Alteration:
     """A route, as ip-route(8) writes it."""
     ip = "ip -6" if "::" in words else "ip"

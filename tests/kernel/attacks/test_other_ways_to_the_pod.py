@@ -23,6 +23,7 @@ from attacked_lab import (
     check,
     iptables,
     nft,
+    rewritten,
     route,
 )
 
@@ -42,14 +43,6 @@ STALE = Alteration(
 SECOND_ADDRESS = Alteration(
     "node-a", "ip address add fd00:172:18::22/64 dev eth0 nodad", "ip address del fd00:172:18::22/64 dev eth0"
 )
-
-
-def rewritten(service: str) -> tuple[Alteration, ...]:
-    """Rules before connection tracking and behind it that put another Service in the place of the dialled one."""
-    there = f"type filter hook prerouting priority -350; ip daddr {VIP} counter ip daddr set {service};"
-    back = f"type filter hook postrouting priority 350; ip saddr {service} counter ip saddr set {VIP};"
-    table = f"table ip attack {{ chain there {{ {there} }}; chain back {{ {back} }}; }}"
-    return (Alteration("node-a", f"nft '{table}'", "nft delete table ip attack"),)
 
 
 def in_chain(name: str, table: str, hook: str, rule: str) -> tuple[Alteration, ...]:
