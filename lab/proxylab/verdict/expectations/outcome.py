@@ -17,10 +17,11 @@ What each outcome needs, for every flow of the probe:
   no rule can have sent. No pod or host sent it that did not get the flow, and no foreign rule can have.
 * ``dropped``: no pod saw the flow and the sender heard nothing; rules that drop and name the dialled address counted
   every packet; and they counted no other, or the sentinel packets sent after it came back, so that it is not merely
-  late. A rule that rejected it is none of them. Where no rule drops it and the author names the last hop, the taps saw it
-  last there. Or the stack of a node counted every packet as dropped before the lab sent a sentinel packet (``drops``):
-  then no packet can be late. Or the proxy's own process counted each datagram as discarded, for want of an endpoint.
-  Where the author names a pod or host, the flow came in there, nothing answered it, and that stack's counters account for every packet.
+  late. A rule that rejected it is none of them. Where no rule drops it and the author names the last hop, the taps saw
+  it last there. Or the stack of a node counted every packet as dropped before the lab sent a sentinel packet
+  (``drops``): then no packet can be late. Or the proxy's own process counted each datagram as discarded, for want of an
+  endpoint. Where the author names a pod or host, the flow came in there, nothing answered it, and that stack's counters
+  account for every packet.
 * ``closed``: the sender gets an answer to its SYN from the dialled address, and then the end of the connection, without
   a byte; no pod got the request. Rules that lead to the proxy's process counted every flow.
 * ``untranslated``: a device of a node saw the flow leave under the dialled address, or a pod or host got it so; no pod
