@@ -5,6 +5,8 @@ all attacks of a module, so each alteration is undone. The scenario is small: a 
 endpoint is on node-b; node-c only forwards what others lead there.
 """
 
+import shlex
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,8 +20,11 @@ from proxylab.scenario.words import Position
 from proxylab.verdict.model import ProbeVerdict
 
 CLIENT, NEIGHBOUR, ECHO, OTHER = "10.244.0.10", "10.244.0.11", "10.244.1.10", "10.244.1.11"
-VIP, EMPTY, LOCAL = "10.96.1.1", "10.96.1.2", "10.96.1.3"
+VIP, EMPTY, LOCAL, TWIN = "10.96.1.1", "10.96.1.2", "10.96.1.3", "10.96.1.4"
 NODES = {"node-a": "172.18.0.2", "node-b": "172.18.0.3", "node-c": "172.18.0.4"}
+ECHO_6, OTHER_6 = "fd00:10:244:1::a", "fd00:10:244:1::b"
+VIP_6, EMPTY_6, LOCAL_6 = "fd00:10:96::101", "fd00:10:96::102", "fd00:10:96::103"
+NODES_6 = {"node-a": "fd00:172:18::2", "node-b": "fd00:172:18::3", "node-c": "fd00:172:18::4"}
 
 _SERVICE = """\
 ---
@@ -57,6 +62,7 @@ spec:
     + _SERVICE.replace("NAME", "empty").replace("APP", "nothing")
     + _SERVICE.replace("NAME", "local").replace("APP", "echo")
     + _LOCAL
+    + _SERVICE.replace("NAME", "twin").replace("APP", "echo")
 )
 
 DELIVERED: Mapping[str, object] = {"outcome": "delivered", "backends": ["echo"], "source": "preserved"}
@@ -79,11 +85,31 @@ def nft(machine: str, hook: str, priority: int, rule: str, kind: str = "filter",
     )
 
 
-def iptables(machine: str, table: str, chain: str, rule: str, where: str = "-I") -> Alteration:
+def iptables(machine: str, table: str, chain: str, rule: str, where: str = "-I", *, ipv6: bool = False) -> Alteration:
     """A rule in a table of iptables, before all others of its chain or with ``-A`` behind them."""
-    return Alteration(
-        machine, f"iptables -w -t {table} {where} {chain} {rule}", f"iptables -w -t {table} -D {chain} {rule}"
-    )
+    tool = f"{'ip6tables' if ipv6 else 'iptables'} -w -t {table}"
+    return Alteration(machine, f"{tool} {where} {chain} {rule}", f"{tool} -D {chain} {rule}")
+
+
+def rewritten(service: str) -> tuple[Alteration, ...]:
+    """Rules before connection tracking and behind it that put another Service in the place of the dialled one."""
+    there = f"type filter hook prerouting priority -350; ip daddr {VIP} counter ip daddr set {service};"
+    back = f"type filter hook postrouting priority 350; ip saddr {service} counter ip saddr set {VIP};"
+    table = f"table ip attack {{ chain there {{ {there} }}; chain back {{ {back} }}; }}"
+    return (Alteration("node-a", f"nft '{table}'", "nft delete table ip attack"),)
+
+
+def route(machine: str, words: str) -> Alteration:
+    """A route, as ip-route(8) writes it."""
+    ip = "ip -6" if "::" in words else "ip"
+    return Alteration(machine, f"{ip} route add {words}", f"{ip} route del {words}")
+
+
+def program(machine: str, opens: str, serves: str) -> Alteration:
+    """A program in Python: it opens its sockets, and then serves in the background."""
+    away = "\nif pid := os.fork():\n open('/run/attack', 'w').write(str(pid)); os._exit(0)\nos.setsid()\n"
+    code = f"import contextlib, os, socket, struct\n{opens}{away}{serves}"
+    return Alteration(machine, f"{sys.executable} -c {shlex.quote(code)}", "kill $(cat /run/attack)")
 
 
 @dataclass(frozen=True)
@@ -111,6 +137,7 @@ class Dialled:
 
 TCP, UDP = Dialled(), Dialled(port="udp")
 CLOSED, OF_EMPTY, OF_LOCAL = Dialled(port="closed"), Dialled(service="empty"), Dialled(service="local")
+IPV6: Mapping[str, object] = {"family": "IPv6"}
 FROM_OUTSIDE = Dialled(sender="outside", to={"via": "nodePort", "node": "node-a"})
 
 

@@ -20,9 +20,9 @@ from proxylab.scenario.expect import (
 )
 from proxylab.scenario.inventory import Inventory, Subject
 from proxylab.scenario.pods import PodGroup
-from proxylab.scenario.probes import Send, ServiceTarget
+from proxylab.scenario.probes import PodTarget, Send, ServiceTarget
 from proxylab.scenario.syntax import is_address
-from proxylab.scenario.words import Frontend, Outcome, Spread
+from proxylab.scenario.words import Frontend, Outcome, Reply, Spread
 from proxylab.statistics import flows_needed, flows_needed_for, flows_to_stick
 
 __all__ = ["check_conntrack", "check_expectations", "check_source"]
@@ -49,6 +49,9 @@ def _check(subject: Subject, expect: Expect, location: Location) -> None:
         if without:
             what = f"has no entry for {listed(without)}, which backends allows"
             problems.add(location["source"].spot, what, allowed="add it, or remove the backend")
+    if isinstance(subject.probe.target, PodTarget) and expect.reply is Reply.UNTRANSLATED:
+        what = "a pod that is dialled by its own address answers from there, translated or not"
+        problems.add(location["reply"].spot, what, allowed="remove the key")
     if isinstance(expect.reply, ReplyByBackend):
         _check_names(expect.reply.of, location["reply"], inventory, problems)
     if expect.at is not None:

@@ -28,7 +28,7 @@ from proxylab.kernel.netlink.conntrack import flush
 from proxylab.kernel.netlink.netem import NetemLinks
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.dialogue import Dialogue
-from proxylab.plan.model import Plan
+from proxylab.plan.model import Plan, Role
 from proxylab.plan.name_servers import own_addresses
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.scenario.words import Manner
@@ -109,7 +109,7 @@ class Runner:
         self._tracing: Tracing | None = None
         self._conntrack = ConntrackReader(netns_by_name, own_addresses(plan))
         self._associations: Associations | None = None
-        self._stacks = Stacks(netns_by_name)
+        self._stacks = Stacks(netns_by_name, {each.name for each in plan.namespaces if each.role is Role.NODE})
         self._seen: Matcher | None = None
         self._dialogues = 0
         self._streams: Streams | None = None
@@ -276,7 +276,7 @@ class Runner:
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
             counts=counts,
             counted=tuple(node for node, meter in meters.items() if meter.is_complete),
-            foreign=tuple(chain.from_iterable(foreign_rules)),
+            foreign=(*chain.from_iterable(foreign_rules), *self._stacks.holding),
             sentinels=turns.sentinels.reports(),
             unpinned=turns.unpinned,
             losses=losses,

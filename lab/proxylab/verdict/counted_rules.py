@@ -16,16 +16,23 @@ from msgspec import Struct
 from proxylab.addresses import IPAddress, IPNetwork, Transport
 from proxylab.evidence.evidence import RuleCount
 from proxylab.evidence.ipvs import VIRTUAL_SERVERS
+from proxylab.evidence.words import endpoint
 from proxylab.plan.resolved import ResolvedProbe
 
-__all__ = ["Rule", "ending", "may_be_engines", "read", "read_all", "translations", "within"]
+__all__ = ["Rule", "ending", "may_be_engines", "of_service", "read", "read_all", "translations", "within"]
 
 
 _MAP = re.compile(r" vmap @(\S+)")
+_PORT = frozenset({"-p", "--dport"})
 
 _SHARED_TABLES = frozenset({"filter", "mangle", "nat"})
 """The tables of iptables, in which other programs have rules, too. All else that meters count is the engine's alone."""
-_OWN_CHAIN = "KUBE-"
+_OWN_CHAIN = re.compile(
+    r"KUBE-((SVC|SVL|SEP|EXT|FW|XLB)-\w+|SERVICES|EXTERNAL-SERVICES|NODEPORTS|POSTROUTING|FORWARD|(PROXY-)?FIREWALL"
+    r"|MARK-(MASQ|DROP)|(PROXY|KUBELET)-CANARY|(IPVS|IPVS-OUT)-FILTER|NODE-PORT|LOAD-BALANCER|SOURCE-RANGES-FIREWALL"
+    r"|PORTALS-(HOST|CONTAINER)|NODEPORT-(HOST|CONTAINER|NON-LOCAL))"
+)
+"""The chains of kube-proxy in all modes and releases, and those that the kubelet shares with it."""
 
 
 def may_be_engines(count: RuleCount, resolved: ResolvedProbe) -> bool:
@@ -34,10 +41,10 @@ def may_be_engines(count: RuleCount, resolved: ResolvedProbe) -> bool:
     A Service is the engine's work, and the engine wrote the rules that stand in its chains or lead to one. A policy is
     the node's, since no engine sets one. A probe of no Service asks nothing of the engine, so any rule may do it.
     """
-    if not resolved.service_port or count.table not in _SHARED_TABLES or count.chain.startswith(_OWN_CHAIN):
+    if not resolved.service_port or count.table not in _SHARED_TABLES or _OWN_CHAIN.fullmatch(count.chain):
         return True
     parsed = _parsed(count.text)
-    return parsed is not None and parsed[0].startswith(_OWN_CHAIN)
+    return parsed is not None and _OWN_CHAIN.fullmatch(parsed[0]) is not None
 
 
 class Rule(Struct, frozen=True):
@@ -96,7 +103,7 @@ class Rule(Struct, frozen=True):
             return True
         named = self.names(resolved)
         portless = resolved.protocol is Transport.ICMP or resolved.destination.is_loopback
-        if not portless and not {"-p", "--dport"} <= named:
+        if not portless and not named >= _PORT:
             return False
         return not named.isdisjoint({"-d", "--dst-type"})
 
@@ -164,6 +171,34 @@ def translations(counts: Iterable[RuleCount]) -> tuple[Rule, ...]:
     return tuple(rule for rule in read_all(counts) if rule.target == "DNAT")
 
 
+def of_service(resolved: ResolvedProbe, counts: Iterable[RuleCount]) -> tuple[Rule, ...]:
+    """The engine's DNAT rules that counted, and that what the probe dials leads to.
+
+    Two Services may have the same endpoints. A rule that the kernel reported of the probe's own packets stands in a
+    chain that has the Service's name.
+    """
+    counted = read_all(counts)
+    reached = _reached(resolved, counted)
+    return tuple(
+        rule
+        for rule in counted
+        if rule.target == "DNAT"
+        and may_be_engines(rule.count, resolved)
+        and (not resolved.service_port or _stands_in(rule) in reached or _is_for(rule, resolved))
+    )
+
+
+def _is_for(rule: Rule, resolved: ResolvedProbe) -> bool:
+    """Whether a DNAT rule itself names what the probe dials: a virtual server, or by its chain of mode nftables."""
+    if rule.count.table == VIRTUAL_SERVERS:
+        return rule.count.chain.endswith(f" {endpoint(resolved.destination, resolved.port)}")
+    if rule.count.target:
+        service, _, port = resolved.service_port.partition(":")
+        chain, _, _ = rule.count.chain.partition("__")
+        return chain.endswith(f"-{service}/{resolved.protocol.lower()}/{port}")
+    return rule.names(resolved) >= _PORT
+
+
 def read_all(counts: Iterable[RuleCount]) -> list[Rule]:
     """Every rule that counted and can be read."""
     return [rule for count in counts if count.packets > 0 and (rule := read(count)) is not None]
@@ -175,15 +210,21 @@ def _marks(resolved: ResolvedProbe, counted: Sequence[Rule]) -> frozenset[tuple[
     Every rule on that path must have counted. The dialled address is no condition: the chain for node ports leaves it
     to the rule that jumps there.
     """
-    reached = {_leads_to(rule) for rule in counted if {"-p", "--dport"} <= rule.names(resolved)}
-    while not (further := {_leads_to(rule) for rule in counted if _stands_in(rule) in reached}) <= reached:
-        reached |= further
+    reached = _reached(resolved, counted)
     return frozenset(
         (rule.count.node, mark)
         for rule in counted
         if rule.target == "MARK" and _stands_in(rule) in reached
         for mark in _whole_marks(rule, ("--set-xmark", "--or-mark"))
     )
+
+
+def _reached(resolved: ResolvedProbe, counted: Sequence[Rule]) -> set[tuple[str, str, str]]:
+    """The chains behind counted rules for the probe's protocol and port."""
+    reached = {_leads_to(rule) for rule in counted if rule.names(resolved) >= _PORT}
+    while not (further := {_leads_to(rule) for rule in counted if _stands_in(rule) in reached}) <= reached:
+        reached |= further
+    return reached
 
 
 def _goes_by(rule: Rule, marks: Container[tuple[str, int]]) -> bool:

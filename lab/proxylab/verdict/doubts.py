@@ -7,6 +7,7 @@ from proxylab.evidence.evidence import Evidence, Observation
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.words import Manner
+from proxylab.verdict.counted_rules import ending
 from proxylab.verdict.drops import dropped_by_policy, kernel_drop
 from proxylab.verdict.flows.flows import Fate, Flow
 from proxylab.verdict.flows.hops import ended_in, way
@@ -80,15 +81,19 @@ def counted_as_dropped(
 ) -> bool:
     """Whether something is known to have dropped every packet: then no packet can be late.
 
-    A node's stack, a foreign rule or the policy of a chain counted them, or a router said so to the sockets (EMSGSIZE).
+    A node's stack, a rule for what was dialled, a foreign rule or the policy of a chain counted them; or the sockets
+    heard of it, from a router (EMSGSIZE) or from a rule of the sender's own (EPERM).
     """
     if set(fates) != {Fate.LOST}:
         return False
-    if all(flow.report is not None and flow.report.error == "EMSGSIZE" for flow in flows):
+    if all(flow.report is not None and flow.report.error in ("EMSGSIZE", "EPERM") for flow in flows):
         return True
     packets = packets_until(flows, evidence.counters_read_at)
     ended = ended_in(flows)
     if kernel_drop(resolved, evidence, packets, ended) or ended_by(resolved, evidence, packets, ended):
+        return True
+    dropping = [rule.count for rule in ending(resolved, evidence.counts, "DROP") if {rule.count.node} == ended]
+    if sum(count.packets for count in dropping) == packets_of(flows):
         return True
     return dropped_by_policy(evidence, packets_of(flows), ended)
 

@@ -47,6 +47,9 @@ _PASSED_ON = {4: ("IpForwDatagrams", "IpInDelivers"), 6: ("Ip6OutForwDatagrams",
 COUNTERS = frozenset({*_REASONS, *_RECEIVED.values(), *(name for names in _PASSED_ON.values() for name in names)})
 """The counters that evidence holds, where they moved."""
 
+_LOST_TO_RULES = frozenset({"IpOutDiscards", "Ip6OutDiscards"})
+"""What a stack counts of its own packets, such as ICMP errors, also where a rule in OUTPUT or POSTROUTING drops one."""
+
 _IPSEC = "Xfrm"
 _ROUTING = "its routing"
 _ENDING = re.compile(r"-j (DROP|REJECT|NFQUEUE|TPROXY|SYNPROXY)\b|-P \S+ DROP")
@@ -87,6 +90,8 @@ def kernel_drop(
     (node,) = ended
     for count in evidence.kernel:
         if node in resolved.nodes and count.node == node and _tells(count, resolved, packets):
+            if count.counter in _LOST_TO_RULES and _may_be_by_rule(resolved, evidence, node):
+                continue
             return KernelDrop(count.node, _REASONS[count.counter], packets, count.counter)
     return _unrouted(resolved, evidence, set(evidence.counted).intersection(ended), packets, plan)
 
@@ -130,19 +135,23 @@ def _unrouted(
     routing stand between it and the other counters, so exclusion shows routing: no rule may have ended the packets.
     Where a foreign rule may have, the two cannot be told apart.
     """
-    version, counted = resolved.destination.version, evidence.counts
+    version = resolved.destination.version
     for node in reached:
         counts = {count.counter: count.packets for count in evidence.kernel if count.node == node}
         if counts.get(_RECEIVED[version]) != packets:
             continue
         if any(counts.get(name) for name in (*_PASSED_ON[version], *_REASONS)):
             continue
-        if any(count.node == node and (count.target in _ENDED or _ENDING.search(count.text)) for count in counted):
-            continue
-        if suspicion(resolved, evidence, node):
+        if _may_be_by_rule(resolved, evidence, node):
             continue
         return KernelDrop(node, f"{_ROUTING}{_martian(resolved, node, plan)}", packets, _RECEIVED[version])
     return None
+
+
+def _may_be_by_rule(resolved: ResolvedProbe, evidence: Evidence, node: str) -> bool:
+    """Whether a rule of the node ended packets, or a foreign one may have."""
+    ended = (each.target in _ENDED or _ENDING.search(each.text) for each in evidence.counts if each.node == node)
+    return any(ended) or bool(suspicion(resolved, evidence, node))
 
 
 def _martian(resolved: ResolvedProbe, node: str, plan: Plan | None) -> str:

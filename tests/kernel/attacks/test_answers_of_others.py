@@ -20,6 +20,8 @@ from attacked_lab import (
     check,
     iptables,
     nft,
+    program,
+    route,
 )
 
 REFUSED, REJECTED = {"outcome": "refused"}, {"outcome": "rejected", "at": "node-a"}
@@ -44,7 +46,92 @@ def copied_to_node_c(what: str, answer: str) -> tuple[Alteration, Alteration]:
     )
 
 
+LISTEN = """
+sock = socket.socket()
+sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+sock.setsockopt(socket.SOL_IP, 19, 1)  # IP_TRANSPARENT
+sock.bind(('', PORT)); sock.listen()
+"""
+ANSWER = """
+while True:
+    answered, _ = sock.accept()
+    with answered, contextlib.suppress(OSError):  # the lab's one more packet is no whole connection
+        answered.send(answered.recv(4096))
+        answered.recv(1)
+"""
+REDIRECTED = iptables("node-a", "nat", "PREROUTING", f"-d {VIP} -p tcp --dport 80 -j REDIRECT --to-ports 7777")
+TAKEN_UP = (
+    Alteration(
+        "node-a",
+        "ip rule add fwmark 1 lookup 100; ip route add local default dev lo table 100",
+        "ip rule del fwmark 1 lookup 100; ip route flush table 100",
+    ),
+    nft("node-a", "prerouting", -150, f"ip daddr {VIP} tcp dport 80 counter tproxy to :7777 meta mark set 1"),
+)
+ICMP_LOST = nft("node-a", "output", 0, "icmp type destination-unreachable counter drop")
+
+
+def listening(machine: str, port: int) -> Alteration:
+    """A program that accepts and answers connections to any address which a rule gives it."""
+    return program(machine, LISTEN.replace("PORT", str(port)), ANSWER)
+
+
 ATTACKS = [
+    *(
+        Attack(
+            f"a program of the node answers in place of the pod, {how}",
+            (listening("node-a", 7777), *rules), "fail", "The taps saw the node answer, and no pod saw the request.",
+            says=("outcome: client heard a reply from 10.96.1.1:80, but no pod saw the request",),
+        )
+        for how, rules in (("by REDIRECT", (REDIRECTED,)), ("by TPROXY", TAKEN_UP))
+    ),
+    Attack(
+        "a router that holds the Service's address answers",
+        (PAST_THE_ENGINE, Alteration("router", *HOLDS_THE_SERVICE), listening("router", 80)),
+        "fail", "The answer came in at a node, and neither a node nor a pod had sent it.",
+        says=("outcome: client heard a reply from 10.96.1.1:80, but no pod saw the request",),
+    ),
+    Attack(
+        "the client's own rules translate to the right pod",
+        (nft("client", "output", -100, f"ip daddr {VIP} tcp dport 80 counter dnat to {ECHO}:8080", "nat"),),
+        "inconclusive", "The engine never met the packet.", says=("the taps never saw 1 flow leave client",),
+        never="the reply came from",
+    ),
+    Attack(
+        "the engine rejects, and a rule drops the ICMP error",
+        (ICMP_LOST,), "fail", "The sender must hear an ICMP error, and it heard nothing.", REJECTED, OF_EMPTY,
+        why="node-a rejected the packet by its rule \"default/empty:tcp has no endpoints\" in KUBE-SERVICES, and the "
+        "ICMP error did not reach client", never="dropped the packet",
+    ),
+    Attack(
+        "the engine rejects what the author expects it to drop, and a rule drops the ICMP error",
+        (ICMP_LOST,), "fail", "The engine's rule counted it.", {"outcome": "dropped", "at": "node-a"}, OF_EMPTY,
+        says=("outcome: node-a rejected it by a rule, and the ICMP error was lost",),
+    ),
+    *(
+        Attack(
+            f"a route of kind {kind} answers in place of the engine's rejection",
+            (route("node-a", f"{kind} {EMPTY}"),), "fail", "It is another ICMP error, and no rule sent it.",
+            REJECTED, OF_EMPTY, (f"outcome: client heard {icmp} from 10.244.0.1",),
+        )
+        for kind, icmp in (("unreachable", "ICMP 3/1"), ("prohibit", "ICMP 3/13"))
+    ),
+    *(
+        Attack(
+            f"the node holds the address of a Service without endpoints, and its stack answers over {port.upper()}",
+            (Alteration("node-a", f"ip address add {EMPTY}/32 dev lo", f"ip address del {EMPTY}/32 dev lo"),),
+            "fail", "The packet was for the node itself, and no rule rejected it.", REJECTED,
+            Dialled(service="empty", port=port), (said,),
+        )
+        for port, said in (
+            ("tcp", "outcome: client heard a reset from 10.96.1.2:80"),
+            ("udp", "outcome: an ICMP error came, but no rule of any node rejected anything"),
+        )
+    ),
+    Attack(
+        "the node holds the Service's address",
+        (Alteration("node-a", *HOLDS_THE_SERVICE),), "pass", "The engine translates before the routing decides.",
+    ),
     *(
         Attack(
             f"another pod holds the endpoint's address, and answers with it, {name}",

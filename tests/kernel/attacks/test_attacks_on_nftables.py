@@ -1,4 +1,4 @@
-"""The attacks that mode nftables meets otherwise, since rules of iptables are foreign there; and those over IPv6."""
+"""The attacks that modes nftables and ipvs meet otherwise, since other rules are foreign there; and those over IPv6."""
 
 import sys
 from collections.abc import Iterator
@@ -11,6 +11,8 @@ from attacked_lab import (
     OF_EMPTY,
     OF_LOCAL,
     OTHER,
+    TWIN,
+    UDP,
     VIP,
     Alteration,
     Attack,
@@ -20,8 +22,12 @@ from attacked_lab import (
     check,
     iptables,
     nft,
+    rewritten,
 )
 
+from proxylab.guest.kernels import known_kernels
+
+MASQUERADED = {"outcome": "delivered", "backends": ["echo"], "source": "masqueraded"}
 DROPPED, REJECTED = {"outcome": "dropped", "at": "node-a"}, {"outcome": "rejected", "at": "node-a"}
 FROM_ONE_PORT, FROM_ANOTHER = (Dialled(sender={"name": "client", "port": port}, port="udp") for port in (40000, 40001))
 IPV6 = {"family": "IPv6"}
@@ -60,6 +66,42 @@ ATTACKS = [
         "inconclusive", "The engine's rules never met the packet.", says=("counted 0 of 1 flow it got; node-a has",),
     ),
     Attack(
+        "rules lead to another Service with the same endpoint and back",
+        rewritten(TWIN), "inconclusive", "The Service's rules never met the packet.", dialled=UDP,
+        says=(f"the Service's DNAT rules to {ECHO}:8080 counted 0 of 1 flow it got; node-a has",),
+    ),
+    Attack(
+        "a table of another family has the name of the engine's",
+        (
+            Alteration(
+                "node-a",
+                "nft 'table inet kube-proxy { chain x { type nat hook prerouting priority -150; "
+                f"ip daddr {VIP} tcp dport 80 counter dnat ip to {ECHO}:8080; }}; }}'",
+                "nft delete table inet kube-proxy",
+            ),
+        ),
+        "inconclusive", "The engine's rules never met the packet.", says=("of table inet kube-proxy, which",),
+    ),
+    Attack(
+        "a rule in the engine's first chain translates before its chain of the Service does",
+        (
+            Alteration(
+                "node-a",
+                f"nft insert rule ip kube-proxy services ip daddr {VIP} tcp dport 80 counter dnat to {ECHO}:8080",
+                "nft delete rule ip kube-proxy services handle "
+                "$(nft -a list chain ip kube-proxy services | sed -n 's/.*dnat to.*handle //p')",
+            ),
+        ),
+        "inconclusive", "The engine's rules for the Service never met the packet.",
+        says=(f"the Service's DNAT rules to {ECHO}:8080 counted 0 of 1 flow it got",),
+    ),
+    Attack(
+        "a rule sets the engine's mark, where the author expects masquerading",
+        (nft("node-a", "prerouting", -150, f"ip daddr {VIP} counter meta mark set 0x4000"),),
+        "inconclusive", "No rule of the engine marked the packet.", MASQUERADED,
+        says=("and may have marked it in place of the engine's rules",),
+    ),
+    Attack(
         "a rule leads to another pod over IPv6",
         (nft("node-b", "prerouting", -150, f"tcp dport 8080 counter dnat to [{ECHO_6}]:8081", "nat", "ip6"),),
         "fail", "Two nodes translated it, and the tap saw the wrong port.", dialled=Dialled(to=IPV6),
@@ -86,6 +128,33 @@ ATTACKS = [
 ]  # fmt: skip
 
 
+ON_IPVS = [
+    Attack(
+        "rules lead to another Service with the same endpoint and back",
+        rewritten(TWIN), "inconclusive", "The Service's virtual server never met the packet.", dialled=UDP,
+        says=(f"the Service's DNAT rules to {ECHO}:8080 counted 0 of 1 flow it got; node-a has",),
+    ),
+    Attack(
+        "a rule translates to the right pod before the virtual server does",
+        (iptables("node-a", "nat", "PREROUTING", f"-d {VIP} -p tcp --dport 80 -j DNAT --to-destination {ECHO}:8080"),),
+        "inconclusive", "The Service's virtual server never met the packet.",
+        says=(f"the Service's DNAT rules to {ECHO}:8080 counted 0 of 1 flow it got; node-a has",),
+    ),
+    Attack(
+        "a rule sets the engine's mark, where the author expects masquerading",
+        (iptables("node-a", "mangle", "PREROUTING", f"-d {VIP} -j MARK --set-mark 0x4000"),),
+        "inconclusive", "No rule of the engine marked the packet.", MASQUERADED,
+        says=("and may have marked it in place of the engine's rules",),
+    ),
+    Attack(
+        "IPVS rejects, and a rule drops the ICMP error",
+        (nft("node-a", "output", 0, "icmp type destination-unreachable counter drop"),),
+        "fail", "The sender must hear an ICMP error, and it heard nothing.", REJECTED, OF_EMPTY,
+        why="which has no destination, and the ICMP error did not reach client", never="dropped the packet",
+    ),
+]  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def lab() -> Iterator[AttackedLab]:
     with attacked("embedded/nftables") as found:
@@ -95,3 +164,13 @@ def lab() -> Iterator[AttackedLab]:
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_an_attack_on_mode_nftables(attack: Attack, lab: AttackedLab) -> None:
     check(lab.judged(attack), attack)
+
+
+# The attacks on the other modes show what the judge makes of the same evidence.
+@pytest.mark.thorough
+def test_an_attack_on_mode_ipvs_in_a_guest() -> None:
+    if next(known_kernels(), None) is None:
+        pytest.skip("needs a kernel in the cache; see 'proxylab kernels'")
+    with attacked("embedded/ipvs", "uml") as lab:
+        for attack in ON_IPVS:
+            check(lab.judged(attack), attack)

@@ -22,14 +22,16 @@ from attacked_lab import (
     Dialled,
     attacked,
     check,
+    iptables,
     nft,
+    program,
 )
 
 from proxylab.guest.kernels import known_kernels
 
 DROPPED, UNTRANSLATED = {"outcome": "dropped", "at": "node-a"}, {"outcome": "untranslated"}
 LOST = {"outcome": "delivered", "reply": "lost", "backends": ["echo"], "source": "preserved"}
-DATAGRAM = Dialled(port="udp", send={"as": "packet"})
+DATAGRAM, TWO = (Dialled(port="udp", send={"as": "packet", "flows": flows}) for flows in (1, 2))
 NOT_THE_ENGINE = "The packet may never have met the engine's rules, so nothing shows what they would have done."
 
 
@@ -44,6 +46,19 @@ _INTO_CLASS = (
 _NO_ROOT = "tc qdisc del dev eth0 root"
 SLOW = Alteration("node-a", _SLOW + _INTO_CLASS, _NO_ROOT)
 """A queue that lets one packet to the pod's port pass each second, and every other packet at once."""
+SLOW_SWITCH, SLOW_POD = (
+    Alteration(machine, *(words.replace("eth0", device).replace("dst", way).replace("dport", port) for words in both))
+    for machine, device, way, port in (("fabric", "node-b", "dst", "dport"), ("echo", "eth0", "src", "sport"))
+    for both in ((_SLOW + _INTO_CLASS, _NO_ROOT),)
+)
+HELD = """
+sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)  # NETLINK_NETFILTER
+for attribute in (struct.pack('=HHBxH', 8, 1, 1, 0), struct.pack('=HH4sB3x', 9, 2, b'\\xff' * 4, 2)):
+    body = struct.pack('=BBH', 0, 0, socket.htons(5)) + attribute
+    sock.send(struct.pack('=IHHII', 16 + len(body), 0x302, 5, 1, 0) + body)  # NFQNL_MSG_CONFIG: bind, then copy
+    assert sock.recv(4096)[16:20] == bytes(4)
+"""
+"""A program that gets the packets of queue 5 and never decides about one."""
 FULL = Alteration("node-a", f"{_SLOW}tc qdisc add dev eth0 parent 1:9 pfifo limit 0; {_INTO_CLASS}", _NO_ROOT)
 """A queue without room for packets to the pod's port."""
 
@@ -199,8 +214,27 @@ ATTACKS = [
         "a queue holds the second datagram while sentinel packets overtake it",
         (SLOW,),
         "inconclusive", "The datagram is on its way, and the sentinel packets took another class of the queue.",
-        dialled=Dialled(port="udp", send={"as": "packet", "flows": 2}),
+        dialled=TWO,
         says=("a sentinel packet may have overtaken", "in the queue htb of node-a/eth0, so silence proves nothing"),
+    ),
+    Attack(
+        "a queue of the switch holds the second datagram while sentinel packets overtake it",
+        (SLOW_SWITCH,), "inconclusive", "The datagram is on its way.", dialled=TWO,
+        says=("overtaken 1 packet in the queue htb of fabric/node-b",),
+    ),
+    Attack(
+        "a queue of the pod holds the second answer while sentinel packets overtake it",
+        (SLOW_POD,), "inconclusive", "The answer is on its way.", dialled=TWO,
+        says=("reply: a sentinel packet may have overtaken 1 packet in the queue htb of echo/eth0",),
+    ),
+    Attack(
+        "a program holds the request while sentinel packets overtake it",
+        (
+            program("node-a", HELD, "while True:\n sock.recv(65536)"),
+            iptables("node-a", "mangle", "PREROUTING", f"-d {VIP} -j NFQUEUE --queue-num 5"),
+        ),
+        "inconclusive", "The program may still let it pass.", dialled=UDP,
+        says=("overtaken 1 packet in the queue NFQUEUE 5 of node-a/netfilter",),
     ),
     Attack(
         "a queue holds segments of a connection while sentinel packets overtake them",

@@ -30,10 +30,13 @@ DROPPED, REFUSED, REJECTED = (
     {"outcome": "rejected", "at": "node-a"},
 )
 ONE, THOUSAND = "numgen inc mod 1000 777 counter", Dialled(port="udp", send={"as": "packet", "flows": 1000})
+ONE_OF_MANY = "numgen inc mod 10000 7777 counter"
+TEN_THOUSAND = Dialled(port="udp", send={"as": "packet", "flows": 10000})
 SECOND_ADDRESS = Alteration(
     "node-a", "ip address add 172.18.0.22/16 dev eth0", "ip address del 172.18.0.22/16 dev eth0"
 )
 OUTSIDE = "-s 203.0.113.10"
+SHUT = Alteration("node-a", "iptables -w -P FORWARD DROP", "iptables -w -P FORWARD ACCEPT")
 BLOCKED = f"dir fwd dst {LOCAL}"
 UNTRANSLATED = {"outcome": "untranslated"}
 MASQUERADED = {"outcome": "delivered", "backends": ["echo"], "source": "masqueraded"}
@@ -187,6 +190,27 @@ ATTACKS = [
         )
         for counter in ("", "counter ")
     ),
+    *(
+        Attack(
+            f"a rule in the table {table} of {node} drops the request",
+            (iptables(node, table, chain, f"-d {ECHO} -p tcp --dport 8080 -j DROP"),),
+            "fail", "The rule counted the packet.", never="by its routing",
+            why=f"{node} dropped the packet by the rule \"-A {chain} -d {ECHO}/32",
+        )
+        for node, table, chain in (("node-a", "mangle", "POSTROUTING"), ("node-b", "security", "FORWARD"))
+    ),
+    Attack(
+        "a rule makes the request a frame for another machine",
+        (nft("node-a", "prerouting", -150, f"ip daddr {VIP} counter meta pkttype set other"),),
+        "fail", "The stack drops such a frame, and the sentinel packets came back.",
+        why="counter meta pkttype set other\" in chain x", never="by its routing",
+    ),
+    Attack(
+        "a rule sends a copy of what it drops to another node, whose engine drops that",
+        (nft("node-a", "prerouting", -310, f"ip daddr {LOCAL} dup to 172.18.0.4 device eth0 counter drop"),),
+        "inconclusive", NOT_THE_ENGINE, {"outcome": "dropped"}, OF_LOCAL,
+        ("and may have kept it from the engine's rules",),
+    ),
     Attack(
         "a policy of IPsec blocks what the engine drops",
         (Alteration("node-a", f"ip xfrm policy add {BLOCKED} action block", f"ip xfrm policy del {BLOCKED}"),),
@@ -213,16 +237,38 @@ ATTACKS = [
     Attack(
         "a policy that drops, and an accepting rule that is too wide",
         (
-            Alteration("node-a", "iptables -w -P FORWARD DROP", "iptables -w -P FORWARD ACCEPT"),
+            SHUT,
             iptables("node-a", "filter", "FORWARD", "-j ACCEPT"),
         ),
         "pass", "The request was translated by the engine's rule, and arrived: who let it pass is no question of it.",
     ),
     Attack(
         "the policy of FORWARD drops what the engine does not accept",
-        (Alteration("node-a", "iptables -w -P FORWARD DROP", "iptables -w -P FORWARD ACCEPT"),),
+        (SHUT,),
         "fail", "An unmarked packet of a new connection has no accepting rule, and the policy counted it.",
         why="node-a dropped the packet by the policy of FORWARD, which counted 1 packet.",
+    ),
+    *(
+        Attack(f"the policy of FORWARD drops {what}", (SHUT,), judged, right, DROPPED, dialled, says)
+        for what, judged, right, dialled, says in (
+            (
+                "the sentinel packets, and the engine's rule the packet", "pass",
+                "The rule's counter accounts for the packet, so it is not late.", OF_LOCAL, (),
+            ),
+            (
+                "what goes to a pod", "pass", "The policy counted the packet and the lost sentinel packets.",
+                Dialled(to={"pod": "echo", "port": 8080}, port="udp"), (),
+            ),
+            (
+                "what the author expects to be dropped for a Service", "inconclusive",
+                "No engine sets a policy.", Dialled(), ("and may have dropped it before the engine's rules saw it",),
+            ),
+        )
+    ),
+    Attack(
+        "the engine drops a node's own datagram, and its socket hears so",
+        (), "pass", "The rule counted it, and the kernel refused to send it.", DROPPED,
+        Dialled(sender="node-a", service="local", port="udp"),
     ),
     Attack(
         "another engine's table translates to the right pod",
@@ -241,6 +287,12 @@ ATTACKS = [
         "fail", "The tap of the wrong pod saw that one.", dialled=THOUSAND,
         says=("backends: 1 of 1,000 flows: the request reached other",),
         why=f"node-a sent the flow to other ({OTHER}:8080) by the rule", never="by an older entry",
+    ),
+    Attack(
+        "one flow of ten thousand is led to another port of the pod",
+        (nft("node-a", "prerouting", -150, f"ip daddr {VIP} udp dport 80 {ONE_OF_MANY} dnat to {ECHO}:8081", "nat"),),
+        "fail", "The tap of the pod saw that one.", dialled=TEN_THOUSAND,
+        says=("port: 1 of 10,000 flows: it arrived at port 8081 of echo",),
     ),
     Attack(
         "one flow of a thousand is dropped",

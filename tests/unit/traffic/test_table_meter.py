@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from struct import Struct
+from struct import Struct, pack
 
 from table_entries import ACCEPT, DROP, entry, error, verdict
 
@@ -13,11 +13,15 @@ from proxylab.kernel.netfilter.iptables_legacy_tables import Entry, Snapshot, co
 V4 = Family.IPV4
 
 
-def table(code: int, packets: int = 0) -> Snapshot:
-    """A filter table whose INPUT has one rule with that verdict."""
+MARK = pack("=H29sBII", 40, b"MARK", 2, 0x4000, 0xFFFFFFFF)  # struct xt_mark_tginfo2: the mark, then its mask
+
+
+def table(code: int, packets: int = 0, *, marks: bool = False) -> Snapshot:
+    """A filter table whose INPUT has one rule with that verdict, perhaps behind one that marks."""
+    first = entry(V4, MARK) if marks else b""
     rule, policy = entry(V4, verdict(code), packets=packets), entry(V4, verdict(ACCEPT))
-    parts = [rule, policy, entry(V4, error("ERROR"))]
-    return Snapshot(V4, {0: "INPUT"}, {len(rule): "INPUT"}, b"".join(parts))
+    parts = [first, rule, policy, entry(V4, error("ERROR"))]
+    return Snapshot(V4, {0: "INPUT"}, {len(first + rule): "INPUT"}, b"".join(parts))
 
 
 class Node:
@@ -46,8 +50,9 @@ class Node:
             self.table, self.changes_to = table(self.changes_to), None
         dropping = self.table.entries == table(DROP).entries
         await asyncio.sleep(0)
+        mark = "[0:0] -A INPUT -j MARK --set-mark 0x4000\n" if MARK in self.table.entries else ""
         jump = f"-j {'DROP' if dropping else 'ACCEPT'}"
-        return f"*filter\n:INPUT ACCEPT [0:0]\n[0:0] -A INPUT {jump}\nCOMMIT\n"
+        return f"*filter\n:INPUT ACCEPT [0:0]\n{mark}[0:0] -A INPUT {jump}\nCOMMIT\n"
 
     async def rules(self) -> list[str]:
         await self.meter.begin(None)  # type: ignore[arg-type] # the meter ignores the probe
@@ -59,3 +64,10 @@ def test_rules_that_change_while_they_are_printed_are_printed_again() -> None:
     node.changes_to = ACCEPT
     assert asyncio.run(node.rules()) == ["-A INPUT -j ACCEPT"]
     assert node.asked == 2
+
+
+def test_a_table_that_has_a_new_rule_before_all_others_is_not_taken_for_the_one_before() -> None:
+    node = Node(ACCEPT)
+    assert asyncio.run(node.rules()) == ["-A INPUT -j ACCEPT"]
+    node.table = table(ACCEPT, marks=True)  # it ends like the table before, byte for byte
+    assert asyncio.run(node.rules()) == ["-A INPUT -j MARK --set-mark 0x4000", "-A INPUT -j ACCEPT"]

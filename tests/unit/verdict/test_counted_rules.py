@@ -9,7 +9,7 @@ from recorded import World
 
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import RuleCount
-from proxylab.verdict.counted_rules import ending, may_be_engines, read, translations
+from proxylab.verdict.counted_rules import ending, may_be_engines, of_service, read, translations
 from proxylab.verdict.rule_words import rule_action, short, the_rule
 
 WORLD = World()
@@ -186,3 +186,42 @@ def test_a_rule_of_others_in_the_engines_tables_is_not_the_engines(
     service = replace(World().resolved, service_port="default/echo")
     assert may_be_engines(count, service) is engines
     assert may_be_engines(count, World().resolved), "a probe of no Service asks nothing of the engine"
+
+
+def _led(*counts: RuleCount) -> int:
+    """How many packets the Service's own DNAT rules counted."""
+    resolved = replace(WORLD.resolved, service_port="default/echo:http")
+    return sum(rule.count.packets for rule in of_service(resolved, counts))
+
+
+def _in_nat(chain: str, text: str, packets: int = 1) -> RuleCount:
+    return RuleCount("node-a", "nat", chain, f"-A {chain} {text}", packets)
+
+
+TO_POD = "-p tcp -m tcp -j DNAT --to-destination 10.244.1.10:8080"
+TO_ECHO = _in_nat("KUBE-SERVICES", "-d 10.96.0.10/32 -p tcp -m tcp --dport 80 -j KUBE-SVC-A")
+TO_TWIN = _in_nat("KUBE-SERVICES", "-d 10.96.0.11/32 -p tcp -m tcp --dport 80 -j KUBE-SVC-B")
+CHOSEN = _in_nat("KUBE-SVC-A", "-j KUBE-SEP-A"), _in_nat("KUBE-SVC-B", "-j KUBE-SEP-B")
+ENDS = _in_nat("KUBE-SEP-A", TO_POD), _in_nat("KUBE-SEP-B", TO_POD, packets=10)
+
+
+def test_rules_of_another_service_with_the_same_endpoint_are_no_witnesses() -> None:
+    assert _led(TO_ECHO, TO_TWIN, *CHOSEN, *ENDS) == 1
+    assert _led(TO_TWIN, *CHOSEN, *ENDS) == 0
+    assert _led(_in_nat("KUBE-EVIL", f"-d 10.96.0.10/32 {TO_POD.replace('-j', '--dport 80 -j')}")) == 0
+
+
+@pytest.mark.parametrize(
+    ("table", "chain", "packets"),
+    [
+        ("kube-proxy", "service-ABCDEFGH-default/echo/tcp/http", 1),
+        ("kube-proxy", "endpoint-ABCDEFGH-default/echo/tcp/http__10.244.1.10/8080", 1),
+        ("kube-proxy", "service-ABCDEFGH-default/echo/tcp/http2", 0),
+        ("kube-proxy", "service-ABCDEFGH-default/twin/tcp/http", 0),
+        ("ipvs", "-t 10.96.0.10:80", 1),
+        ("ipvs", "-t 10.96.0.11:80", 0),
+    ],
+)
+def test_a_chain_or_a_virtual_server_names_its_service(table: str, chain: str, packets: int) -> None:
+    text = f"-a {chain} -r 10.244.1.10:8080 -m -w 1" if table == "ipvs" else "meta l4proto tcp dnat to 10.244.1.10:8080"
+    assert _led(RuleCount("node-a", table, chain, text, 1, "DNAT", ip_address("10.244.1.10"), 8080)) == packets

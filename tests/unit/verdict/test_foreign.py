@@ -92,6 +92,29 @@ def test_a_rule_of_the_service_that_counted_is_proof_beside_foreign_rules() -> N
     assert judged(DROPPED, told).overall is PASS
 
 
+def test_a_rule_that_counted_other_traffic_too_is_no_proof_beside_foreign_rules() -> None:
+    counts = (DROPPED.dropped(5),)
+    assert one(DROPPED, lost(DROPPED, counts=counts), "outcome").judgement is PASS
+    assert one(DROPPED, lost(DROPPED, GUARD, counts=counts), "outcome").judgement is INCONCLUSIVE
+
+
+@pytest.mark.parametrize(("counted", "judgement"), [(1, PASS), (2, INCONCLUSIVE)])
+def test_a_rule_of_the_service_that_counted_the_packet_proves_its_loss_without_sentinel_packets(
+    counted: int, judgement: object
+) -> None:
+    broken = tuple(replace(sentinel, answered=False) for sentinel in DROPPED.sentinels)
+    told = lost(DROPPED, counts=(DROPPED.dropped(counted),), kernel=(), sentinels=broken)
+    assert one(DROPPED, told, "outcome").judgement is judgement
+
+
+def test_what_a_rule_rejected_is_not_named_as_discarded_by_the_stack() -> None:
+    discarded = (KernelCount("node-a", "IpOutDiscards", 1),)
+    assert "on the way out: IpOutDiscards" in cause(WORLD, lost(WORLD, kernel=discarded))
+    sentence = cause(WORLD, lost(WORLD, kernel=discarded, counts=(WORLD.rejected(),)))
+    assert sentence.startswith("node-a rejected the packet by its rule")
+    assert sentence.endswith("in KUBE-SERVICES, and the ICMP error did not reach debug.")
+
+
 def test_routing_is_not_named_beside_a_rule_of_nftables_that_dropped() -> None:
     rule = RuleCount("node-a", "kube-proxy", "filter", "ip daddr 10.0.0.1 drop", 1, "DROP")
     assert "by its routing" not in cause(WORLD, lost(WORLD, counts=(rule,)))

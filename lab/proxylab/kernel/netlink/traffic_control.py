@@ -1,5 +1,7 @@
 """What tc(8) and XDP have put on the devices of a namespace: filters, queues that tc made, and programs.
 
+The queues in which netfilter holds packets for a program (NFQUEUE) are among them, under the device ``netfilter``.
+
 The module reads which there are, and no filter's meaning: a filter of tc may drop, redirect, copy or rewrite a packet
 before netfilter sees it or behind it, and so may an XDP program, before any packet socket does. What a device has by
 itself, such as a veth's ``noqueue``, has the handle 0, which tc gives no queue.
@@ -8,9 +10,11 @@ Dumps are read as bytes: each probe reads them twice on each node, and pyroute2 
 """
 
 import errno
+import os
 import socket
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 from msgspec import Struct
@@ -32,6 +36,9 @@ _NAME, _MASK, _XDP, _XDP_ATTACHED = 3, 29, 43, 2
 _WITHOUT_STATISTICS: Final = 1 << 3  # RTEXT_FILTER_SKIP_STATS
 _KIND, _STATISTICS, _OF_QUEUE = 1, 7, 3
 _WAYS: Final = {"ingress": 0xFFFFFFF2, "egress": 0xFFFFFFF3}
+# net/netfilter/nfnetlink_queue.c, seq_show: each line has a queue's number, its program, and the packets that wait.
+_FOR_PROGRAMS: Final = "/proc/thread-self/net/netfilter/nfnetlink_queue"
+_FILE_BYTES: Final = 1 << 16
 _OF_CLASSIFIERS: Final = frozenset({"clsact", "ingress"})
 
 
@@ -66,6 +73,9 @@ class TrafficControl:
     def __init__(self, netns: NetNs) -> None:
         with inside(netns):
             opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
+            self._for_programs = -1
+            with suppress(FileNotFoundError):  # a kernel without CONFIG_NETFILTER_NETLINK_QUEUE
+                self._for_programs = os.open(_FOR_PROGRAMS, os.O_RDONLY | os.O_CLOEXEC)
         self._dump = Dump(opened)
 
     def read(self) -> list[Filter | Queue | Program]:
@@ -89,7 +99,13 @@ class TrafficControl:
             else:
                 waiting, _, dropped = _QUEUE_COUNTS.unpack_from(nested(content[_STATISTICS])[_OF_QUEUE])
                 found.append(Queue(devices.get(index, ""), handle, kind, waiting, dropped))
-        return found
+        return found + list(self._queues_for_programs())
+
+    def _queues_for_programs(self) -> Iterator[Queue]:
+        text = b"" if self._for_programs < 0 else os.pread(self._for_programs, _FILE_BYTES, 0)
+        for line in text.splitlines():
+            number, _, waiting, _, _, dropped, *_ = map(int, line.split())
+            yield Queue("netfilter", number, f"NFQUEUE {number}", waiting, dropped)
 
     def _queues(self) -> list[bytes]:
         try:
@@ -106,5 +122,8 @@ class TrafficControl:
                 yield Filter(device, way, preference, nested(each, _TC.size)[_KIND].rstrip(b"\0").decode())
 
     def close(self) -> None:
-        """Close the socket."""
+        """Close the socket and the file."""
         self._dump.close()
+        if self._for_programs >= 0:
+            os.close(self._for_programs)
+            self._for_programs = -1

@@ -29,6 +29,7 @@ __all__ = [
     "lost_before_foreign_rules",
     "lost_behind_translation",
     "lost_past_services",
+    "lost_rejection",
     "lost_to_memory",
     "lost_untranslated",
     "refused_by_reverse_path",
@@ -49,6 +50,13 @@ def rejected_by_rule(failure: Failure) -> str:
     """A rule that names the dialled address. Where the author expects that, it is no cause of a failure."""
     due = failure.case.probe.expect.outcome is Outcome.REJECTED
     return "" if due else _by_rule(failure, "REJECT", "rejected")
+
+
+def lost_rejection(failure: Failure) -> str:
+    """A rule rejected the packet, and the sender heard no ICMP error."""
+    if not (sentence := _by_rule(failure, "REJECT", "rejected")):
+        return ""
+    return f"{sentence.removesuffix('.')}, and the ICMP error did not reach {failure.case.resolved.sender.name}."
 
 
 def _by_rule(failure: Failure, target: str, participle: str) -> str:

@@ -54,6 +54,7 @@ _CAUSES: Final = (
     *_of(
         "outcome",
         loss.dropped_by_rule,
+        loss.lost_rejection,
         loss.refused_by_reverse_path,
         loss.dropped_by_stack,
         loss.dropped_by_foreign_rule,

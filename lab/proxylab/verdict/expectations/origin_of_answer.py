@@ -63,8 +63,11 @@ def answered_elsewhere(case: JudgedProbe, flow: Flow) -> bool:
     if flow.report is not None and flow.report.backend and flow.report.backend not in strangers:
         return False
     first = origin(flow, Packet.REPLY)
-    by_node = first is not None and first.maker in case.resolved.nodes and first.maker not in case.evidence.terminating
-    return bool(strangers) or by_node
+    if first is None or case.doubts:
+        return bool(strangers)
+    # No tap saw a machine beyond the nodes send it; a node's own program ends connections where its proxy does.
+    by_node = first.maker in case.resolved.nodes and first.maker not in case.evidence.terminating
+    return bool(strangers) or by_node or not first.maker
 
 
 def doubts_about_rejection(case: JudgedProbe, flow: Flow) -> Iterator[str]:

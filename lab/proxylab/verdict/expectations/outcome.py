@@ -16,11 +16,12 @@ What each outcome needs, for every flow of the probe:
 * ``refused``: the sender gets a TCP reset from the dialled address; over UDP an ICMP port unreachable from there that
   no rule can have sent. No pod or host sent it that did not get the flow, and no foreign rule can have.
 * ``dropped``: no pod saw the flow and the sender heard nothing; rules that drop and name the dialled address counted
-  every packet; and the sentinel packets sent after it came back, so that it is not merely late. Where no rule drops it
-  and the author names the last hop, the taps saw it last there. Or the stack of a node counted every packet as dropped
-  before the lab sent a sentinel packet (``drops``): then no packet can be late. Or the proxy's own process counted each
-  datagram as discarded, for want of an endpoint. Where the author names a pod or host,
-  the flow came in there, nothing answered it, and that stack's counters account for every packet.
+  every packet; and they counted no other, or the sentinel packets sent after it came back, so that it is not merely
+  late. A rule that rejected it is none of them. Where no rule drops it and the author names the last hop, the taps saw
+  it last there. Or the stack of a node counted every packet as dropped before the lab sent a sentinel packet
+  (``drops``): then no packet can be late. Or the proxy's own process counted each datagram as discarded, for want of an
+  endpoint. Where the author names a pod or host, the flow came in there, nothing answered it, and that stack's counters
+  account for every packet.
 * ``closed``: the sender gets an answer to its SYN from the dialled address, and then the end of the connection, without
   a byte; no pod got the request. Rules that lead to the proxy's process counted every flow.
 * ``untranslated``: a device of a node saw the flow leave under the dialled address, or a pod or host got it so; no pod
@@ -39,7 +40,7 @@ from proxylab.evidence.evidence import Direction, Observation
 from proxylab.evidence.words import amount, endpoint, listed, tally
 from proxylab.plan.resolved import STACK
 from proxylab.scenario.words import Outcome
-from proxylab.verdict.case import JudgedProbe, fate_clause, fates_text
+from proxylab.verdict.case import JudgedProbe, fate_clause, fates_text, nodes_of
 from proxylab.verdict.doubts import packets_of, packets_until
 from proxylab.verdict.drops import kernel_drop
 from proxylab.verdict.expectations.expectation import Expectation
@@ -101,8 +102,7 @@ def _judge(case: JudgedProbe, outcome: Outcome) -> Verdict:
             findings.doubt(fate_clause(case, flow, fate), flow.number)
         else:
             findings.wrong(fate_clause(case, flow, fate), flow.number)
-    for clause in doubts_about_outcome(case, outcome):
-        findings.doubt(clause)
+    _look_at_rules(case, outcome, findings)
     return findings.settle(
         "outcome",
         expected=outcome,
@@ -154,6 +154,14 @@ def _look_closer(case: JudgedProbe, flow: Flow, fate: Fate, findings: Findings) 
         find(f"it was answered, but {_unended(case, flow)}", flow.number)
     for clause in doubts_about_flow(case, flow, fate):
         findings.doubt(clause, flow.number)
+
+
+def _look_at_rules(case: JudgedProbe, outcome: Outcome, findings: Findings) -> None:
+    """What speaks against the rules' share in fates that look as expected."""
+    if outcome is Outcome.DROPPED and not case.ending("DROP") and (rejecting := case.ending("REJECT")):
+        findings.wrong(f"{listed(nodes_of(rejecting))} rejected it by a rule, and the ICMP error was lost")
+    for clause in doubts_about_outcome(case, outcome):
+        findings.doubt(clause)
 
 
 def _observed(case: JudgedProbe) -> str:

@@ -14,10 +14,11 @@ from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import STACK
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.case import JudgedProbe, fate_clause, nodes_of
-from proxylab.verdict.counted_rules import may_be_engines
+from proxylab.verdict.counted_rules import of_service
+from proxylab.verdict.drops import dropped_by_policy
 from proxylab.verdict.expectations.origin_of_answer import doubts_about_refusal, doubts_about_rejection
 from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
-from proxylab.verdict.flows.hops import last_seen
+from proxylab.verdict.flows.hops import ended_in, last_seen, seen_untranslated
 from proxylab.verdict.foreign import Effect, rewrote, rule_words, suspicion
 
 __all__ = ["ENDING", "doubts_about_flow", "doubts_about_outcome"]
@@ -28,6 +29,7 @@ ENDING: Final = {Outcome.DROPPED: "DROP", Outcome.REJECTED: "REJECT"}
 
 def doubts_about_outcome(case: JudgedProbe, outcome: Outcome) -> Iterator[str]:
     """Reasons why flows with the expected fate may owe it to something else than the rules."""
+    yield from _doubts_about_first_node(case)
     if outcome is Outcome.DELIVERED:
         yield from _doubts_about_translation(case)
         yield from _doubts_about_program(case)
@@ -47,10 +49,10 @@ def _doubts_about_whose_drop(case: JudgedProbe) -> Iterator[str]:
 
     Rules that name the dialled address, and stacks, prove a drop by their own counters. Otherwise the last hop is the
     only witness, and a foreign rule that dropped the packets there shows nothing about the engine. A packet that left a
-    node has passed all rules of that node.
+    node has passed all rules of that node. A rule that counted more than the probe's packets counted others as well.
     """
     counted = sum(rule.count.packets for rule in case.ending("DROP"))
-    if counted >= case.packets:
+    if counted == case.packets:
         return
     for node in case.resolved.nodes:
         if clause := suspicion(case.resolved, case.evidence, node, Effect.REWRITE):
@@ -83,6 +85,18 @@ def doubts_about_flow(case: JudgedProbe, flow: Flow, fate: Fate) -> Iterator[str
         yield fate_clause(case, flow, fate)
 
 
+def _doubts_about_first_node(case: JudgedProbe) -> Iterator[str]:
+    """Foreign rules that may have kept flows from the engine's on a node that they left as they were sent."""
+    dropped = case.probe.expect.outcome is Outcome.DROPPED
+    fared = [flow for flow in case.flows if dropped or flow.arrivals or flow.unreachables]
+    left = [seen for flow in fared if (seen := seen_untranslated(flow, case.dialled)) is not None]
+    for node in dict.fromkeys(seen.netns_name for seen in left if case.resolved.service_port):
+        for effect in (Effect.EXEMPT, Effect.END):
+            if clause := suspicion(case.resolved, case.evidence, node, effect):
+                yield f"{clause}, and may have kept it from the engine's rules"
+                break
+
+
 def _doubts_about_translation(case: JudgedProbe) -> Iterator[str]:
     """Pods that got more flows than the DNAT rules to them counted: something else may have sent the flows there.
 
@@ -96,14 +110,17 @@ def _doubts_about_translation(case: JudgedProbe) -> Iterator[str]:
     direct = [flow.arrivals[0] for flow in case.arrived if flow.arrivals[0].leg is Leg.OWN]
     got = counted_ends([(arrival.destination, arrival.destination_port) for arrival in direct])
     counted = Counter[tuple[IPAddress, int] | None]()
-    for rule in case.translations:
-        if may_be_engines(rule.count, case.resolved):
-            counted[rule.translates_to] += rule.count.packets
+    for rule in of_service(case.resolved, case.evidence.counts):
+        counted[rule.translates_to] += rule.count.packets
     for where, flows in got.items():
-        if where not in (case.dialled, *known) and counted[where] < flows:
-            instead = "".join(_led_by_foreign_rule(case, node) for node in case.resolved.nodes)
-            few = f"DNAT rules to {endpoint(*where)} counted {counted[where]:,} of {amount(flows, 'flow')} it got"
-            yield f"{few}{instead}"
+        if where in (case.dialled, *known) or counted[where] == flows:
+            continue
+        instead = "".join(_led_by_foreign_rule(case, node) for node in case.resolved.nodes)
+        if counted[where] < flows or instead:  # other traffic may have made up for what the engine's rules missed
+            whose = "the Service's " if case.resolved.service_port else ""
+            few = "of" if counted[where] < flows else "packets for"
+            found = f"{counted[where]:,} {few} {amount(flows, 'flow')} it got"
+            yield f"{whose}DNAT rules to {endpoint(*where)} counted {found}{instead}"
 
 
 def _led_by_foreign_rule(case: JudgedProbe, node: str) -> str:
@@ -120,6 +137,11 @@ def _doubts_about_program(case: JudgedProbe) -> Iterator[str]:
         yield f"rules that lead to a proxy's process counted {counted:,} of {amount(due, 'flow')}"
 
 
+def _by_policy(case: JudgedProbe) -> bool:
+    """Whether the policy of a chain dropped every packet of a probe that asks nothing of the engine."""
+    return not case.resolved.service_port and dropped_by_policy(case.evidence, case.packets, ended_in(case.flows))
+
+
 def _doubts_about_rules(case: JudgedProbe, outcome: Outcome, verb: str, seen: str) -> Iterator[str]:
     """Why ``seen`` does not prove the work of rules: no counter accounts for every packet."""
     needed = case.packets
@@ -127,12 +149,12 @@ def _doubts_about_rules(case: JudgedProbe, outcome: Outcome, verb: str, seen: st
     counted = sum(rule.count.packets for rule in rules)
     if outcome is Outcome.DROPPED:
         counted += sum(each.datagrams for each in case.discarded)
-    if counted >= needed or (outcome is Outcome.DROPPED and case.stack_drop):
+    if counted == needed or (outcome is Outcome.DROPPED and (case.stack_drop or _by_policy(case))):
         return
-    if rules:
-        yield f"rules that {verb} it counted {counted:,} of {amount(needed, 'packet')}: {listed(nodes_of(rules))}"
-    else:
+    if not rules:
         yield f"{seen}, but no rule counted it as {outcome}"
+    elif counted < needed:
+        yield f"rules that {verb} it counted {counted:,} of {amount(needed, 'packet')}: {listed(nodes_of(rules))}"
     for node in case.resolved.nodes if outcome is Outcome.REJECTED else ():
         if clause := suspicion(case.resolved, case.evidence, node, Effect.REJECT):
             yield f"{clause}, and may have rejected it in place of the engine's rules"

@@ -126,14 +126,17 @@ def _doubts_about_loss(case: JudgedProbe, flow: Flow) -> Iterator[str]:
 
 
 def _strange_end(case: JudgedProbe, flow: Flow, due: tuple[IPAddress, int], which: str) -> str:
-    """What is wrong with the ends of the replies that the sender heard; empty if nothing is."""
+    """What is wrong with the ends of the replies that the sender heard; empty if nothing is.
+
+    Where no tap saw it dial that address, its own namespace may have translated the request, and will the reply.
+    """
     ports = [departure.source_port for departure in flow.departures]
-    for reply in flow.replies:
+    for reply in flow.replies if flow.departures else ():
         if reply.source_port != due[1] or reply.source != due[0]:
             stranger = endpoint(reply.source, reply.source_port)
             return f"the reply came from {stranger}, not from {endpoint(*due)} {which}"
         if reply.destination != case.resolved.sender.address_of_flow(flow.number) or (
-            ports and reply.destination_port not in ports
+            reply.destination_port not in ports
         ):
             other = endpoint(reply.destination, reply.destination_port)
             return f"the reply is addressed to {other}, but the request did not come from there"

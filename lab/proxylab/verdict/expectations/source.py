@@ -5,6 +5,7 @@ masqueraded them. The source port shows it where the kernel changed that, too, a
 show it for all flows together.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -30,6 +31,9 @@ from proxylab.verdict.foreign import Effect, rewrote, rule_words, suspicion
 from proxylab.verdict.model import Verdict
 
 __all__ = ["SOURCE"]
+
+_MARKS = re.compile(r"-j KUBE-MARK-MASQ\b|\bmark set meta mark (\||or)|\bmark-for-masquerade\b")
+"""The engine's rules that mark packets for masquerading, in iptables and in nftables."""
 
 
 class _Changes(NamedTuple):
@@ -82,13 +86,16 @@ def _judge(case: JudgedProbe, wanted: SourceExpectation) -> Verdict:
 
 
 def _changed_by_others(case: JudgedProbe) -> Iterator[str]:
-    """Foreign rules that may have given flows the due source, where the engine's rules changed fewer flows."""
-    changing = [rule for rule in case.rules if rule.changes_source and may_be_engines(rule.count, case.resolved)]
+    """Foreign rules that may have given flows the due source, where the engine's changed or marked fewer flows."""
     due = sum(isinstance(case.wanted_source(flow), Masqueraded) and flow.relayed is None for flow in case.arrived)
-    if sum(rule.count.packets for rule in changing) < due:
-        for node in case.resolved.nodes:
-            if clause := suspicion(case.resolved, case.evidence, node, Effect.REWRITE):
-                yield f"{clause}, and may have changed the source in place of the engine's rules"
+    changed = sum(
+        rule.count.packets for rule in case.rules if rule.changes_source and may_be_engines(rule.count, case.resolved)
+    )
+    marked = sum(count.packets for count in case.evidence.counts if _MARKS.search(count.text))
+    for packets, effect, verb in ((changed, Effect.REWRITE, "changed the source"), (marked, Effect.MARK, "marked it")):
+        for node in case.resolved.nodes if packets < due else ():
+            if clause := suspicion(case.resolved, case.evidence, node, effect):
+                yield f"{clause}, and may have {verb} in place of the engine's rules"
 
 
 def _note_unknown(case: JudgedProbe, flow: Flow, findings: Findings) -> None:

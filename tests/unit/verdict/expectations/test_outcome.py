@@ -377,7 +377,7 @@ def rule(text: str, packets: int = 1) -> RuleCount:
     ("change", "judgement", "words"),
     [
         (changed(counts=()), INCONCLUSIVE, "nothing arrived, but no rule counted it as dropped"),
-        (changed(counts=(DROPPED.rejected(),)), INCONCLUSIVE, "no rule counted it as dropped"),
+        (changed(counts=(DROPPED.rejected(),)), FAIL, "node-a rejected it by a rule, and the ICMP error was lost"),
         (changed(counts=(rule("-d 10.96.0.11/32 -p tcp -m tcp --dport 80 -j DROP"),)), INCONCLUSIVE, "no rule counted"),
         (changed(counts=(rule("-d 10.96.0.10/32 -p udp -m udp --dport 80 -j DROP"),)), INCONCLUSIVE, "no rule counted"),
         (changed(counts=(rule("-d 10.96.0.10/32 -p tcp -m tcp --dport 81 -j DROP"),)), INCONCLUSIVE, "no rule counted"),

@@ -48,14 +48,15 @@ class _RuleCounter(NamedTuple):
 class _Layout(Struct, frozen=True):
     """The rules of one table: its bytes without the counters as one number, which compares megabytes in µs."""
 
+    size: int
     rules: int
     mask: int
     rules_counted: tuple[_RuleCounter, ...]
     counters: struct.Struct
 
     def fits(self, snapshot: Snapshot) -> bool:
-        """Whether a reading holds the same rules."""
-        return _number(snapshot.entries) & self.mask == self.rules
+        """Whether a reading holds the same rules. A longer table may end like this one, behind a new first rule."""
+        return len(snapshot.entries) == self.size and _number(snapshot.entries) & self.mask == self.rules
 
     def packets(self, entries: bytes) -> tuple[int, ...]:
         """The packets counted by each rule."""
@@ -151,7 +152,8 @@ class TableMeter:
             numbers = self._reader.counters([at for at, _ in rules_counted])
             mask = _mask(len(snapshot.entries), map(self._reader.volatile, entries))
             rules = _number(snapshot.entries) & mask
-            self._layouts[table] = _Layout(rules, mask, tuple(rule for _, rule in rules_counted), numbers)
+            texts_of_rules = tuple(rule for _, rule in rules_counted)
+            self._layouts[table] = _Layout(len(snapshot.entries), rules, mask, texts_of_rules, numbers)
 
 
 def _rules_counted(
@@ -184,8 +186,8 @@ def _mask(size: int, volatile: Iterable[slice]) -> int:
 
 
 def _number(entries: bytes) -> int:
-    """Bytes as one number. The leading one keeps tables of different lengths from being equal."""
-    return int.from_bytes(b"\1" + entries, "big")
+    """Bytes as one number."""
+    return int.from_bytes(entries, "big")
 
 
 def rule_texts(dump: str) -> dict[tuple[str, str], list[str]]:
