@@ -390,6 +390,13 @@ BREAKAGES = [
             "nodeport/localhost-node-ports-off": {
                 "NodePort at the node's address is served with localhostNodePorts off"
             },
+            "steps/node-port-of-an-open-connection": {
+                f"Services get the three ports as node ports, and the connections lose nothing: {each}"
+                for each in (
+                    "TCP from a server's port to a node port without its connection is a new one",
+                    "UDP from a server's port to a node port without its flow is a new one",
+                )
+            },
             "network/strict-reverse-path": {
                 "NodePort at the first uplink is served with any rp_filter",
                 "NodePort at a second uplink is served unless rp_filter is strict",
