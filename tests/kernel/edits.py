@@ -120,6 +120,12 @@ EDITS = [
         },
     ),
     Edit(
+        "spread/five-hundred-endpoints",
+        "targetPort: 8080",
+        "targetPort: 8081",
+        {"ClusterIP of a Service with 500 endpoints delivers each of 200 packets"},
+    ),
+    Edit(
         "conntrack/half-closed-connections",
         "targetPort: 8080",
         "targetPort: 8081",
