@@ -22,8 +22,6 @@ def test_each_endpoint_has_its_own_probability_and_the_same_share(lab: Lab) -> N
     if lab.mode == "nftables":  # a random number chooses among all of them at once
         assert len(re.findall(rf"numgen random mod {ENDPOINTS} v?map", rules)) == FAMILIES
         return
-    if lab.mode != "iptables":
-        pytest.skip("only mode iptables has probabilities")
     found = [float(each) for each in re.findall(r"-A KUBE-SVC-\S+ .*--probability (\S+)", rules)]
     by_family = [found[at : at + ENDPOINTS - 1] for at in range(0, len(found), ENDPOINTS - 1)]
     assert [len(set(each)) for each in by_family] == [ENDPOINTS - 1] * FAMILIES

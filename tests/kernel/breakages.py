@@ -322,6 +322,11 @@ BREAKAGES = [
             "bugs/117924-segment-out-of-window-at-a-node": {
                 "ClusterIP from a node carries a TCP connection to a pod of the node"
             },
+            "clusterip/in-a-second-service-cidr": {
+                "ClusterIP in the first ServiceCIDR is served to a pod",
+                "ClusterIP in a second ServiceCIDR is served to a pod",
+                "ClusterIP in a second ServiceCIDR is served to an outside host",
+            },
             "clusterip/headless": {"ClusterIP with the pods of a headless Service is translated"},
             "clusterip/one-port-over-tcp-and-udp": {
                 "ClusterIP port 53 over UDP reaches the UDP target port",

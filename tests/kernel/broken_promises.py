@@ -326,6 +326,17 @@ BROKEN_PROMISES = [
         "embedded/nftables",
     ),
     BrokenPromise(
+        "a second ServiceCIDR is not known",
+        NFTABLES,
+        "_rules",
+        (
+            "lambda proxy, cidrs, whole=module._rules, **named:"
+            " whole(proxy, [each for each in cidrs if ':97:' not in str(each) and '.97.' not in str(each)], **named)"
+        ),
+        ("clusterip/in-a-second-service-cidr",),
+        "embedded/nftables",
+    ),
+    BrokenPromise(
         "the process discards Services without endpoints",
         USERSPACE,
         "served_ports",

@@ -139,7 +139,8 @@ class SyncMetrics:
         )
 
         families: list[Metric] = []
-        for name, values in {**self._values, **{name: {(): count} for name, count in packets.items()}}.items():
+        counted: dict[str, Mapping[Labels, float]] = {name: {(): count} for name, count in packets.items()}
+        for name, values in (self._values | counted).items():
             is_counter = name.endswith("_total") and name != _WITHOUT_LOCAL  # kube-proxy misnames this gauge
             kind = CounterMetricFamily if is_counter else GaugeMetricFamily
             keys = ["ip_family", _SECOND_LABEL.get(name, "")]
