@@ -53,10 +53,11 @@ SINGLE_RULES = [
         "source ranges leave out the load balancer's own address",
         BODIES,
         "source_ranges",
-        "lambda scope, whole=module.source_ranges: (line for line in whole(scope) if '-s 192.0.2.10 ' not in line)",
+        "lambda scope, whole=module.source_ranges: (line for line in whole(scope) if '-s 192.0.2.1' not in line)",
         {
             "loadbalancer/address-on-the-node": {
-                "loadBalancerSourceRanges admits the node that has the address and dials from it"
+                "loadBalancerSourceRanges admits the node that has the address and dials from it",
+                "loadBalancerSourceRanges admits the node that dials from a second such address",
             }
         },
     ),
