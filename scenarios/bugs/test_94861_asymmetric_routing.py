@@ -30,6 +30,13 @@ def test_a_node_that_sees_only_the_answers_drops_them(lab_factory: LabFactory, l
         return
     assert not spoken.arrived("outside", ANSWER), f"node-a forwarded the answer\n{spoken}"
     assert spoken.packets_counted_by("--ctstate INVALID"), f"no rule dropped the answer\n{spoken}"
+    if mode_of(lab_engine) == "iptables" and version_of(lab_engine) >= (1, 31):
+        dropped = {"name": "iptables_ct_state_invalid_dropped_packets_total", "node": "node-a", "value": {"atLeast": 1}}
+        lab.step(
+            "node-a counts the answer that it dropped",
+            expect={"metrics": [dropped, {**dropped, "node": "node-b", "value": 0}]},
+        )
+        lab.conclude()
 
 
 @pytest.mark.parametrize("family", FAMILIES)

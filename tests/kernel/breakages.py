@@ -322,6 +322,11 @@ BREAKAGES = [
             "bugs/117924-segment-out-of-window-at-a-node": {
                 "ClusterIP from a node carries a TCP connection to a pod of the node"
             },
+            "clusterip/in-a-second-service-cidr": {
+                "ClusterIP in the first ServiceCIDR is served to a pod",
+                "ClusterIP in a second ServiceCIDR is served to a pod",
+                "ClusterIP in a second ServiceCIDR is served to an outside host",
+            },
             "clusterip/headless": {"ClusterIP with the pods of a headless Service is translated"},
             "clusterip/one-port-over-tcp-and-udp": {
                 "ClusterIP port 53 over UDP reaches the UDP target port",
@@ -389,6 +394,13 @@ BREAKAGES = [
             },
             "nodeport/localhost-node-ports-off": {
                 "NodePort at the node's address is served with localhostNodePorts off"
+            },
+            "steps/node-port-of-an-open-connection": {
+                f"Services get the three ports as node ports, and the connections lose nothing: {each}"
+                for each in (
+                    "TCP from a server's port to a node port without its connection is a new one",
+                    "UDP from a server's port to a node port without its flow is a new one",
+                )
             },
             "network/strict-reverse-path": {
                 "NodePort at the first uplink is served with any rp_filter",

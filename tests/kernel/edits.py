@@ -110,6 +110,28 @@ EDITS = [
         },
     ),
     Edit(
+        "nodeport/loopback-addresses-only",
+        'nodePortAddresses: [127.0.0.0/8, "::1/128"]',
+        'nodePortAddresses: [172.18.0.0/16, "fd00:172:18::/64"]',
+        {
+            "NodePort at 127.0.0.1 is served in iptables if nodePortAddresses lists loopback",
+            "NodePort from outside is refused if nodePortAddresses lists loopback alone",
+            "NodePort from outside is refused over IPv6 if the list has loopback alone",
+        },
+    ),
+    Edit(
+        "spread/five-hundred-endpoints",
+        "targetPort: 8080",
+        "targetPort: 8081",
+        {"ClusterIP of a Service with 500 endpoints delivers each of 200 packets"},
+    ),
+    Edit(
+        "conntrack/half-closed-connections",
+        "targetPort: 8080",
+        "targetPort: 8081",
+        {"ClusterIP over TCP carries a connection that both sides end in order"},
+    ),
+    Edit(
         "dns/coredns-caches-answers",
         "cache 30",
         "loadbalance",

@@ -29,6 +29,14 @@ FORGETTING = [
             "affinity/more-clients-than-the-recent-list-holds": {
                 "three more pods become ready: ClientIP affinity returns all of 50 clients to their pod"
             },
+            "affinity/an-address-is-a-client": {
+                f"three more pods become ready: ClientIP affinity {each}"
+                for each in (
+                    "of one pod binds another pod behind the same address",
+                    "returns the IPv4 addresses of a machine to their pod",
+                    "over IPv4 leaves the machine's IPv6 addresses free to spread",
+                )
+            },
             "affinity/separate-for-each-port": {
                 (
                     "three more pods become ready: "

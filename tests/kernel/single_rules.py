@@ -53,10 +53,11 @@ SINGLE_RULES = [
         "source ranges leave out the load balancer's own address",
         BODIES,
         "source_ranges",
-        "lambda scope, whole=module.source_ranges: (line for line in whole(scope) if '-s 192.0.2.10 ' not in line)",
+        "lambda scope, whole=module.source_ranges: (line for line in whole(scope) if '-s 192.0.2.1' not in line)",
         {
             "loadbalancer/address-on-the-node": {
-                "loadBalancerSourceRanges admits the node that has the address and dials from it"
+                "loadBalancerSourceRanges admits the node that has the address and dials from it",
+                "loadBalancerSourceRanges admits the node that dials from a second such address",
             }
         },
     ),
@@ -146,6 +147,26 @@ SINGLE_RULES = [
             "nodeport/own-connection-from-the-node-port": {
                 _OWN_CONNECTION.format("TCP", "connection gets answers"),
                 _OWN_CONNECTION.format("UDP", "datagram gets its answer"),
+            },
+            "steps/node-port-of-an-open-connection": {
+                "Services get the three ports as node ports, and the connections lose nothing"
+            },
+        },
+    ),
+    Breakage(
+        "refusals at cluster IPs of a node's own programs",
+        FIXED,
+        "JUMPS",
+        (
+            "(*module.JUMPS, module._jump(module.names.FILTER_INPUT, module.names.REJECT_INTERNAL, 'portals',"
+            " module.NEW))"
+        ),
+        {
+            "steps/a-cluster-ip-that-the-node-has": {
+                (
+                    "a Service without endpoints gets the address, and the connection loses nothing: "
+                    "a pod reaches the node's program at a cluster IP without endpoints"
+                )
             }
         },
     ),

@@ -82,6 +82,17 @@ NOTICED = {
         "nat KUBE-SVL-* --name KUBE-SEP-* --rcheck --reap --seconds SECONDS -j KUBE-SEP-*",
         "timeoutSeconds pass without a connection: ClientIP affinity with policy Local ends after timeoutSeconds",
     ),
+    **{
+        ("steps/metric-of-node-ports-on-localhost", change): (
+            "nat KUBE-NODEPORTS -d LOOPBACK -p PROTOCOL --dport PORT --nfacct-name COUNTER -j KUBE-EXT-*",
+            first,
+        )
+        for change, first in (
+            ("the rule is absent", "three connections to 127.0.0.1 are counted on their node"),
+            ("without --nfacct-name", "three connections to 127.0.0.1 are counted on their node"),
+            ("without -d", "a connection to another address than 127.0.0.1 is not counted"),
+        )
+    },
     ("steps/a-cluster-ip-that-the-node-has", "without --ctstate"): (
         "filter OUTPUT --ctstate NEW -j KUBE-SERVICES # kubernetes service portals",
         "a Service without endpoints gets the address, and the connection loses nothing",

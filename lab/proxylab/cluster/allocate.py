@@ -27,6 +27,7 @@ __all__ = [
     "PortRange",
     "allocate_services",
     "give_ingress",
+    "is_host_address",
     "keep_allocated",
     "needs_health_check",
 ]
@@ -63,13 +64,16 @@ NODE_PORTS: Final = PortRange()
 
 
 def allocate_services(
-    services: Sequence[Service], service_cidrs: Sequence[IPNetwork], node_ports: PortRange = NODE_PORTS
+    services: Sequence[Service],
+    service_cidrs: Sequence[IPNetwork],
+    node_ports: PortRange = NODE_PORTS,
+    further: Sequence[IPNetwork] = (),
 ) -> tuple[Service, ...]:
     """Complete the Services as the API server does.
 
     Requested values go first, and no two Services get the same value. A Service added at the end does not change the
     others, unless it requests a value that one of them would get. The Services are in the order of allocation, and the
-    networks have the primary family first.
+    networks have the primary family first. Only Services that request an address get one of ``further``.
 
     Returns:
         The same Services in the same order, with ``cluster_ips``, ``ip_families``, ``node_port`` and
@@ -78,7 +82,7 @@ def allocate_services(
     Raises:
         ScenarioError: with a line for each value that is not available.
     """
-    return _Allocation(service_cidrs, node_ports).run(services)
+    return _Allocation(service_cidrs, node_ports, further).run(services)
 
 
 @dataclass
@@ -105,7 +109,8 @@ class _FreeValues(Generic[ValueT]):
 class _Allocation:
     """One run over all Services: first claim every requested value, then allocate the missing ones."""
 
-    def __init__(self, service_cidrs: Sequence[IPNetwork], node_ports: PortRange) -> None:
+    def __init__(self, service_cidrs: Sequence[IPNetwork], node_ports: PortRange, further: Sequence[IPNetwork]) -> None:
+        self._further = further
         self._networks = {Family.of(network): network for network in service_cidrs}
         self._families = tuple(self._networks)
         self._addresses = {
@@ -181,7 +186,7 @@ class _Allocation:
         network = self._networks.get(Family.of(address))
         if network is None:
             return  # reported as a family that the cluster does not have
-        if not _is_usable(address, network):
+        if not (_is_usable(address, network) or is_host_address(address, self._further)):
             self._problem(service, path, f"{address} is not a host address of the service CIDR {network}")
         elif address == network[API_SERVER_OFFSET] and service.key != API_SERVER:
             self._problem(service, path, f"{address} is the address of the API server; choose another one")
@@ -248,6 +253,11 @@ class _Allocation:
 def needs_health_check(service: Service) -> bool:
     """Whether the Service has a health-check node port: ``externalTrafficPolicy: Local`` behind a balancer."""
     return service.type is ServiceType.LOAD_BALANCER and service.external_traffic_policy is TrafficPolicy.LOCAL
+
+
+def is_host_address(address: IPAddress, networks: Iterable[IPNetwork]) -> bool:
+    """Whether a Service may have the address by one of these networks."""
+    return any(_is_usable(address, network) for network in networks)
 
 
 def _is_usable(address: IPAddress, network: IPNetwork) -> bool:

@@ -4,6 +4,7 @@ Owns ``make_engine``. It starts nothing, and does not choose the engine.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, Protocol
 from proxylab.control.http_server import NodeServers
 from proxylab.engines.context import Cluster, NodeContext
+from proxylab.engines.embedded.iptables.matches import COUNTED
 from proxylab.engines.embedded.ipvs.tables import DUMMY
 from proxylab.engines.embedded.node_work import Node, NodeWork, proxy_sysctls
 from proxylab.engines.embedded.settings import refuse_gates
@@ -22,6 +24,7 @@ from proxylab.engines.modes import MODES
 from proxylab.engines.node_mode import node_mode, removed_at_start
 from proxylab.engines.protocol import Engine, EngineChoice
 from proxylab.errors import InternalError
+from proxylab.kernel.netfilter.nfacct import read_counters
 from proxylab.kernel.netlink.addresses_answer import read_addresses
 from proxylab.kernel.netlink.conntrack import Conntrack
 from proxylab.kernel.sandbox.netns import NetNs
@@ -80,7 +83,13 @@ def _make_embedded(choice: EngineChoice, node: str, context: NodeContext, cluste
         await on_node.close()
 
     work = NodeWork(
-        Node(flows=flows, servers=NodeServers(netns), write_sysctls=write, close=close),
+        Node(
+            flows=flows,
+            servers=NodeServers(netns),
+            write_sysctls=write,
+            close=close,
+            counted_packets=partial(read_counters, netns, COUNTED if mode_name == Mode.IPTABLES else {}),
+        ),
         settings,
         sysctls=proxy_sysctls(settings, configuration.conntrack, families),
         healthz=configuration.healthz,

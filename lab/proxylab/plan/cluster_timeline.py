@@ -76,7 +76,10 @@ class Cluster(Struct, frozen=True, kw_only=True):
         derived = derive_slices(own, pods, nodes)
         things: tuple[KubeObject, ...] = (*nodes, *pods, *self.services, *derived, *self.slices.values())
         things = (*things, *self.further.values())
-        return (*_namespaces(things), ServiceCIDR(cidrs=self.scenario.network.service_cidrs), *things)
+        network, cidrs = self.scenario.network, [ServiceCIDR(cidrs=self.scenario.network.service_cidrs)]
+        if network.further_service_cidrs:
+            cidrs.append(ServiceCIDR(name="further", cidrs=network.further_service_cidrs))
+        return (*_namespaces(things), *cidrs, *things)
 
     def after(self, step: Step) -> "Cluster":
         """The cluster after a step. Raises ``ScenarioError`` as ``through``."""
@@ -242,7 +245,10 @@ def _allocated(
     pools = [Pool(balancer.name, balancer.pool) for balancer in scenario.load_balancers]
     try:
         network = scenario.network
-        return give_ingress(allocate_services(tuple(services), network.service_cidrs, network.node_ports), pools)
+        allocated = allocate_services(
+            tuple(services), network.service_cidrs, network.node_ports, network.further_service_cidrs
+        )
+        return give_ingress(allocated, pools)
     except ScenarioError as error:
         raise ScenarioError([f"{position(problem)}: {problem}" for problem in error.problems]) from None
 

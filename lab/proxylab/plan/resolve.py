@@ -121,7 +121,7 @@ class _Resolver:
         self._links = links
         self._families = scenario.network.families
         self._services = {(service.namespace, service.name): service for service in services}
-        self._service_networks = scenario.network.service_cidrs
+        self._service_networks = (*scenario.network.service_cidrs, *scenario.network.further_service_cidrs)
         self._shared = [(each.network, each.nodes) for each in scenario.network.routed]
         self._shared += [(pool, each.nodes) for each in scenario.load_balancers for pool in each.pool]
         self._nodes = with_role(plan, Role.NODE)

@@ -165,9 +165,11 @@ def _add_router(scenario: Scenario, addresses: AddressPlan, draft: Draft, segmen
         _route_behind(router, addresses.behind(name), inner, own)
     # No device has a cluster IP; hosts reach them by a static route to the first node. A resolved probe that needs
     # another node has a policy route.
-    for network, via in zip(addresses.service_networks, next(iter(addresses.node.values())), strict=True):
-        router.route(network, inner, via=via)
     shared = [(each.network, each.nodes) for each in scenario.network.routed]
+    first = {Family.of(each): each for each in next(iter(addresses.node.values()))}
+    for network in (*addresses.service_networks, *scenario.network.further_service_cidrs):
+        if all(network != own for own, _nodes in shared):
+            router.route(network, inner, via=first[Family.of(network)])
     shared += [(pool, each.nodes) for each in scenario.load_balancers for pool in each.pool]
     for network, names in shared:
         family = scenario.network.families.index(Family.of(network))

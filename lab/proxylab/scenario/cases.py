@@ -188,6 +188,7 @@ def _network(network: Network, axes: Mapping[str, str]) -> Network:
         routed=tuple(each for each in network.routed if Family.of(each.network) in families),
         pod_cidrs=_in_order(families, network.pod_cidrs),
         service_cidrs=_in_order(families, network.service_cidrs),
+        further_service_cidrs=tuple(each for each in network.further_service_cidrs if Family.of(each) in families),
         node_cidrs=_in_order(families, network.node_cidrs),
         outside_cidrs=_in_order(families, network.outside_cidrs),
     )

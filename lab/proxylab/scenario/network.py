@@ -237,6 +237,15 @@ class Network(Declared, frozen=True, kw_only=True):
         _Networks,
         Key("The network of the cluster IPs, or one of each family.", ["10.96.0.0/16"], alias="serviceCIDR"),
     ] = ()
+    further_service_cidrs: Annotated[
+        tuple[syntax.Network, ...],
+        NOT_EMPTY,
+        Key(
+            "Networks of a second ServiceCIDR object. Services that name a cluster IP may have an address of them.",
+            ["10.97.0.0/24"],
+            alias="furtherServiceCIDRs",
+        ),
+    ] = ()
     node_ports: Annotated[
         _NodePorts,
         Key(

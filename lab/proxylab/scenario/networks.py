@@ -120,6 +120,8 @@ def _located(parts: Parts, network: Network) -> Iterator[tuple[Location, IPAddre
     yield from ((location, address) for _, location, address in _fixed(parts, network))
     for index, routed in enumerate(network.routed):
         yield spec["network"]["routed"][index]["network"], routed.network
+    for index, further in enumerate(network.further_service_cidrs):
+        yield spec["network"]["furtherServiceCIDRs"][index], further
     for name, pod in parts.pods.items():
         if pod is not None:
             at = parts.at("pods", name)["addresses"]
@@ -177,6 +179,7 @@ def _check_pools(parts: Parts, network: Network, problems: Problems) -> None:
 def _all_networks(network: Network, families: tuple[Family, ...]) -> Iterator[_Named]:
     for key, networks in networks_of(network, families).items():
         yield from (((key,), each) for each in networks)
+    yield from ((("furtherServiceCIDRs",), each) for each in network.further_service_cidrs)
     for segment in network.segments:
         yield from ((("segments", segment.name), each) for each in segment.cidrs)
 

@@ -11,6 +11,7 @@ from ipaddress import ip_address, ip_network
 from msgspec import Struct
 
 from proxylab.addresses import Family, IPAddress, Protocol
+from proxylab.cluster.allocate import is_host_address
 from proxylab.cluster.objects import ServiceType, TrafficPolicy
 from proxylab.scenario.document import Location, Problems, Spot, listed, shown
 from proxylab.scenario.network import Network
@@ -184,6 +185,8 @@ def _in_range(subject: _Subject, location: Location, address: IPAddress) -> None
     if subject.network is None:
         return
     networks = {network.version: network for network in subject.network.service_cidrs}
+    if is_host_address(address, subject.network.further_service_cidrs):
+        return
     allowed = f"allowed: an address in spec.network.serviceCIDR, {listed(map(str, networks.values()))}"
     network = networks.get(address.version)
     if network is None:

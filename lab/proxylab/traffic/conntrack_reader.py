@@ -49,19 +49,20 @@ class ConntrackReader:
         return tuple(starmap(TrackedFlow, rows))
 
     def _further(self, resolved: ResolvedProbe, rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[object, ...]]:
-        """The entries on other nodes, of flows that one node sent on to an address that is no pod's.
+        """The entries on other nodes, of flows that one node changed and sent on to an address that is no pod's.
 
-        That address may be a node's, and that node translates the flow again: its entry is keyed by the translated
-        tuple.
+        That address may be a node's, and that node translates the flow again: its entry is keyed by the changed tuple.
+        A node that masquerades its pods changes the source alone.
         """
-        pods = {receiver.address for receiver in resolved.receivers} | {resolved.destination}
+        pods = {receiver.address for receiver in resolved.receivers}
+        unchanged = {(source, resolved.destination) for source in resolved.sender.addresses}
         sent_on: defaultdict[tuple[str, Tuple], list[tuple[int, int]]] = defaultdict(list)
-        strangers: dict[int, bool] = {}  # by id(): there are few objects, and hashing an address is slow
+        follow: dict[tuple[int, int], bool] = {}  # by id(): there are few objects, and hashing an address is slow
         for flow, node, answers, port, source, source_port in rows:
-            stranger = strangers.get(id(answers))
-            if stranger is None:
-                stranger = strangers[id(answers)] = answers not in pods
-            if stranger:
+            ends = id(answers), id(source)
+            if ends not in follow:
+                follow[ends] = answers not in pods and (source, answers) not in unchanged
+            if follow[ends]:
                 became = Tuple(resolved.protocol_number, source, 0, answers, port)
                 sent_on[node, became].append((flow, source_port))
         for (node, became), flows in sent_on.items():

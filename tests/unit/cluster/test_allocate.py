@@ -33,6 +33,15 @@ def test_addresses_come_from_the_upper_band_in_order() -> None:
     assert first.ip_families == (Family.IPV4,)
 
 
+def test_an_address_of_a_further_service_cidr_is_given_only_to_the_service_that_asks_for_it() -> None:
+    further, asked = ip_network("10.97.0.0/24"), ip_address("10.97.0.50")
+    services = [service("a"), service("b", cluster_ips=(asked,))]
+    first, second = allocate_services(services, [V4], further=[further])
+    assert (first.cluster_ips, second.cluster_ips) == ((ip_address("10.96.1.1"),), (asked,))
+    with pytest.raises(ScenarioError, match=r"10\.97\.0\.50 is not a host address"):
+        allocate_services(services, [V4])
+
+
 def test_a_service_at_the_end_moves_no_other() -> None:
     some = [node_port("a", 0), service("b"), node_port("c", 0)]
     more = [*some, node_port("d", 0), service("e", cluster_ips=(ip_address("10.96.0.77"),))]

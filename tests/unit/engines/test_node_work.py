@@ -90,7 +90,7 @@ def test_udp_flows_are_looked_through_after_a_change_of_udp_endpoints_alone(
     assert follow(notes, work, DNS) == ("IPv4: deleted 3 UDP flows to endpoints that are gone",)
     assert follow(notes, work, DNS) == ()
     assert notes.looked == 1
-    assert b'kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv4"} 3' in metrics.text()
+    assert b'kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv4"} 3' in metrics.text({})
 
 
 def test_only_services_with_a_health_check_get_its_server(notes: Notes, work: NodeWork) -> None:

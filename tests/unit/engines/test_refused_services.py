@@ -141,7 +141,7 @@ def test_metrics_count_each_refusal() -> None:
     async def test(stage: Stage) -> None:
         stage.loader.never = (port_of(10), port_of(11))
         await stage.engine.start()
-        text = stage.engine.metrics.text().decode()
+        text = stage.engine.metrics.text({}).decode()
         assert 'kubeproxy_sync_proxy_rules_iptables_restore_failures_total{ip_family="IPv4"} 2.0' in text
 
     staged(3, test)

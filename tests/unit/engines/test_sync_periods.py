@@ -200,7 +200,7 @@ def test_metrics_bear_kube_proxys_names() -> None:
     async def test(stage: Stage) -> None:
         stage.loader.refuse = "Permission denied"
         await stage.change()
-        text = stage.engine.metrics.text().decode()
+        text = stage.engine.metrics.text({}).decode()
         assert 'kubeproxy_sync_proxy_rules_iptables_restore_failures_total{ip_family="IPv4"} 1.0' in text
         assert "kubeproxy_sync_proxy_rules_service_changes_total 1.0" in text
         assert "kubeproxy_sync_proxy_rules_service_changes_pending 0.0" in text

@@ -4,6 +4,7 @@ from ipaddress import IPv4Network, ip_address, ip_interface, ip_network
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from network_scenarios import BASIC, TUNNELLED, crowded
 from scenario_cases import HTTP, at, frontend, host, node, pods, probe, scenario, two_nodes
 
@@ -14,7 +15,7 @@ from proxylab.plan.model import Listener, Namespace, Plan, Role, Sysctl
 from proxylab.plan.print import plan_lines
 from proxylab.plan.topology import draw
 from proxylab.scenario.model import Scenario
-from proxylab.scenario.network import Segment
+from proxylab.scenario.network import RoutedAddress, Segment
 from proxylab.scenario.nodes import NodeAddress, NodeRoute, TrackedConnection
 from proxylab.scenario.probes import HostTarget, Send
 
@@ -101,6 +102,14 @@ def test_a_fixed_address_outside_its_nodes_part_is_routed_by_itself() -> None:
         assert "10.244.0.10/32" not in ways
     overlay = draw(TUNNELLED["vxlan fixed addresses"]).namespace("node-b").routes
     assert [route.device for route in overlay if str(route.destination) == "10.244.1.77/32"] == ["flannel.1"]
+
+
+def test_the_author_may_route_the_cluster_ips_to_another_node_than_the_first() -> None:
+    text = two_nodes()
+    routed = (RoutedAddress(network=ip_network("10.96.0.0/16"), nodes=("node-b",), position=at(9)),)
+    plan = draw(replace(text, network=replace(text.network, routed=routed)))
+    ways = [str(each.via) for each in plan.namespace("router").routes if str(each.destination) == "10.96.0.0/16"]
+    assert ways == ["172.18.0.3"]
 
 
 def test_connections_from_before_the_engine_are_printed() -> None:

@@ -36,7 +36,6 @@ _MARKS_ALL: Final = "nat KUBE-SVC-* -d ADDRESS -p PROTOCOL --dport PORT -j KUBE-
 _MARKS_LOCAL: Final = (
     "nat KUBE-SVL-* ! -s NETWORK -d ADDRESS -p PROTOCOL --dport PORT -j KUBE-MARK-MASQ # SERVICE cluster IP"
 )
-_LOOPBACK: Final = "nat KUBE-NODEPORTS -d LOOPBACK -p PROTOCOL --dport PORT --nfacct-name COUNTER -j KUBE-EXT-*"
 
 _NFTABLES: Final = "nftables"
 _TRANSLATIONS: Final = (
@@ -132,12 +131,6 @@ EQUIVALENTS: Final = (
         ("without --ctstate",),
         "KUBE-FORWARD comes first: it accepts the packets of open connections and drops invalid ones (with "
         "tcpBeLiberal only malformed packets are left, which no probe sends)",
-    ),
-    _Equivalent(
-        _IPTABLES,
-        (_LOOPBACK,),
-        (ABSENT, "without -d", "without --nfacct-name"),
-        "the next rule leads the same packets to the same chain, so that only a counter differs",
     ),
     _Equivalent(
         _IPTABLES,

@@ -6,6 +6,7 @@ than the rest of an engine, so the first request for metrics imports it.
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
@@ -45,6 +46,12 @@ _HELP: Final = {
     _RULES: "Number of iptables rules written by kube-proxy in last sync",
     _WITHOUT_LOCAL: "Number of services with a Local traffic policy and no endpoints",
     _FORGOTTEN: "Cumulative conntrack flows deleted by conntrack reconciler",
+    "kubeproxy_iptables_ct_state_invalid_dropped_packets_total": (
+        "packets dropped by iptables to work around conntrack problems"
+    ),
+    "kubeproxy_iptables_localhost_nodeports_accepted_packets_total": (
+        "Number of packets accepted on nodeports of loopback interface"
+    ),
     **{f"{_PREFIX}{kind}_changes_total": f"Cumulative proxy rules {kind} changes" for kind in _KINDS},
     **{f"{_PREFIX}{kind}_changes_pending": f"Pending proxy rules {kind} changes" for kind in _KINDS},
 }
@@ -121,8 +128,8 @@ class SyncMetrics:
         """The engine deleted conntrack entries."""
         self._values[_FORGOTTEN][family,] += entries
 
-    def text(self) -> bytes:
-        """All metrics, as ``/metrics`` serves them."""
+    def text(self, packets: Mapping[str, float]) -> bytes:
+        """All metrics, as ``/metrics`` serves them, with ``packets`` that the kernel has counted, by metric."""
         # 36 ms, which every start of a lab process would pay, and few labs serve a request for metrics.
         from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415
         from prometheus_client.core import (  # noqa: PLC0415
@@ -132,7 +139,8 @@ class SyncMetrics:
         )
 
         families: list[Metric] = []
-        for name, values in self._values.items():
+        counted: dict[str, Mapping[Labels, float]] = {name: {(): count} for name, count in packets.items()}
+        for name, values in (self._values | counted).items():
             is_counter = name.endswith("_total") and name != _WITHOUT_LOCAL  # kube-proxy misnames this gauge
             kind = CounterMetricFamily if is_counter else GaugeMetricFamily
             keys = ["ip_family", _SECOND_LABEL.get(name, "")]

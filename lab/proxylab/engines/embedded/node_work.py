@@ -51,6 +51,7 @@ class Node(Struct, frozen=True, kw_only=True):
     servers: Servers
     write_sysctls: Callable[[Mapping[str, str]], None]
     close: Callable[[], Awaitable[None]]
+    counted_packets: Callable[[], Mapping[str, float]] = dict
 
 
 def proxy_sysctls(settings: ProxySettings, timeouts: ConntrackTimeouts, families: Sequence[Family]) -> dict[str, str]:
@@ -177,7 +178,9 @@ class NodeWork:
         return healthz(path, self._health, self._clock(), datetime.now(UTC))
 
     def _answer_metrics(self, path: str) -> Answer:
-        return Answer(503) if self._counted is None else _metrics_page(path, self._counted)
+        if self._counted is None:
+            return Answer(503)
+        return _metrics_page(path, self._counted, self._node.counted_packets)
 
 
 def _health_check_ports(ports: Iterable[ServicePortInfo]) -> dict[Key, int]:
@@ -225,11 +228,11 @@ def healthz(path: str, health: Health, now: float, clock: datetime) -> Answer:
     return Answer(200 if healthy and eligible else 503, json.dumps(body).encode(), _JSON)
 
 
-def _metrics_page(path: str, counted: SyncMetrics) -> Answer:
+def _metrics_page(path: str, counted: SyncMetrics, packets: Callable[[], Mapping[str, float]]) -> Answer:
     """/metrics and /proxyMode."""
     answers: Mapping[str, bytes] = {"/proxyMode": counted.mode.encode()}
     if path == "/metrics":
-        return Answer(200, counted.text(), {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+        return Answer(200, counted.text(packets()), {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
     return Answer(200, answers[path], _TEXT) if path in answers else _not_found()
 
 

@@ -4,17 +4,28 @@ The kernel refuses a rule that names a counter which does not exist, so the lab 
 """
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from proxylab.kernel.netfilter import attributes as nla
-from proxylab.kernel.netfilter.nfnetlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, expect, message, open_netfilter
+from proxylab.kernel.netfilter.nfnetlink import (
+    NLM_F_ACK,
+    NLM_F_CREATE,
+    NLM_F_EXCL,
+    ask,
+    expect,
+    message,
+    nested,
+    open_netfilter,
+)
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = ["ensure_counters"]
+__all__ = ["ensure_counters", "read_counters"]
 
 _NEW: Final = 7 << 8 | 0
+_GET: Final = 7 << 8 | 1
 _NAME: Final = 1
+_PACKETS: Final = 2
 
 
 def ensure_counters(netns: NetNs, names: Iterable[str]) -> bool:
@@ -31,3 +42,17 @@ def ensure_counters(netns: NetNs, names: Iterable[str]) -> bool:
                 if error.errno != errno.EEXIST:
                     return False
     return True
+
+
+def read_counters(netns: NetNs, names: Mapping[str, str]) -> dict[str, int]:
+    """The packets in the counters of these names, by their keys; without those that do not exist."""
+    found: dict[str, int] = {}
+    for key, name in names.items():
+        try:
+            (counter,) = ask(netns, _GET, bytes(4) + nla.text(_NAME, name))
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.EINVAL):
+                raise
+        else:
+            found[key] = int.from_bytes(nested(counter, 4)[_PACKETS], "big")
+    return found

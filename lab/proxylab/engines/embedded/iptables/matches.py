@@ -9,6 +9,7 @@ from proxylab.engines.embedded.node import NodeFacts, local_source
 from proxylab.engines.embedded.settings import BridgeInterface, DetectLocal, InterfaceNamePrefix
 
 __all__ = [
+    "COUNTED",
     "FROM_LOCAL",
     "INVALID_COUNTER",
     "LOCALHOST_COUNTER",
@@ -31,6 +32,12 @@ TO_LOCAL = "-m addrtype --dst-type LOCAL"
 INVALID_COUNTER = "ct_state_invalid_dropped_pkts"
 LOCALHOST_COUNTER = "localhost_nps_accepted_pkts"
 """The names of kube-proxy's counters (pkg/proxy/metrics/metrics.go)."""
+
+COUNTED = {
+    "kubeproxy_iptables_ct_state_invalid_dropped_packets_total": INVALID_COUNTER,
+    "kubeproxy_iptables_localhost_nodeports_accepted_packets_total": LOCALHOST_COUNTER,
+}
+"""The counter that each of these metrics shows."""
 
 
 def comment(text: str) -> str:
