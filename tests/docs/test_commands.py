@@ -29,7 +29,7 @@ PAGES = [
 ]
 
 REPEATED = "./dev pytest scenarios --lab-engine embedded/iptables --lab-repeat 50 --numprocesses=auto --dist=loadfile"
-MUTATED = "./dev pytest tests/benchmarks/test_mutants.py -m budget -rP"
+MUTATED = "./dev pytest tests/benchmarks/test_mutants_of_the_catalogue.py -m budget -rP"
 WHERE_RED = (
     "./dev proxylab run external-ip.lab.yaml --engine kube-proxy@v1.23/iptables --engine kube-proxy@v1.37/iptables "
     "--kernel host --kernel uml --kernel /usr/bin/linux.uml"
