@@ -90,7 +90,7 @@ BROKEN_MODES = [
         "the process forgets a UDP client at once",
         f"{_PROCESS}.process",
         "_COMMAND",
-        _PROGRAM.format("program.sys.argv[2] = str(0.001)"),
+        _PROGRAM.format("program.sys.argv[2] = str(0.01)"),
         ("userspace/udp-client-keeps-its-endpoint",),
         "embedded/userspace",
     ),

@@ -235,12 +235,12 @@ NARROW_DEFECTS = [
         ("steps/service-proxy-name-and-headless-labels",),
     ),
     BrokenPromise(
-        "pods of any namespace are endpoints",
+        "Services get the endpoints of another namespace",
         _TRACKER,
         "slices_by_service",
         (
             "lambda slices, family, whole=module.slices_by_service: (lambda found: {(namespace, name):"
-            " [x for (_, other), several in found.items() if other == name for x in several]"
+            " [x for (there, other), several in found.items() if other == name and there != namespace for x in several]"
             " for namespace, name in {(a, b) for a, _ in found for _, b in found}})(whole(slices, family))"
         ),
         ("manifests/namespaces",),
