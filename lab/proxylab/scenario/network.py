@@ -242,7 +242,7 @@ class Network(Declared, frozen=True, kw_only=True):
         NOT_EMPTY,
         Key(
             "Networks of a second ServiceCIDR object. Services that name a cluster IP may have an address of them.",
-            ["10.97.0.0/24"],
+            [["10.97.0.0/24"]],
             alias="furtherServiceCIDRs",
         ),
     ] = ()

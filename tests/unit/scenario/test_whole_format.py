@@ -42,6 +42,7 @@ def test_the_wire() -> None:
     assert network.families == (Family.IPV4,)
     assert (network.pod_network, network.hairpin, network.inter_node) == ("bridge", "none", "vxlan")
     assert [str(each) for each in network.pod_cidrs] == ["10.244.0.0/16", "fd00:10:244::/56"]
+    assert network.further_service_cidrs == (ip_network("10.97.0.0/24"),)
     assert network.segments[0].cidrs == (ip_network("172.19.0.0/16"), ip_network("fd00:172:19::/64"))
     assert (network.routed[0].network, network.routed[0].nodes) == (ip_network("198.51.100.7"), ("node-a",))
     first, second = SCENARIO.nodes
