@@ -13,8 +13,8 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 
 from proxylab.client.kept_labs import KeptLabs
-from proxylab.client.known_failures import open_or_foresee
 from proxylab.client.open_lab import OpenLab
+from proxylab.client.open_labs import open_or_foresee
 from proxylab.client.session import Session
 from proxylab.client.tasks import Say
 from proxylab.errors import CapabilityError, LabError
