@@ -152,7 +152,8 @@ def judge_targets(subject: DiagnosedService, rules: Rules, nodes: Sequence[str])
                     if way.to in choice.expected:
                         continue
                     does = "translates nothing" if way.to is None else f"translates to {endpoint(*way.to)}"
-                    left = [subject.name_of(each) for each in choice.expected if each not in _targets(choice)]
+                    targets = [each.to for each in choice.programmed.ways[choice.chain]]
+                    left = [subject.name_of(each) for each in choice.expected if each not in targets]
                     why = "" if way.to is None else ", which is not an endpoint for this node"
                     instead = f"; no rule leads to {listed(left, 'or')}" if left else ""
                     cause = f"behind the {frontend}, {way.by} on {node} {does}{why}{instead}."
@@ -160,10 +161,6 @@ def judge_targets(subject: DiagnosedService, rules: Rules, nodes: Sequence[str])
                     look = (f"rules {node} | grep -F {way.by}", f"get endpoints {subject.service.name}")
                     return breaks(Stage.DNAT, (seen,), cause, *look)
     return None
-
-
-def _targets(choice: _Choice) -> list[Backend | None]:
-    return [way.to for way in choice.programmed.ways[choice.chain]]
 
 
 def _entries(programmed: Programmed, frontend: FrontendAddress) -> list[Entry]:
