@@ -36,7 +36,6 @@ def target_of(rule: str) -> str:
 class MemoryLoader:
     """``texts`` holds every text that was offered; ``refuse`` makes the next load fail at the line with that in it.
 
-    ``never`` refuses every text with that in it; ``silently``, as iptables-legacy does, by the line of its COMMIT.
     While ``gate`` is cleared, loads wait: changes can then be made in the middle of one.
     """
 
@@ -45,8 +44,6 @@ class MemoryLoader:
         self.texts: list[tuple[Family, str]] = []
         self.saves = 0
         self.refuse: str | None = None
-        self.never: tuple[str, ...] = ()
-        self.silently = False
         self.gate = asyncio.Event()
         self.gate.set()
 
@@ -57,11 +54,6 @@ class MemoryLoader:
             wrong, self.refuse = self.refuse, None
             found = (number for number, line in enumerate(text.splitlines(), 1) if wrong in line)
             raise RulesRefusedError(f"iptables-restore: line {next(found, 0)} failed")
-        lines = text.splitlines()
-        for number, line in enumerate(lines):
-            if any(wrong in line for wrong in self.never):
-                named = lines.index("COMMIT", number) if self.silently else number
-                raise RulesRefusedError(f"iptables-restore: line {named + 1} failed")
         self.tables[family] = self._loaded(self.tables[family], text)
 
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:

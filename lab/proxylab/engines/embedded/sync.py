@@ -303,26 +303,23 @@ class EmbeddedEngine:
             self._full_at = self._clock.now() + self._periods.full
         failures: list[SyncFailedError] = []
         left_out: dict[str, None] = {}
-        refused = 0
         for family, proxier in self._proxiers.items():
             # A large cluster skips the hourly full sync, as with kube-proxy.
             everything = full or moved or (hourly and not proxier.is_large)
             try:
                 done = await self._sync_family(family, cluster, node, full=everything)
                 self._log.append(f"revision {revision}: {done.what}")
-                left_out |= dict.fromkeys((*done.left_out, *done.refused))
-                refused += len(done.refused)
-                self.metrics.failed(family, len(done.refused))
+                left_out |= dict.fromkeys(done.left_out)
             except SyncFailedError as failure:
                 failures.append(failure)
-                self.metrics.failed(family, 1)
+                self.metrics.failed(family)
                 self._log.append(f"revision {revision}: {failure.what}")
         self._log.extend(line for line in left_out if line not in self._left_out)
         self._left_out = left_out
         if not failures:
             served = Served(node, {family: proxier.ports for family, proxier in self._proxiers.items()})
             self._log.extend(await self._surroundings.follow(served))
-        self._retry_at = self._clock.now() + self._periods.sync if failures or refused else math.inf
+        self._retry_at = self._clock.now() + self._periods.sync if failures else math.inf
         self._outcome = _Outcome(revision, tuple(failures))
         self._loaded = self._loaded if failures else revision
         if self._has_changes:

@@ -8,11 +8,10 @@ The few rules that depend on no Service are objects. Rules of service ports are 
 cluster has tens of thousands, and no code reads their parts.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Key
@@ -92,10 +91,6 @@ class Ruleset(Struct, frozen=True):
     ports: tuple[PortRules, ...]
     tail: tuple[Rule, ...]
     large: bool = False
-
-    def with_ports(self, ports: Sequence[PortRules]) -> "Ruleset":
-        """The same ruleset with other rules of service ports."""
-        return replace(self, ports=tuple(ports))
 
 
 class Generation(Struct, frozen=True, kw_only=True):

@@ -57,7 +57,3 @@ class Ruleset(Struct, frozen=True):
         for port in ports:
             elements.update(port.elements)
         return cls(family, fixed, tuple(ports), elements)
-
-    def with_ports(self, ports: Sequence[PortRules]) -> "Ruleset":
-        """The same table with other rules of service ports."""
-        return Ruleset.of(self.family, self.fixed, ports)
