@@ -237,9 +237,7 @@ def upstream_for(
     """The binary for an engine; ``None`` where the engine needs none.
 
     ``where`` is the user's value of ``--kube-proxy``, or empty; ``tell`` gets a line about each slow action.
-
-    Raises:
-        CapabilityError: no source has the binary.
+    Raises ``CapabilityError``.
     """
     name = read_engine(engine)
     if not name.is_upstream:

@@ -20,7 +20,7 @@ _PACKAGES: Final = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/versi
 
 
 def run_go(go: str, folder: Path, words: Sequence[str], seconds: float, program: Program = KUBE_PROXY) -> str:
-    """The output of a go command.
+    """The output of a go command. Raises ``CapabilityError``.
 
     Args:
         go: the command.
@@ -28,9 +28,6 @@ def run_go(go: str, folder: Path, words: Sequence[str], seconds: float, program:
         words: its arguments.
         seconds: how long it may take.
         program: that it helps to build, for messages.
-
-    Raises:
-        CapabilityError: with the last lines of its output.
     """
     what = f"go {' '.join(words[:2])}"
     # Static, as Kubernetes' own build, and without version control information of a surrounding folder.

@@ -198,11 +198,7 @@ class OpenLab:
                 self._send(probe)
 
     def add(self, probe: Probe) -> None:
-        """Add a probe that is not the scenario's own.
-
-        Raises:
-            ScenarioError: it names an object that the lab does not have.
-        """
+        """Add a probe that is not the scenario's own. Raises ``ScenarioError``."""
         self._assembly = self._assembly.with_probe(probe, self.made)
 
     def replace_scenario(self, scenario: Scenario) -> None:

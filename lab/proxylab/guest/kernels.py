@@ -80,10 +80,7 @@ def find_kernel(word: str) -> Kernel | None:
     """The kernel that ``word`` names: ``host`` (``None``), ``uml``, ``debian:VERSION``, or the path of one.
 
     ``uml`` is the newest one that proxylab has built, or else Debian's. ``debian:VERSION`` is one for real machines. It
-    is downloaded if it is not in the cache.
-
-    Raises:
-        CapabilityError: there is none.
+    is downloaded if it is not in the cache. Raises ``CapabilityError``.
     """
     if word == HOST:
         return None

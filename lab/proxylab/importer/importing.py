@@ -30,11 +30,7 @@ class Imported(Struct, frozen=True):
 
 
 def import_cluster(kubectl_output: KubectlOutput, name: str) -> Imported:
-    """Write the scenario of a cluster.
-
-    Raises:
-        ScenarioError: a Service or EndpointSlice is not as an API server prints it.
-    """
+    """Write the scenario of a cluster. Raises ``ScenarioError``."""
     omissions = Omissions()
     try:
         converted = convert(kubectl_output, omissions)

@@ -349,11 +349,7 @@ class _RequestHandler:
             self._closed_labs.append(lab.network.close(self._cleanup))
 
     async def _wait_until_gone(self) -> None:
-        """Wait until nothing uses the closed labs any more; usually that was long ago.
-
-        Raises:
-            InternalError: naming what does.
-        """
+        """Wait until nothing uses the closed labs any more; usually that was long ago. Raises ``InternalError``."""
         closed, self._closed_labs = self._closed_labs, []
         for lab in closed:
             await self._expect_none(partial(leftovers, lab), f"{lab.lab} was closed")

@@ -122,10 +122,7 @@ class StepRunner:
         """Make one stage of a rollout, and return when the engines have followed, or pods have no more time.
 
         A program that is killed stops to answer before the API server knows. The time between differs from cluster to
-        cluster; here it lasts until every stream has sent enough packets.
-
-        Raises:
-            EngineError: an engine did not follow.
+        cluster; here it lasts until every stream has sent enough packets. Raises ``EngineError``.
         """
         if stage.delay:
             await pass_by(stage.delay / 1000)

@@ -76,19 +76,11 @@ class ConntrackReader:
                     )
 
     def entries(self, resolved: ResolvedProbe) -> Iterator[TableEntry]:
-        """All entries on the probe's nodes, of the probe's family.
-
-        Raises:
-            InternalError: a table cannot be read.
-        """
+        """All entries on the probe's nodes, of the probe's family. Raises ``InternalError``."""
         yield from self.tables(resolved.nodes, Family.of(resolved.destination))
 
     def tables(self, nodes: Iterable[str], family: Family) -> Iterator[TableEntry]:
-        """All entries on these nodes, of one family.
-
-        Raises:
-            InternalError: a table cannot be read.
-        """
+        """All entries on these nodes, of one family. Raises ``InternalError``."""
         version = 4 if family is Family.IPV4 else 6
         transports = {transport.number(version): transport for transport in Transport}
         for node in nodes:

@@ -105,11 +105,7 @@ class Conversation:
         self._unproven: list[int] = []
 
     async def hold(self) -> DialogueRecord:
-        """Take every turn that can be taken, and return what the taps saw.
-
-        Raises:
-            CapabilityError: the kernel has no nf_tables, which keeps the kernel itself out of the dialogue.
-        """
+        """Take every turn that can be taken, and return what the taps saw. Raises ``CapabilityError``."""
         dialogue = self._dialogue
         ends = (
             self._netns_by_name[dialogue.there.sender.namespace],
@@ -274,7 +270,7 @@ class KernelBypass:
         *,
         of_node: bool = False,
     ) -> None:
-        """Install the rules in both namespaces.
+        """Install the rules in both namespaces. Raises ``CapabilityError``.
 
         Args:
             client: the namespace of the client.
@@ -283,9 +279,6 @@ class KernelBypass:
             port: that it dials from.
             numbers: the upper halves of all sequence numbers of client and server.
             of_node: whether the client is a program of a node.
-
-        Raises:
-            CapabilityError: the kernel has no nf_tables.
         """
         address, dialled_port = dialled
         source = nft.match_bytes(nft.NETWORK_HEADER, _SOURCE_AT[address.version], address.packed)

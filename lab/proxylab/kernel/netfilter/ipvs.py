@@ -45,11 +45,7 @@ class IpvsRefusedError(Exception):
 
 
 class Ipvs:
-    """The table of virtual servers of one namespace.
-
-    Raises:
-        CapabilityError: the kernel has no IPVS.
-    """
+    """The table of virtual servers of one namespace. Raises ``CapabilityError``."""
 
     def __init__(self, netns: NetNs) -> None:
         self._netlink = open_netlink(netns, NETLINK_GENERIC)

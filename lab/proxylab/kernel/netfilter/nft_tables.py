@@ -67,11 +67,7 @@ class OwnTable:
     """A table of the family inet with base chains. It exists until ``close``."""
 
     def __init__(self, netns: NetNs, name: str, chains: Mapping[str, Hook]) -> None:
-        """Make the table and its chains.
-
-        Raises:
-            OSError: the kernel has no nf_tables, or none for this namespace.
-        """
+        """Make the table and its chains. Raises ``OSError``."""
         with inside(netns):
             self._socket = open_netfilter()
         self._name = name

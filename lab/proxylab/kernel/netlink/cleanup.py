@@ -46,9 +46,7 @@ class Cleanup:
         """Return when all followed namespaces are gone.
 
         ``patience`` is in seconds without progress before the wait fails. A thousand namespaces take less than one.
-
-        Raises:
-            InternalError: namespaces are left; names them.
+        Raises ``InternalError``.
         """
         if not self._names:
             return

@@ -108,7 +108,7 @@ class Launcher:
         links: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Running:
-        """Start one long-running command in ``netns``.
+        """Start one long-running command in ``netns``. Raises ``LabEndedError``.
 
         Args:
             netns: the network namespace of the command.
@@ -119,9 +119,6 @@ class Launcher:
             files: texts by path; each path must lie in the private /run.
             links: targets of symbolic links by path, likewise.
             environment: variables on top of the launcher's own.
-
-        Raises:
-            LabEndedError: the launcher has ended.
         """
         given = os.memfd_create("stdin", os.MFD_CLOEXEC)
         reading, writing = os.pipe2(os.O_CLOEXEC)
@@ -164,7 +161,7 @@ class Launcher:
         links: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Attached:
-        """Start one command in ``netns`` on a client's standard streams.
+        """Start one command in ``netns`` on a client's standard streams. Raises ``LabEndedError``.
 
         Args:
             netns: the network namespace of the command.
@@ -175,9 +172,6 @@ class Launcher:
             directory: its working directory, if it exists there.
             links: targets of symbolic links by path; each path must lie in the private /run.
             environment: variables on top of the launcher's own.
-
-        Raises:
-            LabEndedError: the launcher has ended.
         """
         request = _request(
             netns, argv, netns_name, environment, links=links, attached=True, terminal=terminal, directory=directory
