@@ -44,7 +44,6 @@ class NameService:
     """Answers for every name server of one lab.
 
     Args:
-        store: the cluster.
         hidden: the namespace of the lab's own objects, which get no names.
     """
 

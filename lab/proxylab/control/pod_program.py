@@ -23,9 +23,7 @@ class PodProgram:
 
     Args:
         name: what messages call it, such as ``CoreDNS in pod coredns``.
-        netns: the pod's namespace.
         netns_name: the name by which the launcher knows that.
-        launcher: starts commands.
         counted: words whose lines ``count`` counts.
     """
 

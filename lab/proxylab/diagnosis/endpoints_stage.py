@@ -23,10 +23,8 @@ class Dial(Struct, frozen=True, kw_only=True):
     Attributes:
         backend: its address and port.
         sender: the pod, node or host that dialled.
-        answered: whether it answered.
         why: the reason why it did not, as a sentence.
         at_home: whether a silent endpoint answers its own node; ``None`` where its node did not dial.
-        node: that node.
     """
 
     backend: Backend

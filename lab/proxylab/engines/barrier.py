@@ -58,7 +58,6 @@ class Barrier:
 
     Args:
         store: the cluster, to which the barrier is added.
-        families: of the cluster.
         mirror: whether the proxies watch Endpoints. Each batch then ends with those of its EndpointSlices.
     """
 

@@ -24,7 +24,6 @@ class Upstream(Record, frozen=True):
     """A kube-proxy binary, ready to run.
 
     Attributes:
-        binary: its absolute path.
         version: as the binary prints it, such as ``v1.34.2``.
         flags: further flags of its command line.
         feature_gates: gates to set, besides those of the scenario's configuration.

@@ -34,7 +34,6 @@ class Kernel(Record, frozen=True):
     """A user-mode Linux, or an image that qemu boots.
 
     Attributes:
-        binary: its absolute path.
         release: as ``uname -r`` prints it in the guest.
         modules: the folder that holds the folder ``release`` with its modules; empty if everything is built in.
         is_image: whether qemu boots it.

@@ -46,13 +46,9 @@ class Cluster(Struct, frozen=True, kw_only=True):
     """The objects of the API server at one time.
 
     Attributes:
-        scenario: its scenario.
-        nodes: the Node objects, by name.
-        pods: the Pod objects, by name.
         services: with everything allocated, in the order of their creation.
         slices: the author's EndpointSlices.
         further: the objects that the API only serves.
-        gone: deleted pods.
         links: the links that steps have cut.
         hidden: the lab's own pods, which no report shows.
     """

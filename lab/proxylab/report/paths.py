@@ -20,9 +20,7 @@ class Leg(Struct, frozen=True):
 
     Attributes:
         origin: the sending namespace of the plan, or pod.
-        out: the output device.
         target: the receiving namespace, or pod.
-        into: the input device.
         packet: its source and destination on this hop, and its kind unless it is a request.
         changes: the translations at ``origin`` before this hop, in clauses.
         is_request: whether the packet travels from the client to the server.

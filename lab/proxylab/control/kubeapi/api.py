@@ -50,7 +50,6 @@ class KubeApi:
     """The API over a store.
 
     Args:
-        store: the cluster.
         since: the creation time of all objects, in the format of RFC 3339.
     """
 

@@ -30,11 +30,6 @@ _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 class OpenWatch:
     """A watch under way.
 
-    Args:
-        watch: what the client asked for.
-        store: the cluster.
-        encoder: writes objects.
-
     Attributes:
         ended: the watch is over, and the client must list again.
 

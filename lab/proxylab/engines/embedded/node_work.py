@@ -89,11 +89,7 @@ class NodeWork:
     """``Surroundings`` of a proxy on one node.
 
     Args:
-        node: the node as the engine may act on it.
-        settings: of the proxy.
         sysctls: written at the start.
-        healthz: the address of the proxy's health server.
-        metrics: the address of its metrics server.
         clock: seconds of the engine's clock.
     """
 

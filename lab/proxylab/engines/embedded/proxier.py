@@ -26,7 +26,6 @@ class Synced(Struct, frozen=True):
 
     Attributes:
         what: what it did, in a few words.
-        full: whether it was a full sync.
         rules: how many rules it wrote, by table.
         left_out: a line for each object that is too faulty for a rule. The others have their rules.
     """

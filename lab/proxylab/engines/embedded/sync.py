@@ -104,7 +104,6 @@ class EmbeddedEngine:
 
     Args:
         node_name: its node, as Node objects and endpoints name it.
-        store: the cluster it follows.
         mode: of its rules, as ``/proxyMode`` names it.
         proxiers: one for each family to serve, all of that mode.
         others: by mode, what proxies of other modes may have left. It would translate too, so the start removes it.
@@ -112,8 +111,6 @@ class EmbeddedEngine:
             kube-proxy does; only restricted ``node_port_addresses`` need it.
         node_address: the node's primary address in its family, in place of the Node object's (``bindAddress``).
         periods: how often the loop may run, and how often it must.
-        surroundings: the work besides rules.
-        clock: the clock it waits by.
     """
 
     def __init__(

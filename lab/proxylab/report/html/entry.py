@@ -51,7 +51,6 @@ class Entry(Record, frozen=True, kw_only=True):
         heading: its section.
         name: the probe's name, without its case.
         judgement: the worst of its verdicts.
-        seconds: its duration.
         summary: the observation in one line.
         body: HTML.
     """

@@ -34,9 +34,6 @@ class IptablesProxier:
     deletes them together with those that follow.
 
     Args:
-        family: of the rules.
-        loader: iptables in the node's namespace.
-        settings: of the proxy.
         generation: of kube-proxy's rules.
         sync_period: how long stale chains may stay in a large cluster, in seconds.
         now: seconds of the engine's clock.

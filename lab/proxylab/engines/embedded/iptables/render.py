@@ -48,7 +48,6 @@ class Renderer:
 
     Attributes:
         left_out: a line for each object that would spoil a rule.
-        ports: the service ports of the last call.
     """
 
     def __init__(self, family: Family, settings: ProxySettings, generation: Generation = CURRENT) -> None:

@@ -31,7 +31,6 @@ class Rule(NamedTuple):
     """One rule.
 
     Attributes:
-        chain: its chain.
         matches: the matches in order, each as iptables(8) spells it; empty ones are skipped.
         target: the chain or target, with the target's options; empty for a rule that only counts.
     """
@@ -57,7 +56,6 @@ class PortRules(NamedTuple):
     """The rules of one service port.
 
     Attributes:
-        service: its Service.
         dispatch_rules: rules in shared chains that match its frontends.
         chains: the names of its service chains.
         service_chains: the rules in those, a line each; empty where there are none.
@@ -76,7 +74,6 @@ class Ruleset(Struct, frozen=True):
         jumps: rules in built-in chains. A load inserts the missing ones at the top one after the other, so the last of
             them ends up first.
         kept: chains that must exist but whose contents the proxy does not own.
-        shared: the shared chains.
         head: rules of shared chains that come before those of the service ports.
         ports: in the order of their Services.
         tail: rules of shared chains that must come last.

@@ -80,14 +80,7 @@ class NodeTables(Protocol):
 
 
 class IpvsProxier:
-    """kube-proxy's mode ipvs in one family on one node.
-
-    Args:
-        family: of the Services.
-        tables: the node's kernel.
-        settings: of the proxy.
-        mutation: of what it programs.
-    """
+    """kube-proxy's mode ipvs in one family on one node."""
 
     is_large = False
     """kube-proxy writes the same rules however large the cluster is."""

@@ -34,12 +34,6 @@ class NftablesProxier:
     A full sync also writes changes of the fixed part: of the node's addresses, and of the networks of cluster IPs. A
     partial sync of a table that another program has deleted becomes a full one, for which kube-proxy waits a sync
     period.
-
-    Args:
-        family: of the table.
-        loader: nft in the node's namespace.
-        settings: of the proxy.
-        now: seconds of the engine's clock.
     """
 
     is_large = False

@@ -22,7 +22,6 @@ class PortRules(NamedTuple):
     """The rules and elements of one service port.
 
     Attributes:
-        service: its Service.
         elements: each with the rest of its text: comment and verdict, or empty in a set.
         chains: the names of its chains.
         sets: the sets that remember its clients, each with its timeout in seconds.

@@ -37,7 +37,6 @@ class Answered(Record, frozen=True):
     """The answer of the process, which has by then passed on every datagram that it had.
 
     Attributes:
-        number: of the order.
         ports: the port on which it serves each key.
         failed: why it could not do all for some.
         discarded: how many datagrams it has discarded for each key of UDP since it began.
@@ -85,10 +84,6 @@ class UserspaceProxier:
     """kube-proxy's mode userspace in one family on one node.
 
     Args:
-        family: of the Services.
-        loader: iptables in the node's namespace.
-        process: the proxy process.
-        settings: of the proxy.
         listen: the address on which the process listens; ``None`` for all.
     """
 
