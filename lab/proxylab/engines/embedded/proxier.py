@@ -27,7 +27,7 @@ class Synced(Struct, frozen=True):
     Attributes:
         what: what it did, in a few words.
         rules: how many rules it wrote, by table.
-        left_out: a line for each object that is too faulty for a rule. The others have their rules.
+        left_out: a line for each service port of which the mode lacks something.
     """
 
     what: str

@@ -85,7 +85,6 @@ class IptablesProxier:
             f"{self._family}: {what}",
             full=full,
             rules={} if text is None else text.rule_counts(),
-            left_out=self._renderer.left_out,
         )
 
     async def is_intact(self) -> bool:

@@ -45,9 +45,6 @@ class Renderer:
 
     While a service port and the settings common to all ports stay the same, the next ruleset has the same object for
     the port's rules, by which ``restore_changes`` recognises them as unchanged.
-
-    Attributes:
-        left_out: a line for each object that would spoil a rule.
     """
 
     def __init__(self, family: Family, settings: ProxySettings, generation: Generation = CURRENT) -> None:
@@ -58,7 +55,6 @@ class Renderer:
         self._tracker = PortTracker(family, "")
         self._proxy: ProxyScope | None = None
         self._rendered: dict[int, tuple[ServicePortInfo, PortRules]] = {}
-        self.left_out: tuple[str, ...] = ()
         self.ports: tuple[ServicePortInfo, ...] = ()
 
     def render(self, cluster: ClusterView, node: NodeFacts) -> Ruleset:
@@ -66,7 +62,6 @@ class Renderer:
         if node.name != self._node_name:
             self._node_name, self._tracker = node.name, PortTracker(self._family, node.name)
         ports = self.ports = self._tracker.update(cluster)
-        self.left_out = self._tracker.left_out
         large = sum([len(port.endpoints) for port in ports]) > LARGE_CLUSTER_ENDPOINTS
         proxy = ProxyScope.of(self._family, node, self._settings, omits_comments=large)
         if proxy != self._proxy:

@@ -117,7 +117,7 @@ class IpvsProxier:
         self._held = Held(wanted.servers, {each.name: each for each in wanted.sets(self._family)}, wanted.bound)
         amount = f"{len(wanted.servers)} virtual servers"
         what = f"{self._family}: {amount} in a {'partial' if known else 'full'} sync"
-        return Synced(what, known is None, written, self._tracker.left_out)
+        return Synced(what, known is None, written)
 
     async def is_intact(self) -> bool:
         """Whether the kernel still has the rules and virtual servers.

@@ -71,7 +71,7 @@ class NftablesProxier:
         what = "nothing to change"
         if text is not None:
             what = f"loaded {len(text.lines)} lines in a {'full' if full else 'partial'} sync"
-        return Synced(f"{self._family}: {what}", full=full, left_out=self._renderer.left_out)
+        return Synced(f"{self._family}: {what}", full=full)
 
     async def is_intact(self) -> bool:
         """Always true: the table is the proxy's own, so kube-proxy does not watch it, and no firewall flushes it."""

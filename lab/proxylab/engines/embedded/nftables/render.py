@@ -26,9 +26,6 @@ class Renderer:
 
     While a service port and what all ports share stay the same, the next ruleset has the same object for the port's
     rules, by which a partial sync recognises them as unchanged.
-
-    Attributes:
-        left_out: a line for each object that would spoil a rule.
     """
 
     def __init__(self, family: Family, settings: ProxySettings) -> None:
@@ -38,7 +35,6 @@ class Renderer:
         self._node_name = ""
         self._proxy: ProxyScope | None = None
         self._rendered: dict[int, tuple[ServicePortInfo, PortRules]] = {}
-        self.left_out: tuple[str, ...] = ()
         self.ports: tuple[ServicePortInfo, ...] = ()
 
     def render(self, cluster: ClusterView, node: NodeFacts) -> Ruleset:
@@ -46,7 +42,6 @@ class Renderer:
         if self._tracker is None or node.name != self._node_name:
             self._node_name, self._tracker = node.name, PortTracker(self._family, node.name)
         ports = self.ports = self._tracker.update(cluster)
-        self.left_out = self._tracker.left_out
         proxy = ProxyScope.of(self._family, node, self._settings)
         if proxy != self._proxy:
             self._proxy, self._rendered = proxy, {}

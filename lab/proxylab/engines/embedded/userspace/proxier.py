@@ -133,7 +133,7 @@ class UserspaceProxier:
             await self._order({}, gone)
         self._served = {key: each for key, each in wanted.items() if key not in failed}
         lines = (*(f"{key}: {why}" for key, why in failed.items()), *_lacking(ports))
-        return Synced(done.what, done.full, done.rules, (*done.left_out, *lines))
+        return Synced(done.what, done.full, done.rules, lines)
 
     async def is_intact(self) -> bool:
         """Whether the process runs and its rules are there."""
