@@ -1,7 +1,4 @@
-"""Writes evidence bundles to disk, and removes those of an earlier run.
-
-``proxylab.report.bundle`` decides what a bundle contains.
-"""
+"""Writes evidence bundles to disk, and removes those of an earlier run."""
 
 import re
 import shutil

@@ -1,7 +1,4 @@
-"""The stage ``endpoints``: does the Service have endpoints, and do they answer.
-
-``without_backing`` judges the objects alone; ``judge_endpoints`` judges the endpoints after the lab dialled each.
-"""
+"""The stage ``endpoints``: does the Service have endpoints, and do they answer."""
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches

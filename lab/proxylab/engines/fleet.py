@@ -1,7 +1,4 @@
-"""The engines of one lab, one in each node.
-
-``Fleet`` knows which engines run, and kills, stops and starts them for a step. It treats all engines alike.
-"""
+"""The engines of one lab, one in each node."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping

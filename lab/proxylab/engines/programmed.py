@@ -1,7 +1,4 @@
-"""A node's rules for Services, the same for all modes.
-
-Owns ``Programmed``, the rules of one node and family as far as a diagnosis needs them; each mode reads its own dumps.
-"""
+"""A node's rules for Services, the same for all modes."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,4 @@
-"""The protocol of all engines, and the choice of one.
-
-``EngineChoice`` says which engine runs with which settings. No particular engine is known here.
-"""
+"""The protocol of all engines, and the choice of one."""
 
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable

@@ -1,7 +1,4 @@
-"""The path of a probe through a lab's network, for drawings; ``seen_path`` builds one from evidence.
-
-``planned_path`` builds the path of a probe before a run; ``drawing`` and ``svg`` draw paths.
-"""
+"""The path of a probe through a lab's network, for drawings; ``seen_path`` builds one from evidence."""
 
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,8 +1,5 @@
 """Makes the steps of a scenario in a lab.
 
-``StepRunner`` orders the parts of a change, lets streams run and rest, and ends steps. ``conditions`` waits for what a
-step awaits.
-
 Engines that a step ends are down before anything changes, so they see nothing of the step; those that it starts begin
 with the cluster as the step leaves it.
 

@@ -1,7 +1,4 @@
-"""Connection tracking on the nodes, as a second witness of where each flow went.
-
-``ConntrackReader`` looks flows up and reads whole tables. It never changes a table.
-"""
+"""Connection tracking on the nodes, as a second witness of where each flow went."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

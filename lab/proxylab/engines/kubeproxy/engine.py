@@ -1,7 +1,4 @@
-"""kube-proxy in one node: its process, its log, and when it has caught up.
-
-``make`` hands in how the kernel is read and how the process is started.
-"""
+"""kube-proxy in one node: its process, its log, and when it has caught up."""
 
 import re
 from collections import deque

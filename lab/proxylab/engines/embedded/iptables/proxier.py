@@ -1,7 +1,4 @@
-"""The proxier of one family, which syncs the kernel with the rendered rules.
-
-Owns ``IptablesProxier`` and its memory of the loaded rules; ``sync`` follows the store and decides when to sync.
-"""
+"""The proxier of one family, which syncs the kernel with the rendered rules."""
 
 import math
 import time

@@ -1,8 +1,4 @@
-"""Renders the objects of a cluster into rules.
-
-Owns ``render``, ``Renderer``, which renders after every change and reuses the rules of unchanged service ports, and the
-threshold of kube-proxy's large-cluster mode.
-"""
+"""Renders the objects of a cluster into rules."""
 
 from proxylab.addresses import Family
 from proxylab.engines.embedded.iptables.dispatch_rules import dispatch_rules

@@ -1,8 +1,5 @@
 """One load: the text for ``iptables-restore --noflush --counters`` that changes the kernel's rules to a ruleset.
 
-Owns ``restore`` for a full sync, ``restore_changes`` for a partial one, and ``RestoreText``, which finds the line and
-the Service of a refusal.
-
 iptables-restore replaces each table as a whole at its ``COMMIT``. Declaring a chain creates or empties it; with
 ``--noflush`` everything else stays. Missing jumps of built-in chains are ``-I`` lines in the same text, so that no
 packet sees half of the rules, and no jump needs a process of its own.

@@ -1,7 +1,4 @@
-"""The proxier of one family, which syncs the kernel with the rendered table.
-
-Owns ``NftablesProxier`` and its memory of the loaded table; ``sync`` follows the store and decides when to sync.
-"""
+"""The proxier of one family, which syncs the kernel with the rendered table."""
 
 import time
 from collections.abc import Callable

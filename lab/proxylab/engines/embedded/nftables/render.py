@@ -1,7 +1,4 @@
-"""Renders the objects of a cluster into the table of one family.
-
-Owns ``render`` and ``Renderer``, which renders after every change and reuses the rules of unchanged service ports.
-"""
+"""Renders the objects of a cluster into the table of one family."""
 
 from proxylab.addresses import Family
 from proxylab.engines.embedded.nftables.fixed import fixed_commands

@@ -1,8 +1,5 @@
 """One load: the text for ``nft -f -`` that changes the kernel's table to a ruleset.
 
-Owns ``write_table`` for a full sync, ``write_changes`` for a partial one, and ``Transaction``, which finds the line and
-the Service of a refusal.
-
 nft sends a whole text to the kernel as one transaction: a packet meets the table before it or after it. A full sync
 writes every rule and element anew, into what the kernel already has. Sets that remember clients stay, and so do
 connections. A partial sync writes the chains of changed service ports and the elements that differ.
