@@ -221,12 +221,7 @@ class OpenLab:
             self._ask(found.advance, Advanced, BUILD_SECONDS)
 
     def converse(self, there: Probe, server: str, turns: Sequence[Turn]) -> DialogueRecord:
-        """Hold a dialogue by crafted TCP segments.
-
-        Args:
-            there: the client, and the target that it dials.
-            server: the pod or outside host that answers in the dialogue.
-            turns: the segments of both sides, in order.
+        """Hold a dialogue by crafted TCP segments, with a pod or outside host that answers as ``server``.
 
         Raises:
             ScenarioError: a side is no pod with a namespace of its own and no outside host, or does not exist.

@@ -45,16 +45,7 @@ class _Passage(Struct, frozen=True):
 
 
 def journey(resolved: ResolvedProbe, evidence: Evidence, width: int = WIDTH) -> tuple[str, ...]:
-    """The path of a traced packet.
-
-    Args:
-        resolved: the probe; the lab traced its only flow.
-        evidence: with ``steps``.
-        width: of the lines, where words allow it.
-
-    Returns:
-        Lines without line ends and without colour; none without a trace.
-    """
+    """The path of a traced packet, without colour; ``evidence`` has the ``steps`` of the only flow."""
     passages = list(_passages(evidence.steps))
     if not passages:
         return ()

@@ -272,13 +272,8 @@ class KernelBypass:
     ) -> None:
         """Install the rules in both namespaces. Raises ``CapabilityError``.
 
-        Args:
-            client: the namespace of the client.
-            server: the namespace of the server.
-            dialled: the address and port that the client dials.
-            port: that it dials from.
-            numbers: the upper halves of all sequence numbers of client and server.
-            of_node: whether the client is a program of a node.
+        The client dials ``dialled`` from ``port``, and is a program of a node if ``of_node``. ``numbers`` are the upper
+        halves of all sequence numbers of client and server.
         """
         address, dialled_port = dialled
         source = nft.match_bytes(nft.NETWORK_HEADER, _SOURCE_AT[address.version], address.packed)

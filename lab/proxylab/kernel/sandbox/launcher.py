@@ -163,15 +163,9 @@ class Launcher:
     ) -> Attached:
         """Start one command in ``netns`` on a client's standard streams. Raises ``LabEndedError``.
 
-        Args:
-            netns: the network namespace of the command.
-            argv: the command.
-            netns_name: the node, pod or host; it selects the mount and UTS namespaces.
-            standard: descriptors of its standard input, output and error. The caller closes them.
-            terminal: the streams are a terminal, and the command leads a session on it.
-            directory: its working directory, if it exists there.
-            links: targets of symbolic links by path; each path must lie in the private /run.
-            environment: variables on top of the launcher's own.
+        ``standard`` has the descriptors of its standard input, output and error, which the caller closes. With
+        ``terminal`` they are a terminal, and the command leads a session on it. ``directory`` is its working directory,
+        if it exists there. The others are as for ``start``.
         """
         request = _request(
             netns, argv, netns_name, environment, links=links, attached=True, terminal=terminal, directory=directory
