@@ -6,15 +6,19 @@ of a chain that is still in use.
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 from rule_cases import HERE
 
 from proxylab.addresses import Family
 from proxylab.cluster.store import Store
+from proxylab.engines.embedded.health import Health
 from proxylab.engines.embedded.iptables.proxier import IptablesProxier
-from proxylab.engines.embedded.proxier import RulesRefusedError
+from proxylab.engines.embedded.metrics import SyncMetrics
+from proxylab.engines.embedded.proxier import Proxier, RulesRefusedError
 from proxylab.engines.embedded.settings import Periods, ProxySettings
+from proxylab.engines.embedded.surroundings import Served
 from proxylab.engines.embedded.sync import Clock, EmbeddedEngine, MonotonicClock
 
 BUILT_IN = {
@@ -112,4 +116,25 @@ def engine_with(
         family: IptablesProxier(family, loader, settings or ProxySettings(), sync_period=periods.sync, now=clock.now)
         for family in families
     }
-    return EmbeddedEngine(HERE, store, "iptables", proxiers, periods=periods, clock=clock, **options)
+    return alone(store, "iptables", proxiers, periods, clock=clock, **options)
+
+
+def alone(
+    store: Store, mode: str, proxiers: Mapping[Family, Proxier], periods: Periods, **options: Any
+) -> EmbeddedEngine:
+    """An embedded engine on the node ``HERE`` that writes rules and does nothing else."""
+    rest = {"others": {}, "interface_addresses": tuple, "node_address": None, "surroundings": NoSurroundings()}
+    return EmbeddedEngine(HERE, store, mode, proxiers, periods=periods, **rest | options)
+
+
+class NoSurroundings:
+    """Rules and nothing else."""
+
+    async def open(self, health: Health, metrics: SyncMetrics) -> tuple[str, ...]:
+        return ()
+
+    async def follow(self, served: Served) -> tuple[str, ...]:
+        return ()
+
+    async def close(self) -> None:
+        pass

@@ -5,6 +5,7 @@ from collections.abc import Coroutine
 from ipaddress import ip_network
 
 import pytest
+from memory_loader import alone
 from memory_table import MemoryTables
 from msgspec.structs import replace
 from rule_cases import HERE, Addresses, echo, endpoint, facts, load_balancer, node_port, slice_of
@@ -16,7 +17,6 @@ from proxylab.engines.embedded.nftables.proxier import NftablesProxier
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.proxier import SyncFailedError
 from proxylab.engines.embedded.settings import Periods, ProxySettings
-from proxylab.engines.embedded.sync import EmbeddedEngine
 from proxylab.timing import Deadline
 
 A = Addresses(Family.IPV4)
@@ -233,7 +233,7 @@ def test_the_loop_drives_it_like_any_other() -> None:
         for thing in (Node(name=HERE, addresses=(A.of("node", 2),)), ECHO, SLICE):
             store.apply(thing)
         proxiers = {family: NftablesProxier(family, loader, ProxySettings()) for family in Family}
-        engine = EmbeddedEngine(HERE, store, "nftables", proxiers, periods=Periods(least=0))
+        engine = alone(store, "nftables", proxiers, Periods(least=0))
         await engine.start()
         assert "dnat to 10.42.0.10:8080" in await engine.dump()
         await engine.wait_synced(store.delete(Key("Service", "default", "echo")), Deadline.after(5))

@@ -1,4 +1,4 @@
-"""The interface of a proxy's work on its node besides rules, and its absence for an engine that only writes rules."""
+"""The interface of a proxy's work on its node besides rules."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -11,7 +11,7 @@ from proxylab.engines.embedded.metrics import SyncMetrics
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ServicePortInfo
 
-__all__ = ["NoSurroundings", "Served", "Surroundings"]
+__all__ = ["Served", "Surroundings"]
 
 
 class Served(Struct, frozen=True):
@@ -32,18 +32,3 @@ class Surroundings(Protocol):
 
     async def close(self) -> None:
         """Stop serving. Sysctls and rules stay, as kube-proxy leaves them."""
-
-
-class NoSurroundings:
-    """Rules and nothing else."""
-
-    async def open(self, health: Health, metrics: SyncMetrics) -> tuple[str, ...]:
-        """Nothing to prepare."""
-        return ()
-
-    async def follow(self, served: Served) -> tuple[str, ...]:
-        """Nothing to follow."""
-        return ()
-
-    async def close(self) -> None:
-        """Nothing to close."""

@@ -30,7 +30,7 @@ from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.proxier import Leftovers, Proxier, Synced, SyncFailedError
 from proxylab.engines.embedded.settings import Periods
-from proxylab.engines.embedded.surroundings import NoSurroundings, Served, Surroundings
+from proxylab.engines.embedded.surroundings import Served, Surroundings
 from proxylab.engines.protocol import Draining
 from proxylab.errors import EngineError
 from proxylab.evidence.engine_progress import Progress
@@ -120,21 +120,21 @@ class EmbeddedEngine:
         mode: str,
         proxiers: Mapping[Family, Proxier],
         *,
-        others: Mapping[str, Leftovers] | None = None,
-        interface_addresses: Callable[[], Sequence[IPAddress]] = tuple,
-        node_address: IPAddress | None = None,
-        periods: Periods | None = None,
-        surroundings: Surroundings | None = None,
+        others: Mapping[str, Leftovers],
+        interface_addresses: Callable[[], Sequence[IPAddress]],
+        node_address: IPAddress | None,
+        periods: Periods,
+        surroundings: Surroundings,
         clock: Clock | None = None,
     ) -> None:
         self._node_name = node_name
         self._store = store
         self._proxiers = proxiers
-        self._others = others or {}
+        self._others = others
         self._interface_addresses = interface_addresses
         self._node_address = node_address
-        self._periods = periods or Periods()
-        self._surroundings = surroundings or NoSurroundings()
+        self._periods = periods
+        self._surroundings = surroundings
         self._clock = clock or MonotonicClock()
         self._log: deque[str] = deque(maxlen=LOG_LINES)
         self._wake = asyncio.Event()

@@ -52,7 +52,7 @@ class IptablesProxier:
         self._sync_period = sync_period
         self._now = now
         self._loaded: Ruleset | None = None
-        self._is_large = False
+        self.is_large = False
         self._stale: frozenset[str] = frozenset()
         self._cleaned_at = -math.inf
 
@@ -60,11 +60,6 @@ class IptablesProxier:
     def ports(self) -> tuple[ServicePortInfo, ...]:
         """The service ports of the last sync."""
         return self._renderer.ports
-
-    @property
-    def is_large(self) -> bool:
-        """Whether the cluster was large at the last sync."""
-        return self._is_large
 
     async def sync(self, cluster: ClusterView, node: NodeFacts, *, full: bool = False) -> Synced:
         """Make the kernel's rules those of ``cluster``. Raises ``SyncFailedError``."""
@@ -104,7 +99,7 @@ class IptablesProxier:
             await self._loader.load(self._family, text.text)
         except RulesRefusedError as refused:
             raise SyncFailedError(f"{self._family}: {text.explain(refused.output)}", refused.output) from refused
-        self._loaded, self._is_large, self._stale = wanted, wanted.large, text.left
+        self._loaded, self.is_large, self._stale = wanted, wanted.large, text.left
         self._cleaned_at = self._cleaned_at if postpone else now
         return text
 
