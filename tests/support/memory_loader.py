@@ -18,8 +18,7 @@ from proxylab.engines.embedded.iptables.proxier import IptablesProxier
 from proxylab.engines.embedded.metrics import SyncMetrics
 from proxylab.engines.embedded.proxier import Proxier, RulesRefusedError
 from proxylab.engines.embedded.settings import Periods, ProxySettings
-from proxylab.engines.embedded.surroundings import Served
-from proxylab.engines.embedded.sync import Clock, EmbeddedEngine, MonotonicClock
+from proxylab.engines.embedded.sync import Clock, EmbeddedEngine, MonotonicClock, Served
 
 BUILT_IN = {
     "filter": ("INPUT", "FORWARD", "OUTPUT"),

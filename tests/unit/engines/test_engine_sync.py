@@ -13,8 +13,7 @@ from proxylab.addresses import Family
 from proxylab.cluster.objects import Node, Pod
 from proxylab.cluster.store import Store
 from proxylab.engines.embedded.settings import Periods, ProxySettings
-from proxylab.engines.embedded.surroundings import Served
-from proxylab.engines.embedded.sync import EmbeddedEngine
+from proxylab.engines.embedded.sync import EmbeddedEngine, Served
 from proxylab.engines.protocol import Engine
 from proxylab.errors import EngineError, InternalError
 from proxylab.timing import Deadline

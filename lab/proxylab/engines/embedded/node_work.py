@@ -23,7 +23,7 @@ from proxylab.engines.embedded.metrics import SyncMetrics
 from proxylab.engines.embedded.node import NodeFacts, node_port_addresses
 from proxylab.engines.embedded.ports import ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.engines.embedded.surroundings import Served
+from proxylab.engines.embedded.sync import Served
 from proxylab.engines.embedded.udp import FlowTable, UdpReconciler
 
 __all__ = ["Node", "NodeWork", "Servers", "healthz", "local_endpoints", "proxy_sysctls", "service_health"]

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.objects import EndpointSlice, Key, Node, Service
@@ -27,20 +27,39 @@ from proxylab.engines.embedded.categories import ports_without_local
 from proxylab.engines.embedded.health import Health
 from proxylab.engines.embedded.metrics import SyncMetrics
 from proxylab.engines.embedded.node import NodeFacts
-from proxylab.engines.embedded.ports import ClusterView
+from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
 from proxylab.engines.embedded.proxier import Leftovers, Proxier, Synced, SyncFailedError
 from proxylab.engines.embedded.settings import Periods
-from proxylab.engines.embedded.surroundings import Served, Surroundings
 from proxylab.engines.protocol import Draining
 from proxylab.errors import EngineError
 from proxylab.evidence.engine_progress import Progress
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 
-__all__ = ["Clock", "EmbeddedEngine", "MonotonicClock", "Pace"]
+__all__ = ["Clock", "EmbeddedEngine", "MonotonicClock", "Pace", "Served"]
 
 BURST = 2
 """How many syncs may follow each other at once after a quiet time (pkg/proxy/iptables/proxier.go)."""
 LOG_LINES = 1000
+
+
+class Served(Struct, frozen=True):
+    """What the rules in the kernel serve: the service ports of each family, on this node."""
+
+    node: NodeFacts
+    ports: Mapping[Family, Sequence[ServicePortInfo]] = field(default_factory=dict)
+
+
+class Surroundings(Protocol):
+    """The node around the rules: sysctls, connection tracking, HTTP servers."""
+
+    async def open(self, health: Health, metrics: SyncMetrics) -> tuple[str, ...]:
+        """Prepare the node before the first rule; returns a line for each server that fails. Raises ``EngineError``."""
+
+    async def follow(self, served: Served) -> tuple[str, ...]:
+        """Follow rules that have just been loaded; returns lines for the log."""
+
+    async def close(self) -> None:
+        """Stop serving. Sysctls and rules stay, as kube-proxy leaves them."""
 
 
 class Pace:
