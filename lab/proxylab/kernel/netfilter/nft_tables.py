@@ -83,10 +83,6 @@ class OwnTable:
             self.close()
             raise
 
-    def fileno(self) -> int:
-        """The descriptor of the socket that owns the table."""
-        return self._socket.fileno()
-
     def append(self, rules: Sequence[Rule], to: str = "") -> None:
         """Append rules to a chain, or to every one, in one transaction."""
         self._transact(

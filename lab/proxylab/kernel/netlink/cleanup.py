@@ -68,10 +68,6 @@ class Cleanup:
         finally:
             self._names.clear()
 
-    def close(self) -> None:
-        """Close the socket."""
-        self._netlink.close()
-
     def _left(self) -> dict[int, str]:
         numbers = {found.need(int, "NETNSA_NSID") for found in self._netlink.dump(Kind.GET_NAMESPACE_ID)}
         return {number: name for number, name in self._names.items() if number in numbers}

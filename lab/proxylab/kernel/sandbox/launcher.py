@@ -103,7 +103,6 @@ class Launcher:
         *,
         netns_name: str,
         heard: Callable[[str], None],
-        stdin: bytes = b"",
         files: Mapping[str, str] | None = None,
         links: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
@@ -115,25 +114,22 @@ class Launcher:
             argv: the command.
             netns_name: the node, pod or host; it selects the mount and UTS namespaces.
             heard: called with each line of its standard output and standard error.
-            stdin: its standard input.
             files: texts by path; each path must lie in the private /run.
             links: targets of symbolic links by path, likewise.
             environment: variables on top of the launcher's own.
         """
-        given = os.memfd_create("stdin", os.MFD_CLOEXEC)
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         reading, writing = os.pipe2(os.O_CLOEXEC)
         try:
-            _write_all(given, stdin)
-            os.lseek(given, 0, os.SEEK_SET)
             request = _request(netns, argv, netns_name, environment, files=files, links=links)
             number = self._register(request)
             async with self._room:
-                self._send({"run": number, **request}, (netns.fd, given, writing, writing))
+                self._send({"run": number, **request}, (netns.fd, nothing, writing, writing))
         except BaseException:
             os.close(reading)
             raise
         finally:
-            os.close(given)
+            os.close(nothing)
             os.close(writing)
         return Running(reading, heard, *self._follow(number))
 
