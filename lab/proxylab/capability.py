@@ -42,7 +42,6 @@ class Capability(Record, frozen=True, kw_only=True):
     """One thing that the lab can use, and whether this machine has it.
 
     Attributes:
-        name: in a few words, such as ``VXLAN devices``.
         found: a version, or the kernel's own words for no.
         works: whether the machine has it.
         cost: what the lab cannot do without it, or does slower.

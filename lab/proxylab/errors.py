@@ -79,7 +79,6 @@ class EngineError(LabError):
     """The proxy under test failed: it did not start or synchronise, or the kernel refused its rules.
 
     Attributes:
-        node: the node whose engine it is.
         log: the last lines the engine or its loader wrote.
     """
 

@@ -51,13 +51,9 @@ def width_of(rows: Sequence[Sequence[str]]) -> int:
 def table(
     rows: Sequence[Sequence[str]], indent: str = "  ", right: frozenset[int] = frozenset(), width: int = WIDTH
 ) -> list[str]:
-    """Rows in aligned columns. If they are too wide, the widest columns shrink and their cells break.
+    """Rows in aligned columns, those of the indexes ``right`` right-aligned.
 
-    Args:
-        rows: cells, as many in each row.
-        indent: before every line.
-        right: the indexes of right-aligned columns.
-        width: of the lines, where words allow it.
+    If they are too wide, the widest columns shrink and their cells break.
     """
     widths = _widths(rows)
     room = width - len(indent) - len(_GAP) * (len(widths) - 1)

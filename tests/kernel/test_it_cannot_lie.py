@@ -63,7 +63,6 @@ async def judged(lab: Stage, protocol: Transport, manner: Manner, flows: int) ->
 def before_answers(lab: Stage, once: Callable[[], None]) -> None:
     """Act when requests have arrived and no responder has answered yet."""
     responders = lab.runner._responders
-    assert responders is not None
     pump, waiting = responders.pump, [once]
 
     def disturbed() -> int:
@@ -79,7 +78,6 @@ async def cut_link(lab: Stage) -> None:
 
 
 async def lossy_tap(lab: Stage, netns_name: str = POD, device: str = "eth0") -> None:
-    assert lab.runner._watch is not None
     tap = lab.runner._watch.tap(netns_name, device)
     assert isinstance(tap, Tap)
     tap._receiving.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
@@ -87,7 +85,6 @@ async def lossy_tap(lab: Stage, netns_name: str = POD, device: str = "eth0") -> 
 
 async def lossy_tap_of_a_node(lab: Stage) -> None:
     """A tap on the path of a flow, not at its ends."""
-    assert lab.runner._watch is not None
     lab.runner._watch.follow(True)
     await lossy_tap(lab, "node-a", POD)
 
@@ -95,7 +92,6 @@ async def lossy_tap_of_a_node(lab: Stage) -> None:
 async def delayed_reply(lab: Stage) -> None:
     """The responder sends nothing during the run; its answers leave later (``late_answers``)."""
     responders = lab.runner._responders
-    assert responders is not None
     asyncio.get_running_loop().remove_reader(responders._epoll.fileno())
     responders.pump = lambda: 0  # type: ignore[method-assign]
 
@@ -109,7 +105,6 @@ async def swapped_replies(lab: Stage) -> None:
         return answer(voice, request[: TOKEN_BYTES - 1] + other + request[TOKEN_BYTES:], peer, port)
 
     responders = lab.runner._responders
-    assert responders is not None
     for control_socket in responders._udp.values():
         answer = type(control_socket.voice).answer
         control_socket.voice = SimpleNamespace(  # type: ignore[misc]
@@ -157,7 +152,6 @@ async def flushed_conntrack(lab: Stage) -> None:
 
 async def killed_responder(lab: Stage) -> None:
     responders = lab.runner._responders
-    assert responders is not None
     for control_sockets in (responders._tcp, responders._udp):
         for fd, control_socket in tuple(control_sockets.items()):
             if control_socket.voice._name == b'"echo-1"':
@@ -273,7 +267,6 @@ async def late_answers(launcher: Launcher) -> dict[str, Any]:
     async with stage(launcher) as lab:
         await lab.rules(rules(Transport.UDP))
         responders = lab.runner._responders
-        assert responders is not None
         pump = responders.pump
         await delayed_reply(lab)
         first = await judged(lab, Transport.UDP, Manner.PACKET, 3)

@@ -271,12 +271,11 @@ async def laid_out(launcher: Launcher) -> dict[str, Any]:
         for text in ("one", "two"):
             running = await launcher.start(
                 netns,
-                ["said"],
+                ["said", "-c", "cat /run/it/text; echo"],
                 netns_name="pod-1",
                 heard=heard.append,
                 files={"/run/it/text": text},
                 links={"/run/it/bin/said": "/bin/sh", "/run/it/bin/cat": "/bin/cat"},
-                stdin=b"cat /run/it/text; echo; exit",
                 environment={"PATH": "/run/it/bin"},
             )
             await running.status

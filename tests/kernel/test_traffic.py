@@ -26,6 +26,7 @@ from proxylab.scenario.words import Manner
 from proxylab.timing import Deadline
 from proxylab.traffic.responder import PortsTakenError, Responders
 from proxylab.traffic.runner import Runner
+from proxylab.traffic.watch import Watch
 
 PROTOCOLS = (Transport.TCP, Transport.UDP)
 MANNERS = (Manner.PACKET, Manner.CONNECT)
@@ -78,13 +79,15 @@ async def stage(launcher: Launcher, family: Family = Family.IPV4) -> AsyncIterat
             return await standing.saved("node-a")
 
         meter = TableMeter("node-a", TableReader(wiring.namespaces["node-a"], family), saved)
-        runner = Runner(wiring.namespaces, wiring.plan, {("node-a", family): meter}, seed=7)
+        watch, responders = Watch(wiring.namespaces, wiring.plan), Responders(wiring.namespaces, wiring.plan)
+        responders.attach(asyncio.get_running_loop())
+        runner = Runner(wiring.namespaces, wiring.plan, watch, responders, {("node-a", family): meter}, seed=7)
         standing = Stage(launcher, wiring.namespaces, runner, family)
-        await runner.open()
         try:
             yield standing
         finally:
-            runner.close()
+            for each in (runner, responders, watch):
+                each.close()
 
 
 def seen(evidence: Evidence) -> Counter[str]:
@@ -277,7 +280,6 @@ def test_a_sentinel_packet_that_does_not_come_back_is_waited_for_once_and_report
 async def overflow(launcher: Launcher) -> dict[str, Any]:
     async with stage(launcher) as lab:
         await lab.rules(spread(Transport.UDP))
-        assert lab.runner._watch is not None
         tap = lab.runner._watch.tap("echo-1", "eth0")
         tap._receiving.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
         return told(await lab.run(resolved(Transport.UDP, flows=1000)))
@@ -312,7 +314,6 @@ async def odd_clients(launcher: Launcher) -> dict[str, Any]:
             garbage.setblocking(False)
             for name, datagram in {"question": b"who are you?", "answer": b"proxylab reply to no one"}.items():
                 garbage.send(datagram)
-                assert lab.runner._responders is not None
                 lab.runner._responders.pump()
                 try:
                     answers[name] = garbage.recv(1024).decode()

@@ -27,7 +27,6 @@ known:
 
 | engines | the embedded engine | kube-proxy |
 | --- | --- | --- |
-| all | If the kernel refuses the rules of one Service, the others are loaded. | One bad rule stops the whole load. |
 | all | Refuses feature gates that it does not behave like, by name. | Has the gates of its version. |
 | all | Has the metrics that it can fill truthfully. | Has more metrics. |
 | `embedded@v1.23/iptables` | Obeys the `ipMode` of load balancers. | Before 1.29 there is no `ipMode`. |

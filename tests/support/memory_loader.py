@@ -6,16 +6,19 @@ of a chain that is still in use.
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 from rule_cases import HERE
 
 from proxylab.addresses import Family
 from proxylab.cluster.store import Store
+from proxylab.engines.embedded.health import Health
 from proxylab.engines.embedded.iptables.proxier import IptablesProxier
-from proxylab.engines.embedded.proxier import RulesRefusedError
+from proxylab.engines.embedded.metrics import SyncMetrics
+from proxylab.engines.embedded.proxier import Proxier, RulesRefusedError
 from proxylab.engines.embedded.settings import Periods, ProxySettings
-from proxylab.engines.embedded.sync import Clock, EmbeddedEngine, MonotonicClock
+from proxylab.engines.embedded.sync import Clock, EmbeddedEngine, MonotonicClock, Served
 
 BUILT_IN = {
     "filter": ("INPUT", "FORWARD", "OUTPUT"),
@@ -36,7 +39,6 @@ def target_of(rule: str) -> str:
 class MemoryLoader:
     """``texts`` holds every text that was offered; ``refuse`` makes the next load fail at the line with that in it.
 
-    ``never`` refuses every text with that in it; ``silently``, as iptables-legacy does, by the line of its COMMIT.
     While ``gate`` is cleared, loads wait: changes can then be made in the middle of one.
     """
 
@@ -45,8 +47,6 @@ class MemoryLoader:
         self.texts: list[tuple[Family, str]] = []
         self.saves = 0
         self.refuse: str | None = None
-        self.never: tuple[str, ...] = ()
-        self.silently = False
         self.gate = asyncio.Event()
         self.gate.set()
 
@@ -57,11 +57,6 @@ class MemoryLoader:
             wrong, self.refuse = self.refuse, None
             found = (number for number, line in enumerate(text.splitlines(), 1) if wrong in line)
             raise RulesRefusedError(f"iptables-restore: line {next(found, 0)} failed")
-        lines = text.splitlines()
-        for number, line in enumerate(lines):
-            if any(wrong in line for wrong in self.never):
-                named = lines.index("COMMIT", number) if self.silently else number
-                raise RulesRefusedError(f"iptables-restore: line {named + 1} failed")
         self.tables[family] = self._loaded(self.tables[family], text)
 
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
@@ -120,4 +115,25 @@ def engine_with(
         family: IptablesProxier(family, loader, settings or ProxySettings(), sync_period=periods.sync, now=clock.now)
         for family in families
     }
-    return EmbeddedEngine(HERE, store, "iptables", proxiers, periods=periods, clock=clock, **options)
+    return alone(store, "iptables", proxiers, periods, clock=clock, **options)
+
+
+def alone(
+    store: Store, mode: str, proxiers: Mapping[Family, Proxier], periods: Periods, **options: Any
+) -> EmbeddedEngine:
+    """An embedded engine on the node ``HERE`` that writes rules and does nothing else."""
+    rest = {"others": {}, "interface_addresses": tuple, "node_address": None, "surroundings": NoSurroundings()}
+    return EmbeddedEngine(HERE, store, mode, proxiers, periods=periods, **rest | options)
+
+
+class NoSurroundings:
+    """Rules and nothing else."""
+
+    async def open(self, health: Health, metrics: SyncMetrics) -> tuple[str, ...]:
+        return ()
+
+    async def follow(self, served: Served) -> tuple[str, ...]:
+        return ()
+
+    async def close(self) -> None:
+        pass

@@ -36,10 +36,7 @@ class CheckoutSource(Struct, frozen=True):
         """Build it. Go's own build cache makes the second build quick.
 
         Go caches no linked binary, but by the build ID it leaves an up-to-date output file as it is. So this puts the
-        last built binary at the output path first.
-
-        Raises:
-            CapabilityError: with the last lines of Go's output.
+        last built binary at the output path first. Raises ``CapabilityError``.
         """
         folder = self.folder.absolute()
         with cache.workspace(f"checkout {folder}") as working:

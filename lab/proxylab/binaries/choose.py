@@ -17,10 +17,23 @@ from proxylab.binaries.checkout import CheckoutSource, is_checkout
 from proxylab.binaries.image import ImageSource
 from proxylab.binaries.module import ModuleSource
 from proxylab.binaries.release import ReleaseSource
-from proxylab.engines.engine_names import LAST_MINORS, EngineName
+from proxylab.engines.engine_names import LAST_MINORS, EngineName, read_engine
+from proxylab.engines.protocol import Upstream
 from proxylab.errors import CapabilityError
 
-__all__ = ["Offer", "Source", "Sources", "UnobtainableError", "fits", "newest", "obtain", "offers", "with_mode"]
+__all__ = [
+    "Offer",
+    "Source",
+    "Sources",
+    "UnobtainableError",
+    "fits",
+    "newest",
+    "obtain",
+    "offers",
+    "read_gates",
+    "upstream_for",
+    "with_mode",
+]
 
 Tell = Callable[[str], None]
 
@@ -210,3 +223,35 @@ def _fitting(versions: Sequence[str], wanted: str) -> Sequence[str]:
 def fits(version: str, wanted: str) -> bool:
     """Whether a version is the wanted one, or a patch of the wanted minor."""
     return not wanted or version == wanted or (wanted.count(".") == 1 and version.startswith(f"{wanted}."))
+
+
+def upstream_for(
+    engine: str,
+    where: str,
+    tell: Callable[[str], None],
+    *,
+    flags: Sequence[str] = (),
+    gates: Mapping[str, bool] | None = None,
+    sources: Sources | None = None,
+) -> Upstream | None:
+    """The binary for an engine; ``None`` where the engine needs none.
+
+    ``where`` is the user's value of ``--kube-proxy``, or empty; ``tell`` gets a line about each slow action.
+    Raises ``CapabilityError``.
+    """
+    name = read_engine(engine)
+    if not name.is_upstream:
+        return None
+    binary = obtain(name, where, sources or Sources.of_user(), tell)
+    return Upstream(str(binary.path), binary.version, tuple(flags), dict(gates or {}), where)
+
+
+def read_gates(text: str) -> dict[str, bool]:
+    """Read ``NAME=true,OTHER=false``, as in Kubernetes' own flag. Raises ``ValueError``."""
+    gates = {}
+    for part in filter(None, text.split(",")):
+        name, sign, value = part.strip().partition("=")
+        if not name or not sign or value.lower() not in ("true", "false"):
+            raise ValueError(f"{part!r} is not a feature gate; write NAME=true or NAME=false")
+        gates[name] = value.lower() == "true"
+    return gates

@@ -43,9 +43,7 @@ def find_coredns(name: str, cache: Cache) -> Binary:
     """The CoreDNS that ``--name-server`` names; nothing is downloaded or built.
 
     ``name`` is ``coredns`` or nothing for the newest of the cache, ``coredns@VERSION``, or a path.
-
-    Raises:
-        CapabilityError: the cache has none, or the file is none.
+    Raises ``CapabilityError``.
     """
     if "/" in name:
         return inspect(Path(name).expanduser(), name, COREDNS)

@@ -20,18 +20,7 @@ _PACKAGES: Final = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/versi
 
 
 def run_go(go: str, folder: Path, words: Sequence[str], seconds: float, program: Program = KUBE_PROXY) -> str:
-    """The output of a go command.
-
-    Args:
-        go: the command.
-        folder: to run it in.
-        words: its arguments.
-        seconds: how long it may take.
-        program: that it helps to build, for messages.
-
-    Raises:
-        CapabilityError: with the last lines of its output.
-    """
+    """The output of a go command, which helps to build ``program``. Raises ``CapabilityError``."""
     what = f"go {' '.join(words[:2])}"
     # Static, as Kubernetes' own build, and without version control information of a surrounding folder.
     # Where go.mod requires a newer Go than this one, Go fetches it as a module, unless the user sets GOTOOLCHAIN.

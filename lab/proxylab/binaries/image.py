@@ -33,11 +33,7 @@ class ImageSource(Struct, frozen=True):
     reference: str
 
     def obtain(self, cache: Cache) -> Binary:
-        """Copy kube-proxy out of the image, and pull the image unless the engine has it.
-
-        Raises:
-            CapabilityError: no engine answers, there is no such image, or it has no kube-proxy.
-        """
+        """Copy kube-proxy out of the image, and pull the image unless the engine has it. Raises ``CapabilityError``."""
         import docker  # noqa: PLC0415 - takes half a second, and only images need it
         from docker.errors import DockerException  # noqa: PLC0415
 

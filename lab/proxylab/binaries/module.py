@@ -43,11 +43,7 @@ class ModuleSource(Struct, frozen=True):
     go: str = "go"
 
     def versions(self) -> list[str]:
-        """The releases that the module proxy lists, oldest first; it may have more.
-
-        Raises:
-            CapabilityError: there is no Go, or no module proxy answers.
-        """
+        """The releases that the module proxy lists, oldest first; it may have more. Raises ``CapabilityError``."""
         return module_versions(self.go, _MODULE, _RELEASE)
 
     def origin(self, version: str) -> str:

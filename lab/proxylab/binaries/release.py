@@ -56,11 +56,7 @@ class ReleaseSource(Struct, frozen=True):
         return f"{self.site}/{self._path(version)}"
 
     def obtain(self, version: str, cache: Cache) -> Binary:
-        """Download one release.
-
-        Raises:
-            CapabilityError: the site does not have it, or its checksum is wrong.
-        """
+        """Download one release. Raises ``CapabilityError``."""
         machine = platform.machine()
         if machine not in _ARCHITECTURES:
             raise CapabilityError(f"a release of kube-proxy for {machine}", "build one: --kube-proxy module:")

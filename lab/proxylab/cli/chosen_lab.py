@@ -61,8 +61,6 @@ class ChosenLab:
     Attributes:
         file: the scenario of the temporary lab; ``None`` for a standing lab.
         words: the words of the command line after FILE.
-        engine: the engine of FILE's lab.
-        case_id: the case of FILE's matrix.
     """
 
     def __init__(

@@ -87,9 +87,7 @@ def probe_of(
     """The probe that FROM and TO describe.
 
     ``sent`` is the protocol, ``None`` for that of the dialled port; the protocol of ``send`` follows from it.
-
-    Raises:
-        click.UsageError: the words name nothing of the scenario, or are not two.
+    Raises ``click.UsageError``.
     """
     if len(words) != 2:
         raise click.UsageError(f"FROM and TO: name a sender and a target, as in `proxylab {verb} client echo`")

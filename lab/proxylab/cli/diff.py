@@ -1,9 +1,9 @@
-"""``proxylab diff``: run the same probes on several engines and compare (see ``proxylab.report.differences``)."""
+"""``proxylab diff``: run the same probes on several engines and compare."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -18,15 +18,23 @@ from proxylab.engines.engine_names import mode_of, read_engine
 from proxylab.engines.modes import MODES
 from proxylab.errors import ExitCode
 from proxylab.evidence.words import amount
-from proxylab.report.differences import INDENT, AnyVerdict, differ, difference_lines
 from proxylab.report.step_timeline import timeline
 from proxylab.report.trace_text import journey
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.steps import Step
-from proxylab.verdict.model import StepVerdict
+from proxylab.text import WIDTH, wrapped
+from proxylab.verdict.model import ProbeVerdict, StepVerdict
 
-__all__ = ["command"]
+__all__ = ["command", "differ", "difference_lines"]
+
+AnyVerdict = ProbeVerdict | StepVerdict
+
+INDENT: Final = "    "
+"""The indentation of a packet's path."""
+
+_BY_CHANCE: Final = frozenset({"backends", "port", "spread"})
+"""Observations of these are random for each flow, so only the judgement is compared."""
 
 
 @click.command("diff", short_help="Run the same probes on several engines and compare.")
@@ -147,3 +155,37 @@ def _compare_rules(labs: dict[str, OpenLab]) -> int:
                 found += 1
                 click.echo("\n".join((f"rules on {node}: - {first}, + {engine}", *(f"  {line}" for line in lines))))
     return found
+
+
+def differ(verdicts: Mapping[str, AnyVerdict]) -> bool:
+    """Whether the engines, by name, observe or judge a probe differently.
+
+    How many stream packets a change costs varies from run to run. So steps are compared by judgement and by
+    expectation, which differs between engines where an ``except`` applies.
+    """
+    return len({_essence(verdict) for verdict in verdicts.values()}) > 1
+
+
+def _essence(verdict: AnyVerdict) -> frozenset[tuple[str, ...]]:
+    if isinstance(verdict, StepVerdict):
+        return frozenset((each.expectation, each.judgement, each.expected) for each in verdict.verdicts)
+    return frozenset(
+        (each.expectation, each.judgement, "" if each.expectation in _BY_CHANCE else each.observed)
+        for each in verdict.verdicts
+    )
+
+
+def difference_lines(
+    verdicts: Mapping[str, AnyVerdict], ways: Mapping[str, Sequence[str]], width: int = WIDTH
+) -> Iterator[str]:
+    """The lines for one probe, with a packet's path on each engine, or for one step, with its timeline on each."""
+    first = next(iter(verdicts.values()))
+    written = first.step if isinstance(first, StepVerdict) else first.probe
+    yield f"{written.position}: {written.name}"
+    room = max(map(len, verdicts))
+    for engine, verdict in verdicts.items():
+        observed = "; ".join(f"{each.expectation} {each.observed}" for each in verdict.verdicts)
+        yield from wrapped(f"{verdict.overall}: {observed}", f"  {engine:<{room}}  ", width=width)
+    for engine, way in ways.items():
+        yield f"  {'what happened' if isinstance(first, StepVerdict) else 'the path'} on {engine}:"
+        yield from (f"{INDENT}{line}".rstrip() for line in way or ("no rule of any node saw the packet",))

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from proxylab.binaries.upstream import read_gates, upstream_for
+from proxylab.binaries.choose import read_gates, upstream_for
 from proxylab.engines.engine_names import ENGINES, IPTABLES_VARIANTS, read_engine, where_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.guest.kernels import find_kernel

@@ -1,7 +1,4 @@
-"""``proxylab graph``: draw a scenario's network and the path of a probe.
-
-``proxylab.report.drawing`` draws; ``proxylab.report.planned_path`` and ``paths`` find the path.
-"""
+"""``proxylab graph``: draw a scenario's network and the path of a probe."""
 
 from pathlib import Path
 

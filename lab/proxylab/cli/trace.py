@@ -12,8 +12,7 @@ from proxylab.errors import ExitCode
 from proxylab.evidence.evidence import Evidence
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.report.trace_summary import trace_summary
-from proxylab.report.trace_text import journey
+from proxylab.report.trace_text import journey, trace_summary
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe, Send
 from proxylab.scenario.words import Manner

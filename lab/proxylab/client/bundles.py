@@ -1,7 +1,4 @@
-"""Writes evidence bundles to disk, and removes those of an earlier run.
-
-``proxylab.report.bundle`` decides what a bundle contains.
-"""
+"""Writes evidence bundles to disk, and removes those of an earlier run."""
 
 import re
 import shutil
@@ -51,7 +48,7 @@ class BundleStore:
         Returns:
             The verdict, with the folder of its evidence.
         """
-        own = _name_of(verdict)
+        own = verdict.step.name if isinstance(verdict, StepVerdict) else verdict.probe.name
         folder = self._folder(verdict, engine, name or own)
         try:
             if (folder / CASE).is_file() or (folder / STEP).is_file():
@@ -90,10 +87,6 @@ class BundleStore:
         file = PurePath(position.file.removesuffix(_SUFFIX))
         parts = [part for part in file.parts if part not in (file.anchor, "..")]
         return self._directory.joinpath(_slug(engine), *parts, f"{number}-{slug}")
-
-
-def _name_of(verdict: ProbeVerdict | StepVerdict) -> str:
-    return verdict.step.name if isinstance(verdict, StepVerdict) else verdict.probe.name
 
 
 def pcap_file(directory: Path, name: str, frames: bytes) -> Path:

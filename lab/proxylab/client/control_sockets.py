@@ -1,7 +1,5 @@
 """The control sockets of standing labs: Unix sockets with names, in a folder that only its owner can enter.
 
-``ControlSockets`` claims and finds names in the folder, and removes those of killed labs.
-
 A lab process listens on its control socket, a file in the folder. File and folder belong to the owner alone, so the
 kernel lets no other user connect (unix(7)). A client claims the name before the lab is built, so it is taken from the
 first moment, and a connection waits until the lab accepts it. A name with a socket that no process has open refuses

@@ -30,8 +30,15 @@ from proxylab.diagnosis.path_tests import (
     nodes_at,
     path_tests,
 )
-from proxylab.diagnosis.program_stage import SOCKETS, judge_programs, listening
-from proxylab.diagnosis.rules_stages import Rules, judge_balancing, judge_entries, judge_targets
+from proxylab.diagnosis.rules_stages import (
+    SOCKETS,
+    Rules,
+    judge_balancing,
+    judge_entries,
+    judge_programs,
+    judge_targets,
+    listening,
+)
 from proxylab.diagnosis.subject import Backend, DiagnosedService
 from proxylab.engines.modes import MODES
 from proxylab.errors import ScenarioError

@@ -53,10 +53,7 @@ class Edit(Struct, frozen=True, kw_only=True):
 def edit(stands: Assembly, made: int, wanted: Scenario) -> Edit:
     """Compare a lab with the edited scenario.
 
-    ``made`` is how many steps of the lab's scenario have been made.
-
-    Raises:
-        ScenarioError: the file cannot be laid out.
+    ``made`` is how many steps of the lab's scenario have been made. Raises ``ScenarioError``.
     """
     wanted = _with_absent(stands.scenario, wanted)
     old, new = stands.plan, draw(wanted)

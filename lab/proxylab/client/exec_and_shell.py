@@ -47,10 +47,7 @@ def run_attached(
     """Run a command and return its exit status as a shell counts it: 128 plus the number of a signal that ended it.
 
     With ``interactive``, the command reads this process's standard input; with ``terminal``, it gets a terminal of its
-    own; ``environment`` is added to the usual variables.
-
-    Raises:
-        LabError: it cannot be run, or the lab has ended.
+    own; ``environment`` is added to the usual variables. Raises ``LabError``.
     """
     own = {name: os.environ[name] for name in _NAMES if name in os.environ} | (environment or {})
     request = Attach(

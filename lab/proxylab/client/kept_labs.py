@@ -1,7 +1,4 @@
-"""Keeps the labs of failed probes running, as standing labs (``--keep``).
-
-``KeptLabs`` chooses their names, limits their number, and formats the message about each.
-"""
+"""Keeps the labs of failed probes running, as standing labs (``--keep``)."""
 
 from typing import Final
 

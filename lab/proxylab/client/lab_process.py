@@ -47,14 +47,11 @@ _LOG_BYTES: Final = 64 * 1024
 
 
 class LabProcess(Connection):
-    """A running lab process. Use as a context manager, or ``close`` it.
+    """A running lab process. Use as a context manager, or ``close`` it. Raises ``CapabilityError``.
 
     Args:
         control_socket: where other clients connect if the lab is detached; closed with this end of it.
         kernel: what ``--kernel`` says (``guest.kernels``).
-
-    Raises:
-        CapabilityError: there is no such kernel.
     """
 
     def __init__(self, control_socket: ControlSocket | None = None, kernel: str = HOST) -> None:

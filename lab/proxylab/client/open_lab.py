@@ -198,11 +198,7 @@ class OpenLab:
                 self._send(probe)
 
     def add(self, probe: Probe) -> None:
-        """Add a probe that is not the scenario's own.
-
-        Raises:
-            ScenarioError: it names an object that the lab does not have.
-        """
+        """Add a probe that is not the scenario's own. Raises ``ScenarioError``."""
         self._assembly = self._assembly.with_probe(probe, self.made)
 
     def replace_scenario(self, scenario: Scenario) -> None:
@@ -225,12 +221,7 @@ class OpenLab:
             self._ask(found.advance, Advanced, BUILD_SECONDS)
 
     def converse(self, there: Probe, server: str, turns: Sequence[Turn]) -> DialogueRecord:
-        """Hold a dialogue by crafted TCP segments.
-
-        Args:
-            there: the client, and the target that it dials.
-            server: the pod or outside host that answers in the dialogue.
-            turns: the segments of both sides, in order.
+        """Hold a dialogue by crafted TCP segments, with a pod or outside host that answers as ``server``.
 
         Raises:
             ScenarioError: a side is no pod with a namespace of its own and no outside host, or does not exist.

@@ -8,13 +8,19 @@ net/core/neighbour.c), a lab uses about forty, and the kernel drops a packet who
 from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar
 
-__all__ = ["MOST_JOBS", "OpenLabs"]
+from proxylab.errors import EngineError
+from proxylab.scenario.model import Scenario
+from proxylab.verdict.model import KnownFailure
+
+__all__ = ["MOST_JOBS", "OpenLabs", "open_or_foresee"]
 
 MOST_JOBS: Final = 8
 """How many workers may have labs at the same time."""
 
 _MOST_LABS: Final = 3
 """The number of engines in `./dev test`; with it, so many workers stay below the kernel's limit."""
+
+Opened = TypeVar("Opened")
 
 
 class Session(Protocol):
@@ -46,3 +52,28 @@ class OpenLabs(Generic[_Session]):
             del self._open[least_recent]
             self._sessions[least_recent].close_lab()
         return self._sessions[name]
+
+
+def open_or_foresee(open_lab: Callable[[Scenario], Opened], scenario: Scenario) -> Opened | KnownFailure:
+    """Open the lab of a scenario, or return the engine's failure if the scenario foresees it.
+
+    Raises:
+        EngineError: an engine failed in a way that the scenario does not foresee, or a foreseen failure did not happen.
+        LabError: every other error of ``open_lab``.
+    """
+    failure = next(iter(scenario.failures), None)
+    try:
+        lab = open_lab(scenario)
+    except EngineError as error:
+        if failure is None:
+            raise
+        line_found = next((line for line in reversed(error.log.splitlines()) if failure.says in line), "")
+        if not line_found:
+            what = f"{error.what}; its log has no {failure.says!r}, which {failure.position} foresees"
+            raise EngineError(error.node, what, error.log) from error
+        return KnownFailure(failure.because, line_found.strip(), failure.position)
+    if failure is not None:
+        node = scenario.nodes[0].name
+        what = f"it programmed what {failure.position} says it cannot ({failure.because}); narrow that exception"
+        raise EngineError(node, what)
+    return lab

@@ -39,7 +39,6 @@ class NodeSettings(Struct, frozen=True):
     Attributes:
         choices: of engines, by name. The caller's paths of binaries are in them.
         kernels: that the scenarios need, as ``--kernel`` spells them.
-        seed: of all sessions.
         trace: trace one more packet of each probe.
         bundles: send the evidence of what did not pass.
     """

@@ -13,8 +13,8 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 
 from proxylab.client.kept_labs import KeptLabs
-from proxylab.client.known_failures import open_or_foresee
 from proxylab.client.open_lab import OpenLab
+from proxylab.client.open_labs import open_or_foresee
 from proxylab.client.session import Session
 from proxylab.client.tasks import Say
 from proxylab.errors import CapabilityError, LabError
@@ -78,7 +78,7 @@ def judged(
     name: str = "",
     trace: bool = False,
 ) -> ProbeVerdict | StepVerdict:
-    """The verdict on a probe or step, with its evidence saved if it did not pass.
+    """The verdict on a probe or step, with its evidence saved if it did not pass. Raises ``LabError``.
 
     Args:
         lab: of its scenario.
@@ -87,9 +87,6 @@ def judged(
         warn: receives the reason if the evidence cannot be saved.
         name: the run's name for the probe, where that is more than its own name.
         trace: trace one more packet of a probe that passed, too.
-
-    Raises:
-        LabError: what ``OpenLab.probe`` and ``OpenLab.conclude`` raise.
     """
     verdict = lab.conclude(each) if isinstance(each, Step) else lab.probe(each, trace=trace)
     if store is None:

@@ -179,12 +179,7 @@ class Session:
 def _with_programs(scenario: Scenario, name_server: str) -> tuple[Scenario, Mapping[str, str]]:
     """The scenario with its name server chosen, and the path of each program that it needs, by name.
 
-    Args:
-        scenario: without a matrix, or a case of one.
-        name_server: the value of ``--name-server``, or empty.
-
-    Raises:
-        CapabilityError: this machine lacks a program.
+    ``name_server`` is the value of ``--name-server``, or empty. Raises ``CapabilityError``.
     """
     chosen = NameServer.COREDNS if name_server not in ("", NameServer.EMBEDDED) else NameServer.EMBEDDED
     if not scenario.has_names or (scenario.name_server.server or chosen) is NameServer.EMBEDDED:

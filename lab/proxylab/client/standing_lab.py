@@ -22,11 +22,7 @@ _ANSWER_SECONDS: Final = 30.0
 
 
 def attach_to(connection: ControlConnection) -> "StandingLab":
-    """The standing lab at the other end of the connection.
-
-    Raises:
-        LabGoneError: it has ended.
-    """
+    """The standing lab at the other end of the connection. Raises ``LabGoneError``."""
     return StandingLab(connection, connection.request(Remember(), LabRecord, Deadline.after(_ANSWER_SECONDS)))
 
 

@@ -94,7 +94,6 @@ class Names:
     """The names of a cluster at one moment.
 
     Args:
-        services: with their cluster IPs allocated.
         slices: for the endpoints of headless Services.
         domain: the cluster's, without the dot at the end.
     """

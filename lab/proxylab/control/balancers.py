@@ -41,8 +41,6 @@ class HealthChecks:
         router: the namespace that sends the checks and routes the addresses.
         routes: a route socket in it.
         indexes: of its devices.
-        balancers: of the plan.
-        store: holds the Services.
         packet_lock: a lock that a round of checks and a run of a probe both take, because the counters of a node's
             stack do not distinguish their packets.
     """

@@ -73,11 +73,8 @@ class CoreDns:
     """The name servers of one lab.
 
     Args:
-        pods: those that serve names.
-        binary: the path of CoreDNS.
         corefile: the author's, or empty.
         api: the lab's API server, which listens in the namespace of each pod.
-        store: the cluster.
         namespace: the Kubernetes namespace of the lab's own objects.
     """
 

@@ -1,8 +1,5 @@
 """The name server of a lab: answers DNS queries for the cluster's names, bytes in, bytes out, by dnspython.
 
-Owns ``NameService``, which answers from the current objects of the store. ``cluster.kube_dns`` derives the names
-from objects, and other modules own the sockets.
-
 An existing name without a record of the queried type gets an empty answer, a missing name NXDOMAIN; both carry the SOA
 for negative caching (RFC 2308). The server refuses names outside the cluster's domain, since the lab has no upstream.
 It truncates an answer that does not fit, and the client retries by TCP (RFC 7766).
@@ -44,7 +41,6 @@ class NameService:
     """Answers for every name server of one lab.
 
     Args:
-        store: the cluster.
         hidden: the namespace of the lab's own objects, which get no names.
     """
 

@@ -39,15 +39,14 @@ async def fetch(
     port: int,
     path: str,
     deadline: Deadline,
-    source: tuple[IPAddress, int] | None = None,
 ) -> tuple[int, bytes]:
-    """GET one document from inside ``netns``, from a ``source`` if given; returns its status and its body.
+    """GET one document from inside ``netns``; returns its status and its body.
 
     Raises:
         OSError: the connection fails, or the peer does not speak HTTP (EPROTO).
         TimeoutError: the response was not complete by the deadline.
     """
-    answer = await request(netns, address, port, path, deadline, source)
+    answer = await request(netns, address, port, path, deadline)
     return answer.status, answer.body
 
 

@@ -1,8 +1,5 @@
 """HTTP/1.1 servers on sockets inside the namespaces of a lab.
 
-Owns ``HttpServer``, which serves one socket, and ``NodeServers``, all that one proxy serves on its node. A handler
-answers each request with a body or with a stream. h11 parses HTTP.
-
 No client can disturb another one or the server: requests are bounded in size, and the server aborts a client that is
 silent or does not read for too long. It takes the next piece of a stream only when the kernel has taken the last one,
 so a client that does not read costs the memory of one piece.

@@ -23,9 +23,7 @@ class PodProgram:
 
     Args:
         name: what messages call it, such as ``CoreDNS in pod coredns``.
-        netns: the pod's namespace.
         netns_name: the name by which the launcher knows that.
-        launcher: starts commands.
         counted: words whose lines ``count`` counts.
     """
 
@@ -76,11 +74,7 @@ class PodProgram:
         return done.stdout.decode()
 
     async def wait(self, condition: Callable[[], Awaitable[bool]], deadline: Deadline, why: str) -> None:
-        """Wait for a condition while the program runs.
-
-        Raises:
-            ProgramError: it has ended, or the condition did not hold in time.
-        """
+        """Wait for a condition while the program runs. Raises ``ProgramError``."""
 
         async def look() -> bool:
             return self._running is None or self._running.has_ended or await condition()

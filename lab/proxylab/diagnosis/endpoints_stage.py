@@ -1,7 +1,4 @@
-"""The stage ``endpoints``: does the Service have endpoints, and do they answer.
-
-``without_backing`` judges the objects alone; ``judge_endpoints`` judges the endpoints after the lab dialled each.
-"""
+"""The stage ``endpoints``: does the Service have endpoints, and do they answer."""
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
@@ -23,10 +20,8 @@ class Dial(Struct, frozen=True, kw_only=True):
     Attributes:
         backend: its address and port.
         sender: the pod, node or host that dialled.
-        answered: whether it answered.
         why: the reason why it did not, as a sentence.
         at_home: whether a silent endpoint answers its own node; ``None`` where its node did not dial.
-        node: that node.
     """
 
     backend: Backend

@@ -23,9 +23,6 @@ class Checked(Struct, frozen=True, kw_only=True):
     """A node's answer on the health-check port.
 
     Attributes:
-        node: the node.
-        address: the dialled address of the node.
-        sender: the pod, node or host that dialled.
         status: of HTTP; 0 without an answer.
         reported: the number of endpoints that the answer reports.
         error: the name of the socket's errno, or ``timeout``; empty for an answer.

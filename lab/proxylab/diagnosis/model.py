@@ -39,8 +39,6 @@ class Finding(Struct, frozen=True, kw_only=True):
     """The finding of one stage.
 
     Attributes:
-        stage: the stage.
-        standing: its result.
         seen: clauses without a full stop, the one that breaks first.
         cause: why the stage breaks or is unclear, as a sentence.
         look_at: commands that show the cause, without the name of the lab.
@@ -63,7 +61,6 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
 
     Attributes:
         service: ``NAMESPACE/NAME``.
-        engine: the name of the engine.
         findings: one for every stage, in their order.
     """
 

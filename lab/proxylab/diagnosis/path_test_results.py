@@ -1,7 +1,4 @@
-"""Judges three stages by the packets of path tests: DNAT, masquerade and hairpin.
-
-``proxylab.verdict`` judges each packet; this module turns its verdicts into findings.
-"""
+"""Judges three stages by the packets of path tests: DNAT, masquerade and hairpin."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -78,8 +78,6 @@ class PathTest(Struct, frozen=True, kw_only=True):
     """One frontend dialled by one sender.
 
     Attributes:
-        dialler: the sender.
-        frontend: the dialled frontend.
         node: the node that translates.
         at: the dialled address, for a node port.
         expected: the endpoints that may get the packets.

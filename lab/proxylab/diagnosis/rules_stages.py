@@ -1,6 +1,7 @@
 """Judges three stages by the rules in the nodes' kernels: entry rules, balancing, and the targets of DNAT.
 
-It sends nothing: a right rule does not mean that packets reach it, which path tests show.
+It sends nothing: a right rule does not mean that packets reach it, which path tests show. Where a proxy's own process
+ends connections, rules lead to the process, which must listen (``judge_programs``).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,20 +9,29 @@ from typing import Final
 
 from msgspec import Struct
 
-from proxylab.addresses import Family
+from proxylab.addresses import Family, Protocol
 from proxylab.cluster.objects import TrafficPolicy
 from proxylab.diagnosis.model import Finding, Stage, breaks, holds
 from proxylab.diagnosis.subject import Backend, DiagnosedService, FrontendAddress
 from proxylab.engines.programmed import Entry, Hook, Programmed
 from proxylab.evidence.words import amount, endpoint, listed
 
-__all__ = ["Rules", "judge_balancing", "judge_entries", "judge_targets"]
+__all__ = ["SOCKETS", "Rules", "judge_balancing", "judge_entries", "judge_programs", "judge_targets", "listening"]
 
 Rules = Mapping[tuple[str, Family], Programmed]
 """The rules of every node in every family."""
 
 _TOLERANCE: Final = 1e-6
 """kube-proxy writes a probability with ten digits, and the kernel rounds it to a multiple of 2^-31."""
+
+SOCKETS = ("/proc/net/tcp", "/proc/net/tcp6", "/proc/net/udp", "/proc/net/udp6")
+"""The kernel's lists of a namespace's sockets (proc_net(5))."""
+
+_LISTENS = {"0A": Protocol.TCP, "07": Protocol.UDP}
+"""By state: LISTEN of TCP; CLOSE, which an unconnected socket of UDP has (include/net/tcp_states.h)."""
+
+Listening = Mapping[str, frozenset[tuple[Protocol, int]]]
+"""By node, the protocols and ports on which its programs listen."""
 
 
 class _Choice(Struct, frozen=True, kw_only=True):
@@ -142,7 +152,8 @@ def judge_targets(subject: DiagnosedService, rules: Rules, nodes: Sequence[str])
                     if way.to in choice.expected:
                         continue
                     does = "translates nothing" if way.to is None else f"translates to {endpoint(*way.to)}"
-                    left = [subject.name_of(each) for each in choice.expected if each not in _targets(choice)]
+                    targets = [each.to for each in choice.programmed.ways[choice.chain]]
+                    left = [subject.name_of(each) for each in choice.expected if each not in targets]
                     why = "" if way.to is None else ", which is not an endpoint for this node"
                     instead = f"; no rule leads to {listed(left, 'or')}" if left else ""
                     cause = f"behind the {frontend}, {way.by} on {node} {does}{why}{instead}."
@@ -150,10 +161,6 @@ def judge_targets(subject: DiagnosedService, rules: Rules, nodes: Sequence[str])
                     look = (f"rules {node} | grep -F {way.by}", f"get endpoints {subject.service.name}")
                     return breaks(Stage.DNAT, (seen,), cause, *look)
     return None
-
-
-def _targets(choice: _Choice) -> list[Backend | None]:
-    return [way.to for way in choice.programmed.ways[choice.chain]]
 
 
 def _entries(programmed: Programmed, frontend: FrontendAddress) -> list[Entry]:
@@ -180,3 +187,37 @@ def _choices(
         if chain in programmed.local or (local and programmed.falls_back):
             expected = subject.local(frontend, node)
         yield _Choice(node=node, frontend=frontend, programmed=programmed, chain=chain, expected=expected)
+
+
+def listening(lists: str) -> frozenset[tuple[Protocol, int]]:
+    """The protocols and ports in the kernel's lists of sockets."""
+    rows = (line.split() for line in lists.splitlines())
+    sockets = ((row[3], row[1].rpartition(":")[2]) for row in rows if len(row) > 3 and row[0].rstrip(":").isdigit())
+    return frozenset((_LISTENS[state], int(port, 16)) for state, port in sockets if state in _LISTENS)
+
+
+def judge_programs(subject: DiagnosedService, rules: Rules, programs: Listening, nodes: Sequence[str]) -> Finding:
+    """Judge whether every node leads each frontend to a port, and its process listens there."""
+    seen = []
+    for node in nodes:
+        ports = dict[int, None]()
+        for frontend in subject.frontends:
+            protocol = frontend.port.protocol
+            found = list(_ports(rules[node, frontend.family], (frontend.address, protocol, frontend.port_number)))
+            look = (f"rules {node} | grep {frontend.address or frontend.port_number}", f"logs {node}")
+            if not found:
+                cause = f"{node} has no rule that leads the {frontend} to the proxy's process."
+                return breaks(Stage.ENTRY, (f"{node} has no rule for the {frontend}",), cause, *look)
+            for port in found:
+                if (protocol, port) not in programs[node]:
+                    cause = f"on {node} the rule for the {frontend} leads to port {port}, where no process listens."
+                    return breaks(Stage.ENTRY, (f"nothing listens on {protocol} port {port} of {node}",), cause, *look)
+                ports[port] = None
+        seen.append(f"{node}: its proxy's process listens on {listed([f'port {port}' for port in ports])}")
+    return holds(Stage.ENTRY, *seen)
+
+
+def _ports(programmed: Programmed, wanted: tuple[object, Protocol, int]) -> Iterator[int]:
+    for each in programmed.entries:
+        if (each.address, each.protocol, each.port) == wanted:
+            yield int(each.leads_to)

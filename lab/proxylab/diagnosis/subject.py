@@ -65,10 +65,6 @@ class DiagnosedService(Struct, frozen=True, kw_only=True):
     """One Service among the objects of a lab.
 
     Attributes:
-        service: the Service.
-        slices: its EndpointSlices.
-        pods: all pods of the lab.
-        nodes: all nodes of the lab.
         families: the families of the lab that the Service has.
     """
 

@@ -1,8 +1,5 @@
 """The Service by which a lab sees that a proxy has caught up.
 
-``Barrier`` makes this Service with its slices, and hides both from users. ``kernel.netfilter.rule_dumps`` reads which
-name the kernel holds.
-
 Theory of operation. A proxy watches Services and EndpointSlices in two streams, and neither stream marks the end of a
 batch of changes. So after a batch the lab renames the only port of the barrier's Service and slices. A proxy writes
 rules for the new name only when both streams have brought it, and then it has everything that came earlier in either.
@@ -58,7 +55,6 @@ class Barrier:
 
     Args:
         store: the cluster, to which the barrier is added.
-        families: of the cluster.
         mirror: whether the proxies watch Endpoints. Each batch then ends with those of its EndpointSlices.
     """
 

@@ -1,7 +1,4 @@
-"""The engines of one lab, one in each node.
-
-``Fleet`` knows which engines run, and kills, stops and starts them for a step. It treats all engines alike.
-"""
+"""The engines of one lab, one in each node."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -40,13 +37,9 @@ class Fleet:
         self._make = make
         self._flush = flush
         self._modes = dict.fromkeys(nodes, mode)
-        self._engines = {node: make(node, mode) for node in self._modes}
-        self._running: set[str] = set()
-
-    @property
-    def engines(self) -> Mapping[str, Engine]:
+        self.engines = {node: make(node, mode) for node in self._modes}
         """The latest engine of each node, whether or not it runs."""
-        return self._engines
+        self._running: set[str] = set()
 
     @property
     def sync_seconds(self) -> float:
@@ -63,7 +56,7 @@ class Fleet:
 
     async def start(self) -> None:
         """Start every engine. Raises ``EngineError``; ``stop`` then stops those that run."""
-        await together(self._start(node) for node in self._engines)
+        await together(self._start(node) for node in self.engines)
 
     async def stop(self) -> None:
         """Stop every engine that runs. One that fails to stop does not keep the others from closing what they have."""
@@ -74,11 +67,11 @@ class Fleet:
     async def wait_synced(self, revision: int, deadline: Deadline, nodes: Iterable[str] | None = None) -> None:
         """Return once these engines, or all that run, have programmed ``revision``. Raises ``EngineError``."""
         which = tuple(self._running) if nodes is None else nodes
-        await together(self._engines[node].wait_synced(revision, deadline) for node in which)
+        await together(self.engines[node].wait_synced(revision, deadline) for node in which)
 
     async def drain(self, node: str) -> Mapping[str, int] | None:
         """Let the proxy of a node pass on every datagram that it has; see ``Draining``."""
-        engine = self._engines[node]
+        engine = self.engines[node]
         return await engine.drain() if isinstance(engine, Draining) else None
 
     async def note(self) -> None:
@@ -109,7 +102,7 @@ class Fleet:
                 await self._stop(node)
 
     async def _note(self, node: str, *, flush: bool) -> None:
-        engine = self._engines[node]
+        engine = self.engines[node]
         if isinstance(engine, Noting):
             await engine.note(flush=flush)
 
@@ -118,17 +111,17 @@ class Fleet:
         if self.runs(node):
             raise InternalError(f"the engine of {node} runs already")
         mode = mode or self._modes[node]
-        self._engines[node], self._modes[node] = self._make(node, mode), mode
+        self.engines[node], self._modes[node] = self._make(node, mode), mode
         await self._start(node)
 
     async def _start(self, node: str) -> None:
         self._running.add(node)
-        await self._engines[node].start()
+        await self.engines[node].start()
 
     async def _stop(self, node: str, *, killed: bool = False) -> None:
         """Stop the engine of a node. An engine without a process of its own cannot be killed, only stopped."""
         if not self.runs(node):
             return
         self._running.remove(node)
-        engine = self._engines[node]
+        engine = self.engines[node]
         await (engine.kill() if killed and isinstance(engine, Killable) else engine.stop())

@@ -1,7 +1,4 @@
-"""A node's rules for Services, the same for all modes.
-
-Owns ``Programmed``, the rules of one node and family as far as a diagnosis needs them; each mode reads its own dumps.
-"""
+"""A node's rules for Services, the same for all modes."""
 
 from collections.abc import Mapping, Sequence
 
@@ -24,9 +21,6 @@ class Entry(Struct, frozen=True, kw_only=True):
     """One dispatch rule, or element of a map, that matches a frontend.
 
     Attributes:
-        address: of the frontend; ``None`` for a node port.
-        protocol: of the frontend.
-        port: of the frontend.
         leads_to: the chain that it jumps to; empty for a refusal.
         refused: ``REJECT`` or ``DROP`` for a refusal.
     """
@@ -58,12 +52,10 @@ class Programmed(Struct, frozen=True, kw_only=True):
     Attributes:
         hooked: the hooks that jump to the rules for Services.
         reaches: whether those jump on to rules for addresses (``True``) and for node ports (``False``).
-        entries: the dispatch rules.
         leads: the chains to which a chain jumps, in order.
         ways: the choices of every chain that balances.
         local: of those, the chains that choose among the endpoints of policy Local.
         in_turn: whether the kernel tries choices one after the other.
-        masquerades: whether the rules masquerade marked packets.
         falls_back: whether each frontend has one chain alone, which under policy Local chooses among all endpoints
             where none is local.
     """

@@ -1,7 +1,4 @@
-"""The protocol of all engines, and the choice of one.
-
-``EngineChoice`` says which engine runs with which settings. No particular engine is known here.
-"""
+"""The protocol of all engines, and the choice of one."""
 
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
@@ -24,7 +21,6 @@ class Upstream(Record, frozen=True):
     """A kube-proxy binary, ready to run.
 
     Attributes:
-        binary: its absolute path.
         version: as the binary prints it, such as ``v1.34.2``.
         flags: further flags of its command line.
         feature_gates: gates to set, besides those of the scenario's configuration.

@@ -34,7 +34,6 @@ class Kernel(Record, frozen=True):
     """A user-mode Linux, or an image that qemu boots.
 
     Attributes:
-        binary: its absolute path.
         release: as ``uname -r`` prints it in the guest.
         modules: the folder that holds the folder ``release`` with its modules; empty if everything is built in.
         is_image: whether qemu boots it.
@@ -80,10 +79,7 @@ def find_kernel(word: str) -> Kernel | None:
     """The kernel that ``word`` names: ``host`` (``None``), ``uml``, ``debian:VERSION``, or the path of one.
 
     ``uml`` is the newest one that proxylab has built, or else Debian's. ``debian:VERSION`` is one for real machines. It
-    is downloaded if it is not in the cache.
-
-    Raises:
-        CapabilityError: there is none.
+    is downloaded if it is not in the cache. Raises ``CapabilityError``.
     """
     if word == HOST:
         return None

@@ -77,12 +77,9 @@ class Converted(Struct, frozen=True, kw_only=True):
         nodes: ``spec.nodes``, in the order of kubectl's output.
         pods: ``spec.pods``.
         hosts: ``spec.hosts``.
-        services: the Services.
-        slices: their EndpointSlices.
         listeners: the name of the pod or host that listens at an address and port of a slice.
         node_addresses: the fixed addresses of nodes, by name.
         workers: the nodes without a control-plane taint.
-        names: gives further names.
     """
 
     network: Data

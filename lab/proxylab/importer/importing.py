@@ -8,7 +8,6 @@ from typing import Final
 from msgspec import Struct
 from pydantic import ValidationError
 
-from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.errors import ScenarioError
 from proxylab.importer.conversion import Converted, convert
 from proxylab.importer.manifests import Data
@@ -31,16 +30,13 @@ class Imported(Struct, frozen=True):
 
 
 def import_cluster(kubectl_output: KubectlOutput, name: str) -> Imported:
-    """Write the scenario of a cluster.
-
-    Raises:
-        ScenarioError: a Service or EndpointSlice is not as an API server prints it.
-    """
+    """Write the scenario of a cluster. Raises ``ScenarioError``."""
     omissions = Omissions()
     try:
         converted = convert(kubectl_output, omissions)
-        services = list(map(_service, converted.services))
-        slices = [made for made in map(_slice, converted.slices) if made is not None]
+        services = [service_of(read(ServiceManifest, each)) for each in converted.services]
+        read_slices = (slice_of(read(EndpointSliceManifest, each)) for each in converted.slices)
+        slices = [each for each in read_slices if each is not None]
     except (ValidationError, ValueError, LookupError, TypeError, AttributeError) as error:
         what = str(error).splitlines()[0]
         problem = f"an object is not as an API server prints it: {what}; import the output of `{COMMAND}`"
@@ -49,14 +45,6 @@ def import_cluster(kubectl_output: KubectlOutput, name: str) -> Imported:
     written = [probe for service in services for probe in probes.of(service)]
     lines = tuple(omissions.lines())
     return Imported(scenario_text(name, converted, probes.clients, written, lines), lines, len(written))
-
-
-def _service(data: Data) -> Service:
-    return service_of(read(ServiceManifest, data))
-
-
-def _slice(data: Data) -> EndpointSlice | None:
-    return slice_of(read(EndpointSliceManifest, data))
 
 
 _PLAIN: Final = re.compile(r"[A-Za-z](?:[\w./ -]*[\w/-])?|\d+\.\d+\.\d+\.\d+(?:/\d+)?", re.ASCII)

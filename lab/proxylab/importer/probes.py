@@ -1,7 +1,4 @@
-"""Writes a probe for every frontend that a pod in the cluster can dial, and the client pods that send them.
-
-``expected_results`` knows what Kubernetes promises for each.
-"""
+"""Writes a probe for every frontend that a pod in the cluster can dial, and the client pods that send them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_network

@@ -75,11 +75,7 @@ class _Wish(Struct, frozen=True):
 
 
 def allocate_addresses(scenario: Scenario) -> AddressPlan:
-    """Assign addresses to every node, pod and host of the scenario.
-
-    Raises:
-        ScenarioError: a line for everything without an address, or for networks that overlap.
-    """
+    """Assign addresses to every node, pod and host of the scenario. Raises ``ScenarioError``."""
     segments, pods, services = _networks(scenario)
     problems: list[str] = []
     router = {name: _router(scenario, name, networks) for name, networks in segments.items()}

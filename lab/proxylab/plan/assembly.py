@@ -97,13 +97,10 @@ class Assembly(Struct, frozen=True, kw_only=True):
         return replace(resolved, question=lookup.question), source
 
     def lookup(self, placement: str, name: str, steps: int = 0) -> tuple[ResolvedProbe, Question]:
-        """How a program in a node, pod or host resolves a name after that many steps.
+        """How a program in a node, pod or host resolves a name after that many steps. Raises ``ScenarioError``.
 
         Returns:
             The resolved probe to the name server, and the question.
-
-        Raises:
-            ScenarioError: there is no such node, pod or host, or the lab has no name server.
         """
         scenario, cluster = self.scenario, self.timeline[steps]
         home = next((each.namespace for each in scenario.pods if placement in each.pod_names), None)
@@ -221,10 +218,7 @@ def prepare_dialogue(assembly: Assembly, there: Probe, server: str, turns: Seque
 
     Both ends send crafted segments, so the lab keeps their kernels' own TCP out of the dialogue. A server therefore
     needs a network namespace of its own. ``there`` is a probe from the client to its target; the lab ignores its
-    expectations.
-
-    Raises:
-        ScenarioError: the dialogue is impossible; the message has the probe's position.
+    expectations. Raises ``ScenarioError``.
     """
     client, scenario = there.source.name, assembly.scenario
     nodes = {node.name for node in scenario.nodes}

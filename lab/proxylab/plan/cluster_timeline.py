@@ -46,13 +46,9 @@ class Cluster(Struct, frozen=True, kw_only=True):
     """The objects of the API server at one time.
 
     Attributes:
-        scenario: its scenario.
-        nodes: the Node objects, by name.
-        pods: the Pod objects, by name.
         services: with everything allocated, in the order of their creation.
         slices: the author's EndpointSlices.
         further: the objects that the API only serves.
-        gone: deleted pods.
         links: the links that steps have cut.
         hidden: the lab's own pods, which no report shows.
     """
@@ -86,11 +82,7 @@ class Cluster(Struct, frozen=True, kw_only=True):
         return self.through(step)[-1]
 
     def through(self, step: Step) -> "tuple[Cluster, ...]":
-        """The cluster after a step's change, and after each stage of its rollouts.
-
-        Raises:
-            ScenarioError: with a line for each value that a Service cannot have.
-        """
+        """The cluster after a step's change, and after each stage of its rollouts. Raises ``ScenarioError``."""
         change, addresses = step.change, allocate_addresses(self.scenario)
         declared = {pod.name: pod for pod in _pods(self.scenario, addresses)}
         machines = {node.name: node for node in _nodes(self.scenario, addresses)}
@@ -122,10 +114,7 @@ class Cluster(Struct, frozen=True, kw_only=True):
     def brought_to(self, scenario: Scenario) -> "Cluster":
         """The cluster after applying the initial objects of another scenario with the same network.
 
-        Services keep what the API server has allocated for them.
-
-        Raises:
-            ScenarioError: with a line for each request that the lab cannot meet.
+        Services keep what the API server has allocated for them. Raises ``ScenarioError``.
         """
         there = {service.key: service for service in self.services}
         written = [keep_allocated(each, there[each.key]) if each.key in there else each for each in scenario.services]
@@ -148,11 +137,7 @@ def _after_stage(now: Cluster, stage: Stage, declared: Mapping[str, Pod]) -> Clu
 
 
 def begin(scenario: Scenario) -> Cluster:
-    """The cluster when the lab begins.
-
-    Raises:
-        ScenarioError: with a line for each request that the lab cannot meet.
-    """
+    """The cluster when the lab begins. Raises ``ScenarioError``."""
     addresses = allocate_addresses(scenario)
     absent = {name for group in scenario.pods if not group.present for name in group.pod_names}
     services: tuple[Service, ...] = scenario.services

@@ -28,9 +28,7 @@ def route_to(namespace: Namespace, destination: IPAddress) -> Route:
     """The route that the kernel takes: the longest prefix of the main table that holds the destination.
 
     The kernel's own routes for the networks of its addresses count as well (fib_add_ifaddr, net/ipv4/fib_frontend.c).
-
-    Raises:
-        UnreachableError: there is no route.
+    Raises ``UnreachableError``.
     """
     connected = [Route(address.interface.network, address.device) for address in namespace.addresses]
     fitting = [
@@ -77,11 +75,7 @@ def _holder(plan: Plan, placement: str, device: str, wanted: IPAddress) -> LinkE
 
 
 def path(plan: Plan, placement: str, destination: IPAddress) -> tuple[Hop, ...]:
-    """Every hop from ``placement`` to the namespace that has ``destination``.
-
-    Raises:
-        UnreachableError: the path ends early, or is a loop.
-    """
+    """Every hop from ``placement`` to the namespace that has ``destination``. Raises ``UnreachableError``."""
     hops: list[Hop] = []
     while not any(address.interface.ip == destination for address in plan.namespace(placement).addresses):
         hop = next_hop(plan, placement, destination)

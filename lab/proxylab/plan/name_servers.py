@@ -149,9 +149,7 @@ class Questions:
         """The question of a program for any name, for addresses of all families.
 
         A name is absolute if it ends in a dot. ``pod_namespace`` is that of the pod that asks; other senders have none.
-
-        Raises:
-            UnresolvableError: the lab has no name server.
+        Raises ``UnresolvableError``.
         """
         self._require_name_server()
         return Question(

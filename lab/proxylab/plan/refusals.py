@@ -1,8 +1,5 @@
 """What the plan refuses: names, routes, ports and addresses that are well-formed, but that no lab can have.
 
-``proxylab.scenario`` refuses names that refer to nothing and values that a key does not allow. ``addresses`` reports
-networks that run out of addresses.
-
 The module also refuses probes between pods that share a network namespace; a pod that reaches itself is a normal
 hairpin. Packets between pods of one namespace never leave it, so no proxy sees them. If a proxy's rules lead from one
 to the other, the packet comes back from the network with a source address of the same namespace: the kernel drops it as

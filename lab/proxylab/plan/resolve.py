@@ -83,10 +83,7 @@ def resolve(
 
     The Services have everything allocated, and the slices are those at the time of the probes. ``first`` is the number
     of the first probe, ``gone`` are deleted pods, which do not even answer sentinel packets, and ``links`` the cut
-    links.
-
-    Raises:
-        ScenarioError: a line for every probe that names something unknown.
+    links. Raises ``ScenarioError``.
     """
     return _resolved(_Resolver(scenario, plan, services, slices, gone, links), scenario.probes, first, "probe")
 

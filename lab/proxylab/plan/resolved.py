@@ -132,8 +132,6 @@ class Question(Record, frozen=True, kw_only=True):
         resolvers: the addresses of kube-dns in the order of the sender's resolv.conf.
         servers: the name servers behind it, without the Service.
         service: the Service with this name, as ``NAMESPACE/NAME``.
-        port: the port to dial, which the Service declares.
-        protocol: the protocol to dial.
         due: the addresses that the answer must hold; empty if unknown.
         headless: whether the answer must hold addresses of pods, from ``pods``.
         pods: the addresses of pods and hosts by their names.
@@ -161,7 +159,6 @@ class Query(Record, frozen=True, kw_only=True):
     Attributes:
         name: absolute, without the dot at the end.
         kind: the type of record, such as ``AAAA``.
-        server: the server's address; port 53.
         source: the source address; ``None`` lets the kernel choose.
         port: the source port; ``None`` lets the kernel choose.
         by_tcp: use TCP at once.

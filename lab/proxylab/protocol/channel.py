@@ -1,7 +1,5 @@
 """Typed messages over a Unix socket: a JSON document each, preceded by its length.
 
-``Channel`` is the client's blocking side, ``AsyncChannel`` that of the lab process's event loop.
-
 A message may bring descriptors along (SCM_RIGHTS, unix(7)), such as the standard streams of a command. The kernel
 returns them with the first byte that they were sent with, and no read goes beyond one message: so they belong to that
 message.

@@ -44,7 +44,6 @@ class LabRecord(TaggedRecord, frozen=True, kw_only=True):
     """What a later client needs to go on with a standing lab. The lab process only stores it.
 
     Attributes:
-        name: of the lab.
         scenario: that it was built for, or last brought to.
         source: the scenario's text, if it is in no file.
         engine: as the client chose it.
@@ -99,9 +98,7 @@ class Attach(TaggedRecord, frozen=True, kw_only=True):
 
     Attributes:
         netns_name: the node, pod or host.
-        argv: the command.
         terminal: the descriptors are a terminal, which becomes the command's controlling terminal.
-        directory: its working directory.
         environment: variables to add to the usual ones.
     """
 

@@ -7,11 +7,10 @@ from functools import partial
 
 import pytest
 
-from proxylab.binaries.upstream import upstream_for
+from proxylab.binaries.choose import upstream_for
 from proxylab.client.bundles import BundleStore
-from proxylab.client.known_failures import open_or_foresee
 from proxylab.client.open_lab import OpenLab
-from proxylab.client.open_labs import OpenLabs
+from proxylab.client.open_labs import OpenLabs, open_or_foresee
 from proxylab.client.scenario_run import judged
 from proxylab.client.session import Session
 from proxylab.engines.engine_names import where_of

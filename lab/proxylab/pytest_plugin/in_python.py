@@ -162,10 +162,7 @@ class Lab:
         """The addresses that getaddrinfo(3) would find for a name in a pod or node, of all families of the lab.
 
         A name with fewer than five dots is tried below the pod's search domains first. The result is empty if the name
-        does not exist or has no address.
-
-        Raises:
-            pytest.fail.Exception: no name server answers, or the lab has none.
+        does not exist or has no address. Raises ``pytest.fail.Exception``.
         """
         with in_its_own_words(""):
             lookups = self._lab.lookups.resolve(netns_name, name)
@@ -249,13 +246,10 @@ class Lab:
         self._lab.replace_scenario(case_of(whole, self._lab.engine, self._case))
 
     def conclude(self, *, check: bool = True) -> StepVerdict:
-        """End the last step: wait until its streams are quiet, and judge it.
+        """End the last step: wait until its streams are quiet, and judge it. Raises ``pytest.fail.Exception``.
 
         Args:
             check: as in ``probe``.
-
-        Raises:
-            pytest.fail.Exception: there was no step, or an expectation does not hold.
         """
         if not self._lab.made:
             pytest.fail("there is no step to conclude: call lab.step() before lab.conclude()", pytrace=False)

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from proxylab.binaries.upstream import read_gates
+from proxylab.binaries.choose import read_gates
 from proxylab.engines.engine_names import ENGINES, IPTABLES_VARIANTS, read_engine
 from proxylab.report.shards import Shard, recorded_seconds
 from proxylab.scenario.words import HOST

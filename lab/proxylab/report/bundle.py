@@ -204,11 +204,7 @@ def read_case(file: str, data: bytes) -> Recorded:
 
 
 def read_recorded(file: str, data: bytes, hint: type[RecordedT], current: int) -> RecordedT:
-    """A recorded probe or step of the current format.
-
-    Raises:
-        ScenarioError: the file is not one, or another version of proxylab wrote it.
-    """
+    """A recorded probe or step of the current format. Raises ``ScenarioError``."""
     try:
         written = decode(data, _Head).format
         if written == current:
@@ -220,11 +216,7 @@ def read_recorded(file: str, data: bytes, hint: type[RecordedT], current: int) -
 
 
 def read_plan(file: str, data: bytes) -> Plan:
-    """The plan of a bundle.
-
-    Raises:
-        ScenarioError: the file is not a plan, or another version of proxylab wrote it.
-    """
+    """The plan of a bundle. Raises ``ScenarioError``."""
     try:
         return decode(data, Plan)
     except MisfitError as error:

@@ -15,10 +15,7 @@ _TURNS: Final = ("no longer conforms", "conforms now", "known difference now", "
 def conformance_lines(found: Conformance, *, verbose: bool = False, width: int = WIDTH) -> list[str]:
     """The table of each column, with its known differences and what does not conform.
 
-    Args:
-        found: the table.
-        verbose: name the items of each known difference.
-        width: of the lines, where words allow it.
+    With ``verbose`` the lines name the items of each known difference.
     """
     lines: list[str] = []
     for column, subject in enumerate(found.columns):

@@ -1,7 +1,4 @@
-"""A lab's network as text: a tree, or a Mermaid flowchart, optionally with the path of a probe.
-
-``things``, ``segments``, ``tunnels`` and ``balancer_groups`` decide what a drawing shows, for ``svg`` too.
-"""
+"""A lab's network as text: a tree, or a Mermaid flowchart, optionally with the path of a probe."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 

@@ -31,12 +31,7 @@ _MOST_PODS = 12
 def explain(verdict: ProbeVerdict | StepVerdict, width: int = WIDTH) -> tuple[str, ...]:
     """The explanation of a probe or step that did not pass; of a pass, its witnesses.
 
-    Args:
-        verdict: with its evidence.
-        width: of the lines, where words allow it.
-
-    Returns:
-        Lines without line ends and without colour. The first begins with ``file:line:column``.
+    The lines have no colour. The first begins with ``file:line:column``.
     """
     is_step = isinstance(verdict, StepVerdict)
     lines = _of_step(verdict, width) if isinstance(verdict, StepVerdict) else _of_probe(verdict, width)
@@ -179,10 +174,7 @@ def _verdicts(verdict: ProbeVerdict | StepVerdict, width: int) -> list[str]:
 def _reasons(verdict: ProbeVerdict | StepVerdict, width: int, rest: str | None = None) -> Iterator[str]:
     """Only those of the deciding verdicts, since the others often follow from them; with an empty line before them.
 
-    Args:
-        verdict: of a probe or a step.
-        width: of the lines.
-        rest: the indent of all lines of a clause but its first; by default blanks below its first word.
+    ``rest`` is the indent of all lines of a clause but its first; by default blanks below its first word.
     """
     passes = verdict.overall is Judgement.PASS
     clauses = [

@@ -21,9 +21,7 @@ _STAGES = ("KUBE-PROXY-FIREWALL", "KUBE-SERVICES", "KUBE-EXTERNAL", "KUBE-NODEPO
 def informative_rules(case: JudgedProbe, traced: Evidence | None) -> list[Rule]:
     """The rules that changed or ended packets of the probe, or name what it dials, in the order of the path.
 
-    Args:
-        case: with the counts of the rules.
-        traced: one more packet, traced through the rules, which shows the order of the nodes.
+    ``traced`` is one more packet, traced through the rules, which shows the order of the nodes.
     """
     return sorted((rule for rule in case.rules if _tells(rule, case)), key=lambda rule: _order(rule, case, traced))
 

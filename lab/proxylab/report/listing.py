@@ -46,8 +46,6 @@ class Kind(Struct, frozen=True):
     """A kind of objects, with its table.
 
     Attributes:
-        plural: the kind's name.
-        short: its short names.
         cls: the class of its objects.
         named: the kind of unstructured objects.
         head: the heads of the columns, then those that only a wide table has.

@@ -137,11 +137,7 @@ def _bad(scenario: _Scenario, paint: Painter) -> Iterator[tuple[str, str]]:
 
 
 def merged_documents(texts: Mapping[str, str]) -> MergedRun:
-    """The runs in JSON documents, by their labels.
-
-    Raises:
-        ValueError: a document is of another kind or version, or a shard is missing.
-    """
+    """The runs in JSON documents, by their labels. Raises ``ValueError``."""
     documents: dict[str, _Document] = {}
     for label, text in texts.items():
         try:
@@ -216,11 +212,7 @@ _COUNTED: Final = ("tests", "failures", "errors", "skipped")
 
 
 def merged_junit(texts: Mapping[str, str]) -> tuple[str, bool]:
-    """The test suites of JUnit files by label, as one file, and whether none failed.
-
-    Raises:
-        ValueError: a file is no JUnit XML, or a shard is missing.
-    """
+    """The test suites of JUnit files by label, as one file, and whether none failed. Raises ``ValueError``."""
     whole = ElementTree.Element("testsuites", name="proxylab")
     for label, text in texts.items():
         try:

@@ -20,7 +20,6 @@ class Baseline(TaggedRecord, frozen=True, kw_only=True):
 
     Attributes:
         file: of the scenario, as the user named it.
-        case: its id.
         trouble: what did not pass, or what the machine lacks; empty if all passed.
         seconds: how long it took.
         met: the beginnings of the classes of rules that its packets met.
@@ -50,9 +49,7 @@ class Mutant(TaggedRecord, frozen=True, kw_only=True):
     Attributes:
         engine: as ``--engine`` spells it.
         rule_class: the rule without names, addresses and numbers.
-        mutation: the change.
         rule: an example of the class, as the engine loads it.
-        suggestion: the probe that would notice it.
         noticed: ``None`` if nothing did.
         equivalent: why no packet can tell the mutant from the rule; empty without a proof.
     """

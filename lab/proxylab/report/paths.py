@@ -1,7 +1,4 @@
-"""The path of a probe through a lab's network, for drawings; ``seen_path`` builds one from evidence.
-
-``planned_path`` builds the path of a probe before a run; ``drawing`` and ``svg`` draw paths.
-"""
+"""The path of a probe through a lab's network, for drawings; ``seen_path`` builds one from evidence."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -20,9 +17,7 @@ class Leg(Struct, frozen=True):
 
     Attributes:
         origin: the sending namespace of the plan, or pod.
-        out: the output device.
         target: the receiving namespace, or pod.
-        into: the input device.
         packet: its source and destination on this hop, and its kind unless it is a request.
         changes: the translations at ``origin`` before this hop, in clauses.
         is_request: whether the packet travels from the client to the server.

@@ -7,7 +7,7 @@ summary.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from proxylab.evidence.words import amount
 from proxylab.report.exit_code import AnyResult
@@ -164,7 +164,7 @@ def _left_out(result: ScenarioResult, paint: Painter, width: int) -> Iterator[li
 
 def _journeys(results: Sequence[ScenarioResult], width: int) -> Iterator[list[str]]:
     """The traces of all traced packets."""
-    for probe in _probes_of(results):
+    for probe in (probe for result in results for probe in result.probes):
         if probe.traced is not None:
             yield [f"{probe.probe.position}: {probe.probe.name}", *journey(probe.resolved, probe.traced, width)]
 
@@ -182,10 +182,6 @@ def _explained(probe: ProbeVerdict | StepVerdict, paint: Painter, width: int) ->
 
 def _name(verdict: ProbeVerdict | StepVerdict) -> str:
     return verdict.step.name if isinstance(verdict, StepVerdict) else verdict.probe.name
-
-
-def _probes_of(results: Iterable[ScenarioResult]) -> Iterator[ProbeVerdict]:
-    return (probe for result in results for probe in result.probes)
 
 
 def summary_line(results: Sequence[AnyResult], seconds: float | None = None) -> str:

@@ -58,9 +58,7 @@ def recorded_seconds(text: str) -> dict[str, float]:
     """The time of each file in an earlier run, from its JSON document or its JUnit XML.
 
     The keys are those of JUnit's ``classname``, which is in every dialect: ``scenarios.nodeport.x.lab.yaml``.
-
-    Raises:
-        ValueError: it is neither.
+    Raises ``ValueError``.
     """
     found: dict[str, float] = defaultdict(float)
     try:

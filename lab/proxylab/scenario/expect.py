@@ -1,7 +1,4 @@
-"""``expect``: the keys of a probe's expected result, and those that a step's has too.
-
-``proxylab.scenario.check_expect`` compares them with each other and with the rest of the scenario.
-"""
+"""``expect``: the keys of a probe's expected result, and those that a step's has too."""
 
 import json
 import math

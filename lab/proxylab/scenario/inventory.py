@@ -29,10 +29,8 @@ class Inventory(Struct, frozen=True):
     """Every name of a scenario.
 
     Attributes:
-        nodes: the nodes, in the order of the file.
         pods: every single pod, with its entry.
         groups: the entries with replicas, with the names of their pods.
-        hosts: the outside hosts.
         doubtful: entries of ``spec.pods`` that are not well-formed, or too many: their pods are unknown.
     """
 

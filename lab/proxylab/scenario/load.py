@@ -14,7 +14,6 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from proxylab.cluster.objects import Service
 from proxylab.errors import InternalError
 from proxylab.scenario.cases import check_conditions
 from proxylab.scenario.changes import ClusterState, read_changes
@@ -24,7 +23,7 @@ from proxylab.scenario.document import Document, Location, Problems, Spot, shown
 from proxylab.scenario.flows import check_probes
 from proxylab.scenario.inventory import Inventory, Subject, take_inventory, with_objects
 from proxylab.scenario.kinds import note_on
-from proxylab.scenario.manifests import Manifests, ServiceId, check_services, read_manifests
+from proxylab.scenario.manifests import Manifests, check_services, read_manifests
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.networks import check_network, known_network, with_networks
 from proxylab.scenario.parts import Parts, read_parts
@@ -235,7 +234,7 @@ def _built(
     if document is None:
         raise InternalError(f"{file}: proxylab refuses this file without a reason; please report it")
     spec = document.spec
-    services = _services(manifests)
+    services = {key: each for key, each in manifests.services.items() if each is not None}
     groups, nodes = _present(parts.pods), _present(parts.nodes)
     routed = any(group.program is Program.NGINX for group in groups)
     steps = tuple(replace(step, change=state.change) for step, state in zip(spec.steps, states, strict=True))
@@ -268,10 +267,6 @@ def _built(
         notes=(*_notes(manifests, configured, routed=routed), *_long_names(document.metadata.name, spec.probes, steps)),
         proxy=configured.configuration,
     )
-
-
-def _services(manifests: Manifests) -> dict[ServiceId, Service]:
-    return {key: service for key, service in manifests.services.items() if service is not None}
 
 
 def _present(entries: Mapping[str, Entry | None]) -> tuple[Entry, ...]:

@@ -1,7 +1,4 @@
-"""``spec.matrix``, ``when`` and ``except``: the axes of a scenario's cases, and what differs in some of them.
-
-``proxylab.scenario.cases`` compares them with each other, and expands a matrix.
-"""
+"""``spec.matrix``, ``when`` and ``except``: the axes of a scenario's cases, and what differs in some of them."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, TypeVar

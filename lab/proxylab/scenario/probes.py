@@ -1,8 +1,4 @@
-"""``spec.probes`` and ``spec.streams``: the keys of senders, targets and packets.
-
-``proxylab.scenario.expect`` has the keys of ``expect``. ``proxylab.scenario.flows`` compares all of them with the rest
-of the scenario.
-"""
+"""``spec.probes`` and ``spec.streams``: the keys of senders, targets and packets."""
 
 import re
 from collections.abc import Mapping

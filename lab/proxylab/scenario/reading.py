@@ -303,7 +303,7 @@ def _one_of(options: tuple[Any, ...]) -> Any:
     kinds = (("<one>", scalars), ("<list>", lists), ("<keys>", keyed), ("<names>", named))
     tagged = [_annotated(read_as(each[0]), [Tag(tag)]) for tag, each in kinds if each]
     chosen = _annotated(Union[tuple(tagged)], [Discriminator(kind)])  # noqa: UP007
-    return _optional(Union[options], chosen)  # noqa: UP007
+    return Union[chosen, None] if type(None) in options else chosen  # noqa: UP007
 
 
 def _first_key(firsts: tuple[str, ...]) -> Callable[[Mapping[str, object]], str | None]:
@@ -318,11 +318,6 @@ def _is_declared(hint: Any) -> bool:
 
 def _bare(hint: Any) -> Any:
     return get_args(hint)[0] if get_origin(hint) is Annotated else hint
-
-
-def _optional(hint: Any, written: Any) -> Any:
-    """``written``, or ``None`` if a value of this type may be ``None``."""
-    return Union[written, None] if type(None) in get_args(hint) else written  # noqa: UP007
 
 
 def _entries(declared: type[Declared]) -> tuple[Any, list[Any], list[Any]]:

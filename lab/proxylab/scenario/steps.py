@@ -1,7 +1,4 @@
-"""The frozen objects of ``spec.steps``: the conditions to wait for, the expectations.
-
-``model`` exports them all.
-"""
+"""The frozen objects of ``spec.steps``: the conditions to wait for, the expectations."""
 
 import re
 from collections.abc import Mapping

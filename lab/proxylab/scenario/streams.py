@@ -1,7 +1,4 @@
-"""The checks of ``spec.streams`` and ``spec.steps`` against the scenario.
-
-``proxylab.scenario.changes`` checks the changes of steps, ``proxylab.scenario.flows`` senders and targets.
-"""
+"""The checks of ``spec.streams`` and ``spec.steps`` against the scenario."""
 
 from collections.abc import Sequence
 

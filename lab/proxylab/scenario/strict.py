@@ -24,21 +24,14 @@ _FOLDER: Final = "kubernetes-json-schema/v{}-local-strict/{}.json"
 
 
 def strict_versions() -> tuple[str, ...]:
-    """The versions that have a schema, as ``v1.36``, the oldest first.
-
-    Raises:
-        CapabilityError: kubernetes-validate is not installed.
-    """
+    """The versions that have a schema, as ``v1.36``, the oldest first. Raises ``CapabilityError``."""
     return tuple(_releases())
 
 
 def check_strictly(documents: Iterable[Location], version: str, problems: Problems) -> None:
     """Note everything that the schema of that version refuses and that is not noted yet.
 
-    ``version`` is one of ``strict_versions()``; the manifests may be in Lists.
-
-    Raises:
-        CapabilityError: kubernetes-validate is not installed.
+    ``version`` is one of ``strict_versions()``; the manifests may be in Lists. Raises ``CapabilityError``.
     """
     release = _releases()[version]
     for location in documents:

@@ -35,11 +35,7 @@ class VersionRange(Record, frozen=True, kw_only=True):
 
 
 def read_version(text: str) -> Version:
-    """A version such as ``1.34``, ``v1.34`` or ``v1.34.2``.
-
-    Raises:
-        ValueError: the text is not a version.
-    """
+    """A version such as ``1.34``, ``v1.34`` or ``v1.34.2``. Raises ``ValueError``."""
     found = _VERSION.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is not a version")

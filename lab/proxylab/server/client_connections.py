@@ -1,8 +1,5 @@
 """Answers the requests of clients, one after the other.
 
-``serve_client`` serves one client until it hangs up, and ``accept_clients`` the clients at the control socket of a
-detached lab.
-
 Requests of several clients take turns (the request handler sees to that); feeds run beside them. When the first client
 hangs up, its unfinished requests are cancelled, and its lab ends unless it is detached. When any other client hangs up,
 its unfinished request is still carried out, and its answer is dropped.

@@ -63,10 +63,7 @@ class StepConditions(Struct, frozen=True):
     async def settle(self) -> None:
         """Return when balancers have followed the engines' health, and CoreDNS and nginx the cluster.
 
-        Their delay is not the engines' fault.
-
-        Raises:
-            ProgramError: CoreDNS or nginx did not follow.
+        Their delay is not the engines' fault. Raises ``ProgramError``.
         """
         if self.name_servers is not None:
             await self.name_servers.settle()

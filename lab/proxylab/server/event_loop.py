@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from proxylab.engines.engine_names import IPTABLES_VARIANTS
@@ -25,7 +26,6 @@ from proxylab.kernel.netlink.cleanup import Cleanup
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.leftovers import ClosedLab, HeldResources, leftovers
 from proxylab.kernel.sandbox.limits import limit_reached
-from proxylab.kernel.sandbox.origins import Origins
 from proxylab.protocol.channel import AsyncChannel
 from proxylab.protocol.faults import fault_of
 from proxylab.protocol.messages import (
@@ -61,15 +61,18 @@ from proxylab.protocol.standing_labs import (
     AnyRequest,
     AnyResponse,
     Detach,
+    Detached,
     End,
+    Ended,
     Feed,
     Greet,
+    Greeted,
+    LabRecord,
     ListObjects,
     ObjectList,
     Remember,
 )
 from proxylab.server.client_connections import accept_clients, first_of, serve_client
-from proxylab.server.detachment import Detachment
 from proxylab.server.feeds import Signals, feed
 from proxylab.server.lab import Lab
 from proxylab.server.network import Network
@@ -79,6 +82,70 @@ __all__ = ["serve"]
 
 _GONE_SECONDS: Final = 5.0
 _CLEANUP_SECONDS: Final = 20.0
+
+
+class Detachment:
+    """Whether and for how long a lab is detached. A lab is attached until ``Detach`` comes."""
+
+    def __init__(self) -> None:
+        self._record: LabRecord | None = None
+        self._ends_at: float | None = None
+        self._opened = asyncio.Event()
+        self._ended = asyncio.Event()
+
+    def answer(self, request: Detach | Remember | End) -> Detached | LabRecord | Ended:
+        """Carry out a request. Raises ``InternalError`` where the lab is not detached."""
+        match request:
+            case Detach(record, seconds):
+                self._record = record
+                self._ends_at = None if seconds is None else time.monotonic() + seconds
+                self._opened.set()
+                return Detached()
+            case Remember(record):
+                if record is not None:
+                    self._record = record
+                return self._known()
+            case End():
+                self._known()
+                self._ended.set()
+                return Ended()
+
+    def greeting(self, *, busy: bool) -> Greeted:
+        """The lab's state in short."""
+        record = self._known()
+        return Greeted(
+            name=record.name,
+            file=str(Path(record.directory) / record.scenario.file),
+            case=record.scenario.case.id,
+            engine=record.engine.name,
+            age=max(0.0, time.time() - record.began),
+            left=None if self._ends_at is None else max(0.0, self._ends_at - time.monotonic()),
+            busy=busy,
+        )
+
+    async def wait_until_over(self) -> None:
+        """Return when its time is over: at once, unless it outlives its first client."""
+        if self._ends_at is None:
+            return
+        loop = asyncio.get_running_loop()
+        timer = loop.call_at(loop.time() + self._ends_at - time.monotonic(), self._ended.set)
+        try:
+            await self._ended.wait()
+        finally:
+            timer.cancel()
+
+    async def wait_until_detached(self) -> None:
+        """Return when ``Detach`` has come."""
+        await self._opened.wait()
+
+    async def wait_until_ended(self) -> None:
+        """Return when ``End`` has come."""
+        await self._ended.wait()
+
+    def _known(self) -> LabRecord:
+        if self._record is None:
+            raise InternalError("this lab is not detached: Detach comes first")
+        return self._record
 
 
 def serve(
@@ -97,13 +164,11 @@ async def _serve(
     client: socket.socket, launcher_end: socket.socket, control_socket: socket.socket | None, *, rootless: bool
 ) -> bool:
     """Serve; returns whether the launcher's end was the reason to end."""
-    origins = Origins()
-    origins.watch()
     launcher = Launcher(launcher_end)
     launcher.attach()
     terminated = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
-    handler = _RequestHandler(launcher, origins)
+    handler = _RequestHandler(launcher)
     channel = AsyncChannel(client)
     await channel.send(Ready(os.getpid(), os.uname().release, rootless))
     try:
@@ -153,11 +218,8 @@ _OfLab = Advance | Conclude | Send | LookUp | Converse | Dump | CollectState | E
 class _RequestHandler:
     """Carries out requests, and owns the lab."""
 
-    def __init__(
-        self, launcher: Launcher, origins: Origins | None = None, *, gone_seconds: float = _GONE_SECONDS
-    ) -> None:
+    def __init__(self, launcher: Launcher, *, gone_seconds: float = _GONE_SECONDS) -> None:
         self._launcher = launcher
-        self._origins = origins or Origins()
         self._gone_seconds = gone_seconds
         self._variants: dict[str, IptablesVariant] = {}
         self._lab: Lab | None = None
@@ -268,7 +330,7 @@ class _RequestHandler:
             await self._end(lab)
         await self._wait_until_gone()
         if self._before is not None:
-            await self._expect_none(partial(self._before.since, self._origins), "all labs were closed")
+            await self._expect_none(self._before.since, "all labs were closed")
         await self._cleanup.finish(_CLEANUP_SECONDS)
         return Closed()
 
@@ -287,14 +349,10 @@ class _RequestHandler:
             self._closed_labs.append(lab.network.close(self._cleanup))
 
     async def _wait_until_gone(self) -> None:
-        """Wait until nothing uses the closed labs any more; usually that was long ago.
-
-        Raises:
-            InternalError: naming what does.
-        """
+        """Wait until nothing uses the closed labs any more; usually that was long ago. Raises ``InternalError``."""
         closed, self._closed_labs = self._closed_labs, []
         for lab in closed:
-            await self._expect_none(partial(leftovers, lab, self._origins), f"{lab.lab} was closed")
+            await self._expect_none(partial(leftovers, lab), f"{lab.lab} was closed")
 
     async def _expect_none(self, look: Callable[[], list[str]], after: str) -> None:
         """Wait until ``look`` finds nothing: threads that close sockets, and killed processes, take their time."""

@@ -104,7 +104,7 @@ class Lab(Struct, frozen=True):
             ingress = await start_ingress(request, network, control_plane, launcher, stack)
             await start_commands(request, network, launcher, stack)
             certificate = ingress.certificate if ingress else ""
-            runner = await open_runner(request, network, control_plane, packet_lock, stack, certificate)
+            runner = open_runner(request, network, control_plane, packet_lock, stack, certificate)
             stages = (
                 laid,
                 Stage("synchronise", synchronised - began),

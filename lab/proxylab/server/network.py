@@ -32,11 +32,7 @@ class Network(Struct, frozen=True):
 
     @classmethod
     def build(cls, number: int, plan: Plan, launcher: Launcher) -> Self:
-        """Make the plan real.
-
-        Raises:
-            CapabilityError: the machine lacks something that the plan needs.
-        """
+        """Make the plan real. Raises ``CapabilityError``."""
         with ExitStack() as stack:
             wiring = stack.enter_context(realise(plan))
             stack.callback(launcher.forget, [f"{number}/{name}" for name in wiring.namespaces])

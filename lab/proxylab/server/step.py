@@ -1,8 +1,5 @@
 """Makes the steps of a scenario in a lab.
 
-``StepRunner`` orders the parts of a change, lets streams run and rest, and ends steps. ``conditions`` waits for what a
-step awaits.
-
 Engines that a step ends are down before anything changes, so they see nothing of the step; those that it starts begin
 with the cluster as the step leaves it.
 
@@ -122,10 +119,7 @@ class StepRunner:
         """Make one stage of a rollout, and return when the engines have followed, or pods have no more time.
 
         A program that is killed stops to answer before the API server knows. The time between differs from cluster to
-        cluster; here it lasts until every stream has sent enough packets.
-
-        Raises:
-            EngineError: an engine did not follow.
+        cluster; here it lasts until every stream has sent enough packets. Raises ``EngineError``.
         """
         if stage.delay:
             await pass_by(stage.delay / 1000)

@@ -25,13 +25,13 @@ from proxylab.server.control_plane import ControlPlane
 from proxylab.server.network import Network
 from proxylab.traffic.foreign import ForeignRules
 from proxylab.traffic.programs import Programs
-from proxylab.traffic.responder import Names, PortsTakenError
+from proxylab.traffic.responder import Names, PortsTakenError, Responders
 from proxylab.traffic.runner import Runner
 
 __all__ = ["open_runner"]
 
 
-async def open_runner(
+def open_runner(
     request: Build,
     network: Network,
     control_plane: ControlPlane,
@@ -41,6 +41,12 @@ async def open_runner(
 ) -> Runner:
     """Open the lab's runner, with a meter for the rules of each node and family; TLS accepts ``trusted``."""
     namespaces = network.wiring.namespaces
+    try:
+        responders = Responders(namespaces, request.plan, _names(request.plan, control_plane.store))
+    except PortsTakenError as error:
+        raise ScenarioError([_taken(request, context, listener) for context, listener in error.taken]) from error
+    stack.callback(responders.close)
+    responders.attach(asyncio.get_running_loop())
     modes = {name: _NodeModes(name, context, control_plane.fleet) for name, context in control_plane.contexts.items()}
     meters = {
         (name, family): _Meter(each, family) for name, each in modes.items() for family in request.engine.families
@@ -48,22 +54,18 @@ async def open_runner(
     runner = Runner(
         namespaces,
         request.plan,
+        network.watch,
+        responders,
         meters,
         request.seed,
         served=_served(request),
-        watch=network.watch,
         links=network.links,
         packet_lock=packet_lock,
-        names=_names(request.plan, control_plane.store),
         foreign={name: _foreign(modes[name], context) for name, context in control_plane.contexts.items()},
         programs=_programs(control_plane.fleet),
         trusted=trusted,
     )
     stack.callback(runner.close)
-    try:
-        await runner.open()
-    except PortsTakenError as error:
-        raise ScenarioError([_taken(request, context, listener) for context, listener in error.taken]) from error
     return runner
 
 

@@ -33,11 +33,7 @@ class Associations:
     """Answers INITs in the namespaces of a plan that listen for SCTP, where their kernel cannot."""
 
     def __init__(self, netns_by_name: Mapping[str, NetNs], plan: Plan) -> None:
-        """Drop those namespaces' ICMP errors about an unknown protocol.
-
-        Raises:
-            CapabilityError: the kernel has no nf_tables.
-        """
+        """Drop those namespaces' ICMP errors about an unknown protocol. Raises ``CapabilityError``."""
         self._ports = {
             namespace.name: frozenset(each.port for each in namespace.listeners if each.protocol is Protocol.SCTP)
             for namespace in plan.namespaces

@@ -3,9 +3,6 @@
 The sender ends first (FIN), and the responder ends its own direction when that end has come. So when the sender reads
 the end of the stream, both ends have crossed the network. No tap needs to keep their frames.
 
-``Dialogues`` owns the sockets of one run's flows and never waits. ``advance`` does what can be done now; its caller
-decides when a flow will receive nothing more.
-
 On a veth an ICMP error comes back while connect(2) still holds its socket. ``tcp_v4_err`` then only notes it
 (``sk_err_soft``), and the socket would report it after its first retransmission, a second later. Reading SO_ERROR
 returns the note at once (``sock_getsockopt`` in net/core/sock.c), so ``advance`` reads it.

@@ -1,7 +1,4 @@
-"""Connection tracking on the nodes, as a second witness of where each flow went.
-
-``ConntrackReader`` looks flows up and reads whole tables. It never changes a table.
-"""
+"""Connection tracking on the nodes, as a second witness of where each flow went."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -76,19 +73,11 @@ class ConntrackReader:
                     )
 
     def entries(self, resolved: ResolvedProbe) -> Iterator[TableEntry]:
-        """All entries on the probe's nodes, of the probe's family.
-
-        Raises:
-            InternalError: a table cannot be read.
-        """
+        """All entries on the probe's nodes, of the probe's family. Raises ``InternalError``."""
         yield from self.tables(resolved.nodes, Family.of(resolved.destination))
 
     def tables(self, nodes: Iterable[str], family: Family) -> Iterator[TableEntry]:
-        """All entries on these nodes, of one family.
-
-        Raises:
-            InternalError: a table cannot be read.
-        """
+        """All entries on these nodes, of one family. Raises ``InternalError``."""
         version = 4 if family is Family.IPV4 else 6
         transports = {transport.number(version): transport for transport in Transport}
         for node in nodes:

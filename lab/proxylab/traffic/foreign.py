@@ -46,11 +46,6 @@ class ForeignRules:
     """The foreign rules of one node.
 
     Args:
-        node: its name.
-        names: lists the names of its tables.
-        nft: lists all of nftables.
-        legacy: lists one table of legacy iptables.
-        devices: lists what tc and XDP have put on its devices.
         counted: tells the tables of nftables, with their families, that a meter counts or the lab has made, and those
             of legacy iptables.
     """

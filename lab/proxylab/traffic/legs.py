@@ -80,12 +80,8 @@ class Legs:
     def learn(self, datagram: Datagram, own: Collection[int]) -> Iterator[Waiting]:
         """Learn from a segment with data which connection carries the request of a flow.
 
-        Args:
-            datagram: the segment.
-            own: the initial sequence numbers of first legs.
-
-        Yields:
-            The packets of that connection that have waited for this.
+        ``own`` are the initial sequence numbers of first legs. Yields the packets of that connection that have waited
+        for this.
         """
         flow = self._identity.flow_of_request(datagram.payload)
         first = (datagram.sequence - 1) & 0xFFFFFFFF

@@ -1,7 +1,4 @@
-"""Sends flows as crafted frames on the sender's tap.
-
-``Dispatch`` limits how many frames leave before the taps are read, and records what the device refused.
-"""
+"""Sends flows as crafted frames on the sender's tap."""
 
 from collections.abc import Iterable
 from itertools import islice

@@ -46,7 +46,7 @@ from proxylab.traffic.match import Matcher
 from proxylab.traffic.packet import Dispatch
 from proxylab.traffic.ports import PortAllocator, side_of
 from proxylab.traffic.programs import Passage, Programs
-from proxylab.traffic.responder import Names, PortsTakenError, Responders
+from proxylab.traffic.responder import Responders
 from proxylab.traffic.stack_counts import Stacks
 from proxylab.traffic.streams import Streams
 from proxylab.traffic.tracing import Tracing, with_virtual_servers
@@ -67,29 +67,29 @@ class Runner:
         self,
         netns_by_name: Mapping[str, NetNs],
         plan: Plan,
+        watch: Watch,
+        responders: Responders,
         meters: Mapping[tuple[str, Family], Meter],
         seed: int = 0,
         served: Iterable[int] = (),
-        watch: Watch | None = None,
         links: NetemLinks | None = None,
         packet_lock: asyncio.Lock | None = None,
-        names: Names | None = None,
         foreign: Mapping[str, ForeignRules] | None = None,
         programs: Programs | None = None,
         trusted: str = "",
     ) -> None:
-        """Make a runner; ``open`` it before the first run.
+        """Make a runner.
 
         Args:
             netns_by_name: every namespace of the plan.
-            plan: its pods and outside hosts get taps, and its listeners get responders.
+            plan: of the lab.
+            watch: open taps at its pods and outside hosts, which outlive the runner.
+            responders: open responders at its listeners, which outlive it, too.
             meters: of the nodes' rules for each family; closed with the runner.
             seed: orders source ports, and is part of every token.
             served: ports on which something else listens in the nodes; no flow leaves from one.
-            watch: open taps that outlive the runner; without them it opens its own.
             links: the links of the plan that have netem; without them it has none.
             packet_lock: each run holds it, and so does every other sender of packets in the lab.
-            names: answers for the plan's name servers.
             foreign: of each node, its rules that no meter counts; closed with the runner.
             programs: the proxies' own processes, through which flows may pass.
             trusted: the certificates that requests over TLS accept, in PEM.
@@ -100,85 +100,40 @@ class Runner:
         taken = {*served, *(each.port for namespace in plan.namespaces for each in namespace.listeners)}
         self._ports = PortAllocator(seed, taken)
         self._identities = IdentityRegistry(nonce_of(seed))
-        self._packet_lock = packet_lock or asyncio.Lock()
-        self._given = watch
+        self.packet_lock = packet_lock or asyncio.Lock()
         self._links = links or NetemLinks(Wiring(plan, netns_by_name, {}))
-        self._names = names
-        self._watch: Watch | None = None
-        self._responders: Responders | None = None
+        self._watch, self._responders = watch, responders
         self._tracing: Tracing | None = None
-        self._conntrack = ConntrackReader(netns_by_name, own_addresses(plan))
+        self.conntrack = ConntrackReader(netns_by_name, own_addresses(plan))
         self._associations: Associations | None = None
         self._stacks = Stacks(netns_by_name, {each.name for each in plan.namespaces if each.role is Role.NODE})
         self._seen: Matcher | None = None
         self._dialogues = 0
-        self._streams: Streams | None = None
-
-    async def open(self) -> None:
-        """Open every responder, and every tap that is not open yet, once for the lab's life.
-
-        Raises:
-            PortsTakenError: another program in the lab listens on ports of the plan's listeners; nothing stays open.
-            InternalError: naming the device or the port that could not be opened; nothing stays open.
-        """
-        self._watch = self._given or Watch(self._netns_by_name, self._plan)
-        try:
-            self._responders = Responders(self._netns_by_name, self._plan, self._names)
-        except (InternalError, PortsTakenError):
-            self.close()
-            raise
-        self._responders.attach(asyncio.get_running_loop())
-        taps = self._watch, self._responders, self._identities, self._conntrack
-        self._streams = Streams(self._netns_by_name, *taps, self._port_of_stream, self._programs, self._links)
-
-    @property
-    def streams(self) -> Streams:
-        """The streams of the lab. Raises ``InternalError`` where the runner is not open."""
-        if self._streams is None:
-            raise InternalError("the runner is not open; open() comes before its streams")
-        return self._streams
-
-    @property
-    def conntrack(self) -> ConntrackReader:
-        """Connection tracking on the nodes."""
-        return self._conntrack
+        taps = watch, responders, self._identities, self.conntrack
+        self.streams = Streams(netns_by_name, *taps, self._port_of_stream, self._programs, self._links)
 
     def hang_up(self, names: Collection[str]) -> None:
         """Close the connections of pods, as their programs do when they end."""
-        if self._responders is not None:
-            self._responders.hang_up(names)
+        self._responders.hang_up(names)
 
     def close(self) -> None:
-        """Close every responder, and every tap opened here. Does not block the event loop that calls it."""
-        if self._streams is not None:
-            self._streams.close()
-            self._streams = None
+        """Close the streams and meters. Does not block the event loop that calls it."""
+        self.streams.close()
         for meter in self._meters.values():
             meter.close()
         for rules in self._foreign.values():
             rules.close()
-        self._conntrack.close()
+        self.conntrack.close()
         if self._associations is not None:
             self._associations.close()
             self._associations = None
         self._stacks.close()
         self._stop_tracing()
-        if self._responders is not None:
-            self._responders.close()
-            self._responders = None
-        if self._watch is not None and self._watch is not self._given:
-            self._watch.close()
-        self._watch = None
 
     def _stop_tracing(self) -> None:
         if self._tracing is not None:
             self._tracing.close()
             self._tracing = None
-
-    @property
-    def packet_lock(self) -> asyncio.Lock:
-        """The lock that a run holds, so that the rules count no packets but its own."""
-        return self._packet_lock
 
     def forget(self) -> None:
         """Flush conntrack in every namespace, after which source ports may be used again.
@@ -206,27 +161,25 @@ class Runner:
 
         Raises:
             InternalError: for a probe that no plan should have produced (a sender without a tap, a protocol that the
-                runner does not send), or a runner that is not open.
+                runner does not send).
             CapabilityError: the kernel cannot trace, or cannot flush conntrack when source ports are used up.
         """
         if trace and resolved.flows != 1:
             raise InternalError(f"probe {resolved.name!r}: only a probe of one flow can be traced")
-        async with self._packet_lock:
+        async with self.packet_lock:
             return await self._run(resolved, trace=trace)
 
     async def converse(self, dialogue: Dialogue) -> DialogueRecord:
         """Hold a dialogue by crafted segments. Runs wait for each other.
 
         Raises:
-            InternalError: a side of it has no tap, or the runner is not open.
+            InternalError: a side of it has no tap.
             CapabilityError: the kernel has no nf_tables.
         """
-        if self._watch is None or self._responders is None:
-            raise InternalError("the runner is not open; open() comes before converse()")
         resolved = dialogue.there
         family = Family.of(resolved.destination)
         meters = {node: self._meters[node, family] for node in resolved.nodes}
-        async with self._packet_lock:
+        async with self.packet_lock:
             await together(meter.begin(resolved) for meter in meters.values())
             (port,) = self._source_ports(resolved)
             self._dialogues += 1
@@ -263,8 +216,8 @@ class Runner:
         unfinished = await self._take(turns, resolved, every_segment=bool(passage.nodes or resolved.request))
         losses = turns.take_losses()
         kernel = self._stacks.end()
-        tracked = self._conntrack.flows(resolved, ports)
-        entries = tuple(self._conntrack.entries(resolved)) if resolved.tables else None
+        tracked = self.conntrack.flows(resolved, ports)
+        entries = tuple(self.conntrack.entries(resolved)) if resolved.tables else None
         steps = () if tracing is None else _steps(tracing, identity, meters)
         foreign_rules = await together(rules.end() for rules in foreign)
         counts = tuple(chain.from_iterable(await together(meter.end() for meter in meters.values())))
@@ -300,7 +253,7 @@ class Runner:
         follows_data = every_segment and resolved.protocol is Transport.TCP
         deadline = Deadline.after(self._links.longer(_RUN_SECONDS + _FLOW_SECONDS * resolved.flows))
         try:
-            with self._watch.every_segment() if self._watch is not None and follows_data else nullcontext():
+            with self._watch.every_segment() if follows_data else nullcontext():
                 unfinished = await turns.run(deadline)
         except BaseException:
             self._stop_tracing()  # later runs must not pay for it
@@ -318,8 +271,6 @@ class Runner:
         return self._tracing
 
     def _prepare(self, resolved: ResolvedProbe, identity: Identity, ports: Sequence[int], passage: Passage) -> Exchange:
-        if self._watch is None or self._responders is None:
-            raise InternalError("the runner is not open; open() comes before run()")
         if resolved.protocol is Transport.SCTP and resolved.manner is Manner.CONNECT:
             need_sctp(f"probe {resolved.name!r}", ", or let the probe send single packets (send: {as: packet})")
         sender = resolved.sender

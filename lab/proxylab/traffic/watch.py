@@ -86,11 +86,7 @@ class Watch:
             ) from None
 
     def follow(self, wanted: bool) -> None:
-        """Capture packets at every device of the nodes from now on, or at none.
-
-        Raises:
-            InternalError: naming the device that could not be tapped.
-        """
+        """Capture packets at every device of the nodes from now on, or at none. Raises ``InternalError``."""
         if wanted and not self._on_nodes:
             self._on_nodes = tuple(self._tap_on(*device) for device in _devices_of_nodes(self._plan))
         elif wanted is not self._following:

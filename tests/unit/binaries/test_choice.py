@@ -8,8 +8,7 @@ from kube_proxies import BundleStore, program
 
 from proxylab.binaries.binary import order
 from proxylab.binaries.cache import Cache
-from proxylab.binaries.choose import Sources, UnobtainableError, newest, obtain
-from proxylab.binaries.upstream import read_gates, upstream_for
+from proxylab.binaries.choose import Sources, UnobtainableError, newest, obtain, read_gates, upstream_for
 from proxylab.engines.engine_names import read_engine
 from proxylab.errors import CapabilityError
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxylab.client.known_failures import open_or_foresee
+from proxylab.client.open_labs import open_or_foresee
 from proxylab.errors import CapabilityError, EngineError
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.model import Scenario

@@ -6,7 +6,7 @@ from rule_cases import CASES, ELSEWHERE, HERE, Addresses
 from proxylab.addresses import Family, Protocol
 from proxylab.cluster.objects import Node
 from proxylab.diagnosis.model import Standing
-from proxylab.diagnosis.program_stage import judge_programs, listening
+from proxylab.diagnosis.rules_stages import judge_programs, listening
 from proxylab.diagnosis.subject import DiagnosedService
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.userspace.texts import FIRST_PORT, load, read

@@ -5,7 +5,7 @@ import re
 from collections.abc import Coroutine
 
 import pytest
-from memory_loader import MemoryLoader, engine_with
+from memory_loader import MemoryLoader, NoSurroundings, engine_with
 from msgspec.structs import replace
 from rule_cases import HERE, Addresses, echo, endpoint, node_port, slice_of
 
@@ -13,8 +13,7 @@ from proxylab.addresses import Family
 from proxylab.cluster.objects import Node, Pod
 from proxylab.cluster.store import Store
 from proxylab.engines.embedded.settings import Periods, ProxySettings
-from proxylab.engines.embedded.surroundings import NoSurroundings, Served
-from proxylab.engines.embedded.sync import EmbeddedEngine
+from proxylab.engines.embedded.sync import EmbeddedEngine, Served
 from proxylab.engines.protocol import Engine
 from proxylab.errors import EngineError, InternalError
 from proxylab.timing import Deadline

@@ -26,7 +26,7 @@ from rule_cases import (
 from proxylab.addresses import Family, Protocol
 from proxylab.cluster.configuration import IpvsConfiguration
 from proxylab.cluster.objects import ServicePort
-from proxylab.engines.embedded.ipvs.ending import Ending
+from proxylab.engines.embedded.ipvs.node import Ending
 from proxylab.engines.embedded.ipvs.proxier import IpvsProxier
 from proxylab.engines.embedded.ipvs.sets import NodeSet
 from proxylab.engines.embedded.ipvs.tables import Tables

@@ -5,6 +5,7 @@ from collections.abc import Coroutine
 from ipaddress import ip_network
 
 import pytest
+from memory_loader import alone
 from memory_table import MemoryTables
 from msgspec.structs import replace
 from rule_cases import HERE, Addresses, echo, endpoint, facts, load_balancer, node_port, slice_of
@@ -16,7 +17,6 @@ from proxylab.engines.embedded.nftables.proxier import NftablesProxier
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.proxier import SyncFailedError
 from proxylab.engines.embedded.settings import Periods, ProxySettings
-from proxylab.engines.embedded.sync import EmbeddedEngine
 from proxylab.timing import Deadline
 
 A = Addresses(Family.IPV4)
@@ -107,22 +107,17 @@ def test_a_chain_that_is_used_again_is_not_deleted() -> None:
     run(story())
 
 
-def test_a_service_that_the_kernel_refuses_stops_no_other() -> None:
+def test_a_refusal_names_the_service_and_leaves_the_table() -> None:
     async def story() -> None:
         stage = Stage()
+        await stage.sync(ECHO, SLICE)
+        before = stage.chains
         stage.loader.never = ("10.42.0.66",)
         bad = replace(ECHO, name="bad", cluster_ips=(A.of("cluster", 66),))
-        done = await stage.proxier.sync(
-            ClusterView((*BOTH.services, bad), (*BOTH.slices, slice_of(bad, A, endpoint(A, 66)))), NODE
-        )
-        assert {name.partition("-")[2][9:] for name in stage.chains} == {"default/echo/tcp/", "default/other/tcp/"}
-        (line,) = done.refused
-        assert line.startswith("IPv4: Service default/bad is left out: nft refused of Service default/bad: add ")
-        assert "Invalid argument" in line
-        before = len(stage.loader.texts)
-        await stage.sync(ECHO, OTHER, bad, SLICE, OTHERS, slice_of(bad, A, endpoint(A, 66)))
-        assert len(stage.loader.texts) == before, "the same rules are not tried again"
-        assert await stage.sync(ECHO, OTHER, bad, SLICE, OTHERS, slice_of(bad, A, endpoint(A, 67)))
+        with pytest.raises(SyncFailedError, match=r"IPv4: nft refused of Service default/bad: add .*Invalid argument"):
+            await stage.sync(ECHO, bad, SLICE, slice_of(bad, A, endpoint(A, 66)))
+        assert stage.chains == before
+        assert await stage.sync(ECHO, bad, SLICE, slice_of(bad, A, endpoint(A, 67)))
         assert any("bad" in name for name in stage.chains)
 
     run(story())
@@ -150,7 +145,6 @@ def test_a_deleted_table_is_written_again_with_the_next_change() -> None:
         del stage.loader.tables[Family.IPV4]
         done = await stage.proxier.sync(BOTH, NODE)
         assert done.full
-        assert done.refused == ()
         assert len(stage.chains) == 2
 
     run(story())
@@ -239,7 +233,7 @@ def test_the_loop_drives_it_like_any_other() -> None:
         for thing in (Node(name=HERE, addresses=(A.of("node", 2),)), ECHO, SLICE):
             store.apply(thing)
         proxiers = {family: NftablesProxier(family, loader, ProxySettings()) for family in Family}
-        engine = EmbeddedEngine(HERE, store, "nftables", proxiers, periods=Periods(least=0))
+        engine = alone(store, "nftables", proxiers, Periods(least=0))
         await engine.start()
         assert "dnat to 10.42.0.10:8080" in await engine.dump()
         await engine.wait_synced(store.delete(Key("Service", "default", "echo")), Deadline.after(5))

@@ -21,7 +21,7 @@ from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.node_work import Node, NodeWork, healthz, service_health
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.engines.embedded.surroundings import Served
+from proxylab.engines.embedded.sync import Served
 from proxylab.engines.embedded.udp import UdpReconciler
 
 A = Addresses(Family.IPV4)

@@ -178,24 +178,6 @@ def test_health_follows_what_waits() -> None:
     staged(test)
 
 
-def test_an_unsound_object_is_logged_once_and_harms_no_other() -> None:
-    async def test(stage: Stage) -> None:
-        bad = replace(ECHO, name="bad", ports=(replace(ECHO.ports[0], port=0),))
-        stage.store.apply(bad)
-        await stage.change()
-        await stage.clock.advance(5)
-        await stage.change()
-        assert [line for line in stage.engine.logs() if "Service default/bad is left out: port 0" in line][1:] == []
-        assert "default/s5" in await stage.engine.dump()
-        stage.store.delete(bad.key)
-        await stage.clock.advance(5)
-        stage.store.apply(bad)
-        await stage.clock.advance(5)
-        assert sum("default/bad is left out" in line for line in stage.engine.logs()) == 2
-
-    staged(test)
-
-
 def test_metrics_bear_kube_proxys_names() -> None:
     async def test(stage: Stage) -> None:
         stage.loader.refuse = "Permission denied"

@@ -4,7 +4,7 @@ from made_steps import all_well, entry_remains
 from msgspec.structs import replace
 from probed import CASES
 
-from proxylab.report.differences import differ, difference_lines
+from proxylab.cli.diff import differ, difference_lines
 from proxylab.report.step_timeline import timeline
 from proxylab.verdict.model import Judgement, StepVerdict, Verdict
 

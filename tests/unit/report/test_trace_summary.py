@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import Evidence
-from proxylab.report.trace_summary import trace_summary
+from proxylab.report.trace_text import trace_summary
 from proxylab.scenario.words import Outcome
 
 WORLD = World(outcome=Outcome.REJECTED)  # what was expected does not matter

@@ -136,9 +136,8 @@ def test_a_listener_for_associations_listens_as_one_for_connections(sockets: lis
 def test_where_the_kernel_has_none_the_lack_is_told_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxylab.traffic.connect.has_sctp", lambda: False)
     monkeypatch.setattr("proxylab.traffic.connect.known_modules", lambda: frozenset({"veth"}))
-    runner = Runner({}, Plan(namespaces=(), links=(), pods=()), {})
     anything: Any = object()
-    runner._watch = runner._responders = anything
+    runner = Runner({}, Plan(namespaces=(), links=(), pods=()), anything, anything, {})
     with pytest.raises(CapabilityError, match="SCTP sockets, with which probe") as refused:
         runner._prepare(resolved(), Identity(bytes(8), 0, 4, 1), [4000], Programs().on_the_way(resolved()))
     assert "'--kernel uml'" in str(refused.value)

@@ -50,7 +50,6 @@ class KubeApi:
     """The API over a store.
 
     Args:
-        store: the cluster.
         since: the creation time of all objects, in the format of RFC 3339.
     """
 
@@ -125,7 +124,7 @@ class KubeApi:
             known = self.store.get(key)
             if not isinstance(known, ClusterEvent):
                 raise Refusal.not_found(f'{report.resource.plural} "{report.name}" not found')
-            event = _changed_event(known, body, content_type)
+            event = _with_series(known, _document(body, content_type))
             code = HTTPStatus.OK
         return Reply(code, self._encoder.known(event, self.store.apply(event)))
 
@@ -154,11 +153,6 @@ def _created_event(body: bytes, content_type: str, namespace: str) -> ClusterEve
         time=_text(document, "eventTime"),
     )
     return _with_series(event, document)
-
-
-def _changed_event(event: ClusterEvent, body: bytes, content_type: str) -> ClusterEvent:
-    """The event after a ``PATCH``, which counts up its series. Raises ``Refusal``."""
-    return _with_series(event, _document(body, content_type))
 
 
 def _with_series(event: ClusterEvent, document: dict[str, Any]) -> ClusterEvent:

@@ -1,7 +1,5 @@
 """One watch: how far a client has come, and the lines that it gets next.
 
-Owns ``OpenWatch``; its owner takes lines from it whenever the store has changed, and sends them.
-
 Theory of operation. A watch keeps only the revision of the last event sent, and reads newer events from the store's
 history when its client is ready. So a slow client costs no memory. A client that falls behind the history gets 410
 (Expired) and lists again, as with an API server.
@@ -29,11 +27,6 @@ _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 class OpenWatch:
     """A watch under way.
-
-    Args:
-        watch: what the client asked for.
-        store: the cluster.
-        encoder: writes objects.
 
     Attributes:
         ended: the watch is over, and the client must list again.

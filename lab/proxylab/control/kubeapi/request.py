@@ -105,11 +105,7 @@ Request = Discover | Get | List | Watch | Report
 
 
 def read_request(method: str, path: str, query: str, kept: Callable[[], Iterable[Unstructured]]) -> Request:
-    """Read a request. ``kept`` gives the unstructured objects, whose kinds may be custom.
-
-    Raises:
-        Refusal: nothing is served there, or it cannot be read.
-    """
+    """Read a request. ``kept`` gives the unstructured objects, whose kinds may be custom. Raises ``Refusal``."""
     parts = _PATH.fullmatch(path)
     if parts is None:
         return _only_read(method, Discover(path))

@@ -48,11 +48,7 @@ class Selection(Struct, frozen=True):
 
     @classmethod
     def of(cls, labels: str, fields: str) -> "Selection":
-        """Read the selectors of a request; empty ones select everything.
-
-        Raises:
-            Refusal: one of them cannot be read.
-        """
+        """Read the selectors of a request; empty ones select everything. Raises ``Refusal``."""
         return cls(tuple(_label_terms(labels)), tuple(_field_terms(fields)))
 
     @property

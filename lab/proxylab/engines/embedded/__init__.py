@@ -1,9 +1,7 @@
 """The engine of the lab's own: pure renderers, one per proxy mode, and the loop that keeps the kernel in step.
 
-Owns: what kube-proxy would program for the objects in the store, with kube-proxy's names, order and comments.
-
 Shared by all modes: ``ports`` (what a Service offers, normalised) and ``tracker``, which rebuilds what changed;
 ``categories`` (which endpoints count on this node); ``settings`` and ``node``; ``sync``, the loop, and ``node_work``,
-its work besides rules; ``fault_isolation``. A mode is a package beside them, of which only ``node`` and ``meter`` touch
-the kernel: everything else is handed a loader.
+its work besides rules. A mode is a package beside them, of which only ``node`` and ``meter`` touch the kernel:
+everything else is handed a loader.
 """

@@ -119,10 +119,9 @@ class SyncMetrics:
         self._values[_WITHOUT_LOCAL][family, "internal"] = internal
         self._values[_WITHOUT_LOCAL][family, "external"] = external
 
-    def failed(self, family: Family, loads: int) -> None:
-        """The kernel refused as many loads."""
-        if loads:
-            self._values[_FAILURES[self.mode]][family,] += loads
+    def failed(self, family: Family) -> None:
+        """The kernel refused a load."""
+        self._values[_FAILURES[self.mode]][family,] += 1
 
     def forgot(self, family: Family, entries: int) -> None:
         """The engine deleted conntrack entries."""

@@ -23,7 +23,7 @@ from proxylab.engines.embedded.metrics import SyncMetrics
 from proxylab.engines.embedded.node import NodeFacts, node_port_addresses
 from proxylab.engines.embedded.ports import ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.engines.embedded.surroundings import Served
+from proxylab.engines.embedded.sync import Served
 from proxylab.engines.embedded.udp import FlowTable, UdpReconciler
 
 __all__ = ["Node", "NodeWork", "Servers", "healthz", "local_endpoints", "proxy_sysctls", "service_health"]
@@ -89,11 +89,7 @@ class NodeWork:
     """``Surroundings`` of a proxy on one node.
 
     Args:
-        node: the node as the engine may act on it.
-        settings: of the proxy.
         sysctls: written at the start.
-        healthz: the address of the proxy's health server.
-        metrics: the address of its metrics server.
         clock: seconds of the engine's clock.
     """
 
@@ -141,9 +137,10 @@ class NodeWork:
                     self._counted.forgot(family, forgotten)
         wanted = dict(self._own)
         for family, ports in served.ports.items():
-            for service, port in _health_check_ports(ports).items():
-                handler = self._service_handler(family, service)
-                wanted |= {(address, port): handler for address in self._health_check_addresses(family, served.node)}
+            for port in (each for each in ports if each.health_check_node_port):
+                handler = self._service_handler(family, port.service)
+                addresses = self._listening_on(family, served.node)
+                wanted |= {(address, port.health_check_node_port): handler for address in addresses}
         return (*lines, *await self._node.servers.serve(wanted))
 
     async def close(self) -> None:
@@ -151,7 +148,7 @@ class NodeWork:
         await self._node.servers.close()
         await self._node.close()
 
-    def _health_check_addresses(self, family: Family, node: NodeFacts) -> tuple[IPAddress, ...]:
+    def _listening_on(self, family: Family, node: NodeFacts) -> tuple[IPAddress, ...]:
         """The addresses of health-check node ports: as in kube-proxy, those of node ports at the proxy's start."""
         if family not in self._listening:
             chosen = node_port_addresses(family, self._settings, node)
@@ -181,11 +178,6 @@ class NodeWork:
         if self._counted is None:
             return Answer(503)
         return _metrics_page(path, self._counted, self._node.counted_packets)
-
-
-def _health_check_ports(ports: Iterable[ServicePortInfo]) -> dict[Key, int]:
-    """The health-check node port of each Service that has one."""
-    return {port.service: port.health_check_node_port for port in ports if port.health_check_node_port}
 
 
 def local_endpoints(ports: Iterable[ServicePortInfo], service: Key) -> int:

@@ -74,7 +74,6 @@ class ServicePortInfo(NamedTuple):
     """One service port in one family.
 
     Attributes:
-        service: its Service.
         name: ``namespace/name``, with ``:port`` if the port has a name. Not unique: two protocols may share it.
         load_balancer_vips: ingress addresses whose packets reach the node unchanged (``ipMode: VIP``).
         source_ranges: empty when every source may use the load-balancer IPs.

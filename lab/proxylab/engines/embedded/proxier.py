@@ -1,15 +1,24 @@
-"""The interface of a mode to the sync loop: the ``Proxier`` protocol, and the result and errors of one sync."""
+"""The interface of a mode to the sync loop: the ``Proxier`` protocol, and the text, result and errors of one sync."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct, field
 
 from proxylab.addresses import Family
+from proxylab.cluster.objects import Key
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
 
-__all__ = ["Leftovers", "Proxier", "RulesRefusedError", "SyncFailedError", "Synced"]
+__all__ = ["Block", "Leftovers", "Proxier", "RulesRefusedError", "SyncFailedError", "Synced", "lines_of"]
+
+Block = tuple[str, Key | None]
+"""Lines of a text, and their Service if they have one."""
+
+
+def lines_of(blocks: Iterable[Block]) -> tuple[tuple[str, Key | None], ...]:
+    """Each line of a text with its Service, by which a refusal is explained."""
+    return tuple([(line, service) for text, service in blocks for line in text.split("\n")])
 
 
 class Synced(Struct, frozen=True):
@@ -17,17 +26,14 @@ class Synced(Struct, frozen=True):
 
     Attributes:
         what: what it did, in a few words.
-        full: whether it was a full sync.
         rules: how many rules it wrote, by table.
-        left_out: a line for each object that is too faulty for a rule. The others have their rules.
-        refused: a line for each Service whose rules the kernel refused.
+        left_out: a line for each service port of which the mode lacks something.
     """
 
     what: str
     full: bool = False
     rules: Mapping[str, int] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
-    refused: tuple[str, ...] = ()
 
 
 class RulesRefusedError(Exception):

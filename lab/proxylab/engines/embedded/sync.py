@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.objects import EndpointSlice, Key, Node, Service
@@ -27,20 +27,39 @@ from proxylab.engines.embedded.categories import ports_without_local
 from proxylab.engines.embedded.health import Health
 from proxylab.engines.embedded.metrics import SyncMetrics
 from proxylab.engines.embedded.node import NodeFacts
-from proxylab.engines.embedded.ports import ClusterView
+from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
 from proxylab.engines.embedded.proxier import Leftovers, Proxier, Synced, SyncFailedError
 from proxylab.engines.embedded.settings import Periods
-from proxylab.engines.embedded.surroundings import NoSurroundings, Served, Surroundings
 from proxylab.engines.protocol import Draining
 from proxylab.errors import EngineError
 from proxylab.evidence.engine_progress import Progress
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 
-__all__ = ["Clock", "EmbeddedEngine", "MonotonicClock", "Pace"]
+__all__ = ["Clock", "EmbeddedEngine", "MonotonicClock", "Pace", "Served"]
 
 BURST = 2
 """How many syncs may follow each other at once after a quiet time (pkg/proxy/iptables/proxier.go)."""
 LOG_LINES = 1000
+
+
+class Served(Struct, frozen=True):
+    """What the rules in the kernel serve: the service ports of each family, on this node."""
+
+    node: NodeFacts
+    ports: Mapping[Family, Sequence[ServicePortInfo]] = field(default_factory=dict)
+
+
+class Surroundings(Protocol):
+    """The node around the rules: sysctls, connection tracking, HTTP servers."""
+
+    async def open(self, health: Health, metrics: SyncMetrics) -> tuple[str, ...]:
+        """Prepare the node before the first rule; returns a line for each server that fails. Raises ``EngineError``."""
+
+    async def follow(self, served: Served) -> tuple[str, ...]:
+        """Follow rules that have just been loaded; returns lines for the log."""
+
+    async def close(self) -> None:
+        """Stop serving. Sysctls and rules stay, as kube-proxy leaves them."""
 
 
 class Pace:
@@ -104,7 +123,6 @@ class EmbeddedEngine:
 
     Args:
         node_name: its node, as Node objects and endpoints name it.
-        store: the cluster it follows.
         mode: of its rules, as ``/proxyMode`` names it.
         proxiers: one for each family to serve, all of that mode.
         others: by mode, what proxies of other modes may have left. It would translate too, so the start removes it.
@@ -112,8 +130,6 @@ class EmbeddedEngine:
             kube-proxy does; only restricted ``node_port_addresses`` need it.
         node_address: the node's primary address in its family, in place of the Node object's (``bindAddress``).
         periods: how often the loop may run, and how often it must.
-        surroundings: the work besides rules.
-        clock: the clock it waits by.
     """
 
     def __init__(
@@ -123,21 +139,21 @@ class EmbeddedEngine:
         mode: str,
         proxiers: Mapping[Family, Proxier],
         *,
-        others: Mapping[str, Leftovers] | None = None,
-        interface_addresses: Callable[[], Sequence[IPAddress]] = tuple,
-        node_address: IPAddress | None = None,
-        periods: Periods | None = None,
-        surroundings: Surroundings | None = None,
+        others: Mapping[str, Leftovers],
+        interface_addresses: Callable[[], Sequence[IPAddress]],
+        node_address: IPAddress | None,
+        periods: Periods,
+        surroundings: Surroundings,
         clock: Clock | None = None,
     ) -> None:
         self._node_name = node_name
         self._store = store
         self._proxiers = proxiers
-        self._others = others or {}
+        self._others = others
         self._interface_addresses = interface_addresses
         self._node_address = node_address
-        self._periods = periods or Periods()
-        self._surroundings = surroundings or NoSurroundings()
+        self._periods = periods
+        self._surroundings = surroundings
         self._clock = clock or MonotonicClock()
         self._log: deque[str] = deque(maxlen=LOG_LINES)
         self._wake = asyncio.Event()
@@ -303,26 +319,23 @@ class EmbeddedEngine:
             self._full_at = self._clock.now() + self._periods.full
         failures: list[SyncFailedError] = []
         left_out: dict[str, None] = {}
-        refused = 0
         for family, proxier in self._proxiers.items():
             # A large cluster skips the hourly full sync, as with kube-proxy.
             everything = full or moved or (hourly and not proxier.is_large)
             try:
                 done = await self._sync_family(family, cluster, node, full=everything)
                 self._log.append(f"revision {revision}: {done.what}")
-                left_out |= dict.fromkeys((*done.left_out, *done.refused))
-                refused += len(done.refused)
-                self.metrics.failed(family, len(done.refused))
+                left_out |= dict.fromkeys(done.left_out)
             except SyncFailedError as failure:
                 failures.append(failure)
-                self.metrics.failed(family, 1)
+                self.metrics.failed(family)
                 self._log.append(f"revision {revision}: {failure.what}")
         self._log.extend(line for line in left_out if line not in self._left_out)
         self._left_out = left_out
         if not failures:
             served = Served(node, {family: proxier.ports for family, proxier in self._proxiers.items()})
             self._log.extend(await self._surroundings.follow(served))
-        self._retry_at = self._clock.now() + self._periods.sync if failures or refused else math.inf
+        self._retry_at = self._clock.now() + self._periods.sync if failures else math.inf
         self._outcome = _Outcome(revision, tuple(failures))
         self._loaded = self._loaded if failures else revision
         if self._has_changes:

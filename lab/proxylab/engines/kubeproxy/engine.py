@@ -1,7 +1,4 @@
-"""kube-proxy in one node: its process, its log, and when it has caught up.
-
-``make`` hands in how the kernel is read and how the process is started.
-"""
+"""kube-proxy in one node: its process, its log, and when it has caught up."""
 
 import re
 from collections import deque
@@ -39,10 +36,8 @@ class KubeProxyNode(Struct, frozen=True, kw_only=True):
         reached: how far the rules of a family have come (``proxylab.engines.barrier.highest_number_in``).
         state: kube-proxy's sync metrics; ``None`` where it does not answer.
         zone: the zone label of the Node, empty where it has none; ``None`` where the API has no such Node.
-        move: sets or removes the zone label of the Node.
         serves: whether kube-proxy has health-check node ports to open.
         agrees: whether kube-proxy's /healthz and the API agree on whether the node is leaving.
-        dump: the rules.
         shows_ends: whether ``reached`` grows only once a sync is over with all that it does, and every sync is full.
         took_up: whether it has synced with that zone of its Node, as far as the log shows it.
     """
@@ -71,10 +66,7 @@ class KubeProxyEngine:
     """A running kube-proxy; implements ``proxylab.engines.protocol.Engine``.
 
     Args:
-        node: the node's name.
-        barrier: of the lab.
         families: of the cluster. kube-proxy programs both where the kernel has IPv6, whatever these are.
-        node_of_proxy: the node.
     """
 
     def __init__(self, node: str, barrier: Barrier, families: Sequence[Family], node_of_proxy: KubeProxyNode) -> None:

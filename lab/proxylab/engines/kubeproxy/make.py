@@ -64,11 +64,7 @@ _OWN_DROPS: Final = (1, 25)
 
 
 def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, cluster: Cluster) -> KubeProxyEngine:
-    """Make a kube-proxy for the node of that name; it is not started.
-
-    Raises:
-        InternalError: the choice has no binary.
-    """
+    """Make a kube-proxy for the node of that name; it is not started. Raises ``InternalError``."""
     upstream = choice.upstream
     if upstream is None:
         raise InternalError(f"no binary was obtained for {choice.name}")

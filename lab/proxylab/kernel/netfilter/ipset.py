@@ -80,10 +80,6 @@ class IpSets:
         """Destroy sets; the kernel refuses for a set that a rule names."""
         self._send([_about(Kind.DESTROY_SET, f"destroy {name}", name) for name in names])
 
-    def flush(self, names: Iterable[str]) -> None:
-        """Remove all members of sets."""
-        self._send([_about(Kind.FLUSH_SET, f"flush {name}", name) for name in names])
-
     def add(self, to: IpSet, members: Iterable[Member]) -> None:
         """Add members; those that the set has stay as they are."""
         self._send([_of_member(Kind.ADD_MEMBER, "add", to, each) for each in members])

@@ -142,11 +142,7 @@ class IptablesTool:
         )
 
     async def masquerade(self, masquerade: Masquerade) -> None:
-        """Load the masquerade rules of the network itself.
-
-        Raises:
-            CapabilityError: this machine's iptables cannot masquerade.
-        """
+        """Load the masquerade rules of the network itself. Raises ``CapabilityError``."""
         try:
             await self.load(masquerade.family, masquerade_text(masquerade))
         except RestoreRefusedError as refused:
@@ -176,9 +172,7 @@ class IptablesTool:
         """The engine's rules of mangle, filter and nat with their counters, as iptables-save prints them.
 
         The network's own rules are left out: no engine made them, and an engine must not take them for leftovers.
-
-        Raises:
-            EngineError: iptables-save failed.
+        Raises ``EngineError``.
         """
         return without_masquerade(await self.save_all(family))
 
@@ -186,10 +180,7 @@ class IptablesTool:
         """The same with the network's own rules, for counters and traces; the first line names the command.
 
         One command saves one table: without ``--table``, iptables-legacy-save reads /proc/net/ip_tables_names, which
-        only the machine's root may read, and prints nothing for an ordinary user.
-
-        Raises:
-            EngineError: iptables-save failed.
+        only the machine's root may read, and prints nothing for an ordinary user. Raises ``EngineError``.
         """
         command = self.variant.command(family, "save")
         outputs = await together(

@@ -31,7 +31,6 @@ _NLM_F_ACK: Final = 0x4
 _NEW_SERVICE, _SET_SERVICE, _DELETE_SERVICE, _GET_SERVICE = 1, 2, 3, 4
 _NEW_DESTINATION, _SET_DESTINATION, _DELETE_DESTINATION, _GET_DESTINATION = 5, 6, 7, 8
 _SET_CONFIG, _GET_CONFIG = 12, 13
-_FLUSH: Final = 17
 _PERSISTENT: Final = 0x1
 _SCHEDULER_FLAGS: Final = 0x38
 _ALL_FLAGS: Final = 0xFFFFFFFF
@@ -45,11 +44,7 @@ class IpvsRefusedError(Exception):
 
 
 class Ipvs:
-    """The table of virtual servers of one namespace.
-
-    Raises:
-        CapabilityError: the kernel has no IPVS.
-    """
+    """The table of virtual servers of one namespace. Raises ``CapabilityError``."""
 
     def __init__(self, netns: NetNs) -> None:
         self._netlink = open_netlink(netns, NETLINK_GENERIC)
@@ -121,10 +116,6 @@ class Ipvs:
     def delete_destinations(self, pairs: Iterable[tuple[VirtualServer, Destination]]) -> None:
         """Delete destinations. Connections that they have end when their next packet comes, or go on for a while."""
         self._send([self._about(_DELETE_DESTINATION, "delete", *pair) for pair in pairs])
-
-    def flush(self) -> None:
-        """Delete every virtual server of the namespace."""
-        self._send([self._request(_FLUSH, "flush all virtual servers")])
 
     def timeouts(self) -> IpvsTimeouts:
         """The timeouts of connections. Raises ``OSError``."""

@@ -67,11 +67,7 @@ class OwnTable:
     """A table of the family inet with base chains. It exists until ``close``."""
 
     def __init__(self, netns: NetNs, name: str, chains: Mapping[str, Hook]) -> None:
-        """Make the table and its chains.
-
-        Raises:
-            OSError: the kernel has no nf_tables, or none for this namespace.
-        """
+        """Make the table and its chains. Raises ``OSError``."""
         with inside(netns):
             self._socket = open_netfilter()
         self._name = name
@@ -86,10 +82,6 @@ class OwnTable:
         except OSError:
             self.close()
             raise
-
-    def fileno(self) -> int:
-        """The descriptor of the socket that owns the table."""
-        return self._socket.fileno()
 
     def append(self, rules: Sequence[Rule], to: str = "") -> None:
         """Append rules to a chain, or to every one, in one transaction."""

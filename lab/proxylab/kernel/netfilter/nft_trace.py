@@ -65,7 +65,6 @@ class NftEvent(NamedTuple):
         identity: of the packet while it is in this namespace.
         family: of the table, an NFPROTO.
         kind: ``rule``, ``return`` or ``policy``.
-        handle: of the rule; 0 where there is none.
         verdict: in nft's words, with the target chain of a jump or goto.
         mark: of the packet, after the rule.
         headers: network and transport header; empty except in the first report of a base chain.

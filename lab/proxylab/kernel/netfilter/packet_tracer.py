@@ -120,11 +120,7 @@ class Tracer:
     """Traces packets in one node. Silent until armed."""
 
     def __init__(self, netns: NetNs) -> None:
-        """Make the table, bind the log and join the trace.
-
-        Raises:
-            CapabilityError: the kernel has no nf_tables or no NFNETLINK_LOG for this namespace.
-        """
+        """Make the table, bind the log and join the trace. Raises ``CapabilityError``."""
         with ExitStack() as opened:
             try:
                 self._log = PacketLog(netns, _GROUP)

@@ -56,10 +56,7 @@ def make_addresses_answer(
 ) -> None:
     """Return when every IPv6 address of ``plan`` is local in its namespace. ``patience`` is in seconds.
 
-    With ``only``, wait for the addresses of that namespace.
-
-    Raises:
-        InternalError: an address did not become local in time; names it and its namespace.
+    With ``only``, wait for the addresses of that namespace. Raises ``InternalError``.
     """
     deadline = Deadline.after(patience)
     for namespace in plan.namespaces:

@@ -46,9 +46,7 @@ class Cleanup:
         """Return when all followed namespaces are gone.
 
         ``patience`` is in seconds without progress before the wait fails. A thousand namespaces take less than one.
-
-        Raises:
-            InternalError: namespaces are left; names them.
+        Raises ``InternalError``.
         """
         if not self._names:
             return
@@ -69,10 +67,6 @@ class Cleanup:
             ) from late
         finally:
             self._names.clear()
-
-    def close(self) -> None:
-        """Close the socket."""
-        self._netlink.close()
 
     def _left(self) -> dict[int, str]:
         numbers = {found.need(int, "NETNSA_NSID") for found in self._netlink.dump(Kind.GET_NAMESPACE_ID)}

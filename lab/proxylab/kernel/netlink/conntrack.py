@@ -180,9 +180,7 @@ class Conntrack:
         """Delete every entry: a deletion without a tuple deletes all (``ctnetlink_del_conntrack``).
 
         The kernel acknowledges after the deletion. Each later packet is a new connection and meets the rules.
-
-        Raises:
-            CapabilityError: the kernel refuses to flush conntrack; nf_conntrack_netlink may be missing.
+        Raises ``CapabilityError``.
         """
         (answer,) = self._netlink.exchange([Request("flush conntrack", Kind.DELETE_CONNECTION, _NLM_F_ACK, {})])
         code, _ = answer.refusal()

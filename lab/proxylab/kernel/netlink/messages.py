@@ -84,7 +84,6 @@ class Kind(Enum):
     GET_GENERIC_FAMILY = 16, ctrlmsg, ctrlmsg
     CREATE_SET = _IPSET | 2, ipset_msg, ipset_msg
     DESTROY_SET = _IPSET | 3, ipset_msg, ipset_msg
-    FLUSH_SET = _IPSET | 4, ipset_msg, ipset_msg
     LIST_SETS = _IPSET | 7, ipset_msg, ipset_msg
     ADD_MEMBER = _IPSET | 9, ipset_msg, ipset_msg
     DELETE_MEMBER = _IPSET | 10, ipset_msg, ipset_msg

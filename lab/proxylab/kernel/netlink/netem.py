@@ -34,11 +34,7 @@ class NetemLinks:
     """The links of a lab that have a middle."""
 
     def __init__(self, wiring: Wiring) -> None:
-        """Set up every queue as the plan says.
-
-        Raises:
-            CapabilityError: the kernel has no netem.
-        """
+        """Set up every queue as the plan says. Raises ``CapabilityError``."""
         self._wiring = wiring
         self._ways = ways(wiring.plan)
         self._netem: dict[tuple[str, str], Netem] = {}

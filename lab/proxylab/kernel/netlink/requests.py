@@ -1,7 +1,4 @@
-"""Requests to route netlink: devices, addresses, routes, rules and neighbours, each with words for an error message.
-
-``kernel.netlink.build`` decides which requests a plan needs, and ``kernel.netlink.socket`` sends them.
-"""
+"""Requests to route netlink: devices, addresses, routes, rules and neighbours, each with words for an error message."""
 
 import socket
 from typing import Final

@@ -23,7 +23,6 @@ from proxylab.kernel.sandbox.commands import MARK, Command
 from proxylab.kernel.sandbox.iptables_links import PATH
 from proxylab.kernel.sandbox.launcher_child import ENDED, MESSAGE_LIMIT
 from proxylab.kernel.sandbox.netns import NetNs
-from proxylab.kernel.sandbox.origins import here
 from proxylab.kernel.sandbox.running import Attached, Running
 from proxylab.timing import Deadline
 
@@ -86,13 +85,12 @@ class Launcher:
             TimeoutError: it has not ended by the deadline. The launcher kills it and all its children.
             LabEndedError: the launcher has ended.
         """
-        made_by = here()
         files = [os.memfd_create(name, os.MFD_CLOEXEC) for name in ("stdin", "stdout", "stderr")]
         try:
             _write_all(files[0], stdin)
             os.lseek(files[0], 0, os.SEEK_SET)
             request = _request(netns, argv, netns_name, environment, links=links, fed=fed)
-            status = await self._start_and_wait(request, made_by, (netns.fd, *files), deadline)
+            status = await self._start_and_wait(request, (netns.fd, *files), deadline)
             return Completed(tuple(argv), status, _contents(files[1]), _contents(files[2]))
         finally:
             for fd in files:
@@ -105,41 +103,33 @@ class Launcher:
         *,
         netns_name: str,
         heard: Callable[[str], None],
-        stdin: bytes = b"",
         files: Mapping[str, str] | None = None,
         links: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Running:
-        """Start one long-running command in ``netns``.
+        """Start one long-running command in ``netns``. Raises ``LabEndedError``.
 
         Args:
             netns: the network namespace of the command.
             argv: the command.
             netns_name: the node, pod or host; it selects the mount and UTS namespaces.
             heard: called with each line of its standard output and standard error.
-            stdin: its standard input.
             files: texts by path; each path must lie in the private /run.
             links: targets of symbolic links by path, likewise.
             environment: variables on top of the launcher's own.
-
-        Raises:
-            LabEndedError: the launcher has ended.
         """
-        made_by = here()
-        given = os.memfd_create("stdin", os.MFD_CLOEXEC)
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         reading, writing = os.pipe2(os.O_CLOEXEC)
         try:
-            _write_all(given, stdin)
-            os.lseek(given, 0, os.SEEK_SET)
             request = _request(netns, argv, netns_name, environment, files=files, links=links)
-            number = self._register(request, made_by)
+            number = self._register(request)
             async with self._room:
-                self._send({"run": number, **request}, (netns.fd, given, writing, writing))
+                self._send({"run": number, **request}, (netns.fd, nothing, writing, writing))
         except BaseException:
             os.close(reading)
             raise
         finally:
-            os.close(given)
+            os.close(nothing)
             os.close(writing)
         return Running(reading, heard, *self._follow(number))
 
@@ -167,26 +157,16 @@ class Launcher:
         links: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Attached:
-        """Start one command in ``netns`` on a client's standard streams.
+        """Start one command in ``netns`` on a client's standard streams. Raises ``LabEndedError``.
 
-        Args:
-            netns: the network namespace of the command.
-            argv: the command.
-            netns_name: the node, pod or host; it selects the mount and UTS namespaces.
-            standard: descriptors of its standard input, output and error. The caller closes them.
-            terminal: the streams are a terminal, and the command leads a session on it.
-            directory: its working directory, if it exists there.
-            links: targets of symbolic links by path; each path must lie in the private /run.
-            environment: variables on top of the launcher's own.
-
-        Raises:
-            LabEndedError: the launcher has ended.
+        ``standard`` has the descriptors of its standard input, output and error, which the caller closes. With
+        ``terminal`` they are a terminal, and the command leads a session on it. ``directory`` is its working directory,
+        if it exists there. The others are as for ``start``.
         """
-        made_by = here()
         request = _request(
             netns, argv, netns_name, environment, links=links, attached=True, terminal=terminal, directory=directory
         )
-        number = self._register(request, made_by)
+        number = self._register(request)
         async with self._room:
             self._send({"run": number, **request}, (netns.fd, *standard))
         ended, send_signal = self._follow(number)
@@ -211,10 +191,8 @@ class Launcher:
             asyncio.get_running_loop().remove_reader(self._channel)
         self._channel.close()
 
-    async def _start_and_wait(
-        self, request: dict[str, Any], made_by: str, fds: Sequence[int], deadline: Deadline
-    ) -> int:
-        number = self._register(request, made_by)
+    async def _start_and_wait(self, request: dict[str, Any], fds: Sequence[int], deadline: Deadline) -> int:
+        number = self._register(request)
         ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting[number] = ended
         try:
@@ -231,12 +209,12 @@ class Launcher:
         finally:
             self._waiting.pop(number, None)
 
-    def _register(self, request: dict[str, Any], made_by: str) -> int:
+    def _register(self, request: dict[str, Any]) -> int:
         """Number a command, and add its mark and its resolv.conf to the request."""
         self._number += 1
         argv = " ".join(request["argv"])[:_LONGEST_ARGV].partition("\0")[0]
         request["resolv_conf"] = self._resolv_confs.get(request["netns_name"], "")
-        request["environment"][MARK] = str(Command(self._number, request["netns_name"], made_by, argv))
+        request["environment"][MARK] = str(Command(self._number, request["netns_name"], argv))
         return self._number
 
     def _signal(self, number: int, which: int) -> None:

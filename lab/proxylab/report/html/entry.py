@@ -1,18 +1,32 @@
 """One probe or step in the HTML report. An entry is plain text, so an xdist worker can send it to the controller."""
 
+from textwrap import dedent
+from typing import Final
+
 from proxylab.encoding import Record
+from proxylab.evidence.words import amount
 from proxylab.report.failure_text import command, explain, sent_line, summary
 from proxylab.report.html.ladder import ladder
 from proxylab.report.html.markup import Markup, joined, tag, unbroken
-from proxylab.report.html.rule_sections import rules, traced
 from proxylab.report.html.shares import shares
 from proxylab.report.html.timeline import timeline
+from proxylab.report.informative_rules import action_of, informative_rules
+from proxylab.report.trace_text import journey
 from proxylab.scenario.words import HOST
-from proxylab.verdict.case import case_of
+from proxylab.verdict.case import JudgedProbe, case_of
 from proxylab.verdict.causes.table import why
+from proxylab.verdict.counted_rules import Rule
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict
+from proxylab.verdict.rule_words import short
 
 __all__ = ["Entry", "Heading", "entries_of", "entry", "message"]
+
+_MOST_RULES: Final = 30
+_UNBROKEN: Final = 1000
+"""The width of lines that the browser breaks, at the width of their box."""
+
+_DEEPEST: Final = 4
+"""The number of indentations that the style sheet defines, in steps of two blanks."""
 
 
 class Heading(Record, frozen=True, kw_only=True):
@@ -37,7 +51,6 @@ class Entry(Record, frozen=True, kw_only=True):
         heading: its section.
         name: the probe's name, without its case.
         judgement: the worst of its verdicts.
-        seconds: its duration.
         summary: the observation in one line.
         body: HTML.
     """
@@ -178,3 +191,60 @@ def _again(probed: ProbeVerdict | StepVerdict) -> Markup:
     if probed.bundle:
         rows.append(("evidence", probed.bundle))
     return tag("dl", [joined(tag("dt", word), tag("dd", tag("code", text))) for word, text in rows], class_="again")
+
+
+def rules(case: JudgedProbe, probed: ProbeVerdict) -> Markup | None:
+    """A table of the relevant rules that counted packets, with their texts; ``None`` if there are none."""
+    found = informative_rules(case, probed.traced)
+    if not found:
+        return None
+    head = tag(
+        "tr",
+        [tag("th", word, scope="col", class_=kind) for word, kind in _COLUMNS],
+    )
+    others = len(case.evidence.counts) - min(len(found), _MOST_RULES)
+    return tag(
+        "details",
+        tag("summary", f"{amount(min(len(found), _MOST_RULES), 'rule')} of Services, and what they did"),
+        tag(
+            "div",
+            tag("table", tag("thead", head), tag("tbody", [_row(rule, case) for rule in found[:_MOST_RULES]])),
+            class_="scroll",
+        ),
+        tag("p", f"and {amount(others, 'more rule')} that counted a packet", class_="said") if others > 0 else None,
+        class_="rules",
+    )
+
+
+_COLUMNS: Final = (("on", ""), ("packets", "number"), ("rule in", ""), ("what it did", ""))
+
+
+def _row(rule: Rule, case: JudgedProbe) -> Markup:
+    count = rule.count
+    text = f"-t {count.table} {count.text}" if count.text.startswith("-A ") else count.text
+    return tag(
+        "tr",
+        tag("td", count.node),
+        tag("td", f"{count.packets:,}", class_="number"),
+        tag("td", tag("code", short(count.chain), title=count.chain)),
+        tag("td", action_of(rule, case), tag("code", text, class_="rule") if text else None),
+    )
+
+
+def traced(probed: ProbeVerdict) -> Markup | None:
+    """The path of the traced packet, which is sent after the probe; ``None`` without one."""
+    lines = journey(probed.resolved, probed.traced, _UNBROKEN) if probed.traced is not None else ()
+    if not lines:
+        return None
+    return tag(
+        "details",
+        tag("summary", "One more packet, followed through every rule"),
+        tag("pre", [_line(each) for each in dedent("\n".join(lines[1:])).splitlines()], tabindex=0),
+        class_="trace",
+    )
+
+
+def _line(text: str) -> Markup:
+    """A line; what the browser breaks off is indented further."""
+    depth = (len(text) - len(text.lstrip(" "))) // 2
+    return tag("span", text, "\n", class_=f"line-of-trace i{min(depth, _DEEPEST)}")

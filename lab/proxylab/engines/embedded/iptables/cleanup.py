@@ -49,10 +49,7 @@ _OURS: Final = IPVS_CHAINS.union(
 async def remove(loader: RuleLoader, family: Family, only: Collection[str] | None = None) -> bool:
     """Remove the rules of one family; returns whether there were any. Raises ``RulesRefusedError``.
 
-    Args:
-        loader: iptables in the node's namespace.
-        family: of the rules.
-        only: the names of the chains that go; ``None`` for those of every mode that uses iptables.
+    Only the chains of these names go; with ``None``, those of every mode that uses iptables.
     """
     text = cleanup_text(await loader.dump(family), only)
     if text:

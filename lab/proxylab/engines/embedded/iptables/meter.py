@@ -1,7 +1,5 @@
 """Counts which rules of iptables matched while a probe ran; a ``traffic.meters.Meter``.
 
-``TableMeter`` reads the iptables tables as the kernel has them. What a rule means is not its concern.
-
 A lab has few changes of rules and many probes. So ``TableMeter`` has iptables-save print the rules once for each state
 of a table, and then reads the bare table before and after each probe. Two readings with equal bytes everywhere but in
 the counters hold the same rules. Running iptables-save before and after each probe misses the budget of 10 ms for a

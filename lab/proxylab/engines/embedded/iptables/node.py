@@ -17,7 +17,7 @@ from proxylab.engines.embedded.iptables.proxier import IptablesProxier
 from proxylab.engines.embedded.iptables.render import CURRENT
 from proxylab.engines.embedded.iptables.texts import TCP_BE_LIBERAL
 from proxylab.engines.embedded.mutation import MutantLines, mutated, refused_mutant
-from proxylab.engines.embedded.proxier import RulesRefusedError
+from proxylab.engines.embedded.proxier import Proxier, RulesRefusedError
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.kernel.netfilter.iptables_legacy_tables import TableReader
 from proxylab.kernel.netfilter.iptables_nft_tables import NftTableReader
@@ -48,7 +48,7 @@ class IptablesNode:
         settings: ProxySettings,
         configuration: ProxyConfiguration,
         version: tuple[int, ...],
-    ) -> Mapping[Family, IptablesProxier]:
+    ) -> Mapping[Family, Proxier]:
         """A proxier for each family. Some rules depend on what the node's kernel has when a proxy starts."""
         netns, generation = self._context.netns, generation_of(version)
         counters = generation is CURRENT and ensure_counters(netns, (INVALID_COUNTER, LOCALHOST_COUNTER))

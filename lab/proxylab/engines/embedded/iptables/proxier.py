@@ -1,17 +1,12 @@
-"""The proxier of one family, which syncs the kernel with the rendered rules.
-
-Owns ``IptablesProxier`` and its memory of the loaded rules; ``sync`` follows the store and decides when to sync.
-"""
+"""The proxier of one family, which syncs the kernel with the rendered rules."""
 
 import math
 import time
 from collections.abc import Callable
-from functools import partial
 
 from msgspec.structs import replace
 
 from proxylab.addresses import Family
-from proxylab.engines.embedded.fault_isolation import FaultIsolation, Loaded
 from proxylab.engines.embedded.iptables.kernel_state import KernelState, read_kernel_state
 from proxylab.engines.embedded.iptables.loader import RuleLoader
 from proxylab.engines.embedded.iptables.names import CANARIES
@@ -20,7 +15,7 @@ from proxylab.engines.embedded.iptables.restore import RestoreText, restore, res
 from proxylab.engines.embedded.iptables.rules import Generation, Ruleset
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
-from proxylab.engines.embedded.proxier import Synced
+from proxylab.engines.embedded.proxier import RulesRefusedError, Synced, SyncFailedError
 from proxylab.engines.embedded.settings import ProxySettings
 
 __all__ = ["IptablesProxier"]
@@ -36,9 +31,6 @@ class IptablesProxier:
     deletes them together with those that follow.
 
     Args:
-        family: of the rules.
-        loader: iptables in the node's namespace.
-        settings: of the proxy.
         generation: of kube-proxy's rules.
         sync_period: how long stale chains may stay in a large cluster, in seconds.
         now: seconds of the engine's clock.
@@ -59,8 +51,8 @@ class IptablesProxier:
         self._renderer = Renderer(family, settings, generation)
         self._sync_period = sync_period
         self._now = now
-        self._isolation = FaultIsolation[Ruleset, RestoreText](family, partial(loader.load, family))
-        self._is_known = False
+        self._loaded: Ruleset | None = None
+        self.is_large = False
         self._stale: frozenset[str] = frozenset()
         self._cleaned_at = -math.inf
 
@@ -69,27 +61,22 @@ class IptablesProxier:
         """The service ports of the last sync."""
         return self._renderer.ports
 
-    @property
-    def is_large(self) -> bool:
-        """Whether the cluster was large at the last sync."""
-        return self._isolation.ruleset is not None and self._isolation.ruleset.large
-
     async def sync(self, cluster: ClusterView, node: NodeFacts, *, full: bool = False) -> Synced:
         """Make the kernel's rules those of ``cluster``. Raises ``SyncFailedError``."""
         wanted = self._renderer.render(cluster, node)
         before: KernelState | Ruleset
-        if full or not self._is_known or self._isolation.ruleset is None:
+        if full or self._loaded is None:
             full, before = True, read_kernel_state(await self._loader.dump(self._family))
-            self._isolation.forget()
         else:
-            before = self._isolation.ruleset
-        done = await self._load(wanted, before)
+            before = self._loaded
+        text = None if wanted == before else await self._load(wanted, before)
+        what = "nothing to change"
+        if text is not None:
+            what = f"loaded {len(text.lines)} lines in a {'full' if full else 'partial'} sync"
         return Synced(
-            self._summary(done, full=full),
+            f"{self._family}: {what}",
             full=full,
-            rules=done.texts[-1].rule_counts() if done.texts else {},
-            left_out=self._renderer.left_out,
-            refused=self._isolation.refused,
+            rules={} if text is None else text.rule_counts(),
         )
 
     async def is_intact(self) -> bool:
@@ -103,18 +90,18 @@ class IptablesProxier:
         """The rules as iptables-save prints them."""
         return await self._loader.dump(self._family)
 
-    async def _load(self, wanted: Ruleset, before: KernelState | Ruleset) -> Loaded[Ruleset, RestoreText]:
+    async def _load(self, wanted: Ruleset, before: KernelState | Ruleset) -> RestoreText:
         now = self._now()
         postpone = wanted.large and now - self._cleaned_at <= self._sync_period
-        self._is_known = False
-        done = await self._isolation.load(
-            wanted, before, lambda ruleset, there: self._write(ruleset, there, postpone=postpone)
-        )
-        self._is_known = True
-        if done.texts:
-            self._stale = frozenset[str]().union(*[text.left for text in done.texts])
-            self._cleaned_at = self._cleaned_at if postpone else now
-        return done
+        text = self._write(wanted, before, postpone=postpone)
+        self._loaded = None
+        try:
+            await self._loader.load(self._family, text.text)
+        except RulesRefusedError as refused:
+            raise SyncFailedError(f"{self._family}: {text.explain(refused.output)}", refused.output) from refused
+        self._loaded, self.is_large, self._stale = wanted, wanted.large, text.left
+        self._cleaned_at = self._cleaned_at if postpone else now
+        return text
 
     def _write(self, ruleset: Ruleset, before: KernelState | Ruleset, *, postpone: bool) -> RestoreText:
         """The text that changes the kernel from ``before`` to ``ruleset``; ``postpone`` keeps stale chains."""
@@ -127,9 +114,3 @@ class IptablesProxier:
         if isinstance(before, KernelState):
             return replace(restore(ruleset, before, gone), left=left)
         return replace(restore_changes(ruleset, before, gone), left=left)
-
-    def _summary(self, done: Loaded[Ruleset, RestoreText], *, full: bool) -> str:
-        if not done.texts:
-            return f"{self._family}: nothing to change"
-        lines = sum(len(text.lines) for text in done.texts)
-        return f"{self._family}: loaded {lines} lines in a {'full' if full else 'partial'} sync"

@@ -1,8 +1,4 @@
-"""Renders the objects of a cluster into rules.
-
-Owns ``render``, ``Renderer``, which renders after every change and reuses the rules of unchanged service ports, and the
-threshold of kube-proxy's large-cluster mode.
-"""
+"""Renders the objects of a cluster into rules."""
 
 from proxylab.addresses import Family
 from proxylab.engines.embedded.iptables.dispatch_rules import dispatch_rules
@@ -45,10 +41,6 @@ class Renderer:
 
     While a service port and the settings common to all ports stay the same, the next ruleset has the same object for
     the port's rules, by which ``restore_changes`` recognises them as unchanged.
-
-    Attributes:
-        left_out: a line for each object that would spoil a rule.
-        ports: the service ports of the last call.
     """
 
     def __init__(self, family: Family, settings: ProxySettings, generation: Generation = CURRENT) -> None:
@@ -59,7 +51,6 @@ class Renderer:
         self._tracker = PortTracker(family, "")
         self._proxy: ProxyScope | None = None
         self._rendered: dict[int, tuple[ServicePortInfo, PortRules]] = {}
-        self.left_out: tuple[str, ...] = ()
         self.ports: tuple[ServicePortInfo, ...] = ()
 
     def render(self, cluster: ClusterView, node: NodeFacts) -> Ruleset:
@@ -67,7 +58,6 @@ class Renderer:
         if node.name != self._node_name:
             self._node_name, self._tracker = node.name, PortTracker(self._family, node.name)
         ports = self.ports = self._tracker.update(cluster)
-        self.left_out = self._tracker.left_out
         large = sum([len(port.endpoints) for port in ports]) > LARGE_CLUSTER_ENDPOINTS
         proxy = ProxyScope.of(self._family, node, self._settings, omits_comments=large)
         if proxy != self._proxy:

@@ -1,8 +1,5 @@
 """One load: the text for ``iptables-restore --noflush --counters`` that changes the kernel's rules to a ruleset.
 
-Owns ``restore`` for a full sync, ``restore_changes`` for a partial one, and ``RestoreText``, which finds the line and
-the Service of a refusal.
-
 iptables-restore replaces each table as a whole at its ``COMMIT``. Declaring a chain creates or empties it; with
 ``--noflush`` everything else stays. Missing jumps of built-in chains are ``-I`` lines in the same text, so that no
 packet sees half of the rules, and no jump needs a process of its own.
@@ -18,10 +15,10 @@ from collections.abc import Set as AbstractSet
 from msgspec import Struct
 
 from proxylab.cluster.objects import Key
-from proxylab.engines.embedded.fault_isolation import Block, lines_of
 from proxylab.engines.embedded.iptables.kernel_state import KernelState
 from proxylab.engines.embedded.iptables.names import Chain, Table
 from proxylab.engines.embedded.iptables.rules import PortRules, Rule, Ruleset
+from proxylab.engines.embedded.proxier import Block, lines_of
 
 __all__ = ["RestoreText", "restore", "restore_changes", "stale_chains"]
 
@@ -34,12 +31,10 @@ class RestoreText(Struct, frozen=True):
 
     Attributes:
         blocks: each with its Service.
-        services: those whose rules changed.
         left: stale chains that the text does not delete.
     """
 
     blocks: tuple[Block, ...]
-    services: frozenset[Key] = frozenset()
     left: frozenset[str] = frozenset()
 
     @property
@@ -64,36 +59,19 @@ class RestoreText(Struct, frozen=True):
                 counts[table] += 1 + text.count("\n-A ")
         return counts
 
-    def suspects(self, output: str) -> frozenset[Key]:
-        """The Services that may have caused the tool's ``output``; none where no Service did."""
-        found = self._complaint(output)
-        if found is None:
-            return frozenset()
-        line, service, *_ = found
-        if line == "COMMIT":
-            return self.services
-        return frozenset({service} if service else ())
-
     def explain(self, output: str) -> str:
         """The refused line, its Service and its table, by the tool's ``output``."""
-        found = self._complaint(output)
-        if found is None:
+        found = REFUSED_LINE.findall(output)
+        number, lines = int(found[-1]) if found else 0, self.lines
+        if not 0 < number <= len(lines):
             return "iptables-restore refused the rules"
-        line, service, number, table = found
+        table = next(text for text, _ in reversed(lines[:number]) if text.startswith("*"))[1:]
+        line, service = lines[number - 1]
         if line == "COMMIT":
             what = "a rule of the table, without naming its line"
         else:
             what = f"line {number}{f' of {service}' if service else ''}: {line}"
         return f"iptables-restore refused {what}; table {table} is as it was before"
-
-    def _complaint(self, output: str) -> tuple[str, Key | None, int, str] | None:
-        """The refused line, its Service, its number, and its table."""
-        found = REFUSED_LINE.findall(output)
-        number, lines = int(found[-1]) if found else 0, self.lines
-        if not 0 < number <= len(lines):
-            return None
-        table = next(text for text, _ in reversed(lines[:number]) if text.startswith("*"))[1:]
-        return *lines[number - 1], number, table
 
 
 def restore(ruleset: Ruleset, state: KernelState, stale: AbstractSet[str] | None = None) -> RestoreText:
@@ -154,7 +132,7 @@ def _written(
     for table, section in sections.items():
         if section:
             blocks += [(f"*{table}", None), *section, ("COMMIT", None)]
-    return RestoreText(tuple(blocks), frozenset({port.service for port in ports}))
+    return RestoreText(tuple(blocks))
 
 
 def _append_rules(sections: Mapping[Table, list[Block]], ruleset: Ruleset, ports: Container[int]) -> None:

@@ -8,11 +8,10 @@ The few rules that depend on no Service are objects. Rules of service ports are 
 cluster has tens of thousands, and no code reads their parts.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Key
@@ -32,7 +31,6 @@ class Rule(NamedTuple):
     """One rule.
 
     Attributes:
-        chain: its chain.
         matches: the matches in order, each as iptables(8) spells it; empty ones are skipped.
         target: the chain or target, with the target's options; empty for a rule that only counts.
     """
@@ -58,7 +56,6 @@ class PortRules(NamedTuple):
     """The rules of one service port.
 
     Attributes:
-        service: its Service.
         dispatch_rules: rules in shared chains that match its frontends.
         chains: the names of its service chains.
         service_chains: the rules in those, a line each; empty where there are none.
@@ -77,7 +74,6 @@ class Ruleset(Struct, frozen=True):
         jumps: rules in built-in chains. A load inserts the missing ones at the top one after the other, so the last of
             them ends up first.
         kept: chains that must exist but whose contents the proxy does not own.
-        shared: the shared chains.
         head: rules of shared chains that come before those of the service ports.
         ports: in the order of their Services.
         tail: rules of shared chains that must come last.
@@ -92,10 +88,6 @@ class Ruleset(Struct, frozen=True):
     ports: tuple[PortRules, ...]
     tail: tuple[Rule, ...]
     large: bool = False
-
-    def with_ports(self, ports: Sequence[PortRules]) -> "Ruleset":
-        """The same ruleset with other rules of service ports."""
-        return replace(self, ports=tuple(ports))
 
 
 class Generation(Struct, frozen=True, kw_only=True):

@@ -1,9 +1,4 @@
-"""The texts of mode iptables: what is loaded, and what iptables-save prints.
-
-Owns ``load``, which renders a cluster for the node that ``assume`` describes; ``read``, by which a diagnosis judges a
-dump; ``by_family`` and ``without``, which take a dump apart; and ``differences`` of two dumps. The names of chains are
-kube-proxy's own (pkg/proxy/iptables/proxier.go).
-"""
+"""The texts of mode iptables: what is loaded, and what iptables-save prints."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence

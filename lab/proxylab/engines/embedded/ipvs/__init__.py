@@ -9,5 +9,5 @@ The way of a packet to a frontend::
     POSTROUTING          nat: KUBE-POSTROUTING masquerades it
 
 ``tables`` plans virtual servers, sets and addresses, and ``rules`` the rules around them. ``proxier`` brings both into
-the kernel through ``node``. ``ending`` lets connections outlive their endpoint.
+the kernel through ``node``. ``Ending`` lets connections outlive their endpoint.
 """

@@ -36,13 +36,7 @@ _MATCH: Final = re.compile(r"--match-set (\S+) (\S+)")
 
 
 class IpvsMeter:
-    """Counts rules, connections and refusals of one family on one node.
-
-    Args:
-        netns: the node.
-        family: of the packets.
-        rules: counts the rules of iptables.
-    """
+    """Counts rules, connections and refusals of one family on one node."""
 
     max_frames_in_flight = None
 

@@ -4,12 +4,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Final
 
-from proxylab.addresses import Family, IPAddress
+from msgspec.structs import replace
+
+from proxylab.addresses import Family, IPAddress, Protocol
 from proxylab.cluster.configuration import IpvsConfiguration, ProxyConfiguration
 from proxylab.engines.context import NodeContext
 from proxylab.engines.embedded.iptables.cleanup import IPVS_CHAINS, remove
 from proxylab.engines.embedded.iptables.node import IptablesNode
-from proxylab.engines.embedded.ipvs.ending import Ending
 from proxylab.engines.embedded.ipvs.meter import IpvsMeter
 from proxylab.engines.embedded.ipvs.mutants import MUTANT_LINES
 from proxylab.engines.embedded.ipvs.proxier import Held, IpvsProxier
@@ -19,7 +20,7 @@ from proxylab.engines.embedded.ipvs.texts import print_tables
 from proxylab.engines.embedded.proxier import RulesRefusedError
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.errors import CapabilityError
-from proxylab.evidence.ipvs import IpSet, IpvsTimeouts, VirtualServer
+from proxylab.evidence.ipvs import Destination, IpSet, IpvsTimeouts, VirtualServer
 from proxylab.kernel.netfilter.ipset import IpSets, SetsRefusedError
 from proxylab.kernel.netfilter.ipvs import Ipvs, IpvsRefusedError
 from proxylab.kernel.netlink.links import DummyDevice
@@ -27,7 +28,7 @@ from proxylab.kernel.netlink.links_carry import kernel_release
 from proxylab.kernel.sandbox.sysctl import write_sysctls
 from proxylab.plan.model import Sysctl
 
-__all__ = ["IpvsNode"]
+__all__ = ["Ending", "IpvsNode"]
 
 _OWN_CHAIN: Final = b"KUBE-LOAD-BALANCER"
 """The chain of table nat that no other mode has."""
@@ -44,6 +45,9 @@ _OLD_REUSE: Final = (4, 1), (5, 9)
 
 _NO_REUSE_MODE: Final = {"net.ipv4.vs.conn_reuse_mode": "0"}
 _STRICT_ARP: Final = {"net.ipv4.conf.all.arp_ignore": "1", "net.ipv4.conf.all.arp_announce": "2"}
+
+Pair = tuple[VirtualServer, Destination]
+_Key = tuple[ServerKey, IPAddress, int]
 
 
 class IpvsNode:
@@ -218,3 +222,52 @@ class IpvsNode:
                 yield ipvs, sets
             except (IpvsRefusedError, SetsRefusedError) as refused:
                 raise RulesRefusedError(str(refused)) from refused
+
+
+class Ending:
+    """The destinations of one node that end gracefully. They get no new connection, and go when they have none left.
+
+    kube-proxy does so for TCP alone (graceful_termination.go in pkg/proxy/ipvs). IPVS drops packets to a destination
+    that is gone (expire_nodest_conn), so that a UDP client's next packet finds another one.
+    """
+
+    def __init__(self) -> None:
+        self._ending: dict[_Key, Pair] = {}
+
+    def begin(self, ipvs: Ipvs, pairs: Iterable[Pair]) -> None:
+        """Delete destinations, or set the weight of those with connections to 0."""
+        left = _delete_idle(ipvs, [pair for pair in pairs if _key(pair) not in self._ending])
+        ipvs.edit_destinations([(server, replace(each, weight=0)) for server, each in left])
+        self._ending |= {_key(pair): pair for pair in left}
+
+    def look(self, ipvs: Ipvs) -> None:
+        """Delete those whose connections are gone."""
+        if self._ending:
+            self._ending = {_key(pair): pair for pair in _delete_idle(ipvs, list(self._ending.values()))}
+
+    def take_back(self, pairs: Iterable[Pair]) -> list[Pair]:
+        """Those of the destinations that were ending. They are wanted again, and the kernel has them with weight 0."""
+        return [pair for pair in pairs if self._ending.pop(_key(pair), None) is not None]
+
+    def forget(self, servers: Iterable[VirtualServer]) -> None:
+        """Forget the destinations of deleted virtual servers."""
+        gone = {each.key for each in servers}
+        self._ending = {key: pair for key, pair in self._ending.items() if key[0] not in gone}
+
+
+def _delete_idle(ipvs: Ipvs, pairs: list[Pair]) -> list[Pair]:
+    """Delete the destinations without connections, and return the others."""
+    servers = {server.key: server for server, _ in pairs if server.protocol is Protocol.TCP}
+    connections: Mapping[_Key, int] = {
+        _key((server, each)): each.active + each.inactive
+        for server in servers.values()
+        for each in ipvs.destinations(server)
+    }
+    left = [pair for pair in pairs if connections.get(_key(pair))]
+    ipvs.delete_destinations([pair for pair in pairs if pair not in left])
+    return left
+
+
+def _key(pair: Pair) -> _Key:
+    server, destination = pair
+    return server.key, destination.address, destination.port

@@ -80,14 +80,7 @@ class NodeTables(Protocol):
 
 
 class IpvsProxier:
-    """kube-proxy's mode ipvs in one family on one node.
-
-    Args:
-        family: of the Services.
-        tables: the node's kernel.
-        settings: of the proxy.
-        mutation: of what it programs.
-    """
+    """kube-proxy's mode ipvs in one family on one node."""
 
     is_large = False
     """kube-proxy writes the same rules however large the cluster is."""
@@ -124,7 +117,7 @@ class IpvsProxier:
         self._held = Held(wanted.servers, {each.name: each for each in wanted.sets(self._family)}, wanted.bound)
         amount = f"{len(wanted.servers)} virtual servers"
         what = f"{self._family}: {amount} in a {'partial' if known else 'full'} sync"
-        return Synced(what, known is None, written, self._tracker.left_out)
+        return Synced(what, known is None, written)
 
     async def is_intact(self) -> bool:
         """Whether the kernel still has the rules and virtual servers.

@@ -42,14 +42,7 @@ _FRAMES: Final = 8
 
 
 class TraceMeter:
-    """Counts the flows that met each rule of one table in one node.
-
-    Args:
-        netns: the node.
-        family: of the table.
-        table: the table's name.
-        listing: prints it.
-    """
+    """Counts the flows that met each rule of one table in one node."""
 
     def __init__(self, netns: NetNs, family: Family, table: str, listing: Listing) -> None:
         self._netns = netns

@@ -1,7 +1,4 @@
-"""Renders the objects of a cluster into the table of one family.
-
-Owns ``render`` and ``Renderer``, which renders after every change and reuses the rules of unchanged service ports.
-"""
+"""Renders the objects of a cluster into the table of one family."""
 
 from proxylab.addresses import Family
 from proxylab.engines.embedded.nftables.fixed import fixed_commands
@@ -26,10 +23,6 @@ class Renderer:
 
     While a service port and what all ports share stay the same, the next ruleset has the same object for the port's
     rules, by which a partial sync recognises them as unchanged.
-
-    Attributes:
-        left_out: a line for each object that would spoil a rule.
-        ports: the service ports of the last call.
     """
 
     def __init__(self, family: Family, settings: ProxySettings) -> None:
@@ -39,7 +32,6 @@ class Renderer:
         self._node_name = ""
         self._proxy: ProxyScope | None = None
         self._rendered: dict[int, tuple[ServicePortInfo, PortRules]] = {}
-        self.left_out: tuple[str, ...] = ()
         self.ports: tuple[ServicePortInfo, ...] = ()
 
     def render(self, cluster: ClusterView, node: NodeFacts) -> Ruleset:
@@ -47,7 +39,6 @@ class Renderer:
         if self._tracker is None or node.name != self._node_name:
             self._node_name, self._tracker = node.name, PortTracker(self._family, node.name)
         ports = self.ports = self._tracker.update(cluster)
-        self.left_out = self._tracker.left_out
         proxy = ProxyScope.of(self._family, node, self._settings)
         if proxy != self._proxy:
             self._proxy, self._rendered = proxy, {}

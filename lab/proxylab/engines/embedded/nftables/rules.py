@@ -22,7 +22,6 @@ class PortRules(NamedTuple):
     """The rules and elements of one service port.
 
     Attributes:
-        service: its Service.
         elements: each with the rest of its text: comment and verdict, or empty in a set.
         chains: the names of its chains.
         sets: the sets that remember its clients, each with its timeout in seconds.
@@ -57,7 +56,3 @@ class Ruleset(Struct, frozen=True):
         for port in ports:
             elements.update(port.elements)
         return cls(family, fixed, tuple(ports), elements)
-
-    def with_ports(self, ports: Sequence[PortRules]) -> "Ruleset":
-        """The same table with other rules of service ports."""
-        return Ruleset.of(self.family, self.fixed, ports)

@@ -1,9 +1,4 @@
-"""The texts of mode nftables: what is loaded, and what ``nft list table`` prints.
-
-Owns ``load``, which renders a cluster; ``read``, by which a diagnosis judges a dump; ``by_family`` and ``without``,
-which take a dump apart; and ``differences`` of two dumps. The names of maps and chains are kube-proxy's own
-(pkg/proxy/nftables/proxier.go).
-"""
+"""The texts of mode nftables: what is loaded, and what ``nft list table`` prints."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence

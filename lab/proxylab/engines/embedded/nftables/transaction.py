@@ -1,8 +1,5 @@
 """One load: the text for ``nft -f -`` that changes the kernel's table to a ruleset.
 
-Owns ``write_table`` for a full sync, ``write_changes`` for a partial one, and ``Transaction``, which finds the line and
-the Service of a refusal.
-
 nft sends a whole text to the kernel as one transaction: a packet meets the table before it or after it. A full sync
 writes every rule and element anew, into what the kernel already has. Sets that remember clients stay, and so do
 connections. A partial sync writes the chains of changed service ports and the elements that differ.
@@ -19,11 +16,11 @@ from msgspec import Struct
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Key
-from proxylab.engines.embedded.fault_isolation import Block, lines_of
 from proxylab.engines.embedded.nftables.fixed import BASE_CHAINS
 from proxylab.engines.embedded.nftables.loader import Present
 from proxylab.engines.embedded.nftables.names import AFFINITY, TABLE, is_of_service
 from proxylab.engines.embedded.nftables.rules import Element, PortRules, Ruleset
+from proxylab.engines.embedded.proxier import Block, lines_of
 
 __all__ = ["Transaction", "write_changes", "write_table"]
 
@@ -36,14 +33,12 @@ class Transaction(Struct, frozen=True):
 
     Attributes:
         blocks: each with its Service.
-        services: those whose rules changed.
         used: chains that the text fills.
         stale: chains that the text empties, and that a later load is to delete.
         deleted: chains that the text deletes.
     """
 
     blocks: tuple[Block, ...]
-    services: frozenset[Key] = frozenset()
     used: frozenset[str] = frozenset()
     stale: frozenset[str] = frozenset()
     deleted: frozenset[str] = frozenset()
@@ -58,26 +53,13 @@ class Transaction(Struct, frozen=True):
         """Each line with its Service."""
         return lines_of(self.blocks)
 
-    def suspects(self, output: str) -> frozenset[Key]:
-        """The Services of the lines that nft's ``output`` complains about; all that changed where it names no line."""
-        found = self._complaints(output)
-        if not found:
-            return self.services
-        return frozenset(service for _, service, _ in found if service is not None)
-
     def explain(self, output: str) -> str:
         """The refused line, its Service, and nft's words."""
-        found = self._complaints(output)
-        if not found:
+        found, lines = _REFUSED.search(output), self.lines
+        if found is None or not 0 < int(found[1]) <= len(lines):
             return "nft refused the rules"
-        line, service, why = found[0]
+        (line, service), why = lines[int(found[1]) - 1], found[2]
         return f"nft refused{f' of {service}' if service else ''}: {line}: {why}; the table is as it was before"
-
-    def _complaints(self, output: str) -> list[tuple[str, Key | None, str]]:
-        """Each refused line with its Service and nft's words."""
-        lines = self.lines
-        named = [(int(number), why) for number, why in _REFUSED.findall(output)]
-        return [(*lines[number - 1], why) for number, why in named if 0 < number <= len(lines)]
 
 
 def write_table(ruleset: Ruleset, present: Present, *, rehook: bool) -> Transaction:
@@ -103,8 +85,7 @@ def write_table(ruleset: Ruleset, present: Present, *, rehook: bool) -> Transact
     blocks += _ruled(table, ports)
     owners = {element: port.service for port in ports for element in port.elements}
     blocks += [(_added(table, element, rest), owners[element]) for element, rest in ruleset.elements.items()]
-    services = frozenset(port.service for port in ports)
-    return Transaction(tuple(blocks), services, frozenset(used), frozenset(stale))
+    return Transaction(tuple(blocks), frozenset(used), frozenset(stale))
 
 
 def write_changes(ruleset: Ruleset, loaded: Ruleset, expired: Iterable[str] = ()) -> Transaction:
@@ -133,8 +114,7 @@ def write_changes(ruleset: Ruleset, loaded: Ruleset, expired: Iterable[str] = ()
     blocks += _declared(table, new)
     blocks += _ruled(table, new)
     blocks += [(_added(table, each, wanted), owner) for each, _, wanted, owner in differing if wanted is not None]
-    services = frozenset(port.service for port in (*old, *new))
-    return Transaction(tuple(blocks), services, frozenset(used), frozenset(stale), deleted)
+    return Transaction(tuple(blocks), frozenset(used), frozenset(stale), deleted)
 
 
 def _table(family: Family) -> str:

@@ -7,7 +7,6 @@ from proxylab.addresses import Family
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.context import NodeContext
 from proxylab.engines.embedded.iptables.cleanup import remove
-from proxylab.engines.embedded.iptables.meter import TableMeter
 from proxylab.engines.embedded.iptables.node import IptablesNode
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.userspace.process import StartedProcess
@@ -20,16 +19,12 @@ _NAMES: Final = frozenset(chain.name for chain in CHAINS)
 _IN_RULES: Final = tuple(name.encode() for name in _NAMES)
 
 
-class UserspaceNode:
+class UserspaceNode(IptablesNode):
     """Mode userspace on the node of a context."""
 
     def __init__(self, context: NodeContext) -> None:
-        self._context = context
-        self._tables = IptablesNode(context)
+        super().__init__(context)
         self._processes: list[StartedProcess] = []
-
-    def require(self) -> None:
-        """Nothing: no lab starts without iptables."""
 
     def proxiers(
         self,
@@ -43,35 +38,14 @@ class UserspaceNode:
         family, listen = families[0], settings.node_address
         process = StartedProcess(self._context, family, listen, configuration.udp_idle_timeout)
         self._processes.append(process)
-        return {family: UserspaceProxier(family, self._tables, process, settings, listen)}
+        return {family: UserspaceProxier(family, self, process, settings, listen)}
 
     async def close(self) -> None:
         """End the processes. The rules stay, and lead to closed ports."""
         while self._processes:
             await self._processes.pop().close()
 
-    async def dump(self, family: Family) -> str:
-        """The rules as iptables-save prints them."""
-        return await self._tables.dump(family)
-
-    async def flush(self, family: Family) -> None:
-        """Delete every rule and chain of the tables that kube-proxy uses."""
-        await self._tables.flush(family)
-
     async def remove(self, family: Family) -> bool:
         """Remove the chains of this mode; those of mode iptables stay."""
         present = any(name in rule for rule in self.written(family) for name in _IN_RULES)
-        return present and await remove(self._tables, family, _NAMES)
-
-    def written(self, family: Family) -> list[bytes]:
-        """The rules of table nat."""
-        return self._tables.written(family)
-
-    def meter(self, family: Family) -> TableMeter:
-        """A meter that reads the counters of rules."""
-        return self._tables.meter(family)
-
-    @property
-    def counted(self) -> tuple[Sequence[str], Sequence[str]]:
-        """The tables in which kube-proxy has chains."""
-        return self._tables.counted
+        return present and await remove(self, family, _NAMES)

@@ -37,7 +37,6 @@ class Answered(Record, frozen=True):
     """The answer of the process, which has by then passed on every datagram that it had.
 
     Attributes:
-        number: of the order.
         ports: the port on which it serves each key.
         failed: why it could not do all for some.
         discarded: how many datagrams it has discarded for each key of UDP since it began.
@@ -85,10 +84,6 @@ class UserspaceProxier:
     """kube-proxy's mode userspace in one family on one node.
 
     Args:
-        family: of the Services.
-        loader: iptables in the node's namespace.
-        process: the proxy process.
-        settings: of the proxy.
         listen: the address on which the process listens; ``None`` for all.
     """
 
@@ -138,7 +133,7 @@ class UserspaceProxier:
             await self._order({}, gone)
         self._served = {key: each for key, each in wanted.items() if key not in failed}
         lines = (*(f"{key}: {why}" for key, why in failed.items()), *_lacking(ports))
-        return Synced(done.what, done.full, done.rules, (*done.left_out, *lines), done.refused)
+        return Synced(done.what, done.full, done.rules, lines)
 
     async def is_intact(self) -> bool:
         """Whether the process runs and its rules are there."""
