@@ -21,6 +21,7 @@ from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.leftovers import end_processes, leftovers, remember_namespaces
 from proxylab.kernel.sandbox.linux import MS_BIND, MS_REMOUNT, mount
 from proxylab.kernel.sandbox.netns import inside
+from proxylab.kernel.sandbox.origins import Origins
 from proxylab.plan.assembly import assemble
 from proxylab.protocol.messages import Build, Built, Close, Closed, Execute, Executed, Failed, Send, Sent
 from proxylab.server.event_loop import _RequestHandler
@@ -91,7 +92,9 @@ ELSEWHERE = "setsid unshare --net sleep 1000 >/dev/null 2>&1 & while ! pgrep -x 
 
 async def a_desk_that_leaks(launcher: Launcher) -> dict[str, Any]:
     """A closed lab and a replaced lab, each with a leftover; and a lab without one."""
-    handler = _RequestHandler(launcher, gone_seconds=1)  # the deliberate leftovers never go
+    origins = Origins()
+    origins.watch()
+    handler = _RequestHandler(launcher, origins, gone_seconds=1)  # the deliberate leftovers never go
     request, _ = build()
     assert isinstance(await handler.answer(request), Built)
     for command in ("sleep 1000 >/dev/null 2>&1 &", ELSEWHERE):
@@ -130,13 +133,15 @@ def words(answer: object) -> str:
 
 
 @EITHER
-def test_a_run_that_leaves_something_fails_and_names_it(ordinary: bool) -> None:
+def test_a_run_that_leaves_something_fails_and_names_who_made_it(ordinary: bool) -> None:
     found = sandboxed(a_desk_that_leaks, ordinary=ordinary)
-    kept = r"descriptor \d+ \(socket:\[\d+\]\) in echo-2"
-    assert re.fullmatch(rf"lab 1 was closed and left behind: {kept}", found["closed"]), found["closed"]
-    assert re.fullmatch(rf"lab 2 was closed and left behind: {kept}", found["replaced"]), found["replaced"]
+    here = r".*tests/kernel/test_leftovers.py:\d+"
+    made = r"descriptor \d+ \(socket:\[\d+\]\), made by .*tests/kernel/test_leftovers.py:\d+"
+    assert re.fullmatch(rf"lab 1 was closed and left behind: {made}, in echo-2", found["closed"]), found["closed"]
+    assert re.fullmatch(rf"lab 2 was closed and left behind: {made}, in echo-2", found["replaced"]), found["replaced"]
     assert re.fullmatch(
-        r"all labs were closed and left behind: descriptor \d+ \(.*test_leftovers.py\); thread 'stays'",
+        rf"all labs were closed and left behind: descriptor \d+ \(.*test_leftovers.py\), made by {here}; "
+        rf"thread 'stays', at {here}",
         found["at large"],
     ), found["at large"]
 

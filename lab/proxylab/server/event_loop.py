@@ -26,6 +26,7 @@ from proxylab.kernel.netlink.cleanup import Cleanup
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.leftovers import ClosedLab, HeldResources, leftovers
 from proxylab.kernel.sandbox.limits import limit_reached
+from proxylab.kernel.sandbox.origins import Origins
 from proxylab.protocol.channel import AsyncChannel
 from proxylab.protocol.faults import fault_of
 from proxylab.protocol.messages import (
@@ -164,11 +165,13 @@ async def _serve(
     client: socket.socket, launcher_end: socket.socket, control_socket: socket.socket | None, *, rootless: bool
 ) -> bool:
     """Serve; returns whether the launcher's end was the reason to end."""
+    origins = Origins()
+    origins.watch()
     launcher = Launcher(launcher_end)
     launcher.attach()
     terminated = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
-    handler = _RequestHandler(launcher)
+    handler = _RequestHandler(launcher, origins)
     channel = AsyncChannel(client)
     await channel.send(Ready(os.getpid(), os.uname().release, rootless))
     try:
@@ -218,8 +221,11 @@ _OfLab = Advance | Conclude | Send | LookUp | Converse | Dump | CollectState | E
 class _RequestHandler:
     """Carries out requests, and owns the lab."""
 
-    def __init__(self, launcher: Launcher, *, gone_seconds: float = _GONE_SECONDS) -> None:
+    def __init__(
+        self, launcher: Launcher, origins: Origins | None = None, *, gone_seconds: float = _GONE_SECONDS
+    ) -> None:
         self._launcher = launcher
+        self._origins = origins or Origins()
         self._gone_seconds = gone_seconds
         self._variants: dict[str, IptablesVariant] = {}
         self._lab: Lab | None = None
@@ -330,7 +336,7 @@ class _RequestHandler:
             await self._end(lab)
         await self._wait_until_gone()
         if self._before is not None:
-            await self._expect_none(self._before.since, "all labs were closed")
+            await self._expect_none(partial(self._before.since, self._origins), "all labs were closed")
         await self._cleanup.finish(_CLEANUP_SECONDS)
         return Closed()
 
@@ -352,7 +358,7 @@ class _RequestHandler:
         """Wait until nothing uses the closed labs any more; usually that was long ago. Raises ``InternalError``."""
         closed, self._closed_labs = self._closed_labs, []
         for lab in closed:
-            await self._expect_none(partial(leftovers, lab), f"{lab.lab} was closed")
+            await self._expect_none(partial(leftovers, lab, self._origins), f"{lab.lab} was closed")
 
     async def _expect_none(self, look: Callable[[], list[str]], after: str) -> None:
         """Wait until ``look`` finds nothing: threads that close sockets, and killed processes, take their time."""

@@ -21,14 +21,15 @@ _ENVIRONMENT_BYTES: Final = 1 << 16
 
 
 class Command(NamedTuple):
-    """The content of the mark: the command's number, its node, pod or host, and its argv."""
+    """The content of the mark: the command's number, its node, pod or host, the line of code that ran it, its argv."""
 
     number: int
     netns_name: str
+    made_by: str
     argv: str
 
     def __str__(self) -> str:
-        return f"{self.number} {self.netns_name} {self.argv}"
+        return f"{self.number} {self.netns_name} {self.made_by} {self.argv}"
 
 
 def command_of(pid: int) -> Command | None:
@@ -45,8 +46,8 @@ def command_of(pid: int) -> Command | None:
     for each in environment.split(b"\0"):
         if each.startswith(head):
             with suppress(ValueError):
-                number, netns_name, argv = each[len(head) :].decode(errors="replace").split(" ", 2)
-                return Command(int(number), netns_name, argv)
+                number, netns_name, made_by, argv = each[len(head) :].decode(errors="replace").split(" ", 3)
+                return Command(int(number), netns_name, made_by, argv)
     return None
 
 

@@ -23,6 +23,7 @@ from proxylab.kernel.sandbox.commands import MARK, Command
 from proxylab.kernel.sandbox.iptables_links import PATH
 from proxylab.kernel.sandbox.launcher_child import ENDED, MESSAGE_LIMIT
 from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.kernel.sandbox.origins import here
 from proxylab.kernel.sandbox.running import Attached, Running
 from proxylab.timing import Deadline
 
@@ -85,12 +86,13 @@ class Launcher:
             TimeoutError: it has not ended by the deadline. The launcher kills it and all its children.
             LabEndedError: the launcher has ended.
         """
+        made_by = here()
         files = [os.memfd_create(name, os.MFD_CLOEXEC) for name in ("stdin", "stdout", "stderr")]
         try:
             _write_all(files[0], stdin)
             os.lseek(files[0], 0, os.SEEK_SET)
             request = _request(netns, argv, netns_name, environment, links=links, fed=fed)
-            status = await self._start_and_wait(request, (netns.fd, *files), deadline)
+            status = await self._start_and_wait(request, made_by, (netns.fd, *files), deadline)
             return Completed(tuple(argv), status, _contents(files[1]), _contents(files[2]))
         finally:
             for fd in files:
@@ -118,11 +120,12 @@ class Launcher:
             links: targets of symbolic links by path, likewise.
             environment: variables on top of the launcher's own.
         """
+        made_by = here()
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         reading, writing = os.pipe2(os.O_CLOEXEC)
         try:
             request = _request(netns, argv, netns_name, environment, files=files, links=links)
-            number = self._register(request)
+            number = self._register(request, made_by)
             async with self._room:
                 self._send({"run": number, **request}, (netns.fd, nothing, writing, writing))
         except BaseException:
@@ -163,10 +166,11 @@ class Launcher:
         ``terminal`` they are a terminal, and the command leads a session on it. ``directory`` is its working directory,
         if it exists there. The others are as for ``start``.
         """
+        made_by = here()
         request = _request(
             netns, argv, netns_name, environment, links=links, attached=True, terminal=terminal, directory=directory
         )
-        number = self._register(request)
+        number = self._register(request, made_by)
         async with self._room:
             self._send({"run": number, **request}, (netns.fd, *standard))
         ended, send_signal = self._follow(number)
@@ -191,8 +195,10 @@ class Launcher:
             asyncio.get_running_loop().remove_reader(self._channel)
         self._channel.close()
 
-    async def _start_and_wait(self, request: dict[str, Any], fds: Sequence[int], deadline: Deadline) -> int:
-        number = self._register(request)
+    async def _start_and_wait(
+        self, request: dict[str, Any], made_by: str, fds: Sequence[int], deadline: Deadline
+    ) -> int:
+        number = self._register(request, made_by)
         ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting[number] = ended
         try:
@@ -209,12 +215,12 @@ class Launcher:
         finally:
             self._waiting.pop(number, None)
 
-    def _register(self, request: dict[str, Any]) -> int:
+    def _register(self, request: dict[str, Any], made_by: str) -> int:
         """Number a command, and add its mark and its resolv.conf to the request."""
         self._number += 1
         argv = " ".join(request["argv"])[:_LONGEST_ARGV].partition("\0")[0]
         request["resolv_conf"] = self._resolv_confs.get(request["netns_name"], "")
-        request["environment"][MARK] = str(Command(self._number, request["netns_name"], argv))
+        request["environment"][MARK] = str(Command(self._number, request["netns_name"], made_by, argv))
         return self._number
 
     def _signal(self, number: int, which: int) -> None:

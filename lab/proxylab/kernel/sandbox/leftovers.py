@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from proxylab.kernel.sandbox.commands import command_of
 from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.kernel.sandbox.origins import Origins, current_line
 
 __all__ = ["ClosedLab", "HeldResources", "end_processes", "leftovers", "remember_namespaces"]
 
@@ -43,12 +44,10 @@ def remember_namespaces(lab: str, namespaces: Mapping[str, NetNs], prefix: str =
     return ClosedLab(lab, {os.fstat(netns.fd).st_ino: netns for netns in namespaces.values()}, prefix)
 
 
-def leftovers(closed: ClosedLab) -> list[str]:
+def leftovers(closed: ClosedLab, origins: Origins | None = None) -> list[str]:
     """Each descriptor and process that still holds a namespace of the lab, in words."""
-    return [
-        *_descriptors(closed),
-        *(f"process {_process_words(pid)} in {netns_name}" for pid, netns_name in _processes(closed)),
-    ]
+    held = _descriptors(closed, origins or Origins())
+    return [*held, *(f"process {_process_words(pid)} in {netns_name}" for pid, netns_name in _processes(closed))]
 
 
 def end_processes(closed: ClosedLab) -> None:
@@ -59,27 +58,29 @@ def end_processes(closed: ClosedLab) -> None:
 
 
 def _process_words(pid: int) -> str:
-    """A process in words: its pid and name, and its command."""
+    """A process in words: its pid and name, and its command with the line of code that ran it."""
     try:
         name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         name = "gone"
     command = command_of(pid)
-    return f"{pid} ({name})" + (f", of {command.argv!r}" if command else "")
+    return f"{pid} ({name})" + (f", of {command.argv!r} run by {command.made_by}" if command else "")
 
 
-def _descriptors(closed: ClosedLab) -> Iterator[str]:
+def _descriptors(closed: ClosedLab, origins: Origins) -> Iterator[str]:
     for number in (int(each.name) for each in Path("/proc/self/fd").iterdir()):
         with suppress(OSError):  # the descriptor of the directory itself is closed already
             target = str(Path(f"/proc/self/fd/{number}").readlink())
             if target.startswith("net:["):
                 netns = closed.spaces.get(os.fstat(number).st_ino)
+                maker = "" if netns is None else netns.made_by
             elif target.startswith("socket:["):
                 netns = closed.spaces.get(_inode_of_socket(number))
+                maker = origins.of_descriptor(number, target)
             else:
                 continue
             if netns is not None:
-                yield f"descriptor {number} ({target}) in {netns.name}"
+                yield f"descriptor {number} ({target}){maker and f', made by {maker},'} in {netns.name}"
 
 
 def _inode_of_socket(number: int) -> int:
@@ -117,15 +118,20 @@ class HeldResources(Struct, frozen=True):
         """Count now."""
         return cls(_own_descriptors(), frozenset(threading.enumerate()), frozenset(_live_processes()))
 
-    def since(self) -> list[str]:
-        """What is new since then."""
+    def since(self, origins: Origins) -> list[str]:
+        """What is new since then, each with the line of code that made it, if known."""
         now = HeldResources.take()
-        descriptors = sorted(now.descriptors.items() - self.descriptors.items())
-        return [
-            *(f"descriptor {number} ({target})" for number, target in descriptors),
-            *(f"thread {thread.name!r}" for thread in now.threads - self.threads if thread.is_alive()),
-            *(f"process {_process_words(pid)}" for pid in sorted(now.processes - self.processes)),
+        found = []
+        for number, target in now.descriptors.items():
+            if self.descriptors.get(number) != target:
+                maker = origins.of_descriptor(number, target)
+                found.append(f"descriptor {number} ({target}){maker and f', made by {maker}'}")
+        found += [
+            f"thread {thread.name!r}, at {current_line(thread)}"
+            for thread in now.threads - self.threads
+            if thread.is_alive()
         ]
+        return found + [f"process {_process_words(pid)}" for pid in sorted(now.processes - self.processes)]
 
 
 def _own_descriptors() -> dict[int, str]:

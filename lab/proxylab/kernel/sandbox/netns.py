@@ -10,9 +10,10 @@ walks the syntax tree of every block. Namespaces have no names in the file syste
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from proxylab.kernel.sandbox.linux import CLONE_NEWNET, setns, unshare
+from proxylab.kernel.sandbox.origins import here
 
 __all__ = ["NetNs", "inside", "make_netns"]
 
@@ -22,10 +23,14 @@ _OWN = "/proc/thread-self/ns/net"
 
 @dataclass(frozen=True, slots=True)
 class NetNs:
-    """A network namespace. It lives as long as ``fd`` is open, or as long as a process or socket is in it."""
+    """A network namespace. It lives as long as ``fd`` is open, or as long as a process or socket is in it.
+
+    ``made_by`` is the line of code that made it, for the report on a namespace that was not closed.
+    """
 
     name: str
     fd: int
+    made_by: str = field(default="", compare=False)
 
     def close(self) -> None:
         """Close the descriptor. The kernel takes the namespace apart later, in a worker of its own."""
@@ -55,7 +60,7 @@ def make_netns(name: str) -> NetNs:
     try:
         unshare(CLONE_NEWNET)
         try:
-            return NetNs(name, os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC))
+            return NetNs(name, os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC), here())
         finally:
             _return_or_die(home)
     finally:
