@@ -71,3 +71,16 @@ def test_a_table_that_has_a_new_rule_before_all_others_is_not_taken_for_the_one_
     assert asyncio.run(node.rules()) == ["-A INPUT -j ACCEPT"]
     node.table = table(ACCEPT, marks=True)  # it ends like the table before, byte for byte
     assert asyncio.run(node.rules()) == ["-A INPUT -j MARK --set-mark 0x4000", "-A INPUT -j ACCEPT"]
+
+
+def test_a_counter_that_a_new_load_of_the_rules_has_cleared_is_not_complete() -> None:
+    node = Node(DROP)
+
+    async def run(before: int, after: int) -> bool:
+        node.table = table(DROP, packets=before)
+        await node.meter.begin(None)  # type: ignore[arg-type]
+        node.table = table(DROP, packets=after)
+        await node.meter.end()
+        return node.meter.is_complete
+
+    assert [asyncio.run(run(*each)) for each in ((1, 2), (2, 0), (0, 3))] == [True, False, True]

@@ -155,6 +155,9 @@ def _doubts_about_rules(case: JudgedProbe, outcome: Outcome, verb: str, seen: st
         yield f"{seen}, but no rule counted it as {outcome}"
     elif counted < needed:
         yield f"rules that {verb} it counted {counted:,} of {amount(needed, 'packet')}: {listed(nodes_of(rules))}"
+    uncounted = [node for node in case.resolved.nodes if node not in case.evidence.counted]
+    if counted < needed and uncounted:
+        yield f"the rule counters of {listed(uncounted)} are incomplete, as where a proxy loads its rules meanwhile"
     for node in case.resolved.nodes if outcome is Outcome.REJECTED else ():
         if clause := suspicion(case.resolved, case.evidence, node, Effect.REJECT):
             yield f"{clause}, and may have rejected it in place of the engine's rules"

@@ -70,16 +70,18 @@ class TableMeter:
         self._save = save
         self._layouts: dict[str, _Layout] = {}
         self._before: dict[str, tuple[_Layout, bytes]] = {}
+        self._fell = False
 
     max_frames_in_flight = None
 
     @property
     def is_complete(self) -> bool:
-        """Always true: a table's counters miss nothing."""
-        return True
+        """Whether no counter fell: a proxy that loads its rules anew, as kube-proxy periodically does, clears them."""
+        return not self._fell
 
     async def begin(self, _resolved: ResolvedProbe) -> None:
         """Remember the node's counters."""
+        self._fell = False
         self._before = await self._read()
 
     async def end(self) -> tuple[RuleCount, ...]:
@@ -100,6 +102,7 @@ class TableMeter:
                 earlier = (before.get(rule, 0) for rule in layout.rules_counted)
             for rule, known, packets in zip(layout.rules_counted, earlier, layout.packets(entries), strict=False):
                 gained = packets - known if packets >= known else packets
+                self._fell |= packets < known
                 if gained:
                     counts.append(RuleCount(self._node, table, rule.chain, rule.text, gained))
         return tuple(counts)

@@ -54,8 +54,8 @@ class IpvsMeter:
 
     @property
     def is_complete(self) -> bool:
-        """Always true: no connection of a probe expires while it runs."""
-        return True
+        """Whether the counters of rules are. No connection of a probe expires while it runs."""
+        return self._rules.is_complete
 
     async def begin(self, resolved: ResolvedProbe) -> None:
         """Remember the counters of rules and of the stack, and the connections."""
