@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from proxylab.addresses import IPAddress
 from proxylab.encoding import Record
-from proxylab.evidence.evidence import LinkCount, TableEntry, TrackedFlow
+from proxylab.evidence.evidence import ForeignRule, LinkCount, RuleCount, TableEntry, TrackedFlow
 
 __all__ = ["Break", "BreakKind", "StepEvidence", "StreamPacket", "StreamPacketFate", "StreamRecord"]
 
@@ -119,6 +119,9 @@ class StepEvidence(Record, frozen=True, kw_only=True):
         entries: all conntrack entries of the nodes at the end; ``None`` where the lab did not read them.
         links: what the links with netem dropped, until the last packet was settled.
         exported: the metrics of the engines of nodes of which the author expects some, at the end.
+        foreign: the nodes' rules that belong neither to an engine nor to the lab, and have no counter or have counted
+            in this step or an earlier one.
+        counts: what the rules of the engines' own tables have counted until then, where others have rules there, too.
     """
 
     began: int
@@ -129,3 +132,5 @@ class StepEvidence(Record, frozen=True, kw_only=True):
     entries: tuple[TableEntry, ...] | None = None
     exported: tuple[Exported, ...] = ()
     links: tuple[LinkCount, ...] = ()
+    foreign: tuple[ForeignRule, ...] = ()
+    counts: tuple[RuleCount, ...] = ()

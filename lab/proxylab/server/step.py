@@ -81,6 +81,7 @@ class StepRunner:
             await self.conclude()  # packets that it has lost must not count for the next step
         began = time.time_ns()
         streams, self._dropped_before = self.runner.streams, self.links.read()
+        await self.runner.foreign_in_steps.begin(request.streams)
         await streams.begin(request.streams)
         await self.fleet.take_down(request.change.engines)
         if any(isinstance(thing, Node) for thing in (*request.applied, *request.deleted)):
@@ -162,6 +163,7 @@ class StepRunner:
         await self.rest()
         ended = time.time_ns()
         links = self.links.since(self._dropped_before)
+        foreign, counts = await self.runner.foreign_in_steps.end()
         entries = tuple(self._entries()) if tables else None
         deadline, namespaces = Deadline.after(_ASK_SECONDS), self.wiring.namespaces
         exported = [
@@ -175,6 +177,8 @@ class StepRunner:
             entries=entries,
             exported=tuple(exported),
             links=links,
+            foreign=foreign,
+            counts=counts,
         )
 
     def _entries(self) -> Iterator[TableEntry]:

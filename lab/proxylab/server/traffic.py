@@ -175,4 +175,5 @@ def _foreign(modes: _NodeModes, context: NodeContext) -> ForeignRules:
         context.tool.save_legacy,
         TrafficControl(context.netns),
         lambda: modes.now.counted,
+        context.tool.save_all,
     )

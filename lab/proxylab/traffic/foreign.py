@@ -9,7 +9,7 @@ devices is among them, though its meaning is not read.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from typing import Final
 
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ from proxylab.kernel.netfilter.foreign_tables import TableNames
 from proxylab.kernel.netfilter.nft_tool import listed_rules
 from proxylab.kernel.netlink.traffic_control import Filter, Program, Queue, TrafficControl
 from proxylab.plan.masquerade import is_masquerade
+from proxylab.verdict.counted_rules import is_engines_chain
 
 __all__ = ["ForeignRules", "Listing", "legacy_rules", "nft_rules"]
 
@@ -30,6 +31,8 @@ Saved = Callable[[Family, str], Awaitable[str]]
 """One legacy table of the node, as iptables-save prints it with counters."""
 
 _OWN: Final = "proxylab-"
+_NAT: Final = "nat"
+_NFT_FAMILY: Final = {Family.IPV4: "ip", Family.IPV6: "ip6"}
 _OTHER_FAMILY: Final = {Family.IPV4: "ip6", Family.IPV6: "ip"}
 _TABLE: Final = re.compile(r"^table (\w+ \S+) \{", re.MULTILINE)
 _BASE: Final = re.compile(
@@ -48,6 +51,7 @@ class ForeignRules:
     Args:
         counted: tells the tables of nftables, with their families, that a meter counts or the lab has made, and those
             of legacy iptables.
+        save: lists the tables of iptables in which the engine has chains.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class ForeignRules:
         legacy: Saved,
         devices: TrafficControl,
         counted: Callable[[], tuple[Collection[str], Collection[str]]],
+        save: Callable[[Family], Awaitable[str]],
     ) -> None:
         self._node = node
         self._names = names
@@ -65,6 +70,7 @@ class ForeignRules:
         self._legacy = legacy
         self._devices = devices
         self._counted = counted
+        self._save = save
         self._family = Family.IPV4
         self._before: dict[object, ForeignRule] = {}
         self._after: dict[object, ForeignRule] | None = None
@@ -73,12 +79,12 @@ class ForeignRules:
         """Remember the counters of the rules for packets of that family."""
         self._family = family
         self._after = None
-        self._before = await self._read()
+        self._before = await self.read(family)
 
     async def read_again(self) -> None:
         """Read the counters now: what comes later is not the probe's. A second call does nothing."""
         if self._after is None:
-            self._after = await self._read() if self._before else {}
+            self._after = await self.read(self._family) if self._before else {}
 
     async def end(self) -> tuple[ForeignRule, ...]:
         """All foreign rules of the node, each with the increase of its counter."""
@@ -95,9 +101,12 @@ class ForeignRules:
         self._names.close()
         self._devices.close()
 
-    async def _read(self) -> dict[object, ForeignRule]:
+    async def read(self, family: Family) -> dict[object, ForeignRule]:
+        """The rules for packets of that family, each with all that it ever counted, by a key that identifies it."""
         found: dict[object, ForeignRule] = {}
-        tables = [table for table in self._names.nft() if self._is_foreign(table) and self._names.decides(table)]
+        tables = [
+            table for table in self._names.nft() if self._is_foreign(table, family) and self._names.decides(table)
+        ]
         if tables:
             listing = await self._nft()
             if listing is None:
@@ -105,10 +114,23 @@ class ForeignRules:
             else:
                 rules = nft_rules(self._node, listing)
                 found.update({key: rule for key, rule in rules if rule.table in tables})
-        for table in self._names.legacy(self._family, self._counted()[1]):
-            found.update(legacy_rules(self._node, table, await self._legacy(self._family, table)))
+        for table in self._names.legacy(family, self._counted()[1]):
+            found.update(legacy_rules(self._node, table, await self._legacy(family, table)))
         found = {key: rule for key, rule in found.items() if not is_masquerade(f"{rule.chain} {rule.text}")}
         return found | self._read_devices()
+
+    async def read_shared(self, family: Family) -> dict[object, ForeignRule]:
+        """All rules of the table nat that the engine shares with others; none where it has the table to itself."""
+        nft, legacy = self._counted()
+        rules: Iterable[tuple[str, str]] = ()
+        if _NAT in legacy:
+            rules = self._names.legacy_rules(family, _NAT)
+        elif f"{_NFT_FAMILY[family]} {_NAT}" in nft:
+            rules = self._names.nft_rules(family, _NAT)
+        if all(is_engines_chain(chain) or is_engines_chain(to) or is_masquerade(chain + to) for chain, to in rules):
+            return {}
+        _, _, section = (await self._save(family)).partition(f"*{_NAT}\n")
+        return dict(legacy_rules(self._node, _NAT, section.partition("COMMIT\n")[0]))
 
     def _read_devices(self) -> dict[object, ForeignRule]:
         """Filters, queues and programs as rules: a queue by what it drops, of which it has a counter."""
@@ -124,9 +146,9 @@ class ForeignRules:
                     found[device, handle, kind] = queue
         return found
 
-    def _is_foreign(self, table: str) -> bool:
+    def _is_foreign(self, table: str, packets: Family) -> bool:
         family, _, name = table.partition(" ")
-        other = family in (_OTHER_FAMILY[self._family], "arp")
+        other = family in (_OTHER_FAMILY[packets], "arp")
         return not (other or name.startswith(_OWN) or table in self._counted()[0])
 
 

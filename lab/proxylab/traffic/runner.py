@@ -40,6 +40,7 @@ from proxylab.traffic.craft import first_packets
 from proxylab.traffic.dialogue import Conversation
 from proxylab.traffic.exchange import Exchange, Sending
 from proxylab.traffic.foreign import ForeignRules
+from proxylab.traffic.foreign_in_steps import ForeignInSteps
 from proxylab.traffic.http import Fetches, by_connection
 from proxylab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, nonce_of
 from proxylab.traffic.match import Matcher
@@ -96,6 +97,7 @@ class Runner:
         """
         self._netns_by_name, self._plan = netns_by_name, plan
         self._meters, self._foreign = meters, foreign or {}
+        self.foreign_in_steps = ForeignInSteps(self._foreign)
         self._programs, self._trusted = programs or Programs(), trusted
         taken = {*served, *(each.port for namespace in plan.namespaces for each in namespace.listeners)}
         self._ports = PortAllocator(seed, taken)

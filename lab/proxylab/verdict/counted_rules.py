@@ -19,7 +19,17 @@ from proxylab.evidence.ipvs import VIRTUAL_SERVERS
 from proxylab.evidence.words import endpoint
 from proxylab.plan.resolved import ResolvedProbe
 
-__all__ = ["Rule", "ending", "may_be_engines", "of_service", "read", "read_all", "translations", "within"]
+__all__ = [
+    "Rule",
+    "ending",
+    "is_engines_chain",
+    "may_be_engines",
+    "of_service",
+    "read",
+    "read_all",
+    "translations",
+    "within",
+]
 
 
 _MAP = re.compile(r" vmap @(\S+)")
@@ -41,10 +51,15 @@ def may_be_engines(count: RuleCount, resolved: ResolvedProbe) -> bool:
     A Service is the engine's work, and the engine wrote the rules that stand in its chains or lead to one. A policy is
     the node's, since no engine sets one. A probe of no Service asks nothing of the engine, so any rule may do it.
     """
-    if not resolved.service_port or count.table not in _SHARED_TABLES or _OWN_CHAIN.fullmatch(count.chain):
+    if not resolved.service_port or count.table not in _SHARED_TABLES or is_engines_chain(count.chain):
         return True
     parsed = _parsed(count.text)
-    return parsed is not None and _OWN_CHAIN.fullmatch(parsed[0]) is not None
+    return parsed is not None and is_engines_chain(parsed[0])
+
+
+def is_engines_chain(chain: str) -> bool:
+    """Whether a chain of iptables has a name that kube-proxy gives."""
+    return _OWN_CHAIN.fullmatch(chain) is not None
 
 
 class Rule(Struct, frozen=True):

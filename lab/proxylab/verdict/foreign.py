@@ -1,4 +1,4 @@
-"""Foreign rules, which belong to no engine, and what they may have done to a probe's packets.
+"""Foreign rules, which belong to no engine, and what they may have done to packets of a probe or stream.
 
 They are the rules of tables that no meter counts, and those in the engine's own tables that stand in no chain of the
 engine. A rule whose counter stood still did nothing. One without a counter never did anything for certain: the module
@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Final
 
 from proxylab.evidence.evidence import Direction, Evidence, ForeignRule, Observation
+from proxylab.evidence.stream_records import StepEvidence
 from proxylab.evidence.words import amount, listed
 from proxylab.plan.masquerade import is_masquerade
 from proxylab.plan.resolved import STACK, ResolvedProbe
@@ -47,7 +48,7 @@ _EXEMPT_FROM_NAT: Final = re.compile(r"-A \S+ .*-j ACCEPT\b|-A (PREROUTING|OUTPU
 """What ends the way of a packet through the table nat of iptables, in which the engine's rules stand, too."""
 
 
-def _foreign_rules(resolved: ResolvedProbe, evidence: Evidence) -> tuple[ForeignRule, ...]:
+def _foreign_rules(resolved: ResolvedProbe, evidence: Evidence | StepEvidence) -> tuple[ForeignRule, ...]:
     """The rules that belong neither to an engine nor to the lab."""
     return evidence.foreign + tuple(
         ForeignRule(count.node, count.table, count.chain, "", 0, count.text, count.packets)
@@ -57,7 +58,7 @@ def _foreign_rules(resolved: ResolvedProbe, evidence: Evidence) -> tuple[Foreign
 
 
 def may_have(
-    effect: Effect, resolved: ResolvedProbe, evidence: Evidence, nodes: Collection[str]
+    effect: Effect, resolved: ResolvedProbe, evidence: Evidence | StepEvidence, nodes: Collection[str]
 ) -> tuple[ForeignRule, ...]:
     """The rules of these nodes that may have done that to packets of the probe."""
     return tuple(
@@ -110,8 +111,10 @@ def rule_words(rule: ForeignRule) -> str:
     return f'the rule "{rule.text}" in chain {rule.chain}{hook} of table {rule.table}'
 
 
-def suspicion(resolved: ResolvedProbe, evidence: Evidence, node: str, effect: Effect = Effect.END) -> str:
-    """The clause about rules of a node that may have done that to the probe's packets; empty if none may have."""
+def suspicion(
+    resolved: ResolvedProbe, evidence: Evidence | StepEvidence, node: str, effect: Effect = Effect.END
+) -> str:
+    """The clause about rules of a node that may have done that to packets of a probe or stream; empty if none may."""
     rules = may_have(effect, resolved, evidence, (node,))
     if not rules:
         return ""

@@ -123,7 +123,7 @@ def judge_step(
     """
     verdicts: list[Verdict] = []
     for name in step.expect.streams:
-        stream = stream_of(step, evidence, name, sources.get(name, {}))
+        stream = stream_of(step, evidence, name, sources, streams)
         for each in OF_STREAMS:
             key = f"{name}.{each.key}"
             if (wanted := each.wanted(stream)) is not None:

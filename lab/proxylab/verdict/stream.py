@@ -1,17 +1,20 @@
 """``Stream``: one stream in one step, as its expectations see it, and the clauses that they share."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress
 from proxylab.errors import InternalError
 from proxylab.evidence.stream_records import StepEvidence, StreamPacket, StreamPacketFate, StreamRecord
 from proxylab.evidence.words import listed
 from proxylab.plan.expected_sources import ANY_BACKEND
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.steps import Step, StreamExpect
 from proxylab.scenario.words import Position
 from proxylab.verdict.flows.on_links import dropped_meanwhile
+from proxylab.verdict.foreign import Effect, suspicion
 
 __all__ = ["MILLISECOND", "Stream", "answer_words", "may_be_late", "stream_of", "when"]
 
@@ -27,6 +30,7 @@ class Stream(Struct, frozen=True):
         record: what became of its packets.
         step: the record of the whole step.
         sources: the address that each backend must see, by its name or ``ANY_BACKEND``; empty if not expected.
+        resolved: who sends it, and where.
         packets: those that the findings are about; at first all.
     """
 
@@ -34,6 +38,7 @@ class Stream(Struct, frozen=True):
     record: StreamRecord
     step: StepEvidence
     sources: Mapping[str, IPAddress]
+    resolved: ResolvedProbe
     packets: tuple[StreamPacket, ...]
 
     @property
@@ -70,6 +75,13 @@ class Stream(Struct, frozen=True):
         return tuple(clauses)
 
     @property
+    def foreign(self) -> Iterator[str]:
+        """Rules of no engine that may have led its packets, which a Service's proxy must do by its own."""
+        for node in self.resolved.nodes if self.resolved.service_port else ():
+            if clause := suspicion(self.resolved, self.step, node, Effect.REWRITE):
+                yield f"{clause}, and may have led packets in place of the engine's rules"
+
+    @property
     def lost(self) -> list[StreamPacket]:
         """The packets that got no answer, without those that a link with netem lost."""
         return [packet for packet in self.of_fate(StreamPacketFate.LOST) if not packet.link]
@@ -83,7 +95,7 @@ class Stream(Struct, frozen=True):
     def after_wait(self) -> "Stream":
         """The same stream, with only the packets sent after the step's wait that no link lost."""
         behind = [packet for packet in self.record.packets if packet.at >= self.step.settled and not packet.link]
-        return Stream(self.expect, self.record, self.step, self.sources, tuple(behind))
+        return replace(self, packets=tuple(behind))
 
     def due_source(self, packet: StreamPacket) -> IPAddress | None:
         """The address that the backend of a packet must see; ``None`` where neither author nor plan gives one."""
@@ -107,13 +119,20 @@ class Stream(Struct, frozen=True):
         return self.expect.positions.get(key.rpartition(".")[2], self.expect.position)
 
 
-def stream_of(step: Step, evidence: StepEvidence, name: str, sources: Mapping[str, IPAddress]) -> Stream:
+def stream_of(
+    step: Step,
+    evidence: StepEvidence,
+    name: str,
+    sources: Mapping[str, Mapping[str, IPAddress]],
+    streams: Iterable[ResolvedProbe],
+) -> Stream:
     """One stream of a step, with what is expected of it. Raises InternalError for a stream without a record."""
     expect = step.expect.streams[name]
     record = next((each for each in evidence.streams if each.stream == name), None)
-    if record is None:
+    resolved = next((each for each in streams if each.name == name), None)
+    if record is None or resolved is None:
         raise InternalError(f"{expect.position}: nothing was recorded of stream {name!r}; please report this")
-    return Stream(expect, record, evidence, sources, record.packets)
+    return Stream(expect, record, evidence, sources.get(name, {}), resolved, record.packets)
 
 
 def when(at: int, changed: int, what: str = "the change was made") -> str:

@@ -4,14 +4,15 @@ Tools that look for rules create the tables that they look into, so an empty tab
 module starts no process; nft(8) and iptables-save(8) list the rules themselves.
 """
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
 from proxylab.addresses import Family
 from proxylab.kernel.netfilter import attributes as nla
-from proxylab.kernel.netfilter.iptables_legacy_tables import Kind, TableReader
-from proxylab.kernel.netfilter.nfnetlink import GET_CHAIN, GET_RULE, GET_TABLE, Dump, nested, open_netfilter
+from proxylab.kernel.netfilter.iptables_legacy_tables import Kind, TableReader, jumps
+from proxylab.kernel.netfilter.nfnetlink import GET_CHAIN, GET_RULE, GET_TABLE, NFPROTO, Dump, nested, open_netfilter
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["TableNames"]
@@ -24,6 +25,9 @@ _EVERY_FAMILY: Final = bytes(4)
 _FAMILIES: Final = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}
 _NUMBERS: Final = {name: number for number, name in _FAMILIES.items()}
 _NFGENMSG_BYTES: Final = 4
+_RULE_CHAIN: Final = 2
+_RULE_EXPRESSIONS: Final = 4
+_JUMP: Final = re.compile(rb"\x02\0([\w-]+)\0")  # NFTA_VERDICT_CHAIN
 _LEGACY: Final = {Family.IPV4: "ip_tables_names", Family.IPV6: "ip6_tables_names"}
 
 
@@ -83,6 +87,23 @@ class TableNames:
             if snapshot is not None
             and any(entry.kind in (Kind.RULE, Kind.DROP_POLICY) for entry in reader.walk(snapshot))
         ]
+
+    def legacy_rules(self, family: Family, table: str) -> list[tuple[str, str]]:
+        """The chain of each rule of a table of legacy iptables, and the chain that it leads to if it names one."""
+        reader = TableReader(self._netns, family)
+        try:
+            snapshot = reader.read(table)
+        finally:
+            reader.close()
+        return [] if snapshot is None else list(jumps(snapshot))
+
+    def nft_rules(self, family: Family, table: str) -> Iterator[tuple[str, str]]:
+        """The same of a table of iptables-nft. Raises ``OSError``."""
+        head = bytes([NFPROTO[family], 0, 0, 0]) + nla.text(_TABLE_NAME, table)
+        for body in self._dump.all(GET_RULE, head):
+            rule = nested(body, _NFGENMSG_BYTES)
+            jump = _JUMP.search(rule.get(_RULE_EXPRESSIONS, b""))
+            yield rule[_RULE_CHAIN].rstrip(b"\0").decode(), jump[1].decode() if jump else ""
 
     def close(self) -> None:
         """Close the socket."""

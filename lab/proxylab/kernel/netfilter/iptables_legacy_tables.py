@@ -31,6 +31,7 @@ __all__ = [
     "Snapshot",
     "TableReader",
     "counters",
+    "jumps",
     "volatile",
     "walk",
 ]
@@ -205,6 +206,20 @@ def walk(snapshot: Snapshot) -> Iterator[Entry]:
             else:
                 last = entry
         at += to_next
+
+
+def jumps(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    """The chain of each rule, and the user's chain that it leads to; empty for another target."""
+    shape, entries = SHAPES[snapshot.family], snapshot.entries
+    found = list(walk(snapshot))
+    chains = {entry.counters_at - shape.counters: entry.chain for entry in found}
+    for entry in found:
+        if entry.kind is Kind.RULE:
+            at = entry.counters_at - shape.counters
+            at += _OFFSETS.unpack_from(entries, at + shape.offsets)[0]
+            to_chain = not _TARGET.unpack_from(entries, at)[1].rstrip(b"\0")
+            to = _VERDICT.unpack_from(entries, at + _TARGET.size)[0] if to_chain else -1
+            yield entry.chain, chains.get(to, "")
 
 
 def volatile(entry: Entry) -> slice:

@@ -187,4 +187,6 @@ def _seen_address(verdict: ProbeVerdict | StepVerdict, failed: Verdict) -> IPAdd
 def _stream_of(verdict: StepVerdict, failed: Verdict) -> tuple[Stream | None, str]:
     """The stream of a verdict with the name of its expectation; ``None`` for the tables."""
     name, _, key = failed.expectation.rpartition(".")
-    return (stream_of(verdict.step, verdict.evidence, name, verdict.sources.get(name, {})) if name else None), key
+    if not name:
+        return None, key
+    return stream_of(verdict.step, verdict.evidence, name, verdict.sources, verdict.streams), key

@@ -7,6 +7,9 @@ just before the change. Counts and delays cover the whole step: a packet that th
 A packet that netem lost on a link counts as ``lostOnLink`` and not as ``lost``. Of a UDP stream the taps at both ends
 of each link tell which; a connection's kernels send again, so its loss is unclear while links drop packets.
 
+A foreign rule (``verdict.foreign``) that may have rewritten packets casts doubt on who answered, and on how few packets
+were lost, rejected or reset.
+
 All need the packets' fates and answers. A loss needs sentinel packets that came back, ``delay`` the times of packets
 and answers, and ``source`` the responders' reports.
 """
@@ -31,7 +34,7 @@ __all__ = ["BACKEND", "BACKENDS", "DELAY", "LOST", "LOST_ON_LINK", "REJECTED", "
 def _judge_backend(stream: Stream, wanted: str) -> Verdict:
     """That pod answered every packet."""
     stream = stream.after_wait
-    findings = Findings(stream)
+    findings = Findings(stream, stream.foreign)
     for packet in stream.packets:
         if may_be_late(packet):
             findings.missing(answer_words(packet), packet.number)
@@ -58,7 +61,7 @@ BACKEND = Expectation[Stream, str](
 
 def _judge_backends(stream: Stream, wanted: tuple[str, ...]) -> Verdict:
     """Those pods answered, and no others."""
-    findings = Findings(stream)
+    findings = Findings(stream, stream.foreign)
     answered = tuple(dict.fromkeys(packet.backend for packet in stream.packets if packet.backend))
     strangers = [name for name in answered if name not in wanted]
     silent = [name for name in wanted if name not in answered]
@@ -94,7 +97,7 @@ def _judge_source(stream: Stream, _wanted: SourceExpectation) -> Verdict:
     if not stream.sources:
         raise InternalError(f"{stream.expect.position}: the plan gave no address for the source; please report this")
     stream = stream.after_wait
-    findings = Findings(stream)
+    findings = Findings(stream, stream.foreign)
     for packet in stream.packets:
         if packet.peer is None:
             find = findings.missing if may_be_late(packet) else findings.wrong
@@ -166,7 +169,8 @@ def _judge_count(
     stream: Stream, key: str, wanted: Count, number: int, clause: str, packets: Sequence[StreamPacket] = ()
 ) -> Verdict:
     """The number is within bounds, also if each answer that may be late still came."""
-    findings = Findings(stream)
+    served = key != "lostOnLink" and wanted.at_most is not None and stream.answered
+    findings = Findings(stream, stream.foreign if served else ())
     late = sum(map(may_be_late, packets)) if stream.silence else 0
     possible = [each in wanted for each in range(number - late, number + 1)]
     if any(possible) and not all(possible):

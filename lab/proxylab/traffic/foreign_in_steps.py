@@ -1,0 +1,74 @@
+"""What foreign rules counted in the steps of a lab, in which its streams run.
+
+A rule of NAT counts the first packet of a flow, and a flow lives through many steps. So ``ForeignInSteps`` adds up all
+steps so far, and keeps a rule that is gone. Probes between two steps do not count. Meters cannot read while an engine
+reloads its rules, so the rules of the engine's own table nat are listed at a step's begin and end, where others have
+rules in it, too.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from proxylab.addresses import Family
+from proxylab.evidence.evidence import ForeignRule, RuleCount
+from proxylab.plan.resolved import ResolvedProbe
+from proxylab.timing import together
+from proxylab.traffic.foreign import ForeignRules
+
+__all__ = ["ForeignInSteps"]
+
+_Key = tuple[bool, str, Family, object]
+"""Whether the rule stands in a table of the engine's, the node, the family, and the rule's own key."""
+
+
+class ForeignInSteps:
+    """The foreign rules that may have led packets of streams."""
+
+    def __init__(self, nodes: Mapping[str, ForeignRules]) -> None:
+        self._nodes = nodes
+        self._watched: dict[tuple[str, Family], ForeignRules] = {}
+        self._before: dict[_Key, ForeignRule] = {}
+        self._found: dict[_Key, ForeignRule] = {}
+
+    async def begin(self, streams: Iterable[ResolvedProbe]) -> None:
+        """Remember the counters on the nodes of these streams."""
+        for each in streams:
+            for node in each.nodes if each.service_port else ():
+                if node in self._nodes:
+                    self._watched[node, Family.of(each.destination)] = self._nodes[node]
+        self._before = await self._read()
+
+    async def end(self) -> tuple[tuple[ForeignRule, ...], tuple[RuleCount, ...]]:
+        """The foreign rules that counted in this step or an earlier one or have no counter, and what rules counted.
+
+        The latter are all rules of a table that the engine shares with others.
+        """
+        for key, rule in (await self._read()).items():
+            if rule.packets is None:
+                self._found[key] = rule
+                continue
+            before = _packets(self._before.get(key))
+            gained = rule.packets - before if rule.packets >= before else rule.packets
+            if gained:
+                self._found[key] = replace(rule, packets=gained + _packets(self._found.get(key)))
+        foreign = dict.fromkeys(rule for (shared, *_), rule in self._found.items() if not shared)
+        counts = (rule for (shared, *_), rule in self._found.items() if shared)
+        return tuple(foreign), tuple(
+            RuleCount(rule.node, rule.table, rule.chain, rule.text, _packets(rule)) for rule in counts
+        )
+
+    async def _read(self) -> dict[_Key, ForeignRule]:
+        found: dict[_Key, ForeignRule] = {}
+        watched = list(self._watched.items())
+        for shared in (False, True):
+            read = await together(
+                rules.read_shared(family) if shared else rules.read(family) for (_, family), rules in watched
+            )
+            for ((node, family), _), listed in zip(watched, read, strict=True):
+                found.update({(shared, node, family, key): rule for key, rule in listed.items()})
+        return found
+
+
+def _packets(rule: ForeignRule | None) -> int:
+    return 0 if rule is None else rule.packets or 0

@@ -1,0 +1,118 @@
+"""Streams that a rule of others leads in place of the engine's: the right pod answers, and that is no pass.
+
+An attack first takes the engine's rule of the Service away, so that only the other rule leads there.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+from attacked_lab import ECHO, VIP, Alteration, iptables, nft
+
+from proxylab.client.open_lab import OpenLab
+from proxylab.client.session import Session
+from proxylab.engines.protocol import EngineChoice
+from proxylab.scenario.load import parse_scenario
+from proxylab.verdict.model import StepVerdict
+
+ENGINES = {
+    "embedded/iptables by legacy": EngineChoice("embedded/iptables", iptables="legacy"),
+    "embedded/iptables by nft": EngineChoice("embedded/iptables", iptables="nft"),
+    "embedded/nftables": EngineChoice("embedded/nftables"),
+}
+BARE = {
+    "embedded/iptables": Alteration("node-a", "iptables -w -t nat -F KUBE-SERVICES", ""),
+    "embedded/nftables": Alteration("node-a", "nft flush chain ip kube-proxy services", ""),
+}
+SCENARIO = """\
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: led-by-others}
+spec:
+  nodes: {node-a: {}, node-b: {}}
+  pods:
+    echo: {nodes: [node-b], labels: {app: echo}, ports: [8080, {port: 8080, protocol: UDP}]}
+    client: {nodes: [node-a]}
+  streams:
+    stream: {from: client, to: {service: echo, via: clusterIP, port: PORT}, send: {every: 5ms}}
+  steps:
+  - {name: the stream begins, expect: {stream: EXPECT}}
+  - {name: the stream goes on, expect: {stream: EXPECT}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: echo}
+spec:
+  selector: {app: echo}
+  ports: [{name: tcp, port: 80, targetPort: 8080}, {name: udp, port: 80, targetPort: 8080, protocol: UDP}]
+"""
+SERVED = "{backend: echo, backends: [echo], source: preserved, lost: 0}"
+
+
+def led(port: str, dialled: int = 80) -> dict[str, Alteration]:
+    """Rules that lead to the pod, by what wrote them."""
+    there = f"dnat to {ECHO}:8080"
+    by_iptables = f"-d {VIP} -p {port} --dport {dialled} -j DNAT --to-destination {ECHO}:8080"
+    by_nft = f"ip daddr {VIP} {port} dport {dialled}"
+    return {
+        "iptables": iptables("node-a", "nat", "PREROUTING", by_iptables),
+        "nftables": nft("node-a", "prerouting", -110, f"{by_nft} counter {there}", "nat"),
+        "nftables without a counter": nft("node-a", "prerouting", -110, f"{by_nft} {there}", "nat"),
+    }
+
+
+@pytest.mark.parametrize("rule", list(led("udp")))
+@pytest.mark.parametrize("port", ["udp", "tcp"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_stream_that_a_rule_of_others_leads_does_not_pass(engine: str, port: str, rule: str) -> None:
+    choice = ENGINES[engine]
+    with streaming(choice, port, SERVED, BARE[choice.name], led(port)[rule]) as verdicts:
+        for verdict in verdicts:  # the second one by the entry that the rule has made in the first
+            assert {str(each.judgement) for each in verdict.verdicts} == {"inconclusive"}, said(verdict)
+            for each in verdict.verdicts:
+                assert f"{ECHO}:8080" in each.reasons[0], said(verdict)
+                assert "belongs to no engine, and may have led packets in place of the" in each.reasons[0]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_without_the_other_rule_such_a_stream_is_lost(engine: str) -> None:
+    choice = ENGINES[engine]
+    with streaming(choice, "udp", SERVED, BARE[choice.name]) as verdicts:
+        assert {str(verdict.overall) for verdict in verdicts} == {"fail"}
+
+
+@pytest.mark.parametrize("rule", ["iptables", "nftables"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_rule_of_others_that_counts_nothing_changes_no_verdict_of_a_stream(engine: str, rule: str) -> None:
+    with streaming(ENGINES[engine], "udp", SERVED, led("udp", dialled=81)[rule]) as verdicts:
+        for verdict in verdicts:
+            assert str(verdict.overall) == "pass", said(verdict)
+
+
+def test_a_stream_to_a_pod_asks_nothing_of_the_engine() -> None:
+    masked = iptables("node-a", "nat", "POSTROUTING", f"-d {ECHO} -j MASQUERADE", "-A")
+    to_pod = SCENARIO.replace("service: echo, via: clusterIP, port: PORT", "pod: echo, port: 8080").replace(
+        "every", "protocol: UDP, every"
+    )
+    with streaming(ENGINES["embedded/nftables"], "udp", "{backend: echo, lost: 0}", masked, text=to_pod) as verdicts:
+        assert {str(verdict.overall) for verdict in verdicts} == {"pass"}
+
+
+@contextmanager
+def streaming(
+    choice: EngineChoice, port: str, expect: str, *altered: Alteration, text: str = SCENARIO
+) -> Iterator[Sequence[StepVerdict]]:
+    """The verdicts of both steps in a lab with these alterations."""
+    text = text.replace("PORT", port).replace("EXPECT", expect)
+    scenario = parse_scenario(text, "led-by-others.lab.yaml")
+    with Session(choice) as session:
+        lab: OpenLab = session.open(scenario, text)
+        for each in altered:
+            done = lab.execute(each.machine, "sh", "-c", each.change)
+            assert done.status == 0, f"{each.change}\n{done.stdout}{done.stderr}"
+        yield [lab.conclude(step) for step in scenario.steps]
+
+
+def said(verdict: StepVerdict) -> str:
+    """All verdicts of a step with their reasons."""
+    return "\n".join(f"{each.expectation}: {each.judgement}: {each.reasons}" for each in verdict.verdicts)
