@@ -81,7 +81,7 @@ class StepRunner:
             await self.conclude()  # packets that it has lost must not count for the next step
         began = time.time_ns()
         streams, self._dropped_before = self.runner.streams, self.links.read()
-        await self.runner.foreign_in_steps.begin(request.streams)
+        await self.runner.foreign_in_steps.begin(request.streams, changing=bool(request.change.engines))
         await streams.begin(request.streams)
         await self.fleet.take_down(request.change.engines)
         if any(isinstance(thing, Node) for thing in (*request.applied, *request.deleted)):
@@ -143,6 +143,7 @@ class StepRunner:
     async def rest(self) -> None:
         """Let the streams rest before something that would count their packets as its own."""
         await self.runner.streams.rest(self._sentinels)
+        await self.runner.foreign_in_steps.end()
 
     async def conclude(self, *, tables: bool = False, metrics: Mapping[str, Sequence[str]] = _NONE) -> StepEvidence:
         """End the latest step, once its streams have sent enough after its wait, and are at rest.
@@ -159,11 +160,12 @@ class StepRunner:
         if underway is None:
             raise InternalError("no step is under way: Advance comes before Conclude")
         streams = self.runner.streams
+        await self.runner.foreign_in_steps.begin()
         await streams.have_enough()
         await self.rest()
         ended = time.time_ns()
         links = self.links.since(self._dropped_before)
-        foreign, counts = await self.runner.foreign_in_steps.end()
+        foreign, counts = self.runner.foreign_in_steps.found()
         entries = tuple(self._entries()) if tables else None
         deadline, namespaces = Deadline.after(_ASK_SECONDS), self.wiring.namespaces
         exported = [

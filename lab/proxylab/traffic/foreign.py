@@ -119,15 +119,18 @@ class ForeignRules:
         found = {key: rule for key, rule in found.items() if not is_masquerade(f"{rule.chain} {rule.text}")}
         return found | self._read_devices()
 
-    async def read_shared(self, family: Family) -> dict[object, ForeignRule]:
-        """All rules of the table nat that the engine shares with others; none where it has the table to itself."""
+    async def read_shared(self, family: Family, *, always: bool) -> dict[object, ForeignRule]:
+        """All rules of the engine's own table nat; none where no others have rules there, but ``always`` some."""
         nft, legacy = self._counted()
         rules: Iterable[tuple[str, str]] = ()
         if _NAT in legacy:
             rules = self._names.legacy_rules(family, _NAT)
         elif f"{_NFT_FAMILY[family]} {_NAT}" in nft:
             rules = self._names.nft_rules(family, _NAT)
-        if all(is_engines_chain(chain) or is_engines_chain(to) or is_masquerade(chain + to) for chain, to in rules):
+        elif always:
+            return {}
+        own = (is_engines_chain(chain) or is_engines_chain(to) or is_masquerade(chain + to) for chain, to in rules)
+        if not always and all(own):
             return {}
         _, _, section = (await self._save(family)).partition(f"*{_NAT}\n")
         return dict(legacy_rules(self._node, _NAT, section.partition("COMMIT\n")[0]))

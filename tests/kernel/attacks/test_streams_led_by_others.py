@@ -13,6 +13,7 @@ from proxylab.client.open_lab import OpenLab
 from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
 from proxylab.scenario.load import parse_scenario
+from proxylab.scenario.steps import Step
 from proxylab.verdict.model import StepVerdict
 
 ENGINES = {
@@ -98,6 +99,16 @@ def test_a_stream_to_a_pod_asks_nothing_of_the_engine() -> None:
         assert {str(verdict.overall) for verdict in verdicts} == {"pass"}
 
 
+def test_what_a_probe_sends_during_a_step_is_none_of_its_streams() -> None:
+    of_probe = iptables("node-a", "nat", "PREROUTING", f"-d {ECHO} -p udp -j DNAT --to-destination {ECHO}:8080")
+    probe = "{name: a pod dials a pod, from: client, to: {pod: echo, port: 8080}, send: {protocol: UDP}, expect: DUE}"
+    with_probe = SCENARIO.replace("expect: {stream: EXPECT}}", f"expect: {{stream: EXPECT}}, probes: [{probe}]}}", 1)
+    text = with_probe.replace("DUE", "{outcome: delivered, backends: [echo], source: preserved}")
+    with streaming(ENGINES["embedded/iptables by legacy"], "tcp", SERVED, of_probe, text=text) as verdicts:
+        for verdict in verdicts:
+            assert str(verdict.overall) == "pass", said(verdict)
+
+
 @contextmanager
 def streaming(
     choice: EngineChoice, port: str, expect: str, *altered: Alteration, text: str = SCENARIO
@@ -110,7 +121,15 @@ def streaming(
         for each in altered:
             done = lab.execute(each.machine, "sh", "-c", each.change)
             assert done.status == 0, f"{each.change}\n{done.stdout}{done.stderr}"
-        yield [lab.conclude(step) for step in scenario.steps]
+        yield [concluded(lab, step) for step in scenario.steps]
+
+
+def concluded(lab: OpenLab, step: Step) -> StepVerdict:
+    """Make a step, send its probes, and judge it."""
+    lab.step()
+    for probe in step.probes:
+        lab.probe(probe)
+    return lab.conclude(step)
 
 
 def said(verdict: StepVerdict) -> str:
