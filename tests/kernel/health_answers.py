@@ -73,9 +73,9 @@ HEALTH_ANSWERS = [
     ),
     Breakage(
         "health checks answer at the next port",
-        NODE_WORK,
-        "_health_check_ports",
-        "lambda ports: {p.service: p.health_check_node_port + 1 for p in ports if p.health_check_node_port}",
+        "proxylab.engines.embedded.ports",
+        "_health_check_node_port",
+        "lambda service, whole=module._health_check_node_port: (port := whole(service)) and port + 1",
         {_FALLBACK: {_TERMINATING, _READY}},
     ),
     Breakage(

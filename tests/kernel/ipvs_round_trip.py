@@ -91,7 +91,8 @@ def sets(netns: NetNs) -> list[str]:
         wrong = [each.name for each in SETS if found[each.name] != each]
         ipset.delete(SETS[2], SETS[2].members)
         ipset.delete(SETS[2], SETS[2].members)
-        ipset.flush(["ADDRESSES"])
+        addresses = found["ADDRESSES"]
+        ipset.delete(addresses, addresses.members)
         left = {each.name: len(each.members) for each in ipset.sets()}
         wrong += [] if (left["FRONTENDS"], left["ADDRESSES"]) == (0, 0) else [f"{left}"]
         ipset.destroy(each.name for each in SETS)

@@ -229,10 +229,14 @@ STEPPING = [
         },
     ),
     Breakage(
-        "addresses of any family",
-        PORTS,
-        "_of_family",
-        "lambda addresses, family: tuple(addresses)",
+        "a Service with external IPs of both families is left out",
+        "proxylab.engines.embedded.tracker",
+        "PortTracker.update",
+        (
+            "lambda self, cluster, whole=module.PortTracker.update, replace=__import__('msgspec').structs.replace:"
+            " whole(self, replace(cluster, services=tuple("
+            "s for s in cluster.services if len({a.version for a in s.external_ips}) < 2)))"
+        ),
         {
             "bugs/73157-external-ip-of-the-wrong-family": {
                 (

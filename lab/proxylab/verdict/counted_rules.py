@@ -193,12 +193,12 @@ def of_service(resolved: ResolvedProbe, counts: Iterable[RuleCount]) -> tuple[Ru
     chain that has the Service's name.
     """
     counted = read_all(counts)
-    reached = _reached(resolved, counted)
+    named = [(rule, rule.names(resolved)) for rule in counted]
+    reached = _behind([rule for rule, options in named if options >= _PORT or "-d" in options], counted)
     return tuple(
         rule
-        for rule in counted
-        if rule.target == "DNAT"
-        and may_be_engines(rule.count, resolved)
+        for rule in translations(counts)
+        if may_be_engines(rule.count, resolved)
         and (not resolved.service_port or _stands_in(rule) in reached or _is_for(rule, resolved))
     )
 
@@ -225,7 +225,7 @@ def _marks(resolved: ResolvedProbe, counted: Sequence[Rule]) -> frozenset[tuple[
     Every rule on that path must have counted. The dialled address is no condition: the chain for node ports leaves it
     to the rule that jumps there.
     """
-    reached = _reached(resolved, counted)
+    reached = _behind([rule for rule in counted if rule.names(resolved) >= _PORT], counted)
     return frozenset(
         (rule.count.node, mark)
         for rule in counted
@@ -234,9 +234,9 @@ def _marks(resolved: ResolvedProbe, counted: Sequence[Rule]) -> frozenset[tuple[
     )
 
 
-def _reached(resolved: ResolvedProbe, counted: Sequence[Rule]) -> set[tuple[str, str, str]]:
-    """The chains behind counted rules for the probe's protocol and port."""
-    reached = {_leads_to(rule) for rule in counted if rule.names(resolved) >= _PORT}
+def _behind(leading: Iterable[Rule], counted: Sequence[Rule]) -> set[tuple[str, str, str]]:
+    """The chains that these rules lead to, at once or through other rules that counted."""
+    reached = {_leads_to(rule) for rule in leading}
     while not (further := {_leads_to(rule) for rule in counted if _stands_in(rule) in reached}) <= reached:
         reached |= further
     return reached

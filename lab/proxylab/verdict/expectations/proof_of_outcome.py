@@ -5,7 +5,7 @@ every packet, and foreign rules that may have done the work of the engine under 
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Final
 
 from proxylab.addresses import IPAddress
@@ -14,7 +14,7 @@ from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import STACK
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.case import JudgedProbe, fate_clause, nodes_of
-from proxylab.verdict.counted_rules import of_service
+from proxylab.verdict.counted_rules import Rule, may_be_engines, of_service, translations
 from proxylab.verdict.drops import dropped_by_policy
 from proxylab.verdict.expectations.origin_of_answer import doubts_about_refusal, doubts_about_rejection
 from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
@@ -110,7 +110,7 @@ def _doubts_about_translation(case: JudgedProbe) -> Iterator[str]:
     direct = [flow.arrivals[0] for flow in case.arrived if flow.arrivals[0].leg is Leg.OWN]
     got = counted_ends([(arrival.destination, arrival.destination_port) for arrival in direct])
     counted = Counter[tuple[IPAddress, int] | None]()
-    for rule in of_service(case.resolved, case.evidence.counts):
+    for rule in _translating(case, got):
         counted[rule.translates_to] += rule.count.packets
     for where, flows in got.items():
         if where in (case.dialled, *known) or counted[where] == flows:
@@ -121,6 +121,16 @@ def _doubts_about_translation(case: JudgedProbe) -> Iterator[str]:
             few = "of" if counted[where] < flows else "packets for"
             found = f"{counted[where]:,} {few} {amount(flows, 'flow')} it got"
             yield f"{whose}DNAT rules to {endpoint(*where)} counted {found}{instead}"
+
+
+def _translating(case: JudgedProbe, got: Container[tuple[IPAddress, int] | None]) -> Iterator[Rule]:
+    """The Service's DNAT rules, and those of nodes to which these send flows, as where an endpoint is a NodePort."""
+    own = of_service(case.resolved, case.evidence.counts)
+    yield from own
+    onward = {rule.count.node for rule in own if rule.translates_to not in got}
+    for rule in translations(case.evidence.counts) if onward else ():
+        if rule.count.node not in onward and rule not in own and may_be_engines(rule.count, case.resolved):
+            yield rule
 
 
 def _led_by_foreign_rule(case: JudgedProbe, node: str) -> str:
