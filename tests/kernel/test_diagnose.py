@@ -186,8 +186,8 @@ def test_every_stage_is_named_at_which_a_lab_breaks(cli: CommandLine, scenario: 
     assert (status, unasked["at"]) == (6, "DNAT")
     assert re.fullmatch(
         r'late to the cluster IP 10\.96\.1\.1:80/TCP by node-b: node-b has the rule "-A PREROUTING -d 10\.96\.1\.1/32 '
-        r'-j ACCEPT" in chain PREROUTING of table nat, which counted \d+ packets, which belongs to no engine, and may have '
-        r"kept it from the engine's rules\.",
+        r'-j ACCEPT" in chain PREROUTING of table nat, which counted \d+ packets, which belongs to no engine, '
+        r"and may have kept it from the engine's rules\.",
         unasked["cause"],
     )
 
