@@ -16,6 +16,7 @@ from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, EngineError, InternalError, ScenarioError
 from proxylab.evidence.evidence import Capture, Evidence
 from proxylab.evidence.stream_records import StepEvidence, StreamRecord
+from proxylab.plan.assembly import assemble
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe, Sender
 from proxylab.protocol.messages import Built
@@ -83,13 +84,13 @@ def verdict_on(probe: Probe) -> ProbeVerdict:
     )
 
 
-def step_verdict_on(step: Step, number: int) -> StepVerdict:
+def step_verdict_on(step: Step, number: int, streams: tuple[ResolvedProbe, ...]) -> StepVerdict:
     """The verdict that the step's name asks for, on records of streams that sent nothing."""
     judgement = _JUDGEMENTS.get(step.name.split()[0], Judgement.PASS)
     return StepVerdict(
         step=step,
         number=number,
-        streams=(),
+        streams=streams,
         sources={},
         nodes=(),
         addresses={},
@@ -199,7 +200,7 @@ class FakeLab:
         self._come_to(step)
         self._concluded = True
         self._session.note(f"conclude {step.name}")
-        return step_verdict_on(step, self._made)
+        return step_verdict_on(step, self._made, assemble(self.scenario).streams)
 
     def _come_to(self, judged: Probe | Step) -> None:
         for step in self.scenario.steps[self._made : self.scenario.steps_before(judged)]:

@@ -165,7 +165,8 @@ def _doubts_about_rules(case: JudgedProbe, outcome: Outcome, verb: str, seen: st
         yield f"{seen}, but no rule counted it as {outcome}"
     elif counted < needed:
         yield f"rules that {verb} it counted {counted:,} of {amount(needed, 'packet')}: {listed(nodes_of(rules))}"
-    uncounted = [node for node in case.resolved.nodes if node not in case.evidence.counted]
+    moved = {count.node for count in case.evidence.counts}
+    uncounted = [node for node in case.resolved.nodes if node in moved and node not in case.evidence.counted]
     if counted < needed and uncounted:
         yield f"the rule counters of {listed(uncounted)} are incomplete, as where a proxy loads its rules meanwhile"
     for node in case.resolved.nodes if outcome is Outcome.REJECTED else ():
