@@ -80,7 +80,7 @@ def test_what_crosses_a_device_is_seen_in_every_form(cli: CommandLine, tmp_path:
 
 def test_several_devices_and_any_are_captured_in_order_and_named(cli: CommandLine, tmp_path: Path) -> None:
     cli.up()
-    words = ("client", "node-a:any", "-c", "4")
+    words = ("client", "node-a:any", "-c", "6")
     lines = cli.start("capture", *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     file = tmp_path / "all.pcapng"
     written = cli.start("capture", *words, "-w", str(file), stderr=subprocess.PIPE)
