@@ -14,7 +14,7 @@ from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import STACK
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.case import JudgedProbe, fate_clause, nodes_of
-from proxylab.verdict.counted_rules import Rule, may_be_engines, of_service, translations
+from proxylab.verdict.counted_rules import Rule, may_be_engines, of_service
 from proxylab.verdict.drops import dropped_by_policy
 from proxylab.verdict.expectations.origin_of_answer import doubts_about_refusal, doubts_about_rejection
 from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
@@ -128,7 +128,7 @@ def _translating(case: JudgedProbe, got: Container[tuple[IPAddress, int] | None]
     own = of_service(case.resolved, case.evidence.counts)
     yield from own
     onward = {rule.count.node for rule in own if rule.translates_to not in got}
-    for rule in translations(case.evidence.counts) if onward else ():
+    for rule in case.translations if onward else ():
         if rule.count.node not in onward and rule not in own and may_be_engines(rule.count, case.resolved):
             yield rule
 
