@@ -119,6 +119,7 @@ class StepEvidence(Record, frozen=True, kw_only=True):
         entries: all conntrack entries of the nodes at the end; ``None`` where the lab did not read them.
         links: what the links with netem dropped, until the last packet was settled.
         exported: the metrics of the engines of nodes of which the author expects some, at the end.
+        traced: how many flows the lab has sent by itself until then, to trace a probe; metrics count them, too.
         foreign: the nodes' rules that belong neither to an engine nor to the lab, and have no counter or have counted
             in this step or an earlier one.
         counts: what the rules of the engines' own tables have counted until then, where others have rules there, too.
@@ -131,6 +132,7 @@ class StepEvidence(Record, frozen=True, kw_only=True):
     streams: tuple[StreamRecord, ...] = ()
     entries: tuple[TableEntry, ...] | None = None
     exported: tuple[Exported, ...] = ()
+    traced: int = 0
     links: tuple[LinkCount, ...] = ()
     foreign: tuple[ForeignRule, ...] = ()
     counts: tuple[RuleCount, ...] = ()

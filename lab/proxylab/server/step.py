@@ -179,6 +179,7 @@ class StepRunner:
             entries=entries,
             exported=tuple(exported),
             links=links,
+            traced=self.runner.traced,
             foreign=foreign,
             counts=counts,
         )

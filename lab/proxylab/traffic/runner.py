@@ -110,7 +110,7 @@ class Runner:
         self._associations: Associations | None = None
         self._stacks = Stacks(netns_by_name, {each.name for each in plan.namespaces if each.role is Role.NODE})
         self._seen: Matcher | None = None
-        self._dialogues = 0
+        self._dialogues = self.traced = 0
         taps = watch, responders, self._identities, self.conntrack
         self.streams = Streams(netns_by_name, *taps, self._port_of_stream, self._programs, self._links)
 
@@ -209,6 +209,7 @@ class Runner:
         ports = self._source_ports(resolved)
         passage = self._programs.on_the_way(resolved)
         turns = self._prepare(resolved, identity, ports, passage)
+        self.traced += trace
         tracing = self._armed(resolved, identity, ports[0] if passage.nodes else 0) if trace else None
         await passage.begin()
         foreign = [self._foreign[node] for node in resolved.nodes if node in self._foreign]

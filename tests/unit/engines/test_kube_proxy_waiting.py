@@ -1,6 +1,7 @@
 """What is waited for before a kube-proxy has taken up a change, by one that does what the test says."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -47,6 +48,7 @@ class Proxy:
     seen: list[int] = field(default_factory=list)
     asked: int = 0
     shows_ends: bool = False
+    least_period: float = 0.03
     say: Callable[[str], None] = lambda _line: None
 
     def engine(self) -> KubeProxyEngine:
@@ -78,6 +80,7 @@ class Proxy:
             agrees=agrees,
             dump=dump,
             shows_ends=self.shows_ends,
+            least_period=self.least_period,
         )
         return KubeProxyEngine("node-a", self.barrier, (Family.IPV4,), node_of_proxy)
 
@@ -331,3 +334,30 @@ def test_flushed_rules_are_back_where_a_later_sync_is_over_if_every_sync_is_full
         await waiting
 
     tell(story, shows_ends=True)
+
+
+@pytest.mark.parametrize("what", ["Syncing iptables rules", "Syncing nftables rules", "Syncing ipvs proxier rules"])
+def test_a_sync_that_follows_the_one_with_the_change_must_be_over_too(what: str) -> None:
+    async def story(proxy: Proxy, engine: KubeProxyEngine) -> None:
+        following = asyncio.create_task(follow(proxy))
+        proxy.say(f'I1122 10:00:00.000000 1 proxier.go:655] "{what}" ipFamily="IPv4"')
+        waiting = synced(engine, proxy)
+        assert await is_waiting(waiting), "its load clears the counters of rules"
+        end = "syncProxyRules complete" if "ipvs" in what else "SyncProxyRules complete"
+        proxy.say(f'I1122 10:00:00.000000 1 proxier.go:649] "{end}" ipFamily="IPv4"')
+        await waiting
+        following.cancel()
+
+    tell(story)
+
+
+def test_the_next_sync_comes_after_the_least_period_or_not_at_all() -> None:
+    async def story(proxy: Proxy, engine: KubeProxyEngine) -> None:
+        following = asyncio.create_task(follow(proxy))
+        proxy.say('I1122 10:00:00.000000 1 proxier.go:649] "SyncProxyRules complete" ipFamily="IPv4"')
+        ended = time.monotonic()
+        await synced(engine, proxy)
+        assert time.monotonic() - ended > proxy.least_period
+        following.cancel()
+
+    tell(story)

@@ -84,3 +84,30 @@ def test_a_counter_that_a_new_load_of_the_rules_has_cleared_is_not_complete() ->
         return node.meter.is_complete
 
     assert [asyncio.run(run(*each)) for each in ((1, 2), (2, 0), (0, 3))] == [True, False, True]
+
+
+class Jumping(Node):
+    """A table whose INPUT jumps to a chain of the engine, which has one rule. All else reads as before."""
+
+    def count(self, jumped: int, matched: int) -> None:
+        jump, policy = entry(V4, verdict(0), packets=jumped), entry(V4, verdict(ACCEPT))
+        rule, back = entry(V4, verdict(DROP), packets=matched), entry(V4, verdict(-5))
+        parts = [jump, policy, entry(V4, error("KUBE-NODEPORTS")), rule, back, entry(V4, error("ERROR"))]
+        self.table = Snapshot(V4, {0: "INPUT"}, {len(jump): "INPUT"}, b"".join(parts))
+
+    async def save(self) -> str:
+        rules = "[0:0] -A INPUT -j KUBE-NODEPORTS\n[0:0] -A KUBE-NODEPORTS -p tcp -j DROP\n"
+        return f"*filter\n:INPUT ACCEPT [0:0]\n:KUBE-NODEPORTS - [0:0]\n{rules}COMMIT\n"
+
+
+def test_a_jump_that_a_new_load_has_cleared_shows_by_the_chain_that_counted_more() -> None:
+    node = Jumping(DROP)
+
+    async def run(jumped: int, matched: int) -> bool:
+        node.count(0, 0)
+        await node.meter.begin(None)  # type: ignore[arg-type]
+        node.count(jumped, matched)
+        assert sum(each.packets for each in await node.meter.end()) == jumped + matched
+        return node.meter.is_complete
+
+    assert [asyncio.run(run(*each)) for each in ((3, 3), (3, 1), (0, 3))] == [True, True, False]

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from proxylab.addresses import Family
 from proxylab.engines.barrier import Barrier
+from proxylab.engines.kubeproxy.log import Rest
 from proxylab.engines.kubeproxy.metrics import SyncState
 from proxylab.errors import EngineError
 from proxylab.evidence.engine_progress import Progress
@@ -23,6 +24,7 @@ _LAST_LINES: Final = 30
 _STOP_SECONDS: Final = 5.0
 _ASK_SECONDS: Final = 0.5
 """How often a wait looks at kube-proxy's failure counters."""
+_REST_SECONDS: Final = 5.0
 _ERROR: Final = re.compile(r"[EF]\d{4} ")
 """How klog begins the line of an error, or of a fatal one."""
 
@@ -40,6 +42,7 @@ class KubeProxyNode(Struct, frozen=True, kw_only=True):
         agrees: whether kube-proxy's /healthz and the API agree on whether the node is leaving.
         shows_ends: whether ``reached`` grows only once a sync is over with all that it does, and every sync is full.
         took_up: whether it has synced with that zone of its Node, as far as the log shows it.
+        least_period: the seconds that it lets pass between two syncs.
     """
 
     prepare: Callable[[], Awaitable[None]]
@@ -53,6 +56,7 @@ class KubeProxyNode(Struct, frozen=True, kw_only=True):
     dump: Callable[[], Awaitable[str]]
     shows_ends: bool = False
     took_up: Callable[[str], bool] = lambda _zone: True
+    least_period: float = 0.0
 
 
 class _Failed(Struct, frozen=True):
@@ -77,6 +81,7 @@ class KubeProxyEngine:
         self._log: deque[str] = deque(maxlen=_LOG_LINES)
         self._errors = 0
         self._failed = _Failed()
+        self._rest = Rest(node_of_proxy.least_period)
         self._running: Running | None = None
         self._synced = False
         self._before_flush: SyncState | None = None
@@ -92,6 +97,7 @@ class KubeProxyEngine:
         """
         await self._node_of_proxy.prepare()
         self._failed = _Failed(self._errors)  # a new process counts from nothing
+        self._rest.restart()
         self._running = await self._node_of_proxy.launch(self._hear)
 
     async def wait_synced(self, revision: int, deadline: Deadline) -> None:
@@ -107,6 +113,8 @@ class KubeProxyEngine:
         and a deleted Node nowhere. Missing rules lead to a full sync as well: in mode iptables the monitor finds them
         missing within the sync period; in mode nftables the next sync, which the barrier causes, fails and is retried
         after that period. In mode ipvs every sync is full, and the log shows its end (``kubeproxy.log``).
+
+        At last the lab waits until kube-proxy is at rest, so that no sync clears the counters of rules during a probe.
 
         Raises:
             EngineError: kube-proxy ended, could not load its rules, or did not catch up by the deadline.
@@ -130,6 +138,7 @@ class KubeProxyEngine:
         if not shows_ends and (self._synced or self._zone or self._node_of_proxy.serves()):
             await self._wait_for(self._barrier.advance_anyway(), deadline)
         self._synced = True
+        await self._wait_for_rest()
 
     async def progress(self, deadline: Deadline) -> Progress:
         """How far it has come, once it is up to date or the deadline passes. Flushed rules show no revision."""
@@ -210,6 +219,16 @@ class KubeProxyEngine:
         if running.has_ended:
             await self._report_end(running)
 
+    async def _wait_for_rest(self) -> None:
+        """Wait until no sync is under way or about to come. One that syncs on and on has caught up as well."""
+        running = self._running
+        with suppress(DeadlineExceededError):
+            await wait_until(
+                lambda: running is None or running.has_ended or self._rest.has_come,
+                Deadline.after(self._node_of_proxy.least_period + _REST_SECONDS),
+                "kube-proxy at rest",
+            )
+
     async def _wait_for_full(self, before: SyncState, deadline: Deadline, zone: str | None = None) -> None:
         """Wait for full syncs since ``before``; some may have begun with an earlier zone of the Node."""
         running = self._running
@@ -252,6 +271,7 @@ class KubeProxyEngine:
 
     def _hear(self, line: str) -> None:
         self._log.append(line)
+        self._rest.hear(line)
         self._errors += _ERROR.match(line) is not None
 
     async def _failures_so_far(self) -> int:

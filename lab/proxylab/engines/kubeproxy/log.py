@@ -1,4 +1,7 @@
-"""How far kube-proxy has come, by its log, in the modes whose rules do not show it.
+"""How far kube-proxy has come, by its log: whether it is at rest, and all of it in modes whose rules do not show it.
+
+Any mode but userspace: a sync may follow the one that took up a change, and change nothing. It loads rules anew and
+clears their counters, which a probe would miss. Each sync logs its begin and its end.
 
 Mode userspace: no rule shows the endpoints that the process balances, but kube-proxy logs when it has new ones.
 
@@ -12,13 +15,15 @@ ones. Lines of one sync stand in this order (syncProxyRules in pkg/proxy/ipvs/pr
     "syncProxyRules complete" ipFamily="IPv4" elapsed="1.174848256s"
 """
 
+import math
 import re
+import time
 from typing import Final, Protocol
 
 from proxylab.addresses import Family
 from proxylab.engines.barrier import family_of, highest_number_in
 
-__all__ = ["VERBOSE", "BalancerLog", "ProgressLog", "SyncLog"]
+__all__ = ["VERBOSE", "BalancerLog", "ProgressLog", "Rest", "SyncLog"]
 
 VERBOSE: Final = ("--vmodule=proxier=4,servicechangetracker=4,endpointschangetracker=3,service=1,endpointslicecache=3",)
 """The flags of kube-proxy by which its log has these lines: the files that log them, with their levels."""
@@ -26,6 +31,11 @@ VERBOSE: Final = ("--vmodule=proxier=4,servicechangetracker=4,endpointschangetra
 _BEGINS: Final = '"Syncing ipvs proxier rules"'
 _ENDS: Final = '"syncProxyRules complete"'
 _FAILS: Final = '"Failed to execute iptables-restore"'
+_BEGIN: Final = re.compile(r'"Syncing (?:iptables|nftables|ipvs proxier) rules"')
+_END: Final = re.compile(r'"[Ss]yncProxyRules complete"')
+_LATE: Final = 0.01
+"""The seconds by which a busy machine may delay the next sync."""
+
 _MOVES: Final = '"Updated proxier node'
 """The labels of its Node have changed, and kube-proxy syncs at once."""
 _ZONE: Final = re.compile(r'\btopology\.kubernetes\.io/zone"?:"?([^",}\] ]+)')
@@ -33,6 +43,38 @@ _FAMILY: Final = re.compile(r' ipFamily="(IPv[46])"')
 _PORT: Final = re.compile(r' servicePort="(\S+)"')
 _ENDPOINTS: Final = re.compile(r' endpoints=\["?([^"\s]+:\d+)')
 """The first endpoint. kube-proxy 1.23 prints a list without quotation marks."""
+
+
+class Rest:
+    """Whether kube-proxy is at rest: no sync is under way, and none that has been asked for is still to come.
+
+    A sync takes up all changes that kube-proxy knows then. But a change that comes while it begins asks for one more,
+    which runs ``minSyncPeriod`` after its end (pkg/proxy/runner/bounded_frequency_runner.go).
+
+    Args:
+        least: ``minSyncPeriod``, in seconds.
+    """
+
+    def __init__(self, least: float) -> None:
+        self._least = least
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin with the log of a new process."""
+        self._under_way = 0
+        self._latest = -math.inf
+
+    def hear(self, line: str) -> None:
+        """Read the next line."""
+        begins = _BEGIN.search(line) is not None
+        if begins or _END.search(line):
+            self._under_way = max(0, self._under_way + (1 if begins else -1))
+            self._latest = time.monotonic()
+
+    @property
+    def has_come(self) -> bool:
+        """Whether it is at rest now."""
+        return self._under_way == 0 and time.monotonic() > self._latest + self._least + _LATE
 
 
 class ProgressLog(Protocol):

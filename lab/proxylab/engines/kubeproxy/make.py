@@ -21,6 +21,7 @@ from proxylab.engines.kubeproxy.configuration import CONFIG, command, configurat
 from proxylab.engines.kubeproxy.engine import KubeProxyEngine, KubeProxyNode
 from proxylab.engines.kubeproxy.log import VERBOSE, BalancerLog, ProgressLog, SyncLog
 from proxylab.engines.kubeproxy.metrics import SyncState, read_metrics, says_of_node
+from proxylab.engines.modes import MODES
 from proxylab.engines.node_mode import NodeMode, node_mode
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import InternalError
@@ -102,6 +103,7 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
         dump=dump,
         shows_ends=isinstance(log, SyncLog),
         took_up=log.took_up if isinstance(log, SyncLog) else lambda _zone: True,
+        least_period=MODES[mode].periods(proxy).least,
     )
     return KubeProxyEngine(node, cluster.barrier, families, node_of_proxy)
 

@@ -28,10 +28,10 @@ INTERNAL = Metric(
 )
 
 
-def judged(*wanted: Metric, page: Exported = PAGE) -> StepVerdict:
+def judged(*wanted: Metric, page: Exported = PAGE, traced: int = 0) -> StepVerdict:
     expect = StepExpect(metrics=wanted, position=at(20), positions={"metrics": at(21)})
     step = Step(name="a step", expect=expect, position=at(19))
-    evidence = StepEvidence(began=0, changed=1, settled=2, ended=3, exported=(page,))
+    evidence = StepEvidence(began=0, changed=1, settled=2, ended=3, exported=(page,), traced=traced)
     return judge_step(step, 1, (), {}, ("node-a",), {}, evidence)
 
 
@@ -96,3 +96,18 @@ def test_an_engine_that_does_not_answer_shows_nothing() -> None:
         "inconclusive",
         ("the engine of node-a did not answer at /metrics: Connection refused",),
     )
+
+
+@pytest.mark.parametrize(
+    ("most", "traced", "judgement"), [(1, 1, "pass"), (0, 0, "fail"), (0, 1, "inconclusive"), (0, 3, "inconclusive")]
+)
+def test_flows_that_the_lab_sent_to_trace_a_probe_may_count(most: int, traced: int, judgement: str) -> None:
+    (verdict,) = judged(replace(INTERNAL, value=Count(at_most=most)), traced=traced).verdicts
+    assert verdict.judgement == judgement
+    if judgement == "inconclusive":
+        assert "not 0; it may count" in verdict.reasons[0]
+
+
+def test_a_metric_that_no_traced_flow_explains_is_wrong() -> None:
+    (verdict,) = judged(replace(INTERNAL, value=Count(at_least=2)), traced=5).verdicts
+    assert verdict.judgement == "fail"

@@ -28,6 +28,8 @@ COUNTED_TABLES: Final = ("mangle", "filter", "nat")
 
 _ATTEMPTS: Final = 5
 _SAVED_RULE: Final = re.compile(r"\[(\d+):\d+\] (-A (\S+).*)")
+_JUMP: Final = re.compile(r" -[jg] (\S+)")
+_OF_ENGINE: Final = "KUBE-"
 
 Save = Callable[[], Awaitable[str]]
 """The output of ``iptables-save -c`` in the meter's node."""
@@ -70,18 +72,21 @@ class TableMeter:
         self._save = save
         self._layouts: dict[str, _Layout] = {}
         self._before: dict[str, tuple[_Layout, bytes]] = {}
-        self._fell = False
+        self._cleared = False
 
     max_frames_in_flight = None
 
     @property
     def is_complete(self) -> bool:
-        """Whether no counter fell: a proxy that loads its rules anew, as kube-proxy periodically does, clears them."""
-        return not self._fell
+        """Whether no counter was cleared: a proxy that loads rules anew, as kube-proxy periodically does, clears them.
+
+        Then a counter has fallen, or a chain of the engine has counted more packets than the jumps to it.
+        """
+        return not self._cleared
 
     async def begin(self, _resolved: ResolvedProbe) -> None:
         """Remember the node's counters."""
-        self._fell = False
+        self._cleared = False
         self._before = await self._read()
 
     async def end(self) -> tuple[RuleCount, ...]:
@@ -102,9 +107,10 @@ class TableMeter:
                 earlier = (before.get(rule, 0) for rule in layout.rules_counted)
             for rule, known, packets in zip(layout.rules_counted, earlier, layout.packets(entries), strict=False):
                 gained = packets - known if packets >= known else packets
-                self._fell |= packets < known
+                self._cleared |= packets < known
                 if gained:
                     counts.append(RuleCount(self._node, table, rule.chain, rule.text, gained))
+        self._cleared |= _lack_jumps(counts)
         return tuple(counts)
 
     def rules_by_chain(self) -> dict[tuple[str, str], list[str]]:
@@ -176,6 +182,17 @@ def _rules_counted(
         )
         seen[entry.chain, text] += 1
     return None if any(next(lines, None) is not None for lines in left.values()) else tuple(rules_counted)
+
+
+def _lack_jumps(counts: Iterable[RuleCount]) -> bool:
+    """Whether a chain of the engine has counted more packets than the jumps to it."""
+    most: defaultdict[tuple[str, str], int] = defaultdict(int)
+    jumped: defaultdict[tuple[str, str], int] = defaultdict(int)
+    for each in counts:
+        most[each.table, each.chain] = max(most[each.table, each.chain], each.packets)
+        if jump := _JUMP.search(each.text):
+            jumped[each.table, jump[1]] += each.packets
+    return any(packets > jumped[where] for where, packets in most.items() if where[1].startswith(_OF_ENGINE))
 
 
 def _mask(size: int, volatile: Iterable[slice]) -> int:
