@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
-from proxylab.engines.protocol import Draining, Engine, Killable, Noting
+from proxylab.engines.protocol import Draining, Engine, Killable, Noting, Resting
 from proxylab.errors import InternalError
 from proxylab.scenario.change import EngineAction
 from proxylab.scenario.words import Mode
@@ -68,6 +68,11 @@ class Fleet:
         """Return once these engines, or all that run, have programmed ``revision``. Raises ``EngineError``."""
         which = tuple(self._running) if nodes is None else nodes
         await together(self.engines[node].wait_synced(revision, deadline) for node in which)
+
+    async def rest(self) -> None:
+        """Return once no engine is about to load rules without a change, as a probe's counters need it."""
+        resting = (self.engines[node] for node in self._running)
+        await together([engine.rest() for engine in resting if isinstance(engine, Resting)])
 
     async def drain(self, node: str) -> Mapping[str, int] | None:
         """Let the proxy of a node pass on every datagram that it has; see ``Draining``."""

@@ -14,7 +14,7 @@ from proxylab.evidence.engine_progress import Progress
 from proxylab.scenario.words import HOST
 from proxylab.timing import Deadline
 
-__all__ = ["Engine", "EngineChoice", "Killable", "Noting", "Upstream"]
+__all__ = ["Engine", "EngineChoice", "Killable", "Noting", "Resting", "Upstream"]
 
 
 class Upstream(Record, frozen=True):
@@ -138,3 +138,11 @@ class Noting(Protocol):
 
     async def note(self, *, flush: bool) -> None:
         """Note how far it has come: Nodes are about to change, or the lab is about to flush its rules."""
+
+
+@runtime_checkable
+class Resting(Protocol):
+    """An engine that syncs without a change, too, which clears the counters of its rules."""
+
+    async def rest(self) -> None:
+        """Return once no sync is under way or about to begin."""

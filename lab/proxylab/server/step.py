@@ -141,8 +141,9 @@ class StepRunner:
         self._blackhole_pods(gone=True)
 
     async def rest(self) -> None:
-        """Let the streams rest before something that would count their packets as its own."""
+        """Let streams and engines rest before something that counts packets as its own, or reads counters."""
         await self.runner.streams.rest(self._sentinels)
+        await self.fleet.rest()
         await self.runner.foreign_in_steps.end()
 
     async def conclude(self, *, tables: bool = False, metrics: Mapping[str, Sequence[str]] = _NONE) -> StepEvidence:

@@ -11,6 +11,7 @@ from proxylab.addresses import Family
 from proxylab.cluster.objects import Service
 from proxylab.cluster.store import Store
 from proxylab.engines.barrier import Barrier, highest_number_in
+from proxylab.engines.embedded.settings import Periods
 from proxylab.engines.kubeproxy.engine import KubeProxyEngine, KubeProxyNode
 from proxylab.engines.kubeproxy.metrics import SyncState, read_metrics, says_of_node
 from proxylab.errors import EngineError
@@ -24,6 +25,9 @@ kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family="IPv6"} 1
 kubeproxy_sync_proxy_rules_iptables_restore_failures_total{ip_family="IPv4"} 3
 kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv6"} 4
 """
+
+
+PERIODS = Periods(least=0.03)
 
 
 class Alive:
@@ -48,7 +52,7 @@ class Proxy:
     seen: list[int] = field(default_factory=list)
     asked: int = 0
     shows_ends: bool = False
-    least_period: float = 0.03
+    periods: Periods = PERIODS
     say: Callable[[str], None] = lambda _line: None
 
     def engine(self) -> KubeProxyEngine:
@@ -80,7 +84,7 @@ class Proxy:
             agrees=agrees,
             dump=dump,
             shows_ends=self.shows_ends,
-            least_period=self.least_period,
+            periods=self.periods,
         )
         return KubeProxyEngine("node-a", self.barrier, (Family.IPV4,), node_of_proxy)
 
@@ -91,10 +95,15 @@ class Proxy:
         return int(service.ports[0].name[1:])
 
 
-def tell(story: Callable[[Proxy, KubeProxyEngine], Awaitable[None]], *, shows_ends: bool = False) -> None:
+def tell(
+    story: Callable[[Proxy, KubeProxyEngine], Awaitable[None]],
+    *,
+    shows_ends: bool = False,
+    periods: Periods = PERIODS,
+) -> None:
     async def main() -> None:
         store = Store()
-        proxy = Proxy(store, Barrier(store, (Family.IPV4,)), shows_ends=shows_ends)
+        proxy = Proxy(store, Barrier(store, (Family.IPV4,)), shows_ends=shows_ends, periods=periods)
         engine = proxy.engine()
         await engine.start()
         await story(proxy, engine)
@@ -336,28 +345,49 @@ def test_flushed_rules_are_back_where_a_later_sync_is_over_if_every_sync_is_full
     tell(story, shows_ends=True)
 
 
-@pytest.mark.parametrize("what", ["Syncing iptables rules", "Syncing nftables rules", "Syncing ipvs proxier rules"])
-def test_a_sync_that_follows_the_one_with_the_change_must_be_over_too(what: str) -> None:
+BEGINS = 'I1122 10:00:00.000000 1 proxier.go:655] "Syncing {} rules" ipFamily="IPv4"'
+ENDS = 'I1122 10:00:00.000000 1 proxier.go:649] "SyncProxyRules complete" ipFamily="IPv4"'
+
+
+@pytest.mark.parametrize("rules", ["iptables", "nftables", "ipvs proxier"])
+def test_it_rests_when_the_sync_under_way_is_over(rules: str) -> None:
     async def story(proxy: Proxy, engine: KubeProxyEngine) -> None:
-        following = asyncio.create_task(follow(proxy))
-        proxy.say(f'I1122 10:00:00.000000 1 proxier.go:655] "{what}" ipFamily="IPv4"')
-        waiting = synced(engine, proxy)
-        assert await is_waiting(waiting), "its load clears the counters of rules"
-        end = "syncProxyRules complete" if "ipvs" in what else "SyncProxyRules complete"
-        proxy.say(f'I1122 10:00:00.000000 1 proxier.go:649] "{end}" ipFamily="IPv4"')
-        await waiting
-        following.cancel()
+        proxy.say(BEGINS.format(rules))
+        resting = asyncio.create_task(engine.rest())
+        assert await is_waiting(resting), "its load clears the counters of rules"
+        proxy.say(ENDS.replace("S", "s", 1) if "ipvs" in rules else ENDS)
+        await resting
 
     tell(story)
 
 
-def test_the_next_sync_comes_after_the_least_period_or_not_at_all() -> None:
+def test_it_rests_when_the_next_sync_would_have_come() -> None:
     async def story(proxy: Proxy, engine: KubeProxyEngine) -> None:
-        following = asyncio.create_task(follow(proxy))
-        proxy.say('I1122 10:00:00.000000 1 proxier.go:649] "SyncProxyRules complete" ipFamily="IPv4"')
+        proxy.say(ENDS)
         ended = time.monotonic()
-        await synced(engine, proxy)
-        assert time.monotonic() - ended > proxy.least_period
-        following.cancel()
+        await engine.rest()
+        assert time.monotonic() - ended > proxy.periods.least
+
+    tell(story)
+
+
+def test_it_has_no_rest_shortly_before_its_periodic_sync() -> None:
+    async def story(proxy: Proxy, engine: KubeProxyEngine) -> None:
+        for line in (BEGINS.format("ipvs proxier"), ENDS):
+            proxy.say(line)
+        began = time.monotonic()
+        await wait_until(lambda: time.monotonic() > began + 0.35, Deadline.after(5), "the last part of the period")
+        await engine.rest()
+        assert time.monotonic() - began > proxy.periods.full
+
+    tell(story, periods=Periods(least=0.03, full=0.4))
+
+
+def test_one_that_syncs_on_and_on_holds_no_probe_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxylab.engines.kubeproxy.engine._REST_SECONDS", 0.05)
+
+    async def story(proxy: Proxy, engine: KubeProxyEngine) -> None:
+        proxy.say(BEGINS.format("iptables"))
+        await asyncio.wait_for(engine.rest(), 5)
 
     tell(story)

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from proxylab.addresses import Family
 from proxylab.engines.barrier import Barrier
+from proxylab.engines.embedded.settings import Periods
 from proxylab.engines.kubeproxy.log import Rest
 from proxylab.engines.kubeproxy.metrics import SyncState
 from proxylab.errors import EngineError
@@ -42,7 +43,7 @@ class KubeProxyNode(Struct, frozen=True, kw_only=True):
         agrees: whether kube-proxy's /healthz and the API agree on whether the node is leaving.
         shows_ends: whether ``reached`` grows only once a sync is over with all that it does, and every sync is full.
         took_up: whether it has synced with that zone of its Node, as far as the log shows it.
-        least_period: the seconds that it lets pass between two syncs.
+        periods: its sync periods; ``full`` is that in which it syncs without a reason.
     """
 
     prepare: Callable[[], Awaitable[None]]
@@ -56,7 +57,7 @@ class KubeProxyNode(Struct, frozen=True, kw_only=True):
     dump: Callable[[], Awaitable[str]]
     shows_ends: bool = False
     took_up: Callable[[str], bool] = lambda _zone: True
-    least_period: float = 0.0
+    periods: Periods = Periods()
 
 
 class _Failed(Struct, frozen=True):
@@ -81,7 +82,7 @@ class KubeProxyEngine:
         self._log: deque[str] = deque(maxlen=_LOG_LINES)
         self._errors = 0
         self._failed = _Failed()
-        self._rest = Rest(node_of_proxy.least_period)
+        self._rest = Rest(node_of_proxy.periods)
         self._running: Running | None = None
         self._synced = False
         self._before_flush: SyncState | None = None
@@ -114,8 +115,6 @@ class KubeProxyEngine:
         missing within the sync period; in mode nftables the next sync, which the barrier causes, fails and is retried
         after that period. In mode ipvs every sync is full, and the log shows its end (``kubeproxy.log``).
 
-        At last the lab waits until kube-proxy is at rest, so that no sync clears the counters of rules during a probe.
-
         Raises:
             EngineError: kube-proxy ended, could not load its rules, or did not catch up by the deadline.
         """
@@ -138,7 +137,6 @@ class KubeProxyEngine:
         if not shows_ends and (self._synced or self._zone or self._node_of_proxy.serves()):
             await self._wait_for(self._barrier.advance_anyway(), deadline)
         self._synced = True
-        await self._wait_for_rest()
 
     async def progress(self, deadline: Deadline) -> Progress:
         """How far it has come, once it is up to date or the deadline passes. Flushed rules show no revision."""
@@ -177,6 +175,16 @@ class KubeProxyEngine:
             self._before_flush = state
         else:
             self._before_nodes = self._before_nodes or state
+
+    async def rest(self) -> None:
+        """Wait until no sync is under way or about to begin; not for long, as one that syncs on and on has no rest."""
+        running = self._running
+        with suppress(DeadlineExceededError):
+            await wait_until(
+                lambda: running is None or running.has_ended or self._rest.has_come,
+                Deadline.after(self._node_of_proxy.periods.least + _REST_SECONDS),
+                "kube-proxy at rest",
+            )
 
     async def dump(self) -> str:
         """The rules of every family in the kernel."""
@@ -218,16 +226,6 @@ class KubeProxyEngine:
                 raise EngineError(self._node, "kube-proxy could not load its rules", self._last_lines())
         if running.has_ended:
             await self._report_end(running)
-
-    async def _wait_for_rest(self) -> None:
-        """Wait until no sync is under way or about to come. One that syncs on and on has caught up as well."""
-        running = self._running
-        with suppress(DeadlineExceededError):
-            await wait_until(
-                lambda: running is None or running.has_ended or self._rest.has_come,
-                Deadline.after(self._node_of_proxy.least_period + _REST_SECONDS),
-                "kube-proxy at rest",
-            )
 
     async def _wait_for_full(self, before: SyncState, deadline: Deadline, zone: str | None = None) -> None:
         """Wait for full syncs since ``before``; some may have begun with an earlier zone of the Node."""

@@ -1,7 +1,7 @@
 """How far kube-proxy has come, by its log: whether it is at rest, and all of it in modes whose rules do not show it.
 
-Any mode but userspace: a sync may follow the one that took up a change, and change nothing. It loads rules anew and
-clears their counters, which a probe would miss. Each sync logs its begin and its end.
+Any mode but userspace: some syncs change nothing, yet they load rules anew and clear the counters that a probe reads.
+Each sync logs its begin and its end.
 
 Mode userspace: no rule shows the endpoints that the process balances, but kube-proxy logs when it has new ones.
 
@@ -22,6 +22,7 @@ from typing import Final, Protocol
 
 from proxylab.addresses import Family
 from proxylab.engines.barrier import family_of, highest_number_in
+from proxylab.engines.embedded.settings import Periods
 
 __all__ = ["VERBOSE", "BalancerLog", "ProgressLog", "Rest", "SyncLog"]
 
@@ -35,6 +36,8 @@ _BEGIN: Final = re.compile(r'"Syncing (?:iptables|nftables|ipvs proxier) rules"'
 _END: Final = re.compile(r'"[Ss]yncProxyRules complete"')
 _LATE: Final = 0.01
 """The seconds by which a busy machine may delay the next sync."""
+_AHEAD: Final = 0.5
+"""The seconds that a probe may take, before which no periodic sync should be due."""
 
 _MOVES: Final = '"Updated proxier node'
 """The labels of its Node have changed, and kube-proxy syncs at once."""
@@ -49,32 +52,37 @@ class Rest:
     """Whether kube-proxy is at rest: no sync is under way, and none that has been asked for is still to come.
 
     A sync takes up all changes that kube-proxy knows then. But a change that comes while it begins asks for one more,
-    which runs ``minSyncPeriod`` after its end (pkg/proxy/runner/bounded_frequency_runner.go).
+    which runs ``minSyncPeriod`` after its end. Without a change, mode ipvs syncs in each ``syncPeriod``, and the others
+    sync once an hour (pkg/proxy/runner/bounded_frequency_runner.go).
 
     Args:
-        least: ``minSyncPeriod``, in seconds.
+        periods: ``full`` is that of a sync without a reason.
     """
 
-    def __init__(self, least: float) -> None:
-        self._least = least
+    def __init__(self, periods: Periods) -> None:
+        self._periods = periods
         self.restart()
 
     def restart(self) -> None:
         """Begin with the log of a new process."""
         self._under_way = 0
-        self._latest = -math.inf
+        self._begun = self._latest = -math.inf
 
     def hear(self, line: str) -> None:
         """Read the next line."""
-        begins = _BEGIN.search(line) is not None
-        if begins or _END.search(line):
-            self._under_way = max(0, self._under_way + (1 if begins else -1))
+        if _BEGIN.search(line):
+            self._under_way += 1
+            self._begun = self._latest = time.monotonic()
+        elif _END.search(line):
+            self._under_way = max(0, self._under_way - 1)
             self._latest = time.monotonic()
 
     @property
     def has_come(self) -> bool:
         """Whether it is at rest now."""
-        return self._under_way == 0 and time.monotonic() > self._latest + self._least + _LATE
+        now, full = time.monotonic(), self._periods.full
+        is_due = self._begun + full - min(_AHEAD, full / 4) < now < self._latest + full + _LATE
+        return self._under_way == 0 and now > self._latest + self._periods.least + _LATE and not is_due
 
 
 class ProgressLog(Protocol):

@@ -89,6 +89,7 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
 
     log = _LOGS.get(mode, lambda: None)()
     launch: _Launch = partial(_launch, context, argv, config)
+    periods = MODES[mode].periods(proxy)
     families = choice.families[:1] if mode == Mode.USERSPACE else choice.families
 
     node_of_proxy = KubeProxyNode(
@@ -103,7 +104,7 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
         dump=dump,
         shows_ends=isinstance(log, SyncLog),
         took_up=log.took_up if isinstance(log, SyncLog) else lambda _zone: True,
-        least_period=MODES[mode].periods(proxy).least,
+        periods=replace(periods, full=periods.sync) if mode == Mode.IPVS else periods,
     )
     return KubeProxyEngine(node, cluster.barrier, families, node_of_proxy)
 
