@@ -18,6 +18,7 @@ COLOR: Final = click.option(
     show_default=True,
     help="When to colour; auto colours on terminals, unless NO_COLOR is set.",
 )
+OUTPUT: Final = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 
 
 def wants_color(stream: TextIO, choice: str) -> bool:
