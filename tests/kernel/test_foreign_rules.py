@@ -4,20 +4,15 @@ Each lab has one plain Service, and rules that one of its nodes had before the e
 """
 
 import json
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from command_line import CommandLine
 
-from proxylab.client.session import Session
-from proxylab.engines.protocol import EngineChoice
 from proxylab.report.failure_text import explain
-from proxylab.scenario.cases import cases
-from proxylab.scenario.load import load_scenario
-from proxylab.verdict.model import Judgement
+from proxylab.verdict.model import Judgement, ProbeVerdict
 
 FAILED, INCONCLUSIVE, PASSED = Judgement.FAIL, Judgement.INCONCLUSIVE, Judgement.PASS
 DELIVERED: dict[str, object] = {"outcome": "delivered", "backends": ["echo"], "source": "preserved"}
@@ -273,18 +268,11 @@ FOREIGN = [
 ]
 
 
-@pytest.fixture(scope="module")
-def session() -> Iterator[Session]:
-    """One lab process for all of these labs."""
-    with Session(EngineChoice()) as found:
-        yield found
-
-
 @pytest.mark.parametrize("foreign", FOREIGN, ids=lambda foreign: foreign.name)
-def test_what_a_foreign_rule_does_is_red_or_named(foreign: Foreign, session: Session, tmp_path: Path) -> None:
-    (scenario,) = cases(load_scenario(written(foreign, tmp_path)), "iptables")
-    with closing(session.open(scenario)) as lab:
-        verdict = lab.probe(scenario.probes[0])
+def test_what_a_foreign_rule_does_is_red_or_named(
+    foreign: Foreign, verdict_in: Callable[[Path], ProbeVerdict], tmp_path: Path
+) -> None:
+    verdict = verdict_in(written(foreign, tmp_path))
     said = " ".join("\n".join(explain(verdict)).split())
     assert verdict.overall is foreign.judged, said
     for clause in foreign.says:
