@@ -52,8 +52,8 @@ EMBEDDED = {
 }
 """What ``./dev test`` runs on embedded/ipvs; ``--all`` runs every scenario.
 
-Headless Services, zones and unready addresses are not among them: code that all modes share chooses the endpoints, and
-modes iptables and nftables run those scenarios in every run.
+Headless Services, zones, unready addresses and the range of node ports are not among them. Code that all modes share
+sees to those, and modes iptables and nftables run their scenarios in every run.
 """
 
 REAL = """
