@@ -53,6 +53,10 @@ UNKNOWN_TO_IT = {
 """The scenarios whose rules kube-proxy 1.23 writes in another way, or cannot write in these nodes."""
 
 CORE = re.compile(r"^  tags: \[.*\bcore\b", re.MULTILINE)  # to load all scenarios would take two seconds, twice
+ENDS = "ends of others"
+PARTS = ("others", "core")
+NODES = ("node-a", "node-b")
+FEW = 2
 UNALLOCATED = "Drop traffic to unallocated ClusterIPs"
 ZONE = "topology.kubernetes.io/zone"
 AT_MOST = 70
@@ -62,12 +66,15 @@ AnyResponse = tuple[tuple[IPNetwork, ...], ProxyConfiguration, tuple[KubeObject,
 Clusters = dict[str, tuple[KubeObject, ...]]
 
 
-def clusters(mode: str, *, core: bool) -> Iterator[tuple[str, AnyResponse, tuple[KubeObject, ...]]]:
-    """Every cluster that a scenario goes through, with what engines are told at their start."""
+def clusters(mode: str, *, core: bool, ends: bool) -> Iterator[tuple[str, AnyResponse, tuple[KubeObject, ...]]]:
+    """Every cluster that a scenario goes through, or the first and last, with what engines are told at their start."""
     unknown = UNKNOWN_TO_IT if os.environ.get("TEST_ENGINES") else set()
     for path in (each for each in files(core=core) if each.stem not in unknown):
         for case in cases(load_scenario(path), mode):
-            for number, cluster in enumerate(assemble(case).timeline):
+            timeline = assemble(case).timeline
+            for number, cluster in enumerate(timeline):
+                if ends and 0 < number < len(timeline) - 1:
+                    continue
                 # Since 1.37 kube-proxy ends when the addresses of its node change.
                 bare = (
                     Node(name=each.name, addresses=each.addresses) for each in cluster.objects if isinstance(each, Node)
@@ -103,17 +110,10 @@ def parts(clusters: list[Any]) -> Iterator[list[Any]]:
         yield clusters[first : first + AT_MOST]
 
 
-async def compared_of_core(launcher: Launcher) -> dict[str, Any]:
-    return await compared(launcher, core=True)
-
-
-async def compared_of_others(launcher: Launcher) -> dict[str, Any]:
-    return await compared(launcher, core=False)
-
-
-async def compared(launcher: Launcher, *, core: bool) -> dict[str, Any]:
+async def compared(launcher: Launcher) -> dict[str, Any]:
     """How rules differ, by cluster and node; how many were compared; and the scenarios that they are of."""
-    every = list(clusters(os.environ["TEST_MODE"], core=core))
+    part = os.environ["TEST_PART"]
+    every = list(clusters(os.environ["TEST_MODE"], core=part == "core", ends=part == ENDS))
     room = asyncio.Semaphore(AT_ONCE)
 
     async def in_its_turn(told: AnyResponse, group: Clusters) -> tuple[dict[str, list[str]], int]:
@@ -134,10 +134,13 @@ async def compared_in(launcher: Launcher, told: AnyResponse, group: Clusters) ->
     found: dict[str, list[str]] = {}
     count = 0
     async with AsyncExitStack() as stack:
-        stages = await on_both_nodes(launcher, stack, told)
+        few = len(group) <= FEW and os.environ["TEST_PART"] == ENDS
+        stages = await on_nodes(launcher, stack, told, NODES[:1] if few else NODES)
         for name, objects in group.items():
             for stage in (each for pair in stages.values() for each in pair):
                 stage.hold(*objects)
+            if count == 0:
+                await asyncio.gather(*(each.synced() for pair in stages.values() for each in pair))
             if count == 0 and os.environ["TEST_MODE"] == "nftables":
                 await asyncio.gather(*(until_networks_are_known(theirs) for _, theirs in stages.values()))
             written = await asyncio.gather(*(rules_of(pair) for pair in stages.values()))
@@ -151,17 +154,19 @@ async def compared_in(launcher: Launcher, told: AnyResponse, group: Clusters) ->
 async def rules_of(pair: list[Stage]) -> list[str]:
     return [
         without_barrier(each, os.environ["TEST_MODE"])
-        for each in await asyncio.gather(*(stage.synced() for stage in pair))
+        for each in await asyncio.gather(*(stage.written() for stage in pair))
     ]
 
 
-async def on_both_nodes(launcher: Launcher, stack: AsyncExitStack, told: AnyResponse) -> dict[str, list[Stage]]:
+async def on_nodes(
+    launcher: Launcher, stack: AsyncExitStack, told: AnyResponse, nodes: tuple[str, ...]
+) -> dict[str, list[Stage]]:
     cidrs, configuration, known = told
     # A second would be that long for each cluster.
     nftables = replace(configuration.nftables, min_sync_period=0.01)
     configuration = replace(configuration, min_sync_period=0.01, nftables=nftables)
     made = {}
-    for node in ("node-a", "node-b"):
+    for node in nodes:
         made[node] = []
         newest = (f"{proxy}/{os.environ['TEST_MODE']}" for proxy in ("embedded", "kube-proxy"))
         for engine in os.environ.get("TEST_ENGINES", "").split() or newest:
@@ -193,32 +198,37 @@ def of_others(mode: str) -> set[str]:
     return {path.stem for path in (*files(core=True), *files(core=False)) if not [*cases(load_scenario(path), mode)]}
 
 
-# Those of the core run on a real kube-proxy in every run of the tests.
+# The scenarios of the core run on a real kube-proxy in every run of the tests. Of the others, these are thorough: a
+# cluster between the first and the last, which changes what the way from one scenario to the next changes here; and
+# node-b where a configuration has few clusters, since node-a shows there what the configuration changes.
 @pytest.mark.timeout(420)
-@pytest.mark.parametrize("core", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["others", "core"])
+@pytest.mark.parametrize("part", [ENDS, *(pytest.param(each, marks=pytest.mark.thorough) for each in PARTS)])
 @pytest.mark.parametrize("mode", ["iptables", "nftables"])
 @pytest.mark.usefixtures("binary")
-def test_both_write_the_same_rules_for_every_scenario(mode: str, core: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_write_the_same_rules_for_every_scenario(mode: str, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_MODE", mode)
-    result = sandboxed(compared_of_core if core else compared_of_others, seconds=400)
+    monkeypatch.setenv("TEST_PART", part)
+    result = sandboxed(compared, seconds=400)
     assert result["differences"] == {}
-    everything = {path.name.removesuffix(".yaml") for path in files(core=core)}
+    everything = {path.name.removesuffix(".yaml") for path in files(core=part == "core")}
     assert set(result["scenarios"]) == everything - of_others(mode)
     assert result["compared"] > 2 * len(everything)
 
 
 @pytest.mark.thorough
 @pytest.mark.timeout(420)
-@pytest.mark.parametrize("core", [False, True], ids=["others", "core"])
-def test_so_they_did_before_1_24(core: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("part", PARTS)
+def test_so_they_did_before_1_24(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """KUBE-XLB, KUBE-FW and KUBE-MARK-DROP, as kube-proxy 1.23.17 writes them beside a kubelet's chains."""
     cached = [each for each in Cache.of_user().binaries() if each.version == "v1.23.17"]
     if not cached:
         pytest.skip("needs 'proxylab engines --obtain v1.23.17', which Go builds in ten minutes")
     monkeypatch.setenv("TEST_MODE", "iptables")
+    monkeypatch.setenv("TEST_PART", part)
     monkeypatch.setenv("TEST_ENGINES", " ".join(BEFORE_1_24))
     monkeypatch.setenv("TEST_KUBE_PROXY", str(cached[-1].path))
-    result = sandboxed(compared_of_core if core else compared_of_others, seconds=400)
+    result = sandboxed(compared, seconds=400)
     assert result["differences"] == {}
-    assert set(result["scenarios"]) == {path.stem for path in files(core=core)} - of_others("iptables") - UNKNOWN_TO_IT
+    everything = {path.stem for path in files(core=part == "core")}
+    assert set(result["scenarios"]) == everything - of_others("iptables") - UNKNOWN_TO_IT
     assert result["compared"] > 2 * len(result["scenarios"])

@@ -7,9 +7,12 @@ endpoint is on node-b; node-c only forwards what others lead there.
 
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
 
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.session import Session
@@ -231,3 +234,24 @@ def check(told: Told, attack: Attack) -> None:
         assert clause in told.reasons, said
     assert attack.why in told.why, said
     assert attack.never not in f"{told.reasons} {told.why}", said
+
+
+def lab_of_module(engine: str) -> Any:
+    """The fixture ``lab``: one lab for all attacks of a module."""
+
+    @pytest.fixture(scope="module", name="lab")
+    def made() -> Iterator[AttackedLab]:
+        with attacked(engine) as lab:
+            yield lab
+
+    return made
+
+
+def each_of(attacks: Sequence[Attack]) -> Any:
+    """A test for each attack, in the module's lab."""
+
+    @pytest.mark.parametrize("attack", attacks, ids=lambda attack: attack.name)
+    def test(attack: Attack, lab: AttackedLab) -> None:
+        check(lab.judged(attack), attack)
+
+    return test

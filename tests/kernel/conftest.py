@@ -1,12 +1,18 @@
 """Fixtures of kernel tests."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from command_line import CommandLine
 from mutated_labs import MutatedLabs
+
+from proxylab.client.session import Session
+from proxylab.engines.protocol import EngineChoice
+from proxylab.scenario.cases import cases
+from proxylab.scenario.load import load_scenario
+from proxylab.verdict.model import ProbeVerdict
 
 
 @pytest.fixture
@@ -24,3 +30,16 @@ def mutated_labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MutatedLa
     """Scenarios on a mutated engine; one lab process for all mutations of this worker."""
     with closing(MutatedLabs(tmp_path_factory.mktemp("mutated"))) as labs:
         yield labs
+
+
+@pytest.fixture(scope="module")
+def verdict_in() -> Iterator[Callable[[Path], ProbeVerdict]]:
+    """The verdict on the one probe of a file, in a lab of its own; one lab process for all files of a module."""
+    with Session(EngineChoice()) as session:
+
+        def verdict(file: Path) -> ProbeVerdict:
+            (scenario,) = cases(load_scenario(file), "iptables")
+            with closing(session.open(scenario)) as lab:
+                return lab.probe(scenario.probes[0])
+
+        yield verdict

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from functools import cache
 from ipaddress import ip_address
 
+import scipy  # its modules load on their first use: each worker collects this file, and one runs it
 from forbidden import POD_ADDRESS, untrustworthy
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 from recorded import World
-from scipy import stats
 from thoroughness import examples
 
 from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet, TapLoss
@@ -95,7 +95,10 @@ def forbidden(crowd: Crowd, evidence: Evidence) -> Iterator[str]:
         if not shown_by(sum(hits[name] for name in NAMED)):
             yield "too few to show it"
         due = [sum(hits.values()) * share for share in NAMED.values()]
-        if sum(hits.values()) and stats.chisquare([hits[name] for name in NAMED], due, sum_check=False).pvalue < 1e-9:
+        if (
+            sum(hits.values())
+            and scipy.stats.chisquare([hits[name] for name in NAMED], due, sum_check=False).pvalue < 1e-9
+        ):
             yield "chance does not do that"
 
 
@@ -103,7 +106,7 @@ def forbidden(crowd: Crowd, evidence: Evidence) -> Iterator[str]:
 def shown_by(flows: int) -> bool:
     """Whether so many flows show that the smaller share is 0.3 of itself less, with power 0.999, at p < 1e-9."""
     distance = (0.3 * 0.4) ** 2 * (1 / 0.4 + 1 / 0.6)
-    return bool(stats.ncx2.sf(stats.chi2.isf(1e-9, 1), 1, flows * distance) >= 0.999)
+    return bool(scipy.stats.ncx2.sf(scipy.stats.chi2.isf(1e-9, 1), 1, flows * distance) >= 0.999)
 
 
 @st.composite

@@ -4,9 +4,9 @@ import random
 from itertools import pairwise
 
 import pytest
+import scipy  # its modules load on their first use: each worker collects this file, and one runs it
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from proxylab.statistics import (
     FINE_CHANGE,
@@ -21,7 +21,7 @@ from proxylab.statistics import (
 
 @given(st.lists(st.integers(0, 5000), min_size=2, max_size=MOST_BINS).filter(any))
 def test_p_value_is_scipys(counts: list[int]) -> None:
-    expected = stats.chisquare(counts).pvalue
+    expected = scipy.stats.chisquare(counts).pvalue
     assert spread_p_value(counts, [1.0] * len(counts)) == pytest.approx(expected, rel=1e-8, abs=1e-300)
 
 
@@ -30,7 +30,7 @@ def test_p_value_with_unequal_shares_is_scipys(data: st.DataObject, size: int) -
     counts = data.draw(st.lists(st.integers(0, 900), min_size=size, max_size=size).filter(any))
     shares = data.draw(st.lists(st.floats(0.05, 9), min_size=size, max_size=size))
     scale = sum(counts) / sum(shares)
-    expected = stats.chisquare(counts, [share * scale for share in shares], sum_check=False).pvalue
+    expected = scipy.stats.chisquare(counts, [share * scale for share in shares], sum_check=False).pvalue
     assert spread_p_value(counts, shares) == pytest.approx(expected, rel=1e-6, abs=1e-300)
 
 
@@ -41,7 +41,7 @@ def test_flows_needed_is_the_smallest_number_with_the_power(backends: int) -> No
     bins = min(backends, MOST_BINS)
     edges = [backends * number // bins for number in range(bins + 1)]
     shares = [(end - start) / backends for start, end in pairwise(edges)]
-    critical = stats.chi2.isf(SIGNIFICANCE, bins - 1)
+    critical = scipy.stats.chi2.isf(SIGNIFICANCE, bins - 1)
 
     def power(flows: int) -> float:
         at = shares.index(min(shares))
@@ -49,7 +49,7 @@ def test_flows_needed_is_the_smallest_number_with_the_power(backends: int) -> No
         rest = 1 - shares[at]
         moved = [s - change if i == at else s * (1 + change / rest) for i, s in enumerate(shares)]
         distance = sum((p - q) ** 2 / q for p, q in zip(moved, shares, strict=True))
-        return float(stats.ncx2.sf(critical, bins - 1, flows * distance))
+        return float(scipy.stats.ncx2.sf(critical, bins - 1, flows * distance))
 
     assert power(needed) >= POWER - 1e-9
     assert power(needed - 1) < POWER + 1e-9 or backends > MOST_BINS
@@ -74,7 +74,9 @@ def test_the_power_over_two_backends_is_exact(change: float) -> None:
     fewest = next(count for count in range(flows // 2, flows) if _rejects(count, flows))
 
     def power(share: float) -> float:
-        return float(stats.binom.sf(fewest - 1, flows, share) + stats.binom.cdf(flows - fewest, flows, share))
+        return float(
+            scipy.stats.binom.sf(fewest - 1, flows, share) + scipy.stats.binom.cdf(flows - fewest, flows, share)
+        )
 
     assert power(0.5) < SIGNIFICANCE * 1.1
     assert power(0.5 * (1 + change)) == pytest.approx(POWER, abs=5e-4)
@@ -92,7 +94,7 @@ def test_a_tenth_of_a_share_shows_in_simulated_packets(backends: int, sign: int)
     flows = flows_needed_for(tuple(even), FINE_CHANGE)
     change = sign * FINE_CHANGE / backends
     skewed = [even[0] + change, *(share - change / (backends - 1) for share in even[1:])]
-    drawn = stats.multinomial(flows, skewed, seed=backends).rvs(2000)
+    drawn = scipy.stats.multinomial(flows, skewed, seed=backends).rvs(2000)
     seen = sum(spread_p_value([*map(int, counts)], even) < SIGNIFICANCE for counts in drawn)
     assert seen >= 1990
     assert flows_needed(backends) < flows

@@ -16,6 +16,7 @@ from proxylab.control.apiserver import ApiServer
 from proxylab.engines.barrier import Barrier, is_barrier
 from proxylab.engines.catalogue import make_engine
 from proxylab.engines.context import Cluster, NodeContext
+from proxylab.engines.kubeproxy.engine import KubeProxyEngine
 from proxylab.engines.protocol import Engine, EngineChoice, Upstream
 from proxylab.kernel.netfilter.iptables_tool import IptablesTool, choose_iptables
 from proxylab.kernel.sandbox.launcher import Launcher
@@ -49,6 +50,14 @@ class Stage:
     async def synced(self) -> str:
         """The rules, once they are those of the cluster as it stands."""
         await self.engine.wait_synced(self.store.revision, Deadline.after(30))
+        return await self.engine.dump()
+
+    async def written(self) -> str:
+        """The same, whether or not kube-proxy has ended the sync that wrote them, which only another sync shows."""
+        if not isinstance(self.engine, KubeProxyEngine):
+            return await self.synced()
+        barrier = self.cluster.barrier
+        await self.engine._wait_for(barrier.number_for(self.store.revision), Deadline.after(30))
         return await self.engine.dump()
 
     def hold(self, *objects: KubeObject) -> None:

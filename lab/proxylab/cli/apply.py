@@ -19,8 +19,6 @@ from proxylab.errors import ExitCode, ScenarioError
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
 
-__all__ = ["command", "lines_of"]
-
 _COLOURS: Final = {"+": "green", "-": "red", "~": "yellow"}
 
 

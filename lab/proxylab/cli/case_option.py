@@ -1,4 +1,4 @@
-"""FILE with ``--case`` on the command line: one case of one scenario."""
+"""FILE with ``--case`` on the command line: one case of one scenario; and the seed of what its probes send."""
 
 from pathlib import Path
 from typing import Final
@@ -12,12 +12,17 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.versions import Version
 from proxylab.text import wrapped
 
-__all__ = ["CASE", "FILE", "choose_case"]
-
 FILE: Final = click.argument(
     "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), shell_complete=complete_scenarios
 )
 CASE: Final = click.option("--case", "case_id", metavar="ID", help="The case of the matrix; by default the first.")
+SEED: Final = click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="The seed for source ports and payloads; the same seed sends the same packets.",
+)
 
 
 def choose_case(file: Path, case_id: str | None, mode: str = "iptables", version: Version | None = None) -> Scenario:

@@ -18,7 +18,7 @@ from proxylab.cli.file_arguments import expand, load_all
 from proxylab.cli.progress import Progress
 from proxylab.cli.run import paint
 from proxylab.cli.scenario_results import SessionMaker, jobs_option, opened, results_of, runs_of
-from proxylab.cli.terminal import COLOR, terminal_width
+from proxylab.cli.terminal import COLOR, OUTPUT, terminal_width
 from proxylab.client.bundles import BundleStore
 from proxylab.client.report_page import RunStart
 from proxylab.client.scenario_run import ScenarioRuns
@@ -31,8 +31,6 @@ from proxylab.report.conformance_files import badge, junit, markdown, page
 from proxylab.report.conformance_text import change_lines, conformance_lines
 from proxylab.report.exit_code import exit_code
 from proxylab.scenario.model import Scenario
-
-__all__ = ["command"]
 
 _BUNDLES: Final = Path(".proxylab/bundles")
 _FORMS: Final = {".json": Conformance.to_json, ".xml": junit, ".html": page, ".md": markdown, ".svg": badge}
@@ -82,7 +80,7 @@ def _known_forms(ctx: click.Context, param: click.Parameter, files: tuple[Path, 
     "may be repeated.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Name every item of a known difference.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@OUTPUT
 @COLOR
 @click.pass_obj
 def command(

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from proxylab.cli.chosen_lab import ChosenLab, in_lab
 from proxylab.cli.netns_argument import check_netns, complete_services
-from proxylab.cli.terminal import COLOR, wants_color
+from proxylab.cli.terminal import COLOR, OUTPUT, wants_color
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets
 from proxylab.client.diagnosis import Round
@@ -27,8 +27,6 @@ from proxylab.evidence.words import listed
 from proxylab.scenario.model import Scenario
 from proxylab.text import WIDTH, table, wrapped
 
-__all__ = ["command", "lines_of", "painted"]
-
 _COLORS = {Standing.HOLDS: "green", Standing.BREAKS: "red", Standing.UNCLEAR: "yellow"}
 _SHORT = {Standing.NOTHING: "-", Standing.UNSEEN: "-"}
 
@@ -36,7 +34,7 @@ _SHORT = {Standing.NOTHING: "-", Standing.UNSEEN: "-"}
 @click.command("diagnose", short_help="Check a Service stage by stage; report where it breaks.")
 @click.option("--from", "sender", metavar="NODE|POD|HOST", help="The client; by default the likeliest.")
 @click.option("--node", metavar="NAME", help="Check this node only; by default all nodes.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@OUTPUT
 @in_lab("[FILE] SERVICE", complete_services)
 @COLOR
 def command(chosen: ChosenLab, /, *, sender: str | None, node: str | None, output: str, color: str) -> ExitCode:

@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 
 from proxylab.capability import Capability
 from proxylab.cli.repository import CONTAINER, GITHUB, GITLAB, RUNNER
-from proxylab.cli.terminal import COLOR, terminal_width, wants_color
+from proxylab.cli.terminal import COLOR, OUTPUT, terminal_width, wants_color
 from proxylab.client.lab_process import LabProcess
 from proxylab.errors import CapabilityError, ExitCode
 from proxylab.guest.kernels import known_kernels
@@ -22,8 +22,6 @@ from proxylab.protocol.messages import Examine, Examined, Ready
 from proxylab.scenario.words import HOST, UML
 from proxylab.text import WIDTH, wrapped
 from proxylab.timing import Deadline
-
-__all__ = ["command", "doctor_lines"]
 
 _EXAMINATION_SECONDS: Final = 120.0
 
@@ -40,7 +38,7 @@ _CI: Final = f"""\
 
 @click.command("doctor", short_help="Check that this machine can run labs; print the fixes.")
 @click.option("--ci", is_flag=True, help="Print the configuration for GitHub Actions, GitLab CI and Docker.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@OUTPUT
 @COLOR
 def command(*, ci: bool, output: str, color: str) -> ExitCode:
     """Try everything that a lab may need of this machine. Print what works, what each gap costs, and how to fix it.

@@ -10,12 +10,10 @@ from proxylab.binaries.binary import COREDNS, Binary
 from proxylab.binaries.cache import Cache
 from proxylab.binaries.choose import Offer, Sources, UnobtainableError, newest, obtain, offers, with_mode
 from proxylab.binaries.coredns import coredns_sources
-from proxylab.cli.terminal import terminal_width
+from proxylab.cli.terminal import OUTPUT, terminal_width
 from proxylab.engines.engine_names import EMBEDDED, ENGINES, mode_of, read_engine
 from proxylab.errors import ExitCode
 from proxylab.text import WIDTH, wrapped
-
-__all__ = ["command", "engines_lines"]
 
 _NEWEST = "newest"
 _MOST_VERSIONS = 5
@@ -36,7 +34,7 @@ _BY_HAND = (
     help="Put a kube-proxy into the cache: the newest available, or VERSION (v1.34, v1.34.2). coredns or "
     "coredns@VERSION puts a CoreDNS there.",
 )
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@OUTPUT
 @click.pass_obj
 def command(sources: object, /, *, wanted: str | None, output: str) -> ExitCode:
     """List the engines, the kube-proxies in the cache, and the sources of other versions.

@@ -7,13 +7,11 @@ from functools import partial
 
 import click
 
-from proxylab.cli.terminal import terminal_width
+from proxylab.cli.terminal import OUTPUT, terminal_width
 from proxylab.errors import ExitCode
 from proxylab.guest.kernels import Kernel, find_kernel, known_images, known_kernels
 from proxylab.scenario.words import DEBIAN, HOST, UML
 from proxylab.text import WIDTH, wrapped
-
-__all__ = ["command", "kernels_lines"]
 
 _IN_QEMU = "qemu boots it, and runs it some ten times slower unless KVM works"
 _NO_NFTABLES = "no nf_tables for IP: skips the nftables mode, and probes from nodes and from loopback"
@@ -27,7 +25,7 @@ _NO_NFTABLES = "no nf_tables for IP: skips the nftables mode, and probes from no
     flag_value=UML,
     help="Build a user-mode Linux into the cache, from Debian's newest source; or download debian:VERSION.",
 )
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@OUTPUT
 def command(*, obtain: str | None, output: str) -> ExitCode:
     """List the kernels that --kernel chooses from: this machine's, user-mode Linuxes, and Debian's in the cache.
 

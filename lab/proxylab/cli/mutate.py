@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from proxylab.cli.engine_options import choice_of, engine_options
 from proxylab.cli.file_arguments import files_or_catalogue_argument, load_all
 from proxylab.cli.scenario_results import SessionMaker, jobs_option
-from proxylab.cli.terminal import terminal_width
+from proxylab.cli.terminal import OUTPUT, terminal_width
 from proxylab.client.mutants import MutantRuns, RuledCase, mutants_of, ruled
 from proxylab.client.session import Session
 from proxylab.client.tasks import Say
@@ -24,8 +24,6 @@ from proxylab.errors import ExitCode, LabError
 from proxylab.report.mutants import Baseline, Mutant, mutant_lines, mutants_to_json
 from proxylab.scenario.cases import cases, kernel_of
 from proxylab.text import wrapped
-
-__all__ = ["command"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -48,7 +46,7 @@ Result = TypeVar("Result")
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     help="Keep what is found in FILE; a second call goes on from there.",
 )
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@OUTPUT
 @click.pass_obj
 def command(
     make_session: SessionMaker | None,

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from proxylab.cli.case_option import SEED
 from proxylab.cli.engine_options import choices_of, engines_options
 from proxylab.cli.file_arguments import expand, files_argument
 from proxylab.cli.progress import Progress
@@ -20,7 +21,7 @@ from proxylab.cli.scenario_results import (
     results_of_cluster,
     runs_of,
 )
-from proxylab.cli.terminal import COLOR
+from proxylab.cli.terminal import COLOR, OUTPUT
 from proxylab.client.bundles import BundleStore
 from proxylab.client.ray_node import NodeSettings
 from proxylab.client.report_page import RunStart, write_page
@@ -32,8 +33,6 @@ from proxylab.report.html import entries_of
 from proxylab.report.shards import Shard, recorded_seconds
 from proxylab.scenario.model import Scenario
 from proxylab.verdict.model import Judgement, ScenarioResult
-
-__all__ = ["command", "paint"]
 
 _COLOURS: Final = {
     Judgement.PASS: "green",
@@ -116,13 +115,7 @@ def _here(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
 )
 @shard_options
 @click.option("--trace", is_flag=True, help="Send one more packet for each probe and trace it, rule by rule.")
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="The seed for source ports and payloads; the same seed sends the same packets.",
-)
+@SEED
 @click.option(
     "--bundle-dir",
     metavar="DIRECTORY",
@@ -153,7 +146,7 @@ def _here(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
 )
 @click.option("-v", "--verbose", is_flag=True, help="List every probe with what the lab observed.")
 @click.option("-q", "--quiet", is_flag=True, help="Print one line for each probe that did not pass.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@OUTPUT
 @COLOR
 @click.pass_obj
 def command(

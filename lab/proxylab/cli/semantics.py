@@ -6,7 +6,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from proxylab.cli.catalogue import catalogue_files, recorded_mutants
-from proxylab.cli.terminal import terminal_width
+from proxylab.cli.terminal import OUTPUT, terminal_width
 from proxylab.engines.engine_names import EMBEDDED, version_of
 from proxylab.errors import ExitCode
 from proxylab.evidence.words import amount
@@ -14,8 +14,6 @@ from proxylab.report.html.semantics import semantics_page
 from proxylab.report.semantics import Coverage, read_mutants, semantics, to_json, to_lines
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.promises import promises
-
-__all__ = ["command"]
 
 
 def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -31,7 +29,7 @@ def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
     type=click.Choice([str(each) for each in Coverage]),
     help="Only promises that are proven, only named by a probe, or of none; repeat it for two of these.",
 )
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@OUTPUT
 @click.option(
     "--report",
     metavar="FILE",

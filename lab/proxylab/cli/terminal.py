@@ -11,8 +11,6 @@ import click
 
 from proxylab.text import WIDTH
 
-__all__ = ["COLOR", "terminal_width", "wants_color"]
-
 COLOR: Final = click.option(
     "--color",
     type=click.Choice(["auto", "always", "never"]),
@@ -20,6 +18,7 @@ COLOR: Final = click.option(
     show_default=True,
     help="When to colour; auto colours on terminals, unless NO_COLOR is set.",
 )
+OUTPUT: Final = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 
 
 def wants_color(stream: TextIO, choice: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 
-from proxylab.cli.case_option import CASE, FILE, choose_case
+from proxylab.cli.case_option import CASE, FILE, SEED, choose_case
 from proxylab.cli.durations import Duration, age
 from proxylab.cli.engine_options import choice_of, engine_options
 from proxylab.cli.scenario_results import SessionMaker
@@ -22,8 +22,6 @@ from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.errors import ExitCode
 from proxylab.plan.assembly import lay_out
 from proxylab.report.standing_labs import standing_lines
-
-__all__ = ["command"]
 
 _WIDTH: Final = 80
 
@@ -36,13 +34,7 @@ _WIDTH: Final = 80
 @click.option(
     "--ttl", type=Duration(), metavar="TIME", default="8h", show_default=True, help="The lab's lifetime: 90s, 8h, 2d."
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="The seed for source ports and payloads; the same seed sends the same packets.",
-)
+@SEED
 @click.pass_obj
 def command(
     make_session: SessionMaker | None,

@@ -13,11 +13,8 @@ from proxylab.evidence.words import amount, listed
 from proxylab.scenario.words import Frontend, Outcome
 from proxylab.verdict.case import JudgedProbe, case_of
 from proxylab.verdict.causes.table import cause, why
-from proxylab.verdict.counted_rules import translations
 from proxylab.verdict.flows.flows import Flow
 from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
-
-__all__ = ["PathTestResult", "judge_hairpin", "judge_masquerade", "judge_translation"]
 
 _TRANSLATION = ("outcome", "backends")
 
@@ -80,9 +77,7 @@ def judge_translation(subject: DiagnosedService, results: Sequence[PathTestResul
 
 def _translated_elsewhere(result: PathTestResult) -> str:
     """The node that translated, if it is not the one that should have; else empty."""
-    translating = [
-        rule for rule in translations(result.case.evidence.counts) if rule.translates_to in result.path_test.expected
-    ]
+    translating = [rule for rule in result.case.translations if rule.translates_to in result.path_test.expected]
     return next((rule.count.node for rule in translating if rule.count.node != result.path_test.node), "")
 
 

@@ -20,8 +20,6 @@ from proxylab.scenario.network import UPLINK
 from proxylab.scenario.probes import ServiceTarget, Target
 from proxylab.scenario.words import Frontend
 
-__all__ = ["Endpoints", "everywhere"]
-
 _NO_PORT: Final = 0
 
 

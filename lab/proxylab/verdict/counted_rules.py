@@ -19,19 +19,6 @@ from proxylab.evidence.ipvs import VIRTUAL_SERVERS
 from proxylab.evidence.words import endpoint
 from proxylab.plan.resolved import ResolvedProbe
 
-__all__ = [
-    "Rule",
-    "ending",
-    "is_engines_chain",
-    "may_be_engines",
-    "of_service",
-    "read",
-    "read_all",
-    "translations",
-    "within",
-]
-
-
 _MAP = re.compile(r" vmap @(\S+)")
 _PORT = frozenset({"-p", "--dport"})
 
@@ -181,11 +168,6 @@ def ending(resolved: ResolvedProbe, counts: Iterable[RuleCount], target: str) ->
     )
 
 
-def translations(counts: Iterable[RuleCount]) -> tuple[Rule, ...]:
-    """The DNAT rules that counted."""
-    return tuple(rule for rule in read_all(counts) if rule.target == "DNAT")
-
-
 def of_service(resolved: ResolvedProbe, counts: Iterable[RuleCount]) -> tuple[Rule, ...]:
     """The engine's DNAT rules that counted, and that what the probe dials leads to.
 
@@ -197,8 +179,9 @@ def of_service(resolved: ResolvedProbe, counts: Iterable[RuleCount]) -> tuple[Ru
     reached = _behind([rule for rule, options in named if options >= _PORT or "-d" in options], counted)
     return tuple(
         rule
-        for rule in translations(counts)
-        if may_be_engines(rule.count, resolved)
+        for rule in counted
+        if rule.target == "DNAT"
+        and may_be_engines(rule.count, resolved)
         and (not resolved.service_port or _stands_in(rule) in reached or _is_for(rule, resolved))
     )
 

@@ -1,8 +1,5 @@
 """Answers that another machine sends: replies, resets and ICMP errors of those that no Service leads to."""
 
-from collections.abc import Iterator
-
-import pytest
 from attacked_lab import (
     CLOSED,
     ECHO,
@@ -14,11 +11,10 @@ from attacked_lab import (
     VIP,
     Alteration,
     Attack,
-    AttackedLab,
     Dialled,
-    attacked,
-    check,
+    each_of,
     iptables,
+    lab_of_module,
     nft,
     program,
     route,
@@ -248,12 +244,5 @@ ATTACKS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def lab() -> Iterator[AttackedLab]:
-    with attacked("embedded/iptables") as found:
-        yield found
-
-
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-def test_an_answer_of_another_never_passes_for_the_due_one(attack: Attack, lab: AttackedLab) -> None:
-    check(lab.judged(attack), attack)
+lab = lab_of_module("embedded/iptables")
+test_an_answer_of_another_never_passes_for_the_due_one = each_of(ATTACKS)

@@ -1,7 +1,6 @@
 """The attacks that modes nftables and ipvs meet otherwise, since other rules are foreign there; and those over IPv6."""
 
 import sys
-from collections.abc import Iterator
 
 import pytest
 from attacked_lab import (
@@ -16,11 +15,12 @@ from attacked_lab import (
     VIP,
     Alteration,
     Attack,
-    AttackedLab,
     Dialled,
     attacked,
     check,
+    each_of,
     iptables,
+    lab_of_module,
     nft,
     rewritten,
 )
@@ -155,15 +155,8 @@ ON_IPVS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def lab() -> Iterator[AttackedLab]:
-    with attacked("embedded/nftables") as found:
-        yield found
-
-
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-def test_an_attack_on_mode_nftables(attack: Attack, lab: AttackedLab) -> None:
-    check(lab.judged(attack), attack)
+lab = lab_of_module("embedded/nftables")
+test_an_attack_on_mode_nftables = each_of(ATTACKS)
 
 
 # The attacks on the other modes show what the judge makes of the same evidence.

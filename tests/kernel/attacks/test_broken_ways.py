@@ -1,9 +1,6 @@
 """Ways that are broken, detoured or narrow, and segments that vanish: each is red for a reason of its own."""
 
-from collections.abc import Iterator
-
-import pytest
-from attacked_lab import CLIENT, ECHO, NODES, UDP, Alteration, Attack, AttackedLab, Dialled, attacked, check, nft
+from attacked_lab import CLIENT, ECHO, NODES, UDP, Alteration, Attack, Dialled, each_of, lab_of_module, nft
 
 RPF = "/proc/sys/net/ipv4/conf/all/rp_filter"
 TO_PODS_OF_B, TO_PODS_OF_A = "ip route replace 10.244.1.0/24 via", "ip route replace 10.244.0.0/24 via"
@@ -221,12 +218,5 @@ ATTACKS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def lab() -> Iterator[AttackedLab]:
-    with attacked("embedded/iptables") as found:
-        yield found
-
-
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-def test_a_broken_way_is_red_for_its_own_reason(attack: Attack, lab: AttackedLab) -> None:
-    check(lab.judged(attack), attack)
+lab = lab_of_module("embedded/iptables")
+test_a_broken_way_is_red_for_its_own_reason = each_of(ATTACKS)

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Iterator
 from ipaddress import ip_address
 
 import pytest
@@ -18,11 +17,12 @@ from attacked_lab import (
     VIP,
     Alteration,
     Attack,
-    AttackedLab,
     Dialled,
     attacked,
     check,
+    each_of,
     iptables,
+    lab_of_module,
     nft,
     program,
 )
@@ -359,21 +359,9 @@ NETEM = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def lab() -> Iterator[AttackedLab]:
-    with attacked("embedded/iptables") as found:
-        yield found
-
-
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-def test_what_works_at_a_device_never_passes_for_the_engine(attack: Attack, lab: AttackedLab) -> None:
-    check(lab.judged(attack), attack)
-
-
-@needs_root
-@pytest.mark.parametrize("attack", XDP_ATTACKS, ids=lambda attack: attack.name)
-def test_an_xdp_program_never_passes_for_the_engine(attack: Attack, lab: AttackedLab) -> None:
-    check(lab.judged(attack), attack)
+lab = lab_of_module("embedded/iptables")
+test_what_works_at_a_device_never_passes_for_the_engine = each_of(ATTACKS)
+test_an_xdp_program_never_passes_for_the_engine = needs_root(each_of(XDP_ATTACKS))
 
 
 # The queues of HTB above show the same on every kernel.

@@ -1,8 +1,5 @@
 """Ways to the right pod, or to the due address, that pass for the engine's; and what IPv6 has otherwise."""
 
-from collections.abc import Iterator
-
-import pytest
 from attacked_lab import (
     ECHO,
     ECHO_6,
@@ -17,11 +14,10 @@ from attacked_lab import (
     VIP_6,
     Alteration,
     Attack,
-    AttackedLab,
     Dialled,
-    attacked,
-    check,
+    each_of,
     iptables,
+    lab_of_module,
     nft,
     rewritten,
     route,
@@ -179,17 +175,6 @@ OVER_IPV6 = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def lab() -> Iterator[AttackedLab]:
-    with attacked("embedded/iptables") as found:
-        yield found
-
-
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-def test_another_way_to_the_pod_never_passes_for_the_engines(attack: Attack, lab: AttackedLab) -> None:
-    check(lab.judged(attack), attack)
-
-
-@pytest.mark.parametrize("attack", OVER_IPV6, ids=lambda attack: attack.name)
-def test_an_attack_over_ipv6(attack: Attack, lab: AttackedLab) -> None:
-    check(lab.judged(attack), attack)
+lab = lab_of_module("embedded/iptables")
+test_another_way_to_the_pod_never_passes_for_the_engines = each_of(ATTACKS)
+test_an_attack_over_ipv6 = each_of(OVER_IPV6)

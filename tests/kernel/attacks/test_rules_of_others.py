@@ -1,8 +1,5 @@
 """Rules that do the engine's work, hide it or undo it: none passes for the engine's own, and none is blamed wrongly."""
 
-from collections.abc import Iterator
-
-import pytest
 from attacked_lab import (
     CLIENT,
     CLOSED,
@@ -16,11 +13,10 @@ from attacked_lab import (
     VIP,
     Alteration,
     Attack,
-    AttackedLab,
     Dialled,
-    attacked,
-    check,
+    each_of,
     iptables,
+    lab_of_module,
     nft,
 )
 
@@ -362,12 +358,5 @@ ATTACKS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def lab() -> Iterator[AttackedLab]:
-    with attacked("embedded/iptables") as found:
-        yield found
-
-
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-def test_a_rule_of_others_never_passes_for_the_engines(attack: Attack, lab: AttackedLab) -> None:
-    check(lab.judged(attack), attack)
+lab = lab_of_module("embedded/iptables")
+test_a_rule_of_others_never_passes_for_the_engines = each_of(ATTACKS)

@@ -9,7 +9,7 @@ from recorded import World
 
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import RuleCount
-from proxylab.verdict.counted_rules import ending, may_be_engines, of_service, read, translations
+from proxylab.verdict.counted_rules import ending, may_be_engines, of_service, read, read_all
 from proxylab.verdict.rule_words import rule_action, short, the_rule
 
 WORLD = World()
@@ -98,7 +98,8 @@ def test_a_rule_that_did_not_count_is_no_witness() -> None:
     [("10.244.2.3:8080", ("10.244.2.3", 8080)), ("[fd00::3]:8080", ("fd00::3", 8080)), ("10.244.2.3", None)],
 )
 def test_translations(destination: str, to: tuple[str, int] | None) -> None:
-    rule = translations([counted(f"-A KUBE-SEP -p tcp -m tcp -j DNAT --to-destination {destination}")])[0]
+    (rule,) = read_all([counted(f"-A KUBE-SEP -p tcp -m tcp -j DNAT --to-destination {destination}")])
+    assert rule.target == "DNAT"
     assert rule.translates_to == ((ip_address(to[0]), to[1]) if to else None)
 
 

@@ -13,7 +13,7 @@ from proxylab.engines.embedded.ipvs.sets import NodeSet
 from proxylab.evidence.evidence import Packet, RuleCount, TraceStep
 from proxylab.evidence.ipvs import Member
 from proxylab.traffic.tracing import with_virtual_servers
-from proxylab.verdict.counted_rules import ending, read, translations
+from proxylab.verdict.counted_rules import ending, read, read_all
 from proxylab.verdict.rule_words import rule_action, the_rule
 
 WORLD = World()
@@ -28,7 +28,8 @@ def of_filter(chain: str, text: str, member: str = "") -> RuleCount:
 
 
 def test_a_destination_translates() -> None:
-    (rule,) = translations([LED])
+    (rule,) = read_all([LED])
+    assert rule.target == "DNAT"
     assert rule.translates_to == (POD, 8080)
     assert the_rule(rule) == "its virtual server -t 10.96.0.10:80"
     assert rule_action(rule, WORLD.resolved) == "translates the destination to 10.244.2.3:8080"

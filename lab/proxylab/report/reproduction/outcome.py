@@ -12,11 +12,8 @@ from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.expect import Masqueraded, Preserved, SourceAddress, SourceByBackend
 from proxylab.scenario.words import Outcome, Reply
 from proxylab.verdict.case import JudgedProbe, case_of
-from proxylab.verdict.counted_rules import translations
 from proxylab.verdict.flows.flows import Flow
 from proxylab.verdict.model import UNRESOLVED, ProbeVerdict
-
-__all__ = ["expected", "flow_to_send", "obstacle", "seen"]
 
 _PORT_UNREACHABLE: Final = {4: "type 3 code 3", 6: "type 1 code 4"}
 _ANY: Final = ".*"
@@ -151,6 +148,6 @@ def _was_known(case: JudgedProbe, flow: Flow) -> bool:
     if not set(case.resolved.nodes) <= set(case.evidence.counted):
         return False
     dialled = (case.resolved.destination, case.resolved.port)
-    ruled = {rule.translates_to for rule in translations(case.evidence.counts)}
+    ruled = {rule.translates_to for rule in case.translations}
     ends = {(each.reply_source, each.reply_source_port) for each in flow.tracked}
     return any(end != dialled and end not in ruled for end in ends)
