@@ -8,6 +8,17 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final
 
+__all__ = [
+    "CapabilityError",
+    "EngineError",
+    "ExitCode",
+    "InternalError",
+    "LabEndedError",
+    "LabError",
+    "ProgramError",
+    "ScenarioError",
+]
+
 
 class ExitCode(IntEnum):
     """The exit codes of the command ``proxylab``. pytest keeps its own."""

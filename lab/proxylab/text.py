@@ -4,6 +4,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
+__all__ = ["WIDTH", "kubectl_table", "names_that_fit", "table", "width_of", "wrapped"]
+
 WIDTH = 80
 """The columns of a terminal by default."""
 

@@ -11,6 +11,8 @@ from msgspec import Struct
 
 from proxylab.errors import CapabilityError
 
+__all__ = ["COREDNS", "KUBE_PROXY", "Binary", "Program", "inspect", "order"]
+
 _VERSION_SECONDS: Final = 20.0
 _NUMBERS: Final = re.compile(r"v(\d+)\.(\d+)(?:\.(\d+))?(-\S*)?")
 

@@ -21,6 +21,8 @@ from msgspec import Struct
 from proxylab.binaries.binary import KUBE_PROXY, Binary, Program, inspect, order
 from proxylab.errors import CapabilityError
 
+__all__ = ["Cache"]
+
 _CHUNK_BYTES: Final = 1 << 20
 
 

@@ -15,6 +15,8 @@ from proxylab.binaries.binary import Binary
 from proxylab.binaries.cache import Cache
 from proxylab.binaries.go import BUILD_SECONDS, linker_flags, run_go
 
+__all__ = ["CheckoutSource", "is_checkout"]
+
 _GIT_SECONDS: Final = 60.0
 _DESCRIBED: Final = re.compile(r"v\d+\.\d+\.\d+(?:-\S+)?")
 

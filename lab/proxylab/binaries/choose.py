@@ -21,6 +21,20 @@ from proxylab.engines.engine_names import LAST_MINORS, EngineName, read_engine
 from proxylab.engines.protocol import Upstream
 from proxylab.errors import CapabilityError
 
+__all__ = [
+    "Offer",
+    "Source",
+    "Sources",
+    "UnobtainableError",
+    "fits",
+    "newest",
+    "obtain",
+    "offers",
+    "read_gates",
+    "upstream_for",
+    "with_mode",
+]
+
 Tell = Callable[[str], None]
 
 _CURE: Final = (

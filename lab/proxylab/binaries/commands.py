@@ -7,6 +7,8 @@ from typing import Final
 
 from proxylab.errors import CapabilityError
 
+__all__ = ["output_of"]
+
 _SECONDS: Final = 2 * 3600.0
 _TAIL: Final = 20
 

@@ -12,6 +12,8 @@ from proxylab.binaries.binary import KUBE_PROXY, Program, order
 from proxylab.binaries.commands import output_of
 from proxylab.errors import CapabilityError
 
+__all__ = ["BUILD_SECONDS", "linker_flags", "load_module", "module_versions", "run_go"]
+
 BUILD_SECONDS: Final = 45 * 60.0
 _ASK_SECONDS: Final = 60.0
 _PACKAGES: Final = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")

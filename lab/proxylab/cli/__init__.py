@@ -23,6 +23,8 @@ from proxylab.errors import ExitCode, InternalError, LabEndedError, LabError
 if TYPE_CHECKING:
     from proxylab.cli.scenario_results import SessionMaker
 
+__all__ = ["main", "proxylab"]
+
 _INTERRUPTED: Final = 130  # 128 + SIGINT, as a shell counts
 
 _NEW_OBJECTS: Final = 100_000

@@ -19,6 +19,8 @@ from proxylab.errors import ExitCode, ScenarioError
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
 
+__all__ = ["command", "lines_of"]
+
 _COLOURS: Final = {"+": "green", "-": "red", "~": "yellow"}
 
 

@@ -22,6 +22,8 @@ from proxylab.scenario.strict import strict_versions
 from proxylab.scenario.words import Mode
 from proxylab.verdict.model import step_expectations
 
+__all__ = ["command", "plan_cases"]
+
 _DEFAULT_VERSION = "v1.36"
 """The version whose rules the embedded engine renders."""
 

@@ -27,6 +27,8 @@ from proxylab.evidence.words import listed
 from proxylab.scenario.model import Scenario
 from proxylab.text import WIDTH, table, wrapped
 
+__all__ = ["command", "lines_of", "painted"]
+
 _COLORS = {Standing.HOLDS: "green", Standing.BREAKS: "red", Standing.UNCLEAR: "yellow"}
 _SHORT = {Standing.NOTHING: "-", Standing.UNSEEN: "-"}
 

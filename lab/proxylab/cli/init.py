@@ -16,6 +16,8 @@ from proxylab.cli.file_arguments import write_new
 from proxylab.cli.repository import files
 from proxylab.errors import ExitCode
 
+__all__ = ["TEXT", "command"]
+
 TEXT: Final = """\
 # A scenario: a cluster, what is sent through it, and what must become of that.
 #   proxylab check FILE   says every mistake in it          proxylab plan FILE    shows what it would be made of

@@ -8,6 +8,8 @@ from proxylab.client.connection import Connection, LabGoneError
 from proxylab.errors import InternalError
 from proxylab.timing import Deadline
 
+__all__ = ["ending_on_interrupt"]
+
 _SEND_SECONDS = 5.0
 
 

@@ -13,6 +13,8 @@ from proxylab.report.html import page, read_page
 from proxylab.report.merged_runs import merged_about, merged_documents, merged_entries, merged_junit
 from proxylab.verdict.model import Judgement
 
+__all__ = ["command"]
+
 _KINDS = {".json": "JSON", ".xml": "JUnit", ".html": "HTML"}
 
 

@@ -25,6 +25,8 @@ from proxylab.report.mutants import Baseline, Mutant, mutant_lines, mutants_to_j
 from proxylab.scenario.cases import cases, kernel_of
 from proxylab.text import wrapped
 
+__all__ = ["command"]
+
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 

@@ -21,6 +21,8 @@ from proxylab.report.matrix import Painter
 from proxylab.report.run_text import closing_lines, scenario_lines
 from proxylab.verdict.model import ScenarioResult
 
+__all__ = ["Progress"]
+
 _ERASE: Final = "\r\x1b[K"
 """Return to the start of the line and clear it (ECMA-48, CR and EL)."""
 

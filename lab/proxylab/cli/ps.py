@@ -16,6 +16,8 @@ from proxylab.protocol.standing_labs import Greet, Greeted
 from proxylab.report.standing_labs import labs_table
 from proxylab.timing import Deadline
 
+__all__ = ["command"]
+
 _ANSWER_SECONDS: Final = 2.0
 
 

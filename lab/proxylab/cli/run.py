@@ -34,6 +34,8 @@ from proxylab.report.shards import Shard, recorded_seconds
 from proxylab.scenario.model import Scenario
 from proxylab.verdict.model import Judgement, ScenarioResult
 
+__all__ = ["command", "paint"]
+
 _COLOURS: Final = {
     Judgement.PASS: "green",
     Judgement.FAIL: "red",

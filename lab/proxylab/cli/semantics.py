@@ -15,6 +15,8 @@ from proxylab.report.semantics import Coverage, read_mutants, semantics, to_json
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.promises import promises
 
+__all__ = ["command"]
+
 
 def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(each) for each in promises() if each.startswith(incomplete)]

@@ -6,6 +6,8 @@ import traceback
 
 import click
 
+__all__ = ["flush", "is_of_output", "open_closed_streams"]
+
 
 def open_closed_streams() -> bool:
     """Open /dev/null as each closed standard stream; return whether standard output was closed.

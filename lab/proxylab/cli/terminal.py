@@ -11,6 +11,8 @@ import click
 
 from proxylab.text import WIDTH
 
+__all__ = ["COLOR", "terminal_width", "wants_color"]
+
 COLOR: Final = click.option(
     "--color",
     type=click.Choice(["auto", "always", "never"]),

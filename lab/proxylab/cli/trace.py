@@ -18,6 +18,8 @@ from proxylab.scenario.probes import Probe, Send
 from proxylab.scenario.words import Manner
 from proxylab.text import WIDTH, wrapped
 
+__all__ = ["command", "trace_lines"]
+
 
 @click.command("trace", short_help="Trace one packet, rule by rule.")
 @dial_options

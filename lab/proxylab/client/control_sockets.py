@@ -22,6 +22,8 @@ from typing import Final, Self
 
 from proxylab.errors import CapabilityError
 
+__all__ = ["SUPERVISOR_SUFFIX", "ControlSocket", "ControlSockets", "NameTakenError", "NoSuchLabError", "is_name"]
+
 SUPERVISOR_SUFFIX: Final = ".supervisor"
 """The suffix of the file that names a control socket's supervisor, which removes both (``kernel.sandbox``)."""
 

@@ -54,6 +54,8 @@ from proxylab.verdict.case import case_of
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.model import Judgement, ProbeVerdict
 
+__all__ = ["Round"]
+
 _MOST_DIALS: Final = 32
 _MOST_FLOWS: Final = 2000
 _FEW_FLOWS: Final = 4

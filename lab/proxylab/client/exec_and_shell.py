@@ -25,6 +25,8 @@ from proxylab.errors import InternalError
 from proxylab.protocol.standing_labs import Attach, Ended
 from proxylab.timing import Deadline
 
+__all__ = ["run_attached", "run_shell"]
+
 _BEGIN_SECONDS: Final = 30.0
 _ANSWER_SECONDS: Final = 10.0
 _READ: Final = 65536

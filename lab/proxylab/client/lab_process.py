@@ -32,6 +32,8 @@ from proxylab.protocol.standing_labs import AnyRequest, Detach, Detached, LabRec
 from proxylab.scenario.words import HOST
 from proxylab.timing import Deadline
 
+__all__ = ["LabProcess"]
+
 Wanted = TypeVar("Wanted")
 
 _START_SECONDS: Final = 30.0

@@ -28,6 +28,8 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.steps import Step
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict
 
+__all__ = ["MutantRuns", "RuledCase", "mutants_of", "ruled"]
+
 
 class RuledCase(Struct, frozen=True):
     """A case, and the classes of rules that the engine renders in it, at its beginning or after a step.

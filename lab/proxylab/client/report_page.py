@@ -10,6 +10,8 @@ from msgspec import Struct
 import proxylab
 from proxylab.report.html import Entry, page
 
+__all__ = ["RunStart", "write_page"]
+
 
 class RunStart(Struct, frozen=True):
     """When a run began, with which seed, and which shard it is."""

@@ -32,6 +32,8 @@ from proxylab.verdict.model import (
     on_kernel,
 )
 
+__all__ = ["Bundles", "Run", "ScenarioRuns", "ended_early", "judged"]
+
 _Verdict = TypeVar("_Verdict", bound=ProbeVerdict | StepVerdict)
 
 

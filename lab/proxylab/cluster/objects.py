@@ -13,6 +13,27 @@ from msgspec import field
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.encoding import Record, TaggedRecord
 
+__all__ = [
+    "ClusterEvent",
+    "Endpoint",
+    "EndpointPort",
+    "EndpointSlice",
+    "Key",
+    "KubeObject",
+    "LoadBalancerIngress",
+    "Namespace",
+    "Node",
+    "Pod",
+    "PodPort",
+    "Service",
+    "ServiceCIDR",
+    "ServicePort",
+    "ServiceType",
+    "Taint",
+    "TrafficPolicy",
+    "Unstructured",
+]
+
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 SERVICE_PROXY_NAME_LABEL = "service.kubernetes.io/service-proxy-name"
 HEADLESS_LABEL = "service.kubernetes.io/headless"

@@ -19,6 +19,8 @@ from math import ceil, floor
 from proxylab.cluster.workloads import PodMaker, Replica, Workload
 from proxylab.encoding import Record
 
+__all__ = ["Stage", "end", "roll", "start"]
+
 _Move = Callable[[Workload, Sequence[Replica]], Iterator["Stage"]]
 
 

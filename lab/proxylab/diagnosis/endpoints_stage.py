@@ -11,6 +11,8 @@ from proxylab.diagnosis.model import Finding, Stage, breaks, holds
 from proxylab.diagnosis.subject import Backend, DiagnosedService, FrontendAddress
 from proxylab.evidence.words import amount, endpoint, listed
 
+__all__ = ["Dial", "judge_endpoints", "ready_endpoints", "without_backing"]
+
 
 class Dial(Struct, frozen=True, kw_only=True):
     """The result of dialling an endpoint by its own address, past the Service.

@@ -6,6 +6,8 @@ from proxylab.diagnosis.model import Finding, Stage, breaks, holds
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.words import listed
 
+__all__ = ["judge_engines"]
+
 _OK = 200
 
 

@@ -14,6 +14,8 @@ from proxylab.diagnosis.model import Finding, Stage, breaks, holds, nothing, unc
 from proxylab.diagnosis.subject import DiagnosedService
 from proxylab.evidence.words import amount, endpoint, listed
 
+__all__ = ["Checked", "expected_on", "judge_health"]
+
 _OK, _UNAVAILABLE = 200, 503
 
 

@@ -14,6 +14,8 @@ from proxylab.diagnosis.subject import DiagnosedService
 from proxylab.evidence.evidence import Lookup
 from proxylab.evidence.words import listed
 
+__all__ = ["judge_name", "judge_name_server", "missing_service", "whole_name"]
+
 
 def whole_name(service: Service) -> str:
     """The fully qualified name of a Service, with the final dot, so that a resolver tries no other."""

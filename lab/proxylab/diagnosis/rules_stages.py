@@ -16,6 +16,8 @@ from proxylab.diagnosis.subject import Backend, DiagnosedService, FrontendAddres
 from proxylab.engines.programmed import Entry, Hook, Programmed
 from proxylab.evidence.words import amount, endpoint, listed
 
+__all__ = ["SOCKETS", "Rules", "judge_balancing", "judge_entries", "judge_programs", "judge_targets", "listening"]
+
 Rules = Mapping[tuple[str, Family], Programmed]
 """The rules of every node in every family."""
 

@@ -28,6 +28,8 @@ from proxylab.evidence.words import endpoint
 from proxylab.importer.expected_results import Caller, through_cluster_ip
 from proxylab.scenario.words import Frontend
 
+__all__ = ["Backend", "DiagnosedService", "FrontendAddress"]
+
 Backend = tuple[IPAddress, int]
 """The address and port of an endpoint."""
 

@@ -14,6 +14,21 @@ from typing import Final
 
 from msgspec import Struct
 
+__all__ = [
+    "ABOUT",
+    "EMBEDDED",
+    "ENGINES",
+    "IPTABLES_VARIANTS",
+    "KUBE_PROXY",
+    "LAST_MINORS",
+    "SINCE",
+    "EngineName",
+    "mode_of",
+    "read_engine",
+    "version_of",
+    "where_of",
+]
+
 KUBE_PROXY: Final = "kube-proxy"
 
 ENGINES: Final = (

@@ -20,6 +20,8 @@ from proxylab.scenario.probes import Probe, ServiceTarget, Stream
 from proxylab.scenario.steps import Step, StreamExpect
 from proxylab.scenario.words import TERMINATING_MODES, Frontend, Manner, Mode, Outcome
 
+__all__ = ["lacking", "lacking_of_step", "modes_after", "refuse", "refuse_dialogue", "refuse_server"]
+
 _ANSWERS = {
     "coredns": "questions about names alone; write via: dnsName",
     "nginx": "HTTP requests alone; write via: ingress",

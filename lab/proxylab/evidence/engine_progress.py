@@ -5,6 +5,8 @@ Pure data; ``proxylab.diagnosis`` judges it.
 
 from proxylab.encoding import Record
 
+__all__ = ["Progress", "ProxyRecord"]
+
 
 class Progress(Record, frozen=True, kw_only=True):
     """How far an engine has synchronised.

@@ -18,11 +18,16 @@ from typing import Final, Protocol
 
 from proxylab.encoding import MisfitError, decode
 
+__all__ = ["PIECE", "Brought", "DescriptorEnd", "End", "SocketEnd", "brings_terminal", "substitutes"]
+
 PIECE: Final = 32 * 1024
 _MOST_DESCRIPTORS: Final = 8
 _LENGTH: Final = 4
 """The bytes before a message that say how long it is (``protocol.channel``)."""
 _WINDOW_SIZE: Final = "HHHH"
+
+Brought = tuple[int, bytes]
+"""A stream that a message brings: its number, and the window size of a terminal, or nothing."""
 
 
 class End(Protocol):

@@ -26,6 +26,8 @@ from proxylab.importer.omissions import Omissions, note_unneeded
 from proxylab.importer.reading import KubectlOutput, Raw, at, namespaced
 from proxylab.scenario.syntax import is_label
 
+__all__ = ["Converted", "Names", "convert"]
+
 _LABEL_CHARACTERS: Final = 63
 _OUTSIDE: Final = {Family.IPV4: ip_network("203.0.113.0/24"), Family.IPV6: ip_network("2001:db8:113::/64")}
 _FIRST_NODE: Final = 2

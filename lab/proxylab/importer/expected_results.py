@@ -13,6 +13,8 @@ from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.objects import Endpoint, EndpointSlice, Service, ServicePort, TrafficPolicy
 from proxylab.importer.live_objects import PortKey
 
+__all__ = ["Caller", "ExpectedResult", "through_cluster_ip", "through_other_frontend"]
+
 PRESERVED: Final = "preserved"
 
 

@@ -18,6 +18,8 @@ from proxylab.scenario.reading import read
 from proxylab.scenario.services import ServiceManifest, service_of
 from proxylab.scenario.workloads import EndpointSliceManifest, slice_of
 
+__all__ = ["Imported", "flow", "import_cluster", "scenario_text"]
+
 
 class Imported(Struct, frozen=True):
     """A scenario's text, a line for everything left out, and the number of probes."""

@@ -9,6 +9,8 @@ from proxylab.importer.live_objects import LiveNode, LivePod, PortKey
 from proxylab.importer.omissions import Omissions
 from proxylab.importer.reading import Raw, at, namespaced
 
+__all__ = ["Backing", "Listener", "PodKey"]
+
 PodKey = tuple[str, str]
 """Namespace and name of a pod."""
 

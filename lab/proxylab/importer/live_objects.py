@@ -8,6 +8,8 @@ from msgspec import Struct, field
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol, without_leading_zeros
 from proxylab.importer.reading import Raw, at, namespaced
 
+__all__ = ["LiveNode", "LivePod", "PortKey", "read_node", "read_pod"]
+
 PortKey = tuple[Protocol, int]
 
 _KEPT_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")

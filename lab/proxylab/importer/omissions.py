@@ -7,6 +7,8 @@ from proxylab.importer.live_objects import LiveNode, LivePod
 from proxylab.importer.networks import Networks
 from proxylab.importer.reading import KubectlOutput, namespaced
 
+__all__ = ["Omissions", "note_unneeded"]
+
 _MOST_NAMES: Final = 6
 
 _ALWAYS: Final = (

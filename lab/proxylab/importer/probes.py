@@ -21,6 +21,8 @@ from proxylab.importer.manifests import Data
 from proxylab.importer.omissions import Omissions
 from proxylab.statistics import flows_to_hit_all, flows_to_stick
 
+__all__ = ["Probes"]
+
 _MIXED: Final = "frontends without a probe: a node masquerades by different addresses, depending on the backend's node"
 
 

@@ -24,6 +24,8 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import AddressTarget, Probe, Send, ServiceTarget, Source
 from proxylab.scenario.words import Frontend, Outcome, Position
 
+__all__ = ["Assembly", "Layout", "assemble", "lay_out", "prepare_dialogue"]
+
 _FRONTENDS = ", ".join(frontend for frontend in Frontend if frontend is not Frontend.DNS_NAME)
 
 

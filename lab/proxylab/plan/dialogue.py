@@ -11,6 +11,8 @@ from typing import Final
 from proxylab.encoding import Record
 from proxylab.plan.resolved import ResolvedProbe
 
+__all__ = ["FLAGS", "MOST_DATA", "MOST_TURNS", "Dialogue", "Speaker", "Turn", "client", "server"]
+
 MOST_TURNS: Final = 32
 MOST_DATA: Final = 1200
 """The longest text of one segment: with IPv6 and VXLAN headers it fits into Ethernet's MTU."""

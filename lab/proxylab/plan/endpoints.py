@@ -20,6 +20,8 @@ from proxylab.scenario.network import UPLINK
 from proxylab.scenario.probes import ServiceTarget, Target
 from proxylab.scenario.words import Frontend
 
+__all__ = ["Endpoints", "everywhere"]
+
 _NO_PORT: Final = 0
 
 

@@ -47,6 +47,9 @@ from proxylab.scenario.probes import (
 )
 from proxylab.scenario.words import Frontend, Manner
 
+__all__ = ["resolve", "resolve_streams"]
+
+
 _Sent = Probe | Stream
 _Dialled = tuple[IPAddress, int, Transport]
 

@@ -17,6 +17,8 @@ from proxylab.plan.model import Device, Namespace, Plan, Role, Route
 from proxylab.plan.resolved import MasqueradedAs, ResolvedProbe
 from proxylab.scenario.network import UPLINK
 
+__all__ = ["masquerade_source", "masquerades", "own_source", "snat_source"]
+
 
 def snat_source(plan: Plan, node: str, device: str, family: Family = Family.IPV4) -> IPAddress:
     """The source of packets that ``node`` masquerades through its ``uplink``, to its ``pods``, or ``overlay``.

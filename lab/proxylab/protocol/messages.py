@@ -26,6 +26,42 @@ from proxylab.plan.resolved import Query, ResolvedProbe
 from proxylab.scenario.change import Change
 from proxylab.scenario.steps import Until
 
+__all__ = [
+    "LAUNCHER_ENDED",
+    "Advance",
+    "Advanced",
+    "Answer",
+    "Build",
+    "Built",
+    "Close",
+    "Closed",
+    "CollectState",
+    "CollectedState",
+    "Conclude",
+    "Concluded",
+    "Converse",
+    "Conversed",
+    "Dump",
+    "Dumped",
+    "Examine",
+    "Examined",
+    "Execute",
+    "Executed",
+    "Failed",
+    "Fault",
+    "Inspect",
+    "Inspected",
+    "LookUp",
+    "LookedUp",
+    "NodeRecord",
+    "PodStage",
+    "Ready",
+    "Request",
+    "Send",
+    "Sent",
+    "Stage",
+]
+
 LAUNCHER_ENDED: Final = 70
 """The exit status of a lab process that ends because its launcher did."""
 

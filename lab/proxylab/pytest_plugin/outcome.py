@@ -14,6 +14,8 @@ from proxylab.report.pcapng import pcapng
 from proxylab.scenario.words import HOST
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict
 
+__all__ = ["Judged", "explanation", "hold", "in_its_own_words", "leave_pcap", "record", "warn", "why_skipped"]
+
 Judged = ProbeVerdict | StepVerdict
 
 

@@ -18,6 +18,8 @@ import pytest
 
 from proxylab.pytest_plugin.items import SUFFIX, is_of_a_scenario
 
+__all__ = ["Annotations", "Required", "Themes", "theme_lines"]
+
 _OUTCOMES: Final = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 _ALWAYS: Final = ("passed", "failed", "skipped")
 

@@ -41,6 +41,21 @@ from proxylab.scenario.words import HOST
 from proxylab.verdict.conntrack_tables import entry_words
 from proxylab.verdict.model import ProbeVerdict, Verdict
 
+__all__ = [
+    "CASE",
+    "FORMAT",
+    "PLAN",
+    "Circumstances",
+    "NodeState",
+    "Recorded",
+    "bundle",
+    "files_of_nodes",
+    "read_case",
+    "read_plan",
+    "read_recorded",
+    "text_file",
+]
+
 CASE: Final = "case.json"
 PLAN: Final = "plan.json"
 FORMAT: Final = 6

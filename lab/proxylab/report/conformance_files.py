@@ -13,6 +13,8 @@ from xml.etree import ElementTree
 from proxylab.report.conformance import Conformance, Item, Result, conforming, sentence
 from proxylab.report.html.markup import Markup, tag, unbroken
 
+__all__ = ["badge", "junit", "markdown", "page"]
+
 _BAD: Final = (Result.FAIL, Result.INCONCLUSIVE)
 _LISTS: Final = (
     ("Known differences", (Result.KNOWN,)),

@@ -7,6 +7,8 @@ from proxylab.evidence.words import amount
 from proxylab.report.conformance import Change, Conformance, Item, Result, Subject, conforming, sentence
 from proxylab.text import WIDTH, table, wrapped
 
+__all__ = ["about", "change_lines", "conformance_lines"]
+
 _TURNS: Final = ("no longer conforms", "conforms now", "known difference now", "no known difference any more", "other")
 
 

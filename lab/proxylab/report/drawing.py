@@ -7,6 +7,19 @@ from msgspec import Struct
 from proxylab.plan.model import Plan, Role
 from proxylab.report.paths import Path
 
+__all__ = [
+    "Group",
+    "Thing",
+    "balancer_groups",
+    "box_of",
+    "mermaid_lines",
+    "path_lines",
+    "segments",
+    "text_lines",
+    "things",
+    "tunnels",
+]
+
 
 class Thing(Struct, frozen=True):
     """A box: a namespace with its addresses, and the segments or node to which it is connected."""

@@ -13,6 +13,8 @@ from proxylab.scenario.probes import Probe, ServiceTarget
 from proxylab.scenario.words import Frontend
 from proxylab.text import kubectl_table, names_that_fit
 
+__all__ = ["commands", "labs_table", "standing_lines"]
+
 
 def standing_lines(
     layout: Layout, *, name: str, engine: str, left: str, width: int, alone: bool = True

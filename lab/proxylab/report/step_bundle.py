@@ -35,6 +35,8 @@ from proxylab.scenario.steps import Step
 from proxylab.verdict.conntrack_tables import entry_words
 from proxylab.verdict.model import StepVerdict, Verdict
 
+__all__ = ["STEP", "RecordedStep", "read_step", "step_bundle"]
+
 STEP: Final = "step.json"
 _FORMAT: Final = 5
 

@@ -14,6 +14,8 @@ from proxylab.report.drawing import Group, Thing, balancer_groups, box_of, path_
 from proxylab.report.paths import Path
 from proxylab.scenario.network import OUTSIDE
 
+__all__ = ["svg"]
+
 _WIDTH: Final = 168
 _HEIGHT: Final = 46
 _SIDE: Final = 24

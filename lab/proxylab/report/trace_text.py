@@ -27,6 +27,8 @@ from proxylab.verdict.judge import judge
 from proxylab.verdict.reported_drop import reason_words, reported_drop
 from proxylab.verdict.rule_words import rule_action, short
 
+__all__ = ["journey", "trace_summary"]
+
 _INDENT = "  "
 _ENDINGS = frozenset({"DROP", "REJECT"})
 _VERDICTS = {"drop": "drops it", "accept": "lets it pass", "return": "returns it to the calling chain"}

@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 from proxylab.scenario.keys import Check, Declared, Key, Read, refused
 
+__all__ = ["AnyDns", "Dns", "NameServer"]
+
 
 class NameServer(StrEnum):
     """The programs that serve names."""

@@ -18,6 +18,23 @@ from msgspec import Struct
 from proxylab.errors import ScenarioError
 from proxylab.scenario.words import Position
 
+__all__ = [
+    "Document",
+    "Location",
+    "Marks",
+    "Path",
+    "Problems",
+    "Spot",
+    "describe",
+    "in_yaml",
+    "listed",
+    "nearest",
+    "path_text",
+    "shown",
+    "with_probes",
+    "with_steps",
+]
+
 Path = tuple[str | int, ...]
 """Keys and indexes from a document's root."""
 

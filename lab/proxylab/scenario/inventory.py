@@ -19,6 +19,8 @@ from proxylab.scenario.probes import ServiceTarget
 from proxylab.scenario.syntax import is_label
 from proxylab.scenario.words import Frontend
 
+__all__ = ["MOST_PODS", "Inventory", "Subject", "check_readiness", "take_inventory", "with_objects"]
+
 MOST_PODS = 1000
 """Each pod is a network namespace with its own link."""
 

@@ -35,6 +35,8 @@ from proxylab.scenario.strict import check_strictly
 from proxylab.scenario.words import Position, Program
 from proxylab.scenario.workload_timeline import Rollouts, with_workloads
 
+__all__ = ["load_scenario", "parse_scenario", "parse_with_probes", "read_text"]
+
 Entry = TypeVar("Entry")
 
 _LONGEST_NAME: Final = 80

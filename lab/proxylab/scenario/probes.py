@@ -16,6 +16,25 @@ from proxylab.scenario.syntax import Address, Duration, Name, PortNumber, PortRe
 from proxylab.scenario.words import Frontend, Manner, Position, Spread
 from proxylab.statistics import FINE_CHANGE, SHARE_CHANGE, flows_needed_for
 
+__all__ = [
+    "MOST_FLOWS",
+    "STREAM_EVERY",
+    "AddressTarget",
+    "AnyTarget",
+    "EachAddress",
+    "HostTarget",
+    "OneAddress",
+    "PodTarget",
+    "Probe",
+    "ProbeName",
+    "Send",
+    "Sender",
+    "ServiceTarget",
+    "Source",
+    "Stream",
+    "Target",
+]
+
 MOST_FLOWS: Final = 32_000
 """The most flows of one probe. Each needs an unused source port of its own."""
 

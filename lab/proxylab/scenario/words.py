@@ -5,6 +5,23 @@ from typing import Final
 
 from proxylab.encoding import Record
 
+__all__ = [
+    "DEBIAN",
+    "HOST",
+    "TERMINATING_MODES",
+    "UML",
+    "Frontend",
+    "Manner",
+    "Mode",
+    "Outcome",
+    "Position",
+    "Program",
+    "Reply",
+    "Scheduler",
+    "Spread",
+]
+
+
 HOST: Final = "host"
 UML: Final = "uml"
 DEBIAN: Final = "debian:"

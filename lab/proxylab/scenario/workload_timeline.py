@@ -29,6 +29,8 @@ from proxylab.scenario.steps import Step
 from proxylab.scenario.updates import patched
 from proxylab.scenario.words import Position
 
+__all__ = ["Rollouts", "with_workloads"]
+
 _Members = Mapping[str, tuple[str, ...]]
 """The pods of each workload, by the workload's name."""
 

@@ -19,6 +19,8 @@ from proxylab.protocol.faults import fault_of
 from proxylab.protocol.messages import Failed
 from proxylab.protocol.standing_labs import AnyRequest, AnyResponse, Feed, Signal
 
+__all__ = ["RequestHandler", "accept_clients", "first_of", "serve_client"]
+
 _FEEDS: Final = get_args(Feed)
 _MOST_CLIENTS: Final = 32
 

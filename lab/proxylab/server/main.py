@@ -20,6 +20,8 @@ from proxylab.kernel.sandbox.launcher_child import fork_launcher
 from proxylab.kernel.sandbox.limits import raise_descriptor_limit
 from proxylab.kernel.sandbox.sandbox import ControlSocket, enter
 
+__all__ = ["GC_THRESHOLD", "main"]
+
 _REPORT_SECONDS: Final = 5.0
 
 GC_THRESHOLD: Final = 50_000

@@ -14,6 +14,8 @@ from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Discarded
 from proxylab.plan.resolved import ResolvedProbe
 
+__all__ = ["Passage", "Programs"]
+
 
 async def _cannot_be_asked(_node: str) -> None:
     return None

@@ -43,6 +43,8 @@ from proxylab.verdict.flows.hops import SecondNat, ended_in, is_at, last_seen, s
 from proxylab.verdict.flows.on_links import copied_on_link, lost_on_links
 from proxylab.verdict.model import ProbeVerdict
 
+__all__ = ["JudgedProbe", "case_of", "fate_clause", "fates_text", "nodes_of", "open_case"]
+
 
 class JudgedProbe(Struct, frozen=True):
     """One probe and its evidence.

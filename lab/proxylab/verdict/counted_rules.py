@@ -19,6 +19,18 @@ from proxylab.evidence.ipvs import VIRTUAL_SERVERS
 from proxylab.evidence.words import endpoint
 from proxylab.plan.resolved import ResolvedProbe
 
+__all__ = [
+    "Rule",
+    "ending",
+    "is_engines_chain",
+    "may_be_engines",
+    "of_service",
+    "read",
+    "read_all",
+    "within",
+]
+
+
 _MAP = re.compile(r" vmap @(\S+)")
 _PORT = frozenset({"-p", "--dport"})
 

@@ -17,6 +17,8 @@ from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.verdict.foreign import suspicion
 
+__all__ = ["COUNTERS", "KernelDrop", "drop_at", "dropped_by_policy", "kernel_drop", "policy_drop"]
+
 _REASONS = {
     "TcpExtIPReversePathFilter": "its reverse-path filter",
     "IpInAddrErrors": "its routing: the packet is not for this node, and forwarding is off",

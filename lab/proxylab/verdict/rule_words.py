@@ -8,6 +8,8 @@ from proxylab.evidence.words import endpoint
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.verdict.counted_rules import Rule, within
 
+__all__ = ["is_from_itself", "rule_action", "short", "the_rule", "why_masqueraded"]
+
 
 def the_rule(rule: Rule) -> str:
     """A rule, named so that a reader can find it: its comment and its chain, or the map that it looks up.

@@ -14,6 +14,8 @@ from msgspec import Struct
 
 from proxylab.control.kubeapi.refusal import Refusal
 
+__all__ = ["Selection"]
+
 Labels = Mapping[str, str]
 Fields = Mapping[str, str]
 

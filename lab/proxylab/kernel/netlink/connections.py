@@ -18,6 +18,8 @@ from proxylab.kernel.netlink.messages import Content, Decoded, Kind, Request
 from proxylab.kernel.netlink.socket import NETLINK_SOCK_DIAG, open_netlink
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
+__all__ = ["Left", "end_connections"]
+
 _NLM_F_ACK: Final = 0x4
 _TCP_LISTEN: Final = 10  # include/net/tcp_states.h
 _TCP_STATES: Final = 13

@@ -8,6 +8,8 @@ import resource
 
 from proxylab.errors import CapabilityError
 
+__all__ = ["limit_reached", "raise_descriptor_limit"]
+
 
 def raise_descriptor_limit() -> None:
     """Use as many descriptors as the hard limit allows (RLIMIT_NOFILE, getrlimit(2)).

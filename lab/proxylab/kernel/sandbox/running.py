@@ -13,6 +13,8 @@ from typing import Final
 
 from proxylab.timing import Deadline
 
+__all__ = ["Attached", "Running"]
+
 _READ: Final = 65536
 _LINE_LIMIT: Final = 65536
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from html import escape
 from typing import Final
 
+__all__ = ["Child", "Markup", "joined", "tag", "unbroken"]
+
 _VOID: Final = frozenset({"br", "img", "input", "link", "meta"})
 """Elements of HTML without content and end tag."""
 

@@ -9,6 +9,8 @@ from proxylab.report.html.page import document
 from proxylab.report.semantics import Coverage, Row, Showing, counts
 from proxylab.verdict.model import Judgement
 
+__all__ = ["semantics_page"]
+
 _LOOK: Final = {
     Coverage.PROVEN: (Judgement.PASS, "proven"),
     Coverage.NAMED: (Judgement.INCONCLUSIVE, "named, not proven"),

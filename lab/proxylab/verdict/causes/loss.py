@@ -16,6 +16,28 @@ from proxylab.verdict.flows.hops import ended_in, hop, last_seen
 from proxylab.verdict.foreign import ended_by, rule_words, suspicion, suspicion_where_lost
 from proxylab.verdict.rule_words import the_rule
 
+__all__ = [
+    "data_lost",
+    "dropped_by_foreign_rule",
+    "dropped_by_other_rule",
+    "dropped_by_policy",
+    "dropped_by_rule",
+    "dropped_by_stack",
+    "end_lost",
+    "lost_after_trace",
+    "lost_at_hairpin",
+    "lost_before_foreign_rules",
+    "lost_behind_translation",
+    "lost_past_services",
+    "lost_rejection",
+    "lost_to_memory",
+    "lost_untranslated",
+    "refused_by_reverse_path",
+    "rejected_by_foreign_rule",
+    "rejected_by_rule",
+    "translated_to_no_pod",
+]
+
 _ENDING: Final = re.compile(r"-j (DROP|REJECT)\b")
 
 

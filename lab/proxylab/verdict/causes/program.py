@@ -4,6 +4,8 @@ from proxylab.evidence.evidence import Packet
 from proxylab.evidence.words import endpoint, listed, times
 from proxylab.verdict.causes.failure import Failure
 
+__all__ = ["chosen_by_program", "closed_by_program", "sent_by_program"]
+
 
 def sent_by_program(failure: Failure) -> str:
     """The pod saw the node's own address, because a process of the proxy opened the connection to it."""

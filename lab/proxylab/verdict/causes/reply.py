@@ -10,6 +10,8 @@ from proxylab.verdict.flows.hops import hop, hops, stops
 from proxylab.verdict.foreign import suspicion_where_lost
 from proxylab.verdict.rule_words import the_rule
 
+__all__ = ["not_answered", "not_translated_back", "reply_copied", "reply_lost", "reply_rewritten"]
+
 
 def reply_copied(failure: Failure) -> str:
     """A copy of the reply came in elsewhere, or more replies came than the pod sent."""

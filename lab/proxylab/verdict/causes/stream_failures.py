@@ -13,6 +13,8 @@ from proxylab.evidence.stream_records import BreakKind, StreamPacket, StreamPack
 from proxylab.evidence.words import amount, endpoint
 from proxylab.verdict.stream import MILLISECOND, Stream, when
 
+__all__ = ["StreamFailure", "answered_slowly", "not_answered", "owner", "sent_to_earlier_backend", "was_reset"]
+
 
 class StreamFailure(Struct, frozen=True):
     """A stream of which an expectation failed.

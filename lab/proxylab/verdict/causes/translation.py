@@ -13,6 +13,25 @@ from proxylab.verdict.flows.origins import origin
 from proxylab.verdict.foreign import Effect, suspicion
 from proxylab.verdict.rule_words import is_from_itself, the_rule, why_masqueraded
 
+__all__ = [
+    "delivered_by",
+    "health_port_knows",
+    "kept_the_source",
+    "led_to_backend",
+    "led_to_port",
+    "masqueraded",
+    "masqueraded_tunnel",
+    "never_chosen",
+    "no_listener",
+    "query_untranslated",
+    "request_copied",
+    "share_is_wrong",
+    "strayed_untranslated",
+    "translated_twice",
+    "unreachable_behind_translation",
+    "unreachable_untranslated",
+]
+
 _LED_ASTRAY = frozenset({Fate.LOST, Fate.REFUSED, Fate.STRAYED, Fate.UNREACHABLE})
 
 _ICMP_NAMES = {

@@ -14,6 +14,8 @@ from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings, Judged
 from proxylab.verdict.model import Verdict
 
+__all__ = ["CONNTRACK", "CONNTRACK_OF_STEP"]
+
 _MOST_ENTRIES = 3
 
 

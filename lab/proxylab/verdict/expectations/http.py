@@ -17,6 +17,8 @@ from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.model import Verdict
 
+__all__ = ["HTTP"]
+
 
 def _judge(case: JudgedProbe, wanted: HttpExpect) -> Verdict:
     """Every flow got the HTTP answer that the author expects."""

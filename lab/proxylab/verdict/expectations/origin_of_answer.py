@@ -16,6 +16,8 @@ from proxylab.verdict.flows.hops import hop
 from proxylab.verdict.flows.origins import origin
 from proxylab.verdict.foreign import Effect, may_have, suspicion
 
+__all__ = ["answered_elsewhere", "doubts_about_refusal", "doubts_about_rejection", "not_due", "rejects"]
+
 
 def not_due(case: JudgedProbe, flow: Flow) -> str:
     """The clause that the refusal or rejection of a flow is not the due one; empty if it may be."""

@@ -53,6 +53,8 @@ from proxylab.verdict.flows.on_links import dropped_meanwhile
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.rule_words import the_rule
 
+__all__ = ["OUTCOME", "lost_where", "seen_instead"]
+
 _FATE = {
     Outcome.DELIVERED: Fate.DELIVERED,
     Outcome.REJECTED: Fate.REJECTED,

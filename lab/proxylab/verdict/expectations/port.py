@@ -16,6 +16,8 @@ from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.flows import counted_ends
 from proxylab.verdict.model import Verdict
 
+__all__ = ["PORT"]
+
 _End = tuple[IPAddress, int]
 
 

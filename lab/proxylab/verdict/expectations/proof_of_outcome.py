@@ -21,6 +21,8 @@ from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
 from proxylab.verdict.flows.hops import ended_in, last_seen, seen_untranslated
 from proxylab.verdict.foreign import Effect, rewrote, rule_words, suspicion
 
+__all__ = ["ENDING", "doubts_about_flow", "doubts_about_outcome"]
+
 ENDING: Final = {Outcome.DROPPED: "DROP", Outcome.REJECTED: "REJECT"}
 """The target of the rules that end flows so."""
 

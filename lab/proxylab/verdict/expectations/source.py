@@ -30,6 +30,8 @@ from proxylab.verdict.flows.flows import Flow, counted_ends
 from proxylab.verdict.foreign import Effect, rewrote, rule_words, suspicion
 from proxylab.verdict.model import Verdict
 
+__all__ = ["SOURCE"]
+
 _MARKS = re.compile(r"-j KUBE-MARK-MASQ\b|\bmark set meta mark (\||or)|\bmark-for-masquerade\b")
 """The engine's rules that mark packets for masquerading, in iptables and in nftables."""
 

@@ -19,6 +19,8 @@ from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import ConnectReport, Direction, Evidence, Leg, Observation, Packet, TrackedFlow
 from proxylab.plan.resolved import STACK, Receiver, ResolvedProbe
 
+__all__ = ["Fate", "Flow", "counted_ends", "flows_of"]
+
 _PORT_UNREACHABLE = {4: (3, 3), 6: (1, 4)}
 """(type, code) by IP version: RFC 792 and RFC 4443, section 3.1."""
 

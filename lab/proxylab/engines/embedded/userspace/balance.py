@@ -9,6 +9,8 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
+__all__ = ["Balancer", "Endpoint"]
+
 Endpoint = tuple[str, int]
 """Address and port."""
 

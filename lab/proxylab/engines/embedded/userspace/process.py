@@ -22,6 +22,8 @@ from proxylab.engines.embedded.userspace.proxier import Answered, ProcessEndedEr
 from proxylab.kernel.sandbox.running import Attached
 from proxylab.timing import Deadline
 
+__all__ = ["StartedProcess"]
+
 _COMMAND: Final = (sys.executable, "-m", "proxylab.engines.embedded.userspace.program")
 _LONGEST_ANSWER: Final = 1 << 28
 _STOP_SECONDS: Final = 5.0
