@@ -30,18 +30,18 @@ pytestmark = [OWN, pytest.mark.timeout(1200)]
 
 EMBEDDED = {
     "frontends": """
-        clusterip/from-a-pod clusterip/host-network-endpoints clusterip/no-endpoints
+        clusterip/from-a-pod clusterip/headless clusterip/host-network-endpoints clusterip/no-endpoints
         clusterip/ignores-external-traffic-policy clusterip/internal-traffic-policy-local clusterip/several-ports
-        clusterip/one-pod-at-two-ports clusterip/one-port-over-tcp-and-udp
+        clusterip/one-pod-at-two-ports clusterip/one-port-over-tcp-and-udp clusterip/publish-not-ready-addresses
         nodeport/traffic-policy-cluster nodeport/traffic-policy-local nodeport/node-port-addresses
-        externalip/unassigned-address externalip/hijacked-address
+        nodeport/range-of-its-own externalip/unassigned-address externalip/hijacked-address
         loadbalancer/source-ranges loadbalancer/short-circuits loadbalancer/without-node-ports
     """,
     "senders": """
         senders/from-a-node senders/from-loopback hairpin/same-node-reply-past-a-bridge network/hairpin
         detect-local/cluster-cidr detect-local/node-cidr detect-local/without-cluster-cidr masquerade/all
         masquerade/once-through-a-tunnel icmp/echo-requests sctp/associations affinity/client-ip
-        affinity/separate-for-each-port terminating/local-policy-fallback
+        affinity/separate-for-each-port topology/prefer-same-zone terminating/local-policy-fallback
     """,
     "refusals and steps": """
         rejections/at-every-frontend rejections/no-local-endpoint-or-no-endpoint
@@ -50,21 +50,21 @@ EMBEDDED = {
         steps/scaled-to-zero steps/proxy-killed-and-restarted steps/udp-client-outlives-its-backend
     """,
 }
-"""What ``./dev test`` runs on embedded/ipvs; ``--all`` runs every scenario.
+"""What ``./dev test`` runs on embedded/ipvs; ``--all`` runs every scenario."""
 
-Headless Services, zones, unready addresses and the range of node ports are not among them. Code that all modes share
-sees to those, and modes iptables and nftables run their scenarios in every run.
-"""
-
-REAL = """
-    clusterip/from-a-pod nodeport/traffic-policy-local loadbalancer/source-ranges affinity/client-ip
-    rejections/no-local-endpoint-or-no-endpoint steps/proxy-killed-and-restarted
-    steps/udp-client-outlives-its-backend
-"""
-"""The same for kube-proxy/ipvs: what its process decides, and a frontend of each kind.
-
-The other scenarios run on embedded/ipvs above, and COMPARED shows that both write the same.
-"""
+REAL = {
+    "frontends": """
+        clusterip/from-a-pod clusterip/no-endpoints clusterip/internal-traffic-policy-local
+        clusterip/one-port-over-tcp-and-udp nodeport/traffic-policy-cluster nodeport/traffic-policy-local
+        loadbalancer/source-ranges loadbalancer/short-circuits
+    """,
+    "senders and steps": """
+        senders/from-a-node detect-local/without-cluster-cidr icmp/echo-requests affinity/client-ip
+        rejections/no-local-endpoint-or-no-endpoint untranslated/unused-port-of-a-cluster-ip
+        steps/proxy-killed-and-restarted steps/udp-client-outlives-its-backend
+    """,
+}
+"""The same for kube-proxy/ipvs."""
 
 BEFORE_1_24 = """
     clusterip/from-a-pod clusterip/no-endpoints clusterip/internal-traffic-policy-local
@@ -99,7 +99,7 @@ def of_all() -> list[Path]:
 
 
 def test_every_named_scenario_has_a_case_in_the_mode() -> None:
-    named = " ".join([*EMBEDDED.values(), REAL, BEFORE_1_24, COMPARED])
+    named = " ".join([*EMBEDDED.values(), *REAL.values(), BEFORE_1_24, COMPARED])
     assert {*files(named)} <= {*of_all()}
 
 
@@ -122,8 +122,9 @@ def test_the_embedded_engine_passes(names: str) -> None:
     run("embedded/ipvs", files(names))
 
 
-def test_kube_proxy_passes(kube_proxy: Binary) -> None:
-    run("kube-proxy/ipvs", files(REAL), "--kube-proxy", str(kube_proxy.path))
+@pytest.mark.parametrize("names", REAL.values(), ids=REAL)
+def test_kube_proxy_passes(names: str, kube_proxy: Binary) -> None:
+    run("kube-proxy/ipvs", files(names), "--kube-proxy", str(kube_proxy.path))
 
 
 # The named sets have every kind of frontend, sender and change.
