@@ -207,6 +207,7 @@ class ResolvedProbe(Record, frozen=True, kw_only=True):
     policy_route: PolicyRoute | None = None
     every: int = 0
     http: bool = False
+    path: str = ""
     request: HttpRequest | None = None
     tables: bool = False
     addresses: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)
