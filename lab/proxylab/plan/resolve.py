@@ -230,6 +230,7 @@ class _Resolver:
             mac=_NO_MAC,
             next_hop_mac=_NO_MAC,
             port=source.port,
+            on_links=own_address(self._nodes[namespace], Family.IPV6) if address == Family.IPV6.loopback else None,
         )
 
     def _dialled(self, probe: _Sent) -> _Dialled:
