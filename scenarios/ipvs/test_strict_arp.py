@@ -26,7 +26,7 @@ else:
 
 
 def dialled(lab: Lab, address: str) -> str:
-    """What a host on the nodes' link gets from its kernel when it dials an address there: only ARP leads to the node."""
+    """What the kernel of a host on the nodes' link says when it dials an address there. Only ARP leads to the node."""
     return lab.execute("neighbour", "python3", "-c", CONNECT, address).stdout.strip()
 
 

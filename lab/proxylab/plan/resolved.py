@@ -35,8 +35,8 @@ class Sender(Record, frozen=True, kw_only=True):
     """The origin of packets: a namespace, its device, and the next hop's MAC for crafted frames.
 
     A node's packets start in its own stack (``STACK``), and have no MAC until they have passed the node's rules. A host
-    with ``others`` sends from all of its addresses in turn, one for each flow. ``on_links`` is the address of a node that
-    dials from ::1: no answer comes back there from a link, so that sentinel packets need another source.
+    with ``others`` sends from all of its addresses in turn, one for each flow. ``on_links`` is the source of sentinel
+    packets where a node dials from ::1: no answer comes back there from a link.
     """
 
     name: str
