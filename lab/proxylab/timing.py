@@ -102,14 +102,33 @@ async def together(ways: Iterable[Coroutine[Any, Any, Result]]) -> tuple[Result,
     """Run coroutines side by side and return their results, in order.
 
     When one fails, the function cancels the others, waits for all to end, and raises the failure. ``asyncio.gather``
-    would leave them running on descriptors that the caller then closes.
+    would leave them running on descriptors that the caller then closes. Until Python 3.13 a TaskGroup that fails leaves
+    its caller a cancellation too many, with which each later ``asyncio.timeout`` ends the caller.
 
     Raises:
         Exception: the first failure, as it was raised.
     """
+    tasks = [asyncio.create_task(way) for way in ways]
     try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(way) for way in ways]
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
+        if tasks:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        failed = [task for task in tasks if task.done() and not task.cancelled() and task.exception()]
+        await _end(task for task in tasks if not task.done())
+    for task in failed:
+        task.result()
     return tuple(task.result() for task in tasks)
+
+
+async def _end(tasks: Iterable["asyncio.Task[Any]"]) -> None:
+    """Cancel tasks and wait for all to end, even if the caller is cancelled meanwhile."""
+    ending, cancelled = {*tasks}, None
+    for task in ending:
+        task.cancel()
+    while ending:
+        try:
+            _, ending = await asyncio.wait(ending)
+        except asyncio.CancelledError as error:
+            ending, cancelled = {task for task in ending if not task.done()}, error
+    if cancelled is not None:
+        raise cancelled

@@ -28,6 +28,18 @@ HEALTH_ANSWERS = [
         {_FILE: {_COUNTED, _UNCOUNTED, _HEALTHZ}},
     ),
     Breakage(
+        "livez asks whether the node stays",
+        NODE_WORK,
+        "healthz",
+        "lambda path, *of, whole=module.healthz: whole('/healthz', *of)",
+        {
+            "health/healthz-of-a-node-being-removed": {
+                "livez of a node with the taint ToBeDeletedByClusterAutoscaler answers 200",
+                "livez of a node whose Node object is being deleted answers 200 over IPv6",
+            }
+        },
+    ),
+    Breakage(
         "health checks weight no node",
         NODE_WORK,
         "service_health",

@@ -40,6 +40,7 @@ class InAGuest:
 IPVS = "proxylab.engines.embedded.ipvs"
 MAY_REUSE_TOO_SOON = {"net.ipv4.vs.conntrack": "1", "net.ipv4.vs.conn_reuse_mode": "0", "net.ipv4.ip_forward": "1"}
 
+GIVEN_AWAY = "both Services are given to another proxy"
 NO_DNAT = Mutation(BODIES, "translation", "lambda scope, endpoint: ()")
 
 IN_A_GUEST = [
@@ -153,8 +154,27 @@ IN_A_GUEST = [
         "embedded/ipvs",
     ),
     InAGuest(
+        "ipvs/strict-arp-and-excluded-networks",
+        Mutation(
+            f"{IPVS}.proxier",
+            "IpvsProxier.__init__",
+            "lambda self, family, tables, settings, mutation, whole=module.IpvsProxier.__init__,"
+            " replace=__import__('msgspec').structs.replace:"
+            " whole(self, family, tables, replace(settings, ipvs=replace(settings.ipvs, exclude_cidrs=())), mutation)",
+        ),
+        frozenset({f"{GIVEN_AWAY}: external IP inside excludeCIDRs keeps its virtual server in mode ipvs"}),
+        "embedded/ipvs",
+        "excludeCIDRs keeps no virtual server",
+    ),
+    InAGuest(
+        "ipvs/strict-arp-and-excluded-networks",
+        Mutation(f"{IPVS}.node", "IpvsNode.end", "lambda self, servers: None"),
+        frozenset({f"{GIVEN_AWAY}: external IP outside excludeCIDRs loses its virtual server in mode ipvs"}),
+        "embedded/ipvs",
+    ),
+    InAGuest(
         "steps/a-rolling-update",
-        Mutation(f"{IPVS}.ending", "Ending.begin", "lambda self, ipvs, pairs: ipvs.delete_destinations(list(pairs))"),
+        Mutation(f"{IPVS}.node", "Ending.begin", "lambda self, ipvs, pairs: ipvs.delete_destinations(list(pairs))"),
         frozenset(
             {
                 "the old pod terminates but serves, and streams stay with it",

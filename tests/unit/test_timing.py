@@ -38,6 +38,45 @@ def test_when_one_fails_the_others_have_ended_before_the_caller_hears_of_it() ->
     asyncio.run(main())
 
 
+def test_a_failure_leaves_no_cancellation_behind() -> None:
+    """``asyncio.timeout`` of Python 3.11 takes one for its own caller's, and lets the cancellation through."""
+
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise LookupError
+
+    async def main() -> None:
+        with pytest.raises(LookupError):
+            await together((fail(), asyncio.sleep(60)))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.001):
+                await asyncio.Event().wait()
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_caller_waits_until_all_have_ended() -> None:
+    ended = []
+
+    async def never() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.01)
+            ended.append("cleaned up")
+
+    async def main() -> None:
+        caller = asyncio.create_task(together((never(), never())))
+        for _ in range(2):  # the second one comes while the others end
+            await asyncio.sleep(0.001)
+            caller.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        assert ended == ["cleaned up"] * 2
+
+    asyncio.run(main())
+
+
 def test_a_condition_that_never_holds_is_named() -> None:
     with pytest.raises(DeadlineExceededError, match="gave up waiting: godot"):
         asyncio.run(wait_until(lambda: False, Deadline.after(0.01), "godot"))

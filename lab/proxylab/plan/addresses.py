@@ -244,18 +244,20 @@ def _hand_out(
     for network in networks:
         numbered = (network[number] for number in range(first, network.num_addresses - 1))
         free = (address for address in numbered if address not in taken)
-        served = 0
+        short: list[_Wish] = []
         for wish in wishes:
             own = [address for address in wish.fixed if address.version == network.version]
             found = own or list(islice(free, wish.number))
             if own or len(found) == wish.number:
                 given[wish.name] += tuple(found)
-                served += 1
             else:
-                problems.append(
-                    f"{wish.position}: {wish.name}: no address is left in {where} ({network}), which serves {served}; "
-                    "use fewer of them, or a larger network"
-                )
+                short.append(wish)
+        if short:
+            others = f" and {len(short) - 1} more" if len(short) > 1 else ""
+            problems.append(
+                f"{short[0].position}: {short[0].name}{others}: no address is left in {where} ({network}), which "
+                f"serves {len(wishes) - len(short)}; use fewer of them, or a larger network"
+            )
     return given
 
 

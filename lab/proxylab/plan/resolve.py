@@ -166,6 +166,7 @@ class _Resolver:
             policy_route=self._policy_route(probe, destination),
             every=(probe.send.every or STREAM_EVERY) if expect is None else 0,
             http=expect is not None and expect.http is not None,
+            path=probe.target.path if isinstance(probe.target, AddressTarget) else "",
             request=request,
             tables=expect is not None and expect.conntrack is not None,
             addresses=self._plan.addresses_by_name if named else {},
@@ -229,6 +230,7 @@ class _Resolver:
             mac=_NO_MAC,
             next_hop_mac=_NO_MAC,
             port=source.port,
+            on_links=own_address(self._nodes[namespace], Family.IPV6) if address == Family.IPV6.loopback else None,
         )
 
     def _dialled(self, probe: _Sent) -> _Dialled:

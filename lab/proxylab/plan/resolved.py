@@ -35,7 +35,8 @@ class Sender(Record, frozen=True, kw_only=True):
     """The origin of packets: a namespace, its device, and the next hop's MAC for crafted frames.
 
     A node's packets start in its own stack (``STACK``), and have no MAC until they have passed the node's rules. A host
-    with ``others`` sends from all of its addresses in turn, one for each flow.
+    with ``others`` sends from all of its addresses in turn, one for each flow. ``on_links`` is the source of sentinel
+    packets where a node dials from ::1: no answer comes back there from a link.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Sender(Record, frozen=True, kw_only=True):
     port: int | None = None
     mtu: int = 1500
     others: tuple[IPAddress, ...] = ()
+    on_links: IPAddress | None = None
     frame_mac: str = ""
 
     @property
@@ -207,6 +209,7 @@ class ResolvedProbe(Record, frozen=True, kw_only=True):
     policy_route: PolicyRoute | None = None
     every: int = 0
     http: bool = False
+    path: str = ""
     request: HttpRequest | None = None
     tables: bool = False
     addresses: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)

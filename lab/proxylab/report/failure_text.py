@@ -162,7 +162,7 @@ def _target(target: Target) -> str:
         case HostTarget():
             return f"host {target.host}"
         case AddressTarget():
-            return str(target.address)
+            return f"{target.address}{target.path and f' at {target.path}'}"
 
 
 def _verdicts(verdict: ProbeVerdict | StepVerdict, width: int) -> list[str]:

@@ -61,6 +61,8 @@ def check_flow(subject: Subject) -> None:
                 _check_port(subject, target, name, pod.ports)
         case HostTarget(host=name) if name not in inventory.hosts:
             inventory.refuse(location["host"].spot, name, "an outside host", inventory.hosts, problems)
+        case AddressTarget(path=path) if path and (subject.probe.expect is None or subject.probe.expect.http is None):
+            problems.add(location["path"].key, "only a request has a path", allowed="expect http, or remove the key")
     _check_echo(subject)
     _check_frame(subject)
 

@@ -189,6 +189,9 @@ class AddressTarget(TaggedDeclared, frozen=True, kw_only=True):
 
     address: Annotated[Address, Key("The address to dial.", ["203.0.113.10"])]
     port: Annotated[PortNumber | None, _PORT] = None
+    path: Annotated[
+        str, Check(_request_path), Key("With expect.http, the path of the request; /healthz by default.", ["/livez"])
+    ] = ""
 
 
 Target = ServiceTarget | PodTarget | HostTarget | AddressTarget

@@ -140,7 +140,7 @@ def _promise(name: str, row: Mapping[str, Any], pages: Mapping[str, str]) -> Pro
         field=field,
         value=value,
         sender=taken(_SENDERS),
-        frontend=taken(frozenset({*Frontend, "healthz"})),
+        frontend=taken(frozenset({*Frontend, "healthz", "livez"})),
         family=taken(frozenset(Family)),
         protocol=taken(frozenset(Transport)),
         mode=taken(frozenset(Mode)),

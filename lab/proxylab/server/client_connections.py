@@ -58,8 +58,7 @@ async def serve_client(channel: AsyncChannel, handler: RequestHandler) -> None:
     async def answer() -> None:
         with suppress(ChannelClosedError):
             # A cancelled answer still cleans up. An error in the clean-up replaces the cancellation, which does not
-            # come a second time. A task's count of cancellations does not show it either: until Python 3.13 a TaskGroup
-            # that fails leaves one behind.
+            # come a second time.
             while not over.is_set():
                 request, descriptors = await requests.get()
                 if not isinstance(request, _FEEDS):

@@ -80,12 +80,12 @@ def first_packets(resolved: ResolvedProbe, identity: Identity, ports: Sequence[i
 def sentinels(sender: Sender, targets: Sequence[tuple[IPAddress, bytes]]) -> Iterator[bytes]:
     """An ICMP echo request (RFC 792, RFC 4443) to each address, carrying the token paired with that address.
 
-    No answer comes back to 127.0.0.1 from a link. In place of an unspecified source, the kernel of a node writes its
-    own address on the link (IP_HDRINCL in raw(7)).
+    No answer comes back to a loopback address from a link. In place of an unspecified source, the kernel of a node
+    writes its own IPv4 address on the link (IP_HDRINCL in raw(7)).
     """
     version = sender.address.version
     unspecified = type(sender.address)(0)
-    source = unspecified if version == 4 and sender.address.is_loopback else sender.address
+    source = sender.on_links or (unspecified if sender.address.is_loopback else sender.address)
     header = _network_header((sender.mac, sender.next_hop_mac), (source, unspecified))
     frame = bytes(header / _echo_request(version) / bytes(TOKEN_BYTES))
     transport = _ETHERNET_BYTES + _IP_BYTES[version]

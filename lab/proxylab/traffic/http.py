@@ -46,7 +46,7 @@ class _Health(Struct, frozen=True):
 class Fetches:
     """The flows of one probe, a bounded number at once.
 
-    They get what the probe requests of an Ingress, or else /healthz, which every health-check node port serves.
+    They get what the probe requests, or else /healthz, which every health-check node port serves.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ async def _get(
 ) -> tuple[str, HttpAnswer | None]:
     """An errno's name, ``timeout``, OpenSSL's reason or nothing; then the answer."""
     wanted, deadline = resolved.request, Deadline.after(_ANSWER_SECONDS)
-    path, host = (_PATH, "") if wanted is None else (wanted.path, wanted.host)
+    path, host = (resolved.path or _PATH, "") if wanted is None else (wanted.path, wanted.host)
     to, source = (resolved.destination, resolved.port, path), (resolved.sender.address, port)
     try:
         return "", await request(netns, *to, deadline, source, host=host, request_id=token, tls=tls)
