@@ -121,7 +121,8 @@ class StepEvidence(Record, frozen=True, kw_only=True):
         exported: the metrics of the engines of nodes of which the author expects some, at the end.
         foreign: the nodes' rules that belong neither to an engine nor to the lab, and have no counter or have counted
             in this step or an earlier one.
-        counts: what the rules of the engines' own tables have counted until then, where others have rules there, too.
+        counts: what the rules of the engines' own tables have counted, where others have rules there, too: in table nat
+            until then, and in this step in the others.
     """
 
     began: int
