@@ -210,6 +210,7 @@ class Runner:
         passage = self._programs.on_the_way(resolved)
         turns = self._prepare(resolved, identity, ports, passage)
         tracing = self._armed(resolved, identity, ports[0] if passage.nodes else 0) if trace else None
+        known = () if resolved.sender.port is None else self.conntrack.flows(resolved, ports)
         await passage.begin()
         foreign = [self._foreign[node] for node in resolved.nodes if node in self._foreign]
         await together(rules.begin(family) for rules in foreign)
@@ -238,6 +239,7 @@ class Runner:
             refused_sends=tuple(turns.sending.refused),
             tracked=tracked,
             entries=entries,
+            known=known,
             terminating=passage.nodes,
             undrained=passage.undrained,
             discarded=passage.discarded(),

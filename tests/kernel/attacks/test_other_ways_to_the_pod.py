@@ -23,6 +23,7 @@ from attacked_lab import (
     check,
     iptables,
     nft,
+    remembered,
     rewritten,
     route,
 )
@@ -105,6 +106,13 @@ ATTACKS = [
                 ),
             ),
         )
+    ),
+    Attack(
+        "an old entry of connection tracking leaves a flow as it was sent",
+        remembered(f"{VIP}:80", 40002),
+        "inconclusive", "The kernel asks no rule about a flow that it knows.", {"outcome": "untranslated"},
+        Dialled(sender={"name": "client", "port": 40002}, port="udp"),
+        ("outcome: conntrack on node-a knew it before, and the kernel asks no rule about a flow that it knows",),
     ),
 ]  # fmt: skip
 
