@@ -1,4 +1,4 @@
-"""Health checks that a rule of others leads to another node, or to another server of the node: no such answer passes."""
+"""Health checks that a rule of others leads to another node or to another server of the node: no such answer passes."""
 
 import pytest
 from attacked_lab import NODES, iptables, nft, program
