@@ -201,8 +201,7 @@ class Runner:
         return replace(spoken, counts=tuple(chain.from_iterable(counts)), uncounted=uncounted)
 
     async def _run(self, resolved: ResolvedProbe, *, trace: bool) -> Evidence:
-        started = time.monotonic()
-        family = Family.of(resolved.destination)
+        started, family = time.monotonic(), Family.of(resolved.destination)
         meters = {node: self._meters[node, family] for node in resolved.nodes}
         await together(meter.begin(resolved) for meter in meters.values())
         identity = self._identities.issue(resolved.flows)
@@ -210,15 +209,14 @@ class Runner:
         passage = self._programs.on_the_way(resolved)
         turns = self._prepare(resolved, identity, ports, passage)
         tracing = self._armed(resolved, identity, ports[0] if passage.nodes else 0) if trace else None
-        known = () if resolved.sender.port is None else self.conntrack.flows(resolved, ports)
         await passage.begin()
         foreign = [self._foreign[node] for node in resolved.nodes if node in self._foreign]
         await together(rules.begin(family) for rules in foreign)
         self._stacks.begin((*resolved.nodes, *resolved.watched))
+        known = self.conntrack.flows(resolved, ports if resolved.sender.port else ())
         dropped = self._links.read()
         unfinished = await self._take(turns, resolved, every_segment=bool(passage.nodes or resolved.request))
-        losses = turns.take_losses()
-        kernel = self._stacks.end()
+        losses, kernel = turns.take_losses(), self._stacks.end()
         tracked = self.conntrack.flows(resolved, ports)
         entries = tuple(self.conntrack.entries(resolved)) if resolved.tables else None
         steps = () if tracing is None else _steps(tracing, identity, meters)
