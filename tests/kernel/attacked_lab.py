@@ -102,6 +102,18 @@ def rewritten(service: str) -> tuple[Alteration, ...]:
     return (Alteration("node-a", f"nft '{table}'", "nft delete table ip attack"),)
 
 
+def remembered(where: str, port: int) -> tuple[Alteration, ...]:
+    """An entry of connection tracking that leads the client's UDP port there, where no rule does any more."""
+    leading = nft("node-a", "prerouting", -150, f"ip daddr {VIP} udp dport 80 dnat to {where}", "nat")
+    code = "import socket; sock = socket.socket(type=socket.SOCK_DGRAM); "
+    code += f"sock.bind(('', {port})); sock.sendto(b'', ('{VIP}', 80))"
+    return (
+        Alteration("node-a", leading.change, "true"),
+        Alteration("client", f'{sys.executable} -c "{code}"', "true"),
+        Alteration("node-a", leading.undo, "true"),
+    )
+
+
 def route(machine: str, words: str) -> Alteration:
     """A route, as ip-route(8) writes it."""
     ip = "ip -6" if "::" in words else "ip"

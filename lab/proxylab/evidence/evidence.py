@@ -1,8 +1,7 @@
 """The frozen records that ``traffic`` fills in and ``verdict`` reads: pure data, complete enough to judge anywhere.
 
-A record holds what the lab observed, never whether that is right.
-
-Times are nanoseconds of CLOCK_REALTIME as the kernel stamps frames (SO_TIMESTAMPNS, socket(7)).
+A record holds what the lab observed, never whether that is right. Times are nanoseconds of CLOCK_REALTIME as
+the kernel stamps frames (SO_TIMESTAMPNS, socket(7)).
 """
 
 from collections.abc import Mapping
@@ -107,10 +106,7 @@ class SeenFrame(Record, frozen=True, array_like=True, gc=False):
 
 
 class Capture(Record, frozen=True):
-    """The frames of one run, of every flow and at every tap, in the order of reading.
-
-    ``left_out`` counts the last frames, which exceeded the limit.
-    """
+    """The frames of one run in the order of reading. ``left_out`` counts the last ones, which exceeded the limit."""
 
     frames: tuple[SeenFrame, ...] = ()
     left_out: int = 0
@@ -154,7 +150,7 @@ class HttpReport(Record, frozen=True, array_like=True, gc=False):
 
 
 class RuleCount(Record, frozen=True):
-    """How many packets one rule counted during the probe. ``text`` is the rule as iptables-save or nft prints it.
+    """How many packets one rule counted during the probe, with its text as iptables-save or nft prints it.
 
     Where the kernel reported for each packet what the rule did, ``target`` is iptables' word for it (``DROP``,
     ``REJECT``, ``DNAT``, ``MASQUERADE``): then the packets are the probe's, and ``destination`` is where a translation
@@ -178,7 +174,8 @@ class ForeignRule(Record, frozen=True):
 
     ``hook`` and ``priority`` are empty and 0 but for base chains. ``packets`` is how far its counter moved, ``None``
     without one. A table that could not be listed is a rule without chain and text. In tables ``tc`` and ``XDP``,
-    ``chain`` is a device: its queue counts what it drops, and held ``waiting`` packets before the sentinels.
+    ``chain`` is a device: its queue counts what it drops, and held ``waiting`` packets before the sentinels. A rule of
+    the ``past`` met packets of streams in an earlier step, and none in this one.
     """
 
     node: str
@@ -189,6 +186,7 @@ class ForeignRule(Record, frozen=True):
     text: str
     packets: int | None
     waiting: int = 0
+    past: bool = False
 
 
 class KernelCount(Record, frozen=True):
@@ -360,8 +358,9 @@ class Evidence(Record, frozen=True, kw_only=True):
     ``foreign`` holds the rules of nodes that belong to no engine and no meter counts. ``counted`` names the nodes whose
     rule counters the lab read; a rule of theirs that is not in ``counts`` counted nothing. ``unpinned`` is why the run
     could not stay on one CPU; empty when it did. ``tracked`` holds the conntrack entries of the probe's flows on all
-    nodes, ``entries`` all entries; ``None`` where the lab did not read them. ``http`` holds the HTTP answers, and
-    ``behind`` the packets of connections that an Ingress controller opened. Where a flow was missing, ``kernel`` holds
+    nodes, ``entries`` all entries; ``None`` where the lab did not read them. ``known`` are those that flows from the
+    author's port had before. ``http`` holds the HTTP answers, and ``behind`` the packets of connections that an Ingress
+    controller opened. Where a flow was missing, ``kernel`` holds
     the stack counters until ``counters_read_at``, which is 0 otherwise. ``lookups`` are the queries for the dialled
     name, in order. ``steps`` are those of a traced packet: there through every node, then back; ``drops`` are the
     kernel's reported drops meanwhile. ``links`` are the links with netem, there and back. ``terminating`` names the
@@ -382,6 +381,7 @@ class Evidence(Record, frozen=True, kw_only=True):
     refused_sends: tuple[str, ...] = ()
     tracked: tuple[TrackedFlow, ...] | None = None
     entries: tuple[TableEntry, ...] | None = None
+    known: tuple[TrackedFlow, ...] = ()
     terminating: tuple[str, ...] = ()
     undrained: tuple[str, ...] = ()
     discarded: tuple[Discarded, ...] = ()

@@ -122,7 +122,8 @@ class StepEvidence(Record, frozen=True, kw_only=True):
         traced: how many flows the lab has sent by itself until then, to trace a probe; metrics count them, too.
         foreign: the nodes' rules that belong neither to an engine nor to the lab, and have no counter or have counted
             in this step or an earlier one.
-        counts: what the rules of the engines' own tables have counted until then, where others have rules there, too.
+        counts: what the rules of the engines' own tables have counted, where others have rules there, too: in table nat
+            until then, and in this step in the others.
     """
 
     began: int

@@ -10,6 +10,7 @@ devices is among them, though its meaning is not read.
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from itertools import starmap
 from typing import Final
 
 from msgspec.structs import replace
@@ -22,7 +23,7 @@ from proxylab.kernel.netlink.traffic_control import Filter, Program, Queue, Traf
 from proxylab.plan.masquerade import is_masquerade
 from proxylab.verdict.counted_rules import is_engines_chain
 
-__all__ = ["ForeignRules", "Listing", "legacy_rules", "nft_rules"]
+__all__ = ["NAT", "ForeignRules", "Listing", "legacy_rules", "nft_rules"]
 
 Listing = Callable[[], Awaitable[str | None]]
 """The node's whole nftables ruleset from ``nft --handle --numeric-priority list ruleset``; ``None`` without nft."""
@@ -31,7 +32,7 @@ Saved = Callable[[Family, str], Awaitable[str]]
 """One legacy table of the node, as iptables-save prints it with counters."""
 
 _OWN: Final = "proxylab-"
-_NAT: Final = "nat"
+NAT: Final = "nat"
 _NFT_FAMILY: Final = {Family.IPV4: "ip", Family.IPV6: "ip6"}
 _OTHER_FAMILY: Final = {Family.IPV4: "ip6", Family.IPV6: "ip"}
 _TABLE: Final = re.compile(r"^table (\w+ \S+) \{", re.MULTILINE)
@@ -120,20 +121,20 @@ class ForeignRules:
         return found | self._read_devices()
 
     async def read_shared(self, family: Family, *, always: bool) -> dict[object, ForeignRule]:
-        """All rules of the engine's own table nat; none where no others have rules there, but ``always`` some."""
+        """All rules of those of the engine's own tables of iptables in which others have rules; ``always`` of all."""
         nft, legacy = self._counted()
-        rules: Iterable[tuple[str, str]] = ()
-        if _NAT in legacy:
-            rules = self._names.legacy_rules(family, _NAT)
-        elif f"{_NFT_FAMILY[family]} {_NAT}" in nft:
-            rules = self._names.nft_rules(family, _NAT)
-        elif always:
-            return {}
-        own = (is_engines_chain(chain) or is_engines_chain(to) or is_masquerade(chain + to) for chain, to in rules)
-        if not always and all(own):
-            return {}
-        _, _, section = (await self._save(family)).partition(f"*{_NAT}\n")
-        return dict(legacy_rules(self._node, _NAT, section.partition("COMMIT\n")[0]))
+        prefix = f"{_NFT_FAMILY[family]} "
+        rules: dict[str, Iterable[tuple[str, str]]] = {}
+        for table in (each.removeprefix(prefix) for each in nft):
+            if table in _PRIORITIES:
+                rules[table] = self._names.nft_rules(family, table)
+        rules |= {table: self._names.legacy_rules(family, table) for table in legacy}
+        tables = [table for table, each in rules.items() if always or not all(starmap(_is_own, each))]
+        saved = await self._save(family) if tables else ""
+        sections = {table: saved.partition(f"*{table}\n")[2].partition("COMMIT\n")[0] for table in tables}
+        return {
+            key: rule for table, section in sections.items() for key, rule in legacy_rules(self._node, table, section)
+        }
 
     def _read_devices(self) -> dict[object, ForeignRule]:
         """Filters, queues and programs as rules: a queue by what it drops, of which it has a counter."""
@@ -153,6 +154,10 @@ class ForeignRules:
         family, _, name = table.partition(" ")
         other = family in (_OTHER_FAMILY[packets], "arp")
         return not (other or name.startswith(_OWN) or table in self._counted()[0])
+
+
+def _is_own(chain: str, to: str) -> bool:
+    return is_engines_chain(chain) or is_engines_chain(to) or is_masquerade(chain + to)
 
 
 def nft_rules(node: str, listing: str) -> Iterator[tuple[object, ForeignRule]]:

@@ -1,10 +1,12 @@
 """What foreign rules counted in the steps of a lab, in which its streams run.
 
 A rule of NAT counts the first packet of a flow, and a flow lives through many steps. So ``ForeignInSteps`` adds up all
-steps so far, and keeps a rule that is gone. What probes send while the streams rest does not count.
+steps so far, and keeps a rule that is gone; it marks those that met nothing in the latest one, since a rule that drops
+acts at once. What probes send while the streams rest does not count. Nothing shows which rule made an entry that a
+stream goes on with, so the doubt about who led it stays until the lab ends.
 
-Meters cannot read while an engine reloads its rules. So the rules of the engine's own table nat are listed at a step's
-begin and end, where others have rules in it, too.
+Meters cannot read while an engine reloads its rules. So the rules of the engine's own tables are listed at a step's
+begin and end, where others have rules in them, too.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +17,7 @@ from proxylab.addresses import Family
 from proxylab.evidence.evidence import ForeignRule, RuleCount
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.timing import together
-from proxylab.traffic.foreign import ForeignRules
+from proxylab.traffic.foreign import NAT, ForeignRules
 
 __all__ = ["ForeignInSteps"]
 
@@ -31,6 +33,7 @@ class ForeignInSteps:
         self._watched: dict[tuple[str, Family], ForeignRules] = {}
         self._before: dict[_Key, ForeignRule] | None = None
         self._found: dict[_Key, ForeignRule] = {}
+        self._latest: set[_Key] = set()
 
     async def begin(self, streams: Iterable[ResolvedProbe] = (), *, changing: bool = False) -> None:
         """Remember the counters on the nodes of the streams, which are about to send; a second call does nothing.
@@ -53,19 +56,25 @@ class ForeignInSteps:
         for key, rule in (await self._read(always=False)).items():
             if rule.packets is None:
                 self._found[key] = rule
+                self._latest.add(key)
                 continue
             before = _packets(began.get(key, began.get((not key[0], *key[1:]))))
             gained = rule.packets - before if rule.packets >= before else rule.packets
             if gained:
                 self._found[key] = replace(rule, packets=gained + _packets(self._found.get(key)))
+                self._latest.add(key)
 
     def found(self) -> tuple[tuple[ForeignRule, ...], tuple[RuleCount, ...]]:
         """The foreign rules that counted in this step or an earlier one or have no counter, and what rules counted.
 
-        The latter are all rules of a table that the engine shares with others.
+        The latter are all rules of tables that the engine shares with others, but those of the past in table nat alone.
+        The step ends with this.
         """
-        foreign = dict.fromkeys(rule for (shared, *_), rule in self._found.items() if not shared)
-        counts = (rule for (shared, *_), rule in self._found.items() if shared)
+        latest, self._latest = self._latest, set()
+        foreign = dict.fromkeys(
+            replace(rule, past=key not in latest) for key, rule in self._found.items() if not key[0]
+        )
+        counts = (rule for key, rule in self._found.items() if key[0] and (rule.table == NAT or key in latest))
         return tuple(foreign), tuple(
             RuleCount(rule.node, rule.table, rule.chain, rule.text, _packets(rule)) for rule in counts
         )

@@ -201,8 +201,7 @@ class Runner:
         return replace(spoken, counts=tuple(chain.from_iterable(counts)), uncounted=uncounted)
 
     async def _run(self, resolved: ResolvedProbe, *, trace: bool) -> Evidence:
-        started = time.monotonic()
-        family = Family.of(resolved.destination)
+        started, family = time.monotonic(), Family.of(resolved.destination)
         meters = {node: self._meters[node, family] for node in resolved.nodes}
         await together(meter.begin(resolved) for meter in meters.values())
         identity = self._identities.issue(resolved.flows)
@@ -215,10 +214,10 @@ class Runner:
         foreign = [self._foreign[node] for node in resolved.nodes if node in self._foreign]
         await together(rules.begin(family) for rules in foreign)
         self._stacks.begin((*resolved.nodes, *resolved.watched))
+        known = self.conntrack.flows(resolved, ports if resolved.sender.port else ())
         dropped = self._links.read()
         unfinished = await self._take(turns, resolved, every_segment=bool(passage.nodes or resolved.request))
-        losses = turns.take_losses()
-        kernel = self._stacks.end()
+        losses, kernel = turns.take_losses(), self._stacks.end()
         tracked = self.conntrack.flows(resolved, ports)
         entries = tuple(self.conntrack.entries(resolved)) if resolved.tables else None
         steps = () if tracing is None else _steps(tracing, identity, meters)
@@ -239,6 +238,7 @@ class Runner:
             refused_sends=tuple(turns.sending.refused),
             tracked=tracked,
             entries=entries,
+            known=known,
             terminating=passage.nodes,
             undrained=passage.undrained,
             discarded=passage.discarded(),

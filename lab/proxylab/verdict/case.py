@@ -23,7 +23,7 @@ from proxylab.scenario.expect import (
     SourceByBackend,
     SourceExpectation,
 )
-from proxylab.scenario.probes import Probe
+from proxylab.scenario.probes import Probe, ServiceTarget
 from proxylab.scenario.words import Manner, Outcome, Position
 from proxylab.verdict.conntrack_tables import Tables
 from proxylab.verdict.counted_rules import Rule, ending, may_be_engines, read_all
@@ -88,8 +88,17 @@ class JudgedProbe(Struct, frozen=True):
 
     @property
     def is_about_packets(self) -> bool:
-        """Whether the author expects an outcome. One who expects an HTTP answer need not."""
-        return self.probe.expect.http is None or "outcome" in self.probe.expect.positions
+        """Whether the flows must have an outcome: not where the author expects an HTTP answer, and no Service gives it.
+
+        An answer of a Service shows the engine's work only if the engine's rules led the request there, or the dialled
+        node answered a health check. Where proxies end connections, the lab cannot follow a request to an Ingress
+        through both programs.
+        """
+        expect, through_two = self.probe.expect, self.resolved.request is not None and self.evidence.terminating
+        if expect.http is None or "outcome" in expect.positions:
+            return True
+        by_service = self.resolved.service_port or isinstance(self.probe.target, ServiceTarget)
+        return bool(by_service) and not through_two
 
     @property
     def dialled(self) -> tuple[IPAddress, int]:

@@ -60,11 +60,17 @@ def _foreign_rules(resolved: ResolvedProbe, evidence: Evidence | StepEvidence) -
 def may_have(
     effect: Effect, resolved: ResolvedProbe, evidence: Evidence | StepEvidence, nodes: Collection[str]
 ) -> tuple[ForeignRule, ...]:
-    """The rules of these nodes that may have done that to packets of the probe."""
+    """The rules of these nodes that may have done that to packets of the probe, or of a stream in this step.
+
+    A rewritten flow goes on as its first packet went, so a rule of an earlier step may have done that.
+    """
     return tuple(
         rule
         for rule in _foreign_rules(resolved, evidence)
-        if rule.node in nodes and rule.packets != 0 and (not rule.text or _does(effect, rule))
+        if rule.node in nodes
+        and rule.packets != 0
+        and (effect is Effect.REWRITE or not rule.past)
+        and (not rule.text or _does(effect, rule))
     )
 
 

@@ -77,9 +77,18 @@ class Stream(Struct, frozen=True):
     @property
     def foreign(self) -> Iterator[str]:
         """Rules of no engine that may have led its packets, which a Service's proxy must do by its own."""
+        return self._may_have((Effect.REWRITE,), "led packets in place of the engine's rules")
+
+    def ended_by_others(self, ends: Effect) -> Iterator[str]:
+        """Rules of no engine that may have ended its packets so, led them astray, or kept them from the engine's."""
+        effects = (ends, Effect.EXEMPT, Effect.REWRITE)
+        return self._may_have(effects, "ended packets in place of the engine's rules or the step's change")
+
+    def _may_have(self, effects: Iterable[Effect], done: str) -> Iterator[str]:
         for node in self.resolved.nodes if self.resolved.service_port else ():
-            if clause := suspicion(self.resolved, self.step, node, Effect.REWRITE):
-                yield f"{clause}, and may have led packets in place of the engine's rules"
+            found = (suspicion(self.resolved, self.step, node, effect) for effect in effects)
+            if clause := next(filter(None, found), ""):
+                yield f"{clause}, and may have {done}"
 
     @property
     def lost(self) -> list[StreamPacket]:

@@ -1,6 +1,5 @@
 """The attacks that modes nftables and ipvs meet otherwise, since other rules are foreign there; and those over IPv6."""
 
-import sys
 
 import pytest
 from attacked_lab import (
@@ -22,6 +21,7 @@ from attacked_lab import (
     iptables,
     lab_of_module,
     nft,
+    remembered,
     rewritten,
 )
 
@@ -32,21 +32,6 @@ DROPPED, REJECTED = {"outcome": "dropped", "at": "node-a"}, {"outcome": "rejecte
 FROM_ONE_PORT, FROM_ANOTHER = (Dialled(sender={"name": "client", "port": port}, port="udp") for port in (40000, 40001))
 IPV6 = {"family": "IPv6"}
 ECHO_6 = "fd00:10:244:1::a"
-SEND = (
-    "import socket; sock = socket.socket(type=socket.SOCK_DGRAM); sock.bind(('', PORT)); "
-    f"sock.sendto(b'', ('{VIP}', 80))"
-)
-
-
-def remembered(pod: str, port: int) -> tuple[Alteration, ...]:
-    """An entry of connection tracking that leads the client's port to a pod, where no rule does any more."""
-    leading = nft("node-a", "prerouting", -150, f"ip daddr {VIP} udp dport 80 dnat to {pod}:8080", "nat")
-    return (
-        Alteration("node-a", leading.change, "true"),
-        Alteration("client", f'{sys.executable} -c "{SEND.replace("PORT", str(port))}"', "true"),
-        Alteration("node-a", leading.undo, "true"),
-    )
-
 
 ATTACKS = [
     Attack(
@@ -115,13 +100,13 @@ ATTACKS = [
     ),
     Attack(
         "an old entry of connection tracking leads to another pod",
-        remembered(OTHER, 40000),
+        remembered(f"{OTHER}:8080", 40000),
         "fail", "The tap of the wrong pod saw the request.", dialled=FROM_ONE_PORT,
         says=("backends: the request reached other",), why="by an older entry: no DNAT rule to that address counted it",
     ),
     Attack(
         "an old entry of connection tracking leads to the right pod",
-        remembered(ECHO, 40001),
+        remembered(f"{ECHO}:8080", 40001),
         "inconclusive", "The kernel asks no rule about a flow that it knows.", dialled=FROM_ANOTHER,
         says=(f"DNAT rules to {ECHO}:8080 counted 0 of 1 flow it got",),
     ),

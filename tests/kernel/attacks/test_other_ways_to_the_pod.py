@@ -19,6 +19,8 @@ from attacked_lab import (
     iptables,
     lab_of_module,
     nft,
+    program,
+    remembered,
     rewritten,
     route,
 )
@@ -102,6 +104,60 @@ ATTACKS = [
             ),
         )
     ),
+    Attack(
+        "an old entry of connection tracking leaves a flow as it was sent",
+        remembered(f"{VIP}:80", 40002),
+        "inconclusive", "The kernel asks no rule about a flow that it knows.", {"outcome": "untranslated"},
+        Dialled(sender={"name": "client", "port": 40002}, port="udp"),
+        ("outcome: conntrack on node-a knew it before, and the kernel asks no rule about a flow that it knows",),
+    ),
+]  # fmt: skip
+
+LISTENS = "listener = socket.create_server(('', 80))\n"
+ANSWERS = (
+    "while True:\n connection, _ = listener.accept(); connection.recv(4096)\n"
+    " connection.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n'); connection.close()"
+)
+HTTP = {"http": {"status": 200}}
+COUNTED_NONE = f"DNAT rules to {ECHO}:8080 counted 0 of 1 flow it got; node-a has the rule"
+TO_ECHO = f"-p tcp --dport 80 -j DNAT --to-destination {ECHO}:8080"
+BY_HTTP = [
+    Attack(
+        "a rule in the engine's table translates to the right pod",
+        (iptables("node-a", "nat", "PREROUTING", f"-d {VIP} {TO_ECHO}"),),
+        "inconclusive", NOT_THE_ENGINE, HTTP, says=(COUNTED_NONE,),
+    ),
+    Attack(
+        "a rule of nftables without a counter translates to the right pod",
+        (nft("node-a", "prerouting", -150, f"ip daddr {VIP} tcp dport 80 dnat to {ECHO}:8080", "nat"),),
+        "inconclusive", NOT_THE_ENGINE, HTTP, says=(COUNTED_NONE,),
+    ),
+    Attack(
+        "routes lead to a pod that has the Service's address, and rules exempt it from connection tracking",
+        (
+            *(
+                iptables(node, "raw", "PREROUTING", f"{way} {VIP} -j CT --notrack")
+                for node in ("node-a", "node-b")
+                for way in ("-d", "-s")
+            ),
+            route("node-a", f"{VIP} via 172.18.0.3"),
+            route("node-b", f"{VIP} via {ECHO}"),
+            Alteration("echo", f"ip address add {VIP} dev lo", f"ip address del {VIP} dev lo"),
+            program("echo", LISTENS, ANSWERS),
+        ),
+        "fail", "No endpoint got it under an address of its own.", HTTP,
+        says=(f"outcome: client heard a reply from {VIP}:80, but no pod saw the request",),
+    ),
+    Attack(
+        "a pod dials a pod, and a rule translates that to the same pod",
+        (iptables("node-a", "nat", "PREROUTING", f"-d {ECHO} -p tcp -j DNAT --to-destination {ECHO}:8081"),),
+        "pass", "This asks nothing of the engine.", HTTP, Dialled(to={"pod": "echo", "port": 8081}),
+    ),
+    Attack(
+        "a rule of others counts the request and leads it nowhere else",
+        (nft("node-a", "prerouting", -150, f"ip daddr {VIP} counter accept"),),
+        "pass", "The engine's rule counted it.", HTTP,
+    ),
 ]  # fmt: skip
 
 OVER_IPV6 = [
@@ -177,4 +233,5 @@ OVER_IPV6 = [
 
 lab = lab_of_module("embedded/iptables")
 test_another_way_to_the_pod_never_passes_for_the_engines = each_of(ATTACKS)
+test_an_answer_by_http_shows_the_engines_work = each_of(BY_HTTP)
 test_an_attack_over_ipv6 = each_of(OVER_IPV6)

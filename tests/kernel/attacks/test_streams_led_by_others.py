@@ -1,6 +1,6 @@
-"""Streams that a rule of others leads in place of the engine's: the right pod answers, and that is no pass.
+"""Streams that a rule of others leads or ends in place of the engine's: neither the right answer nor a loss is a pass.
 
-An attack first takes the engine's rule of the Service away, so that only the other rule leads there.
+An attack that leads first takes the engine's rule of the Service away, so that only the other rule leads there.
 """
 
 from collections.abc import Iterator, Sequence
@@ -109,19 +109,75 @@ def test_what_a_probe_sends_during_a_step_is_none_of_its_streams() -> None:
             assert str(verdict.overall) == "pass", said(verdict)
 
 
+LOSING = {
+    "iptables in filter": iptables("node-a", "filter", "FORWARD", f"-d {ECHO} -p udp -j DROP"),
+    "iptables in mangle": iptables("node-a", "mangle", "POSTROUTING", f"-d {ECHO} -p udp -j DROP"),
+    "iptables in raw": iptables("node-b", "raw", "PREROUTING", f"-d {ECHO} -p udp -j DROP"),
+    "a policy of iptables": Alteration("node-a", "iptables -w -P FORWARD DROP", "iptables -w -P FORWARD ACCEPT"),
+    "nftables": nft("node-a", "prerouting", -350, f"ip daddr {VIP} counter drop"),
+    "nftables without a counter": nft("node-b", "postrouting", 350, f"ip saddr {ECHO} udp sport 8080 drop"),
+    "nftables to nowhere": nft("node-a", "prerouting", -150, f"ip daddr {VIP} counter dnat to 10.244.0.99", "nat"),
+}
+CUT = SCENARIO.replace("on, expect", "on, change: {links: {echo: cut}}, expect")
+
+
+@pytest.mark.parametrize("rule", list(LOSING))
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_stream_that_a_rule_of_others_loses_does_not_pass(engine: str, rule: str) -> None:
+    with streaming(ENGINES[engine], "udp", "{lost: {atLeast: 1}}", LOSING[rule]) as verdicts:
+        for verdict in verdicts:
+            (lost,) = verdict.verdicts
+            assert str(lost.judgement) == "inconclusive", said(verdict)
+            assert "to no engine, and may have ended packets in place of" in said(verdict), said(verdict)
+
+
+@pytest.mark.parametrize("rule", ["iptables in filter", "nftables", "nftables without a counter"])
+def test_a_rule_of_others_that_lost_packets_in_an_earlier_step_changes_no_later_verdict(rule: str) -> None:
+    choice, other = ENGINES["embedded/iptables by legacy"], LOSING[rule]
+    text = CUT.replace("PORT", "udp").replace("EXPECT", "{lost: {atLeast: 5}}")
+    scenario = parse_scenario(text, "lost-to-others.lab.yaml")
+    with Session(choice) as session:
+        lab = session.open(scenario, text)
+        altered(lab, other.machine, other.change)
+        assert str(concluded(lab, scenario.steps[0]).overall) == "inconclusive"
+        altered(lab, other.machine, other.undo)
+        later = concluded(lab, scenario.steps[1])
+        assert str(later.overall) == "pass", said(later)
+
+
+def test_a_rule_of_others_that_hides_a_stream_from_the_engine_does_not_pass() -> None:
+    hidden = nft("node-a", "prerouting", -350, f"ip daddr {VIP} counter notrack")
+    with streaming(ENGINES["embedded/iptables by nft"], "udp", "{lost: {atLeast: 1}}", hidden) as verdicts:
+        for verdict in verdicts:
+            assert str(verdict.overall) == "inconclusive", said(verdict)
+            assert 'counter notrack" in chain x' in said(verdict)
+
+
+def test_a_rule_of_others_that_resets_a_stream_does_not_pass_for_the_engines() -> None:
+    reset = iptables("node-b", "filter", "FORWARD", f"-d {ECHO} -p tcp --dport 8080 -j REJECT --reject-with tcp-reset")
+    with streaming(ENGINES["embedded/nftables"], "tcp", "{resets: {atLeast: 1}}", reset) as verdicts:
+        for verdict in verdicts:
+            assert str(verdict.overall) == "inconclusive", said(verdict)
+
+
 @contextmanager
 def streaming(
-    choice: EngineChoice, port: str, expect: str, *altered: Alteration, text: str = SCENARIO
+    choice: EngineChoice, port: str, expect: str, *alterations: Alteration, text: str = SCENARIO
 ) -> Iterator[Sequence[StepVerdict]]:
     """The verdicts of both steps in a lab with these alterations."""
     text = text.replace("PORT", port).replace("EXPECT", expect)
     scenario = parse_scenario(text, "led-by-others.lab.yaml")
     with Session(choice) as session:
         lab: OpenLab = session.open(scenario, text)
-        for each in altered:
-            done = lab.execute(each.machine, "sh", "-c", each.change)
-            assert done.status == 0, f"{each.change}\n{done.stdout}{done.stderr}"
+        for each in alterations:
+            altered(lab, each.machine, each.change)
         yield [concluded(lab, step) for step in scenario.steps]
+
+
+def altered(lab: OpenLab, machine: str, command: str) -> None:
+    """Run a command in a machine of the lab."""
+    done = lab.execute(machine, "sh", "-c", command)
+    assert done.status == 0, f"{command}\n{done.stdout}{done.stderr}"
 
 
 def concluded(lab: OpenLab, step: Step) -> StepVerdict:

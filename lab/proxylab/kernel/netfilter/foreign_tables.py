@@ -19,6 +19,7 @@ __all__ = ["TableNames"]
 
 # include/uapi/linux/netfilter/nf_tables.h, netfilter.h
 _TABLE_NAME: Final = 1  # NFTA_TABLE_NAME, NFTA_RULE_TABLE, NFTA_CHAIN_TABLE
+_CHAIN_NAME: Final = 3
 _CHAIN_POLICY: Final = 5
 _DROP: Final = bytes(4)  # NF_DROP
 _EVERY_FAMILY: Final = bytes(4)
@@ -54,10 +55,14 @@ class TableNames:
         """Whether a table of nf_tables has a rule, or a policy that drops. Raises ``OSError``."""
         family, _, name = table.partition(" ")
         head, name_of = bytes([_NUMBERS[family], 0, 0, 0]), nla.text(_TABLE_NAME, name)
-        if self._dump.all(GET_RULE, head + name_of):
-            return True
-        chains = [body[_NFGENMSG_BYTES:] for body in self._dump.all(GET_CHAIN, head)]
-        return any(chain.startswith(name_of) and nested(chain).get(_CHAIN_POLICY) == _DROP for chain in chains)
+        return bool(self._dump.all(GET_RULE, head + name_of)) or any(self._shut(head, name_of))
+
+    def _shut(self, head: bytes, name_of: bytes) -> Iterator[str]:
+        """The chains of a table of nf_tables with a policy that drops."""
+        for body in self._dump.all(GET_CHAIN, head):
+            chain = body[_NFGENMSG_BYTES:]
+            if chain.startswith(name_of) and (read := nested(chain)).get(_CHAIN_POLICY) == _DROP:
+                yield read[_CHAIN_NAME].rstrip(b"\0").decode()
 
     def legacy(self, family: Family, known: Collection[str]) -> list[str]:
         """The tables of legacy iptables that decide anything, except those in ``known``.
@@ -89,7 +94,10 @@ class TableNames:
         ]
 
     def legacy_rules(self, family: Family, table: str) -> list[tuple[str, str]]:
-        """The chain of each rule of a table of legacy iptables, and the chain that it leads to if it names one."""
+        """The chain of each rule of a table of legacy iptables, and the chain that it leads to if it names one.
+
+        A policy that drops is a rule here.
+        """
         reader = TableReader(self._netns, family)
         try:
             snapshot = reader.read(table)
@@ -99,11 +107,12 @@ class TableNames:
 
     def nft_rules(self, family: Family, table: str) -> Iterator[tuple[str, str]]:
         """The same of a table of iptables-nft. Raises ``OSError``."""
-        head = bytes([NFPROTO[family], 0, 0, 0]) + nla.text(_TABLE_NAME, table)
-        for body in self._dump.all(GET_RULE, head):
+        head, name_of = bytes([NFPROTO[family], 0, 0, 0]), nla.text(_TABLE_NAME, table)
+        for body in self._dump.all(GET_RULE, head + name_of):
             rule = nested(body, _NFGENMSG_BYTES)
             jump = _JUMP.search(rule.get(_RULE_EXPRESSIONS, b""))
             yield rule[_RULE_CHAIN].rstrip(b"\0").decode(), jump[1].decode() if jump else ""
+        yield from ((chain, "") for chain in self._shut(head, name_of))
 
     def close(self) -> None:
         """Close the socket."""

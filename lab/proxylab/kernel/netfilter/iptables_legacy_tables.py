@@ -209,7 +209,7 @@ def walk(snapshot: Snapshot) -> Iterator[Entry]:
 
 
 def jumps(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    """The chain of each rule, and the user's chain that it leads to; empty for another target."""
+    """The chain of each rule and dropping policy, and the user's chain that it leads to; empty for another target."""
     shape, entries = SHAPES[snapshot.family], snapshot.entries
     found = list(walk(snapshot))
     chains = {entry.counters_at - shape.counters: entry.chain for entry in found}
@@ -220,6 +220,8 @@ def jumps(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
             to_chain = not _TARGET.unpack_from(entries, at)[1].rstrip(b"\0")
             to = _VERDICT.unpack_from(entries, at + _TARGET.size)[0] if to_chain else -1
             yield entry.chain, chains.get(to, "")
+        elif entry.kind is Kind.DROP_POLICY:
+            yield entry.chain, ""
 
 
 def volatile(entry: Entry) -> slice:

@@ -8,13 +8,15 @@ A packet that netem lost on a link counts as ``lostOnLink`` and not as ``lost``.
 of each link tell which; a connection's kernels send again, so its loss is unclear while links drop packets.
 
 A foreign rule (``verdict.foreign``) that may have rewritten packets casts doubt on who answered, and on how few packets
-were lost, rejected or reset.
+were lost, rejected or reset. One that may have ended packets casts doubt where the author expects such ends: they must
+be the engine's work, or that of the step's change.
 
 All need the packets' fates and answers. A loss needs sentinel packets that came back, ``delay`` the times of packets
 and answers, and ``source`` the responders' reports.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from proxylab.addresses import IPAddress
 from proxylab.errors import InternalError
@@ -25,10 +27,15 @@ from proxylab.scenario.steps import Count
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.on_links import dropped_meanwhile
+from proxylab.verdict.foreign import Effect
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.stream import MILLISECOND, Stream, answer_words, may_be_late
 
 __all__ = ["BACKEND", "BACKENDS", "DELAY", "LOST", "LOST_ON_LINK", "REJECTED", "RESETS", "SOURCE"]
+
+
+_ENDS: Final = {"lost": Effect.END, "rejected": Effect.REJECT, "resets": Effect.RESET}
+"""What a foreign rule does to packets that count under a key."""
 
 
 def _judge_backend(stream: Stream, wanted: str) -> Verdict:
@@ -169,8 +176,7 @@ def _judge_count(
     stream: Stream, key: str, wanted: Count, number: int, clause: str, packets: Sequence[StreamPacket] = ()
 ) -> Verdict:
     """The number is within bounds, also if each answer that may be late still came."""
-    served = key != "lostOnLink" and wanted.at_most is not None and stream.answered
-    findings = Findings(stream, stream.foreign if served else ())
+    findings = Findings(stream, _work_of_others(stream, key, wanted))
     late = sum(map(may_be_late, packets)) if stream.silence else 0
     possible = [each in wanted for each in range(number - late, number + 1)]
     if any(possible) and not all(possible):
@@ -187,6 +193,15 @@ def _judge_count(
         silence=stream.silence,
         witnesses=[clause],
     )
+
+
+def _work_of_others(stream: Stream, key: str, wanted: Count) -> Iterator[str]:
+    """Foreign rules to which the stream may owe its number: they ended its packets, or kept them from ending."""
+    if key in _ENDS:
+        if wanted.at_least:
+            yield from stream.ended_by_others(_ENDS[key])
+        elif wanted.at_most is not None and stream.answered:
+            yield from stream.foreign
 
 
 def _bounds(count: Count) -> str:

@@ -58,7 +58,14 @@ def _signs_of_translation(case: JudgedProbe) -> Iterator[str]:
 
 
 def _doubts_about_engine(case: JudgedProbe) -> Iterator[str]:
-    """Foreign rules that may have kept the packets from the engine's: then nothing shows what those would have done."""
+    """What may have kept the packets from the engine's rules: then nothing shows what those would have done.
+
+    It is a foreign rule, or an entry of connection tracking from before the probe that the author does not expect.
+    """
+    expected = {(entry.node, entry.reply_source) for entry in case.tables.some(case.probe.expect.conntrack)}
+    for known in case.evidence.known:
+        if (known.node, known.reply_source) not in expected:
+            yield f"conntrack on {known.node} knew it before, and the kernel asks no rule about a flow that it knows"
     for node in case.resolved.nodes:
         if clause := suspicion(case.resolved, case.evidence, node, Effect.EXEMPT):
             yield f"{clause}, and may have kept it from the engine's rules"

@@ -10,7 +10,8 @@ from recorded import World
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Direction, Evidence, HttpReport, Leg, Observation, Packet
 from proxylab.scenario.expect import HttpExpect
-from proxylab.scenario.words import Position
+from proxylab.scenario.probes import PodTarget, ServiceTarget
+from proxylab.scenario.words import Frontend, Position
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, Verdict
 
@@ -67,11 +68,20 @@ def test_headers_and_the_body_s_values_are_compared(report: HttpReport, reason: 
     assert verdict.expected == '200, X-Weight: 2, service.name: "echo", healthy: true'
 
 
-def test_an_outcome_that_no_key_asks_for_beside_http_is_not_judged() -> None:
+@pytest.mark.parametrize(
+    ("target", "judged"),
+    [
+        (ServiceTarget(service="echo", via=Frontend.HEALTH_CHECK_NODE_PORT), ["outcome", "reply", "http"]),
+        (PodTarget(pod="echo-1", port=8080), ["http"]),
+    ],
+)
+def test_an_outcome_that_no_key_asks_for_is_judged_where_a_service_answers_by_http(
+    target: ServiceTarget | PodTarget, judged: list[str]
+) -> None:
     probe = replace(DELIVERED.probe, expect=replace(DELIVERED.probe.expect, http=HttpExpect(status=200), positions={}))
-    probe = replace(probe, expect=replace(probe.expect, backends=None, source=None))
+    probe = replace(probe, target=target, expect=replace(probe.expect, backends=None, source=None))
     evidence = DELIVERED.evidence(DELIVERED.round_trip(0, "echo-1"), http=(HttpReport(0, 200),))
-    assert [each.expectation for each in judge(probe, DELIVERED.resolved, None, evidence).verdicts] == ["http"]
+    assert [each.expectation for each in judge(probe, DELIVERED.resolved, None, evidence).verdicts] == judged
 
 
 CONTROLLER, POD, CLIENT = ip_address("10.244.9.9"), "echo-1", ip_address("203.0.113.10")
