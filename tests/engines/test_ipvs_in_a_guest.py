@@ -129,7 +129,7 @@ def test_kube_proxy_passes(names: str, kube_proxy: Binary) -> None:
 
 @pytest.mark.parametrize("engine", ["embedded/ipvs", "kube-proxy/ipvs"])
 def test_strict_arp_decides_whether_a_node_answers(engine: str, kube_proxy: Binary) -> None:
-    file = str(ROOT / "scenarios/ipvs/test_strict_arp.py")
+    file = str(ROOT / "scenarios/ipvs/test_strict_arp_and_excluded_networks.py")
     options = ["--lab-engine", engine, "--lab-kernel", "uml", "--lab-kube-proxy", str(kube_proxy.path)]
     command = [sys.executable, "-m", "pytest", file, *options, "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, cwd=ROOT)

@@ -12,8 +12,8 @@ from proxylab.errors import ExitCode
         (("echo",), "service='echo', namespace='default', port=None, via=<Frontend.CLUSTER_IP"),
         (("default/echo:80", "--via", "nodePort", "--node", "node-a"), "port=80, via=<Frontend.NODE_PORT"),
         (("client:9",), "PodTarget(pod='client', port=9, family=None)"),
-        (("192.0.2.1:53",), "AddressTarget(address=IPv4Address('192.0.2.1'), port=53)"),
-        (("[2001:db8::1]:53",), "AddressTarget(address=IPv6Address('2001:db8::1'), port=53)"),
+        (("192.0.2.1:53",), "AddressTarget(address=IPv4Address('192.0.2.1'), port=53, path='')"),
+        (("[2001:db8::1]:53",), "AddressTarget(address=IPv6Address('2001:db8::1'), port=53, path='')"),
     ],
 )
 def test_trace_sends_what_its_arguments_name(caller: Caller, arguments: tuple[str, ...], dialled: str) -> None:
