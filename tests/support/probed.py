@@ -204,7 +204,8 @@ def wrong_health() -> ProbeVerdict:
     expect = Expect(http=HttpExpect(status=503, local_endpoints=0), outcome=Outcome.DELIVERED, position=AT)
     probe = replace(world.probe, expect=replace(expect, positions={"http": AT}))
     resolved = replace(world.resolved, http=True, nodes=("node-a", "node-b"))
-    return judge(probe, resolved, None, world.evidence((world.leaves(0),), http=(HttpReport(0, 200, 1),)))
+    said = {"connects": (world.report(0, "echo-1"),), "http": (HttpReport(0, 200, 1),)}
+    return judge(probe, resolved, None, world.evidence(world.round_trip(0, "echo-1"), **said))
 
 
 def not_forgotten() -> ProbeVerdict:

@@ -85,7 +85,7 @@ def sentinels(sender: Sender, targets: Sequence[tuple[IPAddress, bytes]]) -> Ite
     """
     version = sender.address.version
     unspecified = type(sender.address)(0)
-    source = sender.on_links or (unspecified if sender.address.is_loopback else sender.address)
+    source = sender.on_links or (unspecified if version == 4 and sender.address.is_loopback else sender.address)
     header = _network_header((sender.mac, sender.next_hop_mac), (source, unspecified))
     frame = bytes(header / _echo_request(version) / bytes(TOKEN_BYTES))
     transport = _ETHERNET_BYTES + _IP_BYTES[version]

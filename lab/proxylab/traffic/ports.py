@@ -6,7 +6,8 @@ Conntrack sends a second flow with a known UDP tuple to where the first one went
 (``nf_nat_inet_fn`` consults rules for new entries only). So each sender and protocol has a deck of its own, dealt in
 turn across probes and whatever they dial: two Services may have one endpoint, and there two flows with one port would
 meet. No port comes a second time before conntrack is flushed; ``deal`` and ``claim`` tell their caller when that is
-due.
+due. After that a deck goes on where it was: a pod may still know a connection that its client has given up, and would
+not answer a new one from the same port.
 """
 
 import random
@@ -46,6 +47,7 @@ class PortAllocator:
             self._deck += [port for port in _EPHEMERAL if port not in taken][:lacking]
         self._random = random.Random(seed)  # noqa: S311 - an order to repeat, not a secret
         self._shuffled = 0
+        self._first: dict[tuple[Sender, Transport], int] = {}
         self._next: dict[tuple[Sender, Transport], int] = {}
         self._claimed: dict[tuple[Sender, Transport], set[int]] = {}
         self._going_on: set[tuple[Sender, Transport, int]] = set()
@@ -58,16 +60,22 @@ class PortAllocator:
     def deal(self, sender: Sender, protocol: Transport, flows: int) -> tuple[int, ...] | None:
         """Distinct ports for the flows of one run; ``None`` if too few are left, so that conntrack must be flushed."""
         claimed = self._claimed.get((sender, protocol), ())
-        end = self._next.get((sender, protocol), 0)
+        begin = self._next.get((sender, protocol), 0)
+        last = self._first.get((sender, protocol), 0) + self.size
         dealt: list[int] = []
-        while (missing := flows - len(dealt)) and end < self.size:
-            self._shuffle(end + missing)
-            dealt += [port for port in self._deck[end : end + missing] if port not in claimed]
-            end += missing
+        while (missing := flows - len(dealt)) and begin < last:
+            end = min(begin + missing, last)
+            dealt += [port for port in self._between(begin, end) if port not in claimed]
+            begin = end
         if missing:
             return None
-        self._next[sender, protocol] = end
+        self._next[sender, protocol] = begin
         return tuple(dealt)
+
+    def _between(self, begin: int, end: int) -> list[int]:
+        """The ports of the deck from the one number to the other; behind its end it begins anew."""
+        self._shuffle(end)
+        return [self._deck[each % self.size] for each in range(begin, end)]
 
     def _shuffle(self, end: int) -> None:
         """Shuffle the deck only as far as needed: most labs need a few ports of tens of thousands."""
@@ -82,7 +90,8 @@ class PortAllocator:
         claimed = self._claimed.setdefault((sender, protocol), set())
         if (sender, protocol, port) in self._going_on:
             return True
-        if port in claimed or port in self._deck[: self._next.get((sender, protocol), 0)]:
+        dealt = self._between(self._first.get((sender, protocol), 0), self._next.get((sender, protocol), 0))
+        if port in claimed or port in dealt:
             return False
         claimed.add(port)
         return True
@@ -100,7 +109,7 @@ class PortAllocator:
         }
 
     def restart(self) -> None:
-        """Deal from whole decks again: conntrack has forgotten every flow."""
-        self._next.clear()
+        """Let every port be dealt again, the last one last: conntrack has forgotten every flow."""
+        self._first = dict(self._next)
         self._claimed.clear()
         self._going_on.clear()

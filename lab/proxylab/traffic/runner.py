@@ -169,6 +169,7 @@ class Runner:
         if trace and resolved.flows != 1:
             raise InternalError(f"probe {resolved.name!r}: only a probe of one flow can be traced")
         async with self.packet_lock:
+            self.traced += trace
             return await self._run(resolved, trace=trace)
 
     async def converse(self, dialogue: Dialogue) -> DialogueRecord:
@@ -208,7 +209,6 @@ class Runner:
         ports = self._source_ports(resolved)
         passage = self._programs.on_the_way(resolved)
         turns = self._prepare(resolved, identity, ports, passage)
-        self.traced += trace
         tracing = self._armed(resolved, identity, ports[0] if passage.nodes else 0) if trace else None
         await passage.begin()
         foreign = [self._foreign[node] for node in resolved.nodes if node in self._foreign]

@@ -1,6 +1,5 @@
 """The attacks that modes nftables and ipvs meet otherwise, since other rules are foreign there; and those over IPv6."""
 
-
 import pytest
 from attacked_lab import (
     ECHO,
