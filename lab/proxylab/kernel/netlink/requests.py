@@ -76,8 +76,13 @@ _AF_BRIDGE: Final = 7  # not in every build of the socket module
 
 
 def add_bridge(bridge: Bridge) -> Request:
-    """Make a bridge, down."""
-    content = {**_named(bridge), "IFLA_LINKINFO": {"IFLA_INFO_KIND": "bridge"}}
+    """Make a bridge, down.
+
+    It does not look at multicast: with snooping its kernel would join a group of its own, and report that at a random
+    time (br_multicast_join_snoopers() in net/bridge/br_multicast.c), which a pod's counter of packets would count.
+    """
+    info: Content = {"IFLA_INFO_KIND": "bridge", "IFLA_INFO_DATA": {"IFLA_BR_MCAST_SNOOPING": 0}}
+    content = {**_named(bridge), "IFLA_LINKINFO": info}
     return Request(f"make the bridge {bridge.device}", Kind.NEW_LINK, _NEW, content)
 
 
