@@ -273,10 +273,16 @@ MUTANTS = [
                 "source",
             },
             "another pod replaces the endpoint: "
-            "external IP over UDP from the same source port reaches the new endpoint": {"backends", "reply", "source"},
+            "external IP over UDP from the same source port reaches the new endpoint": {
+                "backends",
+                "conntrack",
+                "reply",
+                "source",
+            },
             "another pod replaces the endpoint: "
             "load balancer IP over UDP from the same source port reaches the new endpoint": {
                 "backends",
+                "conntrack",
                 "reply",
                 "source",
             },
