@@ -217,7 +217,7 @@ class Runner:
         known = self.conntrack.flows(resolved, ports if resolved.sender.port else ())
         dropped = self._links.read()
         unfinished = await self._take(turns, resolved, every_segment=bool(passage.nodes or resolved.request))
-        losses, kernel = turns.take_losses(), self._stacks.end()
+        losses = turns.take_losses()
         tracked = self.conntrack.flows(resolved, ports)
         entries = tuple(self.conntrack.entries(resolved)) if resolved.tables else None
         steps = () if tracing is None else _steps(tracing, identity, meters)
@@ -242,7 +242,7 @@ class Runner:
             terminating=passage.nodes,
             undrained=passage.undrained,
             discarded=passage.discarded(),
-            kernel=kernel,
+            kernel=self._stacks.end(),
             links=self._links.since(dropped),
             counters_read_at=self._stacks.counters_read_at,
             http=tuple(turns.sending.answers) if isinstance(turns.sending, Fetches) else (),

@@ -29,11 +29,9 @@ __all__ = ["VERBOSE", "BalancerLog", "ProgressLog", "Rest", "SyncLog"]
 VERBOSE: Final = ("--vmodule=proxier=4,servicechangetracker=4,endpointschangetracker=3,service=1,endpointslicecache=3",)
 """The flags of kube-proxy by which its log has these lines: the files that log them, with their levels."""
 
-_BEGINS: Final = '"Syncing ipvs proxier rules"'
-_ENDS: Final = '"syncProxyRules complete"'
+_BEGINS: Final = re.compile(r'"Syncing (?:iptables|nftables|ipvs proxier) rules"')
+_ENDS: Final = re.compile(r'"[Ss]yncProxyRules complete"')
 _FAILS: Final = '"Failed to execute iptables-restore"'
-_BEGIN: Final = re.compile(r'"Syncing (?:iptables|nftables|ipvs proxier) rules"')
-_END: Final = re.compile(r'"[Ss]yncProxyRules complete"')
 _LATE: Final = 0.01
 """The seconds by which a busy machine may delay the next sync."""
 _AHEAD: Final = 0.5
@@ -70,10 +68,10 @@ class Rest:
 
     def hear(self, line: str) -> None:
         """Read the next line."""
-        if _BEGIN.search(line):
+        if _BEGINS.search(line):
             self._under_way += 1
             self._begun = self._latest = time.monotonic()
-        elif _END.search(line):
+        elif _ENDS.search(line):
             self._under_way = max(0, self._under_way - 1)
             self._latest = time.monotonic()
 
@@ -150,13 +148,13 @@ class SyncLog:
             syncs.waiting += 1
             zone = _ZONE.search(line)
             syncs.heard = "" if zone is None else zone[1]
-        elif _BEGINS in line:
+        elif _BEGINS.search(line):
             self._begin(syncs)
         elif _FAILS in line:
             # It prints the rules in several lines, and may name the family in the last one.
             for each in (syncs,) if said else self._syncs.values():
                 each.failed = each.running > 0
-        elif _ENDS in line:
+        elif _ENDS.search(line):
             self._end(syncs)
 
     def took_up(self, zone: str) -> bool:
