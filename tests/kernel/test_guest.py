@@ -97,6 +97,18 @@ def test_a_large_message_passes_both_ways(kernel: Kernel) -> None:
 
 @EACH
 @pytest.mark.thorough
+def test_a_guest_holds_the_packets_of_many_large_probes(kernel: Kernel) -> None:
+    """More pages than the machine allows mappings (``vm.max_map_count``): the lab process hung in the third lab."""
+    scenario = load_scenario(ROOT / "scenarios/spread/skew-of-three-points.lab.yaml")
+    (probe,) = scenario.probes
+    with Session(EngineChoice(kernel=kernel.binary)) as session:
+        for _ in range(4):
+            with closing(session.open(scenario)) as lab:
+                assert lab.probe(probe).overall is Judgement.PASS
+
+
+@EACH
+@pytest.mark.thorough
 def test_a_client_that_closes_waits_until_the_guest_has_ended(kernel: Kernel) -> None:
     before = Machine.now()
     process = LabProcess(kernel=kernel.binary)

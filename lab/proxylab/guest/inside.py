@@ -1,7 +1,7 @@
 """The guest's side: the first process of a guest, which lays out its files and starts the lab process.
 
 The machine's files are the guest's, by hostfs or 9p, but read-only: an overlay keeps in memory what the guest writes.
-The lab process is an ordinary one (``proxylab.server.main``). It cannot tell that its client is outside.
+The lab process (``proxylab.server.main``) cannot tell that its client is outside.
 """
 
 import os
@@ -99,7 +99,7 @@ def _start_lab_process(client: socket.socket, start: Start) -> int:
         given += [control_socket.fileno(), os.open("/run", os.O_RDONLY | os.O_DIRECTORY)]
     with client:
         child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "proxylab.server.main", *map(str, given)],
+            [sys.executable, "-P", "-m", "proxylab.server.main", "--in-guest", *map(str, given)],
             stdin=subprocess.DEVNULL,
             pass_fds=given,
             env=start.environment,

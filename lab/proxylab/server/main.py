@@ -1,10 +1,12 @@
-"""The entry point of a lab process: ``python -m proxylab.server.main [--kernel JSON] FD [SOCKET FOLDER]``.
+"""The entry point of a lab process.
+
+Its command is ``python -m proxylab.server.main [--kernel JSON | --in-guest] FD [SOCKET FOLDER]``.
 
 It enters the sandbox (``kernel.sandbox.sandbox``), forks the launcher (``kernel.sandbox.launcher_child``) and starts
 the event loop (``server.event_loop``), in this order. Supervisor, init and launcher are copies of this process, so it
 imports nothing heavy before the launcher is forked.
 
-With a kernel of its own, it boots a guest in the sandbox instead. This entry point runs again there, without one.
+With a kernel of its own, it boots a guest in the sandbox instead. This entry point runs again there (``--in-guest``).
 """
 
 import gc
@@ -17,7 +19,7 @@ from typing import Final, NoReturn
 
 from proxylab.errors import CapabilityError
 from proxylab.kernel.sandbox.launcher_child import fork_launcher
-from proxylab.kernel.sandbox.limits import raise_descriptor_limit
+from proxylab.kernel.sandbox.limits import raise_descriptor_limit, take_memory_in_order
 from proxylab.kernel.sandbox.sandbox import ControlSocket, enter
 
 __all__ = ["GC_THRESHOLD", "main"]
@@ -36,7 +38,8 @@ def main() -> None:
     """Become supervisor, init, launcher and lab process, each in its turn."""
     given = sys.argv[1:]
     kernel = given[1] if given[0] == "--kernel" else ""
-    first, *others = map(int, given[2:] if kernel else given)
+    in_guest = given[0] == "--in-guest"
+    first, *others = map(int, given[2:] if kernel else given[in_guest:])
     client = socket.socket(fileno=first)
     control_socket = ControlSocket(socket.socket(fileno=others[0]), others[1]) if others else None
     if control_socket is not None:
@@ -52,6 +55,8 @@ def main() -> None:
         _refuse(client, error)
     launcher = fork_launcher(client, *([control_socket.socket] if control_socket else []))
     gc.set_threshold(GC_THRESHOLD)
+    if in_guest:
+        take_memory_in_order()
     from proxylab.server.event_loop import serve  # noqa: PLC0415 - heavy, and only the lab process needs it
 
     serve(client, launcher, control_socket.socket if control_socket else None, rootless=rootless)

@@ -131,6 +131,7 @@ class Runner:
             self._associations = None
         self._stacks.close()
         self._stop_tracing()
+        self._seen = None
 
     def _stop_tracing(self) -> None:
         if self._tracing is not None:
@@ -170,6 +171,7 @@ class Runner:
             raise InternalError(f"probe {resolved.name!r}: only a probe of one flow can be traced")
         async with self.packet_lock:
             self.traced += trace
+            self._seen = None  # two runs of 24,000 flows would take 190 MB more than one
             return await self._run(resolved, trace=trace)
 
     async def converse(self, dialogue: Dialogue) -> DialogueRecord:

@@ -1,14 +1,20 @@
 """Limits of the machine that a large lab runs into.
 
-The module raises the limit of the calling process and its children, and puts a limit that was reached into words.
+The module raises the limit of the calling process and its children, avoids the one that a guest runs into, and puts a
+limit that was reached into words.
 """
 
 import errno
 import resource
+import threading
+from typing import Final
 
 from proxylab.errors import CapabilityError
+from proxylab.kernel.sandbox.linux import lock_new_memory
 
-__all__ = ["limit_reached", "raise_descriptor_limit"]
+__all__ = ["limit_reached", "raise_descriptor_limit", "take_memory_in_order"]
+
+_STACK_BYTES: Final = 256 * 1024
 
 
 def raise_descriptor_limit() -> None:
@@ -19,6 +25,19 @@ def raise_descriptor_limit() -> None:
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def take_memory_in_order() -> None:
+    """Take all pages of each later mapping at once: for the lab process in a user-mode Linux.
+
+    There, each run of pages that follow one another in the guest's memory is one mapping on the machine, which allows
+    a process 65,530 of them (vm.max_map_count). Python writes to its pages in no order, so that nearly each page is a
+    run. At 260 to 400 MB, a page fault of the guest repeats without end, and the lab process hangs. Pages that are
+    taken at once follow one another: 515 MB then have 7,600 mappings, and three probes of 24,000 flows take three
+    quarters of the time.
+    """
+    threading.stack_size(_STACK_BYTES)  # the default stack of a thread is a mapping of 8 MiB
+    lock_new_memory()
 
 
 def limit_reached(error: BaseException) -> CapabilityError | None:

@@ -1,6 +1,6 @@
 """System calls that Python 3.11 does not offer.
 
-Thin, typed wrappers of unshare(2), setns(2), mount(2), fsopen(2) and its kin, pidfd_getfd(2), prctl(2),
+Thin, typed wrappers of unshare(2), setns(2), mount(2), fsopen(2) and its kin, pidfd_getfd(2), prctl(2), mlockall(2),
 sched_getcpu(3) and perf_event_open(2), by the C library. Each makes one call, holds no policy, and raises ``OSError``
 with the errno of the failure.
 """
@@ -30,6 +30,7 @@ __all__ = [
     "current_cpu",
     "die_with_parent",
     "forgo_machine_capabilities",
+    "lock_new_memory",
     "mount",
     "mount_detached",
     "open_own_perf_event",
@@ -58,6 +59,9 @@ MS_PRIVATE: Final = 0x40000
 # include/uapi/linux/prctl.h
 _PR_SET_PDEATHSIG: Final = 1
 _PR_CAPBSET_DROP: Final = 24
+
+# include/uapi/asm-generic/mman.h
+_MCL_FUTURE: Final = 2
 
 # include/uapi/linux/capability.h: capabilities that a lab never needs and that can damage the machine.
 _CAP_SYS_MODULE: Final = 16
@@ -169,6 +173,11 @@ def die_with_parent() -> None:
     and end-of-file on it says the same.
     """
     _check(_libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0), "prctl")
+
+
+def lock_new_memory() -> None:
+    """Give this process the pages of each later mapping at once, and keep them in memory."""
+    _check(_libc.mlockall(ctypes.c_int(_MCL_FUTURE)), "mlockall")
 
 
 def forgo_machine_capabilities() -> None:
