@@ -31,7 +31,7 @@ HEALTH_ANSWERS = [
         "livez asks whether the node stays",
         NODE_WORK,
         "healthz",
-        "lambda path, *of, whole=module.healthz: whole('/healthz', *of)",
+        "lambda path, *of, whole=module.healthz, **named: whole('/healthz', *of, **named)",
         {
             "health/healthz-of-a-node-being-removed": {
                 "livez of a node with the taint ToBeDeletedByClusterAutoscaler answers 200",

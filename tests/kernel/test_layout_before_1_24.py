@@ -14,6 +14,7 @@ FILE = SCENARIOS / "loadbalancer/kube-xlb-and-kube-mark-drop.lab.yaml"
 HOLDING = (
     FILE,
     SCENARIOS / "externalip/hijacked-address.lab.yaml",
+    SCENARIOS / "health/healthz-of-a-node-being-removed.lab.yaml",
     SCENARIOS / "loadbalancer/health-check-on-node-port-addresses.lab.yaml",
     SCENARIOS / "loadbalancer/source-ranges-of-several-addresses.lab.yaml",
     SCENARIOS / "nodeport/localhost-node-ports-off.lab.yaml",
@@ -22,7 +23,7 @@ HOLDING = (
     SCENARIOS / "senders/from-loopback.lab.yaml",
     SCENARIOS / "steps/load-balancer-settings-change.lab.yaml",
 )
-"""Each of them expects something else of versions before 1.24, 1.26 or 1.36."""
+"""Each of them expects something else of versions before 1.24, 1.26, 1.28, 1.30 or 1.36."""
 
 LEGACY = "proxylab.engines.embedded.iptables.legacy"
 TO_ENDPOINT = "load balancer IP with policy Local reaches the endpoint of the node"

@@ -134,6 +134,14 @@ def test_the_health_server_of_a_leaving_node(health: Health, path: str, eligible
         assert told.get("nodeEligible") == (eligible if path == "/healthz" else None)
 
 
+def test_the_health_server_before_1_28_does_not_ask_for_the_node(health: Health) -> None:
+    health.node_eligible = False
+    found = healthz("/healthz", health, 1000, NOW, of_node=False)
+    assert found.status == 200
+    assert "nodeEligible" not in json.loads(found.body)
+    assert healthz("/livez", health, 1000, NOW, of_node=False).status == 404
+
+
 def test_a_stale_proxy_counts_from_its_oldest_sync() -> None:
     health = Health((Family.IPV4, Family.IPV6), sync_period=30)
     health.node_eligible = True

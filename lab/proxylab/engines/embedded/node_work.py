@@ -172,7 +172,8 @@ class NodeWork:
     def _answer_health(self, path: str) -> Answer:
         if self._health is None:
             return Answer(503)
-        return healthz(path, self._health, self._clock(), datetime.now(UTC))
+        of_node = self._settings.healthz_of_node
+        return healthz(path, self._health, self._clock(), datetime.now(UTC), of_node=of_node)
 
     def _answer_metrics(self, path: str) -> Answer:
         if self._counted is None:
@@ -200,12 +201,16 @@ def service_health(service: Key, count: int, *, healthy: bool) -> Answer:
     return Answer(200 if count and healthy else 503, json.dumps(body).encode(), headers)
 
 
-def healthz(path: str, health: Health, now: float, clock: datetime) -> Answer:
-    """/healthz, which includes the node's eligibility, and /livez, which does not."""
-    if path not in ("/healthz", "/livez"):
+def healthz(path: str, health: Health, now: float, clock: datetime, *, of_node: bool = True) -> Answer:
+    """/healthz, which includes the node's eligibility, and /livez, which does not.
+
+    Without ``of_node``, as before 1.28, there is no /livez, and /healthz does not ask for the node.
+    """
+    if path not in (("/healthz", "/livez") if of_node else ("/healthz",)):
         return _not_found()
     by_family = {str(family): health.is_healthy(family, now) for family in health.last_synced}
-    eligible = health.node_eligible or path == "/livez"
+    asks_for_node = of_node and path == "/healthz"
+    eligible = health.node_eligible or not asks_for_node
     healthy = all(by_family.values())
     synced = [at for at in health.last_synced.values() if at is not None]
     age = 0.0 if healthy or not synced else now - min(synced)
@@ -213,7 +218,7 @@ def healthz(path: str, health: Health, now: float, clock: datetime) -> Answer:
         # A healthy proxy is up to date now, however long ago its last sync was.
         "lastUpdated": str(datetime.fromtimestamp(clock.timestamp() - age, UTC)),
         "currentTime": str(clock),
-        **({"nodeEligible": health.node_eligible} if path == "/healthz" else {}),
+        **({"nodeEligible": health.node_eligible} if asks_for_node else {}),
         "healthy": healthy and eligible,
         "status": {family: {"healthy": fine} for family, fine in by_family.items()},
     }

@@ -82,6 +82,8 @@ class ProxySettings(Struct, frozen=True, kw_only=True):
         health_checks_collide: whether a list of IPv4 networks keeps health-check node ports from IPv6: before 1.36
             the proxier of IPv6 listens at all addresses of both families then, where that of IPv4 listens already
             (kubernetes#114702).
+        healthz_of_node: whether healthz answers 503 on a node that is about to go, beside a livez that does not. Before
+            1.28 there is no livez.
         node_address: the node's primary address in its family, in place of the Node object's (``bindAddress``).
         packet_counters: whether the ``nfacct`` counters exist into which some of kube-proxy's rules count.
         random_fully: masquerading draws source ports fully at random (needs iptables 1.6.2).
@@ -98,6 +100,7 @@ class ProxySettings(Struct, frozen=True, kw_only=True):
     localhost_node_ports: bool = True
     forget_stale_udp: Literal["always", "1.36", "deleted"] = "always"
     health_checks_collide: bool = False
+    healthz_of_node: bool = True
     node_address: IPAddress | None = None
     packet_counters: bool = False
     random_fully: bool = True
