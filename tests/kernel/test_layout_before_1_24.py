@@ -17,10 +17,12 @@ HOLDING = (
     SCENARIOS / "health/healthz-of-a-node-being-removed.lab.yaml",
     SCENARIOS / "loadbalancer/health-check-on-node-port-addresses.lab.yaml",
     SCENARIOS / "loadbalancer/source-ranges-of-several-addresses.lab.yaml",
+    SCENARIOS / "loadbalancer/what-a-health-check-says.lab.yaml",
     SCENARIOS / "nodeport/localhost-node-ports-off.lab.yaml",
     SCENARIOS / "nodeport/masquerade-address-by-network.lab.yaml",
     SCENARIOS / "rejections/no-local-endpoint-or-no-endpoint.lab.yaml",
     SCENARIOS / "senders/from-loopback.lab.yaml",
+    SCENARIOS / "steps/healthz-follows-node-removal.lab.yaml",
     SCENARIOS / "steps/load-balancer-settings-change.lab.yaml",
 )
 """Each of them expects something else of versions before 1.24, 1.26, 1.28, 1.30 or 1.36."""

@@ -225,7 +225,8 @@ ATTACKS = [
     Attack(
         "a queue of the pod holds the second answer while sentinel packets overtake it",
         (SLOW_POD,), "inconclusive", "The answer is on its way.", dialled=TWO,
-        says=("reply: a sentinel packet may have overtaken 1 packet in the queue htb of echo/eth0",),
+        # An earlier connection's answer, sent again, may have taken the turn of the first answer.
+        says=("reply: a sentinel packet may have overtaken", "in the queue htb of echo/eth0"),
     ),
     Attack(
         "a program holds the request while sentinel packets overtake it",
