@@ -271,7 +271,7 @@ SINGLE_RULES = [
         {
             "masquerade/random-source-ports": {
                 "NodePort from outside leaves the entry node from another port than the client's",
-                "external IP from a pod leaves its node from another port than the pod's",
+                "NodePort from a pod leaves the pod's node from another port than the pod's",
             }
         },
     ),

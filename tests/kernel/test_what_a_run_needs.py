@@ -14,6 +14,7 @@ from sandboxed import ROOT
 from proxylab.capability import CapabilityName
 from proxylab.client.lab_process import LabProcess
 from proxylab.client.session import Session
+from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError
 from proxylab.kernel.capabilities import TRIALS
 from proxylab.protocol.messages import Examine, Examined
@@ -67,6 +68,18 @@ def test_only_who_crafts_frames_pays_for_scapy(tmp_path: Path) -> None:
     assert (connected.returncode, crafted.returncode) == (0, 0), connected.stdout + crafted.stdout
     assert not (folders[0] / "scapy.txt").exists()
     assert (folders[1] / "scapy.txt").read_text().count("\n") == 1, "the lab process alone"
+
+
+def test_a_proxy_of_another_version_than_a_scenario_requires_skips_it() -> None:
+    scenario = load_scenario(ROOT / "tests/kernel/killed.lab.yaml")
+    recent = replace(scenario, requires=Requirements(version=VersionRange(since=(1, 29))))
+    with Session() as session:
+        session.open(recent).close()
+    with (
+        Session(EngineChoice("embedded@v1.23/iptables")) as session,
+        pytest.raises(CapabilityError, match=r"a proxy of version >=1\.29"),
+    ):
+        session.open(recent)
 
 
 def test_a_kernel_without_what_a_scenario_requires_skips_it_and_says_what_it_lacks() -> None:

@@ -245,6 +245,7 @@ def test_the_two_jobs_hand_their_arguments_on(ready: Clone, verb: str) -> None:
             "echo /c/v1.36.3/ab/kube-proxy",
             ("--all",),
             ["embedded/iptables", "embedded/nftables", "embedded/userspace"]
+            + ["embedded@v1.23/iptables", "embedded@v1.34/iptables"]
             + [f"{name}/{mode}" for name in ("kube-proxy", *(f"kube-proxy@v1.{minor}" for minor in (35, 34, 33, 32)))
                for mode in ("iptables", "nftables")],
         ),

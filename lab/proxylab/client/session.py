@@ -97,7 +97,7 @@ class Session:
         refuse(mode_of(self.engine.name), scenario)
         scenario, programs = _with_programs(scenario, self.engine.name_server)
         assembly = assemble(scenario)
-        self._check_modes(scenario)
+        self._check_versions(scenario)
         chosen = replace(self.engine, kernel=kernel_of(scenario, kernel or self.engine.kernel))
         engine = replace(
             chosen,
@@ -135,8 +135,11 @@ class Session:
             if not capability.works:
                 raise CapabilityError(f"{name} ({capability.found})", f"{capability.cure}; or {_OTHER_KERNEL}")
 
-    def _check_modes(self, scenario: Scenario) -> None:
-        """Raise ``EngineError`` if a step changes an engine to a mode that it lacks: no probe before it is worth it."""
+    def _check_versions(self, scenario: Scenario) -> None:
+        """Refuse what the engine's version lacks, before any probe: ``EngineError`` or ``CapabilityError``."""
+        wanted = scenario.requires.version
+        if wanted is not None and self.engine.version not in wanted:
+            raise CapabilityError(f"a proxy of version {wanted}", f"choose another engine than {self.engine.name}")
         for step in scenario.steps:
             for node, action in step.change.engines.items():
                 if action.mode:

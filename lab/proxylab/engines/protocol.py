@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, IPNetwork
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.encoding import Record
-from proxylab.engines.engine_names import ENGINES, LAST_MINORS, SINCE, read_engine, version_of
+from proxylab.engines.engine_names import ENGINES, KUBE_PROXY, LAST_MINORS, SINCE, read_engine, version_of
+from proxylab.errors import CapabilityError
 from proxylab.evidence.engine_progress import Progress
 from proxylab.scenario.words import HOST
 from proxylab.timing import Deadline
@@ -73,12 +74,22 @@ class EngineChoice(Record, frozen=True):
         return version_of(self.name, self.upstream.version if self.upstream else "")
 
     def in_mode(self, mode: str) -> "EngineChoice":
-        """The same proxy in that mode. Raises ``ValueError`` if its version has none."""
+        """The same proxy in that mode.
+
+        Raises:
+            ValueError: its version of kube-proxy has none.
+            CapabilityError: that version has it, but no embedded engine behaves like it.
+        """
         if self.version < (since := SINCE.get(mode, ())):
             raise ValueError(f"kube-proxy has mode {mode} since {'.'.join(map(str, since))}, and this is {self.name}")
         if read_engine(self.name).is_upstream and self.version[:2] > (last := LAST_MINORS.get(mode, self.version[:2])):
             raise ValueError(f"kube-proxy has mode {mode} up to {'.'.join(map(str, last))}, and this is {self.name}")
-        return replace(self, name=str(read_engine(str(replace(read_engine(self.name), mode=mode)))))
+        begun = read_engine(self.name)
+        named = replace(begun, mode=mode)
+        if begun.version and not begun.is_upstream and str(named) not in ENGINES:
+            others = f"{replace(begun, version='')} or {replace(begun, proxy=KUBE_PROXY)}"
+            raise CapabilityError(f"an engine {named}, to which a step changes", f"choose {others}")
+        return replace(self, name=str(read_engine(str(named))))
 
     @property
     def options(self) -> tuple[str, ...]:

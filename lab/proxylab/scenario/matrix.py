@@ -156,8 +156,13 @@ class When(Declared, frozen=True, kw_only=True):
 
 
 class Requirements(Declared, frozen=True, kw_only=True):
-    """What a kernel must have besides what the lab finds out by itself."""
+    """What the proxy and the kernel must have besides what the lab finds out by itself."""
 
+    version: Annotated[
+        VersionRange | None,
+        Read(_versions, str),
+        Key("The versions of the proxy, where others lack what the whole scenario is about.", [">=1.29"]),
+    ] = None
     kernel: Annotated[
         VersionRange | None,
         Read(_versions, str),

@@ -6,7 +6,7 @@ from proxylab.engines import catalogue, node_mode
 from proxylab.engines.engine_names import ENGINES, mode_of
 from proxylab.engines.modes import MODES
 from proxylab.engines.protocol import EngineChoice
-from proxylab.errors import InternalError
+from proxylab.errors import CapabilityError, InternalError
 
 
 def test_the_mode_of_every_engine_is_in_both_tables() -> None:
@@ -27,6 +27,12 @@ def test_no_version_runs_in_a_mode_that_came_later(engine: str) -> None:
         EngineChoice(engine).in_mode("nftables")
     assert EngineChoice(engine).in_mode("iptables").name == engine
     assert EngineChoice("kube-proxy@v1.29/iptables").in_mode("nftables").name == "kube-proxy@v1.29/nftables"
+
+
+def test_an_embedded_engine_of_a_version_lacks_modes_that_the_version_has() -> None:
+    cure = "choose embedded/iptables or kube-proxy@v1.34/iptables"
+    with pytest.raises(CapabilityError, match=rf"embedded@v1\.34/nftables.*\n?.*{cure}"):
+        EngineChoice("embedded@v1.34/iptables").in_mode("nftables")
 
 
 def test_no_kube_proxy_runs_in_a_mode_that_it_has_no_more() -> None:

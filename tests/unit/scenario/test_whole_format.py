@@ -83,6 +83,7 @@ def test_probes_streams_and_steps() -> None:
     axes = SCENARIO.matrix.axes
     assert (axes["families"], axes["family"]) == (("IPv4", "IPv4+IPv6"), ("IPv4", "IPv6"))
     assert axes["kernel"] == ("host",)
+    assert SCENARIO.requires.version == VersionRange(since=(1, 29))
     assert SCENARIO.requires.kernel == VersionRange(since=(5, 17))
     assert SCENARIO.requires.capabilities == ("IPVS",)
 
