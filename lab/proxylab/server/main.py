@@ -39,7 +39,8 @@ def main() -> None:
     given = sys.argv[1:]
     kernel = given[1] if given[0] == "--kernel" else ""
     in_guest = given[0] == "--in-guest"
-    first, *others = map(int, given[2:] if kernel else given[in_guest:])
+    descriptors = given[2:] if kernel else given[1:] if in_guest else given
+    first, *others = map(int, descriptors)
     client = socket.socket(fileno=first)
     control_socket = ControlSocket(socket.socket(fileno=others[0]), others[1]) if others else None
     if control_socket is not None:
