@@ -37,11 +37,16 @@ UNKNOWN_TO_IT = {
     "interface-name-prefix.lab",
     # Nothing shows when it has taken up the zone of its Node.
     "endpoints-move.lab",
+    "hints-at-node-ports.lab",
+    "incomplete-hints.lab",
     "node-changes-zone.lab",
     "prefer-same-node.lab",
     "prefer-same-zone.lab",
+    "preferred-node-loses-its-endpoint.lab",
     # It passes the text of endpoints on to iptables, which reads leading zeros as octal, or refuses them.
     "leading-zeros.lab",
+    # For a source range of /0 it adds a rule that no packet reaches.
+    "source-ranges-of-several-addresses.lab",
     # It ignores ipMode, which embedded@v1.23 does not.
     "ip-mode-proxy.lab",
     # It writes rules of a node port only if it can listen there: on nodes with such an address, and once another

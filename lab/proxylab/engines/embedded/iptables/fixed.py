@@ -17,6 +17,8 @@ __all__ = ["JUMPS", "fixed_chains", "fixed_rules", "kept_chains", "node_port_jum
 NEW = "-m conntrack --ctstate NEW"
 """Only the first packet is refused: an established connection survives the loss of its endpoint's readiness."""
 
+NODE_PORTS_REMARK = comment("kubernetes service nodeports; NOTE: this must be the last rule in this chain")
+
 SHARED_CHAINS: tuple[Chain, ...] = (
     names.REJECT_INTERNAL,
     names.REJECT_EXTERNAL,
@@ -132,9 +134,8 @@ def forwarding(settings: ProxySettings) -> tuple[Rule, ...]:
 
 def node_port_jumps(family: Family, settings: ProxySettings, node: NodeFacts) -> tuple[Rule, ...]:
     """The end of KUBE-SERVICES: other packets to the node's own addresses may be for a node port."""
-    remark = comment("kubernetes service nodeports; NOTE: this must be the last rule in this chain")
     return tuple(
-        Rule(names.SERVICES, (remark, addresses), names.NODE_PORTS.name)
+        Rule(names.SERVICES, (NODE_PORTS_REMARK, addresses), names.NODE_PORTS.name)
         for addresses in _matches_of_node_ports(family, settings, node)
     )
 

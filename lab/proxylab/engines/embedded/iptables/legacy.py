@@ -27,10 +27,10 @@ from proxylab.engines.embedded.iptables import names
 from proxylab.engines.embedded.iptables.dispatch_rules import health_check
 from proxylab.engines.embedded.iptables.fixed import (
     JUMPS,
+    NODE_PORTS_REMARK,
     SHARED_CHAINS,
     loopback_guard,
     mark_for_masquerading,
-    node_port_jumps,
     postrouting,
 )
 from proxylab.engines.embedded.iptables.matches import FROM_LOCAL, TO_LOCAL, comment, mark, share, to_address, transport
@@ -39,7 +39,7 @@ from proxylab.engines.embedded.iptables.render import CURRENT
 from proxylab.engines.embedded.iptables.rules import Generation, PortRules, Rule, RuleLine, append_line
 from proxylab.engines.embedded.iptables.scope import PortScope, ProxyScope
 from proxylab.engines.embedded.iptables.service_chains import MARK_MASQ, endpoint_rules
-from proxylab.engines.embedded.node import NodeFacts
+from proxylab.engines.embedded.node import NodeFacts, node_port_addresses
 from proxylab.engines.embedded.ports import EndpointInfo, ServicePortInfo
 from proxylab.engines.embedded.settings import LOOPBACK, ProxySettings
 
@@ -96,10 +96,10 @@ def kubelet_rules(family: Family) -> str:
 
 
 def _node_port_jumps(family: Family, settings: ProxySettings, node: NodeFacts) -> tuple[Rule, ...]:
-    """Today's jumps, but with all loopback addresses, even that of IPv6, which cannot serve a node port."""
-    if any(Family.of(cidr) is family for cidr in settings.node_port_addresses):
-        return node_port_jumps(family, settings, node)
-    return node_port_jumps(Family.IPV4, ProxySettings(), node)
+    """Today's jumps, but with all loopback addresses, even that of IPv6: what is sent there gets no answer."""
+    chosen = node_port_addresses(family, settings, node)
+    matches = (TO_LOCAL,) if chosen is None else (f"-d {address}" for address in chosen)
+    return tuple(Rule(names.SERVICES, (NODE_PORTS_REMARK, each), names.NODE_PORTS.name) for each in matches)
 
 
 def _render_port(proxy: ProxyScope, port: ServicePortInfo) -> PortRules:
@@ -190,21 +190,21 @@ def _masquerading(scope: PortScope) -> Iterator[str]:
 
 
 def _firewall(scope: PortScope, external_local: str) -> Iterator[str]:
-    """KUBE-FW-: its last rule marks packets from sources that are not allowed."""
+    """KUBE-FW-: its rules, once for each address. The last one marks packets from sources that are not allowed."""
     port = scope.port
     begin = f"-A {scope.chains.firewall} {comment(f'{port.name} loadbalancer IP')}"
     target = external_local if port.external_policy_local else scope.chains.cluster
-    if not port.external_policy_local:
-        yield f"{begin} -j {MARK_MASQ}"
-    if not port.source_ranges:
-        yield f"{begin} -j {target}"
-    for cidr in port.source_ranges:
-        yield f"{begin} -s {cidr} -j {target}"
-    for vip in (
-        port.load_balancer_vips if any(cidr.network_address.is_unspecified for cidr in port.source_ranges) else ()
-    ):
-        yield f"{begin} -s {vip} -j {target}"
-    yield f"{begin} -j {MARK_DROP.name}"
+    with_node = any(cidr.network_address.is_unspecified for cidr in port.source_ranges)
+    for vip in port.load_balancer_vips:
+        if not port.external_policy_local:
+            yield f"{begin} -j {MARK_MASQ}"
+        if not port.source_ranges:
+            yield f"{begin} -j {target}"
+        for cidr in port.source_ranges:
+            yield f"{begin} -s {cidr} -j {target}"
+        if with_node:
+            yield f"{begin} -s {vip} -j {target}"
+        yield f"{begin} -j {MARK_DROP.name}"
 
 
 def _external_local(scope: PortScope, chain: str, endpoints: Sequence[EndpointInfo]) -> Iterator[str]:
