@@ -64,6 +64,12 @@ _OWN_DROPS: Final = (1, 25)
 """The first version whose rules drop by themselves, without the kubelet's chains (KEP-3178)."""
 
 
+_HEALTHZ_GATE: Final = "KubeProxyDrainingTerminatingNodes"
+"""With this gate, healthz answers for the node, too (KEP-3836). In 1.28 and 1.29 it is off by default."""
+
+_HEALTHZ_OF_NODES: Final = (1, 30)
+
+
 def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, cluster: Cluster) -> KubeProxyEngine:
     """Make a kube-proxy for the node of that name; it is not started. Raises ``InternalError``."""
     upstream = choice.upstream
@@ -91,6 +97,8 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
     launch: _Launch = partial(_launch, context, argv, config)
     periods = MODES[mode].periods(proxy)
     families = choice.families[:1] if mode == Mode.USERSPACE else choice.families
+    gates = {**proxy.feature_gates, **upstream.feature_gates}
+    follows_node = gates.get(_HEALTHZ_GATE, choice.version >= _HEALTHZ_OF_NODES)
 
     node_of_proxy = KubeProxyNode(
         prepare=prepare,
@@ -100,7 +108,7 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
         zone=partial(_zone, node, cluster.store),
         move=partial(_move, node, cluster.store),
         serves=lambda: any(service.health_check_node_port for service in cluster.store.list(Service)),
-        agrees=partial(_agrees, node, context.netns, cluster.store, proxy.healthz),
+        agrees=partial(_agrees, node, context.netns, cluster.store, proxy.healthz) if follows_node else _does_not_ask,
         dump=dump,
         shows_ends=isinstance(log, SyncLog),
         took_up=log.took_up if isinstance(log, SyncLog) else lambda _zone: True,
@@ -173,6 +181,10 @@ def _move(node: str, store: Store, zone: str) -> None:
     if isinstance(known, Node):
         labels = {key: value for key, value in known.labels.items() if key != ZONE_LABEL}
         store.apply(replace(known, labels=labels | ({ZONE_LABEL: zone} if zone else {})))
+
+
+async def _does_not_ask() -> bool:
+    return True
 
 
 async def _agrees(node: str, netns: NetNs, store: Store, healthz: SocketAddress) -> bool:
