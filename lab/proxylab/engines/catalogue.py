@@ -19,7 +19,7 @@ from proxylab.engines.embedded.settings import refuse_gates
 from proxylab.engines.embedded.sync import EmbeddedEngine
 from proxylab.engines.embedded.udp import UdpReconciler
 from proxylab.engines.engine_names import read_engine
-from proxylab.engines.kubeproxy.make import make_kube_proxy
+from proxylab.engines.kubeproxy.make import HEALTHZ_OF_NODES, make_kube_proxy
 from proxylab.engines.modes import MODES
 from proxylab.engines.node_mode import node_mode, removed_at_start
 from proxylab.engines.protocol import Engine, EngineChoice
@@ -39,9 +39,6 @@ _LEAVES_UDP: Final = ((1, 32), (1, 37))
 
 _HEALTH_CHECKS_BY_FAMILY: Final = (1, 36)
 """The version since which health-check node ports listen in their own family alone (kubernetes#137370)."""
-
-_HEALTHZ_OF_NODES: Final = (1, 30)
-"""The version since which healthz answers for the node, too (KEP-3836). 1.28 and 1.29 do with a feature gate."""
 
 _LOCALHOST_NODE_PORTS: Final = (1, 26)
 """The first version with ``localhostNodePorts``. Those before it serve node ports on 127.0.0.1 always."""
@@ -73,7 +70,7 @@ def _make_embedded(choice: EngineChoice, node: str, context: NodeContext, cluste
         settings,
         forget_stale_udp="1.36" if first <= choice.version < fixed else settings.forget_stale_udp,
         health_checks_collide=choice.version < _HEALTH_CHECKS_BY_FAMILY,
-        healthz_of_node=choice.version >= _HEALTHZ_OF_NODES,
+        healthz_of_node=choice.version >= HEALTHZ_OF_NODES,
         localhost_node_ports=settings.localhost_node_ports
         or (mode_name == "iptables" and choice.version < _LOCALHOST_NODE_PORTS),
     )

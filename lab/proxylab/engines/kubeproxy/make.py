@@ -33,7 +33,7 @@ from proxylab.kernel.sandbox.running import Running
 from proxylab.scenario.words import Mode
 from proxylab.timing import Deadline
 
-__all__ = ["make_kube_proxy"]
+__all__ = ["HEALTHZ_OF_NODES", "make_kube_proxy"]
 
 _ASK_SECONDS: Final = 5.0
 _NO_MODPROBE: Final = {f"{CHOSEN_FIRST.partition(':')[0]}/modprobe": "/bin/true"}
@@ -64,10 +64,10 @@ _OWN_DROPS: Final = (1, 25)
 """The first version whose rules drop by themselves, without the kubelet's chains (KEP-3178)."""
 
 
-_HEALTHZ_GATE: Final = "KubeProxyDrainingTerminatingNodes"
-"""With this gate, healthz answers for the node, too (KEP-3836). In 1.28 and 1.29 it is off by default."""
+HEALTHZ_OF_NODES: Final = (1, 30)
+"""The version since which healthz answers for the node, too (KEP-3836). 1.28 and 1.29 do with ``_HEALTHZ_GATE``."""
 
-_HEALTHZ_OF_NODES: Final = (1, 30)
+_HEALTHZ_GATE: Final = "KubeProxyDrainingTerminatingNodes"
 
 
 def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, cluster: Cluster) -> KubeProxyEngine:
@@ -98,7 +98,7 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
     periods = MODES[mode].periods(proxy)
     families = choice.families[:1] if mode == Mode.USERSPACE else choice.families
     gates = {**proxy.feature_gates, **upstream.feature_gates}
-    follows_node = gates.get(_HEALTHZ_GATE, choice.version >= _HEALTHZ_OF_NODES)
+    follows_node = gates.get(_HEALTHZ_GATE, choice.version >= HEALTHZ_OF_NODES)
 
     node_of_proxy = KubeProxyNode(
         prepare=prepare,
