@@ -100,8 +100,8 @@ EDITS = [
     ),
     Edit(
         "affinity/timeout-counts-from-the-last-connection",
-        "timeoutSeconds: 3",
-        "timeoutSeconds: 300",
+        "timeoutSeconds: 8",
+        "timeoutSeconds: 800",
         {
             (
                 "timeoutSeconds pass since the first connection and a second pod is ready: "
