@@ -170,3 +170,10 @@ def test_every_link_between_pages_leads_somewhere() -> None:
     links = [(page, target) for page in pages() for target in LINK.findall(page.read_text())]
     assert len(links) > 10
     assert [f"{page}: {target}" for page, target in links if not (page.parent / target).exists()] == []
+
+
+def test_numbers_of_other_length_may_wrap_lines_elsewhere() -> None:
+    page = ["985 of 2,000 flows: echo-1 saw it come from", "10.244.0.10", "...", "$ end"]
+    assert matches(page, ["1,000 of 2,000 flows: echo-1 saw it come", "from 10.244.0.10", "any", "lines", "$ end"])
+    assert not matches(page, ["985 of 2,000 flows: echo-1 saw it go to", "10.244.0.10", "$ end"])
+    assert not matches(page, ["985 of 2,000 flows: echo-1 saw it come from", "10.244.0.10", "$ end", "more"])

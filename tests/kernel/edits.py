@@ -37,7 +37,7 @@ EDITS = [
     ),
     Edit(
         "workloads/a-rolling-update-of-a-deployment",
-        "terminationGracePeriodSeconds: 5\n  strategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}",
+        "terminationGracePeriodSeconds: 30\n  strategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}",
         "terminationGracePeriodSeconds: 0\n  strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 2}}",
         {"each pod is replaced after a new one is ready, and streams go on"},
     ),

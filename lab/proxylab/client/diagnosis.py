@@ -43,7 +43,8 @@ from proxylab.diagnosis.subject import Backend, DiagnosedService
 from proxylab.engines.modes import MODES
 from proxylab.errors import ScenarioError
 from proxylab.evidence.engine_progress import ProxyRecord
-from proxylab.evidence.evidence import HttpReport, Lookup
+from proxylab.evidence.evidence import HttpReport
+from proxylab.evidence.lookups import Lookup
 from proxylab.evidence.words import listed
 from proxylab.scenario.expect import Backend as ExpectedBackend
 from proxylab.scenario.expect import Expect, HttpExpect

@@ -6,7 +6,7 @@
 from collections.abc import Callable
 
 from proxylab.addresses import IPAddress
-from proxylab.evidence.evidence import Lookup
+from proxylab.evidence.lookups import Lookup
 from proxylab.plan.assembly import Assembly
 from proxylab.plan.resolved import Query, ResolvedProbe
 from proxylab.scenario.probes import Probe

@@ -30,7 +30,8 @@ from proxylab.engines.lacking import lacking, lacking_of_step, modes_after, refu
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, InternalError, LabError
 from proxylab.evidence.engine_progress import ProxyRecord
-from proxylab.evidence.evidence import Capture, Evidence, Lookup
+from proxylab.evidence.evidence import Capture, Evidence
+from proxylab.evidence.lookups import Lookup
 from proxylab.evidence.segments import DialogueRecord
 from proxylab.plan.assembly import Assembly, assemble, prepare_dialogue
 from proxylab.plan.dialogue import Turn

@@ -19,7 +19,7 @@ import dns.rdatatype
 import dns.rrset
 
 from proxylab.cluster.kube_dns import DNS_PORT
-from proxylab.evidence.evidence import Lookup, NamedRecord
+from proxylab.evidence.lookups import Lookup, NamedRecord
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.resolved import Query
 from proxylab.timing import Deadline

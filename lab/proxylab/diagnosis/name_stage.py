@@ -11,7 +11,7 @@ from proxylab.cluster.kube_dns import DOMAIN, KUBE_DNS
 from proxylab.cluster.objects import Service, ServiceType
 from proxylab.diagnosis.model import Finding, Stage, breaks, holds
 from proxylab.diagnosis.subject import DiagnosedService
-from proxylab.evidence.evidence import Lookup
+from proxylab.evidence.lookups import Lookup
 from proxylab.evidence.words import listed
 
 __all__ = ["judge_name", "judge_name_server", "missing_service", "whole_name"]

@@ -203,7 +203,8 @@ def _service_at(assembly: Assembly, made: int, stream: Stream, resolved: Resolve
     services = assembly.timeline[made].services
     nodes = [address for name in assembly.nodes for address in assembly.addresses[name]]
     dialled = resolved.destination, resolved.port, resolved.protocol
-    named = Endpoints(services, (), nodes).due(stream.target, stream.send.protocol, dialled)[0].partition(":")[0]
+    due = Endpoints(services, (), nodes).due(stream.target, stream.send.protocol, dialled)
+    named = due.service_port.partition(":")[0]
     return next((each for each in services if f"{each.namespace}/{each.name}" == named), None)
 
 

@@ -6,10 +6,10 @@ the kernel stamps frames (SO_TIMESTAMPNS, socket(7)).
 
 from collections.abc import Mapping
 from enum import IntEnum, StrEnum
-from ipaddress import ip_address
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.encoding import Record
+from proxylab.evidence.lookups import Lookup
 
 __all__ = [
     "Capture",
@@ -17,14 +17,13 @@ __all__ = [
     "Direction",
     "Discarded",
     "DropReason",
+    "EarlierConnection",
     "Evidence",
     "ForeignRule",
     "HttpReport",
     "KernelCount",
     "Leg",
     "LinkCount",
-    "Lookup",
-    "NamedRecord",
     "Observation",
     "Packet",
     "RuleCount",
@@ -255,6 +254,18 @@ class TrackedFlow(Record, frozen=True, array_like=True, gc=False):
     reply_destination_port: int
 
 
+class EarlierConnection(Record, frozen=True, array_like=True, gc=False):
+    """A client's last connection before the probe to a service port with session affinity.
+
+    ``address`` and ``port`` are of the endpoint that the proxy chose; ``at`` is when the first packet left.
+    """
+
+    client: IPAddress
+    address: IPAddress
+    port: int
+    at: int
+
+
 class TableEntry(Record, frozen=True, array_like=True, gc=False):
     """Any entry of a node's connection tracking: both ends of the original packets and of the replies."""
 
@@ -308,50 +319,6 @@ class DropReason(Record, frozen=True):
     at: int
 
 
-class NamedRecord(Record, frozen=True):
-    """One record of an answer: ``value`` as zone files spell it (RFC 1035, section 5.1), names without the last dot."""
-
-    name: str
-    kind: str
-    value: str
-    ttl: int
-
-
-class Lookup(Record, frozen=True, kw_only=True):
-    """One DNS query, and its answer.
-
-    Attributes:
-        name: absolute, without the dot at the end.
-        kind: of the records asked for, such as ``AAAA``.
-        server: the address that got the query.
-        error: why no answer came: ``timeout``, the name of an errno, or ``malformed``; empty with an answer.
-        code: of the answer, such as ``NXDOMAIN``.
-        answers: the records of the answer's first section.
-        authority: those of the second; without answers, the SOA with the time to cache it.
-        additional: those of the third.
-        truncated: whether the answer did not fit UDP, so that the client asked again by TCP.
-        by_tcp: whether the answer came by TCP.
-        served_by: the pod that answered, as it names itself (NSID, RFC 5001).
-    """
-
-    name: str
-    kind: str
-    server: IPAddress
-    error: str = ""
-    code: str = ""
-    answers: tuple[NamedRecord, ...] = ()
-    authority: tuple[NamedRecord, ...] = ()
-    additional: tuple[NamedRecord, ...] = ()
-    truncated: bool = False
-    by_tcp: bool = False
-    served_by: str = ""
-
-    @property
-    def addresses(self) -> tuple[IPAddress, ...]:
-        """The addresses in the answer, under whatever name."""
-        return tuple(ip_address(each.value) for each in self.answers if each.kind in ("A", "AAAA"))
-
-
 class Evidence(Record, frozen=True, kw_only=True):
     """The record of one probe. ``sent`` counts the flows that left; ``refused_sends`` holds the errors of others.
 
@@ -359,13 +326,14 @@ class Evidence(Record, frozen=True, kw_only=True):
     rule counters the lab read; a rule of theirs that is not in ``counts`` counted nothing. ``unpinned`` is why the run
     could not stay on one CPU; empty when it did. ``tracked`` holds the conntrack entries of the probe's flows on all
     nodes, ``entries`` all entries; ``None`` where the lab did not read them. ``known`` are those that flows from the
-    author's port had before. ``http`` holds the HTTP answers, and ``behind`` the packets of connections that an Ingress
-    controller opened. Where a flow was missing, ``kernel`` holds
-    the stack counters until ``counters_read_at``, which is 0 otherwise. ``lookups`` are the queries for the dialled
-    name, in order. ``steps`` are those of a traced packet: there through every node, then back; ``drops`` are the
-    kernel's reported drops meanwhile. ``links`` are the links with netem, there and back. ``terminating`` names the
-    nodes whose proxies end connections themselves, ``undrained`` those of them whose processes may still have held a
-    packet at the end, and ``discarded`` what the others discarded.
+    author's port had before. ``earlier`` are the clients' last connections to the same frontend, or else to another one
+    of the service port; none without session affinity. ``http`` holds the HTTP answers, and ``behind`` the packets of
+    connections that an Ingress controller opened. Where a flow was missing, ``kernel`` holds the stack counters until
+    ``counters_read_at``, which is 0 otherwise. ``lookups`` are the queries for the dialled name, in order. ``steps``
+    are those of a traced packet: there through every node, then back; ``drops`` are the kernel's reported drops
+    meanwhile. ``links`` are the links with netem, there and back. ``terminating`` names the nodes whose proxies end
+    connections themselves, ``undrained`` those of them whose processes may still have held a packet at the end, and
+    ``discarded`` what the others discarded.
     """
 
     sent: int
@@ -382,6 +350,7 @@ class Evidence(Record, frozen=True, kw_only=True):
     tracked: tuple[TrackedFlow, ...] | None = None
     entries: tuple[TableEntry, ...] | None = None
     known: tuple[TrackedFlow, ...] = ()
+    earlier: tuple[EarlierConnection, ...] = ()
     terminating: tuple[str, ...] = ()
     undrained: tuple[str, ...] = ()
     discarded: tuple[Discarded, ...] = ()

@@ -11,6 +11,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.cluster.objects import EndpointSlice, Service, ServicePort
 from proxylab.plan.lookup import own_address, service_port
@@ -20,9 +22,21 @@ from proxylab.scenario.network import UPLINK
 from proxylab.scenario.probes import ServiceTarget, Target
 from proxylab.scenario.words import Frontend
 
-__all__ = ["Endpoints", "everywhere"]
+__all__ = ["Due", "Endpoints", "everywhere"]
 
 _NO_PORT: Final = 0
+
+
+class Due(Struct, frozen=True):
+    """Where the flows of a probe may arrive.
+
+    ``service_port`` is the dialled Service's port, and ``affinity_timeout`` its timeoutSeconds, ``None`` without
+    session affinity. If the target is not a Service's, the port is empty.
+    """
+
+    service_port: str
+    endpoints: tuple[Destination, ...]
+    affinity_timeout: int | None = None
 
 
 class Endpoints:
@@ -41,22 +55,20 @@ class Endpoints:
         for each in slices:
             self._slices[each.namespace, each.service].append(each)
 
-    def due(
-        self, target: Target, asked: Transport | None, dialled: tuple[IPAddress, int, Transport]
-    ) -> tuple[str, tuple[Destination, ...]]:
-        """The dialled Service's port (empty if the target is not a Service's), and where its flows may arrive.
+    def due(self, target: Target, asked: Transport | None, dialled: tuple[IPAddress, int, Transport]) -> Due:
+        """Where the flows may arrive.
 
         ``asked`` is the protocol that the probe names. An echo request has no port, so it gives no destinations.
         """
         address, number, protocol = dialled
         if protocol is Transport.ICMP:
-            return "", ()
+            return Due("", ())
         found = self._named(target, asked) or self._at(address, number, protocol)
         if found is None:
-            return "", (Destination(address=address, port=number),)
+            return Due("", (Destination(address=address, port=number),))
         service, port = found
         endpoints = (each for each in self._behind(service, port) if each.address.version == address.version)
-        return _name(service, port), tuple(dict.fromkeys(endpoints))
+        return Due(_name(service, port), tuple(dict.fromkeys(endpoints)), service.affinity_timeout)
 
     def _named(self, target: Target, asked: Transport | None) -> tuple[Service, ServicePort] | None:
         """The port of the Service that a probe names; ``None`` for a DNS name or a health-check node port."""

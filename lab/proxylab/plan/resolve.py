@@ -146,7 +146,7 @@ class _Resolver:
             destination, port, protocol = _resolver(question, probe), DNS_PORT, Transport.UDP
         if probe.source.loopback and isinstance(probe.target, ServiceTarget) and probe.target.via in _OF_NODE:
             destination = Family.of(destination).loopback
-        service_port, endpoints = self._behind.due(probe.target, probe.send.protocol, (destination, port, protocol))
+        due = self._behind.due(probe.target, probe.send.protocol, (destination, port, protocol))
         sender, family = self._sender(probe, destination), Family.of(destination)
         echo = probe.send.protocol is Transport.ICMP
         return ResolvedProbe(
@@ -171,8 +171,9 @@ class _Resolver:
             tables=expect is not None and expect.conntrack is not None,
             addresses=self._plan.addresses_by_name if named else {},
             question=question,
-            service_port=service_port,
-            endpoints=endpoints,
+            service_port=due.service_port,
+            endpoints=due.endpoints,
+            affinity_timeout=due.affinity_timeout,
         )
 
     def _question(self, probe: _Sent) -> Question | None:

@@ -186,11 +186,12 @@ class ResolvedProbe(Record, frozen=True, kw_only=True):
 
     The lab reads the counters of ``nodes``, and of ``watched``: pods or hosts where flows may end. ``endpoints`` are
     where the flows may arrive: the endpoints of ``service_port`` (in kube-proxy's spelling), or the target itself if it
-    is not a Service's; empty if no port is known. Where the author expects a masqueraded source, ``masquerades`` are
-    the sources that masquerading gives, for each node that may translate a flow and each endpoint. With ``http`` the
-    flows are HTTP requests: ``request`` to an Ingress, or else for a node's health. With ``tables`` the lab saves all
-    connection tracking entries after the probe. ``addresses`` maps the scenario's names to addresses, where an
-    expectation names any.
+    is not a Service's; empty if no port is known. ``affinity_timeout`` is that Service's timeoutSeconds, ``None``
+    without session affinity. Where the author expects a masqueraded source, ``masquerades`` are the sources that
+    masquerading gives, for each node that may translate a flow and each endpoint. With ``http`` the flows are HTTP
+    requests: ``request`` to an Ingress, or else for a node's health. With ``tables`` the lab saves all connection
+    tracking entries after the probe. ``addresses`` maps the scenario's names to addresses, where an expectation names
+    any.
     """
 
     number: int
@@ -216,6 +217,7 @@ class ResolvedProbe(Record, frozen=True, kw_only=True):
     question: Question | None = None
     service_port: str = ""
     endpoints: tuple[Destination, ...] = ()
+    affinity_timeout: int | None = None
     masquerades: tuple[MasqueradedAs, ...] = ()
 
     @property

@@ -17,7 +17,8 @@ from proxylab.encoding import Record, TaggedRecord
 from proxylab.engines.embedded.mutation import Mutation
 from proxylab.engines.protocol import EngineChoice
 from proxylab.evidence.engine_progress import ProxyRecord
-from proxylab.evidence.evidence import Capture, Evidence, Lookup
+from proxylab.evidence.evidence import Capture, Evidence
+from proxylab.evidence.lookups import Lookup
 from proxylab.evidence.segments import DialogueRecord
 from proxylab.evidence.stream_records import StepEvidence
 from proxylab.plan.dialogue import Dialogue

@@ -19,7 +19,7 @@ from proxylab.client.bundles import BundleStore
 from proxylab.client.open_lab import OpenLab
 from proxylab.engines.engine_names import ENGINES, mode_of
 from proxylab.engines.lacking import refuse_server
-from proxylab.evidence.evidence import Lookup
+from proxylab.evidence.lookups import Lookup
 from proxylab.evidence.segments import DialogueRecord
 from proxylab.plan.dialogue import Turn
 from proxylab.protocol.messages import Executed

@@ -32,7 +32,8 @@ from proxylab.control.ingress.controller import IngressController
 from proxylab.engines.barrier import is_barrier, without_barrier
 from proxylab.engines.protocol import Engine
 from proxylab.errors import InternalError
-from proxylab.evidence.evidence import Evidence, Lookup
+from proxylab.evidence.evidence import Evidence
+from proxylab.evidence.lookups import Lookup
 from proxylab.evidence.segments import DialogueRecord
 from proxylab.kernel.netfilter.iptables_tool import IptablesVariant
 from proxylab.kernel.netlink.build import Wiring

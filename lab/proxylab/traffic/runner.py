@@ -34,6 +34,7 @@ from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.scenario.words import Manner
 from proxylab.timing import Deadline, together
 from proxylab.traffic.associations import Associations
+from proxylab.traffic.client_memory import ClientMemory
 from proxylab.traffic.connect import Dialogues, has_sctp, need_sctp
 from proxylab.traffic.conntrack_reader import ConntrackReader
 from proxylab.traffic.craft import first_packets
@@ -108,6 +109,7 @@ class Runner:
         self._tracing: Tracing | None = None
         self.conntrack = ConntrackReader(netns_by_name, own_addresses(plan))
         self._associations: Associations | None = None
+        self._clients = ClientMemory()
         self._stacks = Stacks(netns_by_name, {each.name for each in plan.namespaces if each.role is Role.NODE})
         self._seen: Matcher | None = None
         self._dialogues = self.traced = 0
@@ -172,7 +174,7 @@ class Runner:
         async with self.packet_lock:
             self.traced += trace
             self._seen = None  # two runs of 24,000 flows would take 190 MB more than one
-            return await self._run(resolved, trace=trace)
+            return self._clients.note(resolved, await self._run(resolved, trace=trace))
 
     async def converse(self, dialogue: Dialogue) -> DialogueRecord:
         """Hold a dialogue by crafted segments. Runs wait for each other.

@@ -25,6 +25,7 @@ from proxylab.scenario.expect import (
 )
 from proxylab.scenario.probes import Probe, ServiceTarget
 from proxylab.scenario.words import Manner, Outcome, Position
+from proxylab.verdict.affinity import came_too_late
 from proxylab.verdict.conntrack_tables import Tables
 from proxylab.verdict.counted_rules import Rule, ending, may_be_engines, read_all
 from proxylab.verdict.doubts import (
@@ -63,6 +64,7 @@ class JudgedProbe(Struct, frozen=True):
         lost_copies: copies of requests that ended at a node, by flow number.
         lost_reply_copies: copies of replies that ended at a node, by flow number.
         on_links: where netem lost the request of a flow or its answer, by flow number.
+        too_late: flows to unexpected pods, of clients that the proxy may have forgotten by then, by flow number.
         source: the one address that ``expect.source`` stands for; ``None`` where it is the sender's or differs.
     """
 
@@ -79,6 +81,7 @@ class JudgedProbe(Struct, frozen=True):
     lost_copies: Mapping[int, str]
     lost_reply_copies: Mapping[int, str]
     on_links: Mapping[int, str]
+    too_late: Mapping[int, str]
     source: IPAddress | None = None
 
     @property
@@ -320,6 +323,7 @@ def open_case(
         lost,
         lost_replies,
         on_links,
+        came_too_late(resolved, evidence, flows, probe.expect.backend_names),
         source,
     )
 

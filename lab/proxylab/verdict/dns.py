@@ -6,7 +6,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress
-from proxylab.evidence.evidence import Lookup
+from proxylab.evidence.lookups import Lookup
 from proxylab.plan.resolved import Query, Question, ResolvedProbe
 from proxylab.scenario.probes import Probe
 

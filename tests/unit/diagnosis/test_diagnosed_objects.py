@@ -26,7 +26,7 @@ from proxylab.diagnosis.model import Finding, Stage, Standing
 from proxylab.diagnosis.name_stage import judge_name, judge_name_server, missing_service
 from proxylab.diagnosis.subject import DiagnosedService
 from proxylab.evidence.engine_progress import Progress, ProxyRecord
-from proxylab.evidence.evidence import Lookup, NamedRecord
+from proxylab.evidence.lookups import Lookup, NamedRecord
 
 NODES = (Node(name="node-a", addresses=(ip_address("172.18.0.2"),)), Node(name="node-b"))
 ECHO = Service(

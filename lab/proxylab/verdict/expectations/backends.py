@@ -31,7 +31,11 @@ def _judge(case: JudgedProbe, expected: tuple[Backend, ...]) -> Verdict:
         found.update(reached)
         strangers = [each for each in reached if each not in wanted]
         if strangers:
-            findings.wrong(f"the request reached {listed(strangers)}, not an expected backend", flow.number)
+            clause = f"the request reached {listed(strangers)}, not an expected backend"
+            if flow.number in case.too_late:
+                findings.doubt(f"{clause}, but {case.too_late[flow.number]}", flow.number)
+            else:
+                findings.wrong(clause, flow.number)
         elif flow.number in case.disagreements:
             findings.doubt(case.disagreements[flow.number], flow.number)
     question = case.resolved.question
@@ -40,7 +44,7 @@ def _judge(case: JudgedProbe, expected: tuple[Backend, ...]) -> Verdict:
     observed = counted(found)
     sticky = case.probe.expect.spread is Spread.STICKY
     choices = len(case.clients) if sticky else len(case.arrived)
-    said = findings.any_wrong and len(wanted) == 1  # a stranger was hit, so the only backend was not
+    said = (findings.any_wrong or case.too_late) and len(wanted) == 1  # a stranger was hit, so the only backend was not
     if never and found and not said and (choices > 1 or not sticky):
         chosen = amount(choices, "client" if sticky else "flow")
         if choices >= flows_to_hit_all(len(wanted)):

@@ -8,7 +8,7 @@ where the name server itself, asked at once past the Service, answers the same q
 from collections.abc import Iterator, Sequence
 
 from proxylab.addresses import IPAddress
-from proxylab.evidence.evidence import Lookup
+from proxylab.evidence.lookups import Lookup
 from proxylab.evidence.words import listed
 from proxylab.plan.resolved import Question
 from proxylab.verdict.case import JudgedProbe

@@ -1,6 +1,6 @@
 """``spread``: how the flows spread over the pods that they reached. It needs the taps at the pods."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from proxylab.evidence.words import amount, counted, listed
 from proxylab.scenario.expect import Shares
@@ -41,7 +41,7 @@ def _judge_shares(case: JudgedProbe, due: Mapping[str, float], expected: str, *,
     shares = tuple(due.values())
     flows, findings = sum(counts), Findings(case, case.unseen)
     findings.doubt_each(case.disagreements)
-    _note_strangers(findings, found, due)
+    _note_strangers(case, findings, due)
     chance = spread_p_value(counts, shares) if due else 1.0
     if not named and len(due) == 1:
         only = next(iter(due))
@@ -68,7 +68,7 @@ def _judge_sticky(case: JudgedProbe, names: Sequence[str]) -> Verdict:
     findings = Findings(case, case.unseen)
     findings.doubt_each(case.disagreements)
     if names:
-        _note_strangers(findings, found, names)
+        _note_strangers(case, findings, names)
     strayed = {client: reached for client, reached in clients.items() if len(reached) > 1}
     if len(clients) > 1 and strayed:
         findings.wrong(f"{len(strayed):,} of {len(clients):,} clients went to several backends")
@@ -86,10 +86,12 @@ def _judge_sticky(case: JudgedProbe, names: Sequence[str]) -> Verdict:
     return findings.settle("spread", expected=wanted, observed=counted(found))
 
 
-def _note_strangers(findings: Findings, found: Iterable[str], names: Collection[str]) -> None:
-    strangers = [name for name in found if name not in names]
+def _note_strangers(case: JudgedProbe, findings: Findings, names: Collection[str]) -> None:
+    in_time = (name for flow in case.arrived if flow.number not in case.too_late for name in flow.reached)
+    strangers = [name for name in dict.fromkeys(in_time) if name not in names]
     if strangers:
         findings.wrong(f"requests reached {listed(strangers)}, not an expected backend")
+    findings.doubt_each(case.too_late)
 
 
 SPREAD = Expectation[JudgedProbe, Spread | Shares](

@@ -8,7 +8,8 @@ from recorded import World
 
 from proxylab.addresses import Family, Transport
 from proxylab.encoding import decode, encode
-from proxylab.evidence.evidence import Evidence, Lookup, NamedRecord
+from proxylab.evidence.evidence import Evidence
+from proxylab.evidence.lookups import Lookup, NamedRecord
 from proxylab.plan.resolved import Query, Question, ResolvedProbe, Sentinel
 from proxylab.report.failure_text import explain
 from proxylab.scenario.expect import Preserved
