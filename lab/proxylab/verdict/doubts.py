@@ -1,16 +1,17 @@
 """Reasons to doubt evidence: witnesses that contradict each other, lost frames, and silence that may end later."""
 
 from collections.abc import Collection, Iterable, Iterator
+from operator import attrgetter
 
 from proxylab.addresses import Transport
-from proxylab.evidence.evidence import Evidence, Observation
+from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.words import Manner
 from proxylab.verdict.counted_rules import ending
-from proxylab.verdict.drops import dropped_by_policy, kernel_drop
+from proxylab.verdict.drops import dropped_with_sentinels, kernel_drop
 from proxylab.verdict.flows.flows import Fate, Flow
-from proxylab.verdict.flows.hops import ended_in, way
+from proxylab.verdict.flows.hops import ended_in, hops, way
 from proxylab.verdict.foreign import ended_by
 
 __all__ = [
@@ -79,11 +80,13 @@ def packets_until(flows: Iterable[Flow], counters_read_at: int) -> int:
 def counted_as_dropped(
     resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]
 ) -> bool:
-    """Whether something is known to have dropped every packet: then no packet can be late.
+    """Whether something is known to have dropped every packet, or every answer: then none can be late.
 
     A node's stack, a rule for what was dialled, a foreign rule or the policy of a chain counted them; or the sockets
     heard of it, from a router (EMSGSIZE) or from a rule of the sender's own (EPERM).
     """
+    if set(fates) == {Fate.DELIVERED}:
+        return dropped_with_sentinels(evidence, *_lost_answers(flows))
     if set(fates) != {Fate.LOST}:
         return False
     if all(flow.report is not None and flow.report.error in ("EMSGSIZE", "EPERM") for flow in flows):
@@ -95,7 +98,23 @@ def counted_as_dropped(
     dropping = [rule.count for rule in ending(resolved, evidence.counts, "DROP") if {rule.count.node} == ended]
     if sum(count.packets for count in dropping) == packets_of(flows):
         return True
-    return dropped_by_policy(evidence, packets_of(flows), ended)
+    return dropped_with_sentinels(evidence, packets_of(flows), ended)
+
+
+def _lost_answers(flows: Iterable[Flow]) -> tuple[int, frozenset[str]]:
+    """How many packets of the answers that are missing came into the nodes where they were seen last, and those nodes.
+
+    There are none where a pod did not answer, or an answer was seen last as it left.
+    """
+    came: list[Observation] = []
+    for flow in flows:
+        if flow.replies:
+            continue
+        answers = sorted((each for each in hops(flow) if each.packet is Packet.REPLY), key=attrgetter("at"))
+        if not answers or answers[-1].direction is Direction.OUT:
+            return 0, frozenset()
+        came += [each for each in answers if each.netns_name == answers[-1].netns_name]
+    return len(came), frozenset(each.netns_name for each in came)
 
 
 def reasons_it_may_be_late(

@@ -17,7 +17,7 @@ from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.verdict.foreign import suspicion
 
-__all__ = ["COUNTERS", "KernelDrop", "drop_at", "dropped_by_policy", "kernel_drop", "policy_drop"]
+__all__ = ["COUNTERS", "KernelDrop", "drop_at", "dropped_with_sentinels", "kernel_drop", "policy_drop"]
 
 _REASONS = {
     "TcpExtIPReversePathFilter": "its reverse-path filter",
@@ -55,6 +55,7 @@ _ROUTING = "its routing"
 _ENDING = re.compile(r"-j (DROP|REJECT|NFQUEUE|TPROXY|SYNPROXY)\b|-P \S+ DROP")
 _ENDED = frozenset({"DROP", "REJECT"})
 _POLICY = re.compile(r"-P (\S+) DROP")
+_DROPS = re.compile(r"-j DROP\b|-P \S+ DROP")
 
 
 class KernelDrop(Struct, frozen=True):
@@ -170,15 +171,15 @@ def _never_a_source(address: IPAddress) -> bool:
     return address.is_loopback or address.is_multicast or address.is_unspecified or address.is_reserved
 
 
-def dropped_by_policy(evidence: Evidence, packets: int, ended: Collection[str]) -> bool:
-    """Whether a chain's policy dropped every packet of the probe, and each sentinel packet that did not come back.
+def dropped_with_sentinels(evidence: Evidence, packets: int, ended: Collection[str]) -> bool:
+    """Whether one rule or policy dropped all these packets, and each sentinel packet that did not come back.
 
-    The lab reads the counters of iptables after the sentinel packets, and such a policy drops those as well. It drops a
-    packet once, so a count of exactly as many leaves none that may be late.
+    The lab reads the counters of iptables after the sentinel packets. A policy, or the rule for invalid packets, drops
+    those as well. It drops a packet once, so a count of exactly as many leaves none that may be late.
     """
     all_of_them = packets + sum(not each.answered for each in evidence.sentinels)
     return packets > 0 and any(
-        count.packets == all_of_them and {count.node} == set(ended) and _POLICY.fullmatch(count.text)
+        count.packets == all_of_them and {count.node} == set(ended) and _DROPS.search(count.text)
         for count in evidence.counts
     )
 

@@ -168,6 +168,32 @@ def test_a_policy_that_counted_the_packet_and_the_lost_sentinel_packet_proves_a_
     assert one(WORLD, told, "outcome").judgement is judgement
 
 
+@pytest.mark.parametrize(
+    ("counted", "node", "judgement"),
+    [(2, "node-b", FAIL), (1, "node-b", INCONCLUSIVE), (3, "node-b", INCONCLUSIVE), (2, "node-a", INCONCLUSIVE)],
+)
+def test_a_rule_that_counted_the_answer_and_the_lost_sentinel_packet_proves_that_the_answer_is_lost(
+    counted: int, node: str, judgement: object
+) -> None:
+    came = replace(WORLD.answers(0, "echo-1"), netns_name="node-b", device="echo-1", direction=Direction.IN, at=1004)
+    told = WORLD.evidence([WORLD.leaves(0), WORLD.arrives(0, "echo-1"), WORLD.answers(0, "echo-1"), came])
+    (first, *others) = told.sentinels
+    invalid = RuleCount(
+        node, "filter", "KUBE-FORWARD", "-A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP", counted
+    )
+    told = replace(told, sentinels=(replace(first, answered=False), *others), counts=(invalid,))
+    assert one(WORLD, told, "reply").judgement is judgement
+
+
+def test_a_rule_proves_nothing_about_an_answer_that_left_its_node() -> None:
+    left = replace(WORLD.answers(0, "echo-1"), netns_name="node-b", device="eth0", direction=Direction.OUT, at=1004)
+    told = WORLD.evidence([WORLD.leaves(0), WORLD.arrives(0, "echo-1"), WORLD.answers(0, "echo-1"), left])
+    (first, *others) = told.sentinels
+    drop = RuleCount("node-b", "filter", "FORWARD", "-P FORWARD DROP", 2)
+    told = replace(told, sentinels=(replace(first, answered=False), *others), counts=(drop,))
+    assert one(WORLD, told, "reply").judgement is INCONCLUSIVE
+
+
 def test_a_drop_by_ipsec_is_named() -> None:
     ipsec = KernelCount("node-a", "XfrmInPolBlock", 1)
     told = lost(DROPPED, kernel=(*ROUTED, ipsec))

@@ -15,7 +15,7 @@ from proxylab.plan.resolved import STACK
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.case import JudgedProbe, fate_clause, nodes_of
 from proxylab.verdict.counted_rules import Rule, may_be_engines, of_service
-from proxylab.verdict.drops import dropped_by_policy
+from proxylab.verdict.drops import dropped_with_sentinels
 from proxylab.verdict.expectations.origin_of_answer import doubts_about_refusal, doubts_about_rejection
 from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
 from proxylab.verdict.flows.hops import ended_in, last_seen, seen_untranslated
@@ -147,9 +147,9 @@ def _doubts_about_program(case: JudgedProbe) -> Iterator[str]:
         yield f"rules that lead to a proxy's process counted {counted:,} of {amount(due, 'flow')}"
 
 
-def _by_policy(case: JudgedProbe) -> bool:
-    """Whether the policy of a chain dropped every packet of a probe that asks nothing of the engine."""
-    return not case.resolved.service_port and dropped_by_policy(case.evidence, case.packets, ended_in(case.flows))
+def _dropped_alike(case: JudgedProbe) -> bool:
+    """Whether one rule or policy dropped every packet of a probe that asks nothing of the engine."""
+    return not case.resolved.service_port and dropped_with_sentinels(case.evidence, case.packets, ended_in(case.flows))
 
 
 def _doubts_about_rules(case: JudgedProbe, outcome: Outcome, verb: str, seen: str) -> Iterator[str]:
@@ -159,7 +159,7 @@ def _doubts_about_rules(case: JudgedProbe, outcome: Outcome, verb: str, seen: st
     counted = sum(rule.count.packets for rule in rules)
     if outcome is Outcome.DROPPED:
         counted += sum(each.datagrams for each in case.discarded)
-    if counted == needed or (outcome is Outcome.DROPPED and (case.stack_drop or _by_policy(case))):
+    if counted == needed or (outcome is Outcome.DROPPED and (case.stack_drop or _dropped_alike(case))):
         return
     if not rules:
         yield f"{seen}, but no rule counted it as {outcome}"
