@@ -92,6 +92,11 @@ def test_a_missing_gateway_is_named() -> None:
         path(with_routes(draw(two_nodes()), "node-b", nowhere), "node-b", IPv4Address("10.244.0.10"))
 
 
+def test_a_packet_to_its_own_sender_is_refused() -> None:
+    with pytest.raises(UnreachableError, match=r"10\.244\.0\.10 is echo-1's own address, and a packet to it crosses no"):
+        next_hop(draw(two_nodes()), "echo-1", IPv4Address("10.244.0.10"))
+
+
 def test_circle_is_found() -> None:
     back = Route(IPv4Network("10.244.1.0/24"), "eth0", IPv4Address("172.18.0.2"))
     with pytest.raises(UnreachableError, match="comes back to node-"):
