@@ -93,7 +93,7 @@ def test_a_missing_gateway_is_named() -> None:
 
 
 def test_a_packet_to_its_own_sender_is_refused() -> None:
-    with pytest.raises(UnreachableError, match=r"10\.244\.0\.10 is echo-1's own address, and a packet to it crosses no"):
+    with pytest.raises(UnreachableError, match=r"10\.244\.0\.10 is echo-1's own address, and a packet to it"):
         next_hop(draw(two_nodes()), "echo-1", IPv4Address("10.244.0.10"))
 
 
