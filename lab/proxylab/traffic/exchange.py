@@ -32,9 +32,10 @@ _PATIENCE: Final = {Transport.TCP: 3.0}
 """Seconds without a packet after which a program between two legs does nothing more. kube-proxy gives an endpoint up to
 two seconds to answer a SYN."""
 _PATIENCE_FOR_DATAGRAMS: Final = 0.5
-_SENDING_AGAIN: Final = {Transport.TCP: 9.5, Transport.SCTP: 9.5}
+_SENDING_AGAIN: Final = {Transport.TCP: 11.5, Transport.SCTP: 9.5}
 """Seconds within which a kernel sends again what a link has lost: TCP a SYN after 1, 2 and 4 s, and data after 3 and
-6 s if the SYN was lost, too (TCP_TIMEOUT_FALLBACK); SCTP an INIT after 3 and 6 s (net.sctp.rto_initial)."""
+6 s if the SYN was lost, too (TCP_TIMEOUT_FALLBACK); SCTP an INIT after 3 and 6 s (net.sctp.rto_initial). Where the
+SYN's answer was lost, TCP sends a FIN again after 2, 3 and 6 s, and no tap keeps these (measured on Linux 6.18)."""
 
 
 class Sending(Protocol):
