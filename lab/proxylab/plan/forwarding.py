@@ -58,9 +58,10 @@ def next_hops(plan: Plan, placement: str, destination: IPAddress) -> Iterator[Ho
     Raises:
         UnreachableError: no route, no device on the segment has the address of a next hop, or the address is its own.
     """
-    if _has(plan, placement, destination):
+    namespace = plan.namespace(placement)
+    if namespace.has(destination):
         raise UnreachableError(f"{destination} is {placement}'s own address, and a packet to it crosses no device")
-    route = route_to(plan.namespace(placement), destination)
+    route = route_to(namespace, destination)
     for wanted in [each.via for each in route.hops] or [route.via or destination]:
         yield Hop(_device(plan, placement, route.device), _holder(plan, placement, route.device, wanted))
 
@@ -79,17 +80,13 @@ def _holder(plan: Plan, placement: str, device: str, wanted: IPAddress) -> LinkE
 def path(plan: Plan, placement: str, destination: IPAddress) -> tuple[Hop, ...]:
     """Every hop from ``placement`` to the namespace that has ``destination``. Raises ``UnreachableError``."""
     hops: list[Hop] = []
-    while not _has(plan, placement, destination):
+    while not plan.namespace(placement).has(destination):
         hop = next_hop(plan, placement, destination)
         if hop in hops:
             raise UnreachableError(f"the path to {destination} comes back to {placement}")
         hops.append(hop)
         placement = hop.into.namespace
     return tuple(hops)
-
-
-def _has(plan: Plan, placement: str, destination: IPAddress) -> bool:
-    return any(address.interface.ip == destination for address in plan.namespace(placement).addresses)
 
 
 def _device(plan: Plan, placement: str, device: str) -> LinkEnd:

@@ -224,6 +224,10 @@ class Namespace(Record, frozen=True, kw_only=True):
     leftovers: tuple[Leftover, ...] = ()
     conntrack: tuple[TrackedConnection, ...] = ()
 
+    def has(self, address: IPAddress) -> bool:
+        """Whether one of its devices has that address."""
+        return any(each.interface.ip == address for each in self.addresses)
+
 
 class LinkEnd(Record, frozen=True):
     """One end of a link.

@@ -88,7 +88,7 @@ def _translators(
     home, destination = resolved.sender.namespace, resolved.destination
     if resolved.port in node_ports:
         for node in nodes:
-            if any(address.interface.ip == destination for address in plan.namespace(node).addresses):
+            if plan.namespace(node).has(destination):
                 return (node,)
     if home in nodes:
         return (home,)
@@ -113,7 +113,7 @@ def own_source(plan: Plan, name: str, destination: IPAddress) -> IPAddress:
         LookupError: the namespace has no address of that family.
     """
     namespace = plan.namespace(name)
-    if any(address.interface.ip == destination for address in namespace.addresses):
+    if namespace.has(destination):
         return destination
     route = route_to(namespace, destination)
     return route.source or _selected(plan, namespace, route.device, Family.of(destination), destination)

@@ -1,7 +1,6 @@
 """Reasons to doubt evidence: witnesses that contradict each other, lost frames, and silence that may end later."""
 
 from collections.abc import Collection, Iterable, Iterator
-from operator import attrgetter
 
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
@@ -11,7 +10,7 @@ from proxylab.scenario.words import Manner
 from proxylab.verdict.counted_rules import ending
 from proxylab.verdict.drops import dropped_with_sentinels, kernel_drop
 from proxylab.verdict.flows.flows import Fate, Flow
-from proxylab.verdict.flows.hops import ended_in, hops, way
+from proxylab.verdict.flows.hops import ended_in, last_reply, way
 from proxylab.verdict.foreign import ended_by
 
 __all__ = [
@@ -110,10 +109,11 @@ def _lost_answers(flows: Iterable[Flow]) -> tuple[int, frozenset[str]]:
     for flow in flows:
         if flow.replies:
             continue
-        answers = sorted((each for each in hops(flow) if each.packet is Packet.REPLY), key=attrgetter("at"))
-        if not answers or answers[-1].direction is Direction.OUT:
+        last = last_reply(flow)
+        if last is None or last.direction is Direction.OUT:
             return 0, frozenset()
-        came += [each for each in answers if each.netns_name == answers[-1].netns_name]
+        here = (each for each in flow.passages if each.netns_name == last.netns_name)
+        came += [each for each in here if each.packet is Packet.REPLY and each.direction is Direction.IN]
     return len(came), frozenset(each.netns_name for each in came)
 
 

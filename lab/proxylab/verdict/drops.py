@@ -158,7 +158,7 @@ def _may_be_by_rule(resolved: ResolvedProbe, evidence: Evidence, node: str) -> b
 def _martian(resolved: ResolvedProbe, node: str, plan: Plan | None) -> str:
     """Why routing refuses a packet between these addresses, where it must (RFC 1812, section 5.3.7)."""
     source, destination = resolved.sender.address, resolved.destination
-    if plan is not None and source in (address.interface.ip for address in plan.namespace(node).addresses):
+    if plan is not None and plan.namespace(node).has(source):
         return f", since {node} itself has the source address {source}"
     if _never_a_source(source):
         return f", since {source} is no valid source address"

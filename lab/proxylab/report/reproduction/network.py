@@ -62,7 +62,7 @@ def reachable_part(plan: Plan, resolved: ResolvedProbe, evidence: Evidence, targ
     wanted = {*targets, resolved.destination}
     kept = {resolved.sender.namespace, *(homes.get(each.netns_name, each.netns_name) for each in evidence.observations)}
     kept |= {each.name for each in plan.namespaces if wanted & {address.interface.ip for address in each.addresses}}
-    kept |= {each.name for each in plan.namespaces if resolved.policy_route and _owns(each, resolved.policy_route.via)}
+    kept |= {each.name for each in plan.namespaces if resolved.policy_route and each.has(resolved.policy_route.via)}
     kept |= {nodes[name] for name in kept if name in nodes}
     kept.update(_way(plan, resolved.sender.namespace, resolved.destination, through=not targets))
     for netns_name in tuple(kept):
@@ -70,10 +70,6 @@ def reachable_part(plan: Plan, resolved: ResolvedProbe, evidence: Evidence, targ
             kept.update(_way(plan, netns_name, address))
     kept |= {FABRIC} if any(_joins(link, FABRIC, kept) for link in plan.links) else set()
     return _of_family(_only(plan, kept), resolved.destination.version, resolved.destination)
-
-
-def _owns(namespace: Namespace, address: IPAddress) -> bool:
-    return any(each.interface.ip == address for each in namespace.addresses)
 
 
 def _way(plan: Plan, netns_name: str, address: IPAddress, *, through: bool = True) -> Iterator[str]:
@@ -84,7 +80,7 @@ def _way(plan: Plan, netns_name: str, address: IPAddress, *, through: bool = Tru
     seen = {netns_name}
     if not through and plan.namespace(netns_name).role is Role.NODE:
         return
-    while not _owns(plan.namespace(netns_name), address):
+    while not plan.namespace(netns_name).has(address):
         try:
             netns_name = next_hop(plan, netns_name, address).into.namespace
         except (UnreachableError, KeyError):

@@ -134,7 +134,7 @@ def _entries(plan: Plan, netns_name: str, destination: IPAddress) -> Iterator[tu
         netns_name = into.namespace
         if plan.namespace(netns_name).role is Role.NODE:
             yield netns_name, into.device
-        if any(each.interface.ip == destination for each in plan.namespace(netns_name).addresses):
+        if plan.namespace(netns_name).has(destination):
             return
 
 

@@ -6,7 +6,7 @@ from proxylab.evidence.words import amount, endpoint, listed, times
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule, remembered
 from proxylab.verdict.causes.layout import bridge_of, calls_iptables, rp_filter_refusal
 from proxylab.verdict.flows.copies import copying
-from proxylab.verdict.flows.hops import hop, hops, stops
+from proxylab.verdict.flows.hops import hop, last_reply, stops
 from proxylab.verdict.foreign import suspicion_where_lost
 from proxylab.verdict.rule_words import the_rule
 
@@ -76,7 +76,7 @@ def reply_lost(failure: Failure) -> str:
         refused = rp_filter_refusal(plan, translated[0].count.node, resolved.destination, resolved.sender.address)
     if refused is not None:
         return f"{broken}{refused.node} refused the reply: {refused.because(resolved.destination)}."
-    last = max((each for each in hops(flow) if each.packet is Packet.REPLY), key=lambda each: each.at)
+    last = last_reply(flow) or answer
     seen = f"the taps saw the reply last at {hop(last)}"
     ended = last.direction is Direction.IN and last.netns_name in resolved.nodes
     for rule in failure.case.rules if ended else ():

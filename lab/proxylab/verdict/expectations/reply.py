@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from proxylab.addresses import IPAddress, Transport
-from proxylab.evidence.evidence import Packet
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.scenario.expect import ReplyByBackend
 from proxylab.scenario.words import Manner, Outcome, Reply
@@ -12,7 +11,7 @@ from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.copies import copies
 from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
-from proxylab.verdict.flows.hops import hops
+from proxylab.verdict.flows.hops import last_reply
 from proxylab.verdict.flows.on_links import copied_on_link, dropped_meanwhile
 from proxylab.verdict.foreign import suspicion_where_lost
 from proxylab.verdict.model import Verdict
@@ -120,8 +119,8 @@ def _wrong_reply(case: JudgedProbe, flow: Flow, wanted: Reply) -> str:
 
 def _doubts_about_loss(case: JudgedProbe, flow: Flow) -> Iterator[str]:
     """Foreign rules that may have dropped the answer, where the taps saw it last."""
-    last = max((each for each in hops(flow) if each.packet is Packet.REPLY), key=lambda each: each.at)
-    if clause := suspicion_where_lost(case.resolved, case.evidence, last):
+    last = last_reply(flow)
+    if last is not None and (clause := suspicion_where_lost(case.resolved, case.evidence, last)):
         yield f"{clause}, and may have dropped the answer"
 
 

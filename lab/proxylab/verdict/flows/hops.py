@@ -35,6 +35,7 @@ __all__ = [
     "hops",
     "is_at",
     "last_destination",
+    "last_reply",
     "last_seen",
     "second_nat",
     "seen_translated",
@@ -264,6 +265,12 @@ def last_seen(flow: Flow) -> Observation | None:
     requests = [each for each in seen if each.packet is Packet.REQUEST and not each.otherhost]
     requests.sort(key=lambda each: each.at)
     return requests[-1] if requests else None
+
+
+def last_reply(flow: Flow) -> Observation | None:
+    """The last observation of an answer. A frame that a bridge flooded to another machine shows no step of the way."""
+    replies = (each for each in hops(flow) if each.packet is Packet.REPLY and not each.otherhost)
+    return max(replies, key=lambda each: each.at, default=None)
 
 
 def ended_in(flows: Iterable[Flow]) -> frozenset[str]:
