@@ -268,8 +268,8 @@ def last_seen(flow: Flow) -> Observation | None:
 
 
 def last_reply(flow: Flow) -> Observation | None:
-    """The last observation of an answer. A frame that a bridge flooded to another machine shows no step of the way."""
-    replies = (each for each in hops(flow) if each.packet is Packet.REPLY and not each.otherhost)
+    """The last observation of an answer, also as it came in under another device's MAC: the stack there drops it."""
+    replies = (each for each in hops(flow) if each.packet is Packet.REPLY)
     return max(replies, key=lambda each: each.at, default=None)
 
 
