@@ -130,7 +130,7 @@ def test_what_arrives_at_a_node_s_own_program_is_seen_behind_its_rules() -> None
     assert found["errors"], "no socket listens there in this lab, and the kernel says so"
 
 
-async def overflowing(launcher: Launcher) -> dict[str, int]:
+async def overflowing(launcher: Launcher, *, forgetting: bool = False) -> dict[str, int]:
     async with stage(launcher) as lab:
         tap = StackTap(lab.netns["node-a"], "node-a", STACK)
         try:
@@ -142,12 +142,14 @@ async def overflowing(launcher: Launcher) -> dict[str, int]:
                     flood.sendto(b"x", (str(NODE), 9))
             heard = len([frame for frame in tap.drain() if frame.data[23] == 17])
             before = tap.take_lost()
+            if forgetting:
+                tap.forget()
             with inside(lab.netns["node-a"]):
                 late = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             with late:
                 late.sendto(b"x", (str(NODE), 9))
-            heard += len([frame for frame in tap.drain() if frame.data[23] == 17])
-            return {"sent": sent + 1, "heard": heard, "at first": before, "lost": before + tap.take_lost()}
+            last = len([frame for frame in tap.drain() if frame.data[23] == 17])
+            return {"sent": sent + 1, "heard": heard + last, "last": last, "before": before, "after": tap.take_lost()}
         finally:
             tap.close()
 
@@ -155,8 +157,19 @@ async def overflowing(launcher: Launcher) -> dict[str, int]:
 def test_what_the_kernel_could_not_log_is_counted() -> None:
     found = sandboxed(overflowing)
     assert found["heard"] < 2 * found["sent"], "each datagram leaves and comes in; this must not fit"
-    assert found["at first"] >= 1, "a loss is known before the next packet tells how large it is"
-    assert found["lost"] >= 2 * found["sent"] - found["heard"]
+    assert found["before"] >= 1, "a loss is known before the next packet tells how large it is"
+    assert found["before"] + found["after"] >= 2 * found["sent"] - found["heard"]
+
+
+async def overflowing_before_it_counts(launcher: Launcher) -> dict[str, int]:
+    return await overflowing(launcher, forgetting=True)
+
+
+def test_a_loss_before_a_probe_is_not_counted_in_the_probe() -> None:
+    found = sandboxed(overflowing_before_it_counts)
+    assert found["before"] >= 1
+    assert found["last"] == 2, "the next datagram leaves and comes in"
+    assert found["after"] == 0, "its number shows how many packets were lost before it"
 
 
 async def from_a_port_that_was_given_away(launcher: Launcher) -> dict[str, Any]:

@@ -122,6 +122,8 @@ class Watch:
     def discard(self) -> None:
         """Forget all frames and losses so far: they belong to no run."""
         self.collect()
+        for stack in self._stacks.values():
+            stack.forget()
         self.take_losses()
 
     def take_losses(self) -> tuple[TapLoss, ...]:

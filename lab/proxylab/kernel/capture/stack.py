@@ -86,6 +86,10 @@ class StackTap:
         """How many packets were lost since the last call."""
         return self._log.take_lost()
 
+    def forget(self) -> None:
+        """Leave out all packets so far, and count no loss of them later."""
+        self._log.forget()
+
     def send(self, frame: bytes) -> None:
         """Send the packet of a frame as a program would, without its link header.
 

@@ -101,6 +101,11 @@ class PacketLog:
         self._lost, self._overrun = 0, False
         return lost
 
+    def forget(self) -> None:
+        """Leave out all packets so far, also the lost ones that the number of a later packet would show."""
+        self.read()
+        self._lost, self._overrun, self._next = 0, False, None
+
     def close(self) -> None:
         """Close the socket, which releases the group."""
         self._socket.close()

@@ -139,8 +139,7 @@ class Tracer:
 
     def arm(self, matches: Sequence[Match]) -> None:
         """Trace packets that fit any of ``matches`` from now on, and discard earlier events."""
-        self._log.read()
-        self._log.take_lost()
+        self._log.forget()
         self._trace.read()
         self._table.append([[*_tracing(match)] for match in matches], "PREROUTING")
         self._table.append([[*MATCH_SENT_HERE, *_tracing(match)] for match in matches], "OUTPUT")
