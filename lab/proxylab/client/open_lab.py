@@ -74,7 +74,8 @@ __all__ = ["BUILD_SECONDS", "OpenLab"]
 
 Wanted = TypeVar("Wanted")
 
-BUILD_SECONDS: Final = 120.0
+BUILD_SECONDS: Final = 300.0
+"""More than the engines may take (``proxylab.engines.fleet``), whose errors say more."""
 _PROBE_SECONDS: Final = 300.0
 
 

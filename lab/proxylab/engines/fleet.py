@@ -13,8 +13,9 @@ from proxylab.timing import Deadline, together
 __all__ = ["Fleet"]
 
 _SYNC_SECONDS: Final = 60.0
-_SYNC_SECONDS_OF_IPVS: Final = 100.0
-"""kube-proxy starts some eighty programs for each family in its first sync, and a busy guest starts few a second."""
+_SYNC_SECONDS_OF_IPVS: Final = 240.0
+"""kube-proxy starts some eighty programs for each family in its first sync, and a busy guest starts few a second: with
+twelve guests on two processors, one sync took up to 48 s, and a lab waits for several in a row."""
 
 
 class Fleet:
