@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 from sandboxed import sandboxed
@@ -33,7 +34,8 @@ def one_dropped(flows: int) -> str:
 def way(evidence: Evidence, flow: int) -> list[str]:
     return [
         f"{seen.netns_name}/{seen.device} {seen.direction} {seen.packet} {seen.source} > {seen.destination}"
-        for seen in evidence.of_flow(flow)
+        for seen in sorted(evidence.observations, key=attrgetter("at"))
+        if seen.flow == flow
     ]
 
 

@@ -363,7 +363,3 @@ class Evidence(Record, frozen=True, kw_only=True):
     drops: tuple[DropReason, ...] = ()
     unfinished: str = ""
     seconds: float = 0.0
-
-    def of_flow(self, number: int) -> tuple[Observation, ...]:
-        """Every observation of one flow, at the sender, in and out of every node, at the pod, and back, by time."""
-        return tuple(sorted((each for each in self.observations if each.flow == number), key=lambda seen: seen.at))

@@ -31,6 +31,8 @@ def came_too_late(
         return {}
     remembered = [each for each in resolved.receivers if each.name in backends]
     due = {each.client: each for each in evidence.earlier if any(map(partial(_is_of, each), remembered))}
+    if not due:
+        return {}
     began = sorted(
         (flow for flow in flows if flow.departures and flow.arrivals), key=lambda flow: flow.departures[0].at
     )
