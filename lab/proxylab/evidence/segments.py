@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from proxylab.addresses import IPAddress
 from proxylab.encoding import Record
 from proxylab.evidence.evidence import RuleCount, TapLoss
-from proxylab.evidence.words import endpoint
+from proxylab.evidence.words import endpoint, listed
 from proxylab.plan.dialogue import FLAGS, Turn
 from proxylab.plan.resolved import STACK
 from proxylab.text import table, wrapped
@@ -77,7 +77,15 @@ class DialogueRecord(Record, frozen=True):
         return tuple(each for each in self.arrived(netns_name) if each.is_reset)
 
     def packets_counted_by(self, words: str) -> int:
-        """How many packets all rules with these words in their text counted."""
+        """How many packets all rules with these words in their text counted.
+
+        Raises:
+            LookupError: the counters are incomplete. A proxy that loads its rules meanwhile clears some.
+        """
+        if self.uncounted:
+            raise LookupError(
+                f"the rule counters of {listed(self.uncounted)} are incomplete: rules were loaded meanwhile"
+            )
         return sum(each.packets for each in self.counts if words in each.text)
 
     @property
@@ -86,7 +94,6 @@ class DialogueRecord(Record, frozen=True):
         doubts = [self.stopped] if self.stopped else []
         doubts += [f"the sentinel packets of turn {turn} did not come back" for turn in self.unproven]
         doubts += [f"the tap on {loss.device} in {loss.netns_name} lost {loss.frames} frames" for loss in self.losses]
-        doubts += [f"the rule counters of {node} are incomplete" for node in self.uncounted]
         return "; ".join(doubts)
 
     def __str__(self) -> str:
