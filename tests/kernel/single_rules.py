@@ -128,7 +128,7 @@ SINGLE_RULES = [
                 )
             },
             "affinity/holds-at-every-frontend": {
-                f"three more pods become ready, and more than half of timeoutSeconds passes: {each}"
+                f"more than half of timeoutSeconds passes: {each}"
                 for each in (
                     "ClientIP affinity at the ClusterIP holds after half of timeoutSeconds",
                     "ClientIP affinity at the NodePort holds after half of timeoutSeconds",
