@@ -193,9 +193,11 @@ def _lacks_of_step(mode: str, assembly: Assembly, step: Step) -> Iterator[tuple[
         if ending is not None and (service := next(filter(None, services), None)) is not None:
             expect = step.expect.streams.get(stream.name)
             yield from _lacks_of_stream(ending, assembly, stream, resolved, service, expect)
-    for present in modes_after(mode, assembly.scenario, made).values():
-        if present in TERMINATING_MODES and _names_endpoints(assembly, step.expect.conntrack):
+    for present in TERMINATING_MODES.intersection(modes_after(mode, assembly.scenario, made).values()):
+        if _names_endpoints(assembly, step.expect.conntrack):
             yield "conntrack", _no_entry(present)
+        if step.expect.metrics:
+            yield "metrics", f"mode {present} exports no metric of what its rules do"
 
 
 def _service_at(assembly: Assembly, made: int, stream: Stream, resolved: ResolvedProbe) -> Service | None:
@@ -259,6 +261,9 @@ def _of_packets(
         yield f"mode {mode} has no SCTP"
     if Family.of(resolved.destination) is not network.families[0]:
         yield _one_family(mode, network)
+    elif network.families == (Family.IPV6, Family.IPV4):
+        # The node's address is that of its IPv4 default route, if it has one (ResolveBindAddress in apimachinery).
+        yield f"mode {mode} takes the node's IPv4 address for its rules, and so serves no IPv6 beside IPv4"
     if network.pod_network is PodNetwork.PTP_UNNUMBERED and any(
         probe.source.name == pod.name for pod in assembly.plan.pods
     ):
@@ -283,6 +288,13 @@ def _of_service(mode: str, assembly: Assembly, probe: Probe | Stream, service: S
         yield f"mode {mode} has no loadBalancerSourceRanges, which {name} asks for"
     if assembly.scenario.proxy is not None and assembly.scenario.proxy.node_port_addresses:
         yield f"mode {mode} has no nodePortAddresses"
+    # It writes address by address, node ports last, and stops at the first one that iptables refuses (openPortal in
+    # pkg/proxy/userspace/proxier.go).
+    first = assembly.scenario.network.families[0]
+    balanced = (each.ip for each in service.load_balancer_ingress if each.ip is not None)
+    other = next((each for each in (*service.external_ips, *balanced) if Family.of(each) is not first), None)
+    if from_outside and other is not None:
+        yield f"mode {mode} serves no frontend of {name} behind {other}, which is no {first} address"
 
 
 def _of_expectations(mode: str, expect: Expect, resolved: ResolvedProbe, service: Service) -> Iterator[str]:

@@ -48,6 +48,7 @@ class Proxy:
     zone: str | None = ""
     agrees: bool = True
     serves: bool = False
+    one_by_one: bool = False
     moved: list[str] = field(default_factory=list)
     seen: list[int] = field(default_factory=list)
     asked: int = 0
@@ -83,6 +84,7 @@ class Proxy:
             serves=lambda: self.serves,
             agrees=agrees,
             dump=dump,
+            one_by_one=self.one_by_one,
             shows_ends=self.shows_ends,
             periods=self.periods,
         )
@@ -98,12 +100,14 @@ class Proxy:
 def tell(
     story: Callable[[Proxy, KubeProxyEngine], Awaitable[None]],
     *,
+    one_by_one: bool = False,
     shows_ends: bool = False,
     periods: Periods = PERIODS,
 ) -> None:
     async def main() -> None:
         store = Store()
-        proxy = Proxy(store, Barrier(store, (Family.IPV4,)), shows_ends=shows_ends, periods=periods)
+        barrier = Barrier(store, (Family.IPV4,))
+        proxy = Proxy(store, barrier, one_by_one=one_by_one, shows_ends=shows_ends, periods=periods)
         engine = proxy.engine()
         await engine.start()
         await story(proxy, engine)
@@ -149,6 +153,17 @@ def test_the_first_synchronisation_must_be_over_where_it_opens_ports() -> None:
         await waiting
 
     tell(story)
+
+
+def test_the_first_synchronisation_must_be_over_where_it_writes_one_service_after_the_other() -> None:
+    async def story(proxy: Proxy, engine: KubeProxyEngine) -> None:
+        proxy.programmed = 2
+        waiting = synced(engine, proxy)
+        assert await is_waiting(waiting), "the barrier's rules stand, and those of another Service may come after them"
+        proxy.programmed = proxy.wanted
+        await waiting
+
+    tell(story, one_by_one=True)
 
 
 def test_a_zone_that_it_may_have_missed_at_its_start_is_given_once_more() -> None:

@@ -79,6 +79,10 @@ def test_it_lacks_nothing_of_an_ordinary_probe() -> None:
             {"service": "externalTrafficPolicy: Local", "target": "{service: echo, via: nodePort, node: node-a}"},
             "no traffic policy Local",
         ),
+        (
+            {"service": "externalIPs: ['2001:db8:51::7']", "target": "{service: echo, via: nodePort, node: node-a}"},
+            "no frontend of default/echo behind 2001:db8:51::7, which is no IPv4 address",
+        ),
     ],
 )
 def test_it_lacks_what_kube_proxy_never_gave_it(changes: dict[str, str], reason: str) -> None:
@@ -108,6 +112,22 @@ def test_a_node_reaches_an_external_ip_that_it_owns() -> None:
 
     assert from_node("172.18.0.2") == ""
     assert "only where the node has the address" in from_node("198.51.100.7")
+
+
+def test_an_address_of_the_other_family_does_not_concern_the_cluster_ip() -> None:
+    assert why(scenario(service="externalIPs: ['2001:db8:51::7']")) == ""
+
+
+def test_ipv6_before_ipv4_is_not_served() -> None:
+    written = TEXT.replace("[IPv4, IPv6]", "[IPv6, IPv4]").format(
+        target="{service: echo, via: clusterIP, family: IPv6}",
+        send="{}",
+        expect=f"{{outcome: delivered, source: {BY_NODE}}}",
+        service="externalTrafficPolicy: Cluster",
+        protocol="TCP",
+        node_port=30080,
+    )
+    assert "serves no IPv6 beside IPv4" in why(parse_scenario(written, "lacking.lab.yaml"))
 
 
 def test_an_external_ip_may_be_left_alone() -> None:

@@ -39,9 +39,11 @@ class KubeProxyNode(Struct, frozen=True, kw_only=True):
         launch: starts kube-proxy; calls its argument with each line of output.
         reached: how far the rules of a family have come (``proxylab.engines.barrier.highest_number_in``).
         state: kube-proxy's sync metrics; ``None`` where it does not answer.
-        zone: the zone label of the Node, empty where it has none; ``None`` where the API has no such Node.
+        zone: the zone label of the Node, empty where it has none or kube-proxy does not ask for it; ``None`` where the
+            API has no such Node.
         serves: whether kube-proxy has health-check node ports to open.
         agrees: whether kube-proxy's /healthz and the API agree on whether the node is leaving.
+        one_by_one: whether a sync writes the rules of one Service after the other, in an order that is not known.
         shows_ends: whether ``reached`` grows only once a sync is over with all that it does, and every sync is full.
         took_up: whether it has synced with that zone of its Node, as far as the log shows it.
         periods: its sync periods; ``full`` is that in which it syncs without a reason.
@@ -56,6 +58,7 @@ class KubeProxyNode(Struct, frozen=True, kw_only=True):
     serves: Callable[[], bool]
     agrees: Callable[[], Awaitable[bool]]
     dump: Callable[[], Awaitable[str]]
+    one_by_one: bool = False
     shows_ends: bool = False
     took_up: Callable[[str], bool] = lambda _zone: True
     periods: Periods = Periods()
@@ -109,7 +112,7 @@ class KubeProxyEngine:
         deletes the conntrack entries of UDP flows that have lost their endpoint. So where there are such ports, and
         after the first sync, where there may be such flows, the lab advances the barrier once more: rules for its
         second name mean that the previous sync is over. The first sync of a node with a zone needs this too
-        (``_take_up_zone``).
+        (``_take_up_zone``), and each one of mode userspace, which may write other Services after the barrier's.
 
         kube-proxy answers a changed zone of its Node with a full sync. A Node that is leaving shows only in /healthz,
         and a deleted Node nowhere. Missing rules lead to a full sync as well: in mode iptables the monitor finds them
@@ -135,7 +138,8 @@ class KubeProxyEngine:
         await self._wait_for(number, deadline)
         if self._zone and not self._synced:
             await self._take_up_zone(self._zone, deadline)
-        if not shows_ends and (self._synced or self._zone or self._node_of_proxy.serves()):
+        goes_on = self._synced or self._zone or self._node_of_proxy.one_by_one or self._node_of_proxy.serves()
+        if goes_on and not shows_ends:
             await self._wait_for(self._barrier.advance_anyway(), deadline)
         self._synced = True
 
