@@ -48,7 +48,7 @@ async def no_flush(node: str, mode: str) -> None: ...
 
 
 @pytest.mark.parametrize(
-    ("mode", "within", "seconds"), [("iptables", "", 60), ("ipvs", "", 100), ("ipvs", ", within: 5s", 5)]
+    ("mode", "within", "seconds"), [("iptables", "", 60), ("ipvs", "", 240), ("ipvs", ", within: 5s", 5)]
 )
 def test_engines_have_as_long_as_without_conditions_unless_the_step_says_otherwise(
     mode: str, within: str, seconds: int
