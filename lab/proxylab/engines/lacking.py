@@ -193,10 +193,11 @@ def _lacks_of_step(mode: str, assembly: Assembly, step: Step) -> Iterator[tuple[
         if ending is not None and (service := next(filter(None, services), None)) is not None:
             expect = step.expect.streams.get(stream.name)
             yield from _lacks_of_stream(ending, assembly, stream, resolved, service, expect)
-    for present in TERMINATING_MODES.intersection(modes_after(mode, assembly.scenario, made).values()):
+    modes = modes_after(mode, assembly.scenario, made)
+    for present in TERMINATING_MODES.intersection(modes.values()):
         if _names_endpoints(assembly, step.expect.conntrack):
             yield "conntrack", _no_entry(present)
-        if step.expect.metrics:
+        if any(modes[metric.node] == present for metric in step.expect.metrics or ()):
             yield "metrics", f"mode {present} exports no metric of what its rules do"
 
 

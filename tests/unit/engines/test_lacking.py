@@ -275,6 +275,35 @@ def test_of_a_step_it_lacks_single_expectations_and_whole_streams() -> None:
     assert lacking_of_step("iptables", assembly, case.steps[0]) == {}
 
 
+METRICS = """
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: metrics}
+spec:
+  nodes: {node-a: {}, node-b: {}}
+  pods: {echo: {nodes: [node-a], labels: {app: echo}, ports: [8080]}}
+  steps:
+  - name: the first
+    expect: {metrics: [{name: sync_proxy_rules_no_local_endpoints_total, node: node-a, value: 0}]}
+  - name: the mode of one node changes
+    change: {engines: {node-a: iptables}}
+    expect: {metrics: [{name: sync_proxy_rules_no_local_endpoints_total, node: node-a, value: 0}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: echo}
+spec: {selector: {app: echo}, ports: [{port: 80, targetPort: 8080}]}
+"""
+
+
+def test_it_exports_no_metric_of_rules_on_the_nodes_that_are_in_the_mode() -> None:
+    (case,) = cases(parse_scenario(METRICS, "metrics.lab.yaml"), "userspace")
+    assembly = assemble(case)
+    first, changed = (lacking_of_step("userspace", assembly, step) for step in case.steps)
+    assert first == {"metrics": "mode userspace exports no metric of what its rules do"}
+    assert changed == {}, "node-b is still in mode userspace, and no metric of it is expected"
+
+
 def test_a_wait_for_streams_that_outlive_the_proxy_is_refused() -> None:
     (case,) = cases(parse_scenario(STREAMS, "streams.lab.yaml"), "userspace")
     refuse("iptables", case)
