@@ -187,12 +187,14 @@ async def until_networks_are_known(stage: Stage) -> None:
     """Let kube-proxy's rules go by the ServiceCIDRs that were there before it.
 
     On a busy machine kube-proxy may write its first rules before it hears of them. Then it goes by them from its next
-    full sync on (OnServiceCIDRsChanged in pkg/proxy/nftables/proxier.go). A changed zone of its Node causes one.
+    full sync on (OnServiceCIDRsChanged in pkg/proxy/nftables/proxier.go). A changed zone of its Node causes one. Each
+    family has its own table and its own syncs: IPv6 may know them while IPv4 does not.
     """
     (node,) = (each for each in stage.store.list(Node) if each.name == stage.node)
+    families = {network.version for each in stage.store.list(ServiceCIDR) for network in each.cidrs}
     deadline = Deadline.after(60)
-    while stage.store.list(ServiceCIDR) and UNALLOCATED not in await stage.synced():
-        assert not deadline.passed, "kube-proxy has not written the rule that goes by ServiceCIDRs"
+    while (await stage.synced()).count(UNALLOCATED) < len(families):
+        assert not deadline.passed, "kube-proxy has not written the rules that go by ServiceCIDRs, one in each family"
         stage.store.apply(replace(node, labels={**node.labels, ZONE: f"z{stage.store.revision}"}))
         await stage.synced()
         stage.store.apply(node)
