@@ -13,7 +13,7 @@ from proxylab.errors import InternalError
 from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.linux import mount
-from proxylab.timing import Deadline
+from proxylab.timing import Deadline, wait_until
 
 
 async def where_am_i(launcher: Launcher) -> dict[str, Any]:
@@ -200,6 +200,44 @@ async def abandoned(launcher: Launcher) -> str:
 
 def test_a_command_is_killed_when_its_caller_stops_waiting() -> None:
     assert sandboxed(abandoned) == "gone\n"
+
+
+# It works on each datagram for a while before it says so, and never reads its second socket.
+WORKS = """
+import socket, time
+read, unread = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
+read.bind(("127.0.0.1", 5000))
+unread.bind(("127.0.0.1", 5001))
+print("ready", flush=True)
+while read.recv(9):
+    until = time.monotonic() + 0.05
+    while time.monotonic() < until:
+        pass
+    print("done", flush=True)
+"""
+SENDS = """
+import socket
+for port in (5001, 5000):
+    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", port))
+"""
+
+
+async def still(launcher: Launcher) -> list[list[int]]:
+    with realise(small_plan()) as wiring:
+        netns, lines, seen = wiring.namespaces["pod-1"], [], []
+        running = await launcher.start(netns, ["python3", "-c", WORKS], netns_name="pod-1", heard=lines.append)
+        await wait_until(lambda: "ready" in lines, Deadline.after(20), "the program listens")
+        for number in range(1, 11):
+            await launcher.run(netns, ["python3", "-c", SENDS], netns_name="pod-1", deadline=Deadline.after(10))
+            await wait_until(running.is_still, Deadline.after(10), "the program has nothing to do")
+            seen.append([lines.count("done"), number])
+        await running.stop(Deadline.after(5))
+        return [*seen, [running.is_still(), False]]
+
+
+def test_a_command_that_is_still_has_done_and_told_all_that_it_had_to_do() -> None:
+    for found, expected in sandboxed(still):
+        assert found == expected
 
 
 async def surroundings(launcher: Launcher) -> dict[str, str]:

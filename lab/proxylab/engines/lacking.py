@@ -16,6 +16,7 @@ from proxylab.scenario.change import EngineAction
 from proxylab.scenario.expect import ConntrackExpect, Expect, Preserved
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.network import Network, PodNetwork
+from proxylab.scenario.nodes import Daemon, Node
 from proxylab.scenario.probes import Probe, ServiceTarget, Stream
 from proxylab.scenario.steps import Step, StreamExpect
 from proxylab.scenario.words import TERMINATING_MODES, Frontend, Manner, Mode, Outcome
@@ -26,6 +27,7 @@ _ANSWERS = {
     "coredns": "questions about names alone; write via: dnsName",
     "nginx": "HTTP requests alone; write via: ingress",
 }
+_SERVICES_CHAIN = "KUBE-SERVICES"
 _REFUSALS = frozenset({Outcome.REJECTED, Outcome.DROPPED, Outcome.UNTRANSLATED})
 
 
@@ -39,7 +41,6 @@ def refuse(mode: str, scenario: Scenario) -> None:
     mode = next((each for each in (mode, *changes) if each in TERMINATING_MODES), "")
     if not mode:
         return
-    node_ports = {(port.node_port, port.protocol) for service in scenario.services for port in service.ports}
     lacks = {
         "with health-check node ports, by which load balancers choose nodes": [
             step for step in scenario.steps if step.until is not None and step.until.balancers
@@ -51,13 +52,31 @@ def refuse(mode: str, scenario: Scenario) -> None:
             and step.until is not None
             and step.until.backends
         ],
-        "that leaves node ports to daemons of the node": [
-            daemon for node in scenario.nodes for daemon in node.daemons if (daemon.port, daemon.protocol) in node_ports
+        "that leaves ports of Services to daemons of the node": [
+            daemon for node in scenario.nodes for daemon in node.daemons if _is_held(daemon, node, scenario.services)
+        ],
+        "that removes the rules of another mode from its node": [
+            node for node in scenario.nodes if _SERVICES_CHAIN in node.leftovers.iptables + node.leftovers.ip6tables
         ],
     }
     for lack, found in lacks.items():
         if found:
             raise CapabilityError(f"a mode of the proxy {lack}", f"choose another engine than one in mode {mode}")
+
+
+def _is_held(daemon: Daemon, node: Node, services: Sequence[Service]) -> bool:
+    """Whether the proxy's process keeps a daemon's port for itself (claimNodePort in pkg/proxy/userspace/proxier.go).
+
+    It keeps node ports, and the ports of Services at external IPs and load balancer IPs that the node itself has.
+    """
+    own = {each.interface.ip for each in node.addresses if daemon.address in (None, each.interface.ip)}
+    for service in services:
+        at_node = own.intersection((*service.external_ips, *(each.ip for each in service.load_balancer_ingress)))
+        for port in service.ports:
+            kept = (port.node_port, port.port) if at_node else (port.node_port,)
+            if daemon.protocol is port.protocol and daemon.port in kept:
+                return True
+    return False
 
 
 def refuse_dialogue(modes: Collection[str]) -> None:
@@ -96,7 +115,7 @@ def lacking(mode: str, assembly: Assembly, probe: Probe) -> str:
         return f"mode {mode} keeps other programs of a node off its node ports, and the probe leaves from port {own}"
     service = _service_of(assembly, probe, resolved)
     if service is None:
-        return ""
+        return _kept(mode, assembly, probe, resolved)
     if service.headless:  # its name leads past the proxy, but the query for the name does not
         network = assembly.scenario.network
         return "" if Family.of(resolved.destination) is network.families[0] else _one_family(mode, network)
@@ -169,6 +188,24 @@ def _lacks(mode: str, assembly: Assembly, probe: Probe, resolved: ResolvedProbe,
     yield from _of_service(mode, assembly, probe, service)
     yield from _of_expectations(mode, probe.expect, resolved, service)
     yield from _of_endpoints(mode, assembly.timeline[assembly.scenario.steps_before(probe)].objects, service)
+
+
+def _kept(mode: str, assembly: Assembly, probe: Probe, resolved: ResolvedProbe) -> str:
+    """Why the proxy still serves what a Service had before a step, as a clause; empty where it does not."""
+    for cluster in assembly.timeline[: assembly.scenario.steps_before(probe)]:
+        for service in cluster.services:
+            other = _of_other_family(assembly, service)
+            if other is not None and resolved.destination in (*service.cluster_ips, *service.external_ips):
+                name = f"{service.namespace}/{service.name}"
+                return f"mode {mode} never removes the rules of {name}: iptables refuses to delete one for {other}"
+    return ""
+
+
+def _of_other_family(assembly: Assembly, service: Service) -> IPAddress | None:
+    """An address of a Service that iptables refuses, since it is none of the family that the proxy serves."""
+    first = assembly.scenario.network.families[0]
+    balanced = (each.ip for each in service.load_balancer_ingress if each.ip is not None)
+    return next((each for each in (*service.external_ips, *balanced) if Family.of(each) is not first), None)
 
 
 def _serves_tcp(service: Service) -> bool:
@@ -291,9 +328,7 @@ def _of_service(mode: str, assembly: Assembly, probe: Probe | Stream, service: S
         yield f"mode {mode} has no nodePortAddresses"
     # It writes address by address, node ports last, and stops at the first one that iptables refuses (openPortal in
     # pkg/proxy/userspace/proxier.go).
-    first = assembly.scenario.network.families[0]
-    balanced = (each.ip for each in service.load_balancer_ingress if each.ip is not None)
-    other = next((each for each in (*service.external_ips, *balanced) if Family.of(each) is not first), None)
+    other, first = _of_other_family(assembly, service), assembly.scenario.network.families[0]
     if from_outside and other is not None:
         yield f"mode {mode} serves no frontend of {name} behind {other}, which is no {first} address"
 

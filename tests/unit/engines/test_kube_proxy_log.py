@@ -24,6 +24,23 @@ def test_the_log_of_mode_userspace_shows_what_the_balancer_has(line: str, number
     assert log.reached(FOUR) == 0
 
 
+DISCARDS = 'E1127 04:24:57 proxysocket.go:98] "Couldn\'t find an endpoint for service" err="{}" service="{}"'
+
+
+def test_the_log_of_mode_userspace_counts_what_the_process_discards() -> None:
+    log = BalancerLog()
+    for line in (
+        OTHER,
+        DISCARDS.format("missing endpoints", "default/dns:udp"),
+        DISCARDS.format("missing service entry", "default/dns:udp"),
+        DISCARDS.format("missing endpoints", "default/empty"),
+    ):
+        log.hear(line)
+    assert log.discarded == {"default/dns:udp/UDP": 2, "default/empty/UDP": 1}
+    log.restart()
+    assert log.discarded == {}
+
+
 def port(number: int, family: Family = FOUR) -> str:
     name = f"{BARRIER}:b{number:06}"
     return (

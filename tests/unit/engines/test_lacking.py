@@ -175,8 +175,74 @@ def test_a_node_sends_from_no_node_port() -> None:
 
 def test_a_daemon_on_a_node_port_is_refused() -> None:
     refuse("iptables", scenario(node_port=30090))
-    with pytest.raises(CapabilityError, match="leaves node ports to daemons"):
+    with pytest.raises(CapabilityError, match="leaves ports of Services to daemons"):
         refuse("userspace", scenario(node_port=30090))
+
+
+def _at_an_address_of_its_own(daemon: str, external: str = "192.0.2.7") -> Scenario:
+    text = TEXT.format(
+        target="{pod: echo}",
+        send="{}",
+        expect="{outcome: delivered, source: preserved}",
+        service=f"externalIPs: [{external}]",
+        protocol="TCP",
+        node_port=30080,
+    ).replace("daemons: {own: {port: 30090}}", f"addresses: [192.0.2.7], daemons: {{own: {daemon}}}")
+    return parse_scenario(text, "held.lab.yaml")
+
+
+@pytest.mark.parametrize("daemon", ["{port: 80}", "{port: 80, address: 192.0.2.7}"])
+def test_a_daemon_on_a_service_port_at_an_address_of_the_node_is_refused(daemon: str) -> None:
+    refuse("iptables", _at_an_address_of_its_own(daemon))
+    refuse("userspace", _at_an_address_of_its_own(daemon, external="192.0.2.8"))
+    with pytest.raises(CapabilityError, match="leaves ports of Services to daemons"):
+        refuse("userspace", _at_an_address_of_its_own(daemon))
+
+
+@pytest.mark.parametrize("daemon", ["{port: 80, address: 127.0.0.1}", "{port: 80, protocol: UDP}", "{port: 81}"])
+def test_a_daemon_beside_it_is_not(daemon: str) -> None:
+    refuse("userspace", _at_an_address_of_its_own(daemon))
+
+
+def test_rules_of_another_mode_are_refused_and_foreign_ones_are_not() -> None:
+    def left(chain: str) -> Scenario:
+        rules = f'"*nat\\n:{chain} - [0:0]\\nCOMMIT\\n"'
+        text = TEXT.format(
+            target="{pod: echo}",
+            send="{}",
+            expect="{outcome: delivered, source: preserved}",
+            service="externalTrafficPolicy: Cluster",
+            protocol="TCP",
+            node_port=30080,
+        ).replace("daemons: {own: {port: 30090}}", f"leftovers: {{iptables: {rules}}}")
+        return parse_scenario(text, "left.lab.yaml")
+
+    refuse("iptables", left("KUBE-SERVICES"))
+    refuse("userspace", left("DOCKER"))
+    with pytest.raises(CapabilityError, match="removes the rules of another mode"):
+        refuse("userspace", left("KUBE-SERVICES"))
+
+
+@pytest.mark.parametrize(("balanced", "reason"), [("192.0.2.7", ""), ("2001:db8::7", "for 2001:db8::7")])
+def test_rules_of_a_service_with_an_address_of_the_other_family_are_never_removed(balanced: str, reason: str) -> None:
+    text = TEXT.format(
+        target="{pod: echo}",
+        send="{}",
+        expect="{outcome: delivered, source: preserved}",
+        service=f"clusterIPs: [10.96.0.80, 'fd00:10:96::80']\n  externalIPs: ['{balanced}']",
+        protocol="TCP",
+        node_port=30080,
+    )
+    step = """  steps:
+  - name: the Service is deleted
+    change: {services: {echo: null}}
+    probes:
+    - {name: it is gone, from: client, to: {address: 10.96.0.80, port: 80}, expect: {outcome: untranslated}}
+---"""
+    (case,) = cases(parse_scenario(text.replace("---", step, 1), "kept.lab.yaml"), "userspace")
+    found = lacking("userspace", assemble(case), case.steps[0].probes[0])
+    assert found.endswith(reason)
+    assert bool(found) is bool(reason)
 
 
 def test_a_daemon_may_listen_over_another_protocol_than_the_node_port() -> None:

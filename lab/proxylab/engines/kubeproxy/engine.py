@@ -2,7 +2,7 @@
 
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -27,6 +27,8 @@ _ASK_SECONDS: Final = 0.5
 """How often a wait looks at kube-proxy's failure counters."""
 _REST_SECONDS: Final = 30.0
 """A sync of mode ipvs took up to 48 s where twelve guests share two processors, and 1 s in a quiet guest."""
+_STILL_SECONDS: Final = 2.0
+"""How long kube-proxy may go on with what it has before the lab calls it busy."""
 _ERROR: Final = re.compile(r"[EF]\d{4} ")
 """How klog begins the line of an error, or of a fatal one."""
 
@@ -45,6 +47,7 @@ class KubeProxyNode(Struct, frozen=True, kw_only=True):
         agrees: whether kube-proxy's /healthz and the API agree on whether the node is leaving.
         one_by_one: whether a sync writes the rules of one Service after the other, in an order that is not known.
         shows_ends: whether ``reached`` grows only once a sync is over with all that it does, and every sync is full.
+        discarded: how many datagrams it has discarded since it began, by service port; ``None`` in other modes.
         took_up: whether it has synced with that zone of its Node, as far as the log shows it.
         periods: its sync periods; ``full`` is that in which it syncs without a reason.
     """
@@ -60,6 +63,7 @@ class KubeProxyNode(Struct, frozen=True, kw_only=True):
     dump: Callable[[], Awaitable[str]]
     one_by_one: bool = False
     shows_ends: bool = False
+    discarded: Callable[[], Mapping[str, int] | None] = lambda: None
     took_up: Callable[[str], bool] = lambda _zone: True
     periods: Periods = Periods()
 
@@ -190,6 +194,19 @@ class KubeProxyEngine:
                 Deadline.after(self._node_of_proxy.periods.least + _REST_SECONDS),
                 "kube-proxy at rest",
             )
+
+    async def drain(self) -> Mapping[str, int] | None:
+        """Let the process of mode userspace pass on every datagram that it has; see ``Draining``.
+
+        Nothing can be asked of it, but the kernel shows when it has nothing to do.
+        """
+        running = self._running
+        if running is None or running.has_ended:
+            return self._node_of_proxy.discarded()
+        with suppress(DeadlineExceededError):
+            await wait_until(running.is_still, Deadline.after(_STILL_SECONDS), "kube-proxy has nothing to do")
+            return self._node_of_proxy.discarded()
+        return None
 
     async def dump(self) -> str:
         """The rules of every family in the kernel."""

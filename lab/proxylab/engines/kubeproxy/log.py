@@ -3,7 +3,8 @@
 Any mode but userspace: some syncs change nothing, yet they load rules anew and clear the counters that a probe reads.
 Each sync logs its begin and its end.
 
-Mode userspace: no rule shows the endpoints that the process balances, but kube-proxy logs when it has new ones.
+Mode userspace: no rule shows the endpoints that the process balances, but kube-proxy logs when it has new ones. It also
+logs each datagram that it discards for want of an endpoint.
 
 Mode ipvs: a virtual server has no name, and kube-proxy writes it long before it writes sets and iptables rules. But it
 logs which ports of Services and which endpoints a sync takes up, and the end of each sync, of which it makes no partial
@@ -18,9 +19,10 @@ ones. Lines of one sync stand in this order (syncProxyRules in pkg/proxy/ipvs/pr
 import math
 import re
 import time
+from collections import Counter
 from typing import Final, Protocol
 
-from proxylab.addresses import Family
+from proxylab.addresses import Family, Transport
 from proxylab.engines.barrier import family_of, highest_number_in
 from proxylab.engines.embedded.settings import Periods
 
@@ -44,6 +46,8 @@ _FAMILY: Final = re.compile(r' ipFamily="(IPv[46])"')
 _PORT: Final = re.compile(r' servicePort="(\S+)"')
 _ENDPOINTS: Final = re.compile(r' endpoints=\["?([^"\s]+:\d+)')
 """The first endpoint. kube-proxy 1.23 prints a list without quotation marks."""
+_DISCARDS: Final = re.compile(r'"Couldn\'t find an endpoint for service" .*\bservice="([^"]+)"')
+"""TryConnectEndpoints in pkg/proxy/userspace/proxysocket.go, for a datagram, or for a connection that it closes."""
 
 
 class Rest:
@@ -97,19 +101,28 @@ class ProgressLog(Protocol):
 
 
 class BalancerLog:
-    """The log of mode userspace, which balances one family."""
+    """The log of mode userspace, which balances one family.
+
+    Attributes:
+        discarded: how many datagrams the process has discarded for each service port of UDP, such as
+            ``default/dns/UDP``. The log does not name the protocol, so refused connections count as well, under the
+            name of a service port that has TCP.
+    """
 
     def __init__(self) -> None:
-        self._number = 0
+        self.restart()
 
     def restart(self) -> None:
         """Begin with the log of a new process."""
         self._number = 0
+        self.discarded: Counter[str] = Counter()
 
     def hear(self, line: str) -> None:
         """Read the next line."""
         if "Setting endpoints" in line:
             self._number = max(self._number, highest_number_in([line.encode()]))
+        elif found := _DISCARDS.search(line):
+            self.discarded[f"{found[1]}/{Transport.UDP}"] += 1
 
     def reached(self, _family: Family) -> int:
         """The highest barrier number that the balancer has had."""

@@ -112,6 +112,7 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
         dump=dump,
         one_by_one=mode == Mode.USERSPACE,
         shows_ends=isinstance(log, SyncLog),
+        discarded=(lambda: dict(log.discarded)) if isinstance(log, BalancerLog) else lambda: None,
         took_up=log.took_up if isinstance(log, SyncLog) else lambda _zone: True,
         periods=replace(periods, full=periods.sync) if mode == Mode.IPVS else periods,
     )

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["MARK", "Command", "command_of", "family_of"]
+__all__ = ["MARK", "Command", "command_of", "family_of", "processes_of"]
 
 MARK: Final = "PROXYLAB_COMMAND"
 _ENVIRONMENT_BYTES: Final = 1 << 16
@@ -58,6 +58,11 @@ def family_of(number: int, pid: int) -> set[int]:
     while more := {child for child, parent in parents.items() if parent in found} - found:
         found |= more
     return found
+
+
+def processes_of(number: int) -> set[int]:
+    """Every process with the mark of that command."""
+    return {each for each, _parent in _parents() if _has_mark(each, number)}
 
 
 def _has_mark(pid: int, number: int) -> bool:

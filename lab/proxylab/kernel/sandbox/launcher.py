@@ -14,12 +14,13 @@ import shutil
 import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
 
 from proxylab.errors import InternalError, LabEndedError
-from proxylab.kernel.sandbox.commands import MARK, Command
+from proxylab.kernel.sandbox.commands import MARK, Command, processes_of
 from proxylab.kernel.sandbox.iptables_links import PATH
 from proxylab.kernel.sandbox.launcher_child import ENDED, MESSAGE_LIMIT
 from proxylab.kernel.sandbox.netns import NetNs
@@ -134,7 +135,7 @@ class Launcher:
         finally:
             os.close(nothing)
             os.close(writing)
-        return Running(reading, heard, *self._follow(number))
+        return Running(reading, heard, *self._follow(number), partial(processes_of, number))
 
     def _follow(self, number: int) -> tuple["asyncio.Future[int]", Callable[[int], None]]:
         """A future with the status of command ``number``, and a function that sends it signals until then."""

@@ -7,10 +7,11 @@ run for days: memory holds only the unfinished line.
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Final
 
+from proxylab.kernel.sandbox.stillness import are_still
 from proxylab.timing import Deadline
 
 __all__ = ["Attached", "Running"]
@@ -26,6 +27,7 @@ class Running:
         output: the reading end of its pipe. This object closes it once the command has closed the writing end.
         heard: called with each line of its output, without the newline.
         send_signal: sends a signal to its process group.
+        processes: its processes that have not ended.
 
     Attributes:
         status: done when the command has ended: its exit code, or minus the number of the signal that killed it.
@@ -37,10 +39,12 @@ class Running:
         heard: Callable[[str], None],
         status: "asyncio.Future[int]",
         send_signal: Callable[[int], None],
+        processes: Callable[[], Collection[int]] = tuple,
     ) -> None:
         self._output = output
         self._heard = heard
         self._send_signal = send_signal
+        self._processes = processes
         self._line = b""
         self._closed = asyncio.Event()
         self.status = status
@@ -52,6 +56,14 @@ class Running:
     def has_ended(self) -> bool:
         """Whether the command has ended."""
         return self.status.done()
+
+    def is_still(self) -> bool:
+        """Whether the command has nothing to do (``stillness``). Then ``heard`` has had all that it wrote so far."""
+        if not are_still(self._processes()):
+            return False
+        if not self._closed.is_set():
+            self._read()  # a pipe holds no more than one reading takes
+        return True
 
     def signal(self, number: int) -> None:
         """Send a signal to its process group."""
