@@ -88,7 +88,7 @@ def _lacking(scenario: Scenario, engine: str) -> Iterator[str]:
     mode = mode_of(engine)
     for case in cases(scenario, mode, version_of(engine)):
         try:
-            refuse(mode, case)
+            refuse(engine, case)
         except CapabilityError as error:
             yield f"{scenario.file}: {engine} skips it: needs {error.missing}"
             return

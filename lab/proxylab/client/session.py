@@ -18,7 +18,6 @@ from proxylab.client.control_sockets import ControlSocket
 from proxylab.client.lab_process import LabProcess
 from proxylab.client.open_lab import BUILD_SECONDS, OpenLab
 from proxylab.engines.embedded.mutation import Mutation
-from proxylab.engines.engine_names import mode_of
 from proxylab.engines.lacking import refuse
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, EngineError
@@ -94,7 +93,7 @@ class Session:
             EngineError: an engine did not start or did not synchronise, or lacks a mode to which a step changes it.
             InternalError: the lab is at fault.
         """
-        refuse(mode_of(self.engine.name), scenario)
+        refuse(self.engine.name, scenario)
         scenario, programs = _with_programs(scenario, self.engine.name_server)
         assembly = assemble(scenario)
         self._check_versions(scenario)

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from proxylab.addresses import Family, IPAddress, Protocol, Transport
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Service, TrafficPolicy
+from proxylab.engines.engine_names import mode_of, read_engine
 from proxylab.errors import CapabilityError
 from proxylab.plan.assembly import Assembly
 from proxylab.plan.endpoints import Endpoints
@@ -31,14 +32,14 @@ _SERVICES_CHAIN = "KUBE-SERVICES"
 _REFUSALS = frozenset({Outcome.REJECTED, Outcome.DROPPED, Outcome.UNTRANSLATED})
 
 
-def refuse(mode: str, scenario: Scenario) -> None:
-    """Refuse a scenario whose steps or nodes need what a proxy of that mode lacks.
+def refuse(engine: str, scenario: Scenario) -> None:
+    """Refuse a scenario whose steps or nodes need what the engine lacks in its mode, or in one that a step gives it.
 
     Raises:
         CapabilityError: naming what it lacks.
     """
-    changes = (action.mode for step in scenario.steps for action in step.change.engines.values())
-    mode = next((each for each in (mode, *changes) if each in TERMINATING_MODES), "")
+    changes = [action.mode for step in scenario.steps for action in step.change.engines.values() if action.mode]
+    mode = next((each for each in (mode_of(engine), *changes) if each in TERMINATING_MODES), "")
     if not mode:
         return
     lacks = {
@@ -58,6 +59,7 @@ def refuse(mode: str, scenario: Scenario) -> None:
         "that removes the rules of another mode from its node": [
             node for node in scenario.nodes if _SERVICES_CHAIN in node.leftovers.iptables + node.leftovers.ip6tables
         ],
+        "that removes its rules when another mode takes its place": changes if read_engine(engine).is_upstream else [],
     }
     for lack, found in lacks.items():
         if found:

@@ -174,9 +174,9 @@ def test_a_node_sends_from_no_node_port() -> None:
 
 
 def test_a_daemon_on_a_node_port_is_refused() -> None:
-    refuse("iptables", scenario(node_port=30090))
+    refuse("embedded/iptables", scenario(node_port=30090))
     with pytest.raises(CapabilityError, match="leaves ports of Services to daemons"):
-        refuse("userspace", scenario(node_port=30090))
+        refuse("embedded/userspace", scenario(node_port=30090))
 
 
 def _at_an_address_of_its_own(daemon: str, external: str = "192.0.2.7") -> Scenario:
@@ -193,15 +193,15 @@ def _at_an_address_of_its_own(daemon: str, external: str = "192.0.2.7") -> Scena
 
 @pytest.mark.parametrize("daemon", ["{port: 80}", "{port: 80, address: 192.0.2.7}"])
 def test_a_daemon_on_a_service_port_at_an_address_of_the_node_is_refused(daemon: str) -> None:
-    refuse("iptables", _at_an_address_of_its_own(daemon))
-    refuse("userspace", _at_an_address_of_its_own(daemon, external="192.0.2.8"))
+    refuse("embedded/iptables", _at_an_address_of_its_own(daemon))
+    refuse("embedded/userspace", _at_an_address_of_its_own(daemon, external="192.0.2.8"))
     with pytest.raises(CapabilityError, match="leaves ports of Services to daemons"):
-        refuse("userspace", _at_an_address_of_its_own(daemon))
+        refuse("embedded/userspace", _at_an_address_of_its_own(daemon))
 
 
 @pytest.mark.parametrize("daemon", ["{port: 80, address: 127.0.0.1}", "{port: 80, protocol: UDP}", "{port: 81}"])
 def test_a_daemon_beside_it_is_not(daemon: str) -> None:
-    refuse("userspace", _at_an_address_of_its_own(daemon))
+    refuse("embedded/userspace", _at_an_address_of_its_own(daemon))
 
 
 def test_rules_of_another_mode_are_refused_and_foreign_ones_are_not() -> None:
@@ -217,10 +217,27 @@ def test_rules_of_another_mode_are_refused_and_foreign_ones_are_not() -> None:
         ).replace("daemons: {own: {port: 30090}}", f"leftovers: {{iptables: {rules}}}")
         return parse_scenario(text, "left.lab.yaml")
 
-    refuse("iptables", left("KUBE-SERVICES"))
-    refuse("userspace", left("DOCKER"))
+    refuse("embedded/iptables", left("KUBE-SERVICES"))
+    refuse("embedded/userspace", left("DOCKER"))
     with pytest.raises(CapabilityError, match="removes the rules of another mode"):
-        refuse("userspace", left("KUBE-SERVICES"))
+        refuse("embedded/userspace", left("KUBE-SERVICES"))
+
+
+def test_only_the_embedded_engine_removes_its_rules_when_another_mode_takes_its_place() -> None:
+    text = TEXT.format(
+        target="{pod: echo}",
+        send="{}",
+        expect="{outcome: delivered, source: preserved}",
+        service="externalTrafficPolicy: Cluster",
+        protocol="TCP",
+        node_port=30080,
+    )
+    step = "  steps: [{name: it changes, change: {engines: {node-a: iptables}}}]\n---"
+    changed = parse_scenario(text.replace("---", step, 1), "changed.lab.yaml")
+    refuse("embedded/userspace", changed)
+    refuse("kube-proxy/iptables", changed)
+    with pytest.raises(CapabilityError, match="removes its rules when another mode takes its place"):
+        refuse("kube-proxy/userspace", changed)
 
 
 @pytest.mark.parametrize(("balanced", "reason"), [("192.0.2.7", ""), ("2001:db8::7", "for 2001:db8::7")])
@@ -246,7 +263,7 @@ def test_rules_of_a_service_with_an_address_of_the_other_family_are_never_remove
 
 
 def test_a_daemon_may_listen_over_another_protocol_than_the_node_port() -> None:
-    refuse("userspace", scenario(node_port=30090, protocol="UDP"))
+    refuse("embedded/userspace", scenario(node_port=30090, protocol="UDP"))
 
 
 def test_a_headless_service_is_reached_past_the_proxy() -> None:
@@ -372,9 +389,9 @@ def test_it_exports_no_metric_of_rules_on_the_nodes_that_are_in_the_mode() -> No
 
 def test_a_wait_for_streams_that_outlive_the_proxy_is_refused() -> None:
     (case,) = cases(parse_scenario(STREAMS, "streams.lab.yaml"), "userspace")
-    refuse("iptables", case)
+    refuse("embedded/iptables", case)
     with pytest.raises(CapabilityError, match="connections outlive the proxy"):
-        refuse("userspace", case)
+        refuse("embedded/userspace", case)
 
 
 def test_what_a_step_makes_of_the_mode_counts_at_the_node_that_a_flow_enters() -> None:
@@ -387,4 +404,4 @@ def test_what_a_step_makes_of_the_mode_counts_at_the_node_that_a_flow_enters() -
     assert first
     assert changing, "the step begins in mode userspace"
     assert later == {}
-    refuse("userspace", case)
+    refuse("embedded/userspace", case)
