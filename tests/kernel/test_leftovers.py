@@ -27,8 +27,8 @@ from proxylab.protocol.messages import Build, Built, Close, Closed, Execute, Exe
 from proxylab.server.event_loop import _RequestHandler
 from proxylab.timing import Deadline, wait_until
 
-LABS = int(os.environ.get("LAB_MANY_LABS", "25"))
-WARM = LABS // 5
+LABS = int(os.environ.get("LAB_MANY_LABS", "40"))
+WARM = LABS // 2  # until then dictionaries and caches of Python grow, a kilobyte a lab
 SOME = 5
 
 
