@@ -56,6 +56,12 @@ def scenario(
     return parse_scenario(text, "lacking.lab.yaml")
 
 
+def past_the_proxy(service: str = "externalTrafficPolicy: Cluster") -> str:
+    """The text of a scenario whose probe asks nothing of the proxy."""
+    expect = "{outcome: delivered, source: preserved}"
+    return TEXT.format(target="{pod: echo}", send="{}", expect=expect, service=service, protocol="TCP", node_port=30080)
+
+
 def why(written: Scenario, mode: str = "userspace") -> str:
     (case,) = cases(written, mode)
     return lacking(mode, assemble(case), case.probes[0])
@@ -160,14 +166,7 @@ def test_either_is_a_packet_where_the_proxy_forwards_and_a_connection_where_it_e
 
 def test_a_node_sends_from_no_node_port() -> None:
     text = "from: client"
-    written = TEXT.format(
-        target="{pod: echo}",
-        send="{}",
-        expect="{outcome: delivered, source: preserved}",
-        service="externalTrafficPolicy: Cluster",
-        protocol="TCP",
-        node_port=30080,
-    )
+    written = past_the_proxy()
     for sender, reason in (("{name: node-a, port: 30080}", "off its node ports"), ("{name: node-a, port: 30081}", "")):
         assert reason in (found := why(parse_scenario(written.replace(text, f"from: {sender}"), "f.lab.yaml")))
         assert bool(found) is bool(reason)
@@ -180,14 +179,9 @@ def test_a_daemon_on_a_node_port_is_refused() -> None:
 
 
 def _at_an_address_of_its_own(daemon: str, external: str = "192.0.2.7") -> Scenario:
-    text = TEXT.format(
-        target="{pod: echo}",
-        send="{}",
-        expect="{outcome: delivered, source: preserved}",
-        service=f"externalIPs: [{external}]",
-        protocol="TCP",
-        node_port=30080,
-    ).replace("daemons: {own: {port: 30090}}", f"addresses: [192.0.2.7], daemons: {{own: {daemon}}}")
+    text = past_the_proxy(f"externalIPs: [{external}]").replace(
+        "daemons: {own: {port: 30090}}", f"addresses: [192.0.2.7], daemons: {{own: {daemon}}}"
+    )
     return parse_scenario(text, "held.lab.yaml")
 
 
@@ -207,14 +201,7 @@ def test_a_daemon_beside_it_is_not(daemon: str) -> None:
 def test_rules_of_another_mode_are_refused_and_foreign_ones_are_not() -> None:
     def left(chain: str) -> Scenario:
         rules = f'"*nat\\n:{chain} - [0:0]\\nCOMMIT\\n"'
-        text = TEXT.format(
-            target="{pod: echo}",
-            send="{}",
-            expect="{outcome: delivered, source: preserved}",
-            service="externalTrafficPolicy: Cluster",
-            protocol="TCP",
-            node_port=30080,
-        ).replace("daemons: {own: {port: 30090}}", f"leftovers: {{iptables: {rules}}}")
+        text = past_the_proxy().replace("daemons: {own: {port: 30090}}", f"leftovers: {{iptables: {rules}}}")
         return parse_scenario(text, "left.lab.yaml")
 
     refuse("embedded/iptables", left("KUBE-SERVICES"))
@@ -224,14 +211,7 @@ def test_rules_of_another_mode_are_refused_and_foreign_ones_are_not() -> None:
 
 
 def test_only_the_embedded_engine_removes_its_rules_when_another_mode_takes_its_place() -> None:
-    text = TEXT.format(
-        target="{pod: echo}",
-        send="{}",
-        expect="{outcome: delivered, source: preserved}",
-        service="externalTrafficPolicy: Cluster",
-        protocol="TCP",
-        node_port=30080,
-    )
+    text = past_the_proxy()
     step = "  steps: [{name: it changes, change: {engines: {node-a: iptables}}}]\n---"
     changed = parse_scenario(text.replace("---", step, 1), "changed.lab.yaml")
     refuse("embedded/userspace", changed)
@@ -242,14 +222,7 @@ def test_only_the_embedded_engine_removes_its_rules_when_another_mode_takes_its_
 
 @pytest.mark.parametrize(("balanced", "reason"), [("192.0.2.7", ""), ("2001:db8::7", "for 2001:db8::7")])
 def test_rules_of_a_service_with_an_address_of_the_other_family_are_never_removed(balanced: str, reason: str) -> None:
-    text = TEXT.format(
-        target="{pod: echo}",
-        send="{}",
-        expect="{outcome: delivered, source: preserved}",
-        service=f"clusterIPs: [10.96.0.80, 'fd00:10:96::80']\n  externalIPs: ['{balanced}']",
-        protocol="TCP",
-        node_port=30080,
-    )
+    text = past_the_proxy(f"clusterIPs: [10.96.0.80, 'fd00:10:96::80']\n  externalIPs: ['{balanced}']")
     step = """  steps:
   - name: the Service is deleted
     change: {services: {echo: null}}
