@@ -41,7 +41,8 @@ DEFECTS = {
         without("cluster-ips-check"),
         "untranslated/unused-port-of-a-cluster-ip",
         {
-            "ClusterIP over a protocol that the Service lacks is untranslated, or rejected",
+            "UDP from a pod to a TCP-only ClusterIP port is untranslated, or rejected",
+            "UDP from a node to a TCP-only ClusterIP port is untranslated, or rejected",
             "unassigned ClusterIP is untranslated, or dropped in nftables",
             "unassigned IPv6 ClusterIP is untranslated, or dropped in nftables",
             "unused ClusterIP port from a node is untranslated, or rejected in nftables",

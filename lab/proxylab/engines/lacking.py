@@ -193,14 +193,19 @@ def _lacks(mode: str, assembly: Assembly, probe: Probe, resolved: ResolvedProbe,
 
 
 def _kept(mode: str, assembly: Assembly, probe: Probe, resolved: ResolvedProbe) -> str:
-    """Why the proxy still serves what a Service had before a step, as a clause; empty where it does not."""
+    """Why the proxy still serves a port that a Service had before a step, as a clause; empty where it does not."""
     for cluster in assembly.timeline[: assembly.scenario.steps_before(probe)]:
         for service in cluster.services:
             other = _of_other_family(assembly, service)
-            if other is not None and resolved.destination in (*service.cluster_ips, *service.external_ips):
+            addressed = resolved.destination in (*service.cluster_ips, *service.external_ips)
+            if other is not None and addressed and _has_port(service, resolved):
                 name = f"{service.namespace}/{service.name}"
                 return f"mode {mode} never removes the rules of {name}: iptables refuses to delete one for {other}"
     return ""
+
+
+def _has_port(service: Service, resolved: ResolvedProbe) -> bool:
+    return any((each.port, Transport(each.protocol)) == (resolved.port, resolved.protocol) for each in service.ports)
 
 
 def _of_other_family(assembly: Assembly, service: Service) -> IPAddress | None:

@@ -220,14 +220,28 @@ def test_only_the_embedded_engine_removes_its_rules_when_another_mode_takes_its_
         refuse("kube-proxy/userspace", changed)
 
 
-@pytest.mark.parametrize(("balanced", "reason"), [("192.0.2.7", ""), ("2001:db8::7", "for 2001:db8::7")])
-def test_rules_of_a_service_with_an_address_of_the_other_family_are_never_removed(balanced: str, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("balanced", "port", "protocol", "reason"),
+    [
+        ("192.0.2.7", 80, "TCP", ""),
+        ("2001:db8::7", 80, "TCP", "for 2001:db8::7"),
+        ("2001:db8::7", 80, "UDP", ""),
+        ("2001:db8::7", 81, "TCP", ""),
+    ],
+)
+def test_rules_of_a_service_with_an_address_of_the_other_family_are_never_removed(
+    balanced: str, port: int, protocol: str, reason: str
+) -> None:
     text = past_the_proxy(f"clusterIPs: [10.96.0.80, 'fd00:10:96::80']\n  externalIPs: ['{balanced}']")
-    step = """  steps:
+    step = f"""  steps:
   - name: the Service is deleted
-    change: {services: {echo: null}}
+    change: {{services: {{echo: null}}}}
     probes:
-    - {name: it is gone, from: client, to: {address: 10.96.0.80, port: 80}, expect: {outcome: untranslated}}
+    - name: it is gone
+      from: client
+      to: {{address: 10.96.0.80, port: {port}}}
+      send: {{protocol: {protocol}}}
+      expect: {{outcome: untranslated}}
 ---"""
     (case,) = cases(parse_scenario(text.replace("---", step, 1), "kept.lab.yaml"), "userspace")
     found = lacking("userspace", assemble(case), case.steps[0].probes[0])
