@@ -74,6 +74,7 @@ BREAKAGES = [
                 "ClusterIP from a node translates a crafted UDP datagram",
                 "ClusterIP from a node translates a crafted TCP SYN",
                 "NodePort from a node at its own address is served",
+                "NodePort over UDP from a node at its own address is served",
                 "NodePort from a node at another node is masqueraded by that node",
             },
             "senders/from-loopback": {

@@ -180,6 +180,7 @@ MUTANTS = [
             "ClusterIP from a node translates a crafted TCP SYN": {"outcome"},
             "ClusterIP from a host-network pod has the node's address": {"outcome"},
             "NodePort from a node at its own address is served": {"outcome"},
+            "NodePort over UDP from a node at its own address is served": {"outcome"},
             "ClusterIP from a node reaches an endpoint that has the node's own address": {"outcome"},
         },
     ),
