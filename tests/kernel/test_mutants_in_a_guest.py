@@ -141,6 +141,23 @@ IN_A_GUEST = [
         "embedded/ipvs",
     ),
     InAGuest(
+        "ipvs/program-bound-to-a-service-address",
+        Mutation(
+            f"{IPVS}.rules",
+            "_guards",
+            "lambda family, whole=module._guards: (module.Rule(r.chain, tuple("
+            "each.replace('-m conntrack --ctstate NEW ', '') for each in r.matches), r.target) for r in whole(family))",
+        ),
+        frozenset(
+            {
+                "pod IP from a node's cluster IP is answered at a port that no Service has",
+                "pod IP over IPv6 from a node's cluster IP is answered at such a port",
+            }
+        ),
+        "embedded/ipvs",
+        "answers to addresses of Services are rejected",
+    ),
+    InAGuest(
         "ipvs/source-port-reused-while-an-endpoint-leaves",
         Mutation(f"{IPVS}.node", "_SYSCTLS", repr(MAY_REUSE_TOO_SOON)),
         frozenset(

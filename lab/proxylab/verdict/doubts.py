@@ -8,7 +8,7 @@ from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.words import Manner
 from proxylab.verdict.counted_rules import ending
-from proxylab.verdict.drops import dropped_with_sentinels, kernel_drop
+from proxylab.verdict.drops import dropped_with_sentinels, ended_with_sentinels, kernel_drop
 from proxylab.verdict.flows.flows import Fate, Flow
 from proxylab.verdict.flows.hops import ended_in, last_reply, way
 from proxylab.verdict.foreign import ended_by
@@ -85,7 +85,7 @@ def counted_as_dropped(
     heard of it, from a router (EMSGSIZE) or from a rule of the sender's own (EPERM).
     """
     if set(fates) == {Fate.DELIVERED}:
-        return dropped_with_sentinels(evidence, *_lost_answers(flows))
+        return ended_with_sentinels(evidence, *_lost_answers(flows))
     if set(fates) != {Fate.LOST}:
         return False
     if all(flow.report is not None and flow.report.error in ("EMSGSIZE", "EPERM") for flow in flows):

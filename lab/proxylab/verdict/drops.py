@@ -17,7 +17,15 @@ from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.verdict.foreign import suspicion
 
-__all__ = ["COUNTERS", "KernelDrop", "drop_at", "dropped_with_sentinels", "kernel_drop", "policy_drop"]
+__all__ = [
+    "COUNTERS",
+    "KernelDrop",
+    "drop_at",
+    "dropped_with_sentinels",
+    "ended_with_sentinels",
+    "kernel_drop",
+    "policy_drop",
+]
 
 _REASONS = {
     "TcpExtIPReversePathFilter": "its reverse-path filter",
@@ -56,6 +64,7 @@ _ENDING = re.compile(r"-j (DROP|REJECT|NFQUEUE|TPROXY|SYNPROXY)\b|-P \S+ DROP")
 _ENDED = frozenset({"DROP", "REJECT"})
 _POLICY = re.compile(r"-P (\S+) DROP")
 _DROPS = re.compile(r"-j DROP\b|-P \S+ DROP")
+_DROPS_OR_REJECTS = re.compile(r"-j (?:DROP|REJECT)\b|-P \S+ DROP")
 
 
 class KernelDrop(Struct, frozen=True):
@@ -177,9 +186,18 @@ def dropped_with_sentinels(evidence: Evidence, packets: int, ended: Collection[s
     The lab reads the counters of iptables after the sentinel packets. A policy, or the rule for invalid packets, drops
     those as well. It drops a packet once, so a count of exactly as many leaves none that may be late.
     """
+    return _counted_with_sentinels(evidence, packets, ended, _DROPS)
+
+
+def ended_with_sentinels(evidence: Evidence, answers: int, ended: Collection[str]) -> bool:
+    """As ``dropped_with_sentinels``, for answers, which a rule that rejects them keeps from the sender as well."""
+    return _counted_with_sentinels(evidence, answers, ended, _DROPS_OR_REJECTS)
+
+
+def _counted_with_sentinels(evidence: Evidence, packets: int, ended: Collection[str], rules: re.Pattern[str]) -> bool:
     all_of_them = packets + sum(not each.answered for each in evidence.sentinels)
     return packets > 0 and any(
-        count.packets == all_of_them and {count.node} == set(ended) and _DROPS.search(count.text)
+        count.packets == all_of_them and {count.node} == set(ended) and rules.search(count.text)
         for count in evidence.counts
     )
 

@@ -172,14 +172,15 @@ def test_a_policy_that_counted_the_packet_and_the_lost_sentinel_packet_proves_a_
     ("counted", "node", "judgement"),
     [(2, "node-b", FAIL), (1, "node-b", INCONCLUSIVE), (3, "node-b", INCONCLUSIVE), (2, "node-a", INCONCLUSIVE)],
 )
+@pytest.mark.parametrize("target", ["DROP", "REJECT --reject-with icmp-port-unreachable"])
 def test_a_rule_that_counted_the_answer_and_the_lost_sentinel_packet_proves_that_the_answer_is_lost(
-    counted: int, node: str, judgement: object
+    target: str, counted: int, node: str, judgement: object
 ) -> None:
     came = replace(WORLD.answers(0, "echo-1"), netns_name="node-b", device="echo-1", direction=Direction.IN, at=1004)
     told = WORLD.evidence([WORLD.leaves(0), WORLD.arrives(0, "echo-1"), WORLD.answers(0, "echo-1"), came])
     (first, *others) = told.sentinels
     invalid = RuleCount(
-        node, "filter", "KUBE-FORWARD", "-A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP", counted
+        node, "filter", "KUBE-FORWARD", f"-A KUBE-FORWARD -m conntrack --ctstate INVALID -j {target}", counted
     )
     told = replace(told, sentinels=(replace(first, answered=False), *others), counts=(invalid,))
     assert one(WORLD, told, "reply").judgement is judgement
