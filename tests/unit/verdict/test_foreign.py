@@ -176,14 +176,26 @@ def test_a_policy_that_counted_the_packet_and_the_lost_sentinel_packet_proves_a_
 def test_a_rule_that_counted_the_answer_and_the_lost_sentinel_packet_proves_that_the_answer_is_lost(
     target: str, counted: int, node: str, judgement: object
 ) -> None:
+    assert one(WORLD, ended_answer(target, counted, node), "reply").judgement is judgement
+
+
+@pytest.mark.parametrize(
+    ("target", "did"), [("DROP", "dropped"), ("REJECT --reject-with icmp-port-unreachable", "rejected")]
+)
+def test_the_rule_that_ended_the_answer_is_named(target: str, did: str) -> None:
+    told = ended_answer(target, 2, "node-b")
+    assert f"last at node-b/echo-1, which {did} 2 packets by its rule in KUBE-FORWARD." in cause(WORLD, told)
+
+
+def ended_answer(target: str, counted: int, node: str) -> Evidence:
+    """An answer seen last as it came to node-b, a sentinel packet without an answer, and a rule that counted."""
     came = replace(WORLD.answers(0, "echo-1"), netns_name="node-b", device="echo-1", direction=Direction.IN, at=1004)
     told = WORLD.evidence([WORLD.leaves(0), WORLD.arrives(0, "echo-1"), WORLD.answers(0, "echo-1"), came])
     (first, *others) = told.sentinels
     invalid = RuleCount(
         node, "filter", "KUBE-FORWARD", f"-A KUBE-FORWARD -m conntrack --ctstate INVALID -j {target}", counted
     )
-    told = replace(told, sentinels=(replace(first, answered=False), *others), counts=(invalid,))
-    assert one(WORLD, told, "reply").judgement is judgement
+    return replace(told, sentinels=(replace(first, answered=False), *others), counts=(invalid,))
 
 
 def test_a_rule_proves_nothing_about_an_answer_that_left_its_node() -> None:

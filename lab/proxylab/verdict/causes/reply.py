@@ -12,6 +12,8 @@ from proxylab.verdict.rule_words import the_rule
 
 __all__ = ["not_answered", "not_translated_back", "reply_copied", "reply_lost", "reply_rewritten"]
 
+_ENDED = {"DROP": "dropped", "REJECT": "rejected"}
+
 
 def reply_copied(failure: Failure) -> str:
     """A copy of the reply came in elsewhere, or more replies came than the pod sent."""
@@ -80,9 +82,9 @@ def reply_lost(failure: Failure) -> str:
     seen = f"the taps saw the reply last at {hop(last)}"
     ended = last.direction is Direction.IN and last.netns_name in resolved.nodes
     for rule in failure.case.rules if ended else ():
-        if rule.target == "DROP" and rule.count.node == last.netns_name:
+        if rule.target in _ENDED and rule.count.node == last.netns_name:
             counted = amount(rule.count.packets, "packet")
-            return f"{broken}{seen}, which dropped {counted} by {the_rule(rule)}."
+            return f"{broken}{seen}, which {_ENDED[rule.target]} {counted} by {the_rule(rule)}."
     if clause := suspicion_where_lost(resolved, failure.case.evidence, last):
         return f"{broken}{seen}: {clause}, and may have dropped it."
     return failure.with_drop_reason(f"{broken}{resolved.sender.name} heard nothing: {seen}.")
