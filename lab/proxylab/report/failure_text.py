@@ -26,6 +26,8 @@ __all__ = ["briefly", "command", "explain", "sent_line", "summary"]
 
 _INDENT = "  "
 _MOST_PODS = 12
+_EXPANDED = frozenset('"$`\\!')
+"""What a shell reads in double quotes."""
 
 
 def explain(verdict: ProbeVerdict | StepVerdict, width: int = WIDTH) -> tuple[str, ...]:
@@ -126,7 +128,10 @@ def _words(run: str) -> list[str]:
 
 
 def _quoted(name: str) -> str:
-    return shlex.quote(name) if "'" in name else f"'{name}'"
+    """The name in single quotes, or in double ones if it has an apostrophe, as in "a node's port"."""
+    if "'" not in name:
+        return f"'{name}'"
+    return f'"{name}"' if _EXPANDED.isdisjoint(name) else shlex.quote(name)
 
 
 def _main(verdict: ProbeVerdict | StepVerdict) -> Verdict:

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import subprocess
 from collections.abc import Sequence
 
 import pytest
@@ -11,6 +12,7 @@ from recorded import FILE, World
 from proxylab.errors import ExitCode
 from proxylab.report.document import to_json
 from proxylab.report.exit_code import exit_code
+from proxylab.report.failure_text import command
 from proxylab.report.run_text import run_lines
 from proxylab.scenario.expect import Preserved
 from proxylab.scenario.words import Outcome
@@ -98,12 +100,35 @@ def test_quiet_is_one_line_a_failure() -> None:
 
 
 def test_the_command_is_quoted_for_a_shell() -> None:
-    lines = run_lines([result(inconclusive())])
-    start = lines.index(f"  reproduce: proxylab run {FILE} \\")
-    command = "\n".join(lines[start : start + 2]).removeprefix("  reproduce: ").replace("\\\n", "")
-    assert shlex.split(command) == ["proxylab", "run", FILE, "--probe", "it's dropped"]
+    text = "\n".join(run_lines([result(inconclusive())])).replace("\\\n", "")
+    again = next(line for line in text.splitlines() if line.startswith("  reproduce: "))
+    typed = again.removeprefix("  reproduce: ")
+    assert shlex.split(typed) == ["proxylab", "run", FILE, "--probe", "it's dropped"]
     document = json.loads(to_json([result(inconclusive())]))
-    assert shlex.split(document["scenarios"][0]["probes"][0]["reproduce"]) == shlex.split(command)
+    assert shlex.split(document["scenarios"][0]["probes"][0]["reproduce"]) == shlex.split(typed)
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("costs $5", "'costs $5'"),
+        ("it's dropped", '"it\'s dropped"'),
+        ("it's $HOME", None),
+        ("it's `here`", None),
+        ('it\'s "here"', None),
+        ("it's here!", None),
+        ("it's \\here", None),
+    ],
+)
+def test_a_shell_reads_the_name_as_it_is(name: str, written: str | None) -> None:
+    world = World(outcome=Outcome.DROPPED, name=name)
+    _, option = command(judge(world.probe, world.resolved, None, world.evidence([world.leaves(0)])))
+    assert shlex.split(option) == ["--probe", name]
+    assert written is None or option == f"--probe {written}"
+    read = subprocess.run(
+        ["bash", "-c", f"printf %s {option.removeprefix('--probe ')}"], capture_output=True, check=True
+    )
+    assert read.stdout.decode() == name
 
 
 def test_json_has_every_key_always() -> None:
