@@ -53,6 +53,9 @@ def compare(mutation: str, engine: str, seen: Failed, setting: str = "", by_chan
         for file, red in seen.items()
     }
     if os.environ.get("LAB_RECORD") == "write":
+        assert "PYTEST_XDIST_WORKER" not in os.environ, (
+            f"several workers overwrite each other's {RECORD.name}; use -n 0"
+        )
         certain = {file: _in_both(items, due.get(file, {})) for file, items in found.items()}
         red = {file: items for file, items in sorted({**due, **certain}.items()) if items}
         written[mutation, engine] = RecordedMutant(mutation=mutation, engine=engine, setting=setting, red=red)
