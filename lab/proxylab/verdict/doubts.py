@@ -79,7 +79,7 @@ def packets_until(flows: Iterable[Flow], counters_read_at: int) -> int:
 def counted_as_dropped(
     resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]
 ) -> bool:
-    """Whether something is known to have dropped every packet, or every answer: then none can be late.
+    """Whether something is known to have dropped every packet, or ended every answer: then none can be late.
 
     A node's stack, a rule for what was dialled, a foreign rule or the policy of a chain counted them; or the sockets
     heard of it, from a router (EMSGSIZE) or from a rule of the sender's own (EPERM).

@@ -100,11 +100,14 @@ def test_quiet_is_one_line_a_failure() -> None:
 
 
 def test_the_command_is_quoted_for_a_shell() -> None:
-    text = "\n".join(run_lines([result(inconclusive())])).replace("\\\n", "")
-    again = next(line for line in text.splitlines() if line.startswith("  reproduce: "))
-    typed = again.removeprefix("  reproduce: ")
-    assert shlex.split(typed) == ["proxylab", "run", FILE, "--probe", "it's dropped"]
-    document = json.loads(to_json([result(inconclusive())]))
+    name = "it's dropped, as no rule leads it to a pod"
+    world = World(outcome=Outcome.DROPPED, name=name)
+    shown = [result(judge(world.probe, world.resolved, None, world.evidence([world.leaves(0)])))]
+    lines = run_lines(shown)
+    start = lines.index(f"  reproduce: proxylab run {FILE} \\")
+    typed = "\n".join(lines[start : start + 2]).removeprefix("  reproduce: ").replace("\\\n", "")
+    assert shlex.split(typed) == ["proxylab", "run", FILE, "--probe", name]
+    document = json.loads(to_json(shown))
     assert shlex.split(document["scenarios"][0]["probes"][0]["reproduce"]) == shlex.split(typed)
 
 
