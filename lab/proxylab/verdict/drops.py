@@ -5,7 +5,8 @@ probe and again before the first sentinel packet leaves, so that they count the 
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -52,7 +53,12 @@ _REASONS = {
 _RECEIVED = {4: "IpInReceives", 6: "Ip6InReceives"}
 _PASSED_ON = {4: ("IpForwDatagrams", "IpInDelivers"), 6: ("Ip6OutForwDatagrams", "Ip6InDelivers")}
 
-COUNTERS = frozenset({*_REASONS, *_RECEIVED.values(), *(name for names in _PASSED_ON.values() for name in names)})
+_DISCOVERY = ("Icmp6InNeighborSolicits", "Icmp6InNeighborAdvertisements")
+_MULTICAST = "Ip6InMcastPkts"
+
+COUNTERS = frozenset(
+    {*_REASONS, *_RECEIVED.values(), *chain.from_iterable(_PASSED_ON.values()), *_DISCOVERY, _MULTICAST}
+)
 """The counters that evidence holds, where they moved."""
 
 _LOST_TO_RULES = frozenset({"IpOutDiscards", "Ip6OutDiscards"})
@@ -68,12 +74,16 @@ _DROPS_OR_REJECTS = re.compile(r"-j (?:DROP|REJECT)\b|-P \S+ DROP")
 
 
 class KernelDrop(Struct, frozen=True):
-    """A node that dropped every packet of a probe: what dropped them, and the counter that shows it."""
+    """A node that dropped every packet of a probe: what dropped them, and the counter that shows it.
+
+    ``others`` is how many packets the counter counted that are not the probe's.
+    """
 
     node: str
     by: str
     packets: int
     counter: str
+    others: int = 0
 
     @property
     def is_known(self) -> bool:
@@ -81,9 +91,11 @@ class KernelDrop(Struct, frozen=True):
         return not self.counter.startswith(_IPSEC) and self.by != _ROUTING
 
     def __str__(self) -> str:
-        counted = f"{self.counter} counted {amount(self.packets, 'packet')}"
+        counted = f"{self.counter} counted {amount(self.packets + self.others, 'packet')}"
+        if self.others:
+            counted += f", {self.others} of them of neighbour discovery or multicast"
         if self.counter in _RECEIVED.values():
-            counted += ", and the stack forwarded, delivered or refused none"
+            counted += f", and the stack forwarded, delivered or refused {'no other' if self.others else 'none'}"
         return f"{self.node} dropped the packet by {self.by}: {counted}"
 
 
@@ -148,14 +160,29 @@ def _unrouted(
     version = resolved.destination.version
     for node in reached:
         counts = {count.counter: count.packets for count in evidence.kernel if count.node == node}
-        if counts.get(_RECEIVED[version]) != packets:
+        others = counts.get(_RECEIVED[version], 0) - packets
+        if others not in _neighbours_packets(counts, version):
             continue
-        if any(counts.get(name) for name in (*_PASSED_ON[version], *_REASONS)):
+        if any(counts.get(name) for name in _REASONS):
             continue
         if _may_be_by_rule(resolved, evidence, node):
             continue
-        return KernelDrop(node, f"{_ROUTING}{_martian(resolved, node, plan)}", packets, _RECEIVED[version])
+        by = f"{_ROUTING}{_martian(resolved, node, plan)}"
+        return KernelDrop(node, by, packets, _RECEIVED[version], others)
     return None
+
+
+def _neighbours_packets(counts: Mapping[str, int], version: int) -> Collection[int]:
+    """How many packets may have come besides a probe's, if the stack passed none of the probe's on.
+
+    IPv6 asks for neighbours and tells of its multicast groups in packets of its own (RFC 4861, RFC 3810), and at times
+    of its own: a kernel asks again for a neighbour that it has not heard from. What it delivers of them has counters of
+    ICMPv6; of multicast packets, which may be among those, the counter has delivered and other ones.
+    """
+    passed_on = sum(counts.get(name, 0) for name in _PASSED_ON[version])
+    discovery = sum(counts.get(name, 0) for name in _DISCOVERY) if version == 6 else 0
+    multicast = counts.get(_MULTICAST, 0) if version == 6 else 0
+    return range(max(discovery, multicast), discovery + multicast + 1) if passed_on == discovery else ()
 
 
 def _may_be_by_rule(resolved: ResolvedProbe, evidence: Evidence, node: str) -> bool:

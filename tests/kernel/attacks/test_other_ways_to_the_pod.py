@@ -41,6 +41,18 @@ STALE = Alteration(
 SECOND_ADDRESS = Alteration(
     "node-a", "ip address add fd00:172:18::22/64 dev eth0 nodad", "ip address del fd00:172:18::22/64 dev eth0"
 )
+SOLICITS = program(
+    "node-a",
+    f"again = 'ip -6 neigh replace {NODES_6['node-b']} dev eth0 nud probe'",
+    "while True:\n os.system(again); os.sched_yield()",
+)
+REPORTS_GROUPS = program(
+    "node-a",
+    "sock, group = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM), socket.inet_pton(socket.AF_INET6, 'ff05::77')\n"
+    "membership = group + struct.pack('@I', socket.if_nametoindex('eth0'))",
+    "while True:\n for change in (socket.IPV6_JOIN_GROUP, socket.IPV6_LEAVE_GROUP):\n"
+    "  sock.setsockopt(socket.IPPROTO_IPV6, change, membership)\n os.sched_yield()",
+)
 
 
 def in_chain(name: str, table: str, hook: str, rule: str) -> tuple[Alteration, ...]:
@@ -184,14 +196,22 @@ OVER_IPV6 = [
         (iptables("node-a", "raw", "PREROUTING", f"-d {LOCAL_6} -j DROP", ipv6=True),),
         "inconclusive", NOT_THE_ENGINE, DROPPED, OF_LOCAL_6, ("of table raw, which counted 1 packet",),
     ),
-    Attack(
-        "a rule for IPv4 alone drops every packet, and a route drops the request",
-        (
-            iptables("node-b", "raw", "PREROUTING", "-p tcp -j DROP"),
-            Alteration("node-b", f"ip -6 rule add {ASIDE}", f"ip -6 rule del {ASIDE}"),
-        ),
-        "fail", "No rule for IPv4 sees the packet.", dialled=Dialled(to=IPV6),
-        why="node-b dropped the packet by its routing",
+    *(
+        Attack(
+            f"a rule for IPv4 alone drops every packet, and a route drops the request{beside}",
+            (
+                iptables("node-b", "raw", "PREROUTING", "-p tcp -j DROP"),
+                Alteration("node-b", f"ip -6 rule add {ASIDE}", f"ip -6 rule del {ASIDE}"),
+                *noise,
+            ),
+            "fail", "No rule for IPv4 sees the packet.", dialled=Dialled(to=IPV6),
+            why="node-b dropped the packet by its routing",
+        )
+        for beside, noise in (
+            ("", ()),
+            (", beside neighbour solicitations", (SOLICITS,)),
+            (", beside multicast reports", (REPORTS_GROUPS,)),
+        )
     ),
     Attack(
         "a rule sets the engine's mark, where the author expects masquerading",

@@ -52,6 +52,36 @@ def test_a_stack_that_does_not_account_for_every_packet_proves_nothing(kernel: t
     assert "it came to echo-1, but no counter shows that echo-1 dropped it" in outcome.reasons[0]
 
 
+@pytest.mark.parametrize(
+    ("received", "delivered", "solicited", "multicast", "judgement"),
+    [
+        (2, 0, 0, 0, PASS),
+        pytest.param(3, 1, 1, 0, PASS, id="a neighbour asks whether the pod is still there"),
+        pytest.param(3, 1, 1, 1, PASS, id="a neighbour asks for the pod's link-layer address"),
+        pytest.param(3, 0, 0, 1, PASS, id="a neighbour reports its multicast groups"),
+        pytest.param(4, 1, 1, 1, PASS, id="one neighbour asks, and another reports"),
+        pytest.param(2, 1, 1, 0, INCONCLUSIVE, id="a flow is missing"),
+        pytest.param(4, 1, 1, 0, INCONCLUSIVE, id="a packet more came"),
+        pytest.param(3, 1, 0, 0, INCONCLUSIVE, id="a packet of no neighbour is delivered"),
+        pytest.param(4, 2, 1, 0, INCONCLUSIVE, id="a packet is delivered as well"),
+    ],
+)
+def test_what_neighbours_send_over_ipv6_is_none_of_the_probes_packets(
+    received: int, delivered: int, solicited: int, multicast: int, judgement: Judgement
+) -> None:
+    world = replace(ENDS, ipv6=True)
+    counted = {
+        "Ip6InReceives": received,
+        "Ip6InDelivers": delivered,
+        "Icmp6InNeighborSolicits": solicited,
+        "Ip6InMcastPkts": multicast,
+    }
+    kernel = tuple(KernelCount("echo-1", name, count) for name, count in counted.items() if count)
+    own = world.address("echo-1")
+    seen = [each for flow in range(2) for each in (world.leaves(flow), world.arrives(flow, "echo-1", own))]
+    assert judged(world.evidence(seen, kernel=kernel, sentinels=()), world)["outcome"].judgement is judgement
+
+
 def test_what_is_answered_did_not_end() -> None:
     evidence = came()
     for more in (ENDS.answers(1, "echo-1"), ENDS.hears(1)):
