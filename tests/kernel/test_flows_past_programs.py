@@ -8,6 +8,7 @@ from sandboxed import ROOT
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
+from proxylab.report.failure_text import explain
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario, parse_scenario
 from proxylab.verdict.model import Judgement
@@ -19,7 +20,7 @@ metadata: {name: past-a-program}
 spec:
   nodes: {node-a: {}, node-b: {}}
   pods:
-    dns: {nodes: [node-b], labels: {app: dns}, ports: [{port: 53, protocol: UDP}]}
+    dns: {nodes: [node-b], labels: {app: dns}, ports: [{port: 53, protocol: UDP}, 53]}
     client: {nodes: [node-a]}
   streams:
     queries: {from: client, to: {service: dns, via: clusterIP}, send: {every: 5ms}}
@@ -38,6 +39,12 @@ spec:
       expect: {outcome: dropped, at: node-a}
   - name: nothing changes
     expect: {queries: {lost: {atLeast: 5}}}
+    probes:
+    - name: a node reaches the Service at its own node port
+      from: node-a
+      to: {service: web, via: nodePort, node: node-a}
+      send: {as: connect}
+      expect: {outcome: delivered, source: {node: node-a, device: uplink}}
 ---
 apiVersion: v1
 kind: Service
@@ -48,6 +55,11 @@ apiVersion: v1
 kind: Service
 metadata: {name: empty}
 spec: {selector: {app: none}, ports: [{port: 53, protocol: UDP}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {type: NodePort, selector: {app: dns}, ports: [{port: 53}]}
 ---
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
@@ -81,6 +93,16 @@ def test_what_a_process_discards_is_lost_and_dropped_beyond_doubt(lab: OpenLab) 
     assert "the proxy's process on node-a discarded 1 datagram" in outcome.witnesses
 
 
+def test_a_connection_that_a_held_node_port_accepts_is_not_delivered(lab: OpenLab) -> None:
+    (probe,) = lab.scenario.steps[1].probes
+    assert lab.probe(probe).overall is Judgement.PASS
+    lab.execute("node-a", "iptables", "-w", "-t", "nat", "-F", "KUBE-NODEPORT-HOST")
+    verdict = lab.probe(probe)
+    assert verdict.verdicts[0].judgement is Judgement.FAIL
+    why = " ".join(" ".join(explain(verdict)).split())
+    assert "why: no rule led the packet to the proxy's process: node-a accepted the connection at 172.18.0.2:" in why
+
+
 @pytest.mark.thorough  # a second for each question that the process does not answer
 def test_what_a_stopped_process_holds_may_only_be_late(lab: OpenLab) -> None:
     first, last = lab.scenario.steps
@@ -91,6 +113,8 @@ def test_what_a_stopped_process_holds_may_only_be_late(lab: OpenLab) -> None:
     assert "the proxy's process on node-a got 1 flow and may still act" in str(outcome.reasons)
     outcome = lab.probe(first.probes[1]).verdicts[0]
     assert outcome.judgement is Judgement.INCONCLUSIVE, "it may have an endpoint for it yet"
+    accepted = lab.probe(last.probes[0]).verdicts[0]
+    assert accepted.judgement is Judgement.INCONCLUSIVE, "it may take the connection yet"
     verdict = lab.conclude(last)
     assert [each.judgement for each in verdict.verdicts] == [Judgement.INCONCLUSIVE]
     assert "the proxy's process on node-a may still hold packets" in str(verdict.verdicts[0].reasons)

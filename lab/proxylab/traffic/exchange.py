@@ -149,14 +149,15 @@ class Exchange:
     async def _moves_in_time(self, deadline: Deadline) -> bool:
         """Whether something comes without a sentinel packet, which would not show that it will not.
 
-        A program between two legs may act: one that can be asked has done it when it answers, and for others the lab
-        waits. A packet may be on its way through a link with a delay, and a kernel may send again what a link has lost.
+        A program between two legs may act: with a datagram one that can be asked has done it when it answers, and for
+        other flows the lab waits. A packet may be on its way through a link with a delay, and a kernel may send again
+        what a link has lost.
         """
         if self._links.active and await self._passes(deadline):
             return True
         if not self._patience:
             return False
-        if await self._passage.drain():
+        if self._passage.acts_at_once and await self._passage.drain():
             return self._turn()
         patience = Deadline(min(deadline.at, Deadline.after(self._patience).at))
         try:

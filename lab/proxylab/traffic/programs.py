@@ -4,8 +4,8 @@ A sentinel packet overtakes what waits in the socket of such a process, so it pr
 that can be asked passes every datagram on before it answers. What it sends shows at the tap of its node's stack. So
 where an answer came and no tap saw anything new, the process holds nothing, and it has counted what it discarded.
 
-Of TCP nothing is asked: kernels send again what a process does not take, and a process that reaches no endpoint closes
-the connection.
+Over TCP a process that waits for an endpoint may go on after a while, so the lab first waits as long as one attempt
+takes (``exchange``). What a process has not sent on by then, while it has nothing to do, it never will.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -48,6 +48,7 @@ class Passage:
 
     Attributes:
         nodes: theirs.
+        acts_at_once: whether such a process does nothing later with what it has got.
         undrained: the nodes whose processes may still hold something.
     """
 
@@ -59,15 +60,17 @@ class Passage:
     ) -> None:
         self.nodes = nodes
         self.undrained = nodes
-        self._asked = nodes if protocol is Transport.UDP else ()
+        self.acts_at_once = protocol is Transport.UDP
+        self._asked = nodes if protocol in (Transport.TCP, Transport.UDP) else ()
         self._drain = drain
         self._before: dict[tuple[str, str], int] = {}
         self._now: dict[tuple[str, str], int] = {}
 
     async def begin(self) -> None:
-        """Remember what they have discarded."""
-        await self.drain()
-        self._before = self._now
+        """Remember what they have discarded, which are datagrams only."""
+        if self.acts_at_once:
+            await self.drain()
+        self._before, self.undrained = self._now, self.nodes
 
     async def drain(self) -> bool:
         """Let them pass on all that they have. Returns whether each could be asked; false where there is none."""

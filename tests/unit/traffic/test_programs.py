@@ -40,7 +40,7 @@ def passage(protocol: Transport, *counts: Mapping[str, int] | None, terminating:
 def drained(of: Passage, times: int = 1) -> bool:
     async def story() -> bool:
         await of.begin()
-        return [await of.drain() for _ in range(times)][-1]
+        return bool(times) and [await of.drain() for _ in range(times)][-1]
 
     return asyncio.run(story())
 
@@ -65,8 +65,22 @@ def test_a_process_that_cannot_be_asked_may_hold_something() -> None:
     assert silent.undrained == ("b",)
 
 
-@pytest.mark.parametrize(("protocol", "terminating"), [(Transport.TCP, ("a", "b")), (Transport.UDP, ())])
-def test_nothing_is_asked_of_tcp_or_where_no_proxy_ends_flows(
+def test_of_connections_a_process_is_asked_at_the_end_alone() -> None:
+    asked = passage(Transport.TCP, {})
+    assert not asked.acts_at_once
+    assert asked.undrained == ("b",)
+    assert drained(asked)
+    assert asked.undrained == ()
+
+
+def test_a_process_that_was_asked_before_the_flows_alone_may_hold_something() -> None:
+    asked = passage(Transport.UDP, {})
+    assert not drained(asked, times=0)
+    assert asked.undrained == ("b",)
+
+
+@pytest.mark.parametrize(("protocol", "terminating"), [(Transport.SCTP, ("a", "b")), (Transport.UDP, ())])
+def test_nothing_is_asked_of_sctp_or_where_no_proxy_ends_flows(
     protocol: Transport, terminating: tuple[str, ...]
 ) -> None:
     unasked = passage(protocol, terminating=terminating)

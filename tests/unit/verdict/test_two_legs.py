@@ -178,6 +178,35 @@ def test_the_tries_of_the_program_explain_a_close() -> None:
     assert "the proxy's process on node-a accepted the connection, tried echo-1 4 times in vain, and closed it" in lines
 
 
+def kept(*more: Observation, **changes: object) -> Evidence:
+    """The node accepts the connection, and nothing follows."""
+    heard = replace(WORLD.hears(0), at=1100)
+    accepted = at(replace(heard, source=PROXY[0], source_port=PROXY[1]), STACK, Direction.OUT, 1)
+    return replace(through(*there(), accepted, heard, *more, error="timeout"), **changes)
+
+
+@pytest.mark.parametrize(("undrained", "judgement"), [((), FAIL), (("node-a",), INCONCLUSIVE), (("node-b",), FAIL)])
+def test_what_a_node_accepts_is_lost_once_its_process_has_nothing_to_do(
+    undrained: tuple[str, ...], judgement: Judgement
+) -> None:
+    verdict = one(WORLD, kept(undrained=undrained), "outcome")
+    assert (verdict.judgement, verdict.observed) == (judgement, Fate.UNEXPLAINED)
+
+
+@pytest.mark.parametrize(
+    ("packets", "sentence"),
+    [
+        (1, "the proxy's process on node-a got the connection, sent nothing to a pod, and has nothing more to do"),
+        (0, "no rule led the packet to the proxy's process: node-a accepted the connection at 172.18.0.2:34000"),
+    ],
+)
+def test_a_connection_that_stays_on_the_node_is_explained_by_the_rules_that_counted(
+    packets: int, sentence: str
+) -> None:
+    evidence = kept(counts=(redirected(packets),) if packets else ())
+    assert sentence in " ".join(" ".join(explain(judged(WORLD, evidence))).split())
+
+
 def test_silence_behind_a_program_proves_no_drop() -> None:
     dropped = World(outcome=Outcome.DROPPED, manner=Manner.CONNECT)
     evidence = replace(through(*there(dropped), world=dropped, error="timeout"), undrained=("node-a",))

@@ -174,8 +174,7 @@ class Launcher:
         number = self._register(request, made_by)
         async with self._room:
             self._send({"run": number, **request}, (netns.fd, *standard))
-        ended, send_signal = self._follow(number)
-        return Attached(ended, send_signal)
+        return Attached(*self._follow(number), partial(processes_of, number))
 
     def furnish(self, netns_name: str, resolv_conf: str) -> None:
         """Set the /etc/resolv.conf of a node, pod or host. Call it before the first command there."""

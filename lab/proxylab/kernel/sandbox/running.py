@@ -122,12 +122,25 @@ class Running:
 
 
 class Attached:
-    """A command under way on a client's own standard streams. Made by ``Launcher.start_attached``."""
+    """A command under way on a client's own standard streams. Made by ``Launcher.start_attached``.
 
-    def __init__(self, status: "asyncio.Future[int]", send_signal: Callable[[int], None]) -> None:
+    The arguments are as for ``Running``.
+    """
+
+    def __init__(
+        self,
+        status: "asyncio.Future[int]",
+        send_signal: Callable[[int], None],
+        processes: Callable[[], Collection[int]] = tuple,
+    ) -> None:
         self.status = status
         self.send_signal = send_signal
+        self._processes = processes
         self.status.add_done_callback(_retrieve_exception)
+
+    def is_still(self) -> bool:
+        """Whether the command has nothing to do (``stillness``)."""
+        return are_still(self._processes())
 
     async def hang_up(self, deadline: Deadline) -> None:
         """Send SIGHUP, as a terminal does when its client has gone; kill the command at the deadline."""

@@ -1,10 +1,10 @@
-"""Causes at a proxy's process that ends connections: whose source a pod saw, who chose it, why a connection closed."""
+"""Causes at a proxy's process that ends connections: whose source a pod saw, who chose it, why one closed or stayed."""
 
 from proxylab.evidence.evidence import Packet
 from proxylab.evidence.words import endpoint, listed, times
 from proxylab.verdict.causes.failure import Failure
 
-__all__ = ["chosen_by_program", "closed_by_program", "sent_by_program"]
+__all__ = ["chosen_by_program", "closed_by_program", "kept_on_node", "sent_by_program"]
 
 
 def sent_by_program(failure: Failure) -> str:
@@ -40,3 +40,19 @@ def closed_by_program(failure: Failure) -> str:
         return f"{accepted}, {none}, and closed it."
     names = list(dict.fromkeys(named.values()))
     return f"{accepted}, tried {listed(names)} {times(len(named))} in vain, and closed it."
+
+
+def kept_on_node(failure: Failure) -> str:
+    """A node accepted the connection, and the proxy's process there has nothing more to do with it.
+
+    A process of mode userspace holds the node ports, and reads what comes to its own port alone.
+    """
+    flow, evidence = failure.flow, failure.case.evidence
+    got = next((each for each in flow.relays if each.packet is Packet.REQUEST), None)
+    if got is None or flow.tries or got.netns_name not in evidence.terminating:
+        return ""
+    node = got.netns_name
+    if not failure.case.leading_to_program and node in evidence.counted:
+        there = endpoint(got.destination, got.destination_port)
+        return f"no rule led the packet to the proxy's process: {node} accepted the connection at {there}."
+    return f"the proxy's process on {node} got the connection, sent nothing to a pod, and has nothing more to do."

@@ -49,6 +49,7 @@ _CAUSES: Final = (
     *_of("source", program.sent_by_program),
     *_of("backends", program.chosen_by_program),
     *_of("outcome", program.closed_by_program, fate=Fate.CLOSED),
+    *_of("outcome", program.kept_on_node, fate=Fate.UNEXPLAINED),
     *_of("name", translation.query_untranslated),
     *_of("outcome", translation.request_copied, fate=Fate.COPIED),
     *_of(

@@ -65,8 +65,9 @@ def answered_elsewhere(case: JudgedProbe, flow: Flow) -> bool:
     first = origin(flow, Packet.REPLY)
     if first is None or case.doubts:
         return bool(strangers)
-    # No tap saw a machine beyond the nodes send it; a node's own program ends connections where its proxy does.
-    by_node = first.maker in case.resolved.nodes and first.maker not in case.evidence.terminating
+    # No tap saw a machine beyond the nodes send it. A node's own program ends connections where its proxy does, and
+    # sends on what it has got, unless it has nothing to do any more.
+    by_node = first.maker in case.resolved.nodes and first.maker not in case.evidence.undrained
     return bool(strangers) or by_node or not first.maker
 
 

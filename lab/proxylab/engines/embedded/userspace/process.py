@@ -20,7 +20,7 @@ from proxylab.encoding import decode, encode
 from proxylab.engines.context import NodeContext
 from proxylab.engines.embedded.userspace.proxier import Answered, ProcessEndedError, Served
 from proxylab.kernel.sandbox.running import Attached
-from proxylab.timing import Deadline
+from proxylab.timing import Deadline, wait_until
 
 __all__ = ["StartedProcess"]
 
@@ -56,14 +56,22 @@ class StartedProcess:
             return await self._order(serve, close)
 
     async def drain(self) -> Mapping[str, int] | None:
-        """Let it pass on what it has. Returns what it has discarded; ``None`` if it does not answer in time."""
+        """Let it pass on what it has. Returns what it has discarded; ``None`` if it is not done in time.
+
+        It passes datagrams on before it answers. Of its connections it has nothing to do any more once it is still.
+        """
+        deadline = Deadline.after(_DRAIN_SECONDS)
         try:
-            async with asyncio.timeout(Deadline.after(_DRAIN_SECONDS).remaining):
-                return (await self.order({}, ())).discarded
+            async with asyncio.timeout(deadline.remaining):
+                discarded = (await self.order({}, ())).discarded
+            running = self._running
+            if running is not None:
+                await wait_until(running.is_still, deadline, "the proxy process has nothing to do")
         except ProcessEndedError:
             return {}
         except TimeoutError:
             return None
+        return discarded
 
     async def _order(self, serve: Mapping[str, Served], close: Collection[str]) -> Answered:
         if not self.runs:
