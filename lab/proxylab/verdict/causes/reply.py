@@ -9,12 +9,12 @@ from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule, remembered
 from proxylab.verdict.causes.layout import bridge_of, calls_iptables, rp_filter_refusal
 from proxylab.verdict.counted_rules import may_be_engines
-from proxylab.verdict.flows.copies import copying
+from proxylab.verdict.flows.copies import copies, copying
 from proxylab.verdict.flows.hops import hop, last_reply, stops
 from proxylab.verdict.foreign import ended_by, rule_words, suspicion_where_lost
 from proxylab.verdict.rule_words import the_rule
 
-__all__ = ["not_answered", "not_translated_back", "reply_copied", "reply_lost", "reply_rewritten"]
+__all__ = ["not_answered", "not_translated_back", "reply_copied", "reply_lost", "reply_rewritten", "reply_strayed"]
 
 _ENDED = {"DROP": "dropped", "REJECT": "rejected"}
 
@@ -33,6 +33,23 @@ def reply_copied(failure: Failure) -> str:
         return f"{other.netns_name} answered as well, from {endpoint(other.source, other.source_port)}."
     sent = f"{listed(flow.reached)} sent it once"
     return f"the reply was copied on its way: {sent}, and it came {times(len(flow.replies))}."
+
+
+def reply_strayed(failure: Failure) -> str:
+    """The only reply came in elsewhere, perhaps since a node changed its destination or the request's source."""
+    flow, resolved = failure.flow, failure.case.resolved
+    if flow.replies or not flow.stray_replies:
+        return ""
+    stray = flow.stray_replies[0]
+    went, to = copies(flow.stray_replies), endpoint(stray.destination, stray.destination_port)
+    for stop in stops(flow):
+        there = stop.packet is Packet.REQUEST
+        came, left = (stop.came.source, stop.went.source) if there else (stop.came.destination, stop.went.destination)
+        if stop.packet in (Packet.REQUEST, Packet.REPLY) and came != left == to:
+            by = by_foreign_rule(without_excluded(failure, stop.packet), stop.netns_name)
+            what = "request's source" if there else "reply's destination"
+            return f"the reply went to {went}: {stop.netns_name} changed the {what}{by}."
+    return f"the reply went to {went}, and {resolved.sender.name} heard nothing."
 
 
 def not_translated_back(failure: Failure) -> str:
