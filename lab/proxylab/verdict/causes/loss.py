@@ -12,9 +12,10 @@ from proxylab.scenario.words import Outcome
 from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure, remembered
 from proxylab.verdict.causes.layout import calls_iptables, is_hairpin, port_of, rp_filter_refusal
+from proxylab.verdict.causes.translation import led_by_others
 from proxylab.verdict.counted_rules import may_be_engines
 from proxylab.verdict.drops import kernel_drop, policy_drop
-from proxylab.verdict.flows.hops import ended_in, hop, last_seen
+from proxylab.verdict.flows.hops import ended_in, hop, last_seen, seen_translated
 from proxylab.verdict.foreign import ended_by, rule_words, suspicion, suspicion_where_lost
 from proxylab.verdict.rule_words import the_rule
 
@@ -233,9 +234,13 @@ def lost_to_memory(failure: Failure) -> str:
 
 
 def lost_untranslated(failure: Failure) -> str:
-    """No rule translated the packet, and perhaps a rule for its address counted it."""
+    """No rule of the engine translated the packet: a foreign one did, or perhaps a rule for its address counted it."""
     case = failure.case
+    if led := led_by_others(failure):
+        return failure.with_drop_reason(f"{led}.")
     if case.translations or not case.evidence.counts or case.resolved.destination in failure.pods:
+        return ""
+    if seen_translated(failure.flow, case.dialled):
         return ""
     stopped = next((rule for rule in case.rules if rule.speaks_of(case.resolved)), None)
     left = f"no rule translated the packet: it left {case.resolved.sender.name} for {failure.dialled}"
