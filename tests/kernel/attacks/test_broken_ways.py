@@ -193,7 +193,7 @@ ATTACKS = [
         Attack(
             f"a rule that drops {what}",
             (nft("node-b", "forward", -20, f"{match} counter drop"),),
-            "fail", right, says=(f"reply: {said}",), why=f"node-b has the rule \"{match[:30]}",
+            "fail", right, says=(f"reply: {said}",), why=f"the rule \"{match[:30]}",
         )
         for what, match, said, right in (
             ("data to the pod", f"ip daddr {ECHO} tcp flags & psh == psh", "the handshake was answered", ACCEPTED),

@@ -9,10 +9,13 @@ from typing import Final
 from proxylab.evidence.evidence import Packet
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.scenario.words import Outcome
+from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure, remembered
 from proxylab.verdict.causes.layout import calls_iptables, is_hairpin, port_of, rp_filter_refusal
+from proxylab.verdict.causes.translation import led_by_others
+from proxylab.verdict.counted_rules import may_be_engines
 from proxylab.verdict.drops import kernel_drop, policy_drop
-from proxylab.verdict.flows.hops import ended_in, hop, last_seen
+from proxylab.verdict.flows.hops import ended_in, hop, last_seen, seen_translated
 from proxylab.verdict.foreign import ended_by, rule_words, suspicion, suspicion_where_lost
 from proxylab.verdict.rule_words import the_rule
 
@@ -91,7 +94,8 @@ def end_lost(failure: Failure) -> str:
     """A rule may have dropped the end of a connection that carried data: the sender's FIN, or the backend's."""
     if failure.flow.unended != "timeout":
         return ""  # a reset came, so nothing was lost
-    return _with_droppers(failure, "the end of the connection (FIN) was lost after its data had crossed the network")
+    about = without_excluded(failure, Packet.REQUEST, Packet.REPLY)
+    return _with_droppers(about, "the end of the connection (FIN) was lost after its data had crossed the network")
 
 
 def data_lost(failure: Failure) -> str:
@@ -99,17 +103,20 @@ def data_lost(failure: Failure) -> str:
     report = failure.flow.report
     if not failure.flow.replies or report is None or report.error != "timeout":
         return ""
-    return _with_droppers(failure, "the handshake was answered, and what followed was lost")
+    # A large segment is lost as well where its sender does not hear that a router found it too large.
+    about = without_excluded(failure, Packet.REQUEST, Packet.REPLY, Packet.OTHER_ICMP)
+    return _with_droppers(about, "the handshake was answered, and what followed was lost")
 
 
 def _with_droppers(failure: Failure, lost: str) -> str:
     """A loss of segments that no tap keeps, with what may have dropped them; empty if nothing is known to."""
-    for rule in failure.case.rules:
-        if rule.target == "DROP":
-            counted = amount(rule.count.packets, "packet")
-            return f"{lost}: {rule.count.node} dropped {counted} by {the_rule(rule)}."
-    found = (suspicion(failure.case.resolved, failure.case.evidence, node) for node in failure.case.resolved.nodes)
-    return next((f"{lost}: {clause}." for clause in found if clause), "")
+    case = failure.case
+    for rule in case.rules:
+        if rule.target == "DROP" and may_be_engines(rule.count, case.resolved):
+            counted = f"which counted {amount(rule.count.packets, 'packet')}"
+            return f"{lost}: {rule.count.node} may have dropped it by {the_rule(rule)}, {counted}."
+    found = (suspicion(case.resolved, case.evidence, node) for node in case.resolved.nodes)
+    return next((f"{lost}: {clause}, and may have dropped it." for clause in found if clause), "")
 
 
 def dropped_by_stack(failure: Failure) -> str:
@@ -227,9 +234,13 @@ def lost_to_memory(failure: Failure) -> str:
 
 
 def lost_untranslated(failure: Failure) -> str:
-    """No rule translated the packet, and perhaps a rule for its address counted it."""
+    """No rule of the engine translated the packet: a foreign one did, or perhaps a rule for its address counted it."""
     case = failure.case
+    if led := led_by_others(failure):
+        return failure.with_drop_reason(f"{led}.")
     if case.translations or not case.evidence.counts or case.resolved.destination in failure.pods:
+        return ""
+    if seen_translated(failure.flow, case.dialled):
         return ""
     stopped = next((rule for rule in case.rules if rule.speaks_of(case.resolved)), None)
     left = f"no rule translated the packet: it left {case.resolved.sender.name} for {failure.dialled}"

@@ -1,16 +1,20 @@
 """Causes of a reply that did not come, came twice, or came from an address that the sender did not dial."""
 
+from itertools import product
+
 from proxylab.evidence.evidence import Direction, Packet
 from proxylab.evidence.ipvs import SETS
 from proxylab.evidence.words import amount, endpoint, listed, times
+from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule, remembered
 from proxylab.verdict.causes.layout import bridge_of, calls_iptables, rp_filter_refusal
-from proxylab.verdict.flows.copies import copying
+from proxylab.verdict.counted_rules import may_be_engines
+from proxylab.verdict.flows.copies import copies, copying
 from proxylab.verdict.flows.hops import hop, last_reply, stops
-from proxylab.verdict.foreign import suspicion_where_lost
+from proxylab.verdict.foreign import ended_by, rule_words, suspicion_where_lost
 from proxylab.verdict.rule_words import the_rule
 
-__all__ = ["not_answered", "not_translated_back", "reply_copied", "reply_lost", "reply_rewritten"]
+__all__ = ["not_answered", "not_translated_back", "reply_copied", "reply_lost", "reply_rewritten", "reply_strayed"]
 
 _ENDED = {"DROP": "dropped", "REJECT": "rejected"}
 
@@ -29,6 +33,23 @@ def reply_copied(failure: Failure) -> str:
         return f"{other.netns_name} answered as well, from {endpoint(other.source, other.source_port)}."
     sent = f"{listed(flow.reached)} sent it once"
     return f"the reply was copied on its way: {sent}, and it came {times(len(flow.replies))}."
+
+
+def reply_strayed(failure: Failure) -> str:
+    """The only reply came in elsewhere, perhaps since a node changed its destination or the request's source."""
+    flow, resolved = failure.flow, failure.case.resolved
+    if flow.replies or not flow.stray_replies:
+        return ""
+    stray = flow.stray_replies[0]
+    went, to = copies(flow.stray_replies), endpoint(stray.destination, stray.destination_port)
+    for stop in stops(flow):
+        there = stop.packet is Packet.REQUEST
+        came, left = (stop.came.source, stop.went.source) if there else (stop.came.destination, stop.went.destination)
+        if stop.packet in (Packet.REQUEST, Packet.REPLY) and came != left == to:
+            by = by_foreign_rule(without_excluded(failure, stop.packet), stop.netns_name)
+            what = "request's source" if there else "reply's destination"
+            return f"the reply went to {went}: {stop.netns_name} changed the {what}{by}."
+    return f"the reply went to {went}, and {resolved.sender.name} heard nothing."
 
 
 def not_translated_back(failure: Failure) -> str:
@@ -80,14 +101,40 @@ def reply_lost(failure: Failure) -> str:
         return f"{broken}{refused.node} refused the reply: {refused.because(resolved.destination)}."
     last = last_reply(flow) or answer
     seen = f"the taps saw the reply last at {hop(last)}"
-    ended = last.direction is Direction.IN and last.netns_name in resolved.nodes
-    for rule in failure.case.rules if ended else ():
-        if rule.target in _ENDED and rule.count.node == last.netns_name:
-            counted = amount(rule.count.packets, "packet")
-            return f"{broken}{seen}, which {_ENDED[rule.target]} {counted} by {the_rule(rule)}."
-    if clause := suspicion_where_lost(resolved, failure.case.evidence, last):
+    about = without_excluded(failure, Packet.REPLY)
+    came_in = last.direction is Direction.IN and last.netns_name in resolved.nodes
+    if came_in and (clause := _ended_by_rule(about, last.netns_name)):
+        return f"{broken}{seen}, which {clause}."
+    if clause := suspicion_where_lost(resolved, about.case.evidence, last):
         return f"{broken}{seen}: {clause}, and may have dropped it."
     return failure.with_drop_reason(f"{broken}{resolved.sender.name} heard nothing: {seen}.")
+
+
+def _ended_by_rule(failure: Failure, node: str) -> str:
+    """The clause that a rule of the node ended the reply; that it may have, if it did not count as many as are missing.
+
+    The lab reads the counters of iptables after the sentinel packets, and a rule may have ended those as well.
+    """
+    case = failure.case
+    missing = sum(max(0, len(flow.answers) - len(flow.replies)) for flow in case.flows)
+    with_sentinels = missing + sum(not each.answered for each in case.evidence.sentinels)
+    engines = [
+        rule
+        for rule in case.rules
+        if rule.target in _ENDED and rule.count.node == node and may_be_engines(rule.count, case.resolved)
+    ]
+    for rule in engines:
+        if rule.count.packets in (missing, with_sentinels):
+            return f"{_ENDED[rule.target]} {amount(rule.count.packets, 'packet')} by {the_rule(rule)}"
+    for packets, target in product((missing, with_sentinels), _ENDED):
+        foreign = ended_by(case.resolved, case.evidence, packets, (node,), rejected=target == "REJECT")
+        if foreign is not None:
+            by = f"{rule_words(foreign)}, which belongs to no engine"
+            return f"{_ENDED[target]} {amount(packets, 'packet')} by {by}"
+    for rule in engines:
+        counted = amount(rule.count.packets, "packet")
+        return f"may have {_ENDED[rule.target]} it by {the_rule(rule)}, which counted {counted}"
+    return ""
 
 
 def not_answered(failure: Failure) -> str:

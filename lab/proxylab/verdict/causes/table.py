@@ -85,6 +85,7 @@ _CAUSES: Final = (
     *_of("port", translation.led_to_port, remembered),
     *_of(
         "reply",
+        reply.reply_strayed,
         reply.reply_copied,
         reply.not_translated_back,
         reply.reply_rewritten,

@@ -1,22 +1,26 @@
 """Causes of a packet that arrived as or where it should not: which rule, entry or stack led or changed it."""
 
-from proxylab.evidence.evidence import Observation, Packet
+import re
+
+from proxylab.evidence.evidence import ForeignRule, Observation, Packet
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.scenario.words import Spread
+from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule
 from proxylab.verdict.counted_rules import may_be_engines
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.flows.copies import copying
 from proxylab.verdict.flows.flows import Fate
-from proxylab.verdict.flows.hops import Translation, second_nat
+from proxylab.verdict.flows.hops import Translation, last_seen, second_nat, seen_translated, seen_untranslated, stops
 from proxylab.verdict.flows.origins import origin
-from proxylab.verdict.foreign import Effect, suspicion
+from proxylab.verdict.foreign import Effect, may_have, rule_words, suspicion
 from proxylab.verdict.rule_words import is_from_itself, the_rule, why_masqueraded
 
 __all__ = [
     "delivered_by",
     "health_port_knows",
     "kept_the_source",
+    "led_by_others",
     "led_to_backend",
     "led_to_port",
     "masqueraded",
@@ -45,6 +49,8 @@ _ICMP_NAMES = {
     (6, 3, 0): "hop limit exceeded",
 }
 """By IP version, type and code (RFC 792, RFC 4443)."""
+
+_OF_DESTINATION = re.compile(r"\b(dnat|redirect)\b|\bd(addr|port) set\b|-j (DNAT|REDIRECT|NETMAP)\b")
 
 
 def translated_twice(failure: Failure) -> str:
@@ -103,12 +109,53 @@ def strayed_untranslated(failure: Failure) -> str:
 
 
 def unreachable_untranslated(failure: Failure) -> str:
-    """A router answered the packet as it was sent."""
-    if not failure.flow.errors or failure.case.translations:
+    """A router answered the packet as it was sent, or as a rule that is not the engine's sent it on."""
+    if not failure.flow.errors:
         return ""
     icmp = failure.flow.errors[0]
+    if led := led_by_others(failure):
+        first = origin(failure.flow, Packet.OTHER_ICMP)
+        return f"{led}, and {(first and first.maker) or icmp.source} answered with {_icmp(icmp)}."
+    if failure.case.translations or seen_translated(failure.flow, failure.case.dialled):
+        return ""
     left = f"it left {failure.case.resolved.sender.name} for {failure.dialled}"
     return f"no rule translated the packet: {left}, and {icmp.source} answered with {_icmp(icmp)}."
+
+
+def led_by_others(failure: Failure) -> str:
+    """The clause that a foreign rule changed the destination, where no rule of the engine did; empty without one.
+
+    The taps show it, or else the counter of a rule of the node where they saw the packet last.
+    """
+    case, flow = failure.case, failure.flow
+    leading = [rule for rule in case.rules if rule.target in ("DNAT", "REDIRECT")]
+    if any(may_be_engines(rule.count, case.resolved) for rule in leading):
+        return ""
+    requests = [stop for stop in stops(flow) if stop.packet is Packet.REQUEST]
+    changed = (stop for stop in requests if stop.came.destination == failure.dialled != stop.went.destination)
+    stop, last = next(changed, None), last_seen(flow)
+    if last is None or (stop is None and seen_untranslated(flow, case.dialled)):
+        return ""
+    node = stop.netns_name if stop else last.netns_name
+    rule = _changing_destination(failure, node)
+    if rule is None:
+        return ""
+    by = f"by {rule_words(rule)}, which belongs to no engine"
+    if stop is not None:
+        to = f"the packet's destination to {stop.went.destination}"
+        return f"{node} changed {to} {'' if rule.packets else 'perhaps '}{by}"
+    if rule.packets in (len(case.flows), case.packets):
+        return f"{node} changed the packet's destination {by}"
+    counted = "has no counter" if rule.packets is None else f"counted {amount(rule.packets, 'packet')}"
+    return f"{node} may have changed the packet's destination {by} and {counted}"
+
+
+def _changing_destination(failure: Failure, node: str) -> ForeignRule | None:
+    """The foreign rule of a node that changes destinations and may match the request; one that counted, if any did."""
+    case = without_excluded(failure, Packet.REQUEST).case
+    rules = may_have(Effect.REWRITE, case.resolved, case.evidence, (node,))
+    changing = [rule for rule in rules if _OF_DESTINATION.search(rule.text)]
+    return next(iter([rule for rule in changing if rule.packets] or changing), None)
 
 
 def unreachable_behind_translation(failure: Failure) -> str:

@@ -111,7 +111,8 @@ def _wrong_reply(case: JudgedProbe, flow: Flow, wanted: Reply) -> str:
         sent = f"{listed(flow.reached)} sent {_number(len(flow.answers))}"
         return f"{_number(len(flow.replies))} replies came to {resolved.sender.name}, but {sent}"
     if flow.stray_replies:
-        return f"a copy of the reply came in at {copies(flow.stray_replies)}"
+        where = copies(flow.stray_replies)
+        return f"a copy of the reply came in at {where}" if flow.replies else f"the reply went to {where}"
     if flow.number in case.lost_reply_copies:
         return f"a copy of the reply came in at {case.lost_reply_copies[flow.number]}, and went no further"
     return ""

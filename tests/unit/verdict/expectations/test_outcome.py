@@ -91,8 +91,8 @@ def test_a_rule_that_counted_drops_is_the_cause_of_a_connection_without_an_end()
         "timeout", counts=(CONNECTED.translated("echo-1"), CONNECTED.dropped(2)), counted=("node-a", "node-b")
     )
     assert why(case_of(verdict), verdict) == (
-        "the end of the connection (FIN) was lost after its data had crossed the network: node-a dropped 2 packets by "
-        'its rule "default/echo has no local endpoints" in KUBE-SERVICES.'
+        "the end of the connection (FIN) was lost after its data had crossed the network: node-a may have dropped it "
+        'by its rule "default/echo has no local endpoints" in KUBE-SERVICES, which counted 2 packets.'
     )
 
 
