@@ -5,14 +5,13 @@ probe and again before the first sentinel packet leaves, so that they count the 
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress
-from proxylab.evidence.evidence import Evidence, KernelCount
+from proxylab.evidence.evidence import Evidence
 from proxylab.evidence.words import amount
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
@@ -26,16 +25,27 @@ __all__ = [
     "ended_with_sentinels",
     "kernel_drop",
     "policy_drop",
+    "reverse_path_counted",
 ]
 
+_REVERSE_PATH = "TcpExtIPReversePathFilter"
+_OTHER_ERRORS_OF_IPSEC = (
+    "AcquireError FwdHdrError InBufferError InError InHdrError InIptfsError InNoStates InPolError InStateDirError "
+    "InStateExpired InStateInvalid InStateMismatch InStateModeError InStateProtoError InStateSeqError "
+    "OutBundleCheckError OutBundleGenError OutError OutNoQueueSpace OutPolDead OutPolError OutStateDirError "
+    "OutStateExpired OutStateInvalid OutStateModeError OutStateProtoError OutStateSeqError"
+)
+
 _REASONS = {
-    "TcpExtIPReversePathFilter": "its reverse-path filter",
+    _REVERSE_PATH: "its reverse-path filter",
     "IpInAddrErrors": "its routing: the packet is not for this node, and forwarding is off",
-    "Ip6InAddrErrors": "its routing: the packet is not for this node, and forwarding is off",
+    "Ip6InAddrErrors": "its routing: an invalid address, or forwarding is off",
     "IpInHdrErrors": "its IP layer: a malformed header (or TTL exceeded)",
-    "Ip6InHdrErrors": "its IP layer: a malformed header (or hop limit exceeded)",
+    "Ip6InHdrErrors": "its IP layer: a malformed header (or an invalid address, or hop limit exceeded)",
+    "IpExtInTruncatedPkts": "its IP layer: the packet is shorter than its header says",
+    "Ip6InTruncatedPkts": "its IP layer: the packet is shorter than its header says",
     "IpInDiscards": "its IP layer, out of memory",
-    "Ip6InDiscards": "its IP layer, out of memory",
+    "Ip6InDiscards": "its IP layer: IPsec, IPv6 switched off there, or no memory",
     "IpFragFails": "its forwarding: the packet is larger than the next link's MTU, and forbids fragments",
     "Ip6InTooBigErrors": "its forwarding: the packet is larger than the next link's MTU",
     "IpOutDiscards": "its IP layer on the way out",
@@ -43,10 +53,13 @@ _REASONS = {
     "IpOutNoRoutes": "its routing: no route leads there",
     "Ip6OutNoRoutes": "its routing: no route leads there",
     "ConntrackInsertFailed": "its connection tracking: two flows would share one tuple",
-    "XfrmInPolBlock": "its IPsec policy on the way in or through",
-    "XfrmInNoPols": "its IPsec policy: the packet came without protection",
-    "XfrmOutPolBlock": "its IPsec policy on the way out",
     "ConntrackDrop": "its connection tracking: the table is full",
+    "XfrmInPolBlock": "its IPsec policy on the way in or through",
+    "XfrmInTmplMismatch": "its IPsec policy: the packet came without the protection that it asks for",
+    "XfrmInNoPols": "its IPsec: no policy allows the packet",
+    "XfrmOutPolBlock": "its IPsec policy on the way out",
+    "XfrmOutNoStates": "its IPsec policy on the way out: no state fits",
+    **dict.fromkeys((f"Xfrm{error}" for error in _OTHER_ERRORS_OF_IPSEC.split()), "an error of its IPsec"),
 }
 """Why a counter counted a packet (networking/snmp_counter in Linux's documentation; RFC 2011)."""
 
@@ -61,11 +74,23 @@ COUNTERS = frozenset(
 )
 """The counters that evidence holds, where they moved."""
 
+_TOO_LARGE = "IpFragFails"
+_ON_THE_WAY_OUT = re.compile(r"Out|Fwd|Acquire|FragFails|TooBig")
+
 _LOST_TO_RULES = frozenset({"IpOutDiscards", "Ip6OutDiscards"})
 """What a stack counts of its own packets, such as ICMP errors, also where a rule in OUTPUT or POSTROUTING drops one."""
 
 _IPSEC = "Xfrm"
-_ROUTING = "its routing"
+_UNEXPLAINED = frozenset(
+    {"IpInHdrErrors", "Ip6InHdrErrors", "IpExtInTruncatedPkts", "Ip6InTruncatedPkts", "Ip6InDiscards"}
+)
+"""What counts packets that another may have damaged, and those that IPsec drops."""
+
+_UNROUTED = "its routing (or a program in its hooks, or IPsec)"
+_UNROUTED_AT_POD = "its stack (routing, or a rule or program in its hooks, or IPsec)"
+"""What may have dropped without a counter. The lab lists no BPF programs of type netfilter, and no rules of pods."""
+
+
 _ENDING = re.compile(r"-j (DROP|REJECT|NFQUEUE|TPROXY|SYNPROXY)\b|-P \S+ DROP")
 _ENDED = frozenset({"DROP", "REJECT"})
 _POLICY = re.compile(r"-P (\S+) DROP")
@@ -88,7 +113,7 @@ class KernelDrop(Struct, frozen=True):
     @property
     def is_known(self) -> bool:
         """Whether addresses or a counter show why; no lab has policies of IPsec, or routes that drop."""
-        return not self.counter.startswith(_IPSEC) and self.by != _ROUTING
+        return not self.counter.startswith(_IPSEC) and self.counter not in _UNEXPLAINED and self.by != _UNROUTED
 
     def __str__(self) -> str:
         counted = f"{self.counter} counted {amount(self.packets + self.others, 'packet')}"
@@ -110,35 +135,53 @@ def kernel_drop(
     if not packets or len(ended) != 1:
         return None
     (node,) = ended
-    for count in evidence.kernel:
-        if node in resolved.nodes and count.node == node and _tells(count, resolved, packets):
-            if count.counter in _LOST_TO_RULES and _may_be_by_rule(resolved, evidence, node):
-                continue
-            return KernelDrop(count.node, _REASONS[count.counter], packets, count.counter)
-    return _unrouted(resolved, evidence, set(evidence.counted).intersection(ended), packets, plan)
+    counts = _counts_of(evidence, node)
+    is_answered = _delivered(counts, resolved.destination.version) >= packets
+    for counter in _telling(counts, resolved, packets) if node in resolved.nodes else ():
+        if counter in _LOST_TO_RULES and _may_be_by_rule(resolved, evidence, node):
+            continue
+        if counter == _TOO_LARGE and (counts.get(_PASSED_ON[4][0]) or counts.get(_RECEIVED[4], 0) < packets):
+            continue  # it left, cut into fragments, of which something may have dropped one
+        if not (is_answered and _ON_THE_WAY_OUT.search(counter)):
+            return KernelDrop(node, _REASONS[counter], packets, counter)
+    if node not in evidence.counted:
+        return None
+    source = resolved.sender.address
+    is_own = plan is not None and plan.namespace(node).has(source)
+    by = _martian(node, source, resolved.destination, is_own=is_own) or _UNROUTED
+    return _unrouted(resolved, evidence, node, packets, by)
 
 
 def drop_at(
-    resolved: ResolvedProbe, evidence: Evidence, namespace: str, packets: int, own: IPAddress | None
+    resolved: ResolvedProbe, evidence: Evidence, namespace: str, packets: int, came: tuple[IPAddress, IPAddress] | None
 ) -> KernelDrop | None:
     """The drop by the stack of that pod or host that accounts for exactly ``packets`` packets.
 
-    ``own`` is its own address, if all packets came from it: no stack accepts its own address from the network.
+    ``came`` is the source of all packets, and their destination, if that is its own address. What a stack counts on the
+    way out is its answer. Of packets that it delivered, only policies of IPsec drop any (tcp_v4_rcv in
+    net/ipv4/tcp_ipv4.c).
     """
-    for count in evidence.kernel:
-        if count.node == namespace and _tells(count, resolved, packets):
-            return KernelDrop(namespace, _REASONS[count.counter], packets, count.counter)
-    unrouted = _unrouted(resolved, evidence, (namespace,), packets, None)
-    if unrouted is None or own is None:
-        return unrouted
-    return replace(unrouted, by=f"its routing, since {namespace} itself has the source address {own}")
+    counts = _counts_of(evidence, namespace)
+    is_delivered = _delivered(counts, resolved.destination.version) >= packets
+    for counter in _telling(counts, resolved, packets):
+        if not _ON_THE_WAY_OUT.search(counter) and (counter.startswith(_IPSEC) or not is_delivered):
+            return KernelDrop(namespace, _REASONS[counter], packets, counter)
+    by = came and _martian(namespace, *came, is_own=came[0] == came[1])
+    return _unrouted(resolved, evidence, namespace, packets, by or _UNROUTED_AT_POD)
 
 
-def _tells(count: KernelCount, resolved: ResolvedProbe, packets: int) -> bool:
-    """Whether a counter shows a drop of exactly as many packets of the probe's IP version."""
-    return (
-        count.packets == packets and count.counter in _REASONS and _counts(count.counter, resolved.destination.version)
-    )
+def _counts_of(evidence: Evidence, node: str) -> Mapping[str, int]:
+    return {count.counter: count.packets for count in evidence.kernel if count.node == node}
+
+
+def _telling(counts: Mapping[str, int], resolved: ResolvedProbe, packets: int) -> Iterator[str]:
+    """The counters that show a drop of exactly as many packets of the probe's IP version.
+
+    Those of IPsec come first: IPv6 counts its drops as discarded, too (ip6_forward in net/ipv6/ip6_output.c).
+    """
+    for counter in sorted(counts, key=lambda counter: not counter.startswith(_IPSEC)):
+        if counts[counter] == packets and counter in _REASONS and _counts(counter, resolved.destination.version):
+            yield counter
 
 
 def _counts(counter: str, version: int) -> bool:
@@ -148,28 +191,21 @@ def _counts(counter: str, version: int) -> bool:
     return counter.startswith("Ip6") is (version == 6)
 
 
-def _unrouted(
-    resolved: ResolvedProbe, evidence: Evidence, reached: Iterable[str], packets: int, plan: Plan | None
-) -> KernelDrop | None:
+def _unrouted(resolved: ResolvedProbe, evidence: Evidence, node: str, packets: int, by: str) -> KernelDrop | None:
     """A drop without a counter: the stack received every packet, passed none on, and no rule or counter took any.
 
-    IpInReceives counts before the hook prerouting (ip_rcv_core in net/ipv4/ip_input.c). Only the rules of that hook and
-    routing stand between it and the other counters, so exclusion shows routing: no rule may have ended the packets.
+    IpInReceives counts before the hook prerouting (ip_rcv_core in net/ipv4/ip_input.c). Only what works in that hook
+    and routing stand between it and the other counters, so exclusion shows those: no rule may have ended the packets.
     Where a foreign rule may have, the two cannot be told apart.
     """
     version = resolved.destination.version
-    for node in reached:
-        counts = {count.counter: count.packets for count in evidence.kernel if count.node == node}
-        others = counts.get(_RECEIVED[version], 0) - packets
-        if others not in _neighbours_packets(counts, version):
-            continue
-        if any(counts.get(name) for name in _REASONS):
-            continue
-        if _may_be_by_rule(resolved, evidence, node):
-            continue
-        by = f"{_ROUTING}{_martian(resolved, node, plan)}"
-        return KernelDrop(node, by, packets, _RECEIVED[version], others)
-    return None
+    counts = _counts_of(evidence, node)
+    others = counts.get(_RECEIVED[version], 0) - packets
+    if others not in _neighbours_packets(counts, version) or any(counts.get(name) for name in _REASONS):
+        return None
+    if _may_be_by_rule(resolved, evidence, node):
+        return None
+    return KernelDrop(node, by, packets, _RECEIVED[version], others)
 
 
 def _neighbours_packets(counts: Mapping[str, int], version: int) -> Collection[int]:
@@ -180,9 +216,18 @@ def _neighbours_packets(counts: Mapping[str, int], version: int) -> Collection[i
     ICMPv6; of multicast packets, which may be among those, the counter has delivered and other ones.
     """
     passed_on = sum(counts.get(name, 0) for name in _PASSED_ON[version])
-    discovery = sum(counts.get(name, 0) for name in _DISCOVERY) if version == 6 else 0
+    discovery = _discovery(counts, version)
     multicast = counts.get(_MULTICAST, 0) if version == 6 else 0
     return range(max(discovery, multicast), discovery + multicast + 1) if passed_on == discovery else ()
+
+
+def _discovery(counts: Mapping[str, int], version: int) -> int:
+    return sum(counts.get(name, 0) for name in _DISCOVERY) if version == 6 else 0
+
+
+def _delivered(counts: Mapping[str, int], version: int) -> int:
+    """How many packets the stack delivered besides those of neighbour discovery."""
+    return counts.get(_PASSED_ON[version][1], 0) - _discovery(counts, version)
 
 
 def _may_be_by_rule(resolved: ResolvedProbe, evidence: Evidence, node: str) -> bool:
@@ -191,15 +236,14 @@ def _may_be_by_rule(resolved: ResolvedProbe, evidence: Evidence, node: str) -> b
     return any(ended) or bool(suspicion(resolved, evidence, node))
 
 
-def _martian(resolved: ResolvedProbe, node: str, plan: Plan | None) -> str:
-    """Why routing refuses a packet between these addresses, where it must (RFC 1812, section 5.3.7)."""
-    source, destination = resolved.sender.address, resolved.destination
-    if plan is not None and plan.namespace(node).has(source):
-        return f", since {node} itself has the source address {source}"
+def _martian(node: str, source: IPAddress, destination: IPAddress, *, is_own: bool) -> str:
+    """Why routing refuses a packet between these addresses, where it must (RFC 1812, section 5.3.7); or nothing."""
+    if is_own:
+        return f"its routing, since {node} itself has the source address {source}"
     if _never_a_source(source):
-        return f", since {source} is no valid source address"
+        return f"its routing, since {source} is no valid source address"
     if destination.is_loopback:
-        return f", since no network may carry the loopback address {destination}"
+        return f"its routing, since no network may carry the loopback address {destination}"
     return ""
 
 
@@ -242,3 +286,8 @@ def policy_drop(evidence: Evidence, packets: int, ended: Collection[str]) -> str
             counted = f"which counted {amount(count.packets, 'packet')}"
             return f"{count.node} dropped the packet by the policy of {policy[1]}, {counted}."
     return ""
+
+
+def reverse_path_counted(evidence: Evidence, node: str) -> bool:
+    """Whether the reverse-path filter of a node counted packets; also where the lab did not read its counter."""
+    return not evidence.counters_read_at or bool(_counts_of(evidence, node).get(_REVERSE_PATH))

@@ -14,7 +14,7 @@ from proxylab.verdict.causes.failure import Failure, remembered
 from proxylab.verdict.causes.layout import calls_iptables, is_hairpin, port_of, rp_filter_refusal
 from proxylab.verdict.causes.translation import led_by_others
 from proxylab.verdict.counted_rules import may_be_engines
-from proxylab.verdict.drops import kernel_drop, policy_drop
+from proxylab.verdict.drops import kernel_drop, policy_drop, reverse_path_counted
 from proxylab.verdict.flows.hops import ended_in, hop, last_seen, seen_translated
 from proxylab.verdict.foreign import ended_by, rule_words, suspicion, suspicion_where_lost
 from proxylab.verdict.rule_words import the_rule
@@ -85,7 +85,10 @@ def refused_by_reverse_path(failure: Failure) -> str:
     if failure.plan is None:
         return ""
     refused = rp_filter_refusal(failure.plan, sender.namespace, sender.address, failure.case.resolved.destination)
-    if refused is None or refused.node not in {count.node for count in failure.case.evidence.counts}:
+    evidence = failure.case.evidence
+    if refused is None or refused.node not in {count.node for count in evidence.counts}:
+        return ""
+    if not reverse_path_counted(evidence, refused.node):
         return ""
     return f"{refused.node} refused the packet after its PREROUTING rules: {refused.because(sender.address)}."
 

@@ -9,6 +9,7 @@ from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule, remembered
 from proxylab.verdict.causes.layout import bridge_of, calls_iptables, rp_filter_refusal
 from proxylab.verdict.counted_rules import may_be_engines
+from proxylab.verdict.drops import reverse_path_counted
 from proxylab.verdict.flows.copies import copies, copying
 from proxylab.verdict.flows.hops import hop, last_reply, stops
 from proxylab.verdict.foreign import ended_by, rule_words, suspicion_where_lost
@@ -97,7 +98,7 @@ def reply_lost(failure: Failure) -> str:
     refused = None
     if plan is not None and translated:
         refused = rp_filter_refusal(plan, translated[0].count.node, resolved.destination, resolved.sender.address)
-    if refused is not None:
+    if refused is not None and reverse_path_counted(failure.case.evidence, refused.node):
         return f"{broken}{refused.node} refused the reply: {refused.because(resolved.destination)}."
     last = last_reply(flow) or answer
     seen = f"the taps saw the reply last at {hop(last)}"

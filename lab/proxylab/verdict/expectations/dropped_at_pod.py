@@ -70,10 +70,9 @@ def _judge_end(case: JudgedProbe, where: str) -> Verdict:
 
 def _drop(case: JudgedProbe) -> KernelDrop | None:
     (namespace,) = case.resolved.watched
-    sources = {arrival.source for flow in case.flows for arrival in flow.arrivals}
-    own = sources == {arrival.destination for flow in case.flows for arrival in flow.arrivals}
-    source = sources.pop() if own and len(sources) == 1 else None
-    return drop_at(case.resolved, case.evidence, namespace, case.packets_counted, source)
+    came = {(arrival.source, arrival.destination) for flow in case.flows for arrival in flow.arrivals}
+    alike = came.pop() if len(came) == 1 else None
+    return drop_at(case.resolved, case.evidence, namespace, case.packets_counted, alike)
 
 
 def _answer(case: JudgedProbe, flow: Flow, fate: Fate) -> str:

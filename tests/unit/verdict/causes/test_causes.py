@@ -7,9 +7,12 @@ from msgspec.structs import replace
 from recorded import World
 
 from proxylab.addresses import IPAddress
-from proxylab.evidence.evidence import Evidence, RuleCount, TrackedFlow
+from proxylab.evidence.evidence import Evidence, KernelCount, RuleCount, TrackedFlow
+from proxylab.plan.model import Plan
 from proxylab.scenario.expect import Preserved
 from proxylab.verdict.case import open_case
+from proxylab.verdict.causes import loss, reply
+from proxylab.verdict.causes.layout import RefusedEntry
 from proxylab.verdict.causes.table import cause
 from proxylab.verdict.counted_rules import read
 from proxylab.verdict.judge import judge
@@ -19,11 +22,17 @@ WORLD = World(backends=("echo-2",), source=Preserved())
 NODE_A = ip_address("172.18.0.2")
 
 
-def why(world: World, evidence: Evidence, expectation: str, source: IPAddress | None = None) -> str:
+def why(
+    world: World,
+    evidence: Evidence,
+    expectation: str,
+    source: IPAddress | None = None,
+    plan: Plan | None = None,
+) -> str:
     verdict = judge(world.probe, world.resolved, source, evidence)
     case = open_case(world.probe, world.resolved, evidence)
     (wanted,) = [each for each in verdict.verdicts if each.expectation == expectation]
-    return cause(case, wanted)
+    return cause(case, wanted, plan)
 
 
 def test_conntrack_is_the_cause_where_it_sends_what_no_rule_does() -> None:
@@ -72,3 +81,23 @@ def test_a_client_outside_is_no_pod() -> None:
     rule = read(RuleCount("node-a", "nat", "KUBE-SVC-X", "-A KUBE-SVC-X ! -s 10.244.0.0/16 -j KUBE-MARK-MASQ", 1))
     assert rule is not None
     assert why_masqueraded(rule, outside.resolved) == " because the client is not in 10.244.0.0/16:"
+
+
+REFUSED = RefusedEntry("node-b", "eth1", "eth0")
+FILTERED = (KernelCount("node-b", "TcpExtIPReversePathFilter", 1),)
+
+
+@pytest.mark.parametrize(("read_at", "kernel", "is_blamed"), [(5000, FILTERED, True), (5000, (), False), (0, (), True)])
+def test_a_plan_blames_no_reverse_path_filter_whose_counter_stood_still(
+    read_at: int, kernel: tuple[KernelCount, ...], is_blamed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (loss, reply):
+        monkeypatch.setattr(module, "rp_filter_refusal", lambda *_: REFUSED)
+    plan = Plan(namespaces=(), links=())
+    counts = (WORLD.translated("echo-2"), replace(WORLD.translated("echo-2"), node="node-b"))
+    told = {"counts": counts, "kernel": kernel, "counters_read_at": read_at}
+    lost = WORLD.evidence([WORLD.leaves(0)], **told)
+    said = why(WORLD, lost, "outcome", plan=plan)
+    assert said.startswith("node-b refused the packet after its PREROUTING rules: rp_filter is 1") is is_blamed
+    answered = WORLD.evidence([*WORLD.round_trip(0, "echo-2")[:-1]], **told)
+    assert ("node-b refused the reply: rp_filter is 1 there" in why(WORLD, answered, "reply", plan=plan)) is is_blamed

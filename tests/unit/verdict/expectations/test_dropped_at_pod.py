@@ -53,6 +53,26 @@ def test_a_stack_that_does_not_account_for_every_packet_proves_nothing(kernel: t
 
 
 @pytest.mark.parametrize(
+    ("counters", "by"),
+    [
+        ({}, "its stack (routing, or a rule or program in its hooks, or IPsec)"),
+        ({"IpInAddrErrors": 2}, "its routing: the packet is not for this node, and forwarding is off"),
+        ({"IpInDelivers": 2, "XfrmInPolBlock": 2}, "its IPsec policy on the way in or through"),
+        ({"IpInDelivers": 2, "IpOutNoRoutes": 2}, ""),
+        ({"IpInDelivers": 2, "IpOutNoRoutes": 2, "XfrmOutPolBlock": 2}, ""),
+        ({"IpInDelivers": 2, "ConntrackDrop": 2}, ""),
+        ({"XfrmOutPolBlock": 2}, ""),
+    ],
+)
+def test_a_pods_own_rules_and_its_answers_are_not_taken_for_its_routing(counters: dict[str, int], by: str) -> None:
+    kernel = tuple(KernelCount("echo-1", name, count) for name, count in {"IpInReceives": 2, **counters}.items())
+    seen = [each for flow in range(2) for each in (ENDS.leaves(flow), ENDS.arrives(flow, "echo-1"))]
+    outcome = judged(ENDS.evidence(seen, kernel=kernel, sentinels=()))["outcome"]
+    assert outcome.judgement is (PASS if by else INCONCLUSIVE)
+    assert not by or outcome.observed == f"dropped at echo-1 by {by}"
+
+
+@pytest.mark.parametrize(
     ("received", "delivered", "solicited", "multicast", "judgement"),
     [
         (2, 0, 0, 0, PASS),

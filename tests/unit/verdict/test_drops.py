@@ -1,0 +1,67 @@
+"""Drops by a node's stack: which counter is the witness, what it says, and whether that explains the drop."""
+
+import pytest
+from msgspec.structs import replace
+from recorded import World
+
+from proxylab.evidence.evidence import KernelCount
+from proxylab.verdict.drops import KernelDrop, kernel_drop
+
+WORLD = World()
+BY_IPSEC = "node-a dropped the packet by its IPsec policy on the way out: XfrmOutPolBlock counted 1 packet"
+
+
+def drop(world: World = WORLD, **counters: int) -> KernelDrop | None:
+    kernel = tuple(KernelCount("node-a", name, packets) for name, packets in sorted(counters.items()))
+    return kernel_drop(world.resolved, world.evidence([], kernel=kernel, counted=("node-a",)), 1, {"node-a"})
+
+
+def test_ipsec_is_named_before_what_the_ip_layer_says_of_the_same_packet() -> None:
+    found = drop(replace(WORLD, ipv6=True), Ip6InReceives=1, Ip6InDiscards=1, XfrmOutPolBlock=1)
+    assert str(found) == BY_IPSEC
+
+
+@pytest.mark.parametrize(
+    ("counter", "is_known"),
+    [
+        ("IpInHdrErrors", False),
+        ("IpExtInTruncatedPkts", False),
+        ("XfrmOutNoStates", False),
+        ("XfrmInStateExpired", False),
+        ("IpInAddrErrors", True),
+        ("TcpExtIPReversePathFilter", True),
+    ],
+)
+def test_a_counter_that_others_may_move_explains_nothing(counter: str, is_known: bool) -> None:
+    found = drop(IpInReceives=1, **{counter: 1})
+    assert found is not None
+    assert (found.counter, found.is_known) == (counter, is_known)
+
+
+def test_what_ipv6_discards_has_several_reasons() -> None:
+    found = drop(replace(WORLD, ipv6=True), Ip6InReceives=1, Ip6InDiscards=1)
+    assert found is not None
+    assert (found.by, found.is_known) == ("its IP layer: IPsec, IPv6 switched off there, or no memory", False)
+
+
+def test_without_a_counter_routing_is_not_the_only_one_that_may_have_dropped() -> None:
+    found = drop(IpInReceives=1)
+    assert found is not None
+    assert (found.by, found.is_known) == ("its routing (or a program in its hooks, or IPsec)", False)
+
+
+@pytest.mark.parametrize(
+    ("others", "is_witness"),
+    [
+        ({"IpInReceives": 1}, True),
+        pytest.param({"IpInReceives": 3, "IpForwDatagrams": 1}, False, id="a fragment is lost behind the node"),
+        pytest.param({}, False, id="a fragment of what the node itself sends"),
+    ],
+)
+def test_a_failed_fragment_is_too_large_only_if_nothing_left(others: dict[str, int], is_witness: bool) -> None:
+    assert (drop(IpFragFails=1, **others) is not None) is is_witness
+
+
+def test_what_a_node_accepted_was_not_dropped_because_its_answer_cannot_leave() -> None:
+    assert drop(IpOutNoRoutes=1) is not None
+    assert drop(IpInReceives=1, IpInDelivers=1, IpOutNoRoutes=1) is None
