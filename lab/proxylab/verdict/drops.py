@@ -69,12 +69,20 @@ _PASSED_ON = {4: ("IpForwDatagrams", "IpInDelivers"), 6: ("Ip6OutForwDatagrams",
 _DISCOVERY = ("Icmp6InNeighborSolicits", "Icmp6InNeighborAdvertisements")
 _MULTICAST = "Ip6InMcastPkts"
 
+_TOO_LARGE, _TOLD_TOO_LARGE = "IpFragFails", "IcmpOutDestUnreachs"
+
 COUNTERS = frozenset(
-    {*_REASONS, *_RECEIVED.values(), *chain.from_iterable(_PASSED_ON.values()), *_DISCOVERY, _MULTICAST}
+    {
+        *_REASONS,
+        *_RECEIVED.values(),
+        *chain.from_iterable(_PASSED_ON.values()),
+        *_DISCOVERY,
+        _MULTICAST,
+        _TOLD_TOO_LARGE,
+    }
 )
 """The counters that evidence holds, where they moved."""
 
-_TOO_LARGE = "IpFragFails"
 _ON_THE_WAY_OUT = re.compile(r"Out|Fwd|Acquire|FragFails|TooBig")
 
 _LOST_TO_RULES = frozenset({"IpOutDiscards", "Ip6OutDiscards"})
@@ -137,11 +145,11 @@ def kernel_drop(
     (node,) = ended
     counts = _counts_of(evidence, node)
     is_answered = _delivered(counts, resolved.destination.version) >= packets
-    for counter in _telling(counts, resolved, packets) if node in resolved.nodes else ():
+    for counter in _witnesses(counts, resolved, packets) if node in resolved.nodes else ():
         if counter in _LOST_TO_RULES and _may_be_by_rule(resolved, evidence, node):
             continue
-        if counter == _TOO_LARGE and (counts.get(_PASSED_ON[4][0]) or counts.get(_RECEIVED[4], 0) < packets):
-            continue  # it left, cut into fragments, of which something may have dropped one
+        if counter == _TOO_LARGE and counts.get(_TOLD_TOO_LARGE, 0) < packets:
+            continue  # it was cut into fragments, of which something dropped one (ip_do_fragment)
         if not (is_answered and _ON_THE_WAY_OUT.search(counter)):
             return KernelDrop(node, _REASONS[counter], packets, counter)
     if node not in evidence.counted:
@@ -163,7 +171,7 @@ def drop_at(
     """
     counts = _counts_of(evidence, namespace)
     is_delivered = _delivered(counts, resolved.destination.version) >= packets
-    for counter in _telling(counts, resolved, packets):
+    for counter in _witnesses(counts, resolved, packets):
         if not _ON_THE_WAY_OUT.search(counter) and (counter.startswith(_IPSEC) or not is_delivered):
             return KernelDrop(namespace, _REASONS[counter], packets, counter)
     by = came and _martian(namespace, *came, is_own=came[0] == came[1])
@@ -174,7 +182,7 @@ def _counts_of(evidence: Evidence, node: str) -> Mapping[str, int]:
     return {count.counter: count.packets for count in evidence.kernel if count.node == node}
 
 
-def _telling(counts: Mapping[str, int], resolved: ResolvedProbe, packets: int) -> Iterator[str]:
+def _witnesses(counts: Mapping[str, int], resolved: ResolvedProbe, packets: int) -> Iterator[str]:
     """The counters that show a drop of exactly as many packets of the probe's IP version.
 
     Those of IPsec come first: IPv6 counts its drops as discarded, too (ip6_forward in net/ipv6/ip6_output.c).

@@ -53,13 +53,12 @@ def test_without_a_counter_routing_is_not_the_only_one_that_may_have_dropped() -
 @pytest.mark.parametrize(
     ("others", "is_witness"),
     [
-        ({"IpInReceives": 1}, True),
-        pytest.param({"IpInReceives": 3, "IpForwDatagrams": 1}, False, id="a fragment is lost behind the node"),
-        pytest.param({}, False, id="a fragment of what the node itself sends"),
+        ({"IcmpOutDestUnreachs": 1}, True),
+        pytest.param({}, False, id="a fragment was dropped on its way out"),
     ],
 )
-def test_a_failed_fragment_is_too_large_only_if_nothing_left(others: dict[str, int], is_witness: bool) -> None:
-    assert (drop(IpFragFails=1, **others) is not None) is is_witness
+def test_a_packet_was_too_large_only_if_the_stack_says_so_by_icmp(others: dict[str, int], is_witness: bool) -> None:
+    assert (drop(IpInReceives=1, IpForwDatagrams=1, IpFragFails=1, **others) is not None) is is_witness
 
 
 def test_what_a_node_accepted_was_not_dropped_because_its_answer_cannot_leave() -> None:
