@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from proxylab.addresses import Transport
-from proxylab.evidence.evidence import LinkCount, TableEntry, TrackedFlow
+from proxylab.evidence.evidence import ForeignRule, LinkCount, TableEntry, TrackedFlow
 from proxylab.evidence.stream_records import (
     Break,
     BreakKind,
@@ -28,6 +28,7 @@ __all__ = [
     "CLIENT",
     "NEW",
     "OLD",
+    "VIP",
     "ZERO",
     "all_well",
     "answered",
@@ -37,6 +38,7 @@ __all__ = [
     "lost",
     "record",
     "rejected",
+    "resolved",
     "step",
     "torn_connection",
     "unproven_loss",
@@ -121,16 +123,26 @@ def judged(
     source: Any = CLIENT,
     links: tuple[LinkCount, ...] = (),
     lacks: Mapping[str, str] | None = None,
+    streams: tuple[ResolvedProbe, ...] = (),
+    foreign: tuple[ForeignRule, ...] = (),
 ) -> StepVerdict:
     evidence = StepEvidence(
-        began=0, changed=CHANGED, settled=SETTLED, ended=ENDED, streams=records, entries=entries, links=links
+        began=0,
+        changed=CHANGED,
+        settled=SETTLED,
+        ended=ENDED,
+        streams=records,
+        entries=entries,
+        links=links,
+        foreign=foreign,
     )
     sources = (
         {"queries": source if isinstance(source, dict) else {ANY_BACKEND: source}}
         if "queries" in wanted.expect.streams
         else {}
     )
-    return judge_step(wanted, 4, (resolved(),), sources, ("node-a", "node-b"), ADDRESSES, evidence, lacks or {})
+    streams = streams or (resolved(),)
+    return judge_step(wanted, 4, streams, sources, ("node-a", "node-b"), ADDRESSES, evidence, lacks or {})
 
 
 ZERO = Count(at_most=0)

@@ -123,6 +123,8 @@ class _Resolver:
         self._shared += [(pool, each.nodes) for each in scenario.load_balancers for pool in each.pool]
         self._nodes = with_role(plan, Role.NODE)
         self._hosts = with_role(plan, Role.HOST)
+        left = [each.text for node in self._nodes.values() for each in node.leftovers]
+        self._leftovers = tuple(line.strip() for text in left for line in text.splitlines())
         local = [each.interface.ip for node in self._nodes.values() for each in node.addresses]
         self._behind = Endpoints(services, slices, local)
         self._endpoints = frozenset(each.addresses[0] for slice_ in scenario.slices for each in slice_.endpoints)
@@ -174,6 +176,7 @@ class _Resolver:
             service_port=due.service_port,
             endpoints=due.endpoints,
             affinity_timeout=due.affinity_timeout,
+            leftovers=self._leftovers,
         )
 
     def _question(self, probe: _Sent) -> Question | None:

@@ -15,7 +15,7 @@ from proxylab.evidence.evidence import Evidence
 from proxylab.evidence.words import amount
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.verdict.foreign import suspicion
+from proxylab.verdict.foreign import may_meet, suspicion
 
 __all__ = [
     "COUNTERS",
@@ -281,14 +281,14 @@ def _counted_with_sentinels(evidence: Evidence, packets: int, ended: Collection[
     )
 
 
-def policy_drop(evidence: Evidence, packets: int, ended: Collection[str]) -> str:
+def policy_drop(resolved: ResolvedProbe, evidence: Evidence, packets: int, ended: Collection[str]) -> str:
     """The sentence that a chain's policy dropped as many packets as the probe has, or more; empty if none did.
 
-    It is a policy of the one node where the packets ended. The count includes sentinel packets and perhaps others, so
-    this explains a loss and proves none.
+    It is a policy of the one node where the packets ended, and one that they may have met. The count includes sentinel
+    packets and perhaps others, so this explains a loss and proves none.
     """
     for count in evidence.counts:
-        if {count.node} != set(ended):
+        if {count.node} != set(ended) or not may_meet(count, resolved, evidence):
             continue
         if 0 < packets <= count.packets and (policy := _POLICY.fullmatch(count.text)):
             counted = f"which counted {amount(count.packets, 'packet')}"

@@ -6,23 +6,40 @@ only says that it may have. Filters of tc and XDP programs have no counter, and 
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from enum import Enum
 from typing import Final
 
-from proxylab.evidence.evidence import Direction, Evidence, ForeignRule, Observation
+from proxylab.addresses import Transport
+from proxylab.evidence.evidence import Direction, Evidence, ForeignRule, Observation, Packet, RuleCount
+from proxylab.evidence.ipvs import VIRTUAL_SERVERS
 from proxylab.evidence.stream_records import StepEvidence
 from proxylab.evidence.words import amount, listed
 from proxylab.plan.masquerade import is_masquerade
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.verdict.counted_rules import may_be_engines
 
-__all__ = ["Effect", "ended_by", "may_have", "rewrote", "rule_words", "suspicion", "suspicion_where_lost"]
+__all__ = [
+    "Effect",
+    "ended_by",
+    "may_count_sentinels",
+    "may_have",
+    "may_meet",
+    "rewrote",
+    "rule_words",
+    "suspicion",
+    "suspicion_where_lost",
+]
 
 _DROPPING: Final = re.compile(r"\bdrop$|-j DROP\b")
 _REJECTING: Final = re.compile(r"\breject\b|-j REJECT\b")
 _MOST_RULES: Final = 3
 _OF_DEVICES: Final = ("tc", "XDP")
+_PROTOCOL: Final = re.compile(
+    r"((?:! )?-p \S+)|(?:meta l4proto|ip protocol|ip6 nexthdr) ((?:!= )?(?:\{[^}]*\}|\S+))"
+    r"|\b(tcp|udp|sctp|icmp|icmpv6) (?:[sd]port|type|code|flags)\b"
+)
+"""A match of the protocol, as iptables-save and nft print it."""
 
 
 class Effect(Enum):
@@ -50,7 +67,12 @@ _EXEMPT_FROM_NAT: Final = re.compile(r"-A \S+ .*-j ACCEPT\b|-A (PREROUTING|OUTPU
 
 def _foreign_rules(resolved: ResolvedProbe, evidence: Evidence | StepEvidence) -> tuple[ForeignRule, ...]:
     """The rules that belong neither to an engine nor to the lab."""
-    return evidence.foreign + tuple(
+    return evidence.foreign + _in_engines_tables(resolved, evidence)
+
+
+def _in_engines_tables(resolved: ResolvedProbe, evidence: Evidence | StepEvidence) -> tuple[ForeignRule, ...]:
+    """Those of them that stand in tables of the engine. The lab reads their counters after the sentinel packets."""
+    return tuple(
         ForeignRule(count.node, count.table, count.chain, "", 0, count.text, count.packets)
         for count in evidence.counts
         if count.packets and not may_be_engines(count, resolved) and not is_masquerade(f"{count.chain} {count.text}")
@@ -62,14 +84,14 @@ def may_have(
 ) -> tuple[ForeignRule, ...]:
     """The rules of these nodes that may have done that to packets of the probe, or of a stream in this step.
 
-    A rewritten flow goes on as its first packet went, so a rule of an earlier step may have done that.
+    A flow goes on as its first packet went, so a rule of an earlier step may have rewritten or marked it.
     """
     return tuple(
         rule
         for rule in _foreign_rules(resolved, evidence)
         if rule.node in nodes
         and rule.packets != 0
-        and (effect is Effect.REWRITE or not rule.past)
+        and (effect in (Effect.REWRITE, Effect.MARK) or not rule.past)
         and (not rule.text or _does(effect, rule))
     )
 
@@ -89,11 +111,46 @@ def ended_by(
 ) -> ForeignRule | None:
     """The foreign rule that dropped, or rejected, exactly as many packets as the probe has, by its own counter.
 
-    It is a rule of the one node where the packets ended.
+    It is a rule of the one node where the packets ended, and one that they may have met. A rule in the engine's tables
+    may have counted a sentinel packet in place of theirs, while one has no answer.
     """
     pattern = _REJECTING if rejected else _DROPPING
-    counted = (rule for rule in _foreign_rules(resolved, evidence) if rule.packets == packets and packets)
-    return next((rule for rule in counted if {rule.node} == set(ended) and pattern.search(rule.text)), None)
+    rules = [rule for rule in _in_engines_tables(resolved, evidence) if not may_count_sentinels(rule, evidence)]
+    counted = (rule for rule in (*evidence.foreign, *rules) if rule.packets == packets and packets)
+    ending = (rule for rule in counted if {rule.node} == set(ended) and pattern.search(rule.text))
+    return next((rule for rule in ending if may_meet(rule, resolved, evidence)), None)
+
+
+def may_meet(rule: ForeignRule | RuleCount, resolved: ResolvedProbe, evidence: Evidence) -> bool:
+    """Whether packets of a probe that came into a rule's node may have met the rule.
+
+    They met none of another protocol, such as one for the ICMP error that answers them. They met none of the hook
+    output where the node forwarded them by its routes: no program of it sent them, and IPVS did not.
+    """
+    if not _allows(rule.text, resolved.protocol):
+        return False
+    is_of_output = rule.chain == "OUTPUT" or (isinstance(rule, ForeignRule) and rule.hook == "output")
+    sender, node = resolved.sender, rule.node
+    sends = (sender.device == STACK and sender.namespace == node) or node in evidence.terminating
+    by_ipvs = any(count.node == node and count.table == VIRTUAL_SERVERS for count in evidence.counts)
+    return not is_of_output or sends or by_ipvs
+
+
+def may_count_sentinels(rule: ForeignRule | RuleCount, evidence: Evidence) -> bool:
+    """Whether a rule may have counted sentinel packets, which are echo requests without an answer."""
+    return _allows(rule.text, Transport.ICMP) and not all(each.answered for each in evidence.sentinels)
+
+
+def _allows(text: str, protocol: Transport) -> bool:
+    """Whether no match of a rule's text excludes the protocol; a text that names none allows all."""
+    for match in _PROTOCOL.finditer(text):
+        words = set(re.findall(r"!=?|[\w-]+", next(filter(None, match.groups()))))
+        names = {protocol.lower(), str(protocol.number(4)), str(protocol.number(6)), "all"}
+        if protocol is Transport.ICMP:
+            names |= {"icmpv6", "ipv6-icmp"}
+        if words.isdisjoint(names) is words.isdisjoint({"!", "!="}):
+            return False
+    return True
 
 
 def rewrote(resolved: ResolvedProbe, evidence: Evidence, node: str) -> ForeignRule | None:
@@ -118,10 +175,22 @@ def rule_words(rule: ForeignRule) -> str:
 
 
 def suspicion(
-    resolved: ResolvedProbe, evidence: Evidence | StepEvidence, node: str, effect: Effect = Effect.END
+    resolved: ResolvedProbe,
+    evidence: Evidence | StepEvidence,
+    node: str,
+    effect: Effect = Effect.END,
+    *,
+    besides: Collection[str] = (),
 ) -> str:
-    """The clause about rules of a node that may have done that to packets of a probe or stream; empty if none may."""
+    """The clause about rules of a node that may have done that to packets of a probe or stream; empty if none may.
+
+    ``besides`` are the texts of rules that are no matter.
+    """
     rules = may_have(effect, resolved, evidence, (node,))
+    return _suspected(node, [rule for rule in rules if rule.text not in besides])
+
+
+def _suspected(node: str, rules: Sequence[ForeignRule]) -> str:
     if not rules:
         return ""
     shown = [_counted(rule) for rule in rules[:_MOST_RULES]]
@@ -134,10 +203,15 @@ def suspicion(
 def suspicion_where_lost(resolved: ResolvedProbe, evidence: Evidence, last: Observation) -> str:
     """The clause about what may have ended a packet that the taps saw last there; empty if nothing may have.
 
-    They are rules of the node that it came into. What left may have met an XDP program of any node, which no tap shows.
+    They are rules of the node that it came into, and that it may have met. What left may have met an XDP program of any
+    node, which no tap shows.
     """
     if last.direction is Direction.IN or last.device == STACK:
-        return suspicion(resolved, evidence, last.netns_name)
+        rules = may_have(Effect.END, resolved, evidence, (last.netns_name,))
+        of_request = last.packet is Packet.REQUEST
+        return _suspected(
+            last.netns_name, [each for each in rules if not of_request or may_meet(each, resolved, evidence)]
+        )
     found = (suspicion(resolved, evidence, node, Effect.UNSEEN) for node in resolved.nodes)
     return next(filter(None, found), "")
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from proxylab.addresses import IPAddress
+from proxylab.addresses import IPAddress, Transport
 from proxylab.errors import InternalError
 from proxylab.evidence.stream_records import StepEvidence, StreamPacket, StreamPacketFate, StreamRecord
-from proxylab.evidence.words import listed
+from proxylab.evidence.words import endpoint, listed
 from proxylab.plan.expected_sources import ANY_BACKEND
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.steps import Step, StreamExpect
@@ -76,8 +76,32 @@ class Stream(Struct, frozen=True):
 
     @property
     def foreign(self) -> Iterator[str]:
-        """Rules of no engine that may have led its packets, which a Service's proxy must do by its own."""
-        return self._may_have((Effect.REWRITE,), "led packets in place of the engine's rules")
+        """Why others than a Service's engine may have led its packets: rules of no engine, or no translation at all."""
+        yield from self._may_have((Effect.REWRITE,), "led packets in place of the engine's rules")
+        last = self.record.packets[-1:]
+        of_service = self.resolved.service_port and self.resolved.protocol in (Transport.TCP, Transport.UDP)
+        if of_service and last and last[0].fate is StreamPacketFate.ANSWERED and not self._is_translated(last[0]):
+            dialled = endpoint(self.resolved.destination, self.resolved.port)
+            yield f"no node's conntrack translates {dialled} at the step's end, so the engine's rules may lead nothing"
+
+    def _is_translated(self, last: StreamPacket) -> bool:
+        """Whether a node translates the address that it dials: a backend's own needs no translation.
+
+        After the end of a connection, the entries are of another one than the last packet's.
+        """
+        dialled = self.resolved.destination, self.resolved.port
+        own = any(
+            each.address == dialled[0] and (not each.ports or dialled[1] in each.ports)
+            for each in self.resolved.receivers
+        )
+        translated = any((each.reply_source, each.reply_source_port) != dialled for each in self.record.tracked)
+        return own or translated or any(each.at > last.at for each in self.record.breaks)
+
+    @property
+    def changed_by_others(self) -> Iterator[str]:
+        """Rules of no engine that may have marked its packets for masquerading, where backends must see no sender's."""
+        if not set(self.sources.values()) <= set(self.resolved.sender.addresses):
+            yield from self._may_have((Effect.MARK,), "marked packets in place of the engine's rules")
 
     def ended_by_others(self, ends: Effect) -> Iterator[str]:
         """Rules of no engine that may have ended its packets so, led them astray, or kept them from the engine's."""

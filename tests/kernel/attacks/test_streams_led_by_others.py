@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
-from attacked_lab import ECHO, VIP, Alteration, iptables, nft
+from attacked_lab import ECHO, VIP, Alteration, iptables, nft, program
 
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.session import Session
@@ -158,6 +158,70 @@ def test_a_rule_of_others_that_resets_a_stream_does_not_pass_for_the_engines() -
     with streaming(ENGINES["embedded/nftables"], "tcp", "{resets: {atLeast: 1}}", reset) as verdicts:
         for verdict in verdicts:
             assert str(verdict.overall) == "inconclusive", said(verdict)
+
+
+MARK = f"-d {VIP} -m conntrack --ctstate STATES -j MARK --set-mark 0x4000"
+MASQUERADED = "{backend: echo, source: masqueraded, lost: 0}"
+
+
+@pytest.mark.parametrize(
+    ("engine", "states"),
+    [
+        ("embedded/iptables by legacy", "NEW,ESTABLISHED"),
+        ("embedded/iptables by nft", "NEW,ESTABLISHED"),
+        ("embedded/nftables", "NEW"),  # the entry of the first step masquerades in the second, too
+    ],
+)
+def test_a_stream_that_a_rule_of_others_marks_is_not_masqueraded_by_the_engine(engine: str, states: str) -> None:
+    mark = iptables("node-a", "mangle", "PREROUTING", MARK.replace("STATES", states))
+    with streaming(ENGINES[engine], "udp", MASQUERADED, mark) as verdicts:
+        for verdict in verdicts:
+            judged = {each.expectation: str(each.judgement) for each in verdict.verdicts}
+            assert judged == {"stream.backend": "pass", "stream.source": "inconclusive", "stream.lost": "pass"}, said(
+                verdict
+            )
+            assert "belongs to no engine, and may have marked packets in place of" in said(verdict)
+
+
+def test_a_rule_of_others_that_marks_changes_no_verdict_of_a_preserved_source() -> None:
+    mark = iptables("node-a", "mangle", "PREROUTING", f"-d {VIP} -j MARK --set-mark 0x10000")
+    with streaming(ENGINES["embedded/nftables"], "udp", SERVED, mark) as verdicts:
+        assert {str(verdict.overall) for verdict in verdicts} == {"pass"}
+
+
+OWN_NAT = nft("client", "output", -100, f"ip daddr {VIP} udp dport 80 dnat to {ECHO}:8080", "nat")
+RELAY = program(
+    "node-a",
+    f"listener = socket.create_server(('{VIP}', 80))",
+    f"""import threading
+def pipe(source, sink):
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            sink.sendall(data)
+    with contextlib.suppress(OSError):
+        sink.shutdown(socket.SHUT_WR)
+while True:
+    came, _ = listener.accept()
+    onward = socket.create_connection(('{ECHO}', 8080))
+    threading.Thread(target=pipe, args=(came, onward), daemon=True).start()
+    threading.Thread(target=pipe, args=(onward, came), daemon=True).start()
+""",
+)
+HELD = Alteration("node-a", f"ip address add {VIP}/32 dev lo", "")
+UNLED = {
+    "rules of its own namespace": ("udp", SERVED, (OWN_NAT,)),
+    "a program of others that holds the address": ("tcp", "{backend: echo, lost: 0, resets: 0}", (HELD, RELAY)),
+}
+
+
+@pytest.mark.parametrize("others", UNLED)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_stream_that_no_node_translates_does_not_pass(engine: str, others: str) -> None:
+    choice, (port, expect, alterations) = ENGINES[engine], UNLED[others]
+    with streaming(choice, port, expect, BARE[choice.name], *alterations) as verdicts:
+        for verdict in verdicts:
+            assert {str(each.judgement) for each in verdict.verdicts} == {"inconclusive"}, said(verdict)
+            assert f"no node's conntrack translates {VIP}:80 at the step's end" in said(verdict)
 
 
 @contextmanager

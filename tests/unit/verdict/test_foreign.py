@@ -6,9 +6,13 @@ from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import Direction, Evidence, ForeignRule, KernelCount, Packet, RuleCount
+from proxylab.evidence.ipvs import VIRTUAL_SERVERS
+from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.case import open_case
 from proxylab.verdict.causes.table import why
+from proxylab.verdict.drops import policy_drop
+from proxylab.verdict.foreign import ended_by
 
 WORLD = World()
 ROUTED = (KernelCount("node-a", "IpInReceives", 1),)
@@ -229,3 +233,70 @@ def test_a_drop_is_not_the_engines_where_a_filter_of_tc_or_an_xdp_program_may_ha
         found = lost(DROPPED, ForeignRule("node-a", table, "eth0", "ingress", 0, text, None))
         assert one(DROPPED, found, "outcome").judgement is INCONCLUSIVE
         assert f"the {text} of {table} on eth0 (ingress)" in cause(WORLD, found)
+
+
+OF_SERVICE = replace(WORLD.resolved, service_port="default/echo")
+OF_NODE = replace(OF_SERVICE, sender=replace(OF_SERVICE.sender, namespace="node-a", device=STACK))
+
+
+def ended(resolved: ResolvedProbe, evidence: Evidence) -> bool:
+    return ended_by(resolved, evidence, 1, {"node-a"}) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "may"),
+    [
+        ("-A FORWARD -p tcp -j DROP", True),
+        ("-A FORWARD -p 6 -j DROP", True),
+        ("-A FORWARD ! -p udp -j DROP", True),
+        ("-A FORWARD -p icmp -j DROP", False),
+        ("-A FORWARD ! -p tcp -j DROP", False),
+        ("tcp dport 80 counter drop", True),
+        ("meta l4proto { tcp, udp } counter drop", True),
+        ("meta l4proto != udp counter drop", True),
+        ("meta l4proto ipv6-icmp counter drop", False),
+        ("ip protocol != tcp counter drop", False),
+        ("meta l4proto { icmp, udp } counter drop", False),
+        ("icmp type destination-unreachable counter drop", False),
+        ("ip saddr 10.0.0.1 udp sport 53 counter drop", False),
+    ],
+)
+def test_a_rule_of_another_protocol_ended_no_packet(text: str, may: bool) -> None:
+    rule = replace(GUARD, text=text, packets=1)
+    assert ended(OF_SERVICE, WORLD.evidence((), foreign=(rule,))) is may
+    assert ("node-a dropped the packet by the rule" in cause(WORLD, lost(WORLD, rule))) is may
+    assert (text in cause(WORLD, lost(WORLD, rule))) is may
+
+
+def test_a_forwarded_packet_meets_no_rule_of_the_hook_output() -> None:
+    rule = replace(GUARD, hook="output", text="counter drop", packets=1)
+    policy = RuleCount("node-a", "filter", "OUTPUT", "-P OUTPUT DROP", 2)
+    of_ipvs = RuleCount("node-a", VIRTUAL_SERVERS, "TCP 10.96.0.10:80", "-a -t 10.96.0.10:80 -r 10.244.2.3:8080", 1)
+    told = WORLD.evidence((), foreign=(rule,), counts=(policy,))
+    for resolved, evidence, may in (
+        (OF_SERVICE, told, False),
+        (OF_NODE, told, True),
+        (OF_SERVICE, replace(told, terminating=("node-a",)), True),
+        (OF_SERVICE, replace(told, terminating=("node-b",)), False),
+        (OF_SERVICE, replace(told, counts=(policy, of_ipvs)), True),
+    ):
+        assert ended(resolved, evidence) is may
+        assert bool(policy_drop(resolved, evidence, 1, {"node-a"})) is may
+
+
+@pytest.mark.parametrize(
+    ("text", "answered", "may"),
+    [
+        ("-A FORWARD -j DROP", True, True),
+        ("-A FORWARD -j DROP", False, False),
+        ("-A FORWARD -p tcp -j DROP", False, True),
+        ("-A INPUT -p icmp -j DROP", True, False),
+        ("-A INPUT -p icmp -j DROP", False, False),
+    ],
+)
+def test_a_rule_in_the_engines_tables_may_have_counted_a_sentinel_packet(text: str, answered: bool, may: bool) -> None:
+    (first, *others) = WORLD.sentinels
+    count = RuleCount("node-a", "filter", text.split()[1], text, 1)
+    told = lost(WORLD, kernel=(), sentinels=(replace(first, answered=answered), *others), counts=(count,))
+    assert ended(OF_SERVICE, told) is may
+    assert ("node-a dropped the packet by its rule" in cause(WORLD, told)) is (may and answered)

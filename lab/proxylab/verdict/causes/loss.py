@@ -16,7 +16,14 @@ from proxylab.verdict.causes.translation import led_by_others
 from proxylab.verdict.counted_rules import may_be_engines
 from proxylab.verdict.drops import kernel_drop, policy_drop, reverse_path_counted
 from proxylab.verdict.flows.hops import ended_in, hop, last_seen, seen_translated
-from proxylab.verdict.foreign import ended_by, rule_words, suspicion, suspicion_where_lost
+from proxylab.verdict.foreign import (
+    ended_by,
+    may_count_sentinels,
+    may_meet,
+    rule_words,
+    suspicion,
+    suspicion_where_lost,
+)
 from proxylab.verdict.rule_words import the_rule
 
 __all__ = [
@@ -141,9 +148,11 @@ def dropped_by_foreign_rule(failure: Failure) -> str:
 
 def dropped_by_other_rule(failure: Failure) -> str:
     """A rule that dropped as many packets without naming the dialled address."""
-    packets = failure.case.packets_counted
-    ended = ended_in(failure.case.flows)
-    for rule in failure.case.rules:
+    case = failure.case
+    packets, ended = case.packets_counted, ended_in(case.flows)
+    for rule in case.rules:
+        if not may_meet(rule.count, case.resolved, case.evidence) or may_count_sentinels(rule.count, case.evidence):
+            continue
         if rule.target == "DROP" and rule.count.packets == packets and {rule.count.node} == ended:
             name = the_rule(rule) if rule.comment else f'its rule "{rule.count.text}"'
             dropped = f"{rule.count.node} dropped the packet by {name} of table {rule.count.table}"
@@ -153,7 +162,8 @@ def dropped_by_other_rule(failure: Failure) -> str:
 
 def dropped_by_policy(failure: Failure) -> str:
     """A chain's policy."""
-    return policy_drop(failure.case.evidence, failure.case.packets_counted, ended_in(failure.case.flows))
+    case = failure.case
+    return policy_drop(case.resolved, case.evidence, case.packets_counted, ended_in(case.flows))
 
 
 def lost_before_foreign_rules(failure: Failure) -> str:

@@ -100,11 +100,13 @@ def _doubts_about_first_node(case: JudgedProbe) -> Iterator[str]:
 def _doubts_about_translation(case: JudgedProbe) -> Iterator[str]:
     """Pods that got more flows than the DNAT rules to them counted: something else may have sent the flows there.
 
-    A DNAT rule counts the first packet of a flow, and each flow of a probe is new. The kernel would translate a flow
-    that conntrack already knew by its old entry, and consult no rule.
+    A DNAT rule counts the first packet of a new flow. The kernel translates a flow that conntrack knew before the probe
+    by its old entry, which the author must expect, and consults no rule.
     """
     expected = case.tables.some(case.probe.expect.conntrack)
-    known = {(entry.reply_source, entry.reply_source_port) for entry in expected}
+    ends = {(entry.reply_source, entry.reply_source_port) for entry in expected}
+    known = {(each.flow, (each.reply_source, each.reply_source_port)) for each in case.evidence.known}
+    old = Counter(end for _, end in known if end in ends)
     if not set(case.resolved.nodes) <= set(case.evidence.counted):
         return
     direct = [flow.arrivals[0] for flow in case.arrived if flow.arrivals[0].leg is Leg.OWN]
@@ -113,9 +115,11 @@ def _doubts_about_translation(case: JudgedProbe) -> Iterator[str]:
     for rule in _translating(case, got):
         counted[rule.translates_to] += rule.count.packets
     for where, flows in got.items():
-        if where in (case.dialled, *known) or counted[where] == flows:
+        if where == case.dialled or counted[where] == flows:
             continue
         instead = "".join(_led_by_foreign_rule(case, node) for node in case.resolved.nodes)
+        if flows - old[where] <= counted[where] <= flows and not instead:
+            continue
         if counted[where] < flows or instead:  # other traffic may have made up for what the engine's rules missed
             whose = "the Service's " if case.resolved.service_port else ""
             few = "of" if counted[where] < flows else "packets for"

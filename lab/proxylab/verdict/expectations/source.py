@@ -86,16 +86,29 @@ def _judge(case: JudgedProbe, wanted: SourceExpectation) -> Verdict:
 
 
 def _changed_by_others(case: JudgedProbe) -> Iterator[str]:
-    """Foreign rules that may have given flows the due source, where the engine's changed or marked fewer flows."""
-    due = sum(isinstance(case.wanted_source(flow), Masqueraded) and flow.relayed is None for flow in case.arrived)
+    """Foreign rules that may have given flows the due source, where the engine's changed or marked fewer flows.
+
+    An author who names an address may mean the work of a rule that the scenario gives a node itself.
+    """
+    by_engine = any(isinstance(case.wanted_source(flow), Masqueraded) for flow in case.arrived)
+    besides = () if by_engine else case.resolved.leftovers
+    due = sum(flow.relayed is None and _must_change(case, flow) for flow in case.arrived)
     changed = sum(
         rule.count.packets for rule in case.rules if rule.changes_source and may_be_engines(rule.count, case.resolved)
     )
     marked = sum(count.packets for count in case.evidence.counts if _MARKS.search(count.text))
     for packets, effect, verb in ((changed, Effect.REWRITE, "changed the source"), (marked, Effect.MARK, "marked it")):
         for node in case.resolved.nodes if packets < due else ():
-            if clause := suspicion(case.resolved, case.evidence, node, effect):
+            if clause := suspicion(case.resolved, case.evidence, node, effect, besides=besides):
                 yield f"{clause}, and may have {verb} in place of the engine's rules"
+
+
+def _must_change(case: JudgedProbe, flow: Flow) -> bool:
+    """Whether the author expects that rules change the source of a flow; only of a Service they are the engine's."""
+    if isinstance(case.wanted_source(flow), Masqueraded):
+        return True
+    own = case.resolved.sender.address_of_flow(flow.number)
+    return bool(case.resolved.service_port) and case.due_source(flow) not in (None, own)
 
 
 def _note_unknown(case: JudgedProbe, flow: Flow, findings: Findings) -> None:

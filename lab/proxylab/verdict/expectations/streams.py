@@ -8,14 +8,15 @@ A packet that netem lost on a link counts as ``lostOnLink`` and not as ``lost``.
 of each link tell which; a connection's kernels send again, so its loss is unclear while links drop packets.
 
 A foreign rule (``verdict.foreign``) that may have rewritten packets casts doubt on who answered, and on how few packets
-were lost, rejected or reset. One that may have ended packets casts doubt where the author expects such ends: they must
-be the engine's work, or that of the step's change.
+were lost, rejected or reset; so does a Service's stream that conntrack translates nowhere. A rule that may have ended
+packets casts doubt where the author expects such ends: they must be the engine's work, or that of the step's change.
 
 All need the packets' fates and answers. A loss needs sentinel packets that came back, ``delay`` the times of packets
 and answers, and ``source`` the responders' reports.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from proxylab.addresses import IPAddress
@@ -104,7 +105,7 @@ def _judge_source(stream: Stream, _wanted: SourceExpectation) -> Verdict:
     if not stream.sources:
         raise InternalError(f"{stream.expect.position}: the plan gave no address for the source; please report this")
     stream = stream.after_wait
-    findings = Findings(stream, stream.foreign)
+    findings = Findings(stream, chain(stream.foreign, stream.changed_by_others))
     for packet in stream.packets:
         if packet.peer is None:
             find = findings.missing if may_be_late(packet) else findings.wrong

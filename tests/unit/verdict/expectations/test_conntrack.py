@@ -3,14 +3,13 @@
 import pytest
 from judging import DELIVERED, FAIL, INCONCLUSIVE, PASS
 from msgspec.structs import replace
+from recorded import World
 
 from proxylab.addresses import Transport
-from proxylab.evidence.evidence import (
-    TableEntry,
-)
+from proxylab.evidence.evidence import ForeignRule, TableEntry, TrackedFlow
 from proxylab.scenario.expect import ConntrackExpect, Entries
 from proxylab.verdict.judge import judge
-from proxylab.verdict.model import Judgement
+from proxylab.verdict.model import Judgement, Verdict
 
 ENTRY = TableEntry(
     "node-a",
@@ -67,23 +66,44 @@ def test_entries_with_equal_tuples_are_told_apart_by_their_protocol() -> None:
     assert (verdict.expectation, verdict.judgement, verdict.reasons) == ("conntrack", FAIL, (words,))
 
 
+RIGHT, WRONG = (ConntrackExpect(some=Entries(reply_from=name)) for name in ("echo-1", "echo-2"))
+FOREIGN = ForeignRule("node-a", "ip attack", "x", "prerouting", -350, "counter ip daddr set 10.96.0.11", 1)
+
+
 @pytest.mark.parametrize(
-    ("wanted", "judgement"),
+    ("wanted", "known", "foreign", "judgement"),
     [
-        (None, INCONCLUSIVE),
-        (ConntrackExpect(some=Entries(reply_from="echo-1")), PASS),
-        (ConntrackExpect(some=Entries(reply_from="echo-2")), INCONCLUSIVE),
-        (ConntrackExpect(none=Entries(reply_from="echo-2")), INCONCLUSIVE),
+        (RIGHT, "echo-1", (), PASS),
+        (RIGHT, "echo-2", (), INCONCLUSIVE),
+        (RIGHT, None, (), INCONCLUSIVE),
+        (RIGHT, "echo-1", (FOREIGN,), INCONCLUSIVE),
+        (None, "echo-1", (), INCONCLUSIVE),
+        (WRONG, "echo-1", (), INCONCLUSIVE),
+        (ConntrackExpect(none=Entries(reply_from="echo-2")), "echo-1", (), INCONCLUSIVE),
     ],
 )
-def test_an_entry_that_the_author_expects_stands_for_a_rule_that_did_not_count(
-    wanted: ConntrackExpect | None, judgement: Judgement
+def test_an_entry_from_before_that_the_author_expects_stands_for_a_rule_that_did_not_count(
+    wanted: ConntrackExpect | None, known: str | None, foreign: tuple[ForeignRule, ...], judgement: Judgement
 ) -> None:
-    world = DELIVERED
+    found = of_outcome(wanted, known, foreign=foreign)
+    assert found.judgement is judgement, found.reasons
+
+
+def test_an_entry_from_before_stands_for_no_rule_of_a_second_flow() -> None:
+    found = of_outcome(RIGHT, "echo-1", flows=2)
+    assert found.reasons == ("DNAT rules to 10.244.2.3:8080 counted 0 of 2 flows it got",)
+    assert of_outcome(RIGHT, "echo-1", flows=2, counts=(World(flows=2).translated("echo-1", 1),)).judgement is PASS
+
+
+def of_outcome(wanted: ConntrackExpect | None, known: str | None, *, flows: int = 1, **evidence: object) -> Verdict:
+    """The verdict of flows that reach echo-1, with the entry of the first; it is ``known`` from before for that pod."""
+    world = World(flows=flows)
     names = {name: (world.address(name),) for name in ("echo-1", "echo-2")}
     probe = replace(world.probe, expect=replace(world.probe.expect, conntrack=wanted))
     resolved = replace(world.resolved, tables=True, addresses=names)
     entry = replace(ENTRY, reply_source_port=8080)
-    evidence = world.evidence(world.round_trip(0, "echo-1"), entries=(entry,), counted=("node-a", "node-b"), counts=())
-    (verdict,) = [each for each in judge(probe, resolved, None, evidence).verdicts if each.expectation == "outcome"]
-    assert verdict.judgement is judgement, verdict.reasons
+    before = [TrackedFlow(0, "node-a", world.address(known), 8080, entry.source, entry.source_port)] if known else []
+    seen = [each for flow in range(flows) for each in world.round_trip(flow, "echo-1")]
+    told = world.evidence(seen, entries=(entry,), counted=("node-a", "node-b"), known=tuple(before))
+    told = replace(told, **evidence)  # type: ignore[arg-type]
+    return next(each for each in judge(probe, resolved, None, told).verdicts if each.expectation == "outcome")

@@ -7,8 +7,9 @@ from judging import FAIL, INCONCLUSIVE, NODE, PASS, judged, one
 from msgspec.structs import replace
 from recorded import World
 
+from proxylab.addresses import IPAddress
 from proxylab.errors import InternalError
-from proxylab.evidence.evidence import Observation, RuleCount, TrackedFlow
+from proxylab.evidence.evidence import ForeignRule, Observation, RuleCount, TrackedFlow
 from proxylab.plan.resolved import STACK, MasqueradedAs
 from proxylab.scenario.expect import (
     Masqueraded,
@@ -196,3 +197,52 @@ def test_a_node_masquerades_its_own_packets_to_some_backends(
     counts = (World().masqueraded(packets),) if packets else ()
     verdict = of_source(from_a_node(wanted, 40000, counts, ("echo-1", "echo-2")))
     assert (verdict.judgement, verdict.reasons) == (judgement, reasons)
+
+
+SNAT = ForeignRule("node-a", "ip attack", "x", "postrouting", 90, "counter snat to 172.18.0.2", 1)
+MARK = replace(SNAT, hook="prerouting", text="counter meta mark set 0x00004000")
+
+
+@pytest.mark.parametrize("source", [SourceAddress(NODE), NodeDevice("node-a", "uplink")])
+@pytest.mark.parametrize(
+    ("foreign", "counts", "judgement"),
+    [
+        ((), (), PASS),
+        ((SNAT,), (), INCONCLUSIVE),
+        ((SNAT,), (World().masqueraded(),), PASS),
+        ((MARK,), (World().masqueraded(),), INCONCLUSIVE),
+        ((MARK,), (World().masqueraded(), World().marked()), PASS),
+    ],
+)
+def test_a_rule_of_others_may_have_given_a_services_request_the_source_that_the_author_names(
+    source: SourceExpectation, foreign: tuple[ForeignRule, ...], counts: tuple[RuleCount, ...], judgement: Judgement
+) -> None:
+    assert named(source, NODE, "default/echo", foreign, counts).judgement is judgement
+    assert named(source, NODE, "", foreign, counts).judgement is PASS, "of a pod, nothing is asked of the engine"
+
+
+def test_no_rule_needs_to_give_the_senders_own_address() -> None:
+    assert named(SourceAddress(World().address("debug")), None, "default/echo", (SNAT,), ()).judgement is PASS
+
+
+def test_an_author_may_name_the_source_that_a_rule_of_the_scenario_gives() -> None:
+    for source, judgement in ((SourceAddress(NODE), PASS), (Masqueraded(), INCONCLUSIVE)):
+        assert named(source, NODE, "default/echo", (SNAT,), (), (SNAT.text,)).judgement is judgement
+    for source in (SourceAddress(NODE), Masqueraded()):
+        assert named(source, NODE, "default/echo", (SNAT,), (), ("another",)).judgement is INCONCLUSIVE
+
+
+def named(
+    source: SourceExpectation,
+    seen: IPAddress | None,
+    service_port: str,
+    foreign: tuple[ForeignRule, ...],
+    counts: tuple[RuleCount, ...],
+    leftovers: tuple[str, ...] = (),
+) -> Verdict:
+    """The verdict about a source that the author names, of one flow that came from ``seen``."""
+    world = World(source=source)
+    ways = (MasqueradedAs(node="node-a", backend=world.address("echo-1"), source=NODE),)
+    resolved = replace(world.resolved, service_port=service_port, masquerades=ways, leftovers=leftovers)
+    told = world.evidence(world.round_trip(0, "echo-1", seen), foreign=foreign, counts=counts)
+    return of_source(judge(world.probe, resolved, seen or world.address("debug"), told))

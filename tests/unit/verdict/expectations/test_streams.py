@@ -1,12 +1,14 @@
 """What a step expects of its streams against their records."""
 
 import pytest
-from made_steps import CLIENT, NEW, OLD, ZERO, answered, entry, judged, lost, record, rejected, step
+from made_steps import CLIENT, NEW, OLD, VIP, ZERO, answered, entry, judged, lost, record, rejected, resolved, step
 from msgspec.structs import replace
 
+from proxylab.addresses import IPAddress, Transport
 from proxylab.errors import InternalError
-from proxylab.evidence.evidence import LinkCount
-from proxylab.evidence.stream_records import StreamPacket
+from proxylab.evidence.evidence import ForeignRule, LinkCount, TrackedFlow
+from proxylab.evidence.stream_records import StreamPacket, StreamRecord
+from proxylab.plan.resolved import Receiver
 from proxylab.report.failure_text import explain
 from proxylab.scenario.expect import Masqueraded
 from proxylab.scenario.steps import Count
@@ -183,3 +185,57 @@ def test_the_loss_of_a_connection_is_unclear_while_links_drop_packets() -> None:
     assert only(verdict)[0] == "inconclusive"
     assert "the link of client (loss 10%) dropped 3 packets meanwhile" in verdict.verdicts[0].reasons[-1]
     assert only(judged(step(lost=Count(at_most=1)), packets, links=(dropped,)))[0] == "pass"
+
+
+TO_POD, TO_NOTHING = (TrackedFlow(0, "node-a", *ends, CLIENT, 12345) for ends in ((NEW, 5353), (VIP, 53)))
+KEPT = record(*seen(*BEHIND))
+
+
+@pytest.mark.parametrize(
+    ("told", "judgement"),
+    [
+        (replace(KEPT, tracked=(TO_POD,)), "pass"),
+        (replace(KEPT, tracked=(TO_NOTHING, TO_POD)), "pass"),
+        (replace(KEPT, tracked=(TO_NOTHING,)), "inconclusive"),
+        (KEPT, "inconclusive"),
+        (record(*seen(*BEHIND, lost(16, 40))), "pass"),  # an engine may have deleted the entry before the last packet
+        (record(*seen(*BEHIND), closed=45.0), "pass"),  # the entries are of the next connection
+        (record(*seen(*BEHIND), closed=15.0), "inconclusive"),
+    ],
+)
+def test_what_no_node_translates_the_engine_may_not_have_led(told: StreamRecord, judgement: str) -> None:
+    of_service = replace(resolved(), service_port="default/dns:dns")
+    for wanted in (step(backends=("old", "new")), step(source=CLIENT), step(resets=Count(at_most=1))):
+        if told.packets[-1].backend or "source" not in wanted.expect.streams["queries"].positions:
+            assert only(judged(wanted, told, streams=(of_service,)))[0] == judgement
+            assert only(judged(wanted, told, streams=(resolved(),)))[0] == "pass", "a pod's own address needs none"
+    sctp = replace(of_service, protocol=Transport.SCTP)
+    assert only(judged(step(backends=("old", "new")), told, streams=(sctp,)))[0] == "pass"
+    assert only(judged(step(delay=200), told, streams=(of_service,)))[0] == "pass"
+
+
+@pytest.mark.parametrize(("ports", "judgement"), [((), "pass"), ((53,), "pass"), ((54,), "inconclusive")])
+def test_a_backend_with_the_dialled_address_needs_no_translation(ports: tuple[int, ...], judgement: str) -> None:
+    daemon = Receiver(name="new", namespace="node-b", device="stack", address=VIP, ports=ports)
+    of_service = replace(resolved(), service_port="default/dns:dns", receivers=(daemon,))
+    assert only(judged(step(backend="new"), KEPT, streams=(of_service,)))[0] == judgement
+
+
+@pytest.mark.parametrize(
+    ("source", "service_port", "past", "judgement"),
+    [
+        (NEW, "default/dns:dns", False, "inconclusive"),
+        (NEW, "default/dns:dns", True, "inconclusive"),
+        (NEW, "", False, "pass"),
+        (CLIENT, "default/dns:dns", False, "pass"),
+    ],
+)
+def test_a_rule_of_others_may_have_marked_a_stream_for_masquerading(
+    source: IPAddress, service_port: str, past: bool, judgement: str
+) -> None:
+    mark = ForeignRule("node-a", "ip x", "x", "prerouting", -150, "counter meta mark set 0x00004000", 1, past=past)
+    packets = [replace(packet, peer=source) for packet in seen(*BEHIND)]
+    told = replace(record(*packets), tracked=(TO_POD,))
+    of_service = replace(resolved(), service_port=service_port)
+    for wanted, due in ((step(source=Masqueraded()), judgement), (step(backend="new"), "pass")):
+        assert only(judged(wanted, told, source=source, streams=(of_service,), foreign=(mark,)))[0] == due
