@@ -69,6 +69,9 @@ spec:
 )
 
 DELIVERED: Mapping[str, object] = {"outcome": "delivered", "backends": ["echo"], "source": "preserved"}
+BY_PROGRAM: Mapping[str, object] = {**DELIVERED, "source": NODES["node-a"]}
+_PLAIN = {"embedded/userspace": ({"as": "connect"}, BY_PROGRAM)}
+"""What a plain probe sends and must see, by engine. The process of mode userspace never shows the client."""
 
 
 @dataclass(frozen=True)
@@ -233,8 +236,9 @@ def attacked(engine: str, kernel: str = "") -> Iterator[AttackedLab]:
     with Session(EngineChoice(engine)) as session:
         lab = AttackedLab(session.open(scenario, WORLD, kernel))
         yield lab
+        send, expect = _PLAIN.get(engine, ({}, DELIVERED))
         for port in ("tcp", "udp"):
-            told = lab.told(Dialled(port=port))
+            told = lab.told(Dialled(port=port, send=send), expect)
             assert told.overall == "pass", f"an attack was not undone: {told}"
 
 

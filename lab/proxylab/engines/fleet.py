@@ -75,10 +75,10 @@ class Fleet:
         resting = (self.engines[node] for node in self._running)
         await together([engine.rest() for engine in resting if isinstance(engine, Resting)])
 
-    async def drain(self, node: str) -> Mapping[str, int] | None:
-        """Let the proxy of a node pass on every datagram that it has; see ``Draining``."""
+    async def drain(self, node: str, connections: bool) -> Mapping[str, int] | None:
+        """Let the proxy of a node pass on all that it has; see ``Draining``."""
         engine = self.engines[node]
-        return await engine.drain() if isinstance(engine, Draining) else None
+        return await engine.drain(connections=connections) if isinstance(engine, Draining) else None
 
     async def note(self) -> None:
         """Let every running engine note how far it has come; called before Nodes change."""

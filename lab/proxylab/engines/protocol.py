@@ -135,8 +135,8 @@ class Killable(Protocol):
 class Draining(Protocol):
     """An engine that can ask a process of its own, through which packets pass."""
 
-    async def drain(self) -> Mapping[str, int] | None:
-        """Let the process pass on every datagram that it has.
+    async def drain(self, *, connections: bool) -> Mapping[str, int] | None:
+        """Let the process pass on every datagram that it has, and with ``connections`` open or close each connection.
 
         Returns:
             How many datagrams it has discarded since it began, by service port; ``None`` if it cannot be asked.

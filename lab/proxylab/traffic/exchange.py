@@ -29,9 +29,11 @@ __all__ = ["Exchange", "Sending"]
 _SENTINEL_SECONDS: Final = 1.0
 
 _PATIENCE: Final = {Transport.TCP: 3.0}
-"""Seconds without a packet after which a program between two legs does nothing more. kube-proxy gives an endpoint up to
-two seconds to answer a SYN."""
+"""Seconds to wait for a program between two legs that is not done, since its last SYN. kube-proxy gives an endpoint up
+to two seconds to answer a SYN, and sends another one then, or closes."""
 _PATIENCE_FOR_DATAGRAMS: Final = 0.5
+_BEFORE_ASKING: Final = {Transport.TCP: 0.02}
+"""A program mostly sends on what it has got before the lab could ask whether it is done, which costs 50 ms."""
 _SENDING_AGAIN: Final = {Transport.TCP: 11.5, Transport.SCTP: 9.5}
 """Seconds within which a kernel sends again what a link has lost: TCP a SYN after 1, 2 and 4 s, and data after 3 and
 6 s if the SYN was lost, too (TCP_TIMEOUT_FALLBACK); SCTP an INIT after 3 and 6 s (net.sctp.rto_initial). Where the
@@ -86,8 +88,9 @@ class Exchange:
         )
         self._passage = passage
         self._patience = _PATIENCE.get(resolved.protocol, _PATIENCE_FOR_DATAGRAMS) if passage.nodes else 0.0
-        if links.loses and sockets is not None:
-            self._patience = max(self._patience, _SENDING_AGAIN.get(resolved.protocol, 0.0))
+        self._sending_again = _SENDING_AGAIN.get(resolved.protocol, 0.0) if links.loses and sockets is not None else 0.0
+        self._patience = max(self._patience, self._sending_again)
+        self._before_asking = _BEFORE_ASKING.get(resolved.protocol, 0.0) if passage.nodes else 0.0
         self._cpus: Sequence[int | None] = sorted(os.sched_getaffinity(0)) if passage.nodes else (None,)
         self._endpoints = {each.address for each in resolved.receivers} | {each.address for each in resolved.endpoints}
         self.sentinels = Sentinels(resolved, identity, tap)
@@ -149,22 +152,37 @@ class Exchange:
     async def _moves_in_time(self, deadline: Deadline) -> bool:
         """Whether something comes without a sentinel packet, which would not show that it will not.
 
-        A program between two legs may act: with a datagram one that can be asked has done it when it answers, and for
-        other flows the lab waits. A packet may be on its way through a link with a delay, and a kernel may send again
-        what a link has lost.
+        A program between two legs may act: one that is done has acted, and for another one the lab waits. A packet may
+        be on its way through a link with a delay, and a kernel may send again what a link has lost.
         """
         if self._links.active and await self._passes(deadline):
             return True
         if not self._patience:
             return False
-        if self._passage.acts_at_once and await self._passage.drain():
-            return self._turn()
-        patience = Deadline(min(deadline.at, Deadline.after(self._patience).at))
-        try:
-            what = "a program sends a flow on or closes it, or a kernel sends again"
-            await wait_until(lambda: self._turn() or self._settled, patience, what)
-        except DeadlineExceededError:
+        if self._before_asking and await self._moves_within(self._before_asking, deadline):
+            return True
+        is_done = await self._passage.drain()
+        if self._turn() or self._settled:
+            return True
+        if is_done and not self._sending_again:
             return False
+        return await self._moves_within(self._patience, deadline)
+
+    async def _moves_within(self, seconds: float, deadline: Deadline) -> bool:
+        """Whether something comes, or a program tries an endpoint. A wait that the deadline cuts short shows nothing.
+
+        The run then reports the deadline.
+        """
+        tries = self.matcher.tries(self._endpoints)
+
+        def moves() -> bool:
+            return self._turn() or self._settled or self.matcher.tries(self._endpoints) > tries
+
+        patience = Deadline(min(deadline.at, Deadline.after(seconds).at))
+        try:
+            await wait_until(moves, patience, "a program sends a flow on or closes it, or a kernel sends again")
+        except DeadlineExceededError:
+            return deadline.passed
         return True
 
     async def _passes(self, deadline: Deadline) -> bool:

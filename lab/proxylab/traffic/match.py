@@ -212,6 +212,10 @@ class Matcher:
         self._note(vantage, frame, datagram, (flow, packet), Leg.ONWARD)
         return True
 
+    def tries(self, endpoints: Collection[IPAddress]) -> int:
+        """How many packets of such connections the taps have seen."""
+        return 0 if self._legs is None else sum(1 for _ in self._legs.tried(endpoints))
+
     def note_tries(self, endpoints: Collection[IPAddress]) -> None:
         """Note the connections of programs that carried no request; only a run of one flow can own them."""
         if self._legs is not None and self._identity.flows == 1:

@@ -4,8 +4,8 @@ A sentinel packet overtakes what waits in the socket of such a process, so it pr
 that can be asked passes every datagram on before it answers. What it sends shows at the tap of its node's stack. So
 where an answer came and no tap saw anything new, the process holds nothing, and it has counted what it discarded.
 
-Over TCP a process that waits for an endpoint may go on after a while, so the lab first waits as long as one attempt
-takes (``exchange``). What a process has not sent on by then, while it has nothing to do, it never will.
+Over TCP a process that waits for an endpoint goes on after a while, so it has something to do (``exchange``). What a
+process has not sent on once it has nothing to do, it never will.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,8 +16,11 @@ from proxylab.plan.resolved import ResolvedProbe
 
 __all__ = ["Passage", "Programs"]
 
+Drain = Callable[[str, bool], Awaitable[Mapping[str, int] | None]]
+"""From a node, and whether it is about connections, to what its proxy has discarded."""
 
-async def _cannot_be_asked(_node: str) -> None:
+
+async def _cannot_be_asked(_node: str, _connections: bool) -> None:
     return None
 
 
@@ -26,14 +29,15 @@ class Programs:
 
     Args:
         nodes: those whose proxies end flows now.
-        drain: lets the proxy of a node pass on all that it has, and returns how many datagrams it has discarded since
-            it began, by service port; ``None`` where it cannot be asked.
+        drain: lets the proxy of a node pass on all datagrams that it has, or end or open each connection. It returns
+            how many datagrams it has discarded since it began, by service port; ``None`` where it cannot be asked, or
+            is not done.
     """
 
     def __init__(
         self,
         nodes: Callable[[], tuple[str, ...]] = tuple,
-        drain: Callable[[str], Awaitable[Mapping[str, int] | None]] = _cannot_be_asked,
+        drain: Drain = _cannot_be_asked,
     ) -> None:
         self._nodes = nodes
         self._drain = drain
@@ -48,19 +52,19 @@ class Passage:
 
     Attributes:
         nodes: theirs.
-        acts_at_once: whether such a process does nothing later with what it has got.
         undrained: the nodes whose processes may still hold something.
     """
 
     def __init__(
         self,
         nodes: tuple[str, ...],
-        drain: Callable[[str], Awaitable[Mapping[str, int] | None]],
+        drain: Drain,
         protocol: Transport,
     ) -> None:
         self.nodes = nodes
         self.undrained = nodes
-        self.acts_at_once = protocol is Transport.UDP
+        self._connections = protocol is Transport.TCP
+        self._counts = protocol is Transport.UDP
         self._asked = nodes if protocol in (Transport.TCP, Transport.UDP) else ()
         self._drain = drain
         self._before: dict[tuple[str, str], int] = {}
@@ -68,16 +72,16 @@ class Passage:
 
     async def begin(self) -> None:
         """Remember what they have discarded, which are datagrams only."""
-        if self.acts_at_once:
+        if self._counts:
             await self.drain()
         self._before, self.undrained = self._now, self.nodes
 
     async def drain(self) -> bool:
-        """Let them pass on all that they have. Returns whether each could be asked; false where there is none."""
+        """Let them pass on all that they have. Returns whether each is done; false where there is none."""
         self._now = {}
         undrained = [node for node in self.nodes if node not in self._asked]
         for node in self._asked:
-            discarded = await self._drain(node)
+            discarded = await self._drain(node, self._connections)
             if discarded is None:
                 undrained.append(node)
             else:

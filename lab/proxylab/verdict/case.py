@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from proxylab.addresses import IPAddress, Protocol
-from proxylab.evidence.evidence import Discarded, Evidence, Packet
+from proxylab.addresses import IPAddress
+from proxylab.evidence.evidence import Evidence, Packet
 from proxylab.evidence.words import amount, endpoint, listed, times
 from proxylab.plan.resolved import MasqueradedAs, ResolvedProbe
 from proxylab.scenario.expect import (
@@ -127,23 +127,6 @@ class JudgedProbe(Struct, frozen=True):
     def translations(self) -> list[Rule]:
         """The DNAT rules that counted."""
         return [rule for rule in self.rules if rule.target == "DNAT"]
-
-    @property
-    def leading_to_program(self) -> list[Rule]:
-        """The rules that counted and lead what the probe dials to a process of a node that ends connections."""
-        return [
-            rule
-            for rule in self.rules
-            if rule.count.node in self.evidence.terminating
-            and rule.target in ("REDIRECT", "DNAT")
-            and {"-p", "--dport"} <= rule.names(self.resolved)
-        ]
-
-    @property
-    def discarded(self) -> tuple[Discarded, ...]:
-        """What proxies' processes discarded of what they got for the dialled service port."""
-        own = f"{self.resolved.service_port}/{Protocol.UDP}"
-        return tuple(each for each in self.evidence.discarded if each.service_port == own)
 
     @property
     def clients(self) -> dict[IPAddress, set[str]]:
@@ -370,7 +353,7 @@ def fate_clause(case: JudgedProbe, flow: Flow, fate: Fate) -> str:
         case Fate.MULTIPLIED if len(flow.reached) > 1:
             return f"it arrived at {listed(flow.reached)}"
         case Fate.MULTIPLIED:
-            left = times(len(flow.departures))
+            left = times(flow.sendings)
             return f"it arrived {times(len(flow.arrivals))} at {flow.reached[0]}, but left {left}"
         case Fate.COPIED:
             where = copies(flow.strays) if flow.strays else f"{case.lost_copies[flow.number]}, and went no further"

@@ -106,6 +106,11 @@ class Rule(Struct, frozen=True):
         except ValueError:
             return None
 
+    @property
+    def leads_to_port(self) -> str:
+        """The port to which a rule with the target DNAT or REDIRECT sends its packets, as written."""
+        return self.value("--to-ports") or self.value("--to-destination").rpartition(":")[2]
+
     def speaks_of(self, resolved: ResolvedProbe) -> bool:
         """Whether its text names the protocol, address and port that the probe dials, and does not exclude it.
 

@@ -4,6 +4,8 @@ import asyncio
 import errno
 import os
 import struct
+import time
+from collections.abc import Mapping
 from ipaddress import IPv4Address
 from typing import Any
 
@@ -18,6 +20,7 @@ from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe, Sender
 from proxylab.scenario.words import Manner
 from proxylab.timing import Deadline
+from proxylab.traffic import exchange
 from proxylab.traffic.exchange import Exchange
 from proxylab.traffic.identity import Identity
 from proxylab.traffic.programs import Programs
@@ -69,7 +72,9 @@ async def nothing() -> None:
     """No counters to be read."""
 
 
-def turns(sending: Sending, *, crafted: bool, tap: Any = None, watch: Any = None) -> Exchange:
+def turns(
+    sending: Sending, *, crafted: bool, tap: Any = None, watch: Any = None, programs: Programs | None = None
+) -> Exchange:
     sender = Sender(name="a", namespace="a", device="eth0", address=A, mac="", next_hop_mac="")
     resolved = ResolvedProbe(
         number=0,
@@ -83,7 +88,7 @@ def turns(sending: Sending, *, crafted: bool, tap: Any = None, watch: Any = None
         payload=0,
         receivers=(),
         sentinels=(),
-        nodes=(),
+        nodes=("node",),
     )
     quiet: Any = Quiet()
     return Exchange(
@@ -96,7 +101,7 @@ def turns(sending: Sending, *, crafted: bool, tap: Any = None, watch: Any = None
         responders=watch or quiet,
         before_sentinels=nothing,
         links=NetemLinks(Wiring(Plan(namespaces=(), links=()), {}, {})),
-        passage=Programs().on_the_way(resolved),
+        passage=(programs or Programs()).on_the_way(resolved),
         ports=(),
     )
 
@@ -223,3 +228,33 @@ def test_a_syn_that_is_said_again_behind_the_sentinels_gets_sentinels_behind_it(
     sentinels.send = lambda: requests_before.append(run.matcher.requests_sent)
     assert asyncio.run(run.run(Deadline.after(60))) == ""
     assert requests_before == [1, 2]
+
+
+def program(*is_done: bool) -> Programs:
+    """A proxy's process on the way, and whether it has ended or opened each connection whenever it is asked."""
+    answers = iter(is_done)
+
+    async def drain(_node: str, _connections: bool) -> Mapping[str, int] | None:
+        return {} if next(answers, is_done[-1]) else None
+
+    return Programs(lambda: ("node",), drain)
+
+
+def test_a_program_that_is_done_ends_the_wait_for_it() -> None:
+    begun = time.monotonic()
+    run = turns(Sending(1, holds=True), crafted=False, programs=program(True))
+    assert asyncio.run(run.run(Deadline.after(60))) == ""
+    assert time.monotonic() - begun < 3.0
+
+
+def test_a_run_whose_deadline_cuts_the_wait_for_a_program_short_says_so() -> None:
+    run = turns(Sending(1, holds=True), crafted=False, programs=program(False))
+    assert "under way" in asyncio.run(run.run(Deadline.after(0.1)))
+
+
+def test_each_syn_of_a_program_begins_the_wait_for_it_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(exchange._PATIENCE, Transport.TCP, 0.3)
+    run, begun = turns(Sending(1, holds=True), crafted=False, programs=program(False)), time.monotonic()
+    monkeypatch.setattr(run.matcher, "tries", lambda _endpoints: min(4, int((time.monotonic() - begun) / 0.2)))
+    assert asyncio.run(run.run(Deadline.after(60))) == ""
+    assert time.monotonic() - begun >= 0.8 + 0.3

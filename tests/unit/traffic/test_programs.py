@@ -31,7 +31,8 @@ def passage(protocol: Transport, *counts: Mapping[str, int] | None, terminating:
         nodes=("a", "b"),
     )
 
-    async def drain(_node: str) -> Mapping[str, int] | None:
+    async def drain(_node: str, connections: bool) -> Mapping[str, int] | None:
+        assert connections is (protocol is Transport.TCP)
         return next(given)
 
     return Programs(lambda: (*terminating, "elsewhere"), drain).on_the_way(resolved)
@@ -65,9 +66,8 @@ def test_a_process_that_cannot_be_asked_may_hold_something() -> None:
     assert silent.undrained == ("b",)
 
 
-def test_of_connections_a_process_is_asked_at_the_end_alone() -> None:
+def test_of_connections_a_process_is_asked_after_the_flows_alone() -> None:
     asked = passage(Transport.TCP, {})
-    assert not asked.acts_at_once
     assert asked.undrained == ("b",)
     assert drained(asked)
     assert asked.undrained == ()

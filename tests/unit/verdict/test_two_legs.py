@@ -9,7 +9,7 @@ from recorded import World
 
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Direction, Discarded, Evidence, Leg, Observation, Packet, RuleCount, TrackedFlow
-from proxylab.plan.resolved import STACK
+from proxylab.plan.resolved import STACK, Destination, ResolvedProbe
 from proxylab.report.failure_text import explain
 from proxylab.scenario.expect import SourceAddress
 from proxylab.scenario.words import Manner, Outcome
@@ -62,9 +62,9 @@ def back(world: World = WORLD, pod: str = "echo-1") -> tuple[Observation, ...]:
     )
 
 
-def redirected(packets: int = 1) -> RuleCount:
-    text = "-A KUBE-PORTALS-CONTAINER -d 10.96.0.10/32 -p tcp -m tcp --dport 80 -j REDIRECT --to-ports 34000"
-    return RuleCount("node-a", "nat", "KUBE-PORTALS-CONTAINER", text, packets)
+def redirected(packets: int = 1, chain: str = "KUBE-PORTALS-CONTAINER", to: int = 34000, by: str = "tcp") -> RuleCount:
+    text = f"-A {chain} -d 10.96.0.10/32 -p {by} -m {by} --dport 80 -j REDIRECT --to-ports {to}"
+    return RuleCount("node-a", "nat", chain, text, packets)
 
 
 def through(*observations: Observation, world: World = WORLD, error: str = "", packets: int = 1) -> Evidence:
@@ -120,6 +120,64 @@ def test_rules_that_led_nothing_to_the_program_are_in_doubt() -> None:
     verdict = one(WORLD, through(*there(), *onward(), *back(), packets=0), "outcome")
     assert verdict.judgement is INCONCLUSIVE
     assert "rules that lead to a proxy's process counted 0 of 1 flow" in verdict.reasons
+
+
+class OfService(World, frozen=True):
+    """A probe of a Service, whose rules are the engine's, with an endpoint or without one."""
+
+    with_endpoint: bool = True
+
+    @property
+    def resolved(self) -> ResolvedProbe:
+        endpoint = Destination(address=self.address("echo-1"), port=8080)
+        made = World.resolved.fget(self)  # type: ignore[attr-defined]
+        return replace(made, service_port="default/echo", endpoints=(endpoint,) if self.with_endpoint else ())
+
+
+SERVICE = OfService(manner=Manner.CONNECT, backends=("echo-1",), source=SourceAddress(NODE))
+CLOSED_SERVICE = OfService(manner=Manner.CONNECT, outcome=Outcome.CLOSED)
+FOREIGN = redirected(chain="PREROUTING")
+ACCEPTED = "node-a accepted the connection at 172.18.0.2:34000"
+INSTEAD = 'the rule "-A PREROUTING -d 10.96.0.10/32 -p tcp -m tcp --dport 80 -j REDIRECT --to-ports 34000"'
+
+
+@pytest.mark.parametrize(
+    ("counts", "reason"),
+    [
+        ((FOREIGN,), "rules that lead to a proxy's process counted 0 of 1 flow"),
+        ((redirected(), FOREIGN), f"node-a has {INSTEAD} in chain PREROUTING of table nat, which counted 1 packet"),
+        ((redirected(to=34001),), "no rule that counted leads to 172.18.0.2:34000, where node-a got 1 flow"),
+    ],
+)
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_program_to_which_no_rule_of_the_engine_leads_is_not_the_proxys(
+    counts: tuple[RuleCount, ...], reason: str, closed: bool
+) -> None:
+    world, evidence = (CLOSED_SERVICE, accepted_and_closed()) if closed else (SERVICE, GOOD)
+    verdict = one(world, replace(evidence, counts=counts), "outcome")
+    assert verdict.judgement is INCONCLUSIVE
+    assert reason in "; ".join(verdict.reasons)
+
+
+def test_the_program_to_which_the_engines_rule_leads_is_the_proxys() -> None:
+    assert one(SERVICE, GOOD, "outcome").judgement is PASS
+    assert one(CLOSED_SERVICE, accepted_and_closed(), "outcome").judgement is PASS
+
+
+def test_a_syn_that_a_programs_kernel_sends_again_is_no_copy() -> None:
+    lost, left, _ = onward()
+    came = at(left, "eth0", Direction.IN, 1450, Leg.ONWARD)
+    at_b = [replace(each, netns_name="node-b") for each in (came, came, replace(left, device="echo-1"))]
+    evidence = through(*there(), lost, left, *onward(), *at_b, *back())
+    assert one(WORLD, evidence, "outcome").judgement is PASS
+
+
+def test_a_syn_that_arrives_again_as_a_programs_kernel_sent_it_again_is_one_delivery() -> None:
+    assert one(WORLD, through(*there(), *onward(), *onward(), *back()), "outcome").judgement is PASS
+    doubled = through(*there(), *onward(), onward()[-1], *back())
+    verdict = one(WORLD, doubled, "outcome")
+    assert verdict.judgement is FAIL
+    assert "it arrived twice at echo-1, but left once" in str(verdict.reasons)
 
 
 def test_the_program_is_the_cause_of_a_source_that_is_not_the_clients() -> None:
@@ -178,6 +236,15 @@ def test_the_tries_of_the_program_explain_a_close() -> None:
     assert "the proxy's process on node-a accepted the connection, tried echo-1 4 times in vain, and closed it" in lines
 
 
+def test_a_process_that_had_an_endpoint_is_not_said_to_have_none() -> None:
+    expecting = OfService(manner=Manner.CONNECT)
+    with_one = " ".join(" ".join(explain(judged(expecting, accepted_and_closed()))).split())
+    assert "accepted the connection and closed it, and no tap saw it try an endpoint" in with_one
+    expecting = OfService(manner=Manner.CONNECT, with_endpoint=False)
+    without = " ".join(" ".join(explain(judged(expecting, accepted_and_closed()))).split())
+    assert "accepted the connection, had no endpoint for it, and closed it" in without
+
+
 def kept(*more: Observation, **changes: object) -> Evidence:
     """The node accepts the connection, and nothing follows."""
     heard = replace(WORLD.hears(0), at=1100)
@@ -194,17 +261,29 @@ def test_what_a_node_accepts_is_lost_once_its_process_has_nothing_to_do(
 
 
 @pytest.mark.parametrize(
-    ("packets", "sentence"),
+    ("counts", "sentence"),
     [
-        (1, "the proxy's process on node-a got the connection, sent nothing to a pod, and has nothing more to do"),
-        (0, "no rule led the packet to the proxy's process: node-a accepted the connection at 172.18.0.2:34000"),
+        (
+            (redirected(),),
+            "the proxy's process on node-a got the connection, sent nothing to a pod, and has nothing more to do",
+        ),
+        ((), f"no rule led the packet to the proxy's process: {ACCEPTED}"),
+        ((redirected(to=34001),), f"no rule led the packet to the proxy's process: {ACCEPTED}"),
+        (
+            (FOREIGN,),
+            f"no rule of the engine led the packet to the proxy's process: {ACCEPTED}, and has {INSTEAD}",
+        ),
+        (
+            (redirected(), FOREIGN),
+            f"{ACCEPTED}, and has {INSTEAD} in chain PREROUTING of table nat, which may have led it to another program",
+        ),
     ],
 )
 def test_a_connection_that_stays_on_the_node_is_explained_by_the_rules_that_counted(
-    packets: int, sentence: str
+    counts: tuple[RuleCount, ...], sentence: str
 ) -> None:
-    evidence = kept(counts=(redirected(packets),) if packets else ())
-    assert sentence in " ".join(" ".join(explain(judged(WORLD, evidence))).split())
+    evidence = kept(counts=counts)
+    assert sentence in " ".join(" ".join(explain(judged(SERVICE, evidence))).split())
 
 
 def test_silence_behind_a_program_proves_no_drop() -> None:
@@ -215,18 +294,30 @@ def test_silence_behind_a_program_proves_no_drop() -> None:
     assert "may still act, so silence proves nothing" in str(verdict.reasons)
 
 
-@pytest.mark.parametrize(("datagrams", "judgement"), [(1, PASS), (0, INCONCLUSIVE)])
-def test_a_drop_is_proven_by_what_the_process_says_it_discarded(datagrams: int, judgement: Judgement) -> None:
+@pytest.mark.parametrize(
+    ("datagrams", "came", "to", "judgement"),
+    [
+        (1, True, 34000, PASS),
+        (2, True, 34000, PASS),
+        (0, True, 34000, INCONCLUSIVE),
+        (1, False, 34000, INCONCLUSIVE),
+        (1, True, 34001, INCONCLUSIVE),
+    ],
+)
+def test_a_drop_is_proven_by_what_the_process_says_it_discarded_of_what_came_to_it(
+    datagrams: int, came: bool, to: int, judgement: Judgement
+) -> None:
     dropped = World(outcome=Outcome.DROPPED, manner=Manner.CONNECT, protocol=Transport.UDP)
     port = f"{dropped.resolved.service_port}/UDP"
     others = (Discarded("node-a", "default/other/UDP", 5),)
     evidence = replace(
-        through(*there(dropped), world=dropped, error="timeout"),
+        through(*there(dropped)[: 3 if came else 2], world=dropped, error="timeout"),
+        counts=(redirected(to=to, by="udp"),),
         discarded=(*others, Discarded("node-a", port, datagrams)),
     )
     verdict = one(dropped, evidence, "outcome")
     assert verdict.judgement is judgement
-    assert any("node-a discarded 1 datagram" in each for each in verdict.witnesses) is bool(datagrams)
+    assert any("node-a discarded 1 datagram" in each for each in verdict.witnesses) is (judgement is PASS)
 
 
 def test_what_is_skipped_has_a_reason_for_each_expectation() -> None:

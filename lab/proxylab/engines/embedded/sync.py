@@ -228,12 +228,13 @@ class EmbeddedEngine:
         """The last lines of the log, oldest first."""
         return tuple(self._log)
 
-    async def drain(self) -> Mapping[str, int] | None:
-        """Let the processes of the mode, if it has any, pass on every datagram that they have; see ``Draining``."""
+    async def drain(self, *, connections: bool) -> Mapping[str, int] | None:
+        """Let the processes of the mode, if it has any, pass on all that they have; see ``Draining``."""
         processes = [proxier for proxier in self._proxiers.values() if isinstance(proxier, Draining)]
         if not processes:
             return None
-        discarded = [each for process in processes if (each := await process.drain()) is not None]
+        answers = [await process.drain(connections=connections) for process in processes]
+        discarded = [each for each in answers if each is not None]
         if len(discarded) < len(processes):
             return None
         return {port: count for each in discarded for port, count in each.items()}

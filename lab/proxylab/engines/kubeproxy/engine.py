@@ -4,6 +4,7 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -195,16 +196,18 @@ class KubeProxyEngine:
                 "kube-proxy at rest",
             )
 
-    async def drain(self) -> Mapping[str, int] | None:
-        """Let the process of mode userspace pass on every datagram that it has; see ``Draining``.
+    async def drain(self, *, connections: bool) -> Mapping[str, int] | None:
+        """Let the process of mode userspace pass on all that it has; see ``Draining``.
 
-        Nothing can be asked of it, but the kernel shows when it has nothing to do.
+        Nothing can be asked of it, but the kernel shows when it has nothing to do. It accepts no connection of a
+        service port while it dials for another one.
         """
         running = self._running
         if running is None or running.has_ended:
             return self._node_of_proxy.discarded()
         with suppress(DeadlineExceededError):
-            await wait_until(running.is_still, Deadline.after(_STILL_SECONDS), "kube-proxy has nothing to do")
+            is_done = partial(running.is_still, awaits_nothing=connections)
+            await wait_until(is_done, Deadline.after(_STILL_SECONDS), "kube-proxy has nothing to do")
             return self._node_of_proxy.discarded()
         return None
 

@@ -57,9 +57,9 @@ class Running:
         """Whether the command has ended."""
         return self.status.done()
 
-    def is_still(self) -> bool:
+    def is_still(self, *, awaits_nothing: bool = False) -> bool:
         """Whether the command has nothing to do (``stillness``). Then ``heard`` has had all that it wrote so far."""
-        if not are_still(self._processes()):
+        if not are_still(self._processes(), awaits_nothing=awaits_nothing):
             return False
         if not self._closed.is_set():
             self._read()  # a pipe holds no more than one reading takes
@@ -138,9 +138,9 @@ class Attached:
         self._processes = processes
         self.status.add_done_callback(_retrieve_exception)
 
-    def is_still(self) -> bool:
+    def is_still(self, *, awaits_nothing: bool = False) -> bool:
         """Whether the command has nothing to do (``stillness``)."""
-        return are_still(self._processes())
+        return are_still(self._processes(), awaits_nothing=awaits_nothing)
 
     async def hang_up(self, deadline: Deadline) -> None:
         """Send SIGHUP, as a terminal does when its client has gone; kill the command at the deadline."""

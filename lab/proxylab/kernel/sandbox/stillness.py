@@ -3,6 +3,9 @@
 A process of a proxy may end flows and answer no question. But a datagram wakes the thread that waits for it in the
 moment in which the kernel puts it into the socket. A datagram that wakes none lies in a socket that is never read, such
 as those by which mode userspace keeps node ports for itself.
+
+A process also sleeps while it waits for the answer to its SYN, and acts again without one. The state of its sockets
+shows that (``awaits_nothing``).
 """
 
 from collections.abc import Collection, Iterator
@@ -12,10 +15,13 @@ from typing import Final
 __all__ = ["are_still"]
 
 _SLEEPS: Final = "S"
+_SYN_SENT: Final = "02"
 
 
-def are_still(pids: Collection[int]) -> bool:
+def are_still(pids: Collection[int], *, awaits_nothing: bool = False) -> bool:
     """Whether these processes have nothing to do; false where there is none, or one ends meanwhile.
+
+    With ``awaits_nothing``, none of them may wait for an answer to its SYN either.
 
     The kernel counts how often a thread goes to sleep or is preempted (proc(5)). Equal counts in two looks mean that no
     thread ran between them, not even one that was asleep in the first look and woken before its end.
@@ -23,9 +29,30 @@ def are_still(pids: Collection[int]) -> bool:
     try:
         before = [*_threads(pids)]
         sleep = all(state == _SLEEPS for _thread, state, _counts in before)
-        return bool(before) and sleep and before == [*_threads(pids)]
+        awaits = awaits_nothing and sleep and any(map(_awaits_an_answer, pids))
+        return bool(before) and sleep and not awaits and before == [*_threads(pids)]
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def _awaits_an_answer(pid: int) -> bool:
+    """Whether a socket of the process is in the state SYN-SENT: /proc/PID/net has those of all programs there."""
+    process = Path(f"/proc/{pid}")
+    lines = [line.split() for name in ("tcp", "tcp6") for line in _lines(process / "net" / name)]
+    waiting = {f"socket:[{fields[9]}]" for fields in lines if fields[3] == _SYN_SENT}
+    return bool(waiting) and any(_link(each) in waiting for each in (process / "fd").iterdir())
+
+
+def _lines(table: Path) -> list[str]:
+    """The rows of a table of sockets; none where the kernel lacks IPv6."""
+    return table.read_text(encoding="ascii").splitlines()[1:] if table.exists() else []
+
+
+def _link(descriptor: Path) -> str:
+    try:
+        return str(descriptor.readlink())
+    except FileNotFoundError:  # a socket that has just been closed awaits nothing
+        return ""
 
 
 def _threads(pids: Collection[int]) -> Iterator[tuple[str, str, tuple[str, ...]]]:

@@ -1,8 +1,10 @@
 """Causes at a proxy's process that ends connections: whose source a pod saw, who chose it, why one closed or stayed."""
 
-from proxylab.evidence.evidence import Packet
+from proxylab.evidence.evidence import Observation, Packet
 from proxylab.evidence.words import endpoint, listed, times
 from proxylab.verdict.causes.failure import Failure
+from proxylab.verdict.foreign import rewrote, rule_words
+from proxylab.verdict.programs import taken_by_others
 
 __all__ = ["chosen_by_program", "closed_by_program", "kept_on_node", "sent_by_program"]
 
@@ -26,18 +28,22 @@ def chosen_by_program(failure: Failure) -> str:
 
 def closed_by_program(failure: Failure) -> str:
     """A process of the proxy accepted the connection and found no endpoint for it."""
-    flow = failure.flow
-    got = next((each for each in flow.relays if each.packet is Packet.REQUEST), None)
+    flow, resolved = failure.flow, failure.case.resolved
+    got = flow.taken
     if got is None:
         return ""
     pods = failure.pods
     tried = [each for each in flow.tries if each.packet is Packet.REQUEST and each.destination in pods]
     named = {each.source_port: pods[each.destination].name for each in tried}
     accepted = f"the proxy's process on {got.netns_name} accepted the connection"
-    if not named:
-        # Of several flows nothing shows which of them an attempt without a request was for.
-        none = "had no endpoint for it" if len(failure.case.flows) == 1 else "reached no endpoint for it"
-        return f"{accepted}, {none}, and closed it."
+    if not named and (instead := _led_elsewhere(failure, got)):
+        return f"{instead}; it was closed."
+    if not named and not resolved.endpoints:
+        return f"{accepted}, had no endpoint for it, and closed it."
+    if not named and len(failure.case.flows) == 1:
+        return f"{accepted} and closed it, and no tap saw it try an endpoint."
+    if not named:  # of several flows nothing shows which of them an attempt without a request was for
+        return f"{accepted}, reached no endpoint for it, and closed it."
     names = list(dict.fromkeys(named.values()))
     return f"{accepted}, tried {listed(names)} {times(len(named))} in vain, and closed it."
 
@@ -47,12 +53,22 @@ def kept_on_node(failure: Failure) -> str:
 
     A process of mode userspace holds the node ports, and reads what comes to its own port alone.
     """
-    flow, evidence = failure.flow, failure.case.evidence
-    got = next((each for each in flow.relays if each.packet is Packet.REQUEST), None)
-    if got is None or flow.tries or got.netns_name not in evidence.terminating:
+    got = failure.flow.taken
+    if got is None or failure.flow.tries:
         return ""
-    node = got.netns_name
-    if not failure.case.leading_to_program and node in evidence.counted:
-        there = endpoint(got.destination, got.destination_port)
-        return f"no rule led the packet to the proxy's process: {node} accepted the connection at {there}."
-    return f"the proxy's process on {node} got the connection, sent nothing to a pod, and has nothing more to do."
+    if instead := _led_elsewhere(failure, got):
+        return f"{instead}."
+    took = f"the proxy's process on {got.netns_name} got the connection"
+    return f"{took}, sent nothing to a pod, and has nothing more to do."
+
+
+def _led_elsewhere(failure: Failure, got: Observation) -> str:
+    """Where a node accepted the connection instead of the proxy's process, or may have; empty if it did not."""
+    case, node = failure.case, got.netns_name
+    rule = rewrote(case.resolved, case.evidence, node)
+    there = f"{node} accepted the connection at {endpoint(got.destination, got.destination_port)}"
+    if taken_by_others(case, [failure.flow]):
+        by = "" if rule is None else f", and has {rule_words(rule)}"
+        which = "no rule" if rule is None else "no rule of the engine"
+        return f"{which} led the packet to the proxy's process: {there}{by}"
+    return "" if rule is None else f"{there}, and has {rule_words(rule)}, which may have led it to another program"

@@ -51,6 +51,7 @@ from proxylab.verdict.flows.flows import Fate, Flow
 from proxylab.verdict.flows.hops import ended_in, hop, last_seen
 from proxylab.verdict.flows.on_links import dropped_meanwhile
 from proxylab.verdict.model import Verdict
+from proxylab.verdict.programs import discarded
 from proxylab.verdict.rule_words import the_rule
 
 __all__ = ["OUTCOME", "lost_where", "seen_instead"]
@@ -180,8 +181,8 @@ def _ended_silently(case: JudgedProbe) -> str:
 def _witnesses_of_drop(case: JudgedProbe) -> Iterator[str]:
     if (drop := case.stack_drop) is not None:
         yield str(drop)
-    elif case.discarded:
-        for by in case.discarded:
+    elif of_programs := discarded(case):
+        for by in of_programs:
             yield f"the proxy's process on {by.node} discarded {amount(by.datagrams, 'datagram')}"
     elif case.went_no_further:
         seen = [each for flow in case.flows if (each := last_seen(flow)) is not None]

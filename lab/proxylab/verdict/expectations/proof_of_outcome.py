@@ -20,6 +20,7 @@ from proxylab.verdict.expectations.origin_of_answer import doubts_about_refusal,
 from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
 from proxylab.verdict.flows.hops import ended_in, last_seen, seen_untranslated
 from proxylab.verdict.foreign import Effect, rewrote, rule_words, suspicion
+from proxylab.verdict.programs import discarded, leading_to_program, taken_by_others
 
 __all__ = ["ENDING", "doubts_about_flow", "doubts_about_outcome"]
 
@@ -144,11 +145,17 @@ def _led_by_foreign_rule(case: JudgedProbe, node: str) -> str:
 
 
 def _doubts_about_program(case: JudgedProbe) -> Iterator[str]:
-    """Flows that a proxy's process divided or closed, beyond those that rules led to it."""
-    due = sum(flow.relayed is not None or fate is Fate.CLOSED for flow, fate in case.flows_with_fates)
-    counted = sum(rule.count.packets for rule in case.leading_to_program)
-    if counted < due and set(case.resolved.nodes) <= set(case.evidence.counted):
-        yield f"rules that lead to a proxy's process counted {counted:,} of {amount(due, 'flow')}"
+    """Flows that a program divided or closed, and that something else than the engine's rules may have led to it."""
+    due = [flow for flow, fate in case.flows_with_fates if flow.relayed is not None or fate is Fate.CLOSED]
+    counted = sum(rule.count.packets for rule in leading_to_program(case))
+    if counted < len(due) and set(case.resolved.nodes) <= set(case.evidence.counted):
+        yield f"rules that lead to a proxy's process counted {counted:,} of {amount(len(due), 'flow')}"
+    if others := taken_by_others(case, due):
+        there = endpoint(others[0].destination, others[0].destination_port)
+        yield f"no rule that counted leads to {there}, where {others[0].netns_name} got {amount(len(others), 'flow')}"
+    for node in dict.fromkeys(got.netns_name for flow in due if (got := flow.taken) is not None):
+        if clause := suspicion(case.resolved, case.evidence, node, Effect.REWRITE):
+            yield f"{clause}, and may have led it to another program"
 
 
 def _dropped_alike(case: JudgedProbe) -> bool:
@@ -162,7 +169,7 @@ def _doubts_about_rules(case: JudgedProbe, outcome: Outcome, verb: str, seen: st
     rules = case.ending(ENDING[outcome])
     counted = sum(rule.count.packets for rule in rules)
     if outcome is Outcome.DROPPED:
-        counted += sum(each.datagrams for each in case.discarded)
+        counted += sum(each.datagrams for each in discarded(case))
     if counted == needed or (outcome is Outcome.DROPPED and (case.stack_drop or _dropped_alike(case))):
         return
     if not rules:

@@ -75,10 +75,13 @@ def lost_copies(
 
 
 def _lost(flow: Flow, packet: Packet) -> int:
-    """How many packets may have ended on the way: those that the sender repeated. Without a reply, any number."""
-    if packet is Packet.REQUEST:
-        return max(0, len(flow.departures) - len(flow.arrivals))
-    return max(0, len(flow.answers) - len(flow.replies)) if flow.replies else len(flow.answers)
+    """How many packets may have ended on the way: those that were repeated on a leg. Without a reply, any number."""
+    request = packet is Packet.REQUEST
+    sent, got = (flow.departures, flow.arrivals) if request else (flow.answers, flow.replies)
+    relays = [each for each in flow.relays if each.packet is packet]
+    left = Counter(each.leg for each in (*sent, *(each for each in relays if each.direction is Direction.OUT)))
+    came = Counter(each.leg for each in (*got, *(each for each in relays if each.direction is Direction.IN)))
+    return (left - came).total() if request or flow.replies else left.total()
 
 
 def _ended_at(flow: Flow, node: str, packet: Packet) -> str:

@@ -105,10 +105,24 @@ class Flow(Struct, frozen=True):
         return self.reports[0] if self.reports else None
 
     @property
+    def taken(self) -> Observation | None:
+        """The request as a program of a node got it from the sender; ``None`` where no program did."""
+        got = (each for each in self.relays if each.packet is Packet.REQUEST and each.leg is Leg.OWN)
+        return next((each for each in got if each.direction is Direction.IN), None)
+
+    @property
     def relayed(self) -> Observation | None:
         """The request as a program sent it on; ``None`` where no program did."""
-        sent = (each for each in self.relays if each.packet is Packet.REQUEST and each.direction is Direction.OUT)
-        return next(sent, None)
+        return next(iter(self._relayings), None)
+
+    @property
+    def sendings(self) -> int:
+        """How often the request left for the pod: from the sender, or from a program between two legs."""
+        return len(self._relayings or self.departures)
+
+    @property
+    def _relayings(self) -> list[Observation]:
+        return [each for each in self.relays if each.packet is Packet.REQUEST and each.direction is Direction.OUT]
 
     @property
     def unended(self) -> str:
@@ -124,7 +138,7 @@ class Flow(Struct, frozen=True):
         return self._fate_at_a_pod() if self.arrivals else self._fate_elsewhere()
 
     def _fate_at_a_pod(self) -> Fate:
-        if len(self.reached) > 1 or len(self.arrivals) > max(1, len(self.departures)):
+        if len(self.reached) > 1 or len(self.arrivals) > max(1, self.sendings):
             return Fate.MULTIPLIED
         if self.strays:
             return Fate.COPIED

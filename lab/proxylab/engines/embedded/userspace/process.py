@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -55,10 +56,11 @@ class StartedProcess:
         async with self._turn:
             return await self._order(serve, close)
 
-    async def drain(self) -> Mapping[str, int] | None:
+    async def drain(self, *, connections: bool) -> Mapping[str, int] | None:
         """Let it pass on what it has. Returns what it has discarded; ``None`` if it is not done in time.
 
-        It passes datagrams on before it answers. Of its connections it has nothing to do any more once it is still.
+        It passes datagrams on before it answers. Of its connections it has nothing to do any more once it is still and
+        waits for no endpoint: one that waits for its turn has another one before it that waits for an endpoint.
         """
         deadline = Deadline.after(_DRAIN_SECONDS)
         try:
@@ -66,7 +68,8 @@ class StartedProcess:
                 discarded = (await self.order({}, ())).discarded
             running = self._running
             if running is not None:
-                await wait_until(running.is_still, deadline, "the proxy process has nothing to do")
+                is_done = partial(running.is_still, awaits_nothing=connections)
+                await wait_until(is_done, deadline, "the proxy process has nothing to do")
         except ProcessEndedError:
             return {}
         except TimeoutError:

@@ -58,7 +58,7 @@ class ProxyProcess(Protocol):
     async def order(self, serve: Mapping[str, Served], close: Collection[str]) -> Answered:
         """Serve these service ports from now on, and those no more. Raises ``ProcessEndedError``."""
 
-    async def drain(self) -> Mapping[str, int] | None:
+    async def drain(self, *, connections: bool) -> Mapping[str, int] | None:
         """What ``UserspaceProxier.drain`` returns, of a process that runs."""
 
     @property
@@ -144,13 +144,13 @@ class UserspaceProxier:
         """The rules as iptables-save prints them."""
         return await self._rules.dump()
 
-    async def drain(self) -> Mapping[str, int] | None:
-        """Let the process pass on what it has.
+    async def drain(self, *, connections: bool) -> Mapping[str, int] | None:
+        """Let the process pass on what it has; see ``Draining``.
 
         Returns:
-            How many datagrams it has discarded so far, by ``key_of``; ``None`` if it does not answer in time.
+            How many datagrams it has discarded so far, by ``key_of``; ``None`` if it is not done in time.
         """
-        return await self._process.drain() if self._process.runs else {}
+        return await self._process.drain(connections=connections) if self._process.runs else {}
 
     async def _order(self, serve: Mapping[str, Served], close: Collection[str]) -> Mapping[str, str]:
         try:
