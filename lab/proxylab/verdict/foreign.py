@@ -18,6 +18,7 @@ from proxylab.evidence.words import amount, listed
 from proxylab.plan.masquerade import is_masquerade
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.verdict.counted_rules import may_be_engines
+from proxylab.verdict.rule_matches import excludes
 
 __all__ = [
     "Effect",
@@ -35,11 +36,6 @@ _DROPPING: Final = re.compile(r"\bdrop$|-j DROP\b")
 _REJECTING: Final = re.compile(r"\breject\b|-j REJECT\b")
 _MOST_RULES: Final = 3
 _OF_DEVICES: Final = ("tc", "XDP")
-_PROTOCOL: Final = re.compile(
-    r"((?:! )?-p \S+)|(?:meta l4proto|ip protocol|ip6 nexthdr) ((?:!= )?(?:\{[^}]*\}|\S+))"
-    r"|\b(tcp|udp|sctp|icmp|icmpv6) (?:[sd]port|type|code|flags)\b"
-)
-"""A match of the protocol, as iptables-save and nft print it."""
 
 
 class Effect(Enum):
@@ -127,7 +123,7 @@ def may_meet(rule: ForeignRule | RuleCount, resolved: ResolvedProbe, evidence: E
     They met none of another protocol, such as one for the ICMP error that answers them. They met none of the hook
     output where the node forwarded them by its routes: no program of it sent them, and IPVS did not.
     """
-    if not _allows(rule.text, resolved.protocol):
+    if excludes(rule.text, {"-p": {resolved.protocol}}):
         return False
     is_of_output = rule.chain == "OUTPUT" or (isinstance(rule, ForeignRule) and rule.hook == "output")
     sender, node = resolved.sender, rule.node
@@ -138,19 +134,8 @@ def may_meet(rule: ForeignRule | RuleCount, resolved: ResolvedProbe, evidence: E
 
 def may_count_sentinels(rule: ForeignRule | RuleCount, evidence: Evidence) -> bool:
     """Whether a rule may have counted sentinel packets, which are echo requests without an answer."""
-    return _allows(rule.text, Transport.ICMP) and not all(each.answered for each in evidence.sentinels)
-
-
-def _allows(text: str, protocol: Transport) -> bool:
-    """Whether no match of a rule's text excludes the protocol; a text that names none allows all."""
-    for match in _PROTOCOL.finditer(text):
-        words = set(re.findall(r"!=?|[\w-]+", next(filter(None, match.groups()))))
-        names = {protocol.lower(), str(protocol.number(4)), str(protocol.number(6)), "all"}
-        if protocol is Transport.ICMP:
-            names |= {"icmpv6", "ipv6-icmp"}
-        if words.isdisjoint(names) is words.isdisjoint({"!", "!="}):
-            return False
-    return True
+    lost = not all(each.answered for each in evidence.sentinels)
+    return lost and not excludes(rule.text, {"-p": {Transport.ICMP}})
 
 
 def rewrote(resolved: ResolvedProbe, evidence: Evidence, node: str) -> ForeignRule | None:

@@ -1,31 +1,14 @@
-"""Rules whose own matches exclude a flow's packets: whatever such a rule counted, it did nothing to them.
-
-Only addresses, ports and the protocol count, in the words of iptables-save or nft. What is unreadable excludes nothing.
-"""
-
-import re
-from collections.abc import Mapping
-from ipaddress import ip_network
-from typing import Final
+"""Rules whose own matches exclude a flow's packets: whatever such a rule counted, it did nothing to them."""
 
 from msgspec.structs import replace
 
-from proxylab.addresses import IPAddress, Transport
+from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Packet
 from proxylab.verdict.causes.failure import Failure
 from proxylab.verdict.flows.hops import hops
+from proxylab.verdict.rule_matches import Had, excludes
 
 __all__ = ["without_excluded"]
-
-_COMMENT: Final = re.compile(r'comment (?:"(?:\\.|[^"\\])*"|[^-\s]\S*)')
-_NFT_ADDRESS: Final = re.compile(r"(?<!original )(?<!reply )\bip6? ([sd])addr (!= )?")
-_NFT_PORT: Final = re.compile(r"\b(tcp|udp|sctp|th) ([sd])port (!= )?")
-_NFT_PROTOCOL: Final = re.compile(r"\b(?:meta l4proto|ip protocol|ip6 nexthdr) (!= )?")
-_MATCH: Final = re.compile(r"(?<!\S)(!=? )?(-[sdp]|--[sd]port) (\S+)")
-_PROTOCOLS: Final[Mapping[str, Transport]] = {
-    **{each.lower(): each for each in Transport},
-    **dict.fromkeys(("icmpv6", "ipv6-icmp"), Transport.ICMP),
-}
 
 
 def without_excluded(failure: Failure, *kinds: Packet) -> Failure:
@@ -40,7 +23,7 @@ def without_excluded(failure: Failure, *kinds: Packet) -> Failure:
     ways = [_possible(failure, kind) for kind in kinds]
 
     def may_match(text: str) -> bool:
-        return any(not _excludes(text, way) for way in ways)
+        return any(not excludes(text, way) for way in ways)
 
     evidence = replace(
         case.evidence,
@@ -50,7 +33,7 @@ def without_excluded(failure: Failure, *kinds: Packet) -> Failure:
     return replace(failure, case=replace(case, evidence=evidence))
 
 
-def _possible(failure: Failure, kind: Packet) -> dict[str, set[IPAddress | int | Transport]]:
+def _possible(failure: Failure, kind: Packet) -> dict[str, set[Had]]:
     """What packets of one direction had, by the option of iptables that matches it. ICMP errors come from anywhere."""
     if kind is Packet.OTHER_ICMP:
         return {"-p": {Transport.ICMP}}
@@ -64,27 +47,3 @@ def _possible(failure: Failure, kind: Packet) -> dict[str, set[IPAddress | int |
         "--sport": {*(() if there else (port,)), *(each.source_port for each in seen)},
         "--dport": {*((port,) if there else ()), *(each.destination_port for each in seen)},
     }
-
-
-def _excludes(text: str, possible: Mapping[str, set[IPAddress | int | Transport]]) -> bool:
-    """Whether a match of the rule holds for none of what is possible; or for all, if it is negated."""
-    text = _NFT_ADDRESS.sub(r"\2-\1 ", _COMMENT.sub("", text))
-    text = _NFT_PROTOCOL.sub(r"\1-p ", _NFT_PORT.sub(r"-p \1 \3--\2port ", text))
-    for negated, option, value in _MATCH.findall(text):
-        try:
-            holds = [_holds(value, each) for each in possible[option]]
-        except (KeyError, ValueError):
-            continue  # unreadable, or nothing is known of it
-        if holds and (all(holds) if negated else not any(holds)):
-            return True
-    return False
-
-
-def _holds(value: str, had: IPAddress | int | Transport) -> bool:
-    """Whether a match holds. Raises ``KeyError`` or ``ValueError`` where its value is unreadable."""
-    if isinstance(had, Transport):
-        return _PROTOCOLS[value.lower()] is had
-    if not isinstance(had, int):
-        return had in ip_network(value, strict=False)
-    first, _, last = value.replace("-", ":").partition(":")
-    return int(first) <= had <= int(last or first)
