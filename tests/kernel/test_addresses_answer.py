@@ -2,6 +2,8 @@
 
 import asyncio
 import ctypes
+import os
+import resource
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +21,7 @@ from proxylab.plan.topology import draw
 from proxylab.timing import Deadline
 
 ROUNDS = 15
+FD_SETSIZE = 1024
 CLONE_NEWNET = 0x40000000
 RTF_LOCAL = 0x80000000  # include/uapi/linux/ipv6_route.h
 LATE = "fd00:10:244::a"
@@ -82,8 +85,20 @@ async def ip(launcher: Launcher, wiring: Wiring, *argv: str) -> None:
     assert done.status == 0, done.stderr
 
 
+@contextmanager
+def descriptors_of_a_large_lab() -> Iterator[None]:
+    """More than select(2) can wait for, where the limit of the process allows that."""
+    wanted = min(FD_SETSIZE, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 256)
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(wanted)]
+    try:
+        yield
+    finally:
+        for each in opened:
+            os.close(each)
+
+
 async def an_address_that_comes_late(launcher: Launcher) -> dict[str, object]:
-    with realise(draw(BASIC["ptp IPv6"])) as wiring:
+    with realise(draw(BASIC["ptp IPv6"])) as wiring, descriptors_of_a_large_lab():
         await ip(launcher, wiring, "address", "del", f"{LATE}/128", "dev", "eth0")
         try:
             make_addresses_answer(wiring.plan, wiring.namespaces, wiring.routes, patience=0.1)

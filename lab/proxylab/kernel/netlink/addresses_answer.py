@@ -70,12 +70,15 @@ def wait_until_local(netns: NetNs, routes: Netlink, wanted: Set[IPv6Address], de
     """Return when these addresses are local. Raises ``InternalError`` at the deadline."""
     if not wanted or not wanted - _local(routes):
         return
-    # It looks again after each route event. The socket joins the group first, so that no route is missed.
+    # It looks again after each route event. The socket joins the group first, so that no route is missed. A large lab
+    # has more descriptors than select(2) can wait for.
     with closing(_route_events(netns)) as events:
+        coming = select.poll()
+        coming.register(events, select.POLLIN)
         while missing := wanted - _local(routes):
             if deadline.passed:
                 raise InternalError(f"{netns.name}: the address {min(missing)} did not become local after RTM_NEWADDR")
-            select.select([events], [], [], min(_LOOK, deadline.remaining))
+            coming.poll(1000 * min(_LOOK, deadline.remaining))
             _drain(events)
 
 
