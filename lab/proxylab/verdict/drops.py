@@ -15,7 +15,7 @@ from proxylab.evidence.evidence import Evidence
 from proxylab.evidence.words import amount
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.verdict.foreign import may_meet, suspicion
+from proxylab.verdict.foreign import Effect, may_meet, suspicion
 
 __all__ = [
     "COUNTERS",
@@ -64,6 +64,7 @@ _REASONS = {
 """Why a counter counted a packet (networking/snmp_counter in Linux's documentation; RFC 2011)."""
 
 _RECEIVED = {4: "IpInReceives", 6: "Ip6InReceives"}
+_TOLD_OF_NO_HOPS = {4: "IcmpOutTimeExcds", 6: "Icmp6OutTimeExcds"}
 _PASSED_ON = {4: ("IpForwDatagrams", "IpInDelivers"), 6: ("Ip6OutForwDatagrams", "Ip6InDelivers")}
 
 _DISCOVERY = ("Icmp6InNeighborSolicits", "Icmp6InNeighborAdvertisements")
@@ -79,6 +80,7 @@ COUNTERS = frozenset(
         *_DISCOVERY,
         _MULTICAST,
         _TOLD_TOO_LARGE,
+        *_TOLD_OF_NO_HOPS.values(),
     }
 )
 """The counters that evidence holds, where they moved."""
@@ -144,6 +146,9 @@ def kernel_drop(
         return None
     (node,) = ended
     counts = _counts_of(evidence, node)
+    told = _TOLD_OF_NO_HOPS[resolved.destination.version]
+    if counts.get(told) == packets and not suspicion(resolved, evidence, node, Effect.HOPS):
+        return KernelDrop(node, "its forwarding: the packet had no hops left (TTL or hop limit)", packets, told)
     is_answered = _delivered(counts, resolved.destination.version) >= packets
     for counter in _witnesses(counts, resolved, packets) if node in resolved.nodes else ():
         if counter in _LOST_TO_RULES and _may_be_by_rule(resolved, evidence, node):

@@ -50,6 +50,7 @@ class Effect(Enum):
     REWRITE = re.compile(
         r"\b([sd]nat|masquerade|redirect)\b|\b[sd](addr|port) set\b|-j ([SD]NAT|MASQUERADE|REDIRECT|NETMAP)\b"
     )
+    HOPS = re.compile(r"\b(ttl|hoplimit) set\b|-j (TTL|HL)\b")
     MARK = re.compile(r"\bmark set\b|-j (MARK|HMARK|CONNMARK .*--restore-mark|SET .*--map-mark)\b")
     EXEMPT = re.compile(r"\bnotrack\b|-j (NOTRACK|CT .*--notrack)\b|\bfwd to\b")
     """The kernel translates no packet that it does not track, or that a rule sends to another device at once."""

@@ -167,6 +167,11 @@ ATTACKS = [
         )
     ),
     Attack(
+        "a rule leaves what the engine drops without hops, and another drops the ICMP error",
+        (damaged("ip", LOCAL, "ttl set 1"), nft("node-a", "output", 0, "icmp type time-exceeded drop")),
+        "inconclusive", NOT_THE_ENGINE, DROPPED, OF_LOCAL, (f"IpInHdrErrors counted 1 packet; {UNEXPLAINED}",),
+    ),
+    Attack(
         "a rule gives the request the loopback address as its source, and forwarding is on",
         (nft("node-a", "prerouting", -150, f"ip6 daddr {VIP_6} ip6 saddr set ::1", family="ip6"),),
         "fail", NOT_FORWARDED, dialled=BY_IPV6,

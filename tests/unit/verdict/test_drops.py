@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 from recorded import World
 
-from proxylab.evidence.evidence import KernelCount
+from proxylab.evidence.evidence import ForeignRule, KernelCount
 from proxylab.verdict.drops import KernelDrop, kernel_drop
 
 WORLD = World()
@@ -64,3 +64,16 @@ def test_a_packet_was_too_large_only_if_the_stack_says_so_by_icmp(others: dict[s
 def test_what_a_node_accepted_was_not_dropped_because_its_answer_cannot_leave() -> None:
     assert drop(IpOutNoRoutes=1) is not None
     assert drop(IpInReceives=1, IpInDelivers=1, IpOutNoRoutes=1) is None
+
+
+@pytest.mark.parametrize("ipv6", [False, True])
+@pytest.mark.parametrize("text", ["", "ip ttl set 1", "ip6 hoplimit set 1"])
+def test_a_packet_without_hops_is_explained_unless_a_rule_may_have_taken_them(ipv6: bool, text: str) -> None:
+    world = replace(WORLD, ipv6=ipv6)
+    names = ("Ip6InHdrErrors", "Icmp6OutTimeExcds") if ipv6 else ("IpInHdrErrors", "IcmpOutTimeExcds")
+    kernel = tuple(KernelCount("node-a", name, 1) for name in names)
+    foreign = (ForeignRule("node-a", "ip filter", "x", "prerouting", -300, text, 1),) if text else ()
+    evidence = world.evidence([], kernel=kernel, counted=("node-a",), foreign=foreign)
+    found = kernel_drop(world.resolved, evidence, 1, {"node-a"})
+    assert found is not None
+    assert found.is_known is not bool(text)
