@@ -64,7 +64,7 @@ _REASONS = {
 """Why a counter counted a packet (networking/snmp_counter in Linux's documentation; RFC 2011)."""
 
 _RECEIVED = {4: "IpInReceives", 6: "Ip6InReceives"}
-_TOLD_OF_NO_HOPS = {4: "IcmpOutTimeExcds", 6: "Icmp6OutTimeExcds"}
+_TOLD_OF_NO_HOPS = {"IpInHdrErrors": "IcmpOutTimeExcds", "Ip6InHdrErrors": "Icmp6OutTimeExcds"}
 _PASSED_ON = {4: ("IpForwDatagrams", "IpInDelivers"), 6: ("Ip6OutForwDatagrams", "Ip6InDelivers")}
 
 _DISCOVERY = ("Icmp6InNeighborSolicits", "Icmp6InNeighborAdvertisements")
@@ -99,7 +99,6 @@ _UNEXPLAINED = frozenset(
 _UNROUTED = "its routing (or a program in its hooks, or IPsec)"
 _UNROUTED_AT_POD = "its stack (routing, or a rule or program in its hooks, or IPsec)"
 """What may have dropped without a counter. The lab lists no BPF programs of type netfilter, and no rules of pods."""
-
 
 _ENDING = re.compile(r"-j (DROP|REJECT|NFQUEUE|TPROXY|SYNPROXY)\b|-P \S+ DROP")
 _ENDED = frozenset({"DROP", "REJECT"})
@@ -146,15 +145,15 @@ def kernel_drop(
         return None
     (node,) = ended
     counts = _counts_of(evidence, node)
-    told = _TOLD_OF_NO_HOPS[resolved.destination.version]
-    if counts.get(told) == packets and not suspicion(resolved, evidence, node, Effect.HOPS):
-        return KernelDrop(node, "its forwarding: the packet had no hops left (TTL or hop limit)", packets, told)
     is_answered = _delivered(counts, resolved.destination.version) >= packets
     for counter in _witnesses(counts, resolved, packets) if node in resolved.nodes else ():
         if counter in _LOST_TO_RULES and _may_be_by_rule(resolved, evidence, node):
             continue
         if counter == _TOO_LARGE and counts.get(_TOLD_TOO_LARGE, 0) < packets:
             continue  # it was cut into fragments, of which something dropped one (ip_do_fragment)
+        told = _TOLD_OF_NO_HOPS.get(counter, "")
+        if counts.get(told) == packets and not suspicion(resolved, evidence, node, Effect.HOPS):
+            return KernelDrop(node, "its forwarding: the packet had no hops left (TTL or hop limit)", packets, told)
         if not (is_answered and _ON_THE_WAY_OUT.search(counter)):
             return KernelDrop(node, _REASONS[counter], packets, counter)
     if node not in evidence.counted:

@@ -67,8 +67,8 @@ class StartedProcess:
             async with asyncio.timeout(deadline.remaining):
                 discarded = (await self.order({}, ())).discarded
             running = self._running
-            if running is not None:
-                is_done = partial(running.is_still, awaits_nothing=connections)
+            if connections and running is not None:
+                is_done = partial(running.is_still, awaits_nothing=True)
                 await wait_until(is_done, deadline, "the proxy process has nothing to do")
         except ProcessEndedError:
             return {}
