@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import Final
 
 __all__ = [
+    "BuildError",
     "CapabilityError",
     "EngineError",
     "ExitCode",
@@ -73,6 +74,24 @@ class CapabilityError(LabError):
         super().__init__(f"this machine lacks {missing}; {cure}")
         self.missing = missing
         self.cure = cure
+
+
+class BuildError(LabError):
+    """The sources of the proxy under test do not build. Their author is at fault, not the machine.
+
+    Attributes:
+        where: the folder of the sources.
+        what: why they do not build.
+        log: the last lines that the tool wrote.
+    """
+
+    exit_code = ExitCode.FAILED
+
+    def __init__(self, where: str, what: str, log: str = "") -> None:
+        super().__init__("\n".join([f"kube-proxy in {where} does not build: {what}", *([log] if log else [])]))
+        self.where = where
+        self.what = what
+        self.log = log
 
 
 class EngineError(LabError):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sandboxed import USERS, checkout_for, python_of
 
-from proxylab.binaries.cache import Cache
+from proxylab.binaries.choose import Sources
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.budget, pytest.mark.timeout(600)]
 
@@ -46,7 +46,7 @@ def test_the_embedded_engine_takes_half_a_minute(ordinary: bool) -> None:
 
 @pytest.mark.parametrize("mode", ["iptables", "nftables"])
 def test_the_real_kube_proxy_takes_a_minute_and_a_half(mode: str) -> None:
-    if not Cache.of_user().binaries():
+    if not Sources.of_user().obtained():
         pytest.skip("needs a kube-proxy in the cache; 'proxylab engines --obtain' puts one there")
     engine = f"kube-proxy/{mode}"
     took = seconds_for_all(engine, Path(__file__).parents[2])

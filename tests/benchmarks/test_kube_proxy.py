@@ -9,7 +9,7 @@ from statistics import median
 import pytest
 from scenario_cases import host, node, pods, scenario
 
-from proxylab.binaries.cache import Cache
+from proxylab.binaries.choose import Sources
 from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice, Upstream
 
@@ -33,10 +33,10 @@ def seconds_to_stand(session: Session, nodes: int) -> float:
 @pytest.mark.budget
 @pytest.mark.parametrize("mode", ["iptables", "nftables"])
 def test_three_nodes_stand_and_have_caught_up(mode: str, record_testsuite_property: object) -> None:
-    cached = Cache.of_user().binaries()
+    cached = Sources.of_user().obtained()
     if not cached:
         pytest.skip("needs a kube-proxy in the cache; 'proxylab engines --obtain' puts one there")
-    upstream = Upstream(str(cached[-1].path), cached[-1].version)
+    upstream = Upstream(str(cached[-1].path), cached[-1].identity)
     with Session(EngineChoice(f"kube-proxy/{mode}", upstream=upstream)) as session:
         seconds_to_stand(session, 1)  # the lab process starts with its first lab
         alone = median(seconds_to_stand(session, 1) for _ in range(ROUNDS))

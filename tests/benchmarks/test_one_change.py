@@ -16,7 +16,7 @@ from sandboxed import sandboxed
 from staged_engines import Stage, staged
 from test_sync import cluster, scaled
 
-from proxylab.binaries.cache import Cache
+from proxylab.binaries.choose import Sources
 from proxylab.cluster.store import Store
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.timing import Deadline
@@ -78,7 +78,7 @@ async def compared(launcher: Launcher) -> dict[str, Any]:
 @pytest.mark.budget
 @pytest.mark.parametrize("size", SIZES)
 def test_one_changed_service(size: int, monkeypatch: pytest.MonkeyPatch, record_testsuite_property: Any) -> None:
-    cached = Cache.of_user().binaries()
+    cached = Sources.of_user().obtained()
     if not cached:
         pytest.skip("needs a kube-proxy in the cache; 'proxylab engines --obtain' puts one there")
     monkeypatch.setenv("TEST_KUBE_PROXY", str(Path(cached[-1].path)))

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from proxylab.binaries.binary import Binary, inspect
-from proxylab.binaries.cache import Cache
+from proxylab.binaries.choose import Sources
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +18,7 @@ def kube_proxy() -> Binary:
     named = os.environ.get("LAB_KUBE_PROXY", "")
     if os.path.isfile(named):
         return inspect(Path(named), named)
-    cached = Cache.of_user().binaries()
+    cached = Sources.of_user().obtained()
     if not cached:
         pytest.skip("needs a kube-proxy in the cache; 'proxylab engines --obtain' puts one there")
     return cached[-1]

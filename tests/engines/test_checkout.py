@@ -16,6 +16,7 @@ from kubernetes_checkout import NoSourcesError, make_checkout
 
 from proxylab.binaries.binary import Binary
 from proxylab.binaries.cache import Cache
+from proxylab.binaries.choose import Sources
 from proxylab.errors import ExitCode
 
 ROOT = Path(__file__).parents[2]
@@ -58,8 +59,8 @@ def built_and_traced(folder: Path, version: str, staged: str, cache: Path) -> st
         },
     )
     assert done.returncode == ExitCode.OK, done.stderr
-    assert f"building kube-proxy in {folder}" in done.stderr
-    (built,) = (cache / "proxylab/kube-proxy").glob(f"{version}-dirty/*/kube-proxy")
+    assert f"building kube-proxy {version}-dirty in {folder}" in done.stderr
+    (built,) = (cache / "proxylab/kube-proxy/checkouts").glob(f"*/{version}-dirty/*/kube-proxy")
     built.unlink()  # it is large, and pytest keeps the folders of three runs
     shutil.rmtree(folder)
     return done.stdout
@@ -90,7 +91,7 @@ def in_a_checkout(page: Path, folder: Path) -> Iterator[Command]:
 
 def of_here(command: Command, here: Binary) -> Command:
     """With the cached release in place of one that was never obtained: to build that one, too, would take minutes."""
-    minors = {binary.version.rpartition(".")[0] for binary in Cache.of_user().binaries()}
+    minors = {binary.version.rpartition(".")[0] for binary in Sources.of_user().obtained()}
 
     def obtained(named: re.Match[str]) -> str:
         return named[0] if named[0] in minors else here.version.rpartition(".")[0]
@@ -139,7 +140,7 @@ def test_the_commands_of_the_pages_run_a_patch_of_ones_own(kube_proxy: Binary, t
     told = [typed(of_here(each, kube_proxy), tmp_path, binaries.parents[1]) for each in commands]
     assert len(told) == COMMANDS
     assert any(BY_ANOTHER_NAME in each for each in told)  # by trace
-    (built,) = binaries.glob(f"{kube_proxy.version}-dirty/*/kube-proxy")  # once for all of them
+    (built,) = binaries.glob(f"checkouts/*/{kube_proxy.version}-dirty/*/kube-proxy")  # once for all of them
     built.unlink()  # it is large, and pytest keeps the folders of three runs
     shutil.rmtree(tmp_path / "kubernetes")
 

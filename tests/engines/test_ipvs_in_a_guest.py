@@ -17,7 +17,7 @@ from sandboxed import ROOT
 
 from proxylab.addresses import Family
 from proxylab.binaries.binary import Binary
-from proxylab.binaries.cache import Cache
+from proxylab.binaries.choose import Sources
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.session import Session
 from proxylab.engines.modes import MODES
@@ -150,7 +150,7 @@ def test_all_scenarios_pass(engine: str, part: int, kube_proxy: Binary) -> None:
 @pytest.mark.thorough
 @pytest.mark.timeout(7200)
 def test_kube_proxy_before_1_24_passes() -> None:
-    cached = [each for each in Cache.of_user().binaries() if each.version == "v1.23.17"]
+    cached = [each for each in Sources.of_user().obtained() if each.version == "v1.23.17"]
     if not cached:
         pytest.skip("needs 'proxylab engines --obtain v1.23.17', which Go builds in ten minutes")
     run("kube-proxy/ipvs", files(BEFORE_1_24), "--kube-proxy", str(cached[0].path), seconds=7000)
@@ -181,7 +181,7 @@ def unlike(ours: OpenLab, theirs: OpenLab) -> dict[str, list[str]]:
 
 def differences(paths: list[Path], kube_proxy: Binary) -> dict[str, list[str]]:
     """By scenario and node, what only one of both engines has."""
-    real = Upstream(str(kube_proxy.path), kube_proxy.version)
+    real = Upstream(str(kube_proxy.path), kube_proxy.identity)
     found: dict[str, list[str]] = {}
     with (
         Session(EngineChoice("embedded/ipvs", kernel="uml")) as ours,
@@ -245,7 +245,7 @@ def test_nothing_of_mode_ipvs_is_left_where_the_proxy_changes_to_mode_nftables(
     file = tmp_path / "leaving.lab.yaml"
     file.write_text(LEAVING, encoding="ascii")
     (scenario, *_) = cases(load_scenario(file), "ipvs")
-    upstream = Upstream(str(kube_proxy.path), kube_proxy.version) if engine == "kube-proxy" else None
+    upstream = Upstream(str(kube_proxy.path), kube_proxy.identity) if engine == "kube-proxy" else None
     choice = EngineChoice(f"{engine}/ipvs", families=tuple(Family), upstream=upstream, kernel="uml")
     with Session(choice) as session, closing(session.open(scenario)) as lab:
         before = lab.execute("node-a", "sh", "-c", HELD).stdout

@@ -11,7 +11,7 @@ from sandboxed import sandboxed
 from staged_engines import staged
 
 from proxylab.addresses import Family
-from proxylab.binaries.cache import Cache
+from proxylab.binaries.choose import Sources
 from proxylab.control.apiserver import API_PORT
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.timing import Deadline, wait_until
@@ -64,7 +64,7 @@ async def disturbed(launcher: Launcher) -> dict[str, list[bool]]:
 
 
 def test_none_of_them_disturbs_a_kube_proxy_of_any_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = [str(each.path) for each in Cache.of_user().binaries()]
+    paths = [str(each.path) for each in Sources.of_user().obtained()]
     if not paths:
         pytest.skip("needs a kube-proxy in the cache; 'proxylab engines --obtain' puts one there")
     monkeypatch.setenv("TEST_KUBE_PROXIES", ":".join(paths))

@@ -18,7 +18,7 @@ from sandboxed import ROOT, sandboxed
 from staged_engines import Stage, staged
 
 from proxylab.addresses import IPNetwork
-from proxylab.binaries.cache import Cache
+from proxylab.binaries.choose import Sources
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import KubeObject, Node, ServiceCIDR
 from proxylab.cluster.store import Store
@@ -227,7 +227,7 @@ def test_both_write_the_same_rules_for_every_scenario(mode: str, part: str, monk
 @pytest.mark.parametrize("part", PARTS)
 def test_so_they_did_before_1_24(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """KUBE-XLB, KUBE-FW and KUBE-MARK-DROP, as kube-proxy 1.23.17 writes them beside a kubelet's chains."""
-    cached = [each for each in Cache.of_user().binaries() if each.version == "v1.23.17"]
+    cached = [each for each in Sources.of_user().obtained() if each.version == "v1.23.17"]
     if not cached:
         pytest.skip("needs 'proxylab engines --obtain v1.23.17', which Go builds in ten minutes")
     monkeypatch.setenv("TEST_MODE", "iptables")

@@ -24,7 +24,7 @@ NO_TRANSLATION = ("meta l4proto tcp dnat to 10.244.1.11:8080", "meta l4proto tcp
 def test_scripts_see_what_the_lab_has_seen_and_something_else_without_a_translation(
     engine: str, kube_proxy: Binary, tmp_path: Path
 ) -> None:
-    upstream = Upstream(str(kube_proxy.path), kube_proxy.version)
+    upstream = Upstream(str(kube_proxy.path), kube_proxy.identity)
     bundles: dict[str, Path] = {}
     with Session(EngineChoice(engine, upstream=upstream)) as session:
         for name, most in SAMPLE.items():

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 from sandboxed import checkout_for, python_of
 
-from proxylab.binaries.cache import Cache
-from proxylab.binaries.choose import with_mode
+from proxylab.binaries.choose import Sources, with_mode
 
 pytestmark = pytest.mark.thorough
 
@@ -23,7 +22,7 @@ pytestmark = pytest.mark.thorough
 @pytest.fixture
 def binary() -> Iterator[Path]:
     """The newest cached kube-proxy that has the mode, where every user may run it."""
-    known = with_mode(Cache.of_user().binaries(), "userspace")
+    known = with_mode(Sources.of_user().obtained(), "userspace")
     if not known:
         pytest.skip("needs 'proxylab engines --obtain v1.23.17', which Go builds in ten minutes")
     folder = Path(tempfile.mkdtemp(prefix="userspace-", dir="/tmp"))

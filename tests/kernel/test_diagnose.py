@@ -13,7 +13,7 @@ import pytest
 from command_line import CommandLine
 from sandboxed import ROOT
 
-from proxylab.binaries.cache import Cache
+from proxylab.binaries.choose import Sources
 from proxylab.client.diagnosis import Round
 from proxylab.client.session import Session
 from proxylab.diagnosis.model import Diagnosis
@@ -256,7 +256,7 @@ def test_sound_services_give_no_false_alarm_and_a_dead_engine_does(scenario: Pat
 def test_so_it_is_with_the_real_kube_proxy(scenario: Path, mode: str) -> None:
     from proxylab.cli.engine_options import choice_of
 
-    if not Cache.of_user().binaries():
+    if not Sources.of_user().obtained():
         pytest.skip("needs a kube-proxy in the cache; 'proxylab engines --obtain' puts one there")
     check_rounds(choice_of(f"kube-proxy/{mode}"), scenario)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sandboxed import ROOT
 
-from proxylab.binaries.cache import Cache
+from proxylab.binaries.choose import Sources
 from proxylab.errors import ExitCode
 from proxylab.guest.kernels import known_kernels
 
@@ -102,7 +102,7 @@ def test_a_run_on_a_cluster_survives_the_death_of_a_node_and_ends_on_an_interrup
 
 @pytest.mark.engine_kube_proxy
 def test_a_node_runs_the_callers_kube_proxy_on_a_kernel_of_its_own_and_traces(tmp_path: Path) -> None:
-    cached = Cache.of_user().binaries()
+    cached = Sources.of_user().obtained()
     kernel = next(known_kernels(), None)
     if not cached or kernel is None:
         pytest.skip("needs a kube-proxy and a kernel in the cache; see 'proxylab engines' and 'proxylab kernels'")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from proxylab.binaries.binary import Binary
 from proxylab.binaries.cache import Cache
+from proxylab.binary_identity import BinaryIdentity
 from proxylab.errors import CapabilityError
 
 PROGRAM = "#!/bin/sh\necho Kubernetes {version}\n"
@@ -14,6 +15,10 @@ def program(path: Path, version: str, comment: str = "") -> Path:
     path.write_text(PROGRAM.format(version=version) + comment)
     path.chmod(0o755)
     return path
+
+
+def identity(version: str, origin: str = "a test", digest: str = "0123456789abcdef" * 4) -> BinaryIdentity:
+    return BinaryIdentity(version=version, origin=origin, digest=digest)
 
 
 @dataclass

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from kube_proxies import identity
 from msgspec.structs import replace
 from rule_cases import HERE, Addresses
 
@@ -91,7 +92,7 @@ async def staged(
     if store.get(Key("Node", "", node)) is None:
         store.apply(Node(name=node, addresses=(Addresses(Family.IPV4).of("node", 1),)))
     cluster = Cluster(store, ApiServer(store), Barrier(store, BOTH))
-    upstream = Upstream(os.environ["TEST_KUBE_PROXY"], "", flags, gates or {})
+    upstream = Upstream(os.environ["TEST_KUBE_PROXY"], identity(""), flags, gates or {})
     chosen = EngineChoice(engine, families=BOTH, upstream=upstream, **choice)
     stage = Stage(store, make_engine(chosen, node, context, cluster), launcher, context, cluster, chosen, node)
     try:

@@ -1,5 +1,6 @@
-"""A program of the cluster that a lab runs, its binary on disk, and its version."""
+"""A program of the cluster that a lab runs, its binary on disk, and what it is: ``BinaryIdentity``."""
 
+import hashlib
 import os
 import re
 import signal
@@ -9,9 +10,10 @@ from typing import Final
 
 from msgspec import Struct
 
+from proxylab.binary_identity import BinaryIdentity
 from proxylab.errors import CapabilityError
 
-__all__ = ["COREDNS", "KUBE_PROXY", "Binary", "Program", "inspect", "order"]
+__all__ = ["COREDNS", "KUBE_PROXY", "Binary", "Program", "digest_of", "inspect", "order"]
 
 _VERSION_SECONDS: Final = 20.0
 _NUMBERS: Final = re.compile(r"v(\d+)\.(\d+)(?:\.(\d+))?(-\S*)?")
@@ -25,19 +27,22 @@ class Program(Struct, frozen=True):
         asked: the argument that makes it print its version.
         version: finds the version, without the ``v``, in what it prints.
         cure: what a user without it can do.
+        asked_commit: the argument that makes it print its commit and the state of the tree; empty if none does.
     """
 
     name: str
     asked: str
     version: str
     cure: str
+    asked_commit: str = ""
 
 
 KUBE_PROXY: Final = Program(
     "kube-proxy",
     "--version",
-    r"Kubernetes v(\d+\.\d+\.\d+\S*)",
+    r"Kubernetes v(\d+\.\d+\S*)",
     "name another by --kube-proxy, such as a kubernetes checkout, which is built",
+    "--version=raw",
 )
 COREDNS: Final = Program(
     "coredns",
@@ -47,25 +52,38 @@ COREDNS: Final = Program(
 )
 
 
+_COMMIT: Final = re.compile(r'GitCommit:"([0-9a-f]{7,64})"(?:, GitTreeState:"(clean|dirty)")?')
+"""In the output for ``asked_commit``. A build that sets no commit prints a placeholder."""
+
+
 class Binary(Struct, frozen=True):
-    """A binary of a program. ``origin`` names its source in a few words."""
+    """A binary of a program on disk."""
 
     path: Path
-    version: str
-    origin: str
+    identity: BinaryIdentity
+
+    @property
+    def version(self) -> str:
+        """As the binary prints it."""
+        return self.identity.version
+
+    @property
+    def origin(self) -> str:
+        """Its source in a few words."""
+        return self.identity.origin
 
 
 def inspect(path: Path, origin: str, program: Program = KUBE_PROXY, *, seconds: float = _VERSION_SECONDS) -> Binary:
-    """Let a file print its version, and read that.
+    """Let a file print its version and its commit, and read that.
 
-    After ``seconds``, the file and its children are killed.
+    After ``seconds`` for each, the file and its children are killed.
 
     Raises:
         CapabilityError: the file is not that program, or does not run on this machine.
     """
     path = path.absolute()
     try:
-        output = _version_of(path, program.asked, seconds)
+        output = _printed(path, program.asked, seconds)
     except OSError as error:
         output = str(error)
     except subprocess.TimeoutExpired:
@@ -76,10 +94,36 @@ def inspect(path: Path, origin: str, program: Program = KUBE_PROXY, *, seconds: 
         raise CapabilityError(
             f"a {program.name}: {path} is none that runs here ('{program.asked}' prints: {first})", program.cure
         )
-    return Binary(path, f"v{version[1]}", origin)
+    commit, dirty = _commit_of(path, program, seconds)
+    identity = BinaryIdentity(
+        program=program.name,
+        version=f"v{version[1]}",
+        origin=origin,
+        digest=digest_of(path),
+        commit=commit,
+        dirty=dirty,
+    )
+    return Binary(path, identity)
 
 
-def _version_of(path: Path, asked: str, seconds: float) -> str:
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimals."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _commit_of(path: Path, program: Program, seconds: float) -> tuple[str, bool | None]:
+    """The commit that it was built at, and whether the tree was dirty, if it prints that."""
+    if not program.asked_commit:
+        return "", None
+    try:
+        found = _COMMIT.search(_printed(path, program.asked_commit, seconds))
+    except (OSError, subprocess.TimeoutExpired):
+        found = None
+    return (found[1], found[2] == "dirty" if found[2] else None) if found else ("", None)
+
+
+def _printed(path: Path, asked: str, seconds: float) -> str:
     """Its output. Raises ``TimeoutExpired``, and ``OSError`` where it does not start."""
     with subprocess.Popen(
         [path, asked],

@@ -1,9 +1,12 @@
 """The cache of binaries, below XDG_CACHE_HOME (https://specifications.freedesktop.org/basedir-spec/).
 
-A binary lies in ``proxylab/PROGRAM/VERSION/CHECKSUM/PROGRAM``, by the SHA-256 of its bytes. The cache writes it
+A binary lies in ``proxylab/PROGRAM/VERSION/DIGEST/PROGRAM``, by the SHA-256 of its bytes. The cache writes it
 under a temporary name and renames it (rename(2) is atomic), so a reader sees the whole file or none, even if several
 processes run at once and one is killed. Obtaining a binary can take minutes: a lock makes one process fetch it while
 the others wait.
+
+What a user built, or took out of an image, lies apart from that (``Cache.part``): it may call itself by the version of
+a release, and must never stand for it.
 """
 
 import fcntl
@@ -14,16 +17,16 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Self
+from typing import Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.binaries.binary import KUBE_PROXY, Binary, Program, inspect, order
+from proxylab.binary_identity import BinaryIdentity
 from proxylab.errors import CapabilityError
 
 __all__ = ["Cache"]
-
-_CHUNK_BYTES: Final = 1 << 20
 
 
 class Cache(Struct, frozen=True):
@@ -39,32 +42,41 @@ class Cache(Struct, frozen=True):
         home = Path(given) if Path(given).is_absolute() else Path.home() / ".cache"
         return cls(home / "proxylab" / program.name, program)
 
+    def part(self, name: str) -> Self:
+        """A cache below this one, whose binaries are not among those of this one."""
+        return replace(self, folder=self.folder / name)
+
     def binaries(self) -> list[Binary]:
         """The cached binaries, oldest version first; within a version the latest file comes last."""
         found = [path for path in self.folder.glob(f"v*/*/{self.program.name}") if path.is_file()]
         found.sort(key=lambda path: (order(path.parent.parent.name), path.stat().st_mtime_ns))
-        return [Binary(path, path.parent.parent.name, self._origin(path)) for path in found]
+        return [Binary(path, self._identity(path.parent)) for path in found]
 
     def of_origin(self, origin: str) -> Binary | None:
         """The binary of that origin that came into the cache last. Other origins may have the same version."""
         found = [each for each in self.binaries() if each.origin == origin]
         return max(found, key=lambda each: each.path.stat().st_mtime_ns, default=None)
 
-    def keep(self, candidate: Path, origin: str) -> Binary:
+    def keep(self, candidate: Path, origin: str, commit: str = "", *, dirty: bool | None = None) -> Binary:
         """Move a file into the cache. ``origin`` is its source, which the cache stores.
+
+        ``commit`` and ``dirty`` are those of its sources; by default, what the binary itself prints.
 
         Raises:
             CapabilityError: the file is not that program, or does not run on this machine.
         """
         candidate.chmod(0o755)
-        version = inspect(candidate, origin, self.program).version
-        folder = self.folder / version / _checksum(candidate)
+        found = inspect(candidate, origin, self.program).identity
+        identity = replace(found, commit=commit, dirty=dirty) if commit else found
+        folder = self.folder / identity.version / identity.digest
         folder.mkdir(parents=True, exist_ok=True)
-        note = candidate.with_suffix(".origin")
-        note.write_text(origin, encoding="utf-8")
-        note.replace(folder / "origin")
+        state = {True: " dirty", False: " clean", None: ""}[identity.dirty]
+        for name, text in (("origin", origin), ("commit", f"{identity.commit}{state}")):
+            note = candidate.with_suffix(f".{name}")
+            note.write_text(text, encoding="utf-8")
+            note.replace(folder / name)
         candidate.replace(folder / self.program.name)
-        return Binary(folder / self.program.name, version, origin)
+        return Binary(folder / self.program.name, identity)
 
     @contextmanager
     def workspace(self, what: str) -> Iterator[Path]:
@@ -90,16 +102,21 @@ class Cache(Struct, frozen=True):
         finally:
             os.close(lock)
 
-    def _origin(self, path: Path) -> str:
-        try:
-            return (path.parent / "origin").read_text(encoding="utf-8").strip()
-        except OSError:
-            return "an earlier run"
+    def _identity(self, folder: Path) -> BinaryIdentity:
+        """Of the binary in a folder ``VERSION/DIGEST``, with the notes that ``keep`` has written beside it."""
+        commit, _, state = _note(folder / "commit").partition(" ")
+        return BinaryIdentity(
+            program=self.program.name,
+            version=folder.parent.name,
+            origin=_note(folder / "origin") or "an unknown source",
+            digest=folder.name,
+            commit=commit,
+            dirty=state == "dirty" if state else None,
+        )
 
 
-def _checksum(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+def _note(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""

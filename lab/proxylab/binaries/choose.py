@@ -2,9 +2,11 @@
 
 Values of ``--kube-proxy``: a file; a checkout of kubernetes, which is built; ``image:REFERENCE``, a container image;
 ``release:VERSION``, a release of Kubernetes; ``module:VERSION``, built from Go modules. Without a value, a fitting
-binary from the cache runs, or else the newest of all sources.
+binary from the cache runs, or else the newest of all sources. Only what ``release`` and ``module`` have given stands
+for a version or for the default. A file, a checkout or an image may call itself by any version.
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
@@ -17,7 +19,7 @@ from proxylab.binaries.checkout import CheckoutSource, is_checkout
 from proxylab.binaries.image import ImageSource
 from proxylab.binaries.module import ModuleSource
 from proxylab.binaries.release import ReleaseSource
-from proxylab.engines.engine_names import LAST_MINORS, EngineName, read_engine
+from proxylab.engines.engine_names import LAST_MINORS, SINCE, EngineName, read_engine
 from proxylab.engines.protocol import Upstream
 from proxylab.errors import CapabilityError
 
@@ -109,6 +111,7 @@ def obtain(name: EngineName, where: str, sources: Sources, tell: Tell) -> Binary
         tell: gets a line about each slow action.
 
     Raises:
+        BuildError: the user's checkout does not build.
         CapabilityError: there is none; the message gives the reason of each source.
     """
     if where:
@@ -117,11 +120,11 @@ def obtain(name: EngineName, where: str, sources: Sources, tell: Tell) -> Binary
             raise CapabilityError(
                 f"kube-proxy {name.version}: {where} has {binary.version}", "ask for another version, or for none"
             )
-        _refuse_too_new(binary.version, name)
+        _refuse_without_mode(binary.version, name)
         return binary
     if name.version:
-        _refuse_too_new(name.version, name)
-    cached = [each for each in with_mode(sources.cache.binaries(), name.mode) if fits(each.version, name.version)]
+        _refuse_without_mode(name.version, name)
+    cached = [each for each in with_mode(sources.obtained(), name.mode) if fits(each.version, name.version)]
     if cached:
         return cached[-1]
     major, minor = LAST_MINORS.get(name.mode, (0, 0))
@@ -130,18 +133,25 @@ def obtain(name: EngineName, where: str, sources: Sources, tell: Tell) -> Binary
 
 def with_mode(binaries: Sequence[Binary], mode: str) -> list[Binary]:
     """The binaries that have a mode, in their order."""
-    last = LAST_MINORS.get(mode)
-    return [each for each in binaries if last is None or order(each.version)[:2] <= last]
+    first, last = _minors_with(mode)
+    return [each for each in binaries if first <= order(each.version)[:2] <= last]
 
 
-def _refuse_too_new(version: str, name: EngineName) -> None:
+def _minors_with(mode: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The first and the last minor version that have a mode."""
+    return SINCE.get(mode, (0, 0)), LAST_MINORS.get(mode, (sys.maxsize, 0))
+
+
+def _refuse_without_mode(version: str, name: EngineName) -> None:
     """Raise ``CapabilityError`` for a version that lacks the engine's mode."""
-    last = LAST_MINORS.get(name.mode)
-    if last is not None and order(version)[:2] > last:
-        minor = f"v{last[0]}.{last[1]}"
-        raise CapabilityError(
-            f"mode {name.mode} in kube-proxy {version}", f"name a version up to {minor}, the last one"
-        )
+    (first, last), minor = _minors_with(name.mode), order(version)[:2]
+    if minor > last:
+        cure = f"name a version up to v{last[0]}.{last[1]}, the last one"
+    elif minor < first:
+        cure = f"name a version from v{first[0]}.{first[1]} on, the first one"
+    else:
+        return
+    raise CapabilityError(f"mode {name.mode} in kube-proxy {version}", cure)
 
 
 def _from_source(where: str, name: EngineName, sources: Sources, tell: Tell) -> Binary:
@@ -154,8 +164,7 @@ def _from_source(where: str, name: EngineName, sources: Sources, tell: Tell) -> 
         return newest(rest or name.version, only, tell)
     path = Path(where).expanduser()
     if is_checkout(path):
-        tell(f"building kube-proxy in {path}; Go's cache makes the next time quick")
-        return CheckoutSource(path).obtain(sources.cache)
+        return CheckoutSource(path).obtain(sources.cache, tell)
     if path.is_file():
         return inspect(path, str(path))
     what = "is a folder, but not a checkout of kubernetes" if path.is_dir() else "does not exist"
@@ -221,8 +230,9 @@ def _fitting(versions: Sequence[str], wanted: str) -> Sequence[str]:
 
 
 def fits(version: str, wanted: str) -> bool:
-    """Whether a version is the wanted one, or a patch of the wanted minor."""
-    return not wanted or version == wanted or (wanted.count(".") == 1 and version.startswith(f"{wanted}."))
+    """Whether a version is the wanted one, or a patch of the wanted minor, as a checkout without a tag is, too."""
+    is_minor = wanted.count(".") == 1
+    return not wanted or version == wanted or (is_minor and version.startswith((f"{wanted}.", f"{wanted}+")))
 
 
 def upstream_for(
@@ -243,7 +253,7 @@ def upstream_for(
     if not name.is_upstream:
         return None
     binary = obtain(name, where, sources or Sources.of_user(), tell)
-    return Upstream(str(binary.path), binary.version, tuple(flags), dict(gates or {}), where)
+    return Upstream(str(binary.path), binary.identity, tuple(flags), dict(gates or {}), where)
 
 
 def read_gates(text: str) -> dict[str, bool]:

@@ -7,10 +7,18 @@ from typing import Final
 
 from proxylab.errors import CapabilityError
 
-__all__ = ["output_of"]
+__all__ = ["FailedCommandError", "output_of"]
 
 _SECONDS: Final = 2 * 3600.0
 _TAIL: Final = 20
+
+
+class FailedCommandError(CapabilityError):
+    """A command failed. ``printed`` has the last lines of its output."""
+
+    def __init__(self, command: str, printed: str) -> None:
+        super().__init__(f"{command!r} without an error; it prints:\n{printed}\n", "fix that error")
+        self.printed = printed
 
 
 def output_of(
@@ -24,7 +32,7 @@ def output_of(
     """What a command prints. ``what`` is its name in an error, by default the whole command. It ends after ``seconds``.
 
     Raises:
-        CapabilityError: it failed; with the last lines of its output.
+        FailedCommandError: it failed.
         FileNotFoundError: there is no such command.
         subprocess.TimeoutExpired: it was ended.
     """
@@ -32,8 +40,6 @@ def output_of(
         argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds, check=False
     )
     if done.returncode != 0:
-        printed = "\n  ".join((done.stderr or done.stdout).strip().splitlines()[-_TAIL:])
-        raise CapabilityError(
-            f"'{what or ' '.join(argv)}' without an error; it prints:\n  {printed}\n", "fix that error"
-        )
+        last = (done.stderr or done.stdout).strip().splitlines()[-_TAIL:]
+        raise FailedCommandError(what or " ".join(argv), "\n".join(f"  {line}" for line in last))
     return done.stdout

@@ -61,7 +61,7 @@ class ImageSource(Struct, frozen=True):
                 with suppress(NotFound):
                     candidate = folder / "kube-proxy"
                     if _extract(container, path, folder, candidate):
-                        return cache.keep(candidate, f"{path} of image {self.reference}")
+                        return cache.part("images").keep(candidate, f"{path} of image {self.reference}")
         finally:
             container.remove(force=True, v=True)  # with the image's volumes
         paths = ", ".join(_PATHS)

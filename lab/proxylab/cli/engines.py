@@ -50,7 +50,7 @@ def command(sources: object, /, *, wanted: str | None, output: str) -> ExitCode:
     if wanted is not None:
         return _obtain(wanted, known)
     coredns = Cache.of_user(COREDNS).binaries() if sources is None else []
-    cached, offered = known.cache.binaries(), offers(known)
+    cached, offered = known.obtained(), offers(known)
     if output == "json":
         click.echo(json.dumps(_document(cached, offered, coredns), indent=2))
     else:

@@ -146,7 +146,7 @@ def _kept(path: str, data: bytes) -> str:
     Raises:
         CapabilityError: it does not run on this machine, or the cache is not writable.
     """
-    cache, origin = Cache(Cache.of_user().folder / "sent"), f"{path} of a caller, SHA-256 {sha256(data).hexdigest()}"
+    cache, origin = Cache.of_user().part("sent"), f"{path} of a caller, SHA-256 {sha256(data).hexdigest()}"
     with cache.workspace(origin) as folder:
         known = cache.of_origin(origin)
         if known is None:

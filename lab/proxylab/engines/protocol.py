@@ -7,6 +7,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPNetwork
+from proxylab.binary_identity import BinaryIdentity
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.encoding import Record
 from proxylab.engines.engine_names import ENGINES, KUBE_PROXY, LAST_MINORS, SINCE, read_engine, version_of
@@ -22,17 +23,23 @@ class Upstream(Record, frozen=True):
     """A kube-proxy binary, ready to run.
 
     Attributes:
-        version: as the binary prints it, such as ``v1.34.2``.
+        binary: its path.
+        identity: which binary it is.
         flags: further flags of its command line.
         feature_gates: gates to set, besides those of the scenario's configuration.
         where: the user's value of ``--kube-proxy``, or empty.
     """
 
     binary: str
-    version: str
+    identity: BinaryIdentity
     flags: tuple[str, ...] = ()
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     where: str = ""
+
+    @property
+    def version(self) -> str:
+        """As the binary prints it, such as ``v1.34.2``."""
+        return self.identity.version
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -67,6 +74,11 @@ class EngineChoice(Record, frozen=True):
     upstream: Upstream | None = None
     kernel: str = HOST
     name_server: str = ""
+
+    @property
+    def binary(self) -> BinaryIdentity | None:
+        """Which binary runs; ``None`` for an embedded engine, which is a part of proxylab."""
+        return self.upstream.identity if self.upstream else None
 
     @property
     def version(self) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """Carries errors from the lab process to the client: both directions of one translation."""
 
 from proxylab.errors import (
+    BuildError,
     CapabilityError,
     EngineError,
     InternalError,
@@ -19,6 +20,8 @@ def fault_of(error: LabError) -> Fault:
     match error:
         case CapabilityError():
             return Fault("capability", (error.missing, error.cure))
+        case BuildError():
+            return Fault("build", (error.where, error.what, error.log))
         case EngineError():
             return Fault("engine", (error.node, error.what, error.log))
         case ProgramError():
@@ -36,6 +39,8 @@ def error_of(fault: Fault) -> LabError:
     match fault.kind, fault.words:
         case "capability", (missing, cure):
             return CapabilityError(missing, cure)
+        case "build", (where, what, log):
+            return BuildError(where, what, log)
         case "engine", (node, what, log):
             return EngineError(node, what, log)
         case "program", (program, what, log):

@@ -7,7 +7,7 @@ import pytest
 
 from proxylab.client.bundles import pcap_file
 from proxylab.client.open_lab import OpenLab
-from proxylab.errors import CapabilityError, EngineError, LabEndedError, ProgramError, ScenarioError
+from proxylab.errors import BuildError, CapabilityError, EngineError, LabEndedError, ProgramError, ScenarioError
 from proxylab.pytest_plugin.options import pcap_directory, seed
 from proxylab.report.failure_text import explain
 from proxylab.report.pcapng import pcapng
@@ -42,7 +42,7 @@ def in_its_own_words(position: str) -> Iterator[None]:
         yield
     except CapabilityError as error:
         pytest.skip(f"needs {error.missing}; {error.cure}")
-    except (EngineError, ProgramError, ScenarioError, LabEndedError) as error:
+    except (BuildError, EngineError, ProgramError, ScenarioError, LabEndedError) as error:
         # Without "from None" pytest would also print the original exception.
         raise pytest.fail.Exception(f"{position}: {error}" if position else str(error), pytrace=False) from None
 

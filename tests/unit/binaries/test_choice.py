@@ -51,12 +51,31 @@ def test_what_is_cached_is_not_obtained_again(sources: Make) -> None:
 def test_a_named_source_is_asked_though_another_one_has_given_that_version(sources: Make) -> None:
     release = BundleStore(("v1.34.2",))
     known = sources(release=release)
-    with known.cache.workspace("image") as folder:
-        known.cache.keep(program(folder / "kube-proxy", "v1.34.2", "# with a patch"), "image example.org/patched")
+    keep(known.cache.part("images"), "v1.34.2", "image example.org/patched")
     for _ in range(2):
         binary = obtain(read_engine(wanted("")), "release:v1.34.2", known, quiet)
         assert binary.origin == release.origin("v1.34.2")
     assert release.asked == ["v1.34.2"]
+
+
+@pytest.mark.parametrize("version", ["v1.34.2", "v1.34.10", "v1.34.2-dirty"])
+@pytest.mark.parametrize("name", ["kube-proxy/nftables", "kube-proxy@v1.34/nftables", "kube-proxy@v1.34.2/nftables"])
+def test_what_a_user_built_stands_for_no_version_and_not_for_the_default(
+    sources: Make, name: str, version: str
+) -> None:
+    """Wherever it lies: in a part of the cache, or, as an earlier proxylab left it, among the versions."""
+    release = BundleStore(("v1.34.2",))
+    known = sources(release=release)
+    keep(known.cache.part("checkouts/0123456"), version, "built in /home/me/kubernetes")
+    keep(known.cache, version, "built in /home/me/kubernetes")
+    keep(known.cache, version, "/usr/local/bin/kube-proxy of image registry.k8s.io/kube-proxy:v1.34.2")
+    assert obtain(read_engine(name), "", known, quiet).origin == release.origin("v1.34.2")
+    assert release.asked == ["v1.34.2"]
+
+
+def keep(cache: Cache, version: str, origin: str) -> None:
+    with cache.workspace(origin) as folder:
+        cache.keep(program(folder / "kube-proxy", version, f"# {origin}"), origin)
 
 
 def test_of_all_sources_the_newest_version_wins_and_the_next_one_stands_in(sources: Make) -> None:
@@ -162,12 +181,19 @@ def test_a_mode_that_was_removed_is_taken_from_the_versions_that_had_it(sources:
     module = BundleStore(("v1.24.17", "v1.25.16", "v1.36.1"))
     known = sources(module=module)
     for version in ("v1.36.1", "v1.24.17"):
-        obtain(read_engine(wanted(version)), "", known, quiet)
+        obtain(read_engine(f"kube-proxy@{version}/iptables"), "", known, quiet)
     # What is cached is enough, though a source has a newer one.
     assert obtain(read_engine("kube-proxy/userspace"), "", known, quiet).version == "v1.24.17"
     assert obtain(read_engine("kube-proxy@v1.25/userspace"), "", known, quiet).version == "v1.25.16"
     with pytest.raises(CapabilityError, match=r"mode userspace in kube-proxy v1\.36\.1"):
         obtain(read_engine("kube-proxy@v1.36.1/userspace"), "", known, quiet)
+
+
+@pytest.mark.parametrize("named", ["", "mine"])
+def test_a_mode_that_came_later_is_refused(sources: Make, tmp_path: Path, named: str) -> None:
+    where = str(program(tmp_path / "mine", "v1.28.15")) if named else ""
+    with pytest.raises(CapabilityError, match=r"mode nftables in kube-proxy v1\.28.*; name a version from v1\.29 on"):
+        obtain(read_engine("kube-proxy@v1.28/nftables"), where, sources(module=BundleStore(("v1.28.15",))), quiet)
 
 
 def test_without_one_in_the_cache_the_last_minor_with_the_mode_is_obtained(sources: Make) -> None:

@@ -1,6 +1,7 @@
 """What a user may ask for is what there is."""
 
 import pytest
+from kube_proxies import identity
 
 from proxylab.engines.engine_names import ABOUT, ENGINES, version_of, where_of
 from proxylab.engines.protocol import EngineChoice, Upstream
@@ -34,14 +35,14 @@ def test_every_engine_behaves_like_some_version(engine: str, version: tuple[int,
         ("kube-proxy/iptables", "v1.35.4", (1, 35, 4)),
         ("kube-proxy/iptables", "v1.38.0-alpha.1", (1, 38)),
         ("kube-proxy@v1.34/iptables", "v1.34.4", (1, 34, 4)),
-        ("kube-proxy/iptables", "v1.0.0-unknown", (1, 0)),
+        ("kube-proxy/iptables", "v1.37+0123456789abcd-dirty", (1, 37)),
         ("embedded@v1.34/iptables", "", (1, 34)),
     ],
 )
 def test_without_a_version_in_its_name_it_is_the_one_that_was_found(
     engine: str, found: str, version: tuple[int, ...]
 ) -> None:
-    upstream = Upstream("/kube-proxy", found) if found else None
+    upstream = Upstream("/kube-proxy", identity(found)) if found else None
     assert EngineChoice(engine, upstream=upstream).version == version
 
 

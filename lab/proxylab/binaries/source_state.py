@@ -1,0 +1,116 @@
+"""What the sources of kubernetes in a folder are: their version, their commit, and whether they were changed since.
+
+A tag says the version, as in Kubernetes' own build (hack/lib/version.sh). Clones without tags are common: forks,
+``git clone --depth 1``, unpacked archives. There the sources say the minor version: ``v1.37+COMMIT``.
+"""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from proxylab.errors import BuildError
+
+__all__ = ["MAIN", "SourceState", "state_of"]
+
+MAIN: Final = "cmd/kube-proxy/proxy.go"
+"""The main package of kube-proxy, in every version."""
+
+_GIT_SECONDS: Final = 60.0
+_DIGITS: Final = 14
+_DESCRIBED: Final = re.compile(r"v1\.(\d+)\.\d+(?:-\S+)?")
+_BASE: Final = "staging/src/k8s.io/component-base/version/base.go"
+_MINOR: Final = re.compile(r'DefaultKubeBinaryVersion\s*=\s*"1\.(\d+)"')
+_ARCHIVED: Final = re.compile(r'gitCommit\s+(?:string\s+)?=\s*"([0-9a-f]{40})"')
+_PUBLISHED: Final = re.compile(r"^\s*(?:replace )?k8s\.io/\S+ (?:\S+ )?(?:=> \S+ )?v0\.([1-9]\d*)\.\d+", re.MULTILINE)
+_MOST_AHEAD: Final = 1
+"""Between a tag and the minor version in the sources: these are changed after the first tag of a new minor."""
+
+
+class SourceState(Struct, frozen=True):
+    """The state of the sources in a folder.
+
+    Attributes:
+        version: such as ``v1.37.2``, ``v1.37.2-dirty`` or ``v1.37+0123456789abcd``.
+        commit: in hexadecimals; empty where the folder is in no repository of git.
+        dirty: whether a file was changed or added since; ``None`` without a commit, or if git does not say.
+    """
+
+    version: str
+    commit: str = ""
+    dirty: bool | None = None
+
+
+def state_of(folder: Path, version: str = "") -> SourceState:
+    """The state of the sources in a folder. ``version`` is that at their commit, where it is known.
+
+    Raises:
+        BuildError: nothing says their version.
+    """
+    # A repository around the folder may not have it among its files.
+    tracked = _git(folder, "ls-files", "--error-unmatch", MAIN) is not None
+    commit = (_git(folder, "rev-parse", "HEAD") or "") if tracked else ""
+    status = _git(folder, "status", "--porcelain", "--", ".") if commit else None
+    dirty = None if status is None else bool(status)
+    minor = max(_minors(folder), default=None)
+    version = version or (_described(folder, minor) if commit else "")
+    if not version:
+        commit = commit or _archived(folder)
+        if minor is None:
+            what = "nothing says their version: no tag v1.X.Y, no staging module component-base, and not go.mod"
+            raise BuildError(str(folder), what, "tag the commit, such as `git tag v1.37.0`, or clone with --tags")
+        version = f"v1.{minor}+{commit[:_DIGITS] or 'unknown'}"
+    return SourceState(version + ("-dirty" if dirty else ""), commit, dirty)
+
+
+def _described(folder: Path, minor: int | None) -> str:
+    """The version by the last tag; empty if there is none of Kubernetes."""
+    described = _git(folder, "describe", "--tags", "--match=v1.*", f"--abbrev={_DIGITS}", "HEAD") or ""
+    found = _DESCRIBED.fullmatch(described)
+    if found is None or (minor is not None and abs(int(found[1]) - minor) > _MOST_AHEAD):
+        return ""  # a project around it, and a fork, may number its own releases
+    # Commits after a tag extend a prerelease by a number, or make a prerelease; their hash becomes metadata.
+    if described.count("-") >= 3:
+        return re.sub(r"-([0-9]+)-g([0-9a-f]{14})$", r".\1+\2", described)
+    return re.sub(r"-g([0-9a-f]{14})$", r"+\1", described)
+
+
+def _minors(folder: Path) -> Iterator[int]:
+    """The minor versions that the sources name, from the first kind of file that names one."""
+    found = _MINOR.findall(_text(folder / _BASE)) or _PUBLISHED.findall(_text(folder / "go.mod"))
+    if not found:  # before 1.31
+        found = [each.stem.partition("-1.")[2] for each in folder.glob("CHANGELOG/CHANGELOG-1.*.md")]
+    return (int(each) for each in found if each.isdecimal())
+
+
+def _archived(folder: Path) -> str:
+    """The commit that ``git archive`` has written into the sources."""
+    found = _ARCHIVED.search(_text(folder / _BASE))
+    return found[1] if found else ""
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    """The output of a git command, which writes nothing; ``None`` where it fails."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", folder, *words],
+            capture_output=True,
+            text=True,
+            timeout=_GIT_SECONDS,
+            check=False,
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
