@@ -212,6 +212,9 @@ class FakeLab:
         self._session.note(f"trace {probe.source.name} to {probe.target}")
         return verdict_on(probe).resolved, Evidence(sent=1)
 
+    def service_of(self, resolved: ResolvedProbe) -> None:
+        """Nothing is known of any Service."""
+
     def current_plan(self) -> Plan:
         return Plan(namespaces=(), links=())
 

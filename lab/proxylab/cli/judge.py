@@ -59,7 +59,12 @@ def _of_probe(file: Path) -> ScenarioResult:
     verdict = judge(recorded.probe, recorded.resolved, recorded.source, recorded.evidence)
     _compare(file, recorded.verdicts, verdict.verdicts)
     verdict = replace(
-        verdict, traced=recorded.traced, plan=_plan(file), options=recorded.options, bundle=str(file.parent)
+        verdict,
+        traced=recorded.traced,
+        service=recorded.service,
+        plan=_plan(file),
+        options=recorded.options,
+        bundle=str(file.parent),
     )
     return ScenarioResult(
         file=recorded.probe.position.file,

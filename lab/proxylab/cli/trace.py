@@ -10,6 +10,7 @@ from proxylab.cli.netns_argument import complete_netns_and_services
 from proxylab.cli.terminal import terminal_width
 from proxylab.errors import ExitCode
 from proxylab.evidence.evidence import Evidence
+from proxylab.plan.dialled_service import DialledService
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.report.trace_text import journey, trace_summary
@@ -42,12 +43,20 @@ def command(chosen: ChosenLab, /, **dial: Any) -> ExitCode:
 
     with opened_for(chosen, described) as (lab, probe):
         resolved, evidence = lab.trace(probe)
-        plan = lab.current_plan()
-    click.echo("\n".join(trace_lines(probe, resolved, evidence, plan, terminal_width())))
+        plan, service = lab.current_plan(), lab.service_of(resolved)
+    click.echo("\n".join(trace_lines(probe, resolved, evidence, plan, service, width=terminal_width())))
     return ExitCode.OK
 
 
-def trace_lines(probe: Probe, resolved: ResolvedProbe, evidence: Evidence, plan: Plan, width: int = WIDTH) -> list[str]:
+def trace_lines(
+    probe: Probe,
+    resolved: ResolvedProbe,
+    evidence: Evidence,
+    plan: Plan,
+    service: DialledService | None = None,
+    *,
+    width: int = WIDTH,
+) -> list[str]:
     """The path of a traced packet, and its summary."""
     path = journey(resolved, evidence, width) or ("no rule of any node saw the packet",)
-    return [*path, "", *wrapped(trace_summary(probe, resolved, evidence, plan), "in short: ", width=width)]
+    return [*path, "", *wrapped(trace_summary(probe, resolved, evidence, plan, service), "in short: ", width=width)]

@@ -34,6 +34,7 @@ from proxylab.evidence.evidence import Capture, Evidence
 from proxylab.evidence.lookups import Lookup
 from proxylab.evidence.segments import DialogueRecord
 from proxylab.plan.assembly import Assembly, assemble, prepare_dialogue
+from proxylab.plan.dialled_service import DialledService, dialled_service
 from proxylab.plan.dialogue import Turn
 from proxylab.plan.model import Plan
 from proxylab.plan.outages import Absences
@@ -266,7 +267,13 @@ class OpenLab:
         if reason := self._lacking(probe):
             return replace(skip(probe, self._assembly.resolved(probe), reason), options=self._options)
         resolved, source, evidence = self._send(probe)
-        return replace(judge(probe, resolved, source, evidence), plan=self._assembly.plan, options=self._options)
+        verdict = judge(probe, resolved, source, evidence)
+        service = self.service_of(resolved) if verdict.overall in UNRESOLVED else None
+        return replace(verdict, plan=self._assembly.plan, options=self._options, service=service)
+
+    def service_of(self, resolved: ResolvedProbe) -> DialledService | None:
+        """The Service that a probe dials, as the API server has it now; ``None`` where it dials none."""
+        return dialled_service(self._assembly.timeline[self.made], resolved)
 
     @property
     def _modes(self) -> Mapping[str, str]:

@@ -5,11 +5,11 @@ from difflib import get_close_matches
 
 from msgspec import Struct
 
-from proxylab.addresses import IPAddress
 from proxylab.cluster.objects import Endpoint, Pod, Service, TrafficPolicy
 from proxylab.diagnosis.model import Finding, Stage, breaks, holds
 from proxylab.diagnosis.subject import Backend, DiagnosedService, FrontendAddress
 from proxylab.evidence.words import amount, endpoint, listed
+from proxylab.verdict.causes.no_endpoint import GIVE_ENDPOINTS, MAKE_READY, RELABEL, not_of_this_cluster
 
 __all__ = ["Dial", "judge_endpoints", "ready_endpoints", "without_backing"]
 
@@ -58,11 +58,11 @@ def without_backing(subject: DiagnosedService, node: str | None, home: str | Non
     chosen = _selected(subject)
     if service.selector and not chosen:
         spelled = ",".join(f"{key}={value}" for key, value in service.selector.items())
-        cause = f"the selector of {service.name}, {spelled}, matches no pod{_likely_pod(subject)}."
+        cause = f"the selector of {service.name}, {spelled}, matches no pod{_likely_pod(subject)}; {RELABEL}."
         return breaks(Stage.ENDPOINTS, (f"{spelled} matches no pod",), cause, about, "get pods -o wide")
     if not service.selector and not any(each.endpoints for each in subject.slices):
         seen = "no selector, and no EndpointSlice has an endpoint"
-        cause = f"{service.name} has no selector, and no EndpointSlice names an endpoint for it."
+        cause = f"{service.name} has no selector, and no EndpointSlice names an endpoint for it; {GIVE_ENDPOINTS}."
         return breaks(Stage.ENDPOINTS, (seen,), cause, about, "get endpointslices")
     return _without_port(subject, chosen) or _none_ready(subject, chosen) or _none_local(subject, node, home)
 
@@ -89,7 +89,8 @@ def _none_ready(subject: DiagnosedService, chosen: Sequence[Pod]) -> Finding | N
     names = [pod.name for pod in chosen] or [str(each.addresses[0]) for each, _, _ in subject.endpoints()]
     leaving = bool(chosen) and all(pod.terminating for pod in chosen)
     state = "terminating and not serving" if leaving else "not ready"
-    cause = f"none of {amount(len(names), 'endpoint')} is ready: {listed(names)} {_are(names)} {state}."
+    cure = "" if leaving else f"; {MAKE_READY}"
+    cause = f"none of {amount(len(names), 'endpoint')} is ready: {listed(names)} {_are(names)} {state}{cure}."
     look = (f"get endpoints {subject.service.name} -o yaml", "get pods -o wide")
     return breaks(Stage.ENDPOINTS, (f"0 of {amount(len(names), 'endpoint')} ready",), cause, *look)
 
@@ -109,11 +110,21 @@ def _none_local(subject: DiagnosedService, named: str | None, home: str | None) 
             continue
         where = node if node in without else "any node"
         others = [each for each in nodes if each not in without]
-        only = f"; nodes with one: {listed(others)}" if others else ""
+        only = f"; nodes with one: {listed(others)}; Cluster uses those from every node" if others else ""
         cause = f"{key} is Local and no endpoint is on {where}, so packets to the {frontend} there are dropped{only}."
+        if misnamed := next(filter(None, (_misnamed(subject, each) for each, _, _ in subject.endpoints())), ""):
+            cause = f"{key} is Local, and {misnamed}."
         look = (f"get endpoints {subject.service.name} -o yaml", f"describe service {subject.service.name}")
         return breaks(Stage.ENDPOINTS, (f"{key} is Local, and none on {where}",), cause, *look)
     return None
+
+
+def _misnamed(subject: DiagnosedService, found: Endpoint) -> str:
+    """That a slice names no node of the cluster for an endpoint, which is then local to none; empty where it does."""
+    if found.node_name in {each.name for each in subject.nodes}:
+        return ""
+    pod = subject.pod_at(found.addresses[0])
+    return not_of_this_cluster(found, subject.name_of_address(found.addresses[0]), pod)
 
 
 def _policy(service: Service, frontend: FrontendAddress) -> tuple[str, TrafficPolicy]:
@@ -137,21 +148,18 @@ def judge_endpoints(subject: DiagnosedService, dials: Sequence[Dial]) -> Finding
         sender, target = silent.sender, endpoint(*silent.backend)
         look = (f"trace {sender} {target}", f"describe service {subject.service.name}")
         return breaks(Stage.ENDPOINTS, (f"{name} does not answer {sender}", count), cause, *look)
-    names = listed(list(dict.fromkeys(_name(subject, dial.backend[0]) for dial in dials)))
+    names = listed(list(dict.fromkeys(subject.name_of_address(dial.backend[0]) for dial in dials)))
     answering = f"{names} {'answers' if len(dials) == 1 else 'answer'} when dialled past the Service"
-    unready = [_name(subject, each) for each in addresses if each not in ready]
+    unready = [subject.name_of_address(each) for each in addresses if each not in ready]
     left = (f"not ready: {listed(unready)}",) if unready else ()
     return holds(Stage.ENDPOINTS, count, answering, *left, *_dropping(subject))
 
 
-def _name(subject: DiagnosedService, address: IPAddress) -> str:
-    """The name of an endpoint's pod, or else its address."""
-    target = next((each.target for each, _, _ in subject.endpoints() if each.addresses[0] == address), "")
-    return target or str(address)
-
-
 def _dropping(subject: DiagnosedService) -> Iterator[str]:
-    """Which nodes drop under a policy Local, as they should."""
+    """What nodes drop under a policy Local, or outside the ranges of a load balancer, as they should."""
+    if ranges := subject.service.source_ranges:
+        allowed = listed(list(map(str, ranges)))
+        yield f"loadBalancerSourceRanges: nodes drop clients of load-balancer IPs outside {allowed}"
     noted = set()
     for frontend in subject.frontends:
         key, policy = _policy(subject.service, frontend)

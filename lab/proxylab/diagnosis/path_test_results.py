@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from proxylab.addresses import IPAddress
+from proxylab.cluster.objects import TrafficPolicy
 from proxylab.diagnosis.model import Finding, Stage, breaks, holds, nothing, unclear
 from proxylab.diagnosis.path_tests import Kind, PathTest
 from proxylab.diagnosis.rules_stages import Rules
@@ -94,7 +95,7 @@ def judge_masquerade(
         finding = _mistaken(subject, rules, each, addresses) or _unanswered(subject, each)
         if finding is not None:
             return finding
-    seen = list(_sources(results))
+    seen = list(_sources(subject, results))
     lacking = [f"{node}" for (node, _), programmed in rules.items() if not programmed.masquerades]
     if lacking:
         cause = f"{lacking[0]} has no rule that masquerades packets marked by the rules of Services."
@@ -151,7 +152,7 @@ def _why_source(rules: Rules, result: PathTestResult, flow: Flow) -> str:
         position=result.verdict.probe.position,
         example=flow.number,
     )
-    sentence = cause(result.case, verdict, result.verdict.plan, result.verdict.traced)
+    sentence = cause(result.case, verdict, result.verdict.plan, result.verdict.traced, result.verdict.service)
     return sentence or ("nothing masqueraded it." if path_test.hidden else "something masqueraded it.")
 
 
@@ -166,16 +167,30 @@ def _unanswered(subject: DiagnosedService, result: PathTestResult) -> Finding | 
     return make(Stage.MASQUERADE, (seen,), sentence, *_looks(subject, result.path_test))
 
 
-def _sources(results: Sequence[PathTestResult]) -> Iterator[str]:
-    """The source addresses that endpoints saw, in clauses."""
-    hidden = dict.fromkeys(each.path_test.dialler.name for each in results if each.path_test.hidden)
-    kept = dict.fromkeys(each.path_test.dialler.name for each in results if each.path_test.hidden is False)
-    if hidden:
-        yield f"endpoints see the node's address in place of {listed(list(hidden))}"
-    if kept:
-        yield f"{listed(list(kept))} {'keeps its address' if len(kept) == 1 else 'keep their addresses'}"
+def _sources(subject: DiagnosedService, results: Sequence[PathTestResult]) -> Iterator[str]:
+    """The source addresses that endpoints saw, in clauses, and the setting that decides."""
+    by_setting: dict[tuple[bool, str], dict[str, None]] = {}
+    for path_test in (each.path_test for each in results if each.path_test.hidden is not None):
+        decided = (bool(path_test.hidden), _setting(subject, path_test))
+        by_setting.setdefault(decided, {})[path_test.dialler.name] = None
+    for (is_hidden, setting), names in by_setting.items():
+        if is_hidden:
+            yield f"endpoints see the node's address in place of {listed(list(names))}{setting}"
+        else:
+            yield f"{listed(list(names))} {'keeps its address' if len(names) == 1 else 'keep their addresses'}{setting}"
     if results:
         yield "all replies came back"
+
+
+def _setting(subject: DiagnosedService, path_test: PathTest) -> str:
+    """The setting of Kubernetes behind the source that endpoints see, and the one for the other source."""
+    if not path_test.frontend.is_internal:
+        policy = subject.service.external_traffic_policy
+        other = "Local keeps the client's address" if policy is TrafficPolicy.CLUSTER else "Cluster masquerades"
+        return f", since externalTrafficPolicy is {policy} ({other})"
+    if path_test.dialler.kind is Kind.POD:
+        return ", since masqueradeAll is true" if path_test.hidden else ""
+    return " at a cluster IP, since clusterCIDR leaves the client out" if path_test.hidden else ""
 
 
 def judge_hairpin(subject: DiagnosedService, results: Sequence[PathTestResult]) -> Finding:

@@ -171,6 +171,11 @@ class DiagnosedService(Struct, frozen=True, kw_only=True):
         targets = (each.target for each, _, _ in self.endpoints() if each.addresses[0] == address)
         return any(address in node.addresses for node in self.nodes) and not any(targets)
 
+    def name_of_address(self, address: IPAddress) -> str:
+        """The name of an endpoint's pod, or else its address."""
+        target = next((each.target for each, _, _ in self.endpoints() if each.addresses[0] == address), "")
+        return target or str(address)
+
     def name_of(self, backend: Backend) -> str:
         """The name of an endpoint's pod, if it has one, and its address."""
         target = next((each.target for each, _, _ in self.endpoints() if each.addresses[0] == backend[0]), "")

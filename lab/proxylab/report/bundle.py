@@ -29,6 +29,7 @@ from proxylab.addresses import IPAddress
 from proxylab.encoding import MisfitError, Record, decode, encode
 from proxylab.errors import ScenarioError
 from proxylab.evidence.evidence import Capture, Direction, Evidence, Observation, Packet, TableEntry, TrackedFlow
+from proxylab.plan.dialled_service import DialledService
 from proxylab.plan.model import Plan
 from proxylab.plan.outages import Absences
 from proxylab.plan.resolved import ResolvedProbe
@@ -98,6 +99,7 @@ class Recorded(Record, frozen=True, kw_only=True):
     traced: Evidence | None
     verdicts: tuple[Verdict, ...]
     options: tuple[str, ...] = ()
+    service: DialledService | None = None
 
 
 class _Head(Struct, frozen=True):
@@ -130,6 +132,7 @@ def bundle(
         traced=verdict.traced,
         verdicts=verdict.verdicts,
         options=verdict.options,
+        service=verdict.service,
     )
     rules = {node: state.rules for node, state in nodes.items()}
     files = {

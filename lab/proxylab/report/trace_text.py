@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet, RuleCount, TraceStep
 from proxylab.evidence.words import endpoint
+from proxylab.plan.dialled_service import DialledService
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.scenario.expect import Expect, Preserved
@@ -20,10 +21,11 @@ from proxylab.scenario.words import Outcome
 from proxylab.text import WIDTH, table, wrapped
 from proxylab.verdict.case import JudgedProbe, fate_clause, fates_text, open_case
 from proxylab.verdict.causes.table import known_cause
-from proxylab.verdict.counted_rules import Rule, read
+from proxylab.verdict.counted_rules import NFT_TABLE, Rule, read
 from proxylab.verdict.expectations.outcome import lost_where
 from proxylab.verdict.flows.flows import Fate
 from proxylab.verdict.judge import judge
+from proxylab.verdict.nft_rules import read_nft
 from proxylab.verdict.reported_drop import reason_words, reported_drop
 from proxylab.verdict.rule_words import rule_action, short
 
@@ -113,7 +115,7 @@ def _through(resolved: ResolvedProbe, passage: _Passage, width: int) -> Iterator
         if _ends(step) != ends:
             ends = _ends(step)
             rows.append(("", "", f"now {ends}"))
-        words = _words(resolved, step)
+        words = _words(resolved, step, following)
         if words and not _came_to_nothing(step, following):
             rows.append((step.table, short(step.chain), words))
     last = passage.steps[-1]
@@ -146,11 +148,16 @@ def _came_to_nothing(step: TraceStep, following: TraceStep | None) -> bool:
     )
 
 
-def _words(resolved: ResolvedProbe, step: TraceStep) -> str:
-    """What a rule did; empty for what decides nothing."""
+def _words(resolved: ResolvedProbe, step: TraceStep, following: TraceStep | None) -> str:
+    """What a rule did; empty for what decides nothing.
+
+    A map of nftables names many destinations, of which the packet has one.
+    """
     rule = _rule(step)
     if rule is None:
         return _verdict(step)
+    if rule.target == "DNAT" and step.table == NFT_TABLE and rule.translates_to is None and following is not None:
+        return f"translates the destination to {endpoint(following.destination, following.destination_port)}"
     return rule_action(rule, resolved, mark=step.mark, out_device=step.out_device)
 
 
@@ -163,7 +170,10 @@ def _verdict(step: TraceStep) -> str:
 
 
 def _rule(step: TraceStep) -> Rule | None:
-    return read(RuleCount(step.netns_name, step.table, step.chain, step.text, 1)) if step.text else None
+    if not step.text:
+        return None
+    target = read_nft(step.text)[0] if step.table == NFT_TABLE else ""
+    return read(RuleCount(step.netns_name, step.table, step.chain, step.text, 1, target))
 
 
 def _ends(seen: Observation | TraceStep) -> str:
@@ -171,7 +181,13 @@ def _ends(seen: Observation | TraceStep) -> str:
     return f"{source} > {destination}"
 
 
-def trace_summary(probe: Probe, resolved: ResolvedProbe, evidence: Evidence, plan: Plan | None = None) -> str:
+def trace_summary(
+    probe: Probe,
+    resolved: ResolvedProbe,
+    evidence: Evidence,
+    plan: Plan | None = None,
+    service: DialledService | None = None,
+) -> str:
     """The sentence about the only flow of a probe.
 
     Args:
@@ -179,11 +195,12 @@ def trace_summary(probe: Probe, resolved: ResolvedProbe, evidence: Evidence, pla
         resolved: of one flow.
         evidence: of that flow, with ``steps``.
         plan: of the lab; without it the summary finds no cause in the network.
+        service: what the API server says of the dialled Service; without it the summary names no setting.
     """
     plain = Expect(outcome=Outcome.DELIVERED, source=Preserved(), position=probe.expect.position)
     probe = replace(probe, expect=plain)
     case = open_case(probe, resolved, evidence)
-    verdict = replace(judge(probe, resolved, None, evidence), plan=plan, traced=evidence)
+    verdict = replace(judge(probe, resolved, None, evidence), plan=plan, traced=evidence, service=service)
     return known_cause(case, verdict) or _how_it_went(case)
 
 

@@ -18,8 +18,10 @@ from proxylab.evidence.evidence import RuleCount
 from proxylab.evidence.ipvs import VIRTUAL_SERVERS
 from proxylab.evidence.words import endpoint
 from proxylab.plan.resolved import ResolvedProbe
+from proxylab.verdict.nft_rules import read_nft
 
 __all__ = [
+    "NFT_TABLE",
     "Rule",
     "ending",
     "is_engines_chain",
@@ -33,6 +35,9 @@ __all__ = [
 
 _MAP = re.compile(r" vmap @(\S+)")
 _PORT = frozenset({"-p", "--dport"})
+
+NFT_TABLE = "kube-proxy"
+"""The table of mode nftables, in each family."""
 
 _SHARED_TABLES = frozenset({"filter", "mangle", "nat"})
 """The tables of iptables, in which other programs have rules, too. All else that meters count is the engine's alone."""
@@ -92,8 +97,8 @@ class Rule(Struct, frozen=True):
 
     @property
     def marks_for_masquerading(self) -> bool:
-        """Whether it sends packets to a chain that marks them for masquerading (KUBE-MARK-MASQ)."""
-        return self.target.endswith("MARK-MASQ")
+        """Whether it marks packets for masquerading: itself, or by a chain of its own for that (KUBE-MARK-MASQ)."""
+        return self.target.endswith("MARK-MASQ") or (self.target == "MARK" and self.count.table == NFT_TABLE)
 
     @property
     def translates_to(self) -> tuple[IPAddress, int] | None:
@@ -145,11 +150,16 @@ class Rule(Struct, frozen=True):
 def read(count: RuleCount) -> Rule | None:
     """The rule of a counter; ``None`` for a chain's policy and for unreadable text.
 
-    A destination of IPVS (``-a``) is a rule that translates, and a virtual server without one (``-A``) rejects.
+    A destination of IPVS (``-a``) is a rule that translates, and a virtual server without one (``-A``) rejects. Of the
+    rules of mode nftables, those count as read whose work the kernel reported, and those that only mark packets.
     """
     if count.table == VIRTUAL_SERVERS:
         verb, *words = count.text.split()
         return Rule(count, "DNAT" if verb == "-a" else "REJECT", _options(words))
+    if count.table == NFT_TABLE:
+        target, options = read_nft(count.text)
+        target = count.target or ("MARK" if target == "MARK" else "")
+        return Rule(count, target, options) if target else None
     if count.target:
         return Rule(count, count.target, ())
     parsed = _parsed(count.text)

@@ -10,6 +10,7 @@ from proxylab.encoding import Record
 from proxylab.errors import ExitCode, InternalError
 from proxylab.evidence.evidence import Evidence
 from proxylab.evidence.stream_records import StepEvidence
+from proxylab.plan.dialled_service import DialledService
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.expect import Expect
@@ -119,6 +120,7 @@ class ProbeVerdict(_Judged, frozen=True, kw_only=True):
         source: the one address that ``expect.source`` stands for; ``None`` where it is the sender's or differs.
         traced: the evidence of one more packet, which the lab sent afterwards and traced through the rules. Only the
             explanation rests on it. ``None`` without a trace.
+        service: what the API server says of the dialled Service, for the explanation; ``None`` where nothing is wrong.
 
     Raises:
         InternalError: if an expectation of the probe has no verdict.
@@ -129,6 +131,7 @@ class ProbeVerdict(_Judged, frozen=True, kw_only=True):
     evidence: Evidence
     source: IPAddress | None = None
     traced: Evidence | None = None
+    service: DialledService | None = None
 
     def __post_init__(self) -> None:
         self._hold(expectations(self.probe.expect), f"{self.probe.position}: probe {self.probe.name!r}")

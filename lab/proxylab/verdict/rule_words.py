@@ -6,7 +6,8 @@ from proxylab.addresses import IPAddress
 from proxylab.evidence.ipvs import VIRTUAL_SERVERS
 from proxylab.evidence.words import endpoint
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.verdict.counted_rules import Rule, within
+from proxylab.verdict.counted_rules import NFT_TABLE, Rule, within
+from proxylab.verdict.nft_rules import HAIRPINS
 
 __all__ = ["is_from_itself", "rule_action", "short", "the_rule", "why_masqueraded"]
 
@@ -40,11 +41,13 @@ def rule_action(rule: Rule, resolved: ResolvedProbe, *, mark: int | None = None,
         return ""
     if rule.count.table == VIRTUAL_SERVERS and rule.target == "REJECT":
         return f"rejects it with ICMP port unreachable: the virtual server{_has_none(rule)}"
+    if rule.marks_for_masquerading:
+        why = why_masqueraded(rule, resolved).rstrip(":")
+        if rule.count.table == NFT_TABLE:
+            return f"marks it for masquerading{why}"
+        return f"masquerades{why or _because(rule)}"
     if rule.target in _ACTIONS:
         return _ACTIONS[rule.target](rule, mark, out_device)
-    if rule.marks_for_masquerading:
-        why = why_masqueraded(rule, resolved)
-        return f"masquerades{why.rstrip(':') if why else _because(rule)}"
     return f"goes to {short(rule.target)}{_because(rule)}"
 
 
@@ -55,7 +58,7 @@ def why_masqueraded(rule: Rule, resolved: ResolvedProbe) -> str:
         A clause that begins with a blank and ends with a colon; empty if the matches do not show why.
     """
     client = resolved.sender.address
-    if is_from_itself(rule, client):
+    if is_from_itself(rule, client) or HAIRPINS in rule.count.text:
         return " because the client is the endpoint:"
     for name, values, negated in rule.options:
         if negated and values and name == "-s" and not within(client, values[0]):
@@ -104,7 +107,8 @@ def _because(rule: Rule) -> str:
 
 def _translated(rule: Rule) -> str:
     to = rule.translates_to
-    return f"translates the destination to {endpoint(*to) if to else rule.value('--to-destination')}"
+    where = endpoint(*to) if to else rule.value("--to-destination")
+    return f"translates the destination{where and f' to {where}'}"
 
 
 def _marked(rule: Rule, mark: int | None) -> str:

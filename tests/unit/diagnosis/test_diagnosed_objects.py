@@ -62,15 +62,21 @@ def subject(service: Service, *pods: Pod, given: tuple[EndpointSlice, ...] = ())
 FAULTS = {
     "the selector matches no pod, but nearly one": (
         subject(replace(ECHO, selector={"app": "ecko"}), *BOTH),
-        "the selector of echo, app=ecko, matches no pod; echo-2 has app=echo.",
+        "the selector of echo, app=ecko, matches no pod; echo-2 has app=echo; change the selector, or label a pod so.",
     ),
     "the pods are in another namespace": (
         subject(ECHO, pod(1, namespace="shop")),
-        "the selector of echo, app=echo, matches no pod; echo-1 has app=echo, in namespace shop.",
+        (
+            "the selector of echo, app=echo, matches no pod; echo-1 has app=echo, in namespace shop; change the "
+            "selector, or label a pod so."
+        ),
     ),
     "no endpoint is ready": (
         subject(ECHO, pod(1, ready=False), pod(2, ready=False)),
-        "none of 2 endpoints is ready: echo-1 and echo-2 are not ready.",
+        (
+            "none of 2 endpoints is ready: echo-1 and echo-2 are not ready; a passing readiness probe or "
+            "publishNotReadyAddresses: true lets such a pod get connections."
+        ),
     ),
     "all have gone": (
         subject(ECHO, pod(1, ready=False, terminating=True, serving=False)),
@@ -82,7 +88,10 @@ FAULTS = {
     ),
     "no selector and no endpoint": (
         subject(replace(ECHO, selector={})),
-        "echo has no selector, and no EndpointSlice names an endpoint for it.",
+        (
+            "echo has no selector, and no EndpointSlice names an endpoint for it; give it a selector, or write an "
+            "EndpointSlice."
+        ),
     ),
     "policy Local, and no endpoint is on a node": (
         subject(
@@ -97,10 +106,7 @@ FAULTS = {
                 ),
             ),
         ),
-        (
-            "externalTrafficPolicy is Local and no endpoint is on any node, so packets to the node port 30080/TCP "
-            "there are dropped."
-        ),
+        "externalTrafficPolicy is Local, and the slice names no node for 203.0.113.10, which is then local to none.",
     ),
 }
 
@@ -121,7 +127,7 @@ def test_a_node_without_an_endpoint_breaks_only_where_it_is_asked_about() -> Non
     found = without_backing(about, "node-b")
     assert found is not None
     assert "no endpoint is on node-b" in found.cause
-    assert found.cause.endswith("nodes with one: node-a.")
+    assert found.cause.endswith("nodes with one: node-a; Cluster uses those from every node.")
     assert without_backing(about, None, "node-b") is None, "a pod is sent to all endpoints"
     inner = subject(replace(ECHO, internal_traffic_policy=TrafficPolicy.LOCAL), pod(1))
     assert without_backing(inner, None, "node-a") is None

@@ -9,6 +9,7 @@ from msgspec import Struct
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Evidence
 from proxylab.evidence.words import endpoint
+from proxylab.plan.dialled_service import DialledService
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import Receiver
 from proxylab.verdict.case import JudgedProbe
@@ -30,12 +31,14 @@ class Failure(Struct, frozen=True):
         verdict: a fail.
         plan: of the lab; ``None`` where it is not known.
         traced: the evidence of one more packet; ``None`` without a trace.
+        service: what the API server says of the dialled Service; ``None`` where that is not known.
     """
 
     case: JudgedProbe
     verdict: Verdict
     plan: Plan | None = None
     traced: Evidence | None = None
+    service: DialledService | None = None
 
     @property
     def flow(self) -> Flow:

@@ -13,7 +13,7 @@ from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure, remembered
 from proxylab.verdict.causes.layout import calls_iptables, is_hairpin, port_of, rp_filter_refusal
 from proxylab.verdict.causes.translation import led_by_others
-from proxylab.verdict.counted_rules import may_be_engines
+from proxylab.verdict.counted_rules import NFT_TABLE, Rule, may_be_engines
 from proxylab.verdict.drops import kernel_drop, policy_drop, reverse_path_counted
 from proxylab.verdict.flows.hops import ended_in, hop, last_seen, seen_translated
 from proxylab.verdict.foreign import (
@@ -24,6 +24,7 @@ from proxylab.verdict.foreign import (
     suspicion,
     suspicion_where_lost,
 )
+from proxylab.verdict.nft_rules import ENDING_MAP
 from proxylab.verdict.rule_words import the_rule
 
 __all__ = [
@@ -71,7 +72,22 @@ def lost_rejection(failure: Failure) -> str:
 
 def _by_rule(failure: Failure, target: str, participle: str) -> str:
     rules = failure.case.ending(target)
-    return f"{rules[0].count.node} {participle} the packet by {the_rule(rules[0])}." if rules else ""
+    if not rules:
+        return ""
+    return f"{rules[0].count.node} {participle} the packet by {the_rule(rules[0])}{_for_service(failure, rules[0])}."
+
+
+def _for_service(failure: Failure, rule: Rule) -> str:
+    """The Service for which a rule of mode nftables ended the packet, where a map that it looked up knows it."""
+    service, count = failure.case.resolved.service_port, rule.count
+    if count.table != NFT_TABLE or not service or service.partition(":")[0] in count.chain:
+        return ""
+    if rule.looked_up:
+        return f", for {service}"
+    leading = [
+        each for each in failure.case.evidence.counts if each.node == count.node and ENDING_MAP.search(each.text)
+    ]
+    return next((f", to which the map {each.text.rpartition('@')[2]} leads {service}" for each in leading), "")
 
 
 def rejected_by_foreign_rule(failure: Failure) -> str:

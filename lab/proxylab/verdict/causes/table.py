@@ -11,11 +11,13 @@ from msgspec import Struct
 
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Evidence
+from proxylab.plan.dialled_service import DialledService
 from proxylab.plan.model import Plan
 from proxylab.verdict.case import JudgedProbe, case_of
 from proxylab.verdict.causes import loss, program, reply, stream_failures, translation
 from proxylab.verdict.causes.failure import Failure, remembered
 from proxylab.verdict.causes.layout import holder
+from proxylab.verdict.causes.settings import setting_behind
 from proxylab.verdict.expectations.end_of_step import end_of_step
 from proxylab.verdict.expectations.table import OF_PROBES, OF_STEPS, OF_STREAMS
 from proxylab.verdict.flows.flows import Fate
@@ -110,22 +112,34 @@ _CAUSES_OF_STREAMS: Final = {
 }
 
 
-def cause(case: JudgedProbe, verdict: Verdict, plan: Plan | None = None, traced: Evidence | None = None) -> str:
-    """Why this expectation failed, as a sentence; empty if it did not fail or the evidence shows no cause."""
+def cause(
+    case: JudgedProbe,
+    verdict: Verdict,
+    plan: Plan | None = None,
+    traced: Evidence | None = None,
+    service: DialledService | None = None,
+) -> str:
+    """Why this expectation failed, as a sentence; empty if it did not fail or the evidence shows no cause.
+
+    Where a setting of Kubernetes is behind the cause, a second sentence says so.
+    """
     if verdict.judgement is not Judgement.FAIL:
         return ""
-    failure = Failure(case, verdict, plan, traced)
+    failure = Failure(case, verdict, plan, traced, service)
     sentences = (
         each.sentence(failure)
         for each in _CAUSES
         if verdict.expectation in each.about and (not each.fates or failure.fate in each.fates)
     )
-    return next(filter(None, sentences), "")
+    known, setting = next(filter(None, sentences), ""), setting_behind(failure)
+    if known and setting.startswith(("the ", "no ")):  # names of keys and pods keep their spelling
+        setting = setting[0].upper() + setting[1:]
+    return " ".join(filter(None, (known, setting)))
 
 
 def known_cause(case: JudgedProbe, verdict: ProbeVerdict) -> str:
     """The cause of a failure in one sentence; empty if nothing failed or the evidence shows no cause."""
-    sentences = (cause(case, each, verdict.plan, verdict.traced) for each in verdict.verdicts)
+    sentences = (cause(case, each, verdict.plan, verdict.traced, verdict.service) for each in verdict.verdicts)
     return next(filter(None, sentences), "")
 
 

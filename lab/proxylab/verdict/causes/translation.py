@@ -224,7 +224,8 @@ def masqueraded_tunnel(failure: Failure) -> str:
     tunnels = [vxlan.device for vxlan in failure.plan.namespace(node).vxlans] if failure.plan is not None else []
     around = f"the tunnel's packet around it ({listed(tunnels)})" if tunnels else "a packet with the same mark"
     marks = [rule for rule in failure.case.rules if rule.target == "MARK"]
-    cleared = any((rule.count.node, rule.count.chain) == (node, chain) for rule in marks)
+    cleared = "mark set" in again.count.text
+    cleared |= any((rule.count.node, rule.count.chain) == (node, chain) for rule in marks)
     why = "" if cleared else f": no rule in {chain} cleared the mark"
     return f"{node} masqueraded the packet, and then {around}{why}."
 
@@ -255,7 +256,8 @@ def masqueraded(failure: Failure) -> str:
     to_itself = flow.arrivals[0].destination == client
     rule = next((rule for rule in failure.marking if is_from_itself(rule, client) is to_itself), None)
     if rule is None:
-        return f"{node} masqueraded the packet by {the_rule(changed[0])}."
+        why = why_masqueraded(changed[0], failure.case.resolved) or " by"
+        return f"{node} masqueraded the packet{why} {the_rule(changed[0])}."
     why = why_masqueraded(rule, failure.case.resolved) or " because of"
     return f"{node} masqueraded the packet{why} {the_rule(rule)}."
 

@@ -1,0 +1,126 @@
+"""``DialledService``: the Service behind what a probe dials, as the API server has it when the probe is sent.
+
+No verdict rests on it. It holds the settings of Kubernetes that explain one: policies, selectors, readiness, networks.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from proxylab.addresses import Family, IPAddress
+from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.cluster.objects import Endpoint, EndpointSlice, Pod, Service, ServicePort, TrafficPolicy
+from proxylab.cluster.slices import slices_of
+from proxylab.encoding import Record
+from proxylab.plan.cluster_timeline import Cluster
+from proxylab.plan.resolved import ResolvedProbe
+from proxylab.scenario.words import Frontend
+
+__all__ = ["DialledService", "dialled_service"]
+
+
+class DialledService(Record, frozen=True, kw_only=True):
+    """One Service, the port of it that a probe dials, and all that decides which endpoints a node uses for it.
+
+    Attributes:
+        via: the frontend that the probe dials.
+        slices: of the Service.
+        pods: of its namespace.
+        nodes: the names of the Node objects.
+        proxy: the configuration of every proxy.
+    """
+
+    service: Service
+    port: ServicePort
+    family: Family
+    via: Frontend
+    slices: tuple[EndpointSlice, ...]
+    pods: tuple[Pod, ...]
+    nodes: tuple[str, ...]
+    proxy: ProxyConfiguration = ProxyConfiguration()
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether ``internalTrafficPolicy`` applies; otherwise ``externalTrafficPolicy`` does."""
+        return self.via is Frontend.CLUSTER_IP
+
+    @property
+    def policy(self) -> tuple[str, TrafficPolicy]:
+        """The traffic policy that applies, with the name of its key."""
+        if self.is_internal:
+            return "internalTrafficPolicy", self.service.internal_traffic_policy
+        return "externalTrafficPolicy", self.service.external_traffic_policy
+
+    @property
+    def selector(self) -> str:
+        """The selector as kubectl writes it: ``app=web,tier=front``; empty without one."""
+        return ",".join(f"{key}={value}" for key, value in self.service.selector.items())
+
+    @property
+    def selected(self) -> list[Pod]:
+        """The pods that the selector matches."""
+        wanted = self.service.selector.items()
+        return [pod for pod in self.pods if wanted and wanted <= pod.labels.items()]
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """The endpoints of the dialled port, in the dialled family."""
+        return list(self._endpoints())
+
+    def _endpoints(self) -> Iterator[Endpoint]:
+        for found in self.slices:
+            ports = ((each.name, each.protocol) for each in found.ports)
+            if found.address_type is self.family and (self.port.name, self.port.protocol) in ports:
+                yield from found.endpoints
+
+    @property
+    def usable(self) -> list[Endpoint]:
+        """The endpoints that get new connections: the ready ones; without any, those that terminate and still serve."""
+        return _usable(self.endpoints)
+
+    def usable_on(self, node: str) -> list[Endpoint]:
+        """The endpoints that a node uses under policy Local."""
+        return _usable([each for each in self.endpoints if each.node_name == node])
+
+    def named(self, endpoint: Endpoint) -> str:
+        """The endpoint by the name of its pod, or else by its address."""
+        pod = self.pod_at(endpoint.addresses[0])
+        return endpoint.target or (pod.name if pod else str(endpoint.addresses[0]))
+
+    def pod_at(self, address: IPAddress) -> Pod | None:
+        """The pod of the Service's namespace with that address."""
+        return next((pod for pod in self.pods if address in pod.addresses), None)
+
+
+def _usable(endpoints: Sequence[Endpoint]) -> list[Endpoint]:
+    ready = [each for each in endpoints if each.ready]
+    return ready or [each for each in endpoints if each.serving and each.terminating]
+
+
+def dialled_service(cluster: Cluster, resolved: ResolvedProbe) -> DialledService | None:
+    """The Service that a resolved probe dials; ``None`` where it dials none."""
+    name, _, port_name = resolved.service_port.partition(":")
+    service = next((each for each in cluster.services if f"{each.namespace}/{each.name}" == name), None)
+    if service is None:
+        return None
+    port = next((each for each in service.ports if each.name == port_name), None)
+    if port is None:
+        return None
+    return DialledService(
+        service=service,
+        port=port,
+        family=Family.of(resolved.destination),
+        via=_frontend(service, resolved.destination),
+        slices=slices_of(service, cluster.objects),
+        pods=tuple(pod for pod in cluster.pods.values() if pod.namespace == service.namespace),
+        nodes=tuple(cluster.nodes),
+        proxy=cluster.scenario.proxy or ProxyConfiguration(),
+    )
+
+
+def _frontend(service: Service, address: IPAddress) -> Frontend:
+    if address in service.cluster_ips:
+        return Frontend.CLUSTER_IP
+    if address in service.external_ips:
+        return Frontend.EXTERNAL_IP
+    if any(address == each.ip for each in service.load_balancer_ingress):
+        return Frontend.LOAD_BALANCER_IP
+    return Frontend.NODE_PORT

@@ -1,0 +1,168 @@
+"""Where a setting of Kubernetes decides about a packet, ``why:`` and ``diagnose`` name it in Kubernetes' words."""
+
+import re
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+
+SCENARIO = """\
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: settings}
+spec:
+  nodes: {node-a: {}, node-b: {}}
+  hosts: {outside: {}}
+  loadBalancers: {metal: {pool: [192.0.2.0/28], nodes: [node-a]}}
+  pods:
+    web: {nodes: [node-b], labels: {app: web}, ports: [8080]}
+    near: {nodes: [node-a], labels: {app: near}, ports: [8080]}
+    far: {nodes: [node-b], labels: {app: near}, ports: [8080]}
+    slow: {nodes: [node-b], labels: {app: slow}, ports: [8080], ready: false}
+    client: {nodes: [node-a]}
+    bare: {nodes: [node-a]}
+  probes:
+"""
+PROBE = "  - {{name: {name}, from: {sender}, to: {{service: {service}, {to}}}, {send}expect: {{{expect}}}}}\n"
+SERVICE = """\
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: {name}}}
+spec: {{{spec}, ports: [{{port: 80, targetPort: {target}}}]}}
+"""
+SERVICES = {
+    "web": "type: NodePort, selector: {app: web}",
+    "local": "type: NodePort, externalTrafficPolicy: Local, selector: {app: web}",
+    "inner": "internalTrafficPolicy: Local, selector: {app: web}",
+    "both": "type: NodePort, selector: {app: near}",
+    "one": "type: NodePort, externalTrafficPolicy: Local, selector: {app: near}",
+    "none": "selector: {app: wep}",
+    "bare": "clusterIP: 10.96.5.5",
+    "slow": "selector: {app: slow}",
+    "early": "publishNotReadyAddresses: true, selector: {app: slow}",
+    "named": "selector: {app: web}",
+    "ranged": "type: LoadBalancer, loadBalancerSourceRanges: [10.0.0.0/8], selector: {app: near}",
+}
+TO_NODE = "via: nodePort, node: node-a"
+CLUSTER_IP = "via: clusterIP"
+ARRIVES = "outcome: delivered, source: preserved"
+MASQUERADED = "outcome: delivered, source: masqueraded"
+MANY = "send: {flows: 60, as: packet}, "
+
+SETTINGS = {
+    "a node port": (
+        ("outside", "web", TO_NODE, ARRIVES),
+        "The Service's externalTrafficPolicy is Cluster, so node-a masquerades; Local keeps the client's address",
+    ),
+    "a node port under policy Local": (
+        ("outside", "one", TO_NODE, MASQUERADED),
+        "The Service's externalTrafficPolicy is Local, so node-a keeps the client's address; Cluster masquerades.",
+    ),
+    "a node without an endpoint": (
+        ("outside", "local", TO_NODE, ARRIVES),
+        "No endpoint on node-a, and externalTrafficPolicy is Local; Cluster uses the one on node-b.",
+    ),
+    "a node without an endpoint for its pods": (
+        ("client", "inner", CLUSTER_IP, ARRIVES),
+        "No endpoint on node-a, and internalTrafficPolicy is Local; Cluster uses the one on node-b.",
+    ),
+    "a cluster IP from outside": (
+        ("outside", "web", "via: clusterIP, node: node-a", ARRIVES),
+        "clusterCIDR is 10.244.0.0/16, so node-a masquerades clients from elsewhere at a cluster IP;",
+    ),
+    "a cluster IP from a pod": (
+        ("client", "web", CLUSTER_IP, MASQUERADED),
+        "node-a keeps the addresses of the cluster's pods at a cluster IP; masqueradeAll: true masquerades",
+    ),
+    "no pod": (
+        ("client", "none", CLUSTER_IP, ARRIVES),
+        "The selector app=wep matches no pod (web has app=web); change the selector, or label a pod so.",
+    ),
+    "no selector": (
+        ("client", "bare", CLUSTER_IP, ARRIVES),
+        "default/bare has no selector, and no EndpointSlice names an endpoint for it; give it a selector",
+    ),
+    "no ready pod": (
+        ("client", "slow", CLUSTER_IP, ARRIVES),
+        "slow is not ready; a passing readiness probe or publishNotReadyAddresses: true lets such a pod get",
+    ),
+    "a name of no port": (
+        ("client", "named", CLUSTER_IP, ARRIVES),
+        "targetPort 'http' is the name of no port of web; they name none.",
+    ),
+    "a client out of range": (
+        ("outside", "ranged", "via: loadBalancerIP", ARRIVES),
+        "203.0.113.10 is not in loadBalancerSourceRanges (10.0.0.0/8); with 203.0.113.10/32 among them, it may pass.",
+    ),
+    "a range does not guard a node port": (
+        ("outside", "ranged", TO_NODE, "outcome: dropped"),
+        "loadBalancerSourceRanges are for load-balancer IPs alone, and the probe dials the nodePort.",
+    ),
+    "endpoints of every node": (
+        ("outside", "both", TO_NODE, f"{MASQUERADED}, backends: [near]"),
+        "externalTrafficPolicy is Cluster, so node-a uses endpoints of every node; Local keeps to those on node-a.",
+    ),
+    "endpoints of one node": (
+        ("outside", "one", TO_NODE, f"{ARRIVES}, backends: [near, far]"),
+        "externalTrafficPolicy is Local, so node-a uses its own endpoints alone, and far is on node-b; Cluster uses",
+    ),
+    "a pod that the selector leaves out": (
+        ("client", "web", CLUSTER_IP, f"{ARRIVES}, backends: [web, near]"),
+        "The selector app=web does not match near, which has app=near.",
+    ),
+    "an unready pod": (
+        ("client", "early", CLUSTER_IP, "outcome: delivered, backends: [web], source: preserved"),
+        "slow is not ready, but publishNotReadyAddresses is true.",
+    ),
+}
+OF_RULES = {
+    "embedded/nftables": {
+        "a node port": 'because of its rule "masquerade" in external-PFISGYVC-default/web/tcp/.',
+        "a cluster IP from outside": 'its rule "masquerade clusterIP traffic from outside cluster" in services.',
+        "no pod": "its rule in reject-chain, to which the map no-endpoint-services leads default/none.",
+        "a node without an endpoint": "looks up the map no-endpoint-nodeports, for default/local.",
+    }
+}
+
+
+def scenario(tmp_path: Path) -> Path:
+    text = SCENARIO
+    for name, ((sender, service, to, expect), _) in SETTINGS.items():
+        several = "backends" in expect
+        text += PROBE.format(
+            name=name, sender=sender, service=service, to=to, expect=expect, send=MANY if several else ""
+        )
+    for name, spec in SERVICES.items():
+        text += SERVICE.format(name=name, spec=spec, target="http" if name == "named" else 8080)
+    file = tmp_path / "settings.lab.yaml"
+    file.write_text(text)
+    return file
+
+
+@pytest.mark.parametrize("engine", ["embedded/iptables", "embedded/nftables", "embedded/ipvs"])
+def test_the_setting_follows_the_rule(engine: str, cli: CommandLine, tmp_path: Path) -> None:
+    typed = cli.type("run", str(scenario(tmp_path)), "--engine", engine)
+    if "SKIP" in typed.output:
+        pytest.skip("this kernel lacks what the mode needs")
+    texts = {}
+    for words in re.sub(r"\s+", " ", typed.output).split(": FAIL: ")[1:]:
+        name = next(name for name in sorted(SETTINGS, key=len, reverse=True) if words.startswith(name))
+        texts[name] = words.partition(" why: ")[2].partition(" reproduce: ")[0]
+    wanted = {name: setting for name, (_, setting) in SETTINGS.items()}
+    assert {name: texts.get(name, "") for name, each in wanted.items() if each not in texts.get(name, "")} == {}
+    for name, rule in OF_RULES.get(engine, {}).items():
+        assert rule in texts[name]
+
+
+def test_diagnose_says_why_the_clients_address_is_lost(cli: CommandLine, tmp_path: Path) -> None:
+    file = str(scenario(tmp_path))
+    lost, kept, ranged = (
+        re.sub(r"\s+", " ", cli.type("diagnose", file, each).output) for each in ("web", "one", "ranged")
+    )
+    assert "in place of outside, since externalTrafficPolicy is Cluster (Local keeps the client's address)" in lost
+    assert "outside keeps its address, since externalTrafficPolicy is Local (Cluster masquerades)" in kept
+    assert "loadBalancerSourceRanges: nodes drop clients of load-balancer IPs outside 10.0.0.0/8" in ranged
+    assert "matches no pod; web has app=web; change the selector" in re.sub(
+        r"\s+", " ", cli.type("diagnose", file, "none").output
+    )
