@@ -6,7 +6,6 @@ that it suggests.
 
 import json
 import shlex
-import shutil
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +15,8 @@ from msgspec.structs import replace
 
 from proxylab.cli.chosen_lab import ChosenLab, in_lab
 from proxylab.cli.netns_argument import check_netns, complete_services
-from proxylab.cli.terminal import COLOR, OUTPUT, wants_color
+from proxylab.cli.run import paint
+from proxylab.cli.terminal import COLOR, OUTPUT, terminal_width, wants_color
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets
 from proxylab.client.diagnosis import Round
@@ -26,10 +26,17 @@ from proxylab.errors import ExitCode
 from proxylab.evidence.words import listed
 from proxylab.scenario.model import Scenario
 from proxylab.text import WIDTH, table, wrapped
+from proxylab.verdict.model import Judgement
 
 __all__ = ["command", "lines_of", "painted"]
 
-_COLORS = {Standing.HOLDS: "green", Standing.BREAKS: "red", Standing.UNCLEAR: "yellow"}
+_JUDGEMENTS = {
+    Standing.HOLDS: Judgement.PASS,
+    Standing.BREAKS: Judgement.FAIL,
+    Standing.UNCLEAR: Judgement.INCONCLUSIVE,
+}
+"""The judgement of a run that a standing is like, which has its colour."""
+_CONCLUSIONS = {"every stage holds": Judgement.PASS, "it breaks": Judgement.FAIL, "unclear": Judgement.INCONCLUSIVE}
 _SHORT = {Standing.NOTHING: "-", Standing.UNSEEN: "-"}
 
 
@@ -68,9 +75,8 @@ def command(chosen: ChosenLab, /, *, sender: str | None, node: str | None, outpu
     if output == "json":
         click.echo(json.dumps(_document(diagnosis, commands), indent=4))
     else:
-        width = shutil.get_terminal_size((80, 24)).columns
-        colored = wants_color(sys.stdout, color)
-        click.echo("\n".join(painted(line) for line in lines_of(diagnosis, commands, width)), color=colored)
+        lines = lines_of(diagnosis, commands, terminal_width())
+        click.echo("\n".join(map(painted, lines)), color=wants_color(sys.stdout, color))
     return _exit_code(diagnosis)
 
 
@@ -108,11 +114,14 @@ def _document(diagnosis: Diagnosis, commands: Sequence[str] = ()) -> dict[str, A
 
 
 def painted(line: str) -> str:
-    """A row of the table with its standing in colour."""
-    for standing, colour in _COLORS.items():
+    """A row of the table with its standing in colour, or the sentence below it with its first words so."""
+    for standing, judgement in _JUDGEMENTS.items():
         before, word, after = line.partition(f"  {standing.value}  ")
         if word and len(before) <= len("  entry rules"):
-            return f"{before}  {click.style(standing.value, fg=colour)}  {after}"
+            return f"{before}  {paint(standing.value, judgement)}  {after}"
+    for words, judgement in _CONCLUSIONS.items():
+        if line.startswith(words):
+            return f"{paint(words, judgement)}{line.removeprefix(words)}"
     return line
 
 

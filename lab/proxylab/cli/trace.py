@@ -1,13 +1,16 @@
 """``proxylab trace``: send one packet through a lab and print its path, rule by rule. It judges nothing."""
 
-from typing import Any
+import re
+import sys
+from typing import Any, Final
 
 import click
 
 from proxylab.cli.chosen_lab import ChosenLab, in_lab
 from proxylab.cli.dial_options import dial_options, opened_for, probe_of
 from proxylab.cli.netns_argument import complete_netns_and_services
-from proxylab.cli.terminal import terminal_width
+from proxylab.cli.run import paint
+from proxylab.cli.terminal import COLOR, terminal_width, wants_color
 from proxylab.errors import ExitCode
 from proxylab.evidence.evidence import Evidence
 from proxylab.plan.dialled_service import DialledService
@@ -18,14 +21,19 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe, Send
 from proxylab.scenario.words import Manner
 from proxylab.text import WIDTH, wrapped
+from proxylab.verdict.model import Judgement
 
-__all__ = ["command", "trace_lines"]
+__all__ = ["command", "painted", "trace_lines"]
+
+_ENDS: Final = re.compile(r"\b(?:drops it|rejects it)\b")
+_ARRIVES: Final = re.compile(r"^  \S+ (gets) the (?:request|reply) ")
 
 
 @click.command("trace", short_help="Trace one packet, rule by rule.")
 @dial_options
 @in_lab("[FILE] FROM TO", complete_netns_and_services)
-def command(chosen: ChosenLab, /, **dial: Any) -> ExitCode:
+@COLOR
+def command(chosen: ChosenLab, /, *, color: str, **dial: Any) -> ExitCode:
     """Send one packet FROM a pod, host or node of the standing lab, and print its path there and back, rule by rule.
 
     The last sentence names the rule, or the kernel's reason, that stopped the packet or changed its source.
@@ -44,7 +52,8 @@ def command(chosen: ChosenLab, /, **dial: Any) -> ExitCode:
     with opened_for(chosen, described) as (lab, probe):
         resolved, evidence = lab.trace(probe)
         plan, service = lab.current_plan(), lab.service_of(resolved)
-    click.echo("\n".join(trace_lines(probe, resolved, evidence, plan, service, width=terminal_width())))
+    lines = trace_lines(probe, resolved, evidence, plan, service, width=terminal_width())
+    click.echo("\n".join(map(painted, lines)), color=wants_color(sys.stdout, color))
     return ExitCode.OK
 
 
@@ -60,3 +69,11 @@ def trace_lines(
     """The path of a traced packet, and its summary."""
     path = journey(resolved, evidence, width) or ("no rule of any node saw the packet",)
     return [*path, "", *wrapped(trace_summary(probe, resolved, evidence, plan, service), "in short: ", width=width)]
+
+
+def painted(line: str) -> str:
+    """A line of a trace with what ended the packet, or that it arrived, in the colours of a run."""
+    if arrives := _ARRIVES.match(line):
+        start, end = arrives.span(1)
+        return f"{line[:start]}{paint(arrives[1], Judgement.PASS)}{line[end:]}"
+    return _ENDS.sub(lambda found: paint(found[0], Judgement.FAIL), line)

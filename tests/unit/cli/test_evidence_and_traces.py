@@ -1,8 +1,10 @@
 """``proxylab trace`` and ``judge``, and what ``run`` keeps as evidence."""
 
+import click
 import pytest
 from caller import Caller
 
+from proxylab.cli.trace import painted
 from proxylab.errors import ExitCode
 
 
@@ -117,3 +119,18 @@ def test_judge_says_what_is_no_bundle(caller: Caller) -> None:
     code, _, errors = caller.type("judge", "case.json")
     assert code == ExitCode.SCENARIO
     assert errors.startswith("case.json: not a recorded case")
+
+
+def test_a_trace_has_the_colours_of_a_run() -> None:
+    lines = {
+        "  web gets the request 10.0.0.1:80 > 10.0.0.2:80": "green",
+        '    filter  KUBE-SERVICES  rejects it with icmp-port-unreachable: "default/echo has no endpoints"': "red",
+        "    kube-proxy  service-endpoints-check  drops it": "red",
+        "  web gets the port-unreachable 3/3 10.0.0.1 > 10.0.0.2": "",
+        "  node-a: the request 10.0.0.1:80 > 10.0.0.2:80, in by eth0": "",
+    }
+    shown = {line: painted(line) for line in lines}
+    assert {line: click.unstyle(each) for line, each in shown.items()} == {line: line for line in lines}
+    codes = {"green": "\x1b[32m", "red": "\x1b[31m"}
+    assert {line for line, each in shown.items() if each != line} == {line for line, colour in lines.items() if colour}
+    assert all(codes[colour] in shown[line] for line, colour in lines.items() if colour)
