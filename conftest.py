@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from held_back import HeldBack
 
-pytest_plugins = ["pytester"]
+pytest_plugins = ["pytester", "guests"]
 
 # Whose processes are whose: whatever this pytest process starts can be told from what other workers start.
 os.environ["PROXYLAB_TESTS_OF"] = str(os.getpid())

@@ -1,9 +1,8 @@
-"""Mode ipvs in a guest: named sets of scenarios on the embedded engine and on kube-proxy, which write the same.
+"""Mode ipvs of kube-proxy in a guest: named sets of scenarios, and that it writes the same as the embedded engine.
 
 Few machines have IPVS, so all of this runs in guests, on the kernel that proxylab builds.
 """
 
-import os
 import re
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from guest_runs import files, of_mode_ipvs, run
 from guests import OWN
 from sandboxed import ROOT
 
@@ -28,30 +28,6 @@ from proxylab.verdict.model import Judgement
 
 pytestmark = [OWN, pytest.mark.timeout(1200)]
 
-EMBEDDED = {
-    "frontends": """
-        clusterip/from-a-pod clusterip/headless clusterip/host-network-endpoints clusterip/no-endpoints
-        clusterip/ignores-external-traffic-policy clusterip/internal-traffic-policy-local clusterip/several-ports
-        clusterip/one-pod-at-two-ports clusterip/one-port-over-tcp-and-udp clusterip/publish-not-ready-addresses
-        nodeport/traffic-policy-cluster nodeport/traffic-policy-local nodeport/node-port-addresses
-        nodeport/range-of-its-own externalip/unassigned-address externalip/hijacked-address
-        loadbalancer/source-ranges loadbalancer/short-circuits loadbalancer/without-node-ports
-    """,
-    "senders": """
-        senders/from-a-node senders/from-loopback hairpin/same-node-reply-past-a-bridge network/hairpin
-        detect-local/cluster-cidr detect-local/node-cidr detect-local/without-cluster-cidr masquerade/all
-        masquerade/once-through-a-tunnel icmp/echo-requests sctp/associations affinity/client-ip
-        affinity/separate-for-each-port topology/prefer-same-zone terminating/local-policy-fallback
-    """,
-    "refusals and steps": """
-        rejections/at-every-frontend rejections/no-local-endpoint-or-no-endpoint
-        rejections/daemon-on-the-node-port untranslated/other-ports-and-addresses
-        untranslated/unused-port-of-a-cluster-ip steps/endpoints-move steps/service-type-changes
-        steps/scaled-to-zero steps/proxy-killed-and-restarted steps/udp-client-outlives-its-backend
-    """,
-}
-"""What ``./dev test`` runs on embedded/ipvs; ``--all`` runs every scenario."""
-
 REAL = {
     "frontends": """
         clusterip/from-a-pod clusterip/no-endpoints clusterip/internal-traffic-policy-local
@@ -64,7 +40,7 @@ REAL = {
         steps/proxy-killed-and-restarted steps/udp-client-outlives-its-backend
     """,
 }
-"""The same for kube-proxy/ipvs."""
+"""What ``./dev test`` runs on kube-proxy/ipvs; ``--all`` runs every scenario."""
 
 BEFORE_1_24 = """
     clusterip/from-a-pod clusterip/no-endpoints clusterip/internal-traffic-policy-local
@@ -88,38 +64,9 @@ COMPARED = """
 """The scenarios whose rules, sets and virtual servers ``./dev test`` compares; ``--all`` compares those of all."""
 
 
-def files(names: str) -> list[Path]:
-    return [ROOT / "scenarios" / f"{name}.lab.yaml" for name in names.split()]
-
-
-def of_all() -> list[Path]:
-    """Every scenario that has a case in mode ipvs."""
-    every = sorted((ROOT / "scenarios").rglob("*.lab.yaml"))
-    return [path for path in every if cases(load_scenario(path), "ipvs")]
-
-
 def test_every_named_scenario_has_a_case_in_the_mode() -> None:
-    named = " ".join([*EMBEDDED.values(), *REAL.values(), BEFORE_1_24, COMPARED])
-    assert {*files(named)} <= {*of_all()}
-
-
-def run(engine: str, paths: list[Path], *options: str, seconds: float = 1100) -> None:
-    """Run scenarios as a user does, in one guest."""
-    command = [sys.executable, "-m", "proxylab", "run", *map(str, paths), "--engine", engine, "--kernel", "uml"]
-    done = subprocess.run(
-        [*command, "--no-bundles", "--quiet", *options],
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "lab")},
-    )
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr
-
-
-@pytest.mark.parametrize("names", EMBEDDED.values(), ids=EMBEDDED)
-def test_the_embedded_engine_passes(names: str) -> None:
-    run("embedded/ipvs", files(names))
+    named = " ".join([*REAL.values(), BEFORE_1_24, COMPARED])
+    assert {*files(named)} <= {*of_mode_ipvs()}
 
 
 @pytest.mark.parametrize("names", REAL.values(), ids=REAL)
@@ -141,9 +88,8 @@ def test_strict_arp_decides_whether_a_node_answers(engine: str, kube_proxy: Bina
 @pytest.mark.thorough
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("part", range(8))
-@pytest.mark.parametrize("engine", ["embedded/ipvs", "kube-proxy/ipvs"])
-def test_all_scenarios_pass(engine: str, part: int, kube_proxy: Binary) -> None:
-    run(engine, of_all()[part::8], "--kube-proxy", str(kube_proxy.path), seconds=7000)
+def test_all_scenarios_pass(part: int, kube_proxy: Binary) -> None:
+    run("kube-proxy/ipvs", of_mode_ipvs()[part::8], "--kube-proxy", str(kube_proxy.path), seconds=7000)
 
 
 # Newer versions log, and look for IPVS, in another way.
@@ -207,7 +153,7 @@ def test_both_write_the_same_rules_sets_and_virtual_servers(kube_proxy: Binary) 
 @pytest.mark.thorough
 @pytest.mark.timeout(7200)
 def test_both_write_the_same_for_every_scenario(kube_proxy: Binary) -> None:
-    assert differences(of_all(), kube_proxy) == {}
+    assert differences(of_mode_ipvs(), kube_proxy) == {}
 
 
 LEAVING = """\

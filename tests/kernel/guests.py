@@ -1,6 +1,7 @@
 """The user-mode Linuxes of this machine, for tests that run on each, and the skips where one is missing.
 
 ``./dev test`` runs them on the one that ``uml`` means: the built one, or else Debian's. ``--all`` runs them on both.
+Which there are is looked up when a test begins: ``./dev test`` builds one while others run.
 """
 
 import shutil
@@ -13,20 +14,47 @@ import pytest
 
 from proxylab.guest.kernels import Kernel, known_images, known_kernels
 
-_KNOWN = tuple(known_kernels())
-_OWN = next((kernel for kernel in _KNOWN if not kernel.modules), None)
-_DEBIANS = next((kernel for kernel in _KNOWN if kernel.modules), None)
+__all__ = ["DEBIANS", "EACH", "IMAGE", "OWN", "kernel", "pytest_runtest_setup", "readable"]
+
 IMAGE = next(known_images(), None) if shutil.which("qemu-system-x86_64") else None
 
-OWN = pytest.mark.skipif(_OWN is None, reason="no built kernel: 'proxylab kernels --obtain'")
-DEBIANS = pytest.mark.skipif(_DEBIANS is None, reason="no linux.uml: 'apt-get install user-mode-linux kmod'")
+OWN = pytest.mark.needs_kernel
+DEBIANS = pytest.mark.needs_kernel(built=False)
+_ANY = pytest.mark.needs_kernel(built=None)
 EACH = pytest.mark.parametrize(
     "kernel",
     [
-        pytest.param(_OWN, id="own", marks=OWN),
-        pytest.param(_DEBIANS, id="debian", marks=[DEBIANS, *([pytest.mark.thorough] if _OWN else [])]),
+        pytest.param(None, id="uml", marks=_ANY),
+        pytest.param(False, id="debian", marks=[DEBIANS, pytest.mark.thorough]),
     ],
+    indirect=True,
 )
+
+
+@pytest.hookimpl
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose kernel is not there."""
+    for marker in item.iter_markers("needs_kernel"):
+        built = marker.kwargs.get("built", True)
+        if _known(built) is None:
+            pytest.skip(
+                "needs Debian's user-mode Linux; 'apt-get install user-mode-linux kmod'"
+                if built is False
+                else "needs a kernel for guests; 'proxylab kernels --obtain' builds one"
+            )
+
+
+@pytest.fixture
+def kernel(request: pytest.FixtureRequest) -> Kernel:
+    """The kernel of a test with ``EACH``."""
+    found = _known(request.param)
+    assert found is not None, "the hook has looked"
+    return found
+
+
+def _known(built: bool | None) -> Kernel | None:
+    """The built kernel, or Debian's; or, without a wish, the one that ``uml`` means."""
+    return next((each for each in known_kernels() if built in (None, not each.modules)), None)
 
 
 @contextmanager

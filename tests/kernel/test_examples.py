@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 from command_line import CommandLine
+from guests import OWN
 from kube_proxies import BundleStore
 from kubectl_clusters import k3s
 from sandboxed import ROOT
@@ -19,10 +20,11 @@ from proxylab.binaries.cache import Cache
 from proxylab.binaries.choose import Sources
 from proxylab.cli import _VERBS, main, proxylab
 from proxylab.errors import ExitCode
+from proxylab.guest.kernels import known_kernels
 
 EXAMPLE = r"^Example: proxylab (.*)$"
 FIRST, LAST = ("up", "run"), ("down",)
-APART = {"shell", "engines", "merge", "watch"}
+APART = {"shell", "engines", "kernels", "merge", "watch"}
 """Those with a test of their own: what they need is not what a lab has."""
 OF_A_KUBE_PROXY = {"diff"}
 """Where none can be had, it says so."""
@@ -84,6 +86,13 @@ def test_the_example_of_engines_obtains_the_newest_patch_once(
     assert inspect_binary(Path(told[0].out.rstrip()), "the shelf").version == "v1.34.4"
     assert "obtaining kube-proxy v1.34.4" in told[0].err
     assert (told[1].err, bundle_store.asked) == ("", ["v1.34.4"])
+
+
+@OWN
+def test_the_example_of_kernels_names_the_one_that_it_has_built(cli: CommandLine) -> None:
+    done = cli.type(*example("kernels"))
+    assert done.status == ExitCode.OK, done.output + done.errors
+    assert Path(done.output.strip()) in [Path(each.binary) for each in known_kernels()]
 
 
 def test_the_example_of_the_command_itself_works(cli: CommandLine, folder: Path) -> None:

@@ -101,11 +101,12 @@ def test_a_run_on_a_cluster_survives_the_death_of_a_node_and_ends_on_an_interrup
 
 
 @pytest.mark.engine_kube_proxy
+@pytest.mark.needs_kernel(built=None)
 def test_a_node_runs_the_callers_kube_proxy_on_a_kernel_of_its_own_and_traces(tmp_path: Path) -> None:
     cached = Sources.of_user().obtained()
-    kernel = next(known_kernels(), None)
-    if not cached or kernel is None:
-        pytest.skip("needs a kube-proxy and a kernel in the cache; see 'proxylab engines' and 'proxylab kernels'")
+    kernel = next(known_kernels())
+    if not cached:
+        pytest.skip("needs a kube-proxy in the cache; 'proxylab engines --obtain' puts one there")
     scenarios(tmp_path / "several")
     chosen = ("--engine", "kube-proxy/iptables", "--kube-proxy", str(cached[-1].path), "--kernel", kernel.binary)
     found = played("run", tmp_path, "several/0.lab.yaml", *chosen, "--trace", "-v")

@@ -1,6 +1,7 @@
-"""Delays the tests that need a kube-proxy while `./dev test` obtains one; all others run meanwhile.
+"""Delays the tests that need a kernel for guests, a kube-proxy or a CoreDNS while `./dev test` obtains it.
 
-`./dev` holds a lock on a file as long as it obtains, however that ends, and then writes the exit status beside it.
+All others run meanwhile. `./dev` has a folder for each of the three. It holds a lock on a file there as long as it
+obtains, however that ends, and then writes the exit status beside it.
 """
 
 import fcntl
@@ -8,49 +9,66 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["HeldBack", "needs_kube_proxy"]
+__all__ = ["HeldBack", "needs"]
 
 NO_SOURCE = 4
-"""How `proxylab engines --obtain` ends where no source answers, which is no failure."""
+"""How an attempt ends where no source answers, or the machine lacks a tool, which is no failure."""
+
+_NEEDS = {
+    "kernel": ("needs_kernel",),
+    "kube-proxy": ("engine_kube_proxy",),
+    "coredns": ("needs_coredns",),
+}
+"""The markers of what needs each, in the order in which they come: a build of the kernel takes less time."""
 
 
-def needs_kube_proxy(item: pytest.Item) -> bool:
-    return item.get_closest_marker("engine_kube_proxy") is not None or "tests/engines" in item.path.as_posix()
+def needs(item: pytest.Item) -> tuple[str, ...]:
+    """What a test needs of the three."""
+    found = [name for name, markers in _NEEDS.items() if any(item.get_closest_marker(each) for each in markers)]
+    if "kube-proxy" not in found and "tests/engines" in item.path.as_posix():
+        found.append("kube-proxy")
+    return tuple(found)
 
 
 class HeldBack:
     """The hooks, in each process that runs items.
 
     Args:
-        folder: where `./dev` has its lock and its status.
+        folder: where `./dev` has a lock and a status for each of the three.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._over = False
+        self._over: set[str] = set()
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Run what is held back last. Files go to workers as they are, so a file with one such item comes last."""
-        held = {item.path for item in items if needs_kube_proxy(item)}
-        items.sort(key=lambda item: item.path in held)
+        """Run what is held back last. Files go to workers as they are, so a file waits for all that its items need."""
+        order = [*_NEEDS]
+        latest: dict[Path, int] = {}
+        for item in items:
+            for name in needs(item):
+                latest[item.path] = max(latest.get(item.path, 0), 1 + order.index(name))
+        items.sort(key=lambda item: latest.get(item.path, 0))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> object:
-        """Wait outside of the item's own time limit. `./dev` and go bound how long it takes."""
-        if not self._over and needs_kube_proxy(item):
-            with (self._folder / "lock").open() as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH)
-            self._over = True
+        """Wait outside of the item's own time limit. `./dev`, make and go bound how long it takes."""
+        for name in needs(item):
+            if name not in self._over:
+                with (self._folder / name / "lock").open() as lock:
+                    fcntl.flock(lock, fcntl.LOCK_SH)
+                self._over.add(name)
         return (yield)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Skip what cannot run. Where a source failed, `./dev` fails after pytest's summary."""
-        if not needs_kube_proxy(item):
+        if "kube-proxy" not in needs(item):
             return
-        status = (self._folder / "status").read_text().strip() if (self._folder / "status").exists() else "no status"
+        file = self._folder / "kube-proxy" / "status"
+        status = file.read_text().strip() if file.exists() else "no status"
         if status == str(NO_SOURCE):
-            pytest.skip("no kube-proxy can be had here")
+            pytest.skip("no kube-proxy can be had here; 'proxylab engines' names the sources that do not answer")
         if status != "0":
             pytest.skip(f"kube-proxy could not be obtained ({status}); see the end of the output")

@@ -22,13 +22,14 @@ from proxylab.binaries.commands import output_of
 from proxylab.errors import CapabilityError
 from proxylab.guest.kernels import cache_folder
 
-__all__ = ["build_kernel", "lost_options", "mirror_in", "sources_list"]
+__all__ = ["build_kernel", "built_before", "lost_options", "mirror_in", "sources_list"]
 
 _CONFIG: Final = Path(__file__).with_name("uml.config")
 _KEYRING: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _SUITE: Final = "stable-backports"
+_HEADER: Final = Path("/usr/include/stdio.h")
 _TOOLS: Final = ("apt-get", "dpkg-deb", "tar", "xz", "make", "gcc", "flex", "bison", "bc", "strip")
-_PACKAGES: Final = "gcc make flex bison bc xz-utils"
+_PACKAGES: Final = "gcc libc6-dev make flex bison bc xz-utils"
 _ROOM: Final = 3 << 30
 """The source takes 1.8 GiB, and what is built from it 0.2."""
 
@@ -36,7 +37,7 @@ _ROOM: Final = 3 << 30
 def build_kernel(tell: Callable[[str], None]) -> Path:
     """Download, configure and build the newest kernel, which takes minutes; a kernel built before is kept.
 
-    ``tell`` gets a line at each stage.
+    It is kept, too, where the newest one cannot be built. ``tell`` gets a line at each stage.
 
     Returns:
         The kernel's path.
@@ -44,29 +45,61 @@ def build_kernel(tell: Callable[[str], None]) -> Path:
     Raises:
         CapabilityError: the machine lacks a tool, room or a source, or the build fails.
     """
-    _check_tools()
+    if platform.machine() != "x86_64":
+        raise CapabilityError("a processor for user-mode Linux (x86-64)", "use --kernel host")
     cache = Cache(cache_folder())
     with cache.workspace("kernel") as folder:
-        if shutil.disk_usage(folder).free < _ROOM:
-            raise CapabilityError(f"{_ROOM >> 30} GiB for the build of a kernel in {folder.parent}", "make room there")
-        apt = _Apt(folder)
-        package = apt.newest_source()
-        digest = hashlib.sha256(package.encode() + _CONFIG.read_bytes()).hexdigest()[:12]
-        built = cache.folder / f"{package.partition('=')[2]}-{digest}" / "linux"
-        if not built.exists():
-            tell(f"downloading {package}")
-            source = apt.unpack(package, folder)
-            tell(f"building {source.name} with {os.cpu_count()} processes, which takes some minutes")
-            candidate = _build(source, folder / "build", tell)
-            built.parent.mkdir(parents=True, exist_ok=True)
-            candidate.replace(built)
+        try:
+            return _newest(cache.folder, folder, tell)
+        except CapabilityError as error:
+            if kept := built_before(cache.folder):
+                tell(f"keeping {kept}, since a newer one needs {error.missing.strip()}; {error.cure}")
+                return kept
+            raise
+
+
+def _newest(kernels: Path, folder: Path, tell: Callable[[str], None]) -> Path:
+    """The newest kernel, which is built in ``folder`` unless ``kernels`` has it."""
+    if built_before(kernels) is None or shutil.which("apt-get") is None:
+        _check_tools()
+    apt = _Apt(folder)
+    package = apt.newest_source()
+    built = _place(kernels, package)
+    if built.exists():
         return built
+    _check_tools()
+    if shutil.disk_usage(folder).free < _ROOM:
+        raise CapabilityError(f"{_ROOM >> 30} GiB for the build of a kernel in {folder.parent}", "make room there")
+    tell(f"downloading {package}")
+    source = apt.unpack(package, folder)
+    tell(f"building {source.name} with {os.cpu_count()} processes, which takes some minutes")
+    candidate = _build(source, folder / "build", tell)
+    built.parent.mkdir(parents=True, exist_ok=True)
+    return candidate.replace(built)
+
+
+def _place(folder: Path, package: str) -> Path:
+    """Where the kernel of that source and of this configuration lies in the cache."""
+    digest = hashlib.sha256(package.encode() + _CONFIG.read_bytes()).hexdigest()[:12]
+    return folder / f"{package.partition('=')[2]}-{digest}" / "linux"
+
+
+def built_before(folder: Path) -> Path | None:
+    """The kernel in the cache that was built last, of this configuration."""
+    found = []
+    for path in folder.glob("*/linux"):
+        version = path.parent.name.rpartition("-")[0]
+        series = re.match(r"\d+\.\d+", version)
+        if series and path == _place(folder, f"linux-source-{series[0]}={version}"):
+            found.append(path)
+    return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
 
 
 def _check_tools() -> None:
-    if platform.machine() != "x86_64":
-        raise CapabilityError("a processor for user-mode Linux (x86-64)", "use --kernel host")
-    if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
+    missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
+    if not _HEADER.exists():
+        missing.append("the headers of the C library")
+    if missing:
         raise CapabilityError(
             f"{', '.join(missing)}, to build a kernel",
             f"'apt-get install {_PACKAGES}' on Debian; elsewhere build a user-mode Linux with the options in "

@@ -11,6 +11,7 @@ import pytest
 
 from proxylab.addresses import Family, Protocol
 from proxylab.engines.engine_names import mode_of
+from proxylab.scenario.dns import NameServer
 from proxylab.scenario.model import Scenario
 
 __all__ = ["MARKERS", "markers_of", "markers_of_engine", "register"]
@@ -28,6 +29,7 @@ MARKERS: Final[Mapping[str, str]] = {
     "dual_stack": "a probe in a lab that has both families",
     "needs_sctp": "a probe in a lab that needs the kernel's SCTP",
     "needs_vxlan": "a probe in a lab that needs the kernel's VXLAN",
+    "needs_coredns": "a probe in a lab whose name server is a real CoreDNS",
 }
 
 
@@ -60,3 +62,5 @@ def _of_content(scenario: Scenario) -> Iterator[str]:
         yield "needs_sctp"
     if scenario.network.inter_node == "vxlan":
         yield "needs_vxlan"
+    if scenario.name_server.server is NameServer.COREDNS:
+        yield "needs_coredns"

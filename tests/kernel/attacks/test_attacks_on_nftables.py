@@ -24,8 +24,6 @@ from attacked_lab import (
     rewritten,
 )
 
-from proxylab.guest.kernels import known_kernels
-
 MASQUERADED = {"outcome": "delivered", "backends": ["echo"], "source": "masqueraded"}
 DROPPED, REJECTED = {"outcome": "dropped", "at": "node-a"}, {"outcome": "rejected", "at": "node-a"}
 FROM_ONE_PORT, FROM_ANOTHER = (Dialled(sender={"name": "client", "port": port}, port="udp") for port in (40000, 40001))
@@ -145,9 +143,8 @@ test_an_attack_on_mode_nftables = each_of(ATTACKS)
 
 # The attacks on the other modes show what the judge makes of the same evidence.
 @pytest.mark.thorough
+@pytest.mark.needs_kernel(built=None)
 def test_an_attack_on_mode_ipvs_in_a_guest() -> None:
-    if next(known_kernels(), None) is None:
-        pytest.skip("needs a kernel in the cache; see 'proxylab kernels'")
     with attacked("embedded/ipvs", "uml") as lab:
         for attack in ON_IPVS:
             check(lab.judged(attack), attack)

@@ -27,8 +27,6 @@ from attacked_lab import (
     program,
 )
 
-from proxylab.guest.kernels import known_kernels
-
 DROPPED, UNTRANSLATED = {"outcome": "dropped", "at": "node-a"}, {"outcome": "untranslated"}
 LOST = {"outcome": "delivered", "reply": "lost", "backends": ["echo"], "source": "preserved"}
 DATAGRAM, TWO = (Dialled(port="udp", send={"as": "packet", "flows": flows}) for flows in (1, 2))
@@ -368,9 +366,8 @@ test_an_xdp_program_never_passes_for_the_engine = needs_root(each_of(XDP_ATTACKS
 
 # The queues of HTB above show the same on every kernel.
 @pytest.mark.thorough
+@pytest.mark.needs_kernel(built=None)
 def test_what_netem_does_on_a_node_is_told_from_the_proxy() -> None:
-    if next(known_kernels(), None) is None:
-        pytest.skip("needs a kernel in the cache; see 'proxylab kernels'")
     with attacked("embedded/iptables", "uml") as lab:
         for attack in NETEM:
             check(lab.judged(attack), attack)

@@ -1,0 +1,38 @@
+"""Scenarios in a guest, as a user runs them: by ``proxylab run --kernel uml``, several files in one guest."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from sandboxed import ROOT
+
+from proxylab.scenario.cases import cases
+from proxylab.scenario.load import load_scenario
+
+__all__ = ["files", "of_mode_ipvs", "run"]
+
+
+def files(names: str) -> list[Path]:
+    return [ROOT / "scenarios" / f"{name}.lab.yaml" for name in names.split()]
+
+
+def of_mode_ipvs() -> list[Path]:
+    """Every scenario that has a case in mode ipvs."""
+    every = sorted((ROOT / "scenarios").rglob("*.lab.yaml"))
+    return [path for path in every if cases(load_scenario(path), "ipvs")]
+
+
+def run(engine: str, paths: list[Path], *options: str, seconds: float = 1100) -> str:
+    """What the run prints. It fails unless all hold."""
+    command = [sys.executable, "-m", "proxylab", "run", *map(str, paths), "--engine", engine, "--kernel", "uml"]
+    done = subprocess.run(
+        [*command, "--no-bundles", "--quiet", *options],
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "lab")},
+    )
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr
+    return done.stdout

@@ -1,0 +1,71 @@
+"""Scenarios that need what few machines have run in a guest: mode ipvs, links with netem, and SCTP sockets.
+
+``test_mutants_in_a_guest`` shows that such scenarios can fail there.
+"""
+
+import pytest
+from guest_runs import files, of_mode_ipvs, run
+from guests import OWN
+
+pytestmark = [OWN, pytest.mark.timeout(1200)]
+
+IPVS = {
+    "frontends": """
+        clusterip/from-a-pod clusterip/headless clusterip/host-network-endpoints clusterip/no-endpoints
+        clusterip/ignores-external-traffic-policy clusterip/internal-traffic-policy-local clusterip/several-ports
+        clusterip/one-pod-at-two-ports clusterip/one-port-over-tcp-and-udp clusterip/publish-not-ready-addresses
+        nodeport/traffic-policy-cluster nodeport/traffic-policy-local nodeport/node-port-addresses
+        nodeport/range-of-its-own externalip/unassigned-address externalip/hijacked-address
+        loadbalancer/source-ranges loadbalancer/short-circuits loadbalancer/without-node-ports
+    """,
+    "senders": """
+        senders/from-a-node senders/from-loopback hairpin/same-node-reply-past-a-bridge network/hairpin
+        detect-local/cluster-cidr detect-local/node-cidr detect-local/without-cluster-cidr masquerade/all
+        masquerade/once-through-a-tunnel icmp/echo-requests sctp/associations affinity/client-ip
+        affinity/separate-for-each-port topology/prefer-same-zone terminating/local-policy-fallback
+    """,
+    "refusals and steps": """
+        rejections/at-every-frontend rejections/no-local-endpoint-or-no-endpoint
+        rejections/daemon-on-the-node-port untranslated/other-ports-and-addresses
+        untranslated/unused-port-of-a-cluster-ip steps/endpoints-move steps/service-type-changes
+        steps/scaled-to-zero steps/proxy-killed-and-restarted steps/udp-client-outlives-its-backend
+    """,
+}
+"""What ``./dev test`` runs in mode ipvs; ``--all`` runs every scenario."""
+
+LACKING = {
+    "netem": "links/lossy-link links/link-begins-to-lose",
+    "SCTP sockets": "sctp/connections sctp/associations",
+}
+"""The scenarios of a folder that ``./dev test`` runs for what many kernels lack; ``--all`` runs all of the folder."""
+
+
+def test_every_named_scenario_has_a_case_in_mode_ipvs() -> None:
+    assert {*files(" ".join(IPVS.values()))} <= {*of_mode_ipvs()}
+
+
+@pytest.mark.parametrize("names", IPVS.values(), ids=IPVS)
+def test_mode_ipvs_passes(names: str) -> None:
+    run("embedded/ipvs", files(names))
+
+
+# The named sets have every kind of frontend, sender and change.
+@pytest.mark.thorough
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("part", range(8))
+def test_every_scenario_passes_in_mode_ipvs(part: int) -> None:
+    run("embedded/ipvs", of_mode_ipvs()[part::8], seconds=7000)
+
+
+@pytest.mark.parametrize("engine", ["embedded/iptables", "embedded/nftables"])
+@pytest.mark.parametrize("names", LACKING.values(), ids=LACKING)
+def test_what_many_kernels_lack_is_there(names: str, engine: str) -> None:
+    run(engine, files(names))
+
+
+@pytest.mark.thorough  # two files of each folder run without it
+@pytest.mark.parametrize("engine", ["embedded/iptables", "embedded/nftables"])
+@pytest.mark.parametrize("names", LACKING.values(), ids=LACKING)
+def test_all_that_many_kernels_lack_is_there(names: str, engine: str) -> None:
+    (folder,) = {path.parent for path in files(names)}
+    run(engine, sorted(folder.glob("*.lab.yaml")))
