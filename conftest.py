@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from held_back import HeldBack
+from skipped import Skipped
 
 pytest_plugins = ["pytester", "guests"]
 
@@ -20,6 +21,7 @@ collect_ignore_glob = [
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Skipped())
     if obtaining := os.environ.get("PROXYLAB_TESTS_AWAIT"):
         config.pluginmanager.register(HeldBack(Path(obtaining)))
 
