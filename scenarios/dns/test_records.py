@@ -136,7 +136,7 @@ def test_commands_in_a_pod_find_names(lab: Lab) -> None:
     assert lab.execute("client", "getent", "hosts", "nowhere").status == 2
 
 
-@pytest.mark.skipif(shutil.which("dig") is None, reason="there is no dig; Debian has it in bind9-dnsutils")
+@pytest.mark.skipif(shutil.which("dig") is None, reason="needs dig; 'apt-get install bind9-dnsutils'")
 def test_dig_in_a_pod_finds_names(lab: Lab) -> None:
     def dig(*words: str) -> list[str]:
         done = lab.execute("client", "dig", "+time=3", "+tries=1", *words)

@@ -13,7 +13,7 @@ from proxylab.verdict.judge import judge
 
 pytestmark = [
     pytest.mark.budget,
-    pytest.mark.skipif(chromium() is None, reason="needs Chromium; Debian's package is chromium"),
+    pytest.mark.skipif(chromium() is None, reason="needs Chromium; 'apt-get install chromium'"),
 ]
 
 PROBES = 500

@@ -47,7 +47,7 @@ async def asked(launcher: Launcher) -> list[str]:
         launcher.forget(["k"])
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl; 'apt-get install kubernetes-client'")
 def test_get_watch_and_wait() -> None:
     listed, waited, watched = sandboxed(asked)
     assert listed.split() == ["node/node-a", "pod/p"]

@@ -37,7 +37,7 @@ def works(*argv: str) -> bool:
     return subprocess.run(["unshare", "--net", *argv], capture_output=True, check=False).returncode == 0
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="the other side of the comparison needs root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for the other side of the comparison; run it as root")
 def test_it_finds_what_others_find() -> None:
     capabilities = found(ordinary=False)
     assert [each["found"] for each in capabilities.values() if "\n" in each["found"]] == [], "each finding is a line"

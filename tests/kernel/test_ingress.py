@@ -115,7 +115,10 @@ ASK = (
 )
 
 
-@pytest.mark.skipif(shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") is None, reason="needs nginx")
+@pytest.mark.skipif(
+    shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") is None,
+    reason="needs nginx; 'apt-get install nginx-light'",
+)
 def test_nginx_follows_an_ingress_that_apply_brings(cli: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "edited.lab.yaml"
     rule = f"{{host: edited.example, http: {{paths: [{PATH}]}}}}"

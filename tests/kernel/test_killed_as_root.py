@@ -6,7 +6,7 @@ import signal
 import pytest
 from killing import blows, strike_and_look
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="as root only; an ordinary user has a file of their own")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root; an ordinary user has a file of their own")
 
 
 @pytest.mark.parametrize(("blow", "role", "stage"), [*blows(ordinary=False)])

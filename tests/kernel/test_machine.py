@@ -26,7 +26,7 @@ print(before.differences(Machine.now()))
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only the machine's root may read rules; run it as root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who may read the machine's rules; run it as root")
 @pytest.mark.parametrize("variant", ["legacy", "nft"])
 @pytest.mark.parametrize("family", ["iptables", "ip6tables"])
 def test_a_rule_more_is_noticed(family: str, variant: str) -> None:

@@ -337,7 +337,9 @@ async def left_story(launcher: Launcher) -> dict[str, Any]:
         return {**said, "again": again}
 
 
-@pytest.mark.skipif(shutil.which("nft") is None, reason="no nft here to lay out what a proxy has left")
+@pytest.mark.skipif(
+    shutil.which("nft") is None, reason="needs nft, to lay out what a proxy has left; 'apt-get install nftables'"
+)
 @pytest.mark.parametrize("ordinary", [False, True], ids=["as we are", "as an ordinary user"])
 def test_at_its_start_a_proxy_removes_what_mode_nftables_left(ordinary: bool) -> None:
     assert sandboxed(left_story, ordinary=ordinary) == {
@@ -362,5 +364,5 @@ async def counter_story(launcher: Launcher) -> dict[str, Any]:
 def test_where_the_kernel_has_counters_rules_count_into_them() -> None:
     said = sandboxed(counter_story)
     if not said["there"]:
-        pytest.skip("no nfacct in this kernel")
+        pytest.skip("needs nfacct; as root: 'modprobe -a xt_nfacct nfnetlink_acct'")
     assert said == {"there": True, "invalid": True, "localhost": 1}

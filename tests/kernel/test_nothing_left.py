@@ -34,7 +34,7 @@ def test_two_runs_at_once_do_not_meet() -> None:
             assert run.said.count(": pass\n") == run.said.count(": "), run.said
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="compares root with an ordinary user; run it as root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to compare it with an ordinary user; run it as root")
 def test_root_and_an_ordinary_user_see_the_same() -> None:
     said = []
     for ordinary in (False, True):

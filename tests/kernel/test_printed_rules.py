@@ -27,7 +27,7 @@ def test_the_rules_are_those_of_the_kernel() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "lab")}
     printed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environment).stdout
     if "nfacct" not in held:
-        pytest.skip("this kernel has no nfacct, which the printed rules assume")
+        pytest.skip("needs nfacct, which the printed rules assume; as root: 'modprobe -a xt_nfacct nfnetlink_acct'")
     assert "; assumed: the kernel has nfacct" in printed
     assert MODES["iptables"].differences(printed, held) == []
     assert set(MODES["iptables"].by_family(held, list(Family)))

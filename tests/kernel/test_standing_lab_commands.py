@@ -102,7 +102,10 @@ def test_several_devices_and_any_are_captured_in_order_and_named(cli: CommandLin
     assert names[:2] == [b"client/eth0", b"node-a/client"]
 
 
-@pytest.mark.skipif(shutil.which("tcpdump", path=PATH) is None, reason="needs tcpdump, which compiles filters")
+@pytest.mark.skipif(
+    shutil.which("tcpdump", path=PATH) is None,
+    reason="needs tcpdump, which compiles filters; 'apt-get install tcpdump'",
+)
 def test_a_filter_of_tcpdump_keeps_what_it_accepts(cli: CommandLine) -> None:
     cli.up()
     filtered = ("--filter", "dst port 80 and tcp[tcpflags] & tcp-rst != 0")
@@ -196,7 +199,7 @@ PREPARED = {
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_real_shell_completes_the_names_of_a_standing_lab(cli: CommandLine, tmp_path: Path, shell: str) -> None:
     if shutil.which(shell) is None:
-        pytest.skip(f"needs {shell}; Debian's package is {shell}")
+        pytest.skip(f"needs {shell}; 'apt-get install {shell}'")
     cli.up("--name", "mine")
     program = tmp_path / "bin" / "proxylab"
     program.parent.mkdir()

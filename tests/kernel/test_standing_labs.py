@@ -23,7 +23,7 @@ from proxylab.errors import CapabilityError
 from proxylab.protocol.messages import Execute, Executed
 from proxylab.timing import Deadline
 
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="root may become another user")
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who may become another user; run it as root")
 
 
 def test_a_lab_runs_serves_one_client_after_another_and_ends(cli: CommandLine) -> None:

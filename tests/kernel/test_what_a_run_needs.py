@@ -116,12 +116,12 @@ def associations(tmp_path: Path) -> subprocess.CompletedProcess[str]:
     return ran(tmp_path, Path("sctp.lab.yaml"), *(f"{name}[{family}]" for name in names for family in ("ipv4", "ipv6")))
 
 
-@pytest.mark.skipif(not has_sctp(), reason="this kernel has no SCTP sockets (as root: 'modprobe sctp')")
+@pytest.mark.skipif(not has_sctp(), reason="needs SCTP sockets; as root: 'modprobe sctp'")
 def test_associations_of_kernel_sockets_are_judged(associations: subprocess.CompletedProcess[str]) -> None:
     assert associations.returncode == 0, associations.stdout + associations.stderr
 
 
-@pytest.mark.skipif(has_sctp(), reason="this kernel has SCTP sockets")
+@pytest.mark.skipif(has_sctp(), reason="needs a kernel without SCTP sockets; this one shows the other half")
 def test_without_sctp_sockets_a_run_says_so_with_the_cure(associations: subprocess.CompletedProcess[str]) -> None:
     assert associations.returncode == 4, associations.stdout + associations.stderr
     told = " ".join(associations.stdout.split())  # without the ends of lines

@@ -64,7 +64,7 @@ def _newest(kernels: Path, folder: Path, tell: Callable[[str], None]) -> Path:
         _check_tools()
     apt = _Apt(folder)
     package = apt.newest_source()
-    built = _place(kernels, package)
+    built = _path_in_cache(kernels, package)
     if built.exists():
         return built
     _check_tools()
@@ -78,7 +78,7 @@ def _newest(kernels: Path, folder: Path, tell: Callable[[str], None]) -> Path:
     return candidate.replace(built)
 
 
-def _place(folder: Path, package: str) -> Path:
+def _path_in_cache(folder: Path, package: str) -> Path:
     """Where the kernel of that source and of this configuration lies in the cache."""
     digest = hashlib.sha256(package.encode() + _CONFIG.read_bytes()).hexdigest()[:12]
     return folder / f"{package.partition('=')[2]}-{digest}" / "linux"
@@ -90,7 +90,7 @@ def built_before(folder: Path) -> Path | None:
     for path in folder.glob("*/linux"):
         version = path.parent.name.rpartition("-")[0]
         series = re.match(r"\d+\.\d+", version)
-        if series and path == _place(folder, f"linux-source-{series[0]}={version}"):
+        if series and path == _path_in_cache(folder, f"linux-source-{series[0]}={version}"):
             found.append(path)
     return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
 

