@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import Final
 
 __all__ = [
+    "LAUNCHER_ENDED",
     "BuildError",
     "CapabilityError",
     "EngineError",
@@ -16,6 +17,8 @@ __all__ = [
     "InternalError",
     "LabEndedError",
     "LabError",
+    "LabFullError",
+    "LabStuckError",
     "ProgramError",
     "ScenarioError",
 ]
@@ -32,6 +35,9 @@ class ExitCode(IntEnum):
     NOTHING_SELECTED = 5
     INCONCLUSIVE = 6
 
+
+LAUNCHER_ENDED: Final = 70
+"""The exit status of a lab process that ends because its launcher did."""
 
 _MORE: Final = (
     "to see more: --kube-proxy-flag --v=4 makes kube-proxy log more, and\n"
@@ -127,6 +133,23 @@ class ProgramError(LabError):
         self.log = log
 
 
+class LabFullError(LabError):
+    """A standing lab serves as many clients as it can.
+
+    Attributes:
+        clients: how many it serves.
+    """
+
+    exit_code = ExitCode.CAPABILITY
+
+    def __init__(self, clients: int) -> None:
+        super().__init__(
+            f"the lab serves {clients} clients already, and takes no more; "
+            "end one of them, such as a `proxylab shell`, `logs --follow` or `capture`"
+        )
+        self.clients = clients
+
+
 class InternalError(LabError):
     """The lab itself is wrong. The message asks for a report."""
 
@@ -135,3 +158,7 @@ class InternalError(LabError):
 
 class LabEndedError(InternalError):
     """A process of the lab ended early, such as a killed one. A traceback would add nothing."""
+
+
+class LabStuckError(LabEndedError):
+    """A process of the lab does not run, such as a stopped one, so no answer came in time."""

@@ -83,7 +83,7 @@ class CommandLine:
 
     def greeting(self, name: str) -> Greeted:
         """What a lab reports about itself."""
-        with ControlConnection(self.control_sockets.connect(name), name) as line:
+        with ControlConnection(self.control_sockets, name) as line:
             return line.request(Greet(), Greeted, Deadline.after(PATIENCE))
 
     def supervisor(self, name: str) -> int:

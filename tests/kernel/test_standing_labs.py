@@ -16,7 +16,7 @@ from command_line import CommandLine, TerminalOutput, Typed, lives, wait_for
 from machine import descendants
 from sandboxed import ORDINARY, ROOT, checkout_for, python_of
 
-from proxylab.client.connection import ControlConnection
+from proxylab.client.connection import Connection, ControlConnection
 from proxylab.client.control_sockets import ControlSockets
 from proxylab.client.standing_lab import attach_to
 from proxylab.errors import CapabilityError
@@ -161,7 +161,7 @@ def test_clients_that_leave_during_a_request_harm_no_other_client(cli: CommandLi
     half.close()
     nonsense = cli.control_sockets.connect("killed")
     nonsense.send(b"\0\0\0\4null")
-    line = ControlConnection(cli.control_sockets.connect("killed"), "killed")
+    line = ControlConnection(cli.control_sockets, "killed")
     line._channel.send(Execute("client", ("sleep", "0.2")), Deadline.after(5))
     line.close()
     assert cli.type("probe", "client", "echo").status == 0
@@ -170,7 +170,7 @@ def test_clients_that_leave_during_a_request_harm_no_other_client(cli: CommandLi
 
 def test_what_a_killed_client_has_begun_is_brought_to_its_end(cli: CommandLine) -> None:
     cli.up()
-    killed = ControlConnection(cli.control_sockets.connect("killed"), "killed")
+    killed = ControlConnection(cli.control_sockets, "killed")
     killed._channel.send(Execute("client", ("sleep", "3")), Deadline.after(5))
     wait_for(lambda: cli.greeting("killed").busy, "the lab to be busy with it")
     killed.close()
@@ -198,7 +198,7 @@ def test_clients_that_come_together_take_turns(cli: CommandLine) -> None:
     status: list[int] = []
 
     def ask() -> None:
-        with ControlConnection(cli.control_sockets.connect("killed"), "killed") as line:
+        with ControlConnection(cli.control_sockets, "killed") as line:
             lab = attach_to(line)
             status.append(lab.execute("client", "true").status)
             for probe in lab.scenario.probes:
@@ -298,7 +298,7 @@ def test_an_ordinary_user_s_lab_stays_too(tmp_path_factory: pytest.TempPathFacto
 
 def reach(path: Path) -> None:
     """Connect as root, who can reach any control socket, and send a request."""
-    with ControlConnection(_connected(path), "killed") as line:
+    with Connection(_connected(path)) as line:
         try:
             line.request(Execute("client", ("true",)), Executed, Deadline.after(10))
         except Exception as error:

@@ -15,9 +15,11 @@ from proxylab.cli.engine_options import choice_of, engine_options
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
 from proxylab.client.open_lab import OpenLab
+from proxylab.client.process_states import stuck_process
 from proxylab.client.session import Session
 from proxylab.client.standing_lab import attach_to
 from proxylab.engines.engine_names import mode_of, version_of
+from proxylab.errors import LabEndedError, LabStuckError
 from proxylab.scenario.model import Scenario
 
 __all__ = ["NAME", "ChosenLab", "complete_names", "in_lab", "standing", "with_file"]
@@ -130,19 +132,27 @@ def standing(name: str | None, *, or_file: bool = True) -> Iterator[ControlConne
     control_sockets = ControlSockets.of_user()
     chosen = name or _only(control_sockets, or_file=or_file)
     try:
-        connection = ControlConnection(control_sockets.connect(chosen), chosen)
+        connection = ControlConnection(control_sockets, chosen)
     except NoSuchLabError:
+        if how := control_sockets.how_it_ended(chosen):
+            raise LabEndedError(f"the lab {chosen} has ended: {how}; start it again with `proxylab up FILE`") from None
         names = control_sockets.names()
         there = f"there are {', '.join(names)}" if names else "start one with `proxylab up FILE`"
         raise click.UsageError(f"--name: no lab {chosen!r} is running; {there}") from None
     except TimeoutError:
-        raise click.UsageError(f"the lab {chosen} does not answer; stop it with `proxylab down {chosen}`") from None
+        supervisor = control_sockets.supervisor_of(chosen)
+        why = supervisor and stuck_process(supervisor)
+        words = f"the lab {chosen} does not answer{f': {why}' if why else ''}; stop it with `proxylab down {chosen}`"
+        raise LabStuckError(words) from None
     with connection:
         yield connection
 
 
 def _only(control_sockets: ControlSockets, *, or_file: bool) -> str:
     names = control_sockets.names()
+    if not names and (ended := control_sockets.ended()):
+        words = "\n".join(f"the lab {name} has ended: {how}" for name, how in ended)
+        raise LabEndedError(f"{words}; start it again with `proxylab up FILE`")
     if not names:
         here = ", or give a FILE" if or_file else ""
         raise click.UsageError(f"no lab is running; start one with `proxylab up FILE`{here}")

@@ -10,7 +10,8 @@ import click
 from proxylab.cli.chosen_lab import complete_names
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
-from proxylab.errors import ExitCode, InternalError, LabError
+from proxylab.client.process_states import stuck_process
+from proxylab.errors import ExitCode, LabError, LabStuckError
 from proxylab.protocol.standing_labs import End, Ended
 from proxylab.timing import Deadline
 
@@ -36,36 +37,45 @@ def command(*, names: tuple[str, ...], every: bool) -> ExitCode:
     there = control_sockets.names()
     if every and names:
         raise click.UsageError("give NAME or --all, not both")
-    unknown = [name for name in names if name not in there]
+    ended = dict(control_sockets.ended())
+    for name, how in ended.items():
+        click.echo(f"{name} has ended already: {how}", err=True)
+    unknown = [name for name in names if name not in there and name not in ended]
     if unknown:
         known = f"there are {', '.join(there)}" if there else "no lab is running"
         raise click.UsageError(f"NAME: there is no lab {unknown[0]!r}; {known}")
     if not every and not names and len(there) > 1:
         raise click.UsageError(f"{len(there)} labs are running; give their NAMEs or --all: {', '.join(there)}")
-    for name in dict.fromkeys(names) if names else there:
+    for name in [each for each in dict.fromkeys(names) if each in there] if names else there:
         _end(control_sockets, name)
         click.echo(f"{name} is gone")
-    if not there:
+    if not there and not ended:
         click.echo("no lab is running", err=True)
     return ExitCode.OK
 
 
 def _end(control_sockets: ControlSockets, name: str) -> None:
-    """Ask the lab to end; if it does not answer, make its supervisor kill it."""
-    seconds = _ASK_SECONDS
-    with (
-        suppress(NoSuchLabError, LabError, TimeoutError),
-        ControlConnection(control_sockets.connect(name, _ASK_SECONDS), name) as connection,
-    ):
-        connection.request(End(), Ended, Deadline.after(_ASK_SECONDS))
-        seconds = _LEAVE_SECONDS
-    if _wait(lambda: not control_sockets.is_taken(name), seconds):
-        return
+    """Ask the lab to end; if it does not answer, or a process of it does not run, make its supervisor kill it."""
+    supervisor = control_sockets.supervisor_of(name)
+
+    def is_stuck() -> bool:
+        return supervisor is not None and stuck_process(supervisor) is not None
+
+    if not is_stuck():
+        seconds = _ASK_SECONDS
+        with (
+            suppress(NoSuchLabError, LabError, TimeoutError),
+            ControlConnection(control_sockets, name, seconds) as connection,
+        ):
+            connection.request(End(), Ended, Deadline.after(seconds))
+            seconds = _LEAVE_SECONDS
+        _wait(lambda: not control_sockets.is_taken(name) or is_stuck(), seconds)
+        if not control_sockets.is_taken(name):
+            return
     control_sockets.kill(name)
     if not _wait(lambda: name not in control_sockets.names(), _KILLED_SECONDS):
-        raise InternalError(
-            f"the lab {name} does not end; the pid of its supervisor is in {control_sockets.supervisor_file(name)}"
-        )
+        why = supervisor and stuck_process(supervisor)
+        raise LabStuckError(f"the lab {name} does not end: {why or f'its supervisor has the pid {supervisor}'}")
 
 
 def _wait(condition: Callable[[], bool], seconds: float) -> bool:

@@ -4,7 +4,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from proxylab.client.connection import Connection, LabGoneError
+from proxylab.client.connection import Connection
 from proxylab.errors import InternalError
 from proxylab.timing import Deadline
 
@@ -23,7 +23,7 @@ def ending_on_interrupt(connection: Connection) -> Iterator[None]:
             signal.signal(each, action)
         try:
             connection.signal(number, Deadline.after(_SEND_SECONDS))
-        except (LabGoneError, InternalError):
+        except InternalError:
             raise KeyboardInterrupt from None
 
     for each in before:

@@ -49,7 +49,7 @@ def _record_of_lab(ctx: click.Context) -> LabRecord | None:
         name = ctx.params.get("name") or (names[0] if len(names) == 1 else "")
         if not name:
             return None
-        with ControlConnection(control_sockets.connect(name, _ANSWER_SECONDS), name) as connection:
+        with ControlConnection(control_sockets, name, _ANSWER_SECONDS) as connection:
             return connection.request(Remember(), LabRecord, Deadline.after(_ANSWER_SECONDS))
     except (LabError, NoSuchLabError, TimeoutError):
         return None

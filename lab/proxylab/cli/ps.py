@@ -11,6 +11,7 @@ from msgspec.structs import asdict
 from proxylab.cli.durations import age
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
+from proxylab.client.process_states import stuck_process
 from proxylab.errors import LabError
 from proxylab.protocol.standing_labs import Greet, Greeted
 from proxylab.report.standing_labs import labs_table
@@ -28,10 +29,16 @@ def command(*, output: str) -> None:
 
     Example: proxylab ps
     """
-    found = list(_greetings())
+    control_sockets = ControlSockets.of_user()
+    found = list(_greetings(control_sockets))
+    for name, how in control_sockets.ended():
+        click.echo(f"{name} has ended: {how}", err=True)
     match output:
         case "json":
-            items = [{"name": name} | (asdict(each) if each else {}) | {"state": _state(each)} for name, each in found]
+            items = [
+                {"name": name} | (asdict(each) if isinstance(each, Greeted) else {}) | {"state": _state(each)}
+                for name, each in found
+            ]
             click.echo(json.dumps({"apiVersion": "proxylab/v1", "kind": "LabList", "items": items}, indent=2))
         case "name":
             click.echo("".join(f"{name}\n" for name, _ in found), nl=False)
@@ -39,28 +46,32 @@ def command(*, output: str) -> None:
             click.echo("\n".join(labs_table([_row(name, each) for name, each in found])))
 
 
-def _greetings() -> Iterator[tuple[str, Greeted | None]]:
-    """Each lab with its answer; ``None`` for a lab that is starting or does not answer."""
-    control_sockets = ControlSockets.of_user()
+def _greetings(control_sockets: ControlSockets) -> Iterator[tuple[str, Greeted | str]]:
+    """Each lab with its answer, or with the reason why it gives none."""
     for name in control_sockets.names():
         try:
-            with ControlConnection(control_sockets.connect(name, _ANSWER_SECONDS), name) as connection:
+            with ControlConnection(control_sockets, name, _ANSWER_SECONDS) as connection:
                 yield name, connection.request(Greet(), Greeted, Deadline.after(_ANSWER_SECONDS))
         except NoSuchLabError:
             continue  # the lab has ended meanwhile
         except (LabError, TimeoutError):
-            yield name, None
+            supervisor = control_sockets.supervisor_of(name)
+            stuck = supervisor and stuck_process(supervisor)
+            yield name, f"{stuck or 'starting, or hung'}; `proxylab down` stops it"
 
 
-def _state(greeted: Greeted | None) -> str:
-    if greeted is None:
+def _state(answer: Greeted | str) -> str:
+    if isinstance(answer, str):
         return "unresponsive"
-    return "busy" if greeted.busy else "running"
+    if answer.trouble:
+        return "broken"
+    return "busy" if answer.busy else "running"
 
 
-def _row(name: str, greeted: Greeted | None) -> tuple[str, str, str, str, str, str]:
-    if greeted is None:
-        return (name, "?", "?", "?", _state(greeted), "starting, or hung; `proxylab down` stops it")
-    left = "with its creator" if greeted.left is None else age(greeted.left)
-    case = f" [{greeted.case}]" if greeted.case else ""
-    return (name, greeted.engine, age(greeted.age), left, _state(greeted), os.path.relpath(greeted.file) + case)
+def _row(name: str, answer: Greeted | str) -> tuple[str, str, str, str, str, str]:
+    if isinstance(answer, str):
+        return (name, "?", "?", "?", _state(answer), answer)
+    left = "with its creator" if answer.left is None else age(answer.left)
+    case = f" [{answer.case}]" if answer.case else ""
+    where = answer.trouble or os.path.relpath(answer.file) + case
+    return (name, answer.engine, age(answer.age), left, _state(answer), where)

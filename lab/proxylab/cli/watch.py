@@ -10,7 +10,7 @@ import os
 import select
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -70,7 +70,7 @@ def command(
         load = partial(choose_case, file, case_id, mode_of(engine), version_of(engine))
         watched.bring_to(load())
         try:
-            while saves.wait():
+            while saves.wait(watched.raise_if_gone):
                 try:
                     watched.bring_to(load())
                 except (LabError, click.UsageError) as error:
@@ -95,11 +95,15 @@ class _Saves:
             return ()
         return found.st_mtime_ns, found.st_size, found.st_ino
 
-    def wait(self) -> bool:
-        """Return true after a save: when the file differs, and two looks in a row see the same."""
+    def wait(self, meanwhile: Callable[[], None]) -> bool:
+        """Return true after a save: when the file differs, and two looks in a row see the same.
+
+        ``meanwhile`` is called at each look; what it raises ends the wait.
+        """
         before = self._seen
         while (now := self._now()) in ((), self._seen) or now != before:
             before = now
+            meanwhile()
             select.select([], [], [], _LOOK_SECONDS)
         self._seen = now
         return True
@@ -119,6 +123,11 @@ class _Watched:
         """Print lines, in colour where the user wants it."""
         if lines:
             click.echo("\n".join(lines), color=wants_color(sys.stdout, self._color))
+
+    def raise_if_gone(self) -> None:
+        """Raise ``LabEndedError`` if a process of the lab has ended."""
+        if self._lab is not None:
+            self._lab.connection.raise_if_gone("take the next save")
 
     def bring_to(self, wanted: Scenario) -> None:
         """Bring the lab to the scenario, and judge the probes and steps that the change concerns.

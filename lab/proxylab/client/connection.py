@@ -1,16 +1,23 @@
 """A client's connection to a lab process.
 
-``Connection`` sends one request after the other. ``ControlConnection`` is one to a standing lab.
+``Connection`` sends one request after the other. Where no answer comes because a process of the lab does not run, it
+logs one line that says which, and goes on waiting: the process may run again.
+``ControlConnection`` is one to a standing lab.
 ``proxylab.client.lab_process`` starts and ends lab processes; ``proxylab.server.client_connections`` is the other end.
 """
 
+import logging
+import select
 import socket
+import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
+from proxylab.client.control_sockets import ControlSockets
+from proxylab.client.process_states import StuckProcess, stuck_process
 from proxylab.encoding import MisfitError
-from proxylab.errors import ExitCode, InternalError, LabEndedError, LabError
+from proxylab.errors import InternalError, LabEndedError, LabError, LabStuckError
 from proxylab.protocol.channel import Channel, ChannelClosedError
 from proxylab.protocol.faults import error_of
 from proxylab.protocol.messages import Failed
@@ -21,17 +28,15 @@ __all__ = ["Connection", "ControlConnection", "LabGoneError"]
 
 Wanted = TypeVar("Wanted")
 
+_PATIENCE_SECONDS: Final = 2.0
+"""After so many seconds without an answer the client looks for a process that does not run."""
 
-class LabGoneError(LabError):
+_END_SECONDS: Final = 2.0
+"""A lab that is killed is gone within these; then its supervisor has noted how it ended."""
+
+
+class LabGoneError(LabEndedError):
     """A standing lab ended during a request, or another version of proxylab runs it."""
-
-    exit_code = ExitCode.FAILED
-
-    def __init__(self, name: str, what: str) -> None:
-        super().__init__(
-            f"the lab {name} hung up before it could {what}: it has ended, or another version of proxylab runs it; "
-            f"see `proxylab ps`, and end it with `proxylab down {name}`"
-        )
 
 
 class Connection:
@@ -39,6 +44,7 @@ class Connection:
 
     def __init__(self, connection: socket.socket) -> None:
         self._channel = Channel(connection)
+        self._told_of: StuckProcess | None = None
         self.closed = False
 
     def __enter__(self) -> Self:
@@ -92,6 +98,11 @@ class Connection:
             raise self._error(answer, "go on")
         return answer
 
+    def raise_if_gone(self, what: str) -> None:
+        """Raise ``LabEndedError`` if the lab process has hung up, where no answer is due. ``what`` is its next task."""
+        if not self.closed and self._channel.has_ended():
+            raise self._gone(what)
+
     def signal(self, number: int, deadline: Deadline) -> None:
         """Pass a signal to the running command, or end another feed."""
         self._send(Signal(number), "take a signal", deadline)
@@ -106,12 +117,33 @@ class Connection:
 
     def _receive(self, what: str, deadline: Deadline) -> AnyResponse:
         try:
+            self._wait_for_answer(deadline)
             answer: AnyResponse = self._channel.receive(AnyResponse, deadline)
         except (ChannelClosedError, MisfitError) as error:
             raise self._gone(what) from error
         except TimeoutError:
+            if stuck := self._stuck():
+                raise LabStuckError(f"{self._whose} did not {what}: {stuck}; {self._cure}") from None
             raise InternalError(f"the lab process did not {what} in time{self._last_words()}") from None
         return answer
+
+    def _wait_for_answer(self, deadline: Deadline) -> None:
+        """Return when an answer begins, or at the deadline; log meanwhile who keeps this client waiting."""
+        began = time.time()
+        answers = select.poll()
+        answers.register(self.fileno(), select.POLLIN)
+        while not answers.poll(1000 * min(_PATIENCE_SECONDS, deadline.remaining)) and not deadline.passed:
+            self.tell_of_stuck_process(began)
+
+    def tell_of_stuck_process(self, began: float) -> bool:
+        """Whether a process of the lab does not run; logs one line about each, since when the client has waited."""
+        stuck = self._stuck()
+        if stuck is not None and stuck != self._told_of:
+            since = time.strftime("%H:%M:%S", time.localtime(began))
+            silence = f"{self._whose} has not answered since {since}: {stuck}; {self._cure}"
+            logging.getLogger(__name__).warning(silence)
+        self._told_of = stuck
+        return stuck is not None
 
     def _error(self, failed: Failed, what: str) -> LabError:
         """The error in an answer; closes the connection if the lab process is about to end."""
@@ -127,13 +159,53 @@ class Connection:
     def _last_words(self) -> str:
         return ""
 
+    def _stuck(self) -> StuckProcess | None:
+        return None
+
+    @property
+    def _whose(self) -> str:
+        return "the lab process"
+
+    @property
+    def _cure(self) -> str:
+        return "Ctrl-C ends the wait, and the lab"
+
 
 class ControlConnection(Connection):
-    """A connection to a standing lab, over its control socket. Closing it does not end the lab."""
+    """A connection to a standing lab, over its control socket. Closing it does not end the lab.
 
-    def __init__(self, connection: socket.socket, name: str) -> None:
-        super().__init__(connection)
+    Args:
+        control_sockets: the folder of the lab's control socket.
+        name: the lab's.
+        seconds: the bound of connecting.
+
+    Raises:
+        NoSuchLabError: no lab of that name is running.
+        TimeoutError: it takes no connection.
+    """
+
+    def __init__(self, control_sockets: ControlSockets, name: str, seconds: float = 5.0) -> None:
+        super().__init__(control_sockets.connect(name, seconds))
+        self._control_sockets = control_sockets
         self.name = name
 
     def _gone(self, what: str) -> LabError:
-        return LabGoneError(self.name, what)
+        how = self._control_sockets.wait_for_end(self.name, _END_SECONDS)
+        if how is None:
+            return LabGoneError(
+                f"the lab {self.name} hung up before it could {what}: perhaps another version of proxylab runs it; "
+                f"see `proxylab ps`, and end it with `proxylab down {self.name}`"
+            )
+        return LabGoneError(f"the lab {self.name} ended before it could {what}: {how}")
+
+    def _stuck(self) -> StuckProcess | None:
+        supervisor = self._control_sockets.supervisor_of(self.name)
+        return None if supervisor is None else stuck_process(supervisor)
+
+    @property
+    def _whose(self) -> str:
+        return f"the lab {self.name}"
+
+    @property
+    def _cure(self) -> str:
+        return f"Ctrl-C ends this wait, and `proxylab down {self.name}` the lab"

@@ -3,8 +3,9 @@
 A lab process listens on its control socket, a file in the folder. File and folder belong to the owner alone, so the
 kernel lets no other user connect (unix(7)). A client claims the name before the lab is built, so it is taken from the
 first moment, and a connection waits until the lab accepts it. A name with a socket that no process has open refuses
-connections: its lab is gone. The lab's supervisor removes the name when the lab is over; only a killed supervisor
-cannot. A lock on the folder keeps a client that removes stale names from removing one that is just being claimed.
+connections: its lab is gone. The lab's supervisor removes the name when the lab is over, and notes beside it how a lab
+ended that was not asked to; only a killed supervisor cannot. The first client that asks reads the note and removes it.
+A lock on the folder keeps a client that removes stale names from removing one that is just being claimed.
 """
 
 import errno
@@ -15,21 +16,36 @@ import signal
 import socket
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Self
 
+from proxylab.client.process_states import how_it_ended
 from proxylab.errors import CapabilityError
+from proxylab.timing import Deadline
 
-__all__ = ["SUPERVISOR_SUFFIX", "ControlSocket", "ControlSockets", "NameTakenError", "NoSuchLabError", "is_name"]
+__all__ = [
+    "ENDED_SUFFIX",
+    "SUPERVISOR_SUFFIX",
+    "ControlSocket",
+    "ControlSockets",
+    "NameTakenError",
+    "NoSuchLabError",
+    "is_name",
+]
 
 SUPERVISOR_SUFFIX: Final = ".supervisor"
 """The suffix of the file that names a control socket's supervisor, which removes both (``kernel.sandbox``)."""
 
+ENDED_SUFFIX: Final = ".ended"
+"""The suffix of the file in which a supervisor notes its own exit status, if the lab was not asked to end."""
+
+_PAUSE: Final = 0.005
 _SUFFIX: Final = ".sock"
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
-_MOST_WAITING: Final = 64
+_MOST_WAITING: Final = 256
 
 
 class NameTakenError(Exception):
@@ -58,6 +74,7 @@ class ControlSocket:
         """Give it a name, and queue connections to it. Raises ``NameTakenError``."""
         with self._control_sockets.locked():
             self._control_sockets.remove_if_stale(name)
+            self._control_sockets.how_it_ended(name)  # the note is about an earlier lab of that name
             os.fchmod(self.socket.fileno(), 0o600)  # bind(2) gives this mode to the file
             try:
                 # The folder's path may be long, and sun_path has room for 107 bytes only.
@@ -118,23 +135,33 @@ class ControlSockets:
             found = sorted(each.name.removesuffix(_SUFFIX) for each in self.folder.glob(f"*{_SUFFIX}"))
             return [name for name in found if not self.remove_if_stale(name)]
 
+    def ended(self) -> list[tuple[str, str]]:
+        """The labs that ended without being asked to since the last call, each with how it ended."""
+        names = sorted(each.name.removesuffix(ENDED_SUFFIX) for each in self.folder.glob(f"*{ENDED_SUFFIX}"))
+        return [(name, how) for name in names if (how := self.how_it_ended(name))]
+
     def connect(self, name: str, seconds: float = 5.0) -> socket.socket:
         """A connection to the lab of that name. Raises ``NoSuchLabError``, or ``TimeoutError`` if it takes none."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(seconds)
+        deadline = Deadline.after(seconds)
         try:
             with self._opened() as folder:
-                connection.connect(f"/proc/self/fd/{folder}/{name}{_SUFFIX}")
+                while True:
+                    try:
+                        connection.connect(f"/proc/self/fd/{folder}/{name}{_SUFFIX}")
+                    except BlockingIOError:  # EAGAIN: the queue is full (connect(2)), whatever the timeout
+                        if deadline.passed:
+                            raise TimeoutError(f"the lab {name} takes no more connections") from None
+                        time.sleep(_PAUSE)
+                    else:
+                        return connection
         except (FileNotFoundError, ConnectionRefusedError):
             connection.close()
             raise NoSuchLabError(name) from None
-        except BlockingIOError:  # EAGAIN: the queue is full (connect(2)), whatever the timeout
-            connection.close()
-            raise TimeoutError(f"the lab {name} takes no more connections") from None
         except BaseException:
             connection.close()
             raise
-        return connection
 
     def is_taken(self, name: str) -> bool:
         """Whether the name still exists."""
@@ -162,17 +189,43 @@ class ControlSockets:
         """The file that names the supervisor of a lab."""
         return self.folder / f"{name}{SUPERVISOR_SUFFIX}"
 
-    def kill(self, name: str) -> bool:
-        """Have the supervisor end by force a lab that does not answer; returns whether there was one."""
+    def supervisor_of(self, name: str) -> int | None:
+        """The pid of a lab's supervisor; ``None`` if it has ended."""
         try:
             pid, began = self.supervisor_file(name).read_text(encoding="ascii").split()
         except (OSError, ValueError):
+            return None
+        return int(pid) if _began(int(pid)) == began else None  # otherwise the pid belongs to another process now
+
+    def kill(self, name: str) -> bool:
+        """Have the supervisor end by force a lab that does not answer; returns whether there was one."""
+        pid = self.supervisor_of(name)
+        if pid is None:
             return False
-        if _began(int(pid)) != began:
-            return False  # its pid belongs to another process now
         with suppress(ProcessLookupError):
-            os.kill(int(pid), signal.SIGTERM)
+            os.kill(pid, signal.SIGTERM)
+            os.kill(pid, signal.SIGCONT)  # a stopped process takes no other signal
         return True
+
+    def wait_for_end(self, name: str, seconds: float) -> str | None:
+        """Wait until a lab that hung up is gone; how it ended, or ``None`` if it goes on."""
+        deadline = Deadline.after(seconds)
+        while (supervisor := self.supervisor_of(name)) is not None and _is_alive(supervisor) and not deadline.passed:
+            time.sleep(_PAUSE)
+        if how := self.how_it_ended(name):
+            return how
+        with self.locked():
+            return "a signal ended its supervisor" if self.remove_if_stale(name) else None
+
+    def how_it_ended(self, name: str) -> str:
+        """How a lab of that name ended that was not asked to; empty if none did. The next call knows no more of it."""
+        note = self.folder / f"{name}{ENDED_SUFFIX}"
+        try:
+            status = int(note.read_text(encoding="ascii"))
+            note.unlink()
+        except (OSError, ValueError):
+            return ""
+        return how_it_ended(status)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -188,6 +241,10 @@ class ControlSockets:
             yield folder
         finally:
             os.close(folder)
+
+
+def _is_alive(pid: int) -> bool:
+    return _began(pid) != ""
 
 
 def _began(pid: int) -> str:

@@ -14,6 +14,7 @@ import shutil
 import signal
 import sys
 import termios
+import time
 import tty
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -29,6 +30,9 @@ __all__ = ["run_attached", "run_shell"]
 
 _BEGIN_SECONDS: Final = 30.0
 _ANSWER_SECONDS: Final = 10.0
+_PATIENCE_SECONDS: Final = 2.0
+"""How long nothing may happen before a look whether the lab runs."""
+
 _READ: Final = 65536
 _NAMES: Final = ("HOME", "LANG", "COLORTERM", "TERM", "USER", "LOGNAME")
 _FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)
@@ -87,10 +91,13 @@ def _on_own_streams(connection: Connection, request: Attach, awake: int, stack: 
     if not interactive:
         stack.callback(os.close, reading)
     connection.begin_feed(request, Deadline.after(_BEGIN_SECONDS), (reading, 1, 2))
+    began = time.time()
     while True:
-        ready, _, _ = select.select([connection.fileno(), awake], [], [])
+        ready, _, _ = select.select([connection.fileno(), awake], [], [], _PATIENCE_SECONDS)
         if awake in ready:
-            _forward(connection, os.read(awake, _READ))
+            _forward(connection, os.read(awake, _READ), began)
+        if not ready:
+            connection.tell_of_stuck_process(began)
         if connection.fileno() in ready:
             return _ended(connection)
 
@@ -108,10 +115,13 @@ def _on_terminal(connection: Connection, request: Attach, awake: int, stack: Exi
             before = termios.tcgetattr(0)
             stack.callback(termios.tcsetattr, 0, termios.TCSADRAIN, before)
             tty.setraw(0)
+    began = time.time()
     while True:
-        ready, _, _ = select.select(sources, [], [])
+        ready, _, _ = select.select(sources, [], [], _PATIENCE_SECONDS)
+        if not ready:
+            connection.tell_of_stuck_process(began)
         if awake in ready:
-            _resize_or_forward(connection, os.read(awake, _READ), ours)
+            _resize_or_forward(connection, os.read(awake, _READ), ours, began)
         if 0 in ready and not _copy(0, ours):
             sources.remove(0)
             os.write(ours, b"\x04")  # Ctrl-D, which a terminal turns into end-of-file
@@ -156,16 +166,19 @@ def _copy_size(terminal: int) -> None:
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, size)
 
 
-def _resize_or_forward(connection: Connection, numbers: bytes, terminal: int) -> None:
+def _resize_or_forward(connection: Connection, numbers: bytes, terminal: int, began: float) -> None:
     if signal.SIGWINCH in numbers:
         _copy_size(terminal)
         connection.signal(signal.SIGWINCH, Deadline.after(_ANSWER_SECONDS))  # a guest's relay then reads the size
-    _forward(connection, numbers)
+    _forward(connection, numbers, began)
 
 
-def _forward(connection: Connection, numbers: bytes) -> None:
+def _forward(connection: Connection, numbers: bytes, began: float) -> None:
+    """Pass signals on. A lab that does not run passes none on, so there a signal ends this client, as if unhandled."""
     for number in numbers:
         if number in _FORWARDED:
+            if connection.tell_of_stuck_process(began):
+                raise KeyboardInterrupt
             connection.signal(number, Deadline.after(_ANSWER_SECONDS))
 
 

@@ -23,11 +23,12 @@ from typing import IO, Final, TypeVar
 import proxylab
 from proxylab.client.connection import Connection
 from proxylab.client.control_sockets import ControlSocket
+from proxylab.client.process_states import StuckProcess, how_it_ended, stuck_process
 from proxylab.encoding import encode
-from proxylab.errors import InternalError, LabEndedError, LabError
+from proxylab.errors import LAUNCHER_ENDED, InternalError, LabEndedError, LabError, LabStuckError
 from proxylab.guest.kernels import find_kernel
 from proxylab.protocol.faults import error_of
-from proxylab.protocol.messages import LAUNCHER_ENDED, Build, Failed, Ready
+from proxylab.protocol.messages import Build, Failed, Ready
 from proxylab.protocol.standing_labs import AnyRequest, Detach, Detached, LabRecord
 from proxylab.scenario.words import HOST
 from proxylab.timing import Deadline
@@ -40,6 +41,9 @@ _START_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 5.0
 _CLOSE_SECONDS_A_NETNS: Final = 0.1
 """The kernel closes the packet sockets of a killed process one after another: 27 ms a namespace."""
+_STUCK_SECONDS: Final = 0.5
+"""A lab that ends takes less; after so many seconds a process that does not run is not waited for."""
+_KILLED_SECONDS: Final = 60.0
 _STAY_SECONDS: Final = 30.0
 _KILLERS: Final = "as the kernel does when memory runs out (see dmesg)"
 _LOG_LINES: Final = 40
@@ -145,12 +149,23 @@ class LabProcess(Connection):
         # End-of-file; then SIGTERM to the supervisor, which kills init and waits until the kernel has killed all below
         # it; then SIGKILL, in case the supervisor itself is stopped.
         for number in (signal.SIGTERM, signal.SIGKILL):
-            try:
-                self._child.wait(_CLOSE_SECONDS + self._namespaces * _CLOSE_SECONDS_A_NETNS)
-            except subprocess.TimeoutExpired:
-                self._child.send_signal(number)
-        self._child.wait()
-        self._release()
+            seconds = _CLOSE_SECONDS + self._namespaces * _CLOSE_SECONDS_A_NETNS
+            with suppress(subprocess.TimeoutExpired):
+                self._child.wait(_STUCK_SECONDS)
+            if stuck_process(self.pid) is None:
+                with suppress(subprocess.TimeoutExpired):
+                    self._child.wait(seconds)
+            if self._child.poll() is not None:
+                break
+            self._child.send_signal(number)
+        try:
+            self._child.wait(_KILLED_SECONDS + self._namespaces * _CLOSE_SECONDS_A_NETNS)
+        except subprocess.TimeoutExpired:
+            raise LabStuckError(
+                f"the lab process does not end: {stuck_process(self.pid) or 'no process of it is stuck'}"
+            ) from None
+        finally:
+            self._release()
 
     def _leave(self) -> None:
         """Hang up, and let it live. Another process may reap it in the end."""
@@ -169,23 +184,21 @@ class LabProcess(Connection):
         ended, status = f"the lab process ended before it could {what}", self._child.returncode
         if status != LAUNCHER_ENDED and (words := self._last_words()):
             return InternalError(ended + words)
-        how = "its launcher, which starts commands, ended" if status == LAUNCHER_ENDED else _how(status)
+        how = "a process below its supervisor does not end" if status is None else how_it_ended(status)
         return LabEndedError(f"{ended}: {how}; unless something has killed it, {_KILLERS}, please report this")
+
+    def _stuck(self) -> StuckProcess | None:
+        return stuck_process(self.pid)
 
     def _last_words(self) -> str:
         """The last lines that it wrote to its standard error, for a bug report."""
+        if self._log.closed:
+            return ""
         self._log.flush()
         size = os.fstat(self._log.fileno()).st_size
         tail = os.pread(self._log.fileno(), _LOG_BYTES, max(0, size - _LOG_BYTES))
         text = tail.decode(errors="replace").splitlines()
         return ":\n  " + "\n  ".join(text[-_LOG_LINES:]) if text else ""
-
-
-def _how(status: int | None) -> str:
-    """How it ended, by the supervisor's status, which is the lab process's own as a byte."""
-    number = 0 if status is None else -status if status < 0 else 256 - status
-    names = {each.value: each.name for each in signal.Signals}
-    return f"{names[number]} ended it" if number in names else f"it exited with status {status}"
 
 
 def _environment() -> dict[str, str]:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
-from proxylab.engines.protocol import Draining, Engine, Killable, Noting, Resting
+from proxylab.engines.protocol import Draining, Engine, Killable, Mortal, Noting, Resting
 from proxylab.errors import InternalError
 from proxylab.scenario.change import EngineAction
 from proxylab.scenario.words import Mode
@@ -69,6 +69,13 @@ class Fleet:
         """Return once these engines, or all that run, have programmed ``revision``. Raises ``EngineError``."""
         which = tuple(self._running) if nodes is None else nodes
         await together(self.engines[node].wait_synced(revision, deadline) for node in which)
+
+    async def raise_if_ended(self) -> None:
+        """Raise ``EngineError`` if a proxy's process has ended that no step ended: its rules stay as they are."""
+        for node in tuple(self._running):
+            engine = self.engines[node]
+            if isinstance(engine, Mortal):
+                await engine.raise_if_ended()
 
     async def rest(self) -> None:
         """Return once no engine is about to load rules without a change, as a probe's counters need it."""

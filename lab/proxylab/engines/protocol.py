@@ -144,6 +144,14 @@ class Killable(Protocol):
 
 
 @runtime_checkable
+class Mortal(Protocol):
+    """An engine that is a process of its own, which may end at any moment."""
+
+    async def raise_if_ended(self) -> None:
+        """Raise ``EngineError`` if the process has ended and was not asked to."""
+
+
+@runtime_checkable
 class Draining(Protocol):
     """An engine that can ask a process of its own, through which packets pass."""
 

@@ -59,6 +59,16 @@ class Channel:
         """The descriptor that is readable when an answer, or its beginning, has come."""
         return self._socket.fileno()
 
+    def has_ended(self) -> bool:
+        """Whether the other side has hung up, and nothing of it is left to be read."""
+        self._socket.settimeout(0.0)
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     def close(self) -> None:
         """Close the socket; the other side reads end-of-file."""
         self._socket.close()

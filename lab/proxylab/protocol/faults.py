@@ -7,6 +7,7 @@ from proxylab.errors import (
     InternalError,
     LabEndedError,
     LabError,
+    LabFullError,
     ProgramError,
     ScenarioError,
 )
@@ -28,6 +29,8 @@ def fault_of(error: LabError) -> Fault:
             return Fault("program", (error.program, error.what, error.log))
         case ScenarioError():
             return Fault("scenario", error.problems)
+        case LabFullError():
+            return Fault("full", (str(error.clients),))
         case LabEndedError():
             return Fault("ended", (str(error),))
         case _:
@@ -47,6 +50,8 @@ def error_of(fault: Fault) -> LabError:
             return ProgramError(program, what, log)
         case "scenario", problems:
             return ScenarioError(problems)
+        case "full", (clients,):
+            return LabFullError(int(clients))
         case "ended", words:
             return LabEndedError("\n".join(words))
         case _:

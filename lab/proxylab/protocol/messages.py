@@ -6,7 +6,6 @@ detached lab.
 """
 
 from collections.abc import Mapping
-from typing import Final
 
 from msgspec import field
 
@@ -28,7 +27,6 @@ from proxylab.scenario.change import Change
 from proxylab.scenario.steps import Until
 
 __all__ = [
-    "LAUNCHER_ENDED",
     "Advance",
     "Advanced",
     "Answer",
@@ -62,9 +60,6 @@ __all__ = [
     "Sent",
     "Stage",
 ]
-
-LAUNCHER_ENDED: Final = 70
-"""The exit status of a lab process that ends because its launcher did."""
 
 
 class Build(TaggedRecord, frozen=True):

@@ -146,7 +146,10 @@ class Detached(TaggedRecord, frozen=True):
 
 
 class Greeted(TaggedRecord, frozen=True, kw_only=True):
-    """A standing lab, in short. Times are in seconds; ``left`` is ``None`` for one that ends with its first client."""
+    """A standing lab, in short. Times are in seconds; ``left`` is ``None`` for one that ends with its first client.
+
+    ``trouble`` says which proxy's process has ended, or is empty.
+    """
 
     name: str
     file: str
@@ -155,6 +158,7 @@ class Greeted(TaggedRecord, frozen=True, kw_only=True):
     age: float
     left: float | None
     busy: bool
+    trouble: str = ""
 
 
 class ObjectList(TaggedRecord, frozen=True):

@@ -1,11 +1,13 @@
 """Answers the requests of clients, one after the other.
 
-Requests of several clients take turns (the request handler sees to that); feeds run beside them. When the first client
+Requests of several clients take turns (the request handler sees to that); feeds run beside them. A client that has
+asked nothing yet takes no other client's place, and a slow one keeps no other client waiting. When the first client
 hangs up, its unfinished requests are cancelled, and its lab ends unless it is detached. When any other client hangs up,
 its unfinished request is still carried out, and its answer is dropped.
 """
 
 import asyncio
+import errno
 import os
 import socket
 import traceback
@@ -13,16 +15,26 @@ from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, Final, Protocol, get_args
 
-from proxylab.errors import InternalError
+from proxylab.errors import InternalError, LabFullError
 from proxylab.protocol.channel import AsyncChannel, ChannelClosedError, user_of
 from proxylab.protocol.faults import fault_of
 from proxylab.protocol.messages import Failed
-from proxylab.protocol.standing_labs import AnyRequest, AnyResponse, Feed, Signal
+from proxylab.protocol.standing_labs import AnyRequest, AnyResponse, End, Feed, Signal
+from proxylab.timing import pass_by
 
 __all__ = ["RequestHandler", "accept_clients", "first_of", "serve_client"]
 
 _FEEDS: Final = get_args(Feed)
-_MOST_CLIENTS: Final = 32
+_MOST_CLIENTS: Final = 64
+"""That have asked something: each may hold four descriptors of the lab process."""
+
+_MOST_SILENT: Final = 64
+"""That have asked nothing; a further one takes the place of the one that has been silent longest."""
+
+_NO_DESCRIPTOR_SECONDS: Final = 0.1
+
+_MOST_QUEUED: Final = 16
+"""Requests of one client that does not wait for answers."""
 
 
 class RequestHandler(Protocol):
@@ -39,7 +51,7 @@ class RequestHandler(Protocol):
 
 async def serve_client(channel: AsyncChannel, handler: RequestHandler) -> None:
     """Answer one request after the other; when the client hangs up, end at once, even during an answer."""
-    requests: asyncio.Queue[tuple[AnyRequest, list[int]]] = asyncio.Queue()
+    requests: asyncio.Queue[tuple[AnyRequest, list[int]]] = asyncio.Queue(_MOST_QUEUED)
     signals: asyncio.Queue[Signal] = asyncio.Queue()
     over = asyncio.Event()
 
@@ -78,38 +90,82 @@ async def accept_clients(control_socket: socket.socket, handler: RequestHandler)
 
     A client must have the lab's own user id: in the lab's user namespace every other user is unknown.
     """
-    room = asyncio.Semaphore(_MOST_CLIENTS)
     loop = asyncio.get_running_loop()
-    shielded = _Shielded(handler)
+    places = _Places()
     control_socket.setblocking(False)
     async with asyncio.TaskGroup() as clients:
         while True:
-            await room.acquire()
-            connection, _ = await loop.sock_accept(control_socket)
+            try:
+                connection, _ = await loop.sock_accept(control_socket)
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE):
+                    raise
+                if not places.end_longest_silent():
+                    await pass_by(_NO_DESCRIPTOR_SECONDS)
+                continue
             if user_of(connection) != os.getuid():
                 connection.close()
-                room.release()
                 continue
-            task = clients.create_task(_receive(connection, shielded))
-            task.add_done_callback(lambda _: room.release())
+            if len(places.silent) >= _MOST_SILENT:
+                places.end_longest_silent()
+            client = _LaterClient(handler, places)
+            places.silent[client] = connection
+            clients.create_task(_receive(connection, client))
 
 
-async def _receive(connection: socket.socket, handler: RequestHandler) -> None:
+async def _receive(connection: socket.socket, client: "_LaterClient") -> None:
     channel = AsyncChannel(connection)
     try:
-        await serve_client(channel, handler)
+        await serve_client(channel, client)
     finally:
+        client.leave()
         channel.close()
 
 
-class _Shielded:
-    """Wraps the handler for other clients: it finishes every request, and no bug in one request ends the lab."""
+class _Places:
+    """The clients of a control socket: those that have asked something, and the others, the longest silent first."""
 
-    def __init__(self, handler: RequestHandler) -> None:
+    def __init__(self) -> None:
+        self.asked: set[_LaterClient] = set()
+        self.silent: dict[_LaterClient, socket.socket] = {}
+
+    def end_longest_silent(self) -> bool:
+        """Hang up on the client that has asked nothing for the longest time; whether there was one."""
+        if not self.silent:
+            return False
+        self.silent.pop(next(iter(self.silent))).shutdown(socket.SHUT_RDWR)  # its task reads end-of-file, and closes it
+        return True
+
+
+class _LaterClient:
+    """Wraps the handler for a client of the control socket.
+
+    It finishes every request, and no bug in one request ends the lab. The first request takes a place, or is refused.
+    """
+
+    def __init__(self, handler: RequestHandler, places: _Places) -> None:
         self._handler = handler
+        self._places = places
         self._begun: set[asyncio.Task[AnyResponse]] = set()
 
+    def leave(self) -> None:
+        """Free the client's place."""
+        self._places.asked.discard(self)
+        self._places.silent.pop(self, None)
+
+    def _refusal(self, request: AnyRequest) -> Failed | None:
+        """``None`` if the client has a place. ``End`` needs none: a lab can always be ended."""
+        if self in self._places.asked or isinstance(request, End):
+            return None
+        if len(self._places.asked) >= _MOST_CLIENTS:
+            return Failed(fault_of(LabFullError(len(self._places.asked))))
+        self._places.silent.pop(self, None)
+        self._places.asked.add(self)
+        return None
+
     async def answer(self, request: AnyRequest) -> AnyResponse:
+        if (refusal := self._refusal(request)) is not None:
+            return refusal
         begun = asyncio.create_task(self._answered(request))
         self._begun.add(begun)
         begun.add_done_callback(self._begun.discard)
@@ -124,6 +180,9 @@ class _Shielded:
     async def feed(
         self, request: Feed, descriptors: Sequence[int], signals: "asyncio.Queue[Signal]"
     ) -> AsyncGenerator[AnyResponse, None]:
+        if (refusal := self._refusal(request)) is not None:
+            yield refusal
+            return
         try:
             async with aclosing(self._handler.feed(request, descriptors, signals)) as answers:
                 async for each in answers:

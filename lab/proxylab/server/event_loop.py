@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from proxylab.engines.engine_names import IPTABLES_VARIANTS
-from proxylab.errors import InternalError, LabError
+from proxylab.errors import LAUNCHER_ENDED, EngineError, InternalError, LabError
 from proxylab.kernel.capabilities import examine
 from proxylab.kernel.netfilter.iptables_tool import IptablesVariant, choose_iptables
 from proxylab.kernel.netlink.cleanup import Cleanup
@@ -30,7 +30,6 @@ from proxylab.kernel.sandbox.origins import Origins
 from proxylab.protocol.channel import AsyncChannel
 from proxylab.protocol.faults import fault_of
 from proxylab.protocol.messages import (
-    LAUNCHER_ENDED,
     Advance,
     Advanced,
     Answer,
@@ -111,7 +110,7 @@ class Detachment:
                 self._ended.set()
                 return Ended()
 
-    def greeting(self, *, busy: bool) -> Greeted:
+    def greeting(self, *, busy: bool, trouble: str) -> Greeted:
         """The lab's state in short."""
         record = self._known()
         return Greeted(
@@ -122,6 +121,7 @@ class Detachment:
             age=max(0.0, time.time() - record.began),
             left=None if self._ends_at is None else max(0.0, self._ends_at - time.monotonic()),
             busy=busy,
+            trouble=trouble,
         )
 
     async def wait_until_over(self) -> None:
@@ -241,7 +241,7 @@ class _RequestHandler:
         try:
             match request:
                 case Greet():
-                    return self.detachment.greeting(busy=self._turn.locked())
+                    return self.detachment.greeting(busy=self._turn.locked(), trouble=await self._trouble())
                 case Detach() | Remember() | End():
                     return self.detachment.answer(request)
                 case _:
@@ -249,6 +249,15 @@ class _RequestHandler:
                         return await self._answer(request)
         except (LabError, OSError) as error:
             return Failed(fault_of(_owned(error, request)))
+
+    async def _trouble(self) -> str:
+        """Which proxy's process has ended, in one line; empty if none has."""
+        try:
+            if self._lab is not None:
+                await self._lab.control_plane.fleet.raise_if_ended()
+        except EngineError as error:
+            return f"{error.node}: {error.what}"
+        return ""
 
     async def feed(
         self, request: Feed, descriptors: Sequence[int], signals: Signals

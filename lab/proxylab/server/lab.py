@@ -139,7 +139,9 @@ class Lab(Struct, frozen=True):
 
         Raises:
             CapabilityError: the kernel cannot trace packets in a network namespace.
+            EngineError: a proxy's process has ended.
         """
+        await self.control_plane.fleet.raise_if_ended()
         await self.step_runner.rest()
         self._policy_routes.install(resolved.policy_route)
         if self._health_checks is not None:
@@ -158,7 +160,9 @@ class Lab(Struct, frozen=True):
 
         Raises:
             CapabilityError: the kernel cannot be kept out of it.
+            EngineError: a proxy's process has ended.
         """
+        await self.control_plane.fleet.raise_if_ended()
         await self.step_runner.rest()
         self._policy_routes.install(dialogue.there.policy_route)
         if self._health_checks is not None:

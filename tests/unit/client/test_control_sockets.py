@@ -40,7 +40,7 @@ def test_a_lab_that_takes_no_more_connections_is_silent_and_no_bug(control_socke
     with ExitStack() as waiting:
 
         def come() -> None:
-            for _ in range(100):
+            for _ in range(300):
                 waiting.enter_context(control_sockets.connect("shop", seconds=0.01))
 
         with pytest.raises(TimeoutError, match="the lab shop takes no more connections"):
@@ -75,7 +75,7 @@ def test_the_name_is_the_last_that_goes(
 
     monkeypatch.setattr(os, "unlink", watched)
     if who == "its supervisor":
-        KeptDoor(control_socket.socket, control_socket.folder).take_away()
+        KeptDoor(control_socket.socket, control_socket.folder).take_away(0)
         control_socket.close()
     else:
         control_socket.close()

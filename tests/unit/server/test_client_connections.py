@@ -11,8 +11,8 @@ from typing import get_args
 import pytest
 
 from proxylab.errors import InternalError
-from proxylab.protocol.channel import AsyncChannel
-from proxylab.protocol.faults import fault_of
+from proxylab.protocol.channel import AsyncChannel, _frame
+from proxylab.protocol.faults import error_of, fault_of
 from proxylab.protocol.messages import Answer, Dump, Dumped, Failed, Request
 from proxylab.protocol.standing_labs import AnyRequest, AnyResponse, Ended, Feed, Lines, Log, Signal
 from proxylab.server.client_connections import accept_clients, serve_client
@@ -179,3 +179,59 @@ def test_a_conversation_ends_when_an_error_takes_the_place_of_its_cancellation()
         assert done
 
     asyncio.run(play())
+
+
+async def asked(connect: Callable[[], socket.socket]) -> tuple[AsyncChannel, AnyResponse]:
+    """A client that has asked something, and the answer."""
+    client = AsyncChannel(connect())
+    await client.send(Dump("node-a"))
+    return client, await client.receive(AnyResponse)
+
+
+def test_clients_that_ask_nothing_take_no_places(tmp_path: Path) -> None:
+    async def script(handler: RequestHandler, connect: Callable[[], socket.socket]) -> None:
+        handler.let.set()
+        silent = [connect() for _ in range(100)]
+        slow = connect()
+        slow.send(b"\0")  # the first byte of a request
+        client, answer = await asked(connect)
+        assert answer == Dumped("node-a")
+        for each in (*silent, slow, client):
+            each.close()
+
+    visited(tmp_path, script)
+
+
+def test_one_client_too_many_is_refused_at_once_with_the_number(tmp_path: Path) -> None:
+    async def script(handler: RequestHandler, connect: Callable[[], socket.socket]) -> None:
+        handler.let.set()
+        clients = [(await asked(connect))[0] for _ in range(64)]
+        refused, answer = await asked(connect)
+        assert isinstance(answer, Failed)
+        assert "the lab serves 64 clients already" in str(error_of(answer.fault))
+        clients.pop().close()
+        refused.close()
+        for _ in range(50):  # turns of the loop: enough to hear of it
+            await asyncio.sleep(0)
+        last, answer = await asked(connect)
+        assert answer == Dumped("node-a"), "a place is free again"
+        for each in (*clients, last):
+            each.close()
+
+    visited(tmp_path, script)
+
+
+def test_a_client_that_reads_no_answers_keeps_no_other_one_waiting(tmp_path: Path) -> None:
+    async def script(handler: RequestHandler, connect: Callable[[], socket.socket]) -> None:
+        handler.let.set()
+        flooding = connect()
+        flooding.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                flooding.send(_frame(Dump("x" * 10_000)))
+        client, answer = await asked(connect)
+        assert answer == Dumped("node-a")
+        flooding.close()
+        client.close()
+
+    visited(tmp_path, script)

@@ -224,6 +224,11 @@ class KubeProxyEngine:
         if self._running is not None:
             await self._running.stop(Deadline.after(_STOP_SECONDS))
 
+    async def raise_if_ended(self) -> None:
+        """Raise ``EngineError`` if kube-proxy has ended."""
+        if self._running is not None and self._running.has_ended:
+            await self._report_end(self._running)
+
     async def kill(self) -> None:
         """Kill kube-proxy, which then cleans up nothing."""
         if self._running is not None:

@@ -71,12 +71,18 @@ class ControlSocket(Struct, frozen=True):
     socket: socket.socket
     folder: int
 
-    def take_away(self) -> None:
-        """Remove the socket's name, if it has one, and the note beside it (``client.control_sockets``).
+    def take_away(self, status: int) -> None:
+        """Remove the socket's name, if it has one, and the supervisor's beside it (``client.control_sockets``).
 
-        The name goes last: a client that waits for the end of a lab watches the name.
+        A ``status`` other than 0 is noted there. The name goes last: a client that waits for the end of a lab watches
+        the name.
         """
         bound = Path(str(self.socket.getsockname()))
+        if bound.name and status:
+            with suppress(OSError):
+                note = os.open(bound.stem + ".ended", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600, dir_fd=self.folder)
+                os.write(note, str(status).encode())
+                os.close(note)
         for name in (bound.stem + ".supervisor", bound.name) if bound.name else ():
             with suppress(OSError):
                 os.unlink(name, dir_fd=self.folder)
@@ -222,16 +228,27 @@ def _exit_if_closed(fd: int) -> None:
 def _supervise(init: int, client: socket.socket, lifeline: int, control_socket: ControlSocket | None) -> NoReturn:
     """Be the supervisor: hold the lifeline pipe until init has ended, and pass its status on.
 
+    A signal that ended init adds 128 to its number; one that ended the lab process is 256 less its number.
+
     On SIGTERM the supervisor kills init, and so everything in its pid namespace. The kernel lets init be reaped only
     when all of that has ended (zap_pid_ns_processes), so the supervisor's own end means that nothing is left.
     """
-    signal.signal(signal.SIGTERM, lambda *_: os.kill(init, signal.SIGKILL))
+    asked = False
+
+    def end(*_: object) -> None:
+        nonlocal asked
+        asked = True
+        os.kill(init, signal.SIGKILL)
+
+    signal.signal(signal.SIGTERM, end)
     client.close()
     _, status = os.waitpid(init, 0)
     os.close(lifeline)
+    code = os.waitstatus_to_exitcode(status)
+    code = 128 - code if code < 0 else code  # a signal ended init
     if control_socket is not None:
-        control_socket.take_away()
-    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+        control_socket.take_away(0 if asked else code)
+    os._exit(code)
 
 
 def _init(lab_process: int, lifeline: int) -> NoReturn:

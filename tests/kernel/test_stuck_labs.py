@@ -1,0 +1,111 @@
+"""A standing lab with a process that does not run, or that has ended: clients say which, can be ended, and end it."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from command_line import CommandLine, lives, wait_for
+
+from proxylab.errors import ExitCode
+
+ROLES = ("supervisor", "init", "lab process", "launcher")
+SOON = 20.0
+"""Two seconds on a quiet machine, and the start of Python: far less than the minutes that a client waited before."""
+
+
+def complaint(client: "subprocess.Popen[bytes]") -> str:
+    """The line of the client's standard error that says which process is stopped."""
+    assert client.stderr is not None
+    return next(line for line in map(bytes.decode, client.stderr) if "is stopped" in line)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_command_in_a_lab_with_a_stopped_process_says_so_and_ends_by_a_signal(cli: CommandLine, role: str) -> None:
+    cli.up()
+    processes = cli.processes("killed")
+    os.kill(processes[role], signal.SIGSTOP)
+    client = cli.start("exec", "client", "--", "sleep", "1000", stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    with client:
+        line = complaint(client)
+        assert f"its {role} (pid {processes[role]}) is stopped; Ctrl-C ends this wait" in line
+        assert line.startswith("the lab killed has not answered since ")
+        client.send_signal(signal.SIGINT)
+        assert client.wait(SOON) == 130
+    began = time.monotonic()
+    assert cli.type("down", "killed").output == "killed is gone\n"
+    assert time.monotonic() - began < SOON
+    wait_for(lambda: not any(map(lives, processes.values())), "the lab's processes to end")
+
+
+@pytest.mark.parametrize("role", ["lab process", "launcher"])
+def test_a_client_goes_on_when_the_stopped_process_does(cli: CommandLine, role: str) -> None:
+    cli.up()
+    processes = cli.processes("killed")
+    os.kill(processes[role], signal.SIGSTOP)
+    client = cli.start("probe", "client", "echo", stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    with client:
+        assert f"(pid {processes[role]}) is stopped" in complaint(client)
+        os.kill(processes[role], signal.SIGCONT)
+        assert client.wait(60) == 0
+
+
+def test_ps_says_which_process_of_a_lab_is_stopped(cli: CommandLine) -> None:
+    cli.up()
+    process = cli.processes("killed")["lab process"]
+    os.kill(process, signal.SIGSTOP)
+    assert f"its lab process (pid {process}) is stopped; `proxylab down` stops it" in cli.type("ps").output
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_verbs_at_a_lab_that_was_killed_say_who_died_and_exit_with_3(cli: CommandLine, role: str) -> None:
+    cli.up()
+    client = cli.start("logs", "node-a", "--follow", stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert client.stdout is not None
+    client.stdout.readline()
+    processes = cli.processes("killed")
+    os.kill(processes[role], signal.SIGKILL)
+    told = client.communicate(timeout=SOON)[1].decode()
+    assert client.returncode == ExitCode.INTERNAL
+    who = "its launcher, which starts commands, ended" if role == "launcher" else f"ended its {role}"
+    assert told.count("\n") == 1
+    assert told.startswith("the lab killed ended before it could go on: ")
+    assert who in told
+    wait_for(lambda: not any(map(lives, processes.values())), "the lab's processes to end")
+
+
+def test_the_first_verb_after_a_lab_was_killed_says_so(cli: CommandLine) -> None:
+    cli.up()
+    processes = cli.processes("killed")
+    os.kill(processes["lab process"], signal.SIGKILL)
+    wait_for(lambda: not lives(processes["supervisor"]), "the lab to end")
+    typed = cli.type("get", "pods", "--name", "killed")
+    assert typed.status == ExitCode.INTERNAL
+    assert typed.errors == (
+        "the lab killed has ended: SIGKILL ended its lab process; start it again with `proxylab up FILE`\n"
+    )
+    assert cli.type("get", "pods", "--name", "killed").status == ExitCode.SCENARIO, "said once, the note is gone"
+
+
+def test_watch_ends_when_a_process_of_its_lab_is_killed(cli: CommandLine) -> None:
+    client = cli.start("watch", "tests/kernel/killed.lab.yaml", stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert client.stdout is not None
+    for line in client.stdout:
+        if b" ran in " in line:
+            break
+    os.kill(cli.processes("killed")["lab process"], signal.SIGKILL)
+    told = client.communicate(timeout=SOON)[1].decode()
+    assert client.returncode == ExitCode.INTERNAL
+    assert "the lab process ended before it could take the next save: SIGKILL ended its lab process" in told
+    assert "Traceback" not in told
+
+
+def test_open_and_idle_connections_keep_no_client_out(cli: CommandLine) -> None:
+    cli.up()
+    idle = [cli.control_sockets.connect("killed") for _ in range(200)]
+    try:
+        assert cli.type("probe", "client", "echo").status == 0
+    finally:
+        for each in idle:
+            each.close()

@@ -1,0 +1,41 @@
+"""Which process does not run, and how a lab ended."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from proxylab.client.process_states import StuckProcess, how_it_ended, stuck_process
+from proxylab.errors import LAUNCHER_ENDED
+
+
+@pytest.mark.parametrize(
+    ("status", "how"),
+    [
+        (LAUNCHER_ENDED, "its launcher, which starts commands, ended"),
+        (-signal.SIGKILL, "SIGKILL ended its supervisor"),
+        (128 + signal.SIGKILL, "SIGKILL ended its init, pid 1 of the sandbox"),
+        (256 - signal.SIGSEGV, "SIGSEGV ended its lab process"),
+        (1, "it exited with status 1"),
+    ],
+)
+def test_a_status_tells_which_process_ended_and_how(status: int, how: str) -> None:
+    assert how_it_ended(status) == how
+
+
+def test_a_stopped_process_is_found_below_the_supervisor_and_a_sleeping_one_is_none() -> None:
+    program = "import subprocess, sys; print(flush=True); subprocess.run(['sleep', '1000'])"
+    supervisor = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        assert supervisor.stdout is not None
+        supervisor.stdout.readline()
+        assert stuck_process(supervisor.pid) is None
+        os.kill(supervisor.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, supervisor.pid, os.WSTOPPED | os.WNOWAIT)
+        assert stuck_process(supervisor.pid) == StuckProcess("supervisor", supervisor.pid, "stopped")
+    finally:
+        os.killpg(supervisor.pid, signal.SIGKILL)
+        supervisor.communicate()
+    assert stuck_process(supervisor.pid) is None, "one that has ended is not stuck"
