@@ -91,26 +91,26 @@ async def accept_clients(control_socket: socket.socket, handler: RequestHandler)
     A client must have the lab's own user id: in the lab's user namespace every other user is unknown.
     """
     loop = asyncio.get_running_loop()
-    places = _Places()
+    clients = _Clients()
     control_socket.setblocking(False)
-    async with asyncio.TaskGroup() as clients:
+    async with asyncio.TaskGroup() as tasks:
         while True:
             try:
                 connection, _ = await loop.sock_accept(control_socket)
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE):
                     raise
-                if not places.end_longest_silent():
+                if not clients.end_longest_silent():
                     await pass_by(_NO_DESCRIPTOR_SECONDS)
                 continue
             if user_of(connection) != os.getuid():
                 connection.close()
                 continue
-            if len(places.silent) >= _MOST_SILENT:
-                places.end_longest_silent()
-            client = _LaterClient(handler, places)
-            places.silent[client] = connection
-            clients.create_task(_receive(connection, client))
+            if len(clients.silent) >= _MOST_SILENT:
+                clients.end_longest_silent()
+            client = _LaterClient(handler, clients)
+            clients.silent[client] = connection
+            tasks.create_task(_receive(connection, client))
 
 
 async def _receive(connection: socket.socket, client: "_LaterClient") -> None:
@@ -122,7 +122,7 @@ async def _receive(connection: socket.socket, client: "_LaterClient") -> None:
         channel.close()
 
 
-class _Places:
+class _Clients:
     """The clients of a control socket: those that have asked something, and the others, the longest silent first."""
 
     def __init__(self) -> None:
@@ -143,24 +143,24 @@ class _LaterClient:
     It finishes every request, and no bug in one request ends the lab. The first request takes a place, or is refused.
     """
 
-    def __init__(self, handler: RequestHandler, places: _Places) -> None:
+    def __init__(self, handler: RequestHandler, clients: _Clients) -> None:
         self._handler = handler
-        self._places = places
+        self._clients = clients
         self._begun: set[asyncio.Task[AnyResponse]] = set()
 
     def leave(self) -> None:
         """Free the client's place."""
-        self._places.asked.discard(self)
-        self._places.silent.pop(self, None)
+        self._clients.asked.discard(self)
+        self._clients.silent.pop(self, None)
 
     def _refusal(self, request: AnyRequest) -> Failed | None:
         """``None`` if the client has a place. ``End`` needs none: a lab can always be ended."""
-        if self in self._places.asked or isinstance(request, End):
+        if self in self._clients.asked or isinstance(request, End):
             return None
-        if len(self._places.asked) >= _MOST_CLIENTS:
-            return Failed(fault_of(LabFullError(len(self._places.asked))))
-        self._places.silent.pop(self, None)
-        self._places.asked.add(self)
+        if len(self._clients.asked) >= _MOST_CLIENTS:
+            return Failed(fault_of(LabFullError(len(self._clients.asked))))
+        self._clients.silent.pop(self, None)
+        self._clients.asked.add(self)
         return None
 
     async def answer(self, request: AnyRequest) -> AnyResponse:
