@@ -1,4 +1,7 @@
-"""``proxylab mutate``: mutate the engine's rules, and report which probe notices (``proxylab.client.mutants``)."""
+"""``proxylab mutate``: mutate an engine's rules, or what it is shown, and report which probe notices.
+
+``proxylab.client.mutants`` runs the mutants.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -13,7 +16,7 @@ from proxylab.cli.engine_options import choice_of, engine_options
 from proxylab.cli.file_arguments import files_or_catalogue_argument, load_all
 from proxylab.cli.scenario_results import SessionMaker, jobs_option
 from proxylab.cli.terminal import OUTPUT, terminal_width
-from proxylab.client.mutants import MutantRuns, RuledCase, mutants_of, ruled
+from proxylab.client.mutants import MutableCase, MutantRuns, mutants_of, object_mutants_of, ruled, with_objects
 from proxylab.client.session import Session
 from proxylab.client.tasks import Say
 from proxylab.client.workers import Work, Workers
@@ -31,16 +34,22 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
-@click.command("mutate", short_help="Change each rule, and report which probe notices.")
+@click.command("mutate", short_help="Change each rule or object, and report which probe notices.")
 @files_or_catalogue_argument
 @engine_options
 @jobs_option
 @click.option(
+    "--objects",
+    is_flag=True,
+    help="Mutate the objects and the configuration that the proxies are shown, instead of their rules.",
+)
+@click.option(
     "--rule",
+    "--field",
     "parts",
     metavar="TEXT",
     multiple=True,
-    help="Mutate only rules whose class has TEXT in it, such as KUBE-SEP; may be repeated.",
+    help="Mutate only rules whose class, or fields whose name, has TEXT in it, such as KUBE-SEP; may be repeated.",
 )
 @click.option(
     "--state",
@@ -57,6 +66,7 @@ def command(
     files: tuple[Path, ...],
     engine: str,
     jobs: int,
+    objects: bool,
     parts: tuple[str, ...],
     state: Path | None,
     output: str,
@@ -69,17 +79,21 @@ def command(
     such rules, until a probe or step fails. The report names it; and for a mutant that nothing noticed, the rule, and
     the probe that would.
 
+    With --objects, which every engine takes, the proxies are shown an altered cluster or configuration: a list without
+    an element, a number one off, a policy turned, a later event withheld. The judge keeps the true one.
+
     The exit code is 1 if a mutant survives that is not proven to be equivalent.
 
     Example: proxylab mutate scenarios/clusterip/from-a-pod.lab.yaml --rule KUBE-SEP
     """
-    if engine not in EMBEDDED:
-        raise click.UsageError(f"--engine: {engine} has no mutants; choose one of {', '.join(EMBEDDED)}")
+    if engine not in EMBEDDED and not objects:
+        others = ", ".join(EMBEDDED)
+        raise click.UsageError(f"--engine: {engine} has no mutants of rules; add --objects, or choose one of {others}")
     choice = choice_of(engine, **of_engine)
     known = _State(state, engine)
     begin = partial(_opened, make_session or Session, choice)
     chosen = [
-        ruled(case, engine)
+        with_objects(case) if objects else ruled(case, engine)
         for scenario in load_all(files)
         for case in cases(scenario, mode_of(engine), choice.version)
         if case.judged and not case.failures and kernel_of(case, choice.kernel) == choice.kernel
@@ -88,11 +102,13 @@ def command(
     if not green:
         click.echo("nothing to mutate: no scenario passes without a mutation; see `proxylab run`", err=True)
         return ExitCode.NOTHING_SELECTED
+    all_mutants = object_mutants_of if objects else mutants_of
     mutants = [
-        each for each in mutants_of(green, engine) if not parts or any(part in each.rule_class for part in parts)
+        each for each in all_mutants(green, engine) if not parts or any(part in each.rule_class for part in parts)
     ]
     if not mutants:
-        click.echo(f"nothing to mutate: no class of rules has {' or '.join(parts)} in it; leave out --rule", err=True)
+        what, option = ("field", "--field") if objects else ("class of rules", "--rule")
+        click.echo(f"nothing to mutate: no {what} has {' or '.join(parts)} in it; leave out {option}", err=True)
         return ExitCode.NOTHING_SELECTED
     mutants = _settled(mutants, green, begin, jobs, known)
     if output == "json":
@@ -143,13 +159,13 @@ def _opened(make_session: SessionMaker, choice: EngineChoice) -> Iterator[Mutant
 _Begin = Callable[[], AbstractContextManager[MutantRuns]]
 
 
-def _green(chosen: Sequence[RuledCase], begin: _Begin, jobs: int, known: _State) -> Iterator[RuledCase]:
+def _green(chosen: Sequence[MutableCase], begin: _Begin, jobs: int, known: _State) -> Iterator[MutableCase]:
     """The cases in which everything passes without a mutation."""
 
-    def work(runs: MutantRuns, each: RuledCase, at: Say) -> Baseline:
+    def work(runs: MutantRuns, each: MutableCase, at: Say) -> Baseline:
         return runs.baseline(each.case, at)
 
-    def lost(each: RuledCase, error: LabError) -> Baseline:
+    def lost(each: MutableCase, error: LabError) -> Baseline:
         return Baseline(file=each.case.file, case=each.case.case.id, trouble=str(error))
 
     new = [each for each in chosen if (each.case.file, each.case.case.id) not in known.baselines]
@@ -166,7 +182,7 @@ def _green(chosen: Sequence[RuledCase], begin: _Begin, jobs: int, known: _State)
 
 
 def _settled(
-    mutants: Sequence[Mutant], green: Sequence[RuledCase], begin: _Begin, jobs: int, known: _State
+    mutants: Sequence[Mutant], green: Sequence[MutableCase], begin: _Begin, jobs: int, known: _State
 ) -> list[Mutant]:
     """Every mutant with what noticed it."""
 

@@ -1,8 +1,9 @@
-"""Runs scenarios on mutated rules, until a probe or step of one notices each mutant (``proxylab mutate``).
+"""Runs scenarios with mutants, until a probe or step of one notices each (``proxylab mutate``).
 
 A case first runs without a mutation: only where everything passes can it notice one. Then each mutant runs in the case
-that is most likely to notice it, and in others that have rules of its class, until a verdict is red. The engine loads
-the mutated rules itself, so that they stay through all steps.
+that is most likely to notice it, and in others that have such rules or objects, until a verdict is red. An engine loads
+mutated rules itself, so that they stay through all steps. Mutants of objects are in what the lab shows to its proxies;
+every engine has them, the real ones too.
 """
 
 from collections import Counter
@@ -17,39 +18,55 @@ from msgspec.structs import replace
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.rendered_rules import rendered_rules
 from proxylab.client.session import Session
+from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.embedded.equivalents import proof_of
 from proxylab.engines.embedded.mutation import MutantLines, Mutation
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.modes import MODES
-from proxylab.errors import CapabilityError, EngineError, InternalError, LabError, ProgramError
+from proxylab.errors import CapabilityError, EngineError, InternalError, LabError, ProgramError, ScenarioError
+from proxylab.mutate.equivalents import proof_of_mutation
+from proxylab.mutate.objects import ObjectMutation, images, mutated_configuration, mutations_of
 from proxylab.plan.assembly import assemble
 from proxylab.report.mutants import Baseline, Mutant, Noticed
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.steps import Step
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict
 
-__all__ = ["MutantRuns", "RuledCase", "mutants_of", "ruled"]
+__all__ = ["MutableCase", "MutantRuns", "mutants_of", "object_mutants_of", "ruled", "with_objects"]
 
 
-class RuledCase(Struct, frozen=True):
-    """A case, and the classes of rules that the engine renders in it, at its beginning or after a step.
+class MutableCase(Struct, frozen=True):
+    """A case, and what of it can have a mutant, at its beginning or after a step.
 
-    Each class has a rule as an example.
+    Attributes:
+        rules: the classes of rules that the engine renders in it, each with a rule as an example.
+        objects: the mutations of its objects and its configuration, each with an object as an example.
     """
 
     case: Scenario
     rules: Mapping[str, str]
+    objects: Mapping[ObjectMutation, str]
     baseline: Baseline | None = None
 
+    def has(self, mutation: Mutation | ObjectMutation) -> bool:
+        """Whether the mutation changes something in it."""
+        return mutation.rule in self.rules if isinstance(mutation, Mutation) else mutation in self.objects
 
-def ruled(case: Scenario, engine: str) -> RuledCase:
-    """A case with its classes. Raises ``ScenarioError`` if it cannot be laid out."""
+
+def ruled(case: Scenario, engine: str) -> MutableCase:
+    """A case with its classes of rules. Raises ``ScenarioError`` if it cannot be laid out."""
     lines, found = _lines(engine), dict[str, str]()
     assembly = assemble(case)
     for cluster in assembly.timeline:
         for each in rendered_rules(case, assembly.plan, cluster.objects, engine):
             _add_examples(found, zip(lines.classes(each.text), each.text.split("\n"), strict=True), lines)
-    return RuledCase(case, found)
+    return MutableCase(case, found, {})
+
+
+def with_objects(case: Scenario) -> MutableCase:
+    """A case with the mutations of its objects. Raises ``ScenarioError`` if it cannot be laid out."""
+    timeline = [cluster.objects for cluster in assemble(case).timeline]
+    return MutableCase(case, {}, mutations_of(timeline, case.proxy or ProxyConfiguration()))
 
 
 def _add_examples(found: dict[str, str], rules: Iterable[tuple[str, str]], lines: MutantLines) -> None:
@@ -59,7 +76,7 @@ def _add_examples(found: dict[str, str], rules: Iterable[tuple[str, str]], lines
             found[rule] = line
 
 
-def mutants_of(cases: Iterable[RuledCase], engine: str) -> Iterator[Mutant]:
+def mutants_of(cases: Iterable[MutableCase], engine: str) -> Iterator[Mutant]:
     """All mutants of all rules in the cases, in the order of the rules. Those with a proof are equivalent."""
     lines = _lines(engine)
     rules = dict[str, str]()
@@ -72,6 +89,23 @@ def mutants_of(cases: Iterable[RuledCase], engine: str) -> Iterator[Mutant]:
             yield Mutant(
                 engine=engine, rule_class=rule, mutation=change, rule=line, suggestion=suggestion, equivalent=proof
             )
+
+
+def object_mutants_of(cases: Iterable[MutableCase], engine: str) -> Iterator[Mutant]:
+    """All mutants of all objects in the cases, by field. Those with a proof are equivalent."""
+    found: dict[ObjectMutation, str] = {}
+    for each in cases:
+        found = {**each.objects, **found}
+    for mutation, example in sorted(found.items(), key=lambda item: item[0].key):
+        yield Mutant(
+            engine=engine,
+            rule_class=mutation.where,
+            mutation=mutation.change,
+            rule=example,
+            of_objects=True,
+            suggestion=f"a probe or step that fails where proxies are shown {mutation.key}",
+            equivalent=proof_of_mutation(mutation, mode_of(engine)),
+        )
 
 
 def _lines(engine: str) -> MutantLines:
@@ -103,13 +137,19 @@ class MutantRuns:
             return found(trouble=str(error).partition("\n")[0])
         return found(seconds=monotonic() - began, met=tuple(filter(None, met)))
 
-    def settled(self, mutant: Mutant, cases: Sequence[RuledCase], at: Callable[[str], None]) -> Mutant:
+    def settled(self, mutant: Mutant, cases: Sequence[MutableCase], at: Callable[[str], None]) -> Mutant:
         """The mutant with what noticed it.
 
         A verdict that fails notices it. An inconclusive one is no proof, and counts only if no other case fails.
         """
-        mutation, unsure = Mutation(mutant.rule_class, mutant.mutation), None
-        for case in self._most_likely_first(mutation, cases):
+        mutation: Mutation | ObjectMutation = Mutation(mutant.rule_class, mutant.mutation)
+        if mutant.of_objects:
+            mutation = ObjectMutation(mutant.rule_class, mutant.mutation)
+        unsure = None
+        likely = self._most_likely_first(mutation, mutant.rule_class, cases)
+        for case in (
+            likely if isinstance(mutation, Mutation) else _with_other_rules_first(mutation, likely, mutant.engine)
+        ):
             at(f"{mutant.rule_class}: {mutant.mutation}: {case.case.file}")
             try:
                 noticed = self._noticed(case.case, mutation)
@@ -118,29 +158,31 @@ class MutantRuns:
             except _RefusedError as error:
                 return replace(mutant, equivalent=f"no kernel loads it: {error}")
             if noticed is not None and noticed.judgement != Judgement.INCONCLUSIVE:
-                self._noticers[mutation.rule, case.case.file, case.case.case.id] += 1
+                self._noticers[mutant.rule_class, case.case.file, case.case.case.id] += 1
                 return replace(mutant, noticed=noticed)
             unsure = unsure or noticed
         return replace(mutant, noticed=unsure)
 
-    def _most_likely_first(self, mutation: Mutation, cases: Sequence[RuledCase]) -> list[RuledCase]:
-        """The cases with rules of the class: those whose packets meet them come first, then the quick ones."""
+    def _most_likely_first(
+        self, mutation: Mutation | ObjectMutation, of_class: str, cases: Sequence[MutableCase]
+    ) -> list[MutableCase]:
+        """The cases that have the mutation: those whose packets meet its rules come first, then the quick ones."""
 
-        def key(each: RuledCase) -> tuple[object, ...]:
+        def key(each: MutableCase) -> tuple[object, ...]:
             baseline = each.baseline or Baseline(file="", case="")
-            meets = any(mutation.rule.startswith(beginning) for beginning in baseline.met)
-            noticed = self._noticers[mutation.rule, each.case.file, each.case.case.id]
+            meets = any(of_class.startswith(beginning) for beginning in baseline.met)
+            noticed = self._noticers[of_class, each.case.file, each.case.case.id]
             return not meets, -noticed, baseline.seconds
 
-        return sorted((each for each in cases if mutation.rule in each.rules), key=key)
+        return sorted((each for each in cases if each.has(mutation)), key=key)
 
-    def _noticed(self, case: Scenario, mutation: Mutation) -> Noticed | None:
+    def _noticed(self, case: Scenario, mutation: Mutation | ObjectMutation) -> Noticed | None:
         """The first verdict that fails, or else the first that is inconclusive."""
         unsure, item = None, "the build of the lab"
         try:
-            lab = self._session.open(case, mutation=mutation)
-        except EngineError as error:
-            raise _RefusedError(f"{error.what}: {error.log}") from error
+            lab = self._open(case, mutation)
+        except (EngineError, ScenarioError):  # the latter where a proxy takes the port of another program
+            return Noticed(case.file, item, "error")
         with closing(lab):
             try:
                 for each in case.judged:
@@ -157,6 +199,44 @@ class MutantRuns:
             except LabError:
                 return unsure
         return unsure
+
+    def _open(self, case: Scenario, mutation: Mutation | ObjectMutation) -> OpenLab:
+        """A lab with the mutation. Raises ``_RefusedError`` where the kernel does not load its rules."""
+        if isinstance(mutation, ObjectMutation):
+            return self._session.open(case, shown=mutation)
+        try:
+            return self._session.open(case, mutation=mutation)
+        except EngineError as error:
+            raise _RefusedError(f"{error.what}: {error.log}") from error
+
+
+def _with_other_rules_first(
+    mutation: ObjectMutation, cases: Iterable[MutableCase], engine: str
+) -> Iterator[MutableCase]:
+    """The cases in which the mutation changes a rule, then the others: a proxy has not only rules."""
+    others = []
+    for each in cases:
+        if _changes_rules(mutation, each.case, engine):
+            yield each
+        else:
+            others.append(each)
+    yield from others
+
+
+def _changes_rules(mutation: ObjectMutation, case: Scenario, engine: str) -> bool:
+    """Whether the embedded engine of the mode renders other rules; an event that is hidden changes some in a step."""
+    configuration, assembly = case.proxy or ProxyConfiguration(), assemble(case)
+    altered = replace(case, proxy=mutated_configuration(configuration, mutation))
+    for cluster in assembly.timeline:
+        true = [shown for each in cluster.objects for shown in images(each, mutation, altered=False)]
+        false = [shown for each in cluster.objects for shown in images(each, mutation)]
+        before, after = (
+            [each.text for each in rendered_rules(of, assembly.plan, objects, f"embedded/{mode_of(engine)}")]
+            for of, objects in ((case, true), (altered, false))
+        )
+        if before != after:
+            return True
+    return mutation.is_of_events
 
 
 class _RefusedError(Exception):

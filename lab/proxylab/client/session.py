@@ -21,6 +21,7 @@ from proxylab.engines.embedded.mutation import Mutation
 from proxylab.engines.lacking import refuse
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, EngineError
+from proxylab.mutate.objects import ObjectMutation
 from proxylab.plan.assembly import assemble
 from proxylab.protocol.messages import Build, Built, Close, Closed, Examine, Examined
 from proxylab.scenario.cases import kernel_of
@@ -74,7 +75,12 @@ class Session:
         return self._processes[kernel]
 
     def open(
-        self, scenario: Scenario, source: str = "", kernel: str = "", mutation: Mutation | None = None
+        self,
+        scenario: Scenario,
+        source: str = "",
+        kernel: str = "",
+        mutation: Mutation | None = None,
+        shown: ObjectMutation | None = None,
     ) -> "OpenLab":
         """Build the lab of ``scenario`` and wait until its engines have programmed it.
 
@@ -86,6 +92,7 @@ class Session:
             source: its text, if it is in no file.
             kernel: what the case's axis ``kernel`` says, or else ``--kernel``; by default the engine's.
             mutation: of the rules that an embedded engine loads.
+            shown: a mutation of the objects and the configuration that the proxies see.
 
         Raises:
             ScenarioError: the scenario cannot be laid out (addresses run out, a port is taken).
@@ -113,6 +120,7 @@ class Session:
             programs,
             scenario.name_server.corefile,
             mutation,
+            shown,
         )
         process = self._started(chosen.kernel)
         self._check_requirements(process, chosen.kernel, scenario.requires)

@@ -26,6 +26,7 @@ class Fleet:
         mode: of all engines at first.
         make: makes the engine of a node in a mode, not yet started.
         flush: removes the rules of a node in a mode without its engine's knowledge.
+        seen: the revision of the store that the engines follow, for one of the lab's store.
     """
 
     def __init__(
@@ -34,9 +35,11 @@ class Fleet:
         mode: str,
         make: Callable[[str, str], Engine],
         flush: Callable[[str, str], Awaitable[None]],
+        seen: Callable[[int], int] = lambda revision: revision,
     ) -> None:
         self._make = make
         self._flush = flush
+        self._seen = seen
         self._modes = dict.fromkeys(nodes, mode)
         self.engines = {node: make(node, mode) for node in self._modes}
         """The latest engine of each node, whether or not it runs."""
@@ -67,8 +70,8 @@ class Fleet:
 
     async def wait_synced(self, revision: int, deadline: Deadline, nodes: Iterable[str] | None = None) -> None:
         """Return once these engines, or all that run, have programmed ``revision``. Raises ``EngineError``."""
-        which = tuple(self._running) if nodes is None else nodes
-        await together(self.engines[node].wait_synced(revision, deadline) for node in which)
+        which, seen = tuple(self._running) if nodes is None else nodes, self._seen(revision)
+        await together(self.engines[node].wait_synced(seen, deadline) for node in which)
 
     async def raise_if_ended(self) -> None:
         """Raise ``EngineError`` if a proxy's process has ended that no step ended: its rules stay as they are."""

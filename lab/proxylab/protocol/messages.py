@@ -20,6 +20,7 @@ from proxylab.evidence.evidence import Capture, Evidence
 from proxylab.evidence.lookups import Lookup
 from proxylab.evidence.segments import DialogueRecord
 from proxylab.evidence.stream_records import StepEvidence
+from proxylab.mutate.objects import ObjectMutation
 from proxylab.plan.dialogue import Dialogue
 from proxylab.plan.model import Plan, Route, Sysctl
 from proxylab.plan.resolved import Query, ResolvedProbe
@@ -68,7 +69,7 @@ class Build(TaggedRecord, frozen=True):
     An existing lab is replaced: the new one is built before the old one is closed. ``seed`` orders source ports, and is
     part of every payload. ``resolv_confs`` are the /etc/resolv.conf of namespaces of the plan. ``programs`` are the
     paths of the real programs in pods, by name, and ``corefile`` is the author's for CoreDNS. An embedded engine loads
-    its rules with the ``mutation``.
+    its rules with the ``mutation``. All proxies are ``shown`` the cluster and their configuration with a mutation.
     """
 
     plan: Plan
@@ -79,6 +80,7 @@ class Build(TaggedRecord, frozen=True):
     programs: Mapping[str, str] = field(default_factory=dict)
     corefile: str = ""
     mutation: Mutation | None = None
+    shown: ObjectMutation | None = None
 
 
 class PodStage(Record, frozen=True, kw_only=True):

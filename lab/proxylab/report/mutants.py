@@ -1,4 +1,4 @@
-"""Which scenario noticed which mutant of a rule: the records, their JSON document and their text.
+"""Which scenario noticed which mutant of a rule or of an object: the records, their JSON document and their text.
 
 ``proxylab mutate`` runs the mutants (``proxylab.client.mutants``), and keeps these records in its state file.
 """
@@ -44,20 +44,22 @@ class Noticed(Record, frozen=True):
 
 
 class Mutant(TaggedRecord, frozen=True, kw_only=True):
-    """One change to all rules of a class.
+    """One change to all rules of a class, or to a field of all objects that the proxies are shown.
 
     Attributes:
         engine: as ``--engine`` spells it.
-        rule_class: the rule without names, addresses and numbers.
-        rule: an example of the class, as the engine loads it.
+        rule_class: the rule without names, addresses and numbers; of objects the field.
+        rule: an example of the class, as the engine loads it; of objects the name of one.
+        of_objects: whether it is one of objects.
         noticed: ``None`` if nothing did.
-        equivalent: why no packet can tell the mutant from the rule; empty without a proof.
+        equivalent: why no packet can tell the mutant from the rule or object; empty without a proof.
     """
 
     engine: str
     rule_class: str
     mutation: str
     rule: str
+    of_objects: bool = False
     suggestion: str = ""
     noticed: Noticed | None = None
     equivalent: str = ""
@@ -100,14 +102,18 @@ def mutant_lines(mutants: Sequence[Mutant], scenarios: int, width: int = WIDTH) 
     for each in survivors:
         yield ""
         yield from wrapped(f"nothing noticed: {each.mutation}", width=width)
-        for name, text in (("class", each.rule_class), ("rule", each.rule), ("missing", each.suggestion)):
+        words = ("field", "object") if each.of_objects else ("class", "rule")
+        for name, text in zip((*words, "missing"), (each.rule_class, each.rule, each.suggestion), strict=True):
             yield from wrapped(text, f"{_INDENT}{name:<8}", width=width)
     equivalent = sum(bool(each.equivalent) for each in mutants)
     noticed = sum(each.noticed is not None for each in mutants)
-    classes = len({each.rule_class for each in mutants})
+    number = len({each.rule_class for each in mutants})
+    classes = f"{number} class{'es' * (number != 1)} of rules"
+    if any(each.of_objects for each in mutants):
+        classes = amount(number, "field")
     yield ""
     yield (
-        f"{amount(len(mutants), 'mutant')} of {classes} class{'es' * (classes != 1)} of rules, on "
+        f"{amount(len(mutants), 'mutant')} of {classes}, on "
         f"{amount(scenarios, 'scenario')}: {noticed} noticed, {equivalent} equivalent, {len(survivors)} not noticed"
     )
 

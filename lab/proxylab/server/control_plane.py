@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, closing
 from typing import Any, Final, Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.store import Store
@@ -26,6 +27,8 @@ from proxylab.kernel.netfilter.nft_tool import NftRefusedError, NftTool
 from proxylab.kernel.netlink.conntrack import Conntrack
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.mutate.objects import mutated_configuration
+from proxylab.mutate.shown_store import ShownStore
 from proxylab.plan.model import Leftover, Namespace, Plan, Role
 from proxylab.protocol.messages import Build, Inspected
 from proxylab.scenario.words import Mode
@@ -133,12 +136,22 @@ def _track(namespace: Namespace, netns: NetNs) -> None:
 async def _run_engines(
     request: Build, contexts: Mapping[str, NodeContext], store: Store, api: ApiServer, stack: AsyncExitStack
 ) -> Fleet:
-    """Put the objects into the store and start an engine in every node."""
+    """Put the objects into the store and start an engine in every node.
+
+    Where the request has a mutation of what proxies are shown, they follow a store and an API server of their own.
+    """
+    shown, choice = None, request.engine
+    if request.shown is not None:
+        shown = ShownStore(store, request.shown)
+        api = ApiServer(shown.store)
+        stack.push_async_callback(api.close)
+        choice = replace(choice, configuration=mutated_configuration(choice.configuration, request.shown))
+    followed = store if shown is None else shown.store
     mirror = _watches_endpoints(request.engine.name)
-    cluster = Cluster(store, api, Barrier(store, request.engine.families, mirror=mirror))
+    cluster = Cluster(followed, api, Barrier(followed, request.engine.families, mirror=mirror))
 
     def make(node: str, mode: str) -> Engine:
-        return make_engine(request.engine.in_mode(mode), node, contexts[node], cluster)
+        return make_engine(choice.in_mode(mode), node, contexts[node], cluster)
 
     async def flush(node: str, mode: str) -> None:
         on_node = node_mode(mode, contexts[node])
@@ -146,7 +159,8 @@ async def _run_engines(
             await on_node.flush(family)
         await _masquerade(request.plan, {node: contexts[node].tool})
 
-    fleet = Fleet(contexts, mode_of(request.engine.name), make, flush)
+    mode = mode_of(request.engine.name)
+    fleet = Fleet(contexts, mode, make, flush) if shown is None else Fleet(contexts, mode, make, flush, shown.seen)
     revision = max((store.apply(thing) for thing in request.objects), default=0)
     stack.push_async_callback(fleet.stop)
     await fleet.start()

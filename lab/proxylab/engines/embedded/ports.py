@@ -203,6 +203,8 @@ def _endpoints(port: ServicePort, slices: Iterable[EndpointSlice], node_name: st
             if not own.port or own.name != port.name or own.protocol is not port.protocol:
                 continue
             for endpoint in item.endpoints:
+                if not endpoint.addresses:  # the API refuses it, and a proxy ignores it
+                    continue
                 info = _endpoint(endpoint, own.port, node_name)
                 # A pod that moves between slices is in two of them for a moment; the live entry wins.
                 if not endpoint.terminating or info.name not in found:

@@ -1,0 +1,90 @@
+"""Mutants of objects that no packet can tell from the truth, each with its proof.
+
+``_UNREAD`` and ``_OF_MODES`` have fields, as ``ObjectMutation.where`` has them without the positions of elements. No
+proxy reads the former, and only proxies in some modes the latter, whatever they become. ``_ALIKE`` has single changes.
+"""
+
+import re
+from collections.abc import Mapping, Set
+from typing import Final
+
+from proxylab.cluster.objects import HEADLESS_LABEL, SERVICE_PROXY_NAME_LABEL, ZONE_LABEL
+from proxylab.mutate.objects import ObjectMutation
+from proxylab.scenario.words import Mode
+
+__all__ = ["proof_of_mutation"]
+
+_ORDER: Final = "a proxy takes them as a set, of which each has its own meaning"
+_SLICES: Final = "a proxy reads the EndpointSlices, which the control plane has made of it"
+_TEXT: Final = "the text of an address that the API server stored in another form, with the same meaning"
+_FAMILIES: Final = "a proxy reads the families of clusterIPs"
+_NAME_SERVERS: Final = "only name servers read it"
+_PACE: Final = "it says how soon a proxy follows, and the lab waits until the proxy has"
+
+_UNREAD: Final[Mapping[str, str]] = {
+    "Service.selector": _SLICES,
+    "Service.publishNotReadyAddresses": _SLICES,
+    "Service.trafficDistribution": "a proxy reads the hints in EndpointSlices, which the control plane has made of it",
+    "Service.ports.targetPort": _SLICES,
+    "Service.annotations": "a proxy reads none since Kubernetes 1.27",
+    "Service.ipFamilies": _FAMILIES,
+    "Service.ipFamilyPolicy": _FAMILIES,
+    "Service.allocateNodePorts": "a proxy reads the node ports, which the control plane has allocated or not",
+    "Service.externalName": _NAME_SERVERS,
+    "Service.loadBalancerIngress.hostname": "a proxy serves addresses only",
+    "Service.stored": _TEXT,
+    "EndpointSlice.name": "a proxy tells slices apart by it, and reads nothing else in it",
+    "EndpointSlice.stored": _TEXT,
+    "EndpointSlice.endpoints.zone": "a proxy reads the hints, which the control plane has made of it",
+    "EndpointSlice.endpoints.hostname": _NAME_SERVERS,
+    "EndpointSlice.endpoints.target": "a proxy reads the address, not the pod's name",
+    "ServiceCIDR.name": "a proxy reads the networks of all of them",
+    "KubeProxyConfiguration.minSyncPeriod": _PACE,
+    "KubeProxyConfiguration.nftables.minSyncPeriod": _PACE,
+    "KubeProxyConfiguration.ipvs.minSyncPeriod": _PACE,
+    "KubeProxyConfiguration.featureGates": "an embedded engine has one value of each gate, and refuses others",
+}
+
+_OWN_SECTION: Final = frozenset({Mode.IPTABLES, Mode.IPVS, Mode.USERSPACE})
+_OF_MODES: Final[Mapping[str, Set[str]]] = {
+    "ServiceCIDR": {Mode.NFTABLES},
+    "KubeProxyConfiguration.nftables": {Mode.NFTABLES},
+    "KubeProxyConfiguration.ipvs": {Mode.IPVS},
+    "KubeProxyConfiguration.udpIdleTimeout": {Mode.USERSPACE},
+    "KubeProxyConfiguration.localhostNodePorts": {Mode.IPTABLES},
+    "KubeProxyConfiguration.masqueradeAll": _OWN_SECTION,
+    "KubeProxyConfiguration.masqueradeBit": _OWN_SECTION,
+    "KubeProxyConfiguration.syncPeriod": _OWN_SECTION - {Mode.IPVS},
+}
+
+_ALIKE: Final[Mapping[str, str]] = {
+    "Service.type: as LoadBalancer": "only its addresses and its healthCheckNodePort make it another than a NodePort",
+    "Service.labels[service.kubernetes.io/service-proxy-name]: another": "only proxies of that name serve it, and the "
+    "lab's have none",
+}
+
+_LABELS: Final = frozenset({SERVICE_PROXY_NAME_LABEL, HEADLESS_LABEL, ZONE_LABEL})
+"""Those that a proxy reads."""
+
+_ORDERED: Final = frozenset({"Node.addresses"})
+"""Lists of plain values whose order has a meaning."""
+
+_POSITION: Final = re.compile(r"\[[^\]]*\]")
+_LABEL: Final = re.compile(r"\.labels\[(?P<key>[^\]]*)\]")
+
+
+def proof_of_mutation(mutation: ObjectMutation, mode: str) -> str:
+    """Why no packet can tell the mutation from the truth in a mode of the proxy; empty without a proof."""
+    field = _POSITION.sub("", mutation.where)
+    if mutation.change == "first and last exchanged" and field not in _ORDERED:
+        return _ORDER
+    if (label := _LABEL.search(mutation.where)) and label["key"] not in _LABELS:
+        return "a proxy reads no such label"
+    if any(mode not in modes for each, modes in _OF_MODES.items() if _is_in(field, each)):
+        return f"a proxy in mode {mode} does not read it"
+    unread = next((proof for each, proof in _UNREAD.items() if _is_in(field, each)), "")
+    return unread or _ALIKE.get(mutation.key, "")
+
+
+def _is_in(field: str, whole: str) -> bool:
+    return field == whole or field.startswith(f"{whole}.")

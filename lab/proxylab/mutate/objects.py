@@ -1,0 +1,178 @@
+"""The mutants of a cluster's objects and of a proxy's configuration.
+
+Owns ``ObjectMutation``, the list of those that a cluster has, and what each makes of an object. A setting of a Service
+counts for all its ports, families and addresses. To show it to a proxy for one of them only, a mutant takes that one
+out of the Service and into a second one, with endpoints of its own.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_address
+from itertools import pairwise
+from typing import Final
+
+from msgspec.structs import replace
+
+from proxylab.addresses import Family, IPAddress
+from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.cluster.objects import EndpointSlice, Key, KubeObject, Node, Service, ServiceCIDR
+from proxylab.cluster.store import EventType
+from proxylab.encoding import Record
+from proxylab.mutate.fields import changes
+
+__all__ = ["CONFIGURATION", "KINDS", "ObjectMutation", "images", "mutated_configuration", "mutations_of"]
+
+KINDS: Final = (Service, EndpointSlice, Node, ServiceCIDR)
+"""The kinds of objects that a proxy reads."""
+CONFIGURATION: Final = "KubeProxyConfiguration"
+ABSENT: Final = "absent"
+WITHHELD: Final = "withheld"
+LATE: Final = "late"
+_EVENTS: Final = "later events of "
+
+_IN_PARTS: Final = ("internal_traffic_policy", "external_traffic_policy", "source_ranges", "affinity_timeout")
+"""The settings of a Service that count for all its parts."""
+_ADDRESSES: Final[Mapping[Family, IPAddress]] = {
+    Family.IPV4: ip_address("192.0.0.10"),
+    Family.IPV6: ip_address("100::a"),
+}
+"""Cluster IPs of a part without one; without them a proxy would ignore it. Reserved, as those of the lab's barrier."""
+_PART: Final = "part"
+_OF: Final = " of the "
+
+
+class ObjectMutation(Record, frozen=True):
+    """One change to a field of all objects of a kind, or to all their later events.
+
+    Attributes:
+        where: the field, such as ``Service.ports[last].nodePort``; for events, whose.
+        change: in words.
+    """
+
+    where: str
+    change: str
+
+    @property
+    def key(self) -> str:
+        """By which a case knows whether it has the mutant."""
+        return f"{self.where}: {self.change}"
+
+    @property
+    def is_of_events(self) -> bool:
+        """Whether it changes no object, but hides events."""
+        return self.where.startswith(_EVENTS)
+
+    def hides(self, event: EventType, thing: KubeObject) -> bool:
+        """Whether it hides such an event of an object, for good or for a while."""
+        kind, change = self.where.removeprefix(_EVENTS), self.change.partition(" ")[0]
+        return self.is_of_events and (kind, change) == (type(thing).__name__, event)
+
+    @property
+    def only_delays(self) -> bool:
+        """Whether what it hides comes with the next step."""
+        return self.change.endswith(LATE)
+
+
+def mutations_of(
+    timeline: Sequence[Sequence[KubeObject]], configuration: ProxyConfiguration
+) -> dict[ObjectMutation, str]:
+    """The mutations that change something of a cluster, at its beginning or later; each with an object as example."""
+    found: dict[ObjectMutation, str] = {}
+    for mutation, _ in _of_configuration(configuration):
+        found.setdefault(mutation, CONFIGURATION)
+    for objects in timeline:
+        for thing in objects:
+            for mutation, _ in _of_object(thing):
+                found.setdefault(mutation, str(thing.key))
+    for before, after in pairwise(timeline):
+        for kind, event, key in _events(before, after):
+            for fate in (WITHHELD, LATE):
+                found.setdefault(ObjectMutation(f"{_EVENTS}{kind}", f"{event} {fate}"), str(key))
+    return found
+
+
+def _events(before: Sequence[KubeObject], after: Sequence[KubeObject]) -> Iterator[tuple[str, EventType, Key]]:
+    old, new = ({each.key: each for each in objects if isinstance(each, KINDS)} for objects in (before, after))
+    for key in old | new:
+        if key not in old:
+            yield key.kind, EventType.ADDED, key
+        elif key not in new:
+            yield key.kind, EventType.DELETED, key
+        elif old[key] != new[key]:
+            yield key.kind, EventType.MODIFIED, key
+
+
+def images(thing: KubeObject, mutation: ObjectMutation, *, altered: bool = True) -> tuple[KubeObject, ...]:
+    """What proxies are shown in place of an object: itself, another, several or none.
+
+    Without ``altered``, a Service is in the same parts, and all of them have its true settings.
+    """
+    if _OF not in mutation.where:
+        return next((shown for found, shown in _of_object(thing) if altered and found == mutation), (thing,))
+    if isinstance(thing, EndpointSlice):
+        return thing, replace(thing, name=f"{thing.name}-{_PART}", service=f"{thing.service}-{_PART}")
+    if isinstance(thing, Service):
+        for found, (rest, true, made) in _of_parts(thing):
+            if found == mutation:
+                return rest, made if altered else true
+    return (thing,)
+
+
+def mutated_configuration(configuration: ProxyConfiguration, mutation: ObjectMutation) -> ProxyConfiguration:
+    """The configuration that proxies get."""
+    return next((made for found, made in _of_configuration(configuration) if found == mutation), configuration)
+
+
+def _of_configuration(configuration: ProxyConfiguration) -> Iterator[tuple[ObjectMutation, ProxyConfiguration]]:
+    for path, change, made in changes(configuration):
+        if isinstance(made, ProxyConfiguration):
+            yield ObjectMutation(f"{CONFIGURATION}{path}", change), made
+
+
+def _of_object(thing: KubeObject) -> Iterator[tuple[ObjectMutation, tuple[KubeObject, ...]]]:
+    if not isinstance(thing, KINDS):
+        return
+    kind = type(thing).__name__
+    yield ObjectMutation(kind, ABSENT), ()
+    for path, change, made in changes(thing):
+        if isinstance(made, KINDS):
+            yield ObjectMutation(f"{kind}{path}", change), (made,)
+    if isinstance(thing, Service):
+        yield from ((mutation, (rest, made)) for mutation, (rest, _, made) in _of_parts(thing))
+
+
+def _of_parts(service: Service) -> Iterator[tuple[ObjectMutation, tuple[Service, Service, Service]]]:
+    """The mutations of parts: the Service without the part, and the part with its true and with other settings."""
+    for part, rest, only in _parts(service):
+        for path, change, made in changes(only):
+            if isinstance(made, Service) and any(getattr(made, each) != getattr(only, each) for each in _IN_PARTS):
+                yield ObjectMutation(f"Service{path}{_OF}{part}", change), (rest, only, made)
+
+
+def _parts(service: Service) -> Iterator[tuple[str, Service, Service]]:
+    """What a Service has several of: the word for one, the Service without it, and a Service with nothing else."""
+    alone = replace(service, name=f"{service.name}-{_PART}", health_check_node_port=0)
+    if len(service.ports) > 1:
+        yield "last port", replace(service, ports=service.ports[:-1]), replace(alone, ports=service.ports[-1:])
+    if len(service.cluster_ips) > 1:
+        first, last = service.cluster_ips
+        yield "second family", replace(service, cluster_ips=(first,)), replace(alone, cluster_ips=(last,))
+    vips, externals = service.load_balancer_ingress, service.external_ips
+    bare = replace(
+        alone,
+        cluster_ips=tuple(_ADDRESSES[Family.of(each)] for each in service.cluster_ips),
+        ports=tuple(replace(each, node_port=0) for each in service.ports),
+        external_ips=(),
+        load_balancer_ingress=(),
+    )
+    if len(vips) > 1:
+        part = replace(bare, load_balancer_ingress=vips[-1:])
+        yield "last ingress address", replace(service, load_balancer_ingress=vips[:-1]), part
+    if len(externals) > 1:
+        yield (
+            "last external IP",
+            replace(service, external_ips=externals[:-1]),
+            replace(bare, external_ips=externals[-1:]),
+        )
+    if any(each.node_port for each in service.ports) and (vips or externals):
+        rest = replace(service, ports=bare.ports)
+        yield "node ports", rest, replace(bare, ports=service.ports)

@@ -1,0 +1,74 @@
+"""``proxylab mutate --objects``: labs show their proxies an altered cluster, and the scenarios of its kind notice."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+from sandboxed import ROOT
+
+from proxylab.client.mutants import MutantRuns, object_mutants_of, with_objects
+from proxylab.client.session import Session
+from proxylab.engines.engine_names import mode_of
+from proxylab.engines.protocol import EngineChoice
+from proxylab.mutate.objects import ObjectMutation
+from proxylab.report.mutants import Mutant
+from proxylab.scenario.cases import cases
+from proxylab.scenario.load import load_scenario
+
+ENGINE = "embedded/iptables"
+NOTICED = {
+    "clusterip/from-a-pod": ("EndpointSlice.ports[first].port", "one more"),
+    "clusterip/several-ports": ("Service.ports", "without the last"),
+    "affinity/client-ip": ("Service.affinityTimeout of the second family", "left out"),
+    "loadbalancer/source-ranges": ("Service.sourceRanges", "left out"),
+    "masquerade/all": ("KubeProxyConfiguration.masqueradeAll", "turned off"),
+    "steps/scaled-to-zero": ("later events of EndpointSlice", "MODIFIED late"),
+    "steps/node-changes-zone": ("later events of Node", "MODIFIED withheld"),
+}
+"""A mutation that each scenario notices: of an element, a list, a part, a setting, a configuration, later events."""
+
+
+@pytest.fixture(scope="module")
+def runs() -> Iterator[MutantRuns]:
+    with Session(EngineChoice(ENGINE)) as session:
+        yield MutantRuns(session, ENGINE)
+
+
+@pytest.mark.parametrize("scenario", NOTICED)
+def test_a_scenario_notices_what_its_proxies_are_wrongly_shown(scenario: str, runs: MutantRuns) -> None:
+    mutation = ObjectMutation(*NOTICED[scenario])
+    (each, *_) = cases(load_scenario(ROOT / f"scenarios/{scenario}.lab.yaml"), mode_of(ENGINE))
+    case = with_objects(each)
+    assert runs.baseline(case.case, lambda _what: None).trouble == ""
+    (mutant,) = (
+        each
+        for each in object_mutants_of([case], ENGINE)
+        if (each.rule_class, each.mutation) == (mutation.where, mutation.change)
+    )
+    noticed = runs.settled(mutant, [case], lambda _what: None).noticed
+    assert noticed is not None
+    assert noticed.judgement == "fail"
+
+
+def test_what_changes_nothing_is_not_noticed(runs: MutantRuns) -> None:
+    """The lab shows the mutation, and its own name servers, balancers and judge keep the truth."""
+    case = with_objects(load_scenario(ROOT / "scenarios/clusterip/from-a-pod.lab.yaml"))
+    mutant = Mutant(
+        engine=ENGINE, rule_class="EndpointSlice.endpoints[first].target", mutation="another", rule="", of_objects=True
+    )
+    assert case.has(ObjectMutation(mutant.rule_class, mutant.mutation))
+    assert runs.settled(mutant, [case], lambda _what: None).survives
+
+
+def test_the_verb_reports_objects_and_fields(cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    file = "scenarios/clusterip/several-ports.lab.yaml"
+    options = ("--objects", "--field", "Service.ports[last]", "--state", str(tmp_path / "state.jsonl"))
+    found = json.loads(cli.type("mutate", file, *options, "-o", "json").output)
+    assert {each["mutation"] for each in found} >= {"one more", "as UDP", "left out"}
+    assert {each["rule"] for each in found} == {"Service default/shop"}
+    assert [each["mutation"] for each in found if not each["noticed"] and not each["equivalent"]] == []
+    text = cli.type("mutate", file, *options).output
+    assert "mutants of 4 fields, on 1 scenario" in text
