@@ -3,7 +3,7 @@
 ``proxylab.client.mutants`` runs the mutants.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -79,16 +79,16 @@ def command(
     such rules, until a probe or step fails. The report names it; and for a mutant that nothing noticed, the rule, and
     the probe that would.
 
-    With --objects, which every engine takes, the proxies are shown an altered cluster or configuration: a list without
-    an element, a number one off, a policy turned, a later event withheld. The judge keeps the true one.
+    With --objects, which every engine takes, the proxies are shown an altered cluster or configuration, such as a list
+    without its last element. The judge keeps the true one.
 
     The exit code is 1 if a mutant survives that is not proven to be equivalent.
 
     Example: proxylab mutate scenarios/clusterip/from-a-pod.lab.yaml --rule KUBE-SEP
     """
     if engine not in EMBEDDED and not objects:
-        others = ", ".join(EMBEDDED)
-        raise click.UsageError(f"--engine: {engine} has no mutants of rules; add --objects, or choose one of {others}")
+        some = f"--objects, or choose one of {', '.join(EMBEDDED)}"
+        raise click.UsageError(f"--engine: {engine} has no mutants of rules; add {some}")
     choice = choice_of(engine, **of_engine)
     known = _State(state, engine)
     begin = partial(_opened, make_session or Session, choice)
@@ -102,20 +102,28 @@ def command(
     if not green:
         click.echo("nothing to mutate: no scenario passes without a mutation; see `proxylab run`", err=True)
         return ExitCode.NOTHING_SELECTED
-    all_mutants = object_mutants_of if objects else mutants_of
-    mutants = [
-        each for each in all_mutants(green, engine) if not parts or any(part in each.rule_class for part in parts)
-    ]
+    found = object_mutants_of(green, engine) if objects else mutants_of(green, engine)
+    mutants = _chosen(found, parts, objects=objects)
     if not mutants:
-        what, option = ("field", "--field") if objects else ("class of rules", "--rule")
-        click.echo(f"nothing to mutate: no {what} has {' or '.join(parts)} in it; leave out {option}", err=True)
         return ExitCode.NOTHING_SELECTED
-    mutants = _settled(mutants, green, begin, jobs, known)
+    return _reported(_settled(mutants, green, begin, jobs, known), len({each.case.file for each in green}), output)
+
+
+def _reported(mutants: Sequence[Mutant], scenarios: int, output: str) -> ExitCode:
     if output == "json":
         click.echo(mutants_to_json(mutants))
     else:
-        click.echo("\n".join(mutant_lines(mutants, len({each.case.file for each in green}), terminal_width())))
+        click.echo("\n".join(mutant_lines(mutants, scenarios, terminal_width())))
     return ExitCode.FAILED if any(each.survives for each in mutants) else ExitCode.OK
+
+
+def _chosen(mutants: Iterable[Mutant], parts: Sequence[str], *, objects: bool) -> list[Mutant]:
+    """The mutants whose class has one of the parts in it; says so if there is none."""
+    chosen = [each for each in mutants if not parts or any(part in each.rule_class for part in parts)]
+    if not chosen:
+        what, option = ("field", "--field") if objects else ("class of rules", "--rule")
+        click.echo(f"nothing to mutate: no {what} has {' or '.join(parts)} in it; leave out {option}", err=True)
+    return chosen
 
 
 class _State:

@@ -105,16 +105,10 @@ class Session:
         assembly = assemble(scenario)
         self._check_versions(scenario)
         chosen = replace(self.engine, kernel=kernel_of(scenario, kernel or self.engine.kernel))
-        engine = replace(
-            chosen,
-            cluster_cidrs=scenario.network.pod_cidrs,
-            families=scenario.network.families,
-            configuration=scenario.proxy or self.engine.configuration,
-        )
         request = Build(
             assembly.plan,
             assembly.objects,
-            engine,
+            _configured(chosen, scenario),
             self._seed,
             assembly.resolv_confs,
             programs,
@@ -184,6 +178,15 @@ class Session:
                 for process in self._processes.values():
                     stack.callback(process.close)
                 self._processes = {}
+
+
+def _configured(engine: EngineChoice, scenario: Scenario) -> EngineChoice:
+    return replace(
+        engine,
+        cluster_cidrs=scenario.network.pod_cidrs,
+        families=scenario.network.families,
+        configuration=scenario.proxy or engine.configuration,
+    )
 
 
 def _with_programs(scenario: Scenario, name_server: str) -> tuple[Scenario, Mapping[str, str]]:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from rule_worlds import World, worlds
 from thoroughness import examples as many
 
-from proxylab.client.mutants import RuledCase, mutants_of
+from proxylab.client.mutants import MutableCase, mutants_of
 from proxylab.engines.embedded.mutation import ABSENT, Mutation, mutated
 from proxylab.engines.embedded.nftables.loader import Present
 from proxylab.engines.embedded.nftables.mutants import MUTANT_LINES
@@ -126,7 +126,7 @@ def test_a_class_has_the_mutants_of_its_richest_rule(numbers: tuple[int, int]) -
     head = f"add rule ip kube-proxy {SERVICE} numgen random"
     chosen = [f"{head} mod {number} vmap {{ 0 : goto {ENDPOINT} }}" for number in numbers]
     scenario = load_scenario(ROOT / "scenarios/clusterip/from-a-pod.lab.yaml")
-    ruled = [RuledCase(scenario, {class_of(line): line}) for line in chosen]
+    ruled = [MutableCase(scenario, {class_of(line): line}, {}) for line in chosen]
     assert [each.mutation for each in mutants_of(ruled, "embedded/nftables")] == [ABSENT, "without the last choice"]
 
 
