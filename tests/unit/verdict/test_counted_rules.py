@@ -69,6 +69,31 @@ def test_rules_that_do_not(text: str) -> None:
     assert not speaks(text)
 
 
+@pytest.mark.parametrize(
+    ("ports", "holds"),
+    [
+        ("80", True),
+        ("79", False),
+        ("81", False),
+        ("8080", False),
+        ("80:80", True),
+        ("80:90", True),
+        ("70:80", True),
+        ("70:90", True),
+        ("81:90", False),
+        ("70:79", False),
+        ("90:70", False),
+    ],
+)
+def test_a_rule_names_the_ports_of_its_range_and_no_other(ports: str, holds: bool) -> None:
+    assert speaks(f"-A K -d 10.96.0.10/32 -p tcp -m tcp --dport {ports} -j DROP") is holds
+    for port, is_in in ((80, "80:90"), (85, "80:90"), (90, "80:90")):
+        resolved = replace(WORLD.resolved, port=port)
+        for text in ("80", is_in):
+            counts = [counted(f"-A K -d 10.96.0.10/32 -p tcp -m tcp --dport {text} -j DROP")]
+            assert bool(ending(resolved, counts, "DROP")) is (text == is_in or port == 80)
+
+
 def test_the_protocol_is_the_probes() -> None:
     text = "-A K -d 10.96.0.10/32 -p udp -m udp --dport 80 -j DROP"
     assert not speaks(text)

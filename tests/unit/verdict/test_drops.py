@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 from recorded import World
 
-from proxylab.evidence.evidence import ForeignRule, KernelCount
-from proxylab.verdict.drops import KernelDrop, kernel_drop
+from proxylab.evidence.evidence import ForeignRule, KernelCount, RuleCount
+from proxylab.verdict.drops import KernelDrop, drop_at, dropped_with_sentinels, kernel_drop
 
 WORLD = World()
 BY_IPSEC = "node-a dropped the packet by its IPsec policy on the way out: XfrmOutPolBlock counted 1 packet"
@@ -77,3 +77,34 @@ def test_a_packet_without_hops_is_explained_unless_a_rule_may_have_taken_them(ip
     found = kernel_drop(world.resolved, evidence, 1, {"node-a"})
     assert found is not None
     assert found.is_known is not bool(text)
+
+
+@pytest.mark.parametrize("packets", [1, 2, 3, 5])
+@pytest.mark.parametrize("counter", ["IpInAddrErrors", "TcpExtIPReversePathFilter", "IpInReceives", "XfrmInNoPols"])
+def test_a_counter_is_a_witness_of_exactly_as_many_packets(counter: str, packets: int) -> None:
+    """One with more counted others too, and of those at most one fewer may be the probe's."""
+    kernel = (KernelCount("node-a", counter, packets),)
+    evidence = WORLD.evidence([], kernel=kernel, counted=("node-a",))
+    found = kernel_drop(WORLD.resolved, evidence, 2, {"node-a"})
+    assert (found is not None) is (packets == 2)
+
+
+@pytest.mark.parametrize("packets", [1, 2, 3])
+def test_a_counter_of_a_pod_is_a_witness_of_exactly_as_many_packets(packets: int) -> None:
+    evidence = WORLD.evidence([], kernel=(KernelCount("echo-1", "IpInAddrErrors", packets),))
+    assert (drop_at(WORLD.resolved, evidence, "echo-1", 2, None) is not None) is (packets == 2)
+
+
+POLICY = "-P FORWARD DROP"
+
+
+@pytest.mark.parametrize("counted", [1, 2, 3, 4])
+@pytest.mark.parametrize("silent", [0, 1])
+def test_a_policy_drops_the_packets_and_each_sentinel_packet_that_did_not_come_back(counted: int, silent: int) -> None:
+    sentinels = tuple(replace(each, answered=number >= silent) for number, each in enumerate(WORLD.sentinels))
+    counts = (RuleCount("node-a", "filter", "FORWARD", POLICY, counted),)
+    evidence = WORLD.evidence([], sentinels=sentinels, counts=counts)
+    assert dropped_with_sentinels(evidence, 2, {"node-a"}) is (counted == 2 + silent)
+    assert not dropped_with_sentinels(evidence, 2, {"node-b"})
+    assert not dropped_with_sentinels(evidence, 2, {"node-a", "node-b"})
+    assert not dropped_with_sentinels(evidence, 0, {"node-a"})

@@ -82,3 +82,10 @@ def test_one_client_s_packet_is_not_another_s(key: str, end: str, netns_name: in
     seen[netns_name] = replace(seen[netns_name], **{end: stranger})  # type: ignore[arg-type]
     verdict = verdicts(CROWD, replace(evidence, observations=tuple(seen)))[key]
     assert (verdict.judgement, verdict.example) == (FAIL, 0)
+
+
+@pytest.mark.parametrize(("flows", "judgement"), [(31, INCONCLUSIVE), (39, INCONCLUSIVE), (40, PASS)])
+def test_the_first_flow_of_each_client_shows_no_sticking(flows: int, judgement: Judgement) -> None:
+    """31 flows of one client suffice for two backends; each further client needs one flow more."""
+    world = replace(CROWD, flows=flows)
+    assert verdicts(world, evidence_of(world, by_client))["spread"].judgement is judgement

@@ -8,6 +8,7 @@ from recorded import World
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import ForeignRule, TableEntry, TrackedFlow
 from proxylab.scenario.expect import ConntrackExpect, Entries
+from proxylab.verdict.conntrack_tables import is_met
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, Verdict
 
@@ -107,3 +108,61 @@ def of_outcome(wanted: ConntrackExpect | None, known: str | None, *, flows: int 
     told = world.evidence(seen, entries=(entry,), counted=("node-a", "node-b"), known=tuple(before))
     told = replace(told, **evidence)  # type: ignore[arg-type]
     return next(each for each in judge(probe, resolved, None, told).verdicts if each.expectation == "outcome")
+
+
+def of_tables(wanted: ConntrackExpect, *entries: TableEntry) -> Verdict:
+    world = DELIVERED
+    names = {name: (world.address(name),) for name in ("debug", "echo-1", "echo-2")}
+    probe = replace(world.probe, expect=replace(world.probe.expect, conntrack=wanted))
+    resolved = replace(world.resolved, tables=True, addresses=names)
+    evidence = world.evidence(world.round_trip(0, "echo-1"), entries=entries)
+    return next(each for each in judge(probe, resolved, None, evidence).verdicts if each.expectation == "conntrack")
+
+
+OTHER = replace(ENTRY, reply_source=DELIVERED.address("echo-2"))
+
+
+@pytest.mark.parametrize("node", ["node-a", "node-b"])
+def test_an_entry_on_any_node_counts_where_the_author_names_none(node: str) -> None:
+    entry, others = replace(ENTRY, node=node), [replace(OTHER, node=each) for each in ("node-a", "node-b")]
+    kind = Entries(reply_from="echo-1")
+    for entries in ((entry,), (*others, entry), (entry, *others)):
+        held = of_tables(ConntrackExpect(none=kind), *entries)
+        assert (held.judgement, held.reasons[0].split()[0]) == (FAIL, node)
+        assert of_tables(ConntrackExpect(some=kind), *entries).judgement is PASS
+        names = {"echo-1": (DELIVERED.address("echo-1"),)}
+        assert not is_met(ConntrackExpect(none=kind), entries, names)
+        assert is_met(ConntrackExpect(some=kind), entries, names)
+    elsewhere = "node-b" if node == "node-a" else "node-a"
+    assert of_tables(ConntrackExpect(node=elsewhere, none=kind), entry).judgement is PASS
+    assert of_tables(ConntrackExpect(node=elsewhere, some=kind), entry).judgement is FAIL
+
+
+def test_both_of_some_and_none_are_judged() -> None:
+    both = ConntrackExpect(some=Entries(reply_from="echo-2"), none=Entries(reply_from="echo-1"))
+    names = {name: (DELIVERED.address(name),) for name in ("echo-1", "echo-2")}
+    for entries, judgement in (((OTHER,), PASS), ((ENTRY,), FAIL), ((OTHER, ENTRY), FAIL), ((), FAIL)):
+        assert of_tables(both, *entries).judgement is judgement
+        assert is_met(both, entries, names) is (judgement is PASS)
+
+
+@pytest.mark.parametrize(
+    ("change", "is_masqueraded"),
+    [
+        ({}, False),
+        ({"reply_destination": DELIVERED.address("node-a")}, True),
+        ({"reply_destination_port": 61000}, True),
+        ({"reply_destination": DELIVERED.address("node-a"), "reply_destination_port": 61000}, True),
+        ({"destination_port": 8080}, False),
+    ],
+    ids=["nothing", "the address", "the port alone", "both", "what was dialled"],
+)
+def test_a_source_is_translated_where_its_address_or_its_port_changed(
+    change: dict[str, object], is_masqueraded: bool
+) -> None:
+    entry = replace(ENTRY, **change)  # type: ignore[arg-type]
+    for said in (True, False):
+        expected = PASS if said is is_masqueraded else FAIL
+        assert of_tables(ConntrackExpect(some=Entries(masqueraded=said)), entry).judgement is expected
+        unexpected = FAIL if said is is_masqueraded else PASS
+        assert of_tables(ConntrackExpect(none=Entries(masqueraded=said)), entry).judgement is unexpected

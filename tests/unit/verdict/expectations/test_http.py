@@ -137,3 +137,57 @@ def test_the_pod_behind_an_ingress_is_judged_by_its_answer_and_the_packets_to_it
     (verdict,) = (each for each in judge(probe, resolved, None, evidence).verdicts if each.expectation == "http")
     assert verdict.judgement is judgement
     assert (reason in verdict.reasons) if reason else not verdict.reasons
+
+
+@pytest.mark.parametrize("status", [200, 201, 204, 299, 100, 300, 404, 503])
+def test_a_status_of_the_same_class_is_another_status(status: int) -> None:
+    evidence = DELIVERED.evidence(DELIVERED.round_trip(0, "echo-1"), http=(HttpReport(0, status),))
+    verdict = expecting(DELIVERED, evidence, "http", http=HttpExpect(status=200))
+    assert (verdict.judgement is PASS) is (status == 200)
+    assert status == 200 or verdict.reasons == (f"the status was {status}",)
+
+
+def answers_of(*pods: str, flows: int = 0, **expect: object) -> Verdict:
+    """The verdict where each flow gets its answer from one of these pods, each behind its own request."""
+    world = World(flows=flows or len(pods))
+    seen = [each for flow in range(world.flows) for each in world.round_trip(flow, "echo-1")]
+    reports = tuple(HttpReport(flow, 200, backend=pod) for flow, pod in enumerate(pods))
+    return expecting(world, world.evidence(seen, http=reports), "http", http=HttpExpect(status=200, **expect))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_each_flow_gets_one_answer_and_each_answer_counts(number: int) -> None:
+    world = World(flows=3)
+    seen = [each for flow in range(3) for each in world.round_trip(flow, "echo-1")]
+    reports = [HttpReport(flow, 200) for flow in range(3)]
+    wanted = HttpExpect(status=200)
+    assert expecting(world, world.evidence(seen, http=tuple(reports)), "http", http=wanted).judgement is PASS
+    twice = expecting(world, world.evidence(seen, http=(*reports, reports[number])), "http", http=wanted)
+    assert (twice.judgement, twice.reasons) == (INCONCLUSIVE, ("1 of 3 flows: HTTP answered it 2 times",))
+    assert twice.example == number
+    lacking = expecting(
+        world, world.evidence(seen, http=(*reports[:number], *reports[number + 1 :])), "http", http=wanted
+    )
+    assert (lacking.judgement, lacking.reasons) == (INCONCLUSIVE, ("1 of 3 flows: no HTTP request was sent",))
+    wrong = [*reports[:number], replace(reports[number], status=503), *reports[number + 1 :]]
+    failed = expecting(world, world.evidence(seen, http=tuple(wrong)), "http", http=wanted)
+    assert (failed.judgement, failed.example) == (FAIL, number)
+    second = expecting(
+        world, world.evidence(seen, http=(*reports, replace(reports[number], status=503))), "http", http=wanted
+    )
+    assert (second.judgement, second.example) == (FAIL, number)
+
+
+def test_an_answer_to_no_flow_of_the_probe_is_no_answer() -> None:
+    evidence = DELIVERED.evidence(DELIVERED.round_trip(0, "echo-1"), http=(HttpReport(0, 200), HttpReport(7, 200)))
+    verdict = expecting(DELIVERED, evidence, "http", http=HttpExpect(status=200))
+    assert verdict.reasons == ("an HTTP answer belongs to none of the probe's flows",)
+
+
+def test_each_expected_backend_must_answer_a_request() -> None:
+    missed = answers_of("echo-1", "echo-2", "echo-1", backends=("echo-1", "echo-2", "echo-3"))
+    assert (missed.judgement, missed.reasons[0]) == (FAIL, "no request came to echo-3")
+    two = answers_of("echo-2", "echo-2", backends=("echo-1", "echo-2", "echo-3"))
+    assert two.reasons[0] == "no request came to echo-1 and echo-3"
+    stranger = answers_of("echo-1", "echo-2", "echo-3", backends=("echo-1", "echo-2"))
+    assert (stranger.judgement, stranger.reasons[0]) == (FAIL, "1 of 3 flows: echo-3 answered")

@@ -415,3 +415,26 @@ def test_a_drop_somewhere_else() -> None:
     assert verdict.verdicts[1].reasons == ("it was dropped by a rule on node-b",)
     device = replace(DROPPED, at="node-a/cni0")
     assert one(device, dropped_evidence(device), "at").judgement is INCONCLUSIVE
+
+
+@pytest.mark.parametrize("world", [DELIVERED, DROPPED], ids=["a loss", "a drop"])
+@pytest.mark.parametrize("number", range(4))
+def test_each_sentinel_packet_must_come_back(world: World, number: int) -> None:
+    """One answer of several is not enough: not of those to one name, nor of those to all names."""
+    proven = FAIL if world is DELIVERED else PASS
+    # A rule that counted more than the probe's packets does not account for them by itself.
+    counts = () if world is DELIVERED else (world.dropped(3),)
+    evidence = world.evidence([world.leaves(0)], counts=counts)
+    assert one(world, evidence, "outcome").judgement is proven
+    name = evidence.sentinels[number].name
+    silent = replace(evidence.sentinels[number], answered=False)
+    others = [each for each in evidence.sentinels if each.name != name]
+    for sentinels in ((*others, silent), (*evidence.sentinels, silent), (silent, *evidence.sentinels)):
+        verdict = one(world, replace(evidence, sentinels=sentinels), "outcome")
+        assert verdict.judgement is INCONCLUSIVE
+        assert f"no sentinel packet came back from {name}, so silence proves nothing" in verdict.reasons
+    early = replace(evidence.sentinels[number], at=1)
+    for sentinels in ((*others, early), (*evidence.sentinels, early), (early, *evidence.sentinels)):
+        assert one(world, replace(evidence, sentinels=sentinels), "outcome").judgement is INCONCLUSIVE
+    lacking = one(world, replace(evidence, sentinels=tuple(others)), "outcome")
+    assert f"no sentinel packet was sent to {name}, so silence proves nothing" in lacking.reasons

@@ -82,3 +82,22 @@ def test_shares_are_those_that_the_author_names(counts: dict[str, int], judgemen
 def test_shares_of_too_few_flows_show_nothing() -> None:
     few = replace(WEIGHTED, flows=8)
     assert one(few, spread_over(few, {"echo-1": 6, "echo-2": 2}), "spread").judgement is INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("more", "judgement"),
+    [(0, PASS), (140, PASS), (150, FAIL), (170, FAIL), (300, FAIL)],
+    ids=["even", "p = 4e-9", "p = 6e-10", "p = 6e-13", "p < 1e-30"],
+)
+def test_a_spread_that_chance_makes_once_in_a_billion_is_not_even(more: int, judgement: Judgement) -> None:
+    world = World(flows=2200, backends=("echo-1", "echo-2"), spread=Spread.EVEN)
+    verdict = one(world, spread_over(world, {"echo-1": 1100 + more, "echo-2": 1100 - more}), "spread")
+    assert verdict.judgement is judgement, verdict.reasons
+
+
+@pytest.mark.parametrize(("backends", "enough"), [(2, 31), (3, 20)])
+def test_one_flow_fewer_than_enough_shows_no_sticking(backends: int, enough: int) -> None:
+    pods = tuple(f"echo-{number}" for number in range(1, backends + 1))
+    for flows, judgement in ((2, INCONCLUSIVE), (enough - 1, INCONCLUSIVE), (enough, PASS)):
+        world = replace(STICKY, flows=flows, backends=pods)
+        assert one(world, spread_over(world, {"echo-1": flows}), "spread").judgement is judgement
