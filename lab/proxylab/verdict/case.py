@@ -46,6 +46,8 @@ from proxylab.verdict.model import ProbeVerdict
 
 __all__ = ["JudgedProbe", "case_of", "fate_clause", "fates_text", "nodes_of", "open_case"]
 
+_ARRIVED = frozenset({Fate.DELIVERED, Fate.MULTIPLIED, Fate.COPIED})
+
 
 class JudgedProbe(Struct, frozen=True):
     """One probe and its evidence.
@@ -269,13 +271,14 @@ def open_case(
     fates = tuple(flow.fate for flow in flows)
     disagreements: dict[int, str] = {}
     second_nats: dict[int, SecondNat] = {}
-    if evidence.tracked is not None:
-        for flow, fate in zip(flows, fates, strict=True):
-            clause = conntrack_contradiction(flow, fate, resolved)
-            if clause and (second := second_nat(flow, resolved)) is not None:
-                second_nats[flow.number] = second
-            elif clause:
-                disagreements[flow.number] = clause
+    for flow, fate in zip(flows, fates, strict=True):
+        clause = "" if evidence.tracked is None else conntrack_contradiction(flow, fate, resolved)
+        # Where the lab read no entry of a flow, as of another zone, the captured hops alone show a second translation.
+        in_question = clause or (fate in _ARRIVED and not flow.tracked)
+        if in_question and (second := second_nat(flow, resolved)) is not None:
+            second_nats[flow.number] = second
+        elif clause:
+            disagreements[flow.number] = clause
     if resolved.manner is Manner.CONNECT:
         for flow, fate in zip(flows, fates, strict=True):
             clause = disagreement(flow, fate, resolved.protocol)

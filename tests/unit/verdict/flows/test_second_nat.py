@@ -86,6 +86,15 @@ def test_a_hop_that_was_not_captured_leaves_it_undecided(lost: int) -> None:
     assert one(WORLD, told, "outcome").judgement is INCONCLUSIVE
 
 
+@pytest.mark.parametrize("tracked", [(), None])
+def test_a_second_translation_fails_though_no_entry_of_conntrack_contradicts_it(
+    tracked: tuple[TrackedFlow, ...] | None,
+) -> None:
+    """Another zone of connection tracking has entries that the lab does not look up."""
+    told = replace(evidence(translated_by_node_b(source=NODE_B)), tracked=tracked)
+    assert one(WORLD, told, "outcome").judgement is FAIL
+
+
 def test_a_node_port_of_another_node_is_translated_there_rightly() -> None:
     """What node-a sent to an address that is no pod's is translated again by the node that has it."""
     ends = (WORLD.address("node-b"), 30080)
