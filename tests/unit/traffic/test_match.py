@@ -214,3 +214,29 @@ def test_a_sentinel_is_noted_and_no_packet_of_a_flow_of_echo_requests() -> None:
     matcher = Matcher(IDENTITY, Transport.ICMP)
     matcher.take(POD, [frame(echo(8, 0, IDENTITY.token(Kind.SENTINEL, 3)))])
     assert (matcher.observations, [sentinel.number for sentinel in matcher.sentinels]) == ((), [3])
+
+
+def test_a_syn_of_another_namespace_teaches_no_number_though_it_has_the_senders_port() -> None:
+    matcher = Matcher(IDENTITY, Transport.TCP, {1024: 2})
+    syn = tcp(SYN, 123456, sport=1024)
+    for tap in (POD, TapPoint("node-a", "eth0", transit=True)):
+        matcher.take(tap, [frame(syn, outgoing=True), frame(syn)])
+    matcher.take(SENDER, [frame(syn)])
+    assert matcher.observations == ()
+
+
+def test_an_association_of_another_namespace_teaches_no_tag_though_it_has_the_senders_port() -> None:
+    init = ip(132, sctp(1, 0, tag=77))
+    matcher = Matcher(IDENTITY, Transport.SCTP, {1024: 2})
+    for tap in (POD, TapPoint("node-a", "eth0", transit=True)):
+        matcher.take(tap, [frame(init, outgoing=True), frame(init)])
+    matcher.take(SENDER, [frame(init)])
+    assert matcher.observations == ()
+    matcher.take(SENDER, [frame(init, outgoing=True)])
+    assert [(each.flow, each.packet) for each in matcher.observations] == [(2, Packet.REQUEST)]
+
+
+def sctp(kind: int, verification: int, *, tag: int) -> bytes:
+    """An SCTP packet with one chunk, INIT or INIT ACK, that begins with the sender's tag (RFC 9260, section 3.3.2)."""
+    chunk = struct.pack("!BBHIIHHI", kind, 0, 20, tag, 65535, 1, 1, tag)
+    return struct.pack("!HHII", 1024, 80, verification, 0) + chunk

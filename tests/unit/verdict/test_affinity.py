@@ -73,3 +73,12 @@ def test_spread_doubts_the_same_flows() -> None:
     found = verdicts(world, evidence_of(world, 3.4, "echo-1", ("echo-2",) * 200))["spread"]
     assert found.judgement is Judgement.INCONCLUSIVE
     assert "timeoutSeconds is 3" in found.reasons[-1]
+
+
+def test_a_flow_that_no_tap_saw_leave_says_nothing_of_how_long_its_client_was_away() -> None:
+    evidence = evidence_of(WORLD, 3.4, reached=("echo-2", "echo-2"))
+    for unseen in (0, 1):
+        seen = [each for number, each in enumerate(evidence.observations) if number != 4 * unseen]
+        found = verdicts(WORLD, replace(evidence, observations=tuple(seen)))["backends"]
+        assert found.judgement is Judgement.FAIL
+        assert found.example == unseen

@@ -102,9 +102,19 @@ POLICY = "-P FORWARD DROP"
 @pytest.mark.parametrize("silent", [0, 1])
 def test_a_policy_drops_the_packets_and_each_sentinel_packet_that_did_not_come_back(counted: int, silent: int) -> None:
     sentinels = tuple(replace(each, answered=number >= silent) for number, each in enumerate(WORLD.sentinels))
-    counts = (RuleCount("node-a", "filter", "FORWARD", POLICY, counted),)
+    others = RuleCount("node-a", "filter", "KUBE-FORWARD", "-A KUBE-FORWARD -j ACCEPT", 2 + silent)
+    counts = (others, RuleCount("node-a", "filter", "FORWARD", POLICY, counted), replace(others, packets=1))
     evidence = WORLD.evidence([], sentinels=sentinels, counts=counts)
     assert dropped_with_sentinels(evidence, 2, {"node-a"}) is (counted == 2 + silent)
     assert not dropped_with_sentinels(evidence, 2, {"node-b"})
     assert not dropped_with_sentinels(evidence, 2, {"node-a", "node-b"})
     assert not dropped_with_sentinels(evidence, 0, {"node-a"})
+
+
+def test_a_rule_of_another_node_does_not_hide_what_routing_dropped() -> None:
+    for node, is_witness in (("node-a", False), ("node-b", True)):
+        for text in (POLICY, "-A FORWARD -p tcp -j DROP", "-A FORWARD -p tcp -j REJECT"):
+            counts = (RuleCount(node, "filter", "FORWARD", text, 1),)
+            kernel = (KernelCount("node-a", "IpInReceives", 1),)
+            evidence = WORLD.evidence([], kernel=kernel, counts=counts, counted=("node-a", "node-b"))
+            assert (kernel_drop(WORLD.resolved, evidence, 1, {"node-a"}) is not None) is is_witness

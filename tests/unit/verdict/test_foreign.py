@@ -12,7 +12,7 @@ from proxylab.scenario.words import Outcome
 from proxylab.verdict.case import open_case
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.drops import policy_drop
-from proxylab.verdict.foreign import ended_by
+from proxylab.verdict.foreign import Effect, ended_by, may_have, may_meet
 
 WORLD = World()
 ROUTED = (KernelCount("node-a", "IpInReceives", 1),)
@@ -300,3 +300,36 @@ def test_a_rule_in_the_engines_tables_may_have_counted_a_sentinel_packet(text: s
     told = lost(WORLD, kernel=(), sentinels=(replace(first, answered=answered), *others), counts=(count,))
     assert ended(OF_SERVICE, told) is may
     assert ("node-a dropped the packet by its rule" in cause(WORLD, told)) is (may and answered)
+
+
+@pytest.mark.parametrize("effect", [each for each in Effect if each is not Effect.UNSEEN])
+@pytest.mark.parametrize(
+    "text", ["-A PREROUTING -d 10.96.0.10/32 -j ACCEPT", "-A OUTPUT -p tcp -j RETURN", "-A PREROUTING -j RETURN"]
+)
+def test_what_lets_a_packet_pass_keeps_it_from_the_engines_rules_and_does_nothing_else(
+    effect: Effect, text: str
+) -> None:
+    rule = ForeignRule("node-a", "nat", "PREROUTING", "", 0, text, 1)
+    for each, does in ((rule, effect is Effect.EXEMPT), (replace(rule, table="filter"), False)):
+        evidence = WORLD.evidence([], foreign=(each,))
+        assert bool(may_have(effect, WORLD.resolved, evidence, ("node-a",))) is does
+
+
+@pytest.mark.parametrize("rule", [replace(GUARD, hook="output"), replace(GUARD, chain="OUTPUT", hook="")])
+@pytest.mark.parametrize(
+    ("namespace", "device", "terminating", "meets"),
+    [
+        ("debug", "eth0", (), False),
+        ("node-a", STACK, (), True),
+        ("node-b", STACK, (), False),
+        ("node-a", "eth0", (), False),
+        ("debug", "eth0", ("node-a",), True),
+        ("debug", "eth0", ("node-b",), False),
+    ],
+)
+def test_a_rule_of_the_hook_output_meets_what_programs_of_its_own_node_send(
+    rule: ForeignRule, namespace: str, device: str, terminating: tuple[str, ...], meets: bool
+) -> None:
+    resolved = replace(WORLD.resolved, sender=replace(WORLD.resolved.sender, namespace=namespace, device=device))
+    assert may_meet(rule, resolved, WORLD.evidence([], terminating=terminating)) is meets
+    assert may_meet(GUARD, resolved, WORLD.evidence([], terminating=terminating))

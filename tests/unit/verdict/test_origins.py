@@ -5,10 +5,11 @@ from judging import FAIL, INCONCLUSIVE, PASS, REFUSED, REJECTED, one
 from msgspec.structs import replace
 from recorded import World
 
-from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
+from proxylab.evidence.evidence import Direction, Evidence, ForeignRule, Observation, Packet
 from proxylab.verdict.flows.flows import flows_of
 from proxylab.verdict.flows.hops import ended_in, last_seen
 from proxylab.verdict.flows.origins import origin
+from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement
 
 WORLD = World()
@@ -88,3 +89,27 @@ def test_what_was_seen_last_as_it_left_ended_nowhere_that_is_known() -> None:
     gone = moved(WORLD.leaves(0), "node-a", "eth0", Direction.OUT, at=1002)
     (flow,) = flows_of(WORLD.resolved, WORLD.evidence([WORLD.leaves(0), gone]))
     assert ended_in([flow]) == set()
+
+
+RESETTING = ForeignRule("node-a", "filter", "FORWARD", "", 0, "-A FORWARD -j REJECT --reject-with tcp-reset", 1)
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_rule_of_others_may_have_sent_a_reset_that_no_pod_was_seen_to_send(is_seen: bool) -> None:
+    heard = REFUSED.hears_reset(0)
+    sent = [moved(heard, "echo-1", "eth0", Direction.OUT, at=1002)] if is_seen else []
+    evidence = REFUSED.evidence([REFUSED.leaves(0), REFUSED.arrives(0, "echo-1"), *sent, heard], foreign=(RESETTING,))
+    assert one(REFUSED, evidence, "outcome").judgement is (PASS if is_seen else INCONCLUSIVE)
+
+
+@pytest.mark.parametrize(("direction", "judgement"), [(Direction.OUT, PASS), (Direction.IN, FAIL)])
+def test_a_node_may_refuse_what_a_service_leads_to_it_and_a_machine_beyond_the_nodes_may_not(
+    direction: Direction, judgement: Judgement
+) -> None:
+    heard = REFUSED.hears_reset(0)
+    evidence = REFUSED.evidence([REFUSED.leaves(0), moved(heard, "node-a", "eth0", direction, at=1001), heard])
+    resolved = replace(REFUSED.resolved, service_port="default/echo")
+    verdict = judge(REFUSED.probe, resolved, None, evidence).verdicts[0]
+    assert (verdict.expectation, verdict.judgement) == ("outcome", judgement)
+    beyond = "a machine beyond the nodes refused it: the reset was first seen coming in at node-a/eth0"
+    assert verdict.reasons == (() if judgement is PASS else (beyond,))

@@ -7,15 +7,16 @@ from msgspec.structs import replace
 from recorded import World
 
 from proxylab.addresses import IPAddress
-from proxylab.evidence.evidence import Evidence, KernelCount, RuleCount, TrackedFlow
+from proxylab.evidence.evidence import Evidence, HttpReport, KernelCount, RuleCount, TrackedFlow
 from proxylab.plan.model import Plan
-from proxylab.scenario.expect import Preserved
+from proxylab.scenario.expect import HttpExpect, Preserved
 from proxylab.verdict.case import open_case
 from proxylab.verdict.causes import loss, reply
 from proxylab.verdict.causes.layout import RefusedEntry
 from proxylab.verdict.causes.table import cause
 from proxylab.verdict.counted_rules import read
 from proxylab.verdict.judge import judge
+from proxylab.verdict.model import Judgement
 from proxylab.verdict.rule_words import why_masqueraded
 
 WORLD = World(backends=("echo-2",), source=Preserved())
@@ -101,3 +102,36 @@ def test_a_plan_blames_no_reverse_path_filter_whose_counter_stood_still(
     assert said.startswith("node-b refused the packet after its PREROUTING rules: rp_filter is 1") is is_blamed
     answered = WORLD.evidence([*WORLD.round_trip(0, "echo-2")[:-1]], **told)
     assert ("node-b refused the reply: rp_filter is 1 there" in why(WORLD, answered, "reply", plan=plan)) is is_blamed
+
+
+def test_a_rule_whose_target_cannot_be_read_is_passed_over_for_the_one_that_names_the_pod() -> None:
+    whole = WORLD.translated("echo-1")
+    for text in ("10.244.2.3", "random", "10.244.2.4:8080"):
+        unreadable = replace(whole, text=whole.text.replace("10.244.2.3:8080", text), chain="KUBE-SEP-OTHER")
+        counts = (unreadable, whole)
+        evidence = WORLD.evidence(WORLD.round_trip(0, "echo-1"), counts=counts)
+        assert why(WORLD, evidence, "backends") == (
+            'node-a sent the packet to echo-1 by its rule "default/echo" in KUBE-SEP-ECHO1AAAAAAAAAAA.'
+        )
+
+
+@pytest.mark.parametrize(
+    ("report", "sentence"),
+    [
+        (HttpReport(0, 200, 1), "the proxy that serves 10.96.0.10:80 knows of 1 local endpoint, so it answers 200."),
+        (HttpReport(0, 200), ""),
+        (HttpReport(0, 0, 1, error="ECONNREFUSED"), ""),
+        (None, ""),
+    ],
+)
+def test_an_answer_without_a_number_of_endpoints_says_nothing_of_what_the_proxy_knows(
+    report: HttpReport | None, sentence: str
+) -> None:
+    world = World(http=HttpExpect(status=503, local_endpoints=0))
+    other = HttpReport(1, 200, 7)
+    http = (other, report) if report else (other,)
+    evidence = world.evidence(world.round_trip(0, "echo-1"), http=http)
+    verdict = judge(world.probe, world.resolved, None, evidence)
+    (wanted,) = [each for each in verdict.verdicts if each.expectation == "http"]
+    failed = replace(wanted, judgement=Judgement.FAIL)
+    assert cause(open_case(world.probe, world.resolved, evidence), failed, None) == sentence

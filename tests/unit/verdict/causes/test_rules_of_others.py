@@ -179,3 +179,10 @@ def test_a_rule_that_may_have_met_a_segment_explains_its_loss(told: dict[str, st
     assert sentence(dropping("-s 10.244.2.3/32", 5, "FORWARD")) == f"{lost}: {others}"
     for chain in ("FORWARD", "KUBE-FORWARD"):
         assert lost not in sentence(dropping(UNRELATED, 16, chain))
+
+
+def test_of_two_rules_that_may_have_changed_the_destination_the_one_that_counted_is_named() -> None:
+    silent = replace(LEADS, chain="y", packets=None)
+    for rules in ((silent, LEADS), (LEADS, silent)):
+        evidence = WORLD.evidence(LOST, foreign=rules, counts=(WORLD.balanced(),))
+        assert cause(evidence) == f"node-a changed {LED}."

@@ -29,15 +29,22 @@ from recorded import World
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import (
     Direction,
+    ForeignRule,
+    KernelCount,
+    Observation,
     Packet,
     RuleCount,
     SentinelReport,
     TapLoss,
 )
+from proxylab.plan.resolved import STACK, Sender
 from proxylab.scenario.expect import NodeDevice
+from proxylab.scenario.probes import PodTarget
 from proxylab.scenario.words import Manner, Outcome
-from proxylab.verdict.case import case_of
+from proxylab.verdict.case import case_of, open_case
 from proxylab.verdict.causes.table import why
+from proxylab.verdict.expectations.outcome import lost_where
+from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, ProbeVerdict
 
 # What is proven passes.
@@ -438,3 +445,105 @@ def test_each_sentinel_packet_must_come_back(world: World, number: int) -> None:
         assert one(world, replace(evidence, sentinels=sentinels), "outcome").judgement is INCONCLUSIVE
     lacking = one(world, replace(evidence, sentinels=tuple(others)), "outcome")
     assert f"no sentinel packet was sent to {name}, so silence proves nothing" in lacking.reasons
+
+
+def came(*, leaves: bool = False) -> Observation:
+    """The request at node-a: coming in, or leaving it again."""
+    sent = DELIVERED.leaves(0)
+    if leaves:
+        return replace(sent, netns_name="node-a", device="eth0", direction=Direction.OUT, at=sent.at + 2)
+    return replace(sent, netns_name="node-a", device="debug", direction=Direction.IN, at=sent.at + 1)
+
+
+BY_RULE = 'node-a dropped the packet by its rule "default/echo has no local endpoints" in KUBE-SERVICES, which counted'
+BY_STACK = "node-a dropped the packet by its routing: the packet is not for this node, and forwarding is off:"
+IN_NODE = "the packet was lost in node-a: it came in by debug, addressed to 10.96.0.10:80, and did not leave again."
+BEHIND_NODE = "the packet was lost behind node-a: it left by eth0, addressed to 10.96.0.10:80, and came in nowhere."
+STACK_COUNTED = (KernelCount("node-a", "IpInAddrErrors", 1),)
+
+
+@pytest.mark.parametrize(
+    ("left", "told", "sentence"),
+    [
+        (False, {"counts": (DELIVERED.dropped(1),)}, f"{BY_RULE} 1 packet."),
+        (False, {"counts": (DELIVERED.dropped(2),)}, IN_NODE),
+        (False, {"counts": (DELIVERED.dropped(1, "node-b"),)}, IN_NODE),
+        (False, {"counts": (DELIVERED.balanced(1),)}, IN_NODE),
+        (False, {"kernel": STACK_COUNTED}, f"{BY_STACK} IpInAddrErrors counted 1 packet."),
+        (False, {"kernel": (replace(STACK_COUNTED[0], node="node-b"),)}, IN_NODE),
+        (False, {}, IN_NODE),
+        (True, {"counts": (DELIVERED.dropped(1),)}, BEHIND_NODE),
+        (True, {"kernel": STACK_COUNTED}, BEHIND_NODE),
+        (True, {}, BEHIND_NODE),
+    ],
+)
+def test_a_loss_is_laid_to_a_rule_or_a_stack_of_the_node_where_it_was_seen_last(
+    left: bool, told: dict[str, object], sentence: str
+) -> None:
+    seen = [DELIVERED.leaves(0), came(), *([came(leaves=True)] if left else [])]
+    evidence = DELIVERED.evidence(seen, counted=("node-a", "node-b"), **told)
+    assert lost_where(open_case(DELIVERED.probe, DELIVERED.resolved, evidence)) == sentence
+
+
+def test_a_pod_is_judged_by_packets_though_the_author_writes_no_outcome() -> None:
+    probe = replace(
+        DELIVERED.probe,
+        target=PodTarget(pod="echo-1"),
+        expect=replace(DELIVERED.probe.expect, positions={}),
+    )
+    evidence = DELIVERED.evidence([DELIVERED.leaves(0)])
+    verdicts = {each.expectation: each.judgement for each in judge(probe, DELIVERED.resolved, None, evidence).verdicts}
+    assert verdicts["outcome"] is FAIL
+
+
+@pytest.mark.parametrize(("packets", "judgement"), [((2,), PASS), ((1, 1), PASS), ((1,), INCONCLUSIVE)])
+def test_all_rules_that_drop_count_together_beside_a_rule_of_others(
+    packets: tuple[int, ...], judgement: Judgement
+) -> None:
+    world = World(flows=2, outcome=Outcome.DROPPED)
+    guard = ForeignRule("node-a", "inet guard", "early", "prerouting", -500, "tcp dport 80 drop", None)
+    seen = [each for flow in range(2) for each in (world.leaves(flow), replace(came(), flow=flow, at=2000 + flow))]
+    counts = tuple(replace(world.dropped(each), chain=f"KUBE-{at}") for at, each in enumerate(packets))
+    evidence = world.evidence(seen, counts=counts, foreign=(guard,))
+    assert one(world, evidence, "outcome").judgement is judgement
+
+
+def test_the_packets_that_a_stack_must_account_for_are_those_that_had_left() -> None:
+    world = World(outcome=Outcome.DROPPED)
+    sent = [replace(world.leaves(0), at=at) for at in (1000, 1500, 3000)]
+    seen = [*sent, *(replace(came(), at=each.at + 1) for each in sent)]
+    for packets, judgement in ((1, INCONCLUSIVE), (2, PASS), (3, INCONCLUSIVE)):
+        told = world.evidence(
+            seen,
+            sentinels=(),
+            kernel=(KernelCount("node-a", "IpInAddrErrors", packets),),
+            counters_read_at=2000,
+        )
+        assert one(world, told, "outcome").judgement is judgement
+
+
+def of_a_service(world: World, seen: list[Observation], sender: Sender | None = None) -> ProbeVerdict:
+    resolved = replace(world.resolved, service_port="default/echo", sender=sender or world.resolved.sender)
+    kernel = (KernelCount("node-a", "IpInHdrErrors", 1),)
+    return judge(world.probe, resolved, None, world.evidence(seen, kernel=kernel, counted=("node-a", "node-b")))
+
+
+def test_a_drop_by_a_stack_that_no_address_explains_is_no_work_of_the_engine() -> None:
+    world = World(outcome=Outcome.DROPPED)
+    verdict = of_a_service(world, [world.leaves(0), came()])
+    assert (verdict.overall, verdict.verdicts[0].reasons[-1].partition("; ")[2]) == (
+        INCONCLUSIVE,
+        "no rule of the engine did, and no address shows why",
+    )
+
+
+def test_a_packet_that_came_back_to_its_own_sender_is_explained() -> None:
+    """The kernel takes no packet with its own source."""
+    world = World(outcome=Outcome.DROPPED)
+    sender = replace(world.resolved.sender, name="node-a", namespace="node-a", device=STACK)
+    sent = replace(world.leaves(0), netns_name="node-a", device=STACK)
+    gone = replace(sent, device="eth0", at=1001)
+    back = replace(gone, direction=Direction.IN, at=1002)
+    assert of_a_service(world, [sent, gone, back], sender).overall is PASS
+    elsewhere = replace(sender, name="node-b")
+    assert of_a_service(world, [sent, gone, back], elsewhere).overall is not PASS

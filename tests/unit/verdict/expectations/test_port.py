@@ -139,3 +139,13 @@ def test_a_right_port_is_no_pass_where_a_tap_lost_frames() -> None:
     verdict = port_of(judged(WORLD, resolved_probe_of(WORLD, NAMED), evidence))
     assert verdict is not None
     assert verdict.judgement is INCONCLUSIVE
+
+
+def test_each_packet_of_a_flow_must_come_to_the_right_port() -> None:
+    """The first came right, and the repeated one to another port."""
+    leaves, arrives, *back = at_port(WORLD, 0, "echo-1", 8080)
+    again = replace(leaves, at=2000), replace(arrives, destination_port=9090, at=2001)
+    evidence = WORLD.evidence([leaves, arrives, *again, *back])
+    port = port_of(judged(WORLD, resolved_probe_of(WORLD, NAMED), evidence))
+    assert port is not None
+    assert (port.judgement, port.observed) == (FAIL, "8080 and 9090")

@@ -134,6 +134,8 @@ def from_a_node(
             replace(answers, destination_port=arrived_from),
             replace(hears, device=STACK),
         ]
+        # An entry of another node says nothing of what the sender's node did.
+        tracked.append(TrackedFlow(flow, "node-b", world.address(pod), 8080, NODE, 60001))
         tracked.append(TrackedFlow(flow, "node-a", world.address(pod), 8080, NODE, arrived_from))
     translated = (world.translated(pod, reached.count(pod)) for pod in pods)
     evidence = world.evidence(seen, counts=(*translated, *counts), counted=("node-a", "node-b"), tracked=tuple(tracked))
@@ -219,6 +221,13 @@ def test_a_rule_of_others_may_have_given_a_services_request_the_source_that_the_
 ) -> None:
     assert named(source, NODE, "default/echo", foreign, counts).judgement is judgement
     assert named(source, NODE, "", foreign, counts).judgement is PASS, "of a pod, nothing is asked of the engine"
+
+
+def test_what_a_rule_of_others_in_the_engines_tables_changed_counts_for_no_rule_of_the_engine() -> None:
+    text = "-A POSTROUTING -s 10.244.0.0/16 -j SNAT --to-source 172.18.0.2"
+    counts = (RuleCount("node-a", "nat", "POSTROUTING", text, 1),)
+    assert named(SourceAddress(NODE), NODE, "default/echo", (), counts).judgement is INCONCLUSIVE
+    assert named(SourceAddress(NODE), NODE, "default/echo", (), (*counts, World().masqueraded())).judgement is PASS
 
 
 def test_no_rule_needs_to_give_the_senders_own_address() -> None:
