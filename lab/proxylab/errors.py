@@ -19,6 +19,7 @@ __all__ = [
     "LabError",
     "LabFullError",
     "LabStuckError",
+    "OutputError",
     "ProgramError",
     "ScenarioError",
 ]
@@ -148,6 +149,15 @@ class LabFullError(LabError):
             "end one of them, such as a `proxylab shell`, `logs --follow` or `capture`"
         )
         self.clients = clients
+
+
+class OutputError(LabError):
+    """A file that the user asked for cannot be written."""
+
+    exit_code = ExitCode.FAILED
+
+    def __init__(self, file: str, why: str) -> None:
+        super().__init__(f"cannot write {file}: {why}; free some space there, or name another file")
 
 
 class InternalError(LabError):

@@ -20,6 +20,7 @@ from proxylab.cli.run import paint
 from proxylab.cli.scenario_results import SessionMaker, jobs_option, opened, results_of, runs_of
 from proxylab.cli.terminal import COLOR, OUTPUT, terminal_width
 from proxylab.client.bundles import BundleStore
+from proxylab.client.output_files import write_whole
 from proxylab.client.report_page import RunStart
 from proxylab.client.scenario_run import ScenarioRuns
 from proxylab.client.session import Session
@@ -122,13 +123,14 @@ def command(
             choices = choices_of(engines, kernels, **of_engine)
             begin = partial(opened, make_session or Session, choices, 0, store=BundleStore(_BUNDLES))
             table, code = stack.enter_context(_run(written, choices, kernels, begin, jobs, color))
-        for file in reports:
-            _write(file, table)
         if before is not None:
             compared = _compared(before, table)
-            return code if code in (ExitCode.INTERNAL, ExitCode.SCENARIO) else compared
-        lines = conformance_lines(table, verbose=verbose, width=terminal_width())
-        click.echo(table.to_json() if output == "json" else "\n".join(lines))
+            code = code if code in (ExitCode.INTERNAL, ExitCode.SCENARIO) else compared
+        else:
+            lines = conformance_lines(table, verbose=verbose, width=terminal_width())
+            click.echo(table.to_json() if output == "json" else "\n".join(lines))
+        for file in reports:
+            write_whole(file, f"{_FORMS[file.suffix](table)}\n")
     return code
 
 
@@ -188,15 +190,6 @@ def _read(file: Path) -> Conformance:
         return read(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise click.UsageError(f"{file}: {error}; name a file that `conformance --report` wrote") from None
-
-
-def _write(file: Path, table: Conformance) -> None:
-    """Write the table in the form of the file's suffix. A full disk must not end a run."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"{_FORMS[file.suffix](table)}\n", encoding="utf-8")
-    except OSError as error:
-        click.echo(f"cannot write {file}: {error.strerror}", err=True)
 
 
 def _compared(before: Conformance, after: Conformance) -> ExitCode:

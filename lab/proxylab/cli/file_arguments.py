@@ -12,6 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from proxylab.cli.catalogue import complete_themes_and_names, files_of
+from proxylab.client.output_files import write_whole
 from proxylab.errors import ScenarioError
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Scenario
@@ -131,14 +132,12 @@ def load_each(files: Iterable[Path], *, strict: str | None = None) -> dict[Path,
 
 
 def write_new(file: Path, text: str) -> None:
-    """Write a file that must not exist yet. Raises ``click.UsageError``."""
-    try:
-        with file.open("x", encoding="utf-8") as stream:
-            stream.write(text)
-    except FileExistsError:
-        raise click.UsageError(f"{file} exists already; choose another name") from None
-    except OSError as error:
-        raise click.UsageError(f"cannot write {file}: {error.strerror}; name another file") from None
+    """Write a file that must not exist yet. Raises ``click.UsageError`` or ``OutputError``."""
+    if os.path.lexists(file):
+        raise click.UsageError(f"{file} exists already; choose another name")
+    if not file.parent.is_dir():
+        raise click.UsageError(f"cannot write {file}: {file.parent} is no folder; name another file")
+    write_whole(file, text)
 
 
 def expand(files: Iterable[Path]) -> Iterator[Path]:

@@ -203,11 +203,12 @@ def command(
 
 
 def _write(file: Path | None, results: Sequence[ScenarioResult], begun: RunStart, progress: Progress) -> None:
-    """Write the run as a page if ``--report`` is given."""
+    """Write the run as a page if ``--report`` is given. Raises ``OutputError``."""
     if file is None:
         return
     entries = [entry for result in results for entry in entries_of(result)]
-    progress.note(write_page(file, entries, begun) or f"report: {file}")
+    write_page(file, entries, begun)
+    progress.note(f"report: {file}")
 
 
 def paint(word: str, judgement: Judgement) -> str:

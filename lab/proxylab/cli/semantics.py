@@ -7,6 +7,7 @@ from click.shell_completion import CompletionItem
 
 from proxylab.cli.catalogue import catalogue_files, recorded_mutants
 from proxylab.cli.terminal import OUTPUT, terminal_width
+from proxylab.client.output_files import write_whole
 from proxylab.engines.engine_names import EMBEDDED, version_of
 from proxylab.errors import ExitCode
 from proxylab.evidence.words import amount
@@ -59,6 +60,6 @@ def command(*, words: tuple[str, ...], wanted: tuple[str, ...], output: str, rep
         click.echo(why, err=True)
         return ExitCode.NOTHING_SELECTED
     if report is not None:
-        report.write_text(semantics_page(rows), encoding="utf-8")
+        write_whole(report, semantics_page(rows))
     click.echo(to_json(rows) if output == "json" else "\n".join(to_lines(rows, terminal_width())))
     return ExitCode.OK

@@ -65,15 +65,24 @@ class BundleStore:
         ignored = self._directory / ".gitignore"
         if not ignored.exists():
             ignored.write_text("# Evidence of failed probes, kept by proxylab.\n*\n", encoding="ascii")
-        for path, data in files.items():
-            file = folder / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(data)
-            if data.startswith(b"#!"):
-                file.chmod(0o755)
+        beside = folder.with_name(f".{folder.name}.part")  # renamed once it is whole
+        shutil.rmtree(beside, ignore_errors=True)
+        try:
+            for path, data in files.items():
+                file = beside / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(data)
+                if data.startswith(b"#!"):
+                    file.chmod(0o755)
+            beside.rename(folder)
+        except OSError:
+            shutil.rmtree(beside, ignore_errors=True)
+            raise
 
     def _folder(self, verdict: ProbeVerdict | StepVerdict, engine: str, name: str) -> Path:
         """A probe's folder: engine, file, then number and name, in characters that every file system takes.
+
+        Two files of one run have two folders, also where one lies above the working directory.
 
         Probes of two cases of a matrix have one number, and names that may differ only behind the cut.
         """
@@ -85,7 +94,8 @@ class BundleStore:
         else:
             position, number = verdict.probe.position, f"{verdict.resolved.number + 1:03d}"
         file = PurePath(position.file.removesuffix(_SUFFIX))
-        parts = [part for part in file.parts if part not in (file.anchor, "..")]
+        outside = {file.anchor: "_root", "..": "_above"}
+        parts = [outside.get(part, part) for part in file.parts]
         return self._directory.joinpath(_slug(engine), *parts, f"{number}-{slug}")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 import proxylab
+from proxylab.client.output_files import write_whole
 from proxylab.report.html import Entry, page
 
 __all__ = ["RunStart", "write_page"]
@@ -31,12 +32,8 @@ class RunStart(Struct, frozen=True):
         return (datetime.now(UTC) - self.at).total_seconds()
 
 
-def write_page(file: Path, entries: Sequence[Entry], begun: RunStart) -> str:
-    """Write the page of a run that is over.
-
-    Returns:
-        The reason if it could not be written, else an empty string. A full disk must not end a run.
-    """
+def write_page(file: Path, entries: Sequence[Entry], begun: RunStart) -> None:
+    """Write the page of a run that is over. Raises ``OutputError``."""
     about = {
         "begun": f"{begun.at:%Y-%m-%d %H:%M} UTC",
         "took": f"{begun.seconds:,.1f} s",
@@ -47,9 +44,4 @@ def write_page(file: Path, entries: Sequence[Entry], begun: RunStart) -> str:
         about["seed"] = str(begun.seed)
     if begun.shard:
         about["shard"] = begun.shard
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(page(entries, about, f"proxylab, {about['begun']}"), encoding="utf-8")
-    except OSError as error:
-        return f"cannot write the report: {error}"
-    return ""
+    write_whole(file, page(entries, about, f"proxylab, {about['begun']}"))

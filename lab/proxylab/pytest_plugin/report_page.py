@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from proxylab.client.report_page import RunStart, write_page
 from proxylab.encoding import decode, encode
+from proxylab.errors import OutputError
 from proxylab.pytest_plugin.items import ProbeItem
 from proxylab.pytest_plugin.options import report, seed, shard
 from proxylab.pytest_plugin.page_entries import NO_ENGINE, heading_in_file, heading_of_test, is_explained, taken
@@ -113,7 +114,13 @@ class Gathering:
             return
         found = sorted((each for phases in self._found.values() for each in phases.values()), key=itemgetter(0))
         entries = [each for _, text in found for each in decode(text.encode(), tuple[Entry, ...])]
-        self._message = write_page(file, entries, self._begun) or f"report: {file}"
+        try:
+            write_page(file, entries, self._begun)
+        except OutputError as error:
+            self._message = str(error)
+            session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+        else:
+            self._message = f"report: {file}"
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print where the page is."""

@@ -1,5 +1,7 @@
 """``proxylab trace`` and ``judge``, and what ``run`` keeps as evidence."""
 
+import contextlib
+
 import click
 import pytest
 from caller import Caller
@@ -110,6 +112,27 @@ def test_evidence_that_cannot_be_written_does_not_end_the_run(caller: Caller) ->
     assert "1 failed, 1 passed" in output
     assert errors.splitlines()[-1].startswith("cannot keep the evidence of 'fails': ")
     assert "evidence:" not in output
+
+
+def test_files_of_one_name_above_and_below_have_bundles_of_their_own(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "fails below")
+    caller.scenario("y/x.lab.yaml", "fails elsewhere")
+    (caller.folder / "work").mkdir()
+    caller.scenario("work/x.lab.yaml", "fails at work")
+    with contextlib.chdir(caller.folder / "work"):
+        caller.type("run", "x.lab.yaml", "../x.lab.yaml", "../y/x.lab.yaml", str(caller.folder / "y/x.lab.yaml"))
+    names = [file.parent.name for file in caller.folder.rglob("case.json")]
+    assert sorted(names) == ["001-fails-at-work", "001-fails-below", "001-fails-elsewhere", "001-fails-elsewhere"]
+
+
+def test_a_report_that_cannot_be_written_fails_the_run_with_one_line(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "holds")
+    code, output, errors = caller.type("run", "x.lab.yaml", "--report", "/dev/full")
+    assert code == ExitCode.FAILED
+    assert "1 passed" in output
+    assert errors.splitlines()[-1] == (
+        "cannot write /dev/full: No space left on device; free some space there, or name another file"
+    )
 
 
 def test_judge_says_what_is_no_bundle(caller: Caller) -> None:
