@@ -39,7 +39,7 @@ END
 cat cmd/kube-proxy/proxy.go | sed 's/^/# /' >>"$out"
 """
 
-needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git; 'apt-get install git'")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from proxylab.errors import BuildError
 
 BASE = "staging/src/k8s.io/component-base/version/base.go"
 
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git; 'apt-get install git'")
 
 
 @pytest.fixture
