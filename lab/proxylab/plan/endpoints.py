@@ -151,4 +151,8 @@ def _stacks(nodes: Iterable[Namespace], hosts: Iterable[Namespace], family: Fami
 def _own_addresses(placement: Namespace, family: Family) -> tuple[IPAddress, ...]:
     """All addresses of a namespace, on any device, except IPv6 link-local."""
     own = (each.interface.ip for each in placement.addresses)
-    return tuple(dict.fromkeys(each for each in own if Family.of(each) is family and not each.is_link_local))
+    return tuple(
+        dict.fromkeys(
+            each for each in own if Family.of(each) is family and not (each.version == 6 and each.is_link_local)
+        )
+    )

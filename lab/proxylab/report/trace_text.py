@@ -4,7 +4,7 @@ The trace leaves out what decides nothing: policies, returns at the end of a cha
 rule matched. A line ``now A > B`` shows that the addresses changed since the step before.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, zip_longest
 
 from msgspec import Struct
@@ -33,6 +33,8 @@ __all__ = ["journey", "trace_summary"]
 
 _INDENT = "  "
 _ENDINGS = frozenset({"DROP", "REJECT"})
+_NEVER = 1 << 63
+"""Later than any time."""
 _VERDICTS = {"drop": "drops it", "accept": "lets it pass", "return": "returns it to the calling chain"}
 
 
@@ -78,25 +80,33 @@ def _passages(steps: Sequence[TraceStep]) -> Iterator[_Passage]:
 
 
 def _in_order(observations: Sequence[Observation], passages: Sequence[_Passage]) -> list[Observation | _Passage]:
-    """Sightings and passages: those of the request, then those of its answers, each by time.
+    """Sightings and passages: those of the request, then those of each answer.
 
-    The kernel gives no time in OUTPUT. A packet there starts its path there, behind the sighting of the program that
-    sent it, if a program did. The program that receives it ends the path; its sighting carries the time at which the
-    packet came to the node, before any rule.
+    A packet leaves its sender, passes nodes, and comes to its receiver. Taps and traces read the clock on their own, so
+    that order counts, and time only between nodes. The kernel gives no time in OUTPUT, where a packet starts its path.
     """
     reached: list[Observation | _Passage] = [*observations, *passages]
-    return sorted(reached, key=_turn)
+    begun: dict[Packet, int] = {}
+    for each in reached:
+        first = _first(each)
+        begun[first.packet] = min(begun.get(first.packet, _NEVER), first.at or _NEVER)
+    return sorted(reached, key=lambda each: _turn(each, begun))
 
 
-def _turn(netns_name: Observation | _Passage) -> tuple[bool, int, int, int]:
-    """The way there by its legs, then the way back by its legs in reverse."""
-    first = netns_name if isinstance(netns_name, Observation) else netns_name.first
+def _first(reached: Observation | _Passage) -> Observation | TraceStep:
+    return reached if isinstance(reached, Observation) else reached.first
+
+
+def _turn(reached: Observation | _Passage, begun: Mapping[Packet, int]) -> tuple[bool, int, int, int, int]:
+    """The way there by its legs, then the way back by its legs in reverse; there each answer as it began."""
+    first = _first(reached)
     back = first.packet is not Packet.REQUEST
     leg = -first.leg if back else int(first.leg)
-    if isinstance(netns_name, Observation):
-        by_program = 0 if netns_name.direction is Direction.OUT else 3
-        return back, leg, by_program if netns_name.device == STACK else 2, netns_name.at
-    return back, leg, 2 if first.at else 1, first.at
+    if isinstance(reached, Observation):
+        part = 0 if reached.direction is Direction.OUT else 3
+    else:
+        part = 2 if first.at else 1
+    return back, leg, begun[first.packet], part, first.at
 
 
 def _sighting(seen: Observation) -> str:

@@ -22,6 +22,7 @@ from proxylab.verdict.nft_rules import read_nft
 
 __all__ = [
     "NFT_TABLE",
+    "SHARED_TABLES",
     "Rule",
     "ending",
     "is_engines_chain",
@@ -39,7 +40,7 @@ _PORT = frozenset({"-p", "--dport"})
 NFT_TABLE = "kube-proxy"
 """The table of mode nftables, in each family."""
 
-_SHARED_TABLES = frozenset({"filter", "mangle", "nat"})
+SHARED_TABLES = frozenset({"filter", "mangle", "nat"})
 """The tables of iptables, in which other programs have rules, too. All else that meters count is the engine's alone."""
 _OWN_CHAIN = re.compile(
     r"KUBE-((SVC|SVL|SEP|EXT|FW|XLB)-\w+|SERVICES|EXTERNAL-SERVICES|NODEPORTS|POSTROUTING|FORWARD|(PROXY-)?FIREWALL"
@@ -55,7 +56,7 @@ def may_be_engines(count: RuleCount, resolved: ResolvedProbe) -> bool:
     A Service is the engine's work, and the engine wrote the rules that stand in its chains or lead to one. A policy is
     the node's, since no engine sets one. A probe of no Service asks nothing of the engine, so any rule may do it.
     """
-    if not resolved.service_port or count.table not in _SHARED_TABLES or is_engines_chain(count.chain):
+    if not resolved.service_port or count.table not in SHARED_TABLES or is_engines_chain(count.chain):
         return True
     parsed = _parsed(count.text)
     return parsed is not None and is_engines_chain(parsed[0])

@@ -40,10 +40,13 @@ def _possible(failure: Failure, kind: Packet) -> dict[str, set[Had]]:
     case, there = failure.case, kind is Packet.REQUEST
     client, (service, port) = case.resolved.sender.address_of_flow(failure.flow.number), case.dialled
     seen = [each for each in hops(failure.flow) if each.packet is kind]
+    # No tap sees a packet that a rule ended between its translation and the device by which it would have left.
+    pods = [rule.translates_to for rule in case.translations if rule.translates_to is not None]
+    ends = ([address for address, _ in pods], [number for _, number in pods])
     return {
         "-p": {case.resolved.protocol},
-        "-s": {client if there else service, *(each.source for each in seen)},
-        "-d": {service if there else client, *(each.destination for each in seen)},
-        "--sport": {*(() if there else (port,)), *(each.source_port for each in seen)},
-        "--dport": {*((port,) if there else ()), *(each.destination_port for each in seen)},
+        "-s": {*((client,) if there else (service, *ends[0])), *(each.source for each in seen)},
+        "-d": {*((service, *ends[0]) if there else (client,)), *(each.destination for each in seen)},
+        "--sport": {*(() if there else (port, *ends[1])), *(each.source_port for each in seen)},
+        "--dport": {*((port, *ends[1]) if there else ()), *(each.destination_port for each in seen)},
     }

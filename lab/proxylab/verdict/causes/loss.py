@@ -74,7 +74,10 @@ def _by_rule(failure: Failure, target: str, participle: str) -> str:
     rules = failure.case.ending(target)
     if not rules:
         return ""
-    return f"{rules[0].count.node} {participle} the packet by {the_rule(rules[0])}{_for_service(failure, rules[0])}."
+    by = f"by {the_rule(rules[0])}{_for_service(failure, rules[0])}"
+    if led := led_by_others(failure):
+        return f"{led}; {rules[0].count.node} then {participle} it {by}."
+    return f"{rules[0].count.node} {participle} the packet {by}."
 
 
 def _for_service(failure: Failure, rule: Rule) -> str:

@@ -1,10 +1,12 @@
 """Causes of a reply that did not come, came twice, or came from an address that the sender did not dial."""
 
+import re
 from itertools import product
 
 from proxylab.evidence.evidence import Direction, Packet
 from proxylab.evidence.ipvs import SETS
 from proxylab.evidence.words import amount, endpoint, listed, times
+from proxylab.plan.resolved import STACK
 from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule, remembered
 from proxylab.verdict.causes.layout import bridge_of, calls_iptables, rp_filter_refusal
@@ -12,10 +14,21 @@ from proxylab.verdict.counted_rules import may_be_engines
 from proxylab.verdict.drops import reverse_path_counted
 from proxylab.verdict.flows.copies import copies, copying
 from proxylab.verdict.flows.hops import hop, last_reply, stops
-from proxylab.verdict.foreign import ended_by, rule_words, suspicion_where_lost
+from proxylab.verdict.foreign import Effect, ended_by, may_have, rule_words, suspicion_where_lost
 from proxylab.verdict.rule_words import the_rule
 
-__all__ = ["not_answered", "not_translated_back", "reply_copied", "reply_lost", "reply_rewritten", "reply_strayed"]
+__all__ = [
+    "answered_from_other_address",
+    "not_answered",
+    "not_translated_back",
+    "reply_copied",
+    "reply_lost",
+    "reply_rewritten",
+    "reply_strayed",
+]
+
+_EXEMPT = re.compile(r"\bnotrack\b|NOTRACK\b|--notrack\b")
+_BIND = "A UDP server on a node must bind each of its addresses, or answer by IP_PKTINFO"
 
 _ENDED = {"DROP": "dropped", "REJECT": "rejected"}
 
@@ -72,7 +85,48 @@ def not_translated_back(failure: Failure) -> str:
     if plan is not None and port is not None and not calls_iptables(plan, port.node, reply.source):
         key = "bridge-nf-call-iptables" if reply.source.version == 4 else "bridge-nf-call-ip6tables"
         return f"{sentence}, since the bridge {port.bridge} on {port.node} carried it past the rules: {key} is 0 there."
-    return f"{sentence}."
+    return _past_the_entrance(failure) or f"{sentence}."
+
+
+def _past_the_entrance(failure: Failure) -> str:
+    """The reply passed other nodes than the one that translated the request, whose connection tracking it needs."""
+    requests = [stop for stop in stops(failure.flow) if stop.packet is Packet.REQUEST]
+    changing = (stop for stop in requests if stop.came.destination == failure.dialled != stop.went.destination)
+    entrance = next((stop.netns_name for stop in changing), "")
+    back = [stop for stop in stops(failure.flow) if stop.packet is Packet.REPLY]
+    passed = [stop.netns_name for stop in back if stop.netns_name in failure.case.resolved.nodes]
+    if not entrance or not passed or entrance in passed:
+        return ""
+    by_passed = f"the reply did not pass {entrance}, which alone could translate it back"
+    return f"{by_passed}: {passed[-1]} sent it straight to {failure.case.resolved.sender.name}."
+
+
+def answered_from_other_address(failure: Failure) -> str:
+    """A program on a node answered from another address of the node than the one that got the request.
+
+    A UDP socket without an address takes that of the route to the client (udp_sendmsg in net/ipv4/udp.c), so connection
+    tracking does not know the datagram as the reply.
+    """
+    flow, resolved = failure.flow, failure.case.resolved
+    if not flow.arrivals or not flow.replies or flow.arrivals[0].device != STACK:
+        return ""
+    arrival, reply = flow.arrivals[0], flow.replies[0]
+    pod = failure.pods.get(reply.source)
+    own = {each.namespace for each in resolved.receivers if each.name == arrival.netns_name}
+    if pod is None or pod.namespace not in own or reply.source == arrival.destination:
+        return ""
+    node = pod.namespace
+    came, sent = (arrival.destination, arrival.destination_port), (reply.source, reply.source_port)
+    got = f"not from {endpoint(*came)}, which got the request"
+    answered = f"{arrival.netns_name}'s socket answered from {endpoint(*sent)}, another address of {node}, {got}"
+    if came == failure.case.dialled:
+        about = without_excluded(failure, Packet.REQUEST, Packet.REPLY).case
+        exempt = [
+            each for each in may_have(Effect.EXEMPT, resolved, about.evidence, (node,)) if _EXEMPT.search(each.text)
+        ]
+        untracked = f", and {node} does not track the flow, by {rule_words(exempt[0])}" if exempt else ""
+        return f"{answered}; nothing was to be translated back{untracked}. {_BIND}."
+    return f"{answered}; so no connection tracking entry knew the reply. {_BIND}."
 
 
 def reply_rewritten(failure: Failure) -> str:

@@ -9,11 +9,22 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from proxylab.addresses import IPAddress
+from proxylab.cluster.rollout import Stage
 from proxylab.evidence.stream_records import BreakKind, StreamPacket, StreamPacketFate
 from proxylab.evidence.words import amount, endpoint
+from proxylab.scenario.change import Change
 from proxylab.verdict.stream import MILLISECOND, Stream, when
 
-__all__ = ["StreamFailure", "answered_slowly", "not_answered", "owner", "sent_to_earlier_backend", "was_reset"]
+__all__ = [
+    "StreamFailure",
+    "answered_slowly",
+    "led_to_gone_pod",
+    "not_answered",
+    "owner",
+    "pod_was_killed",
+    "sent_to_earlier_backend",
+    "was_reset",
+]
 
 
 class StreamFailure(Struct, frozen=True):
@@ -22,10 +33,33 @@ class StreamFailure(Struct, frozen=True):
     Attributes:
         stream: with its record.
         addresses: of every node, pod and host.
+        change: what the step changes.
     """
 
     stream: Stream
     addresses: Mapping[str, tuple[IPAddress, ...]]
+    change: Change = Change()
+
+    @property
+    def deleted(self) -> frozenset[str]:
+        """The pods that the step deletes."""
+        gone = (name for name, each in self.change.pods.items() if each.present is False)
+        return frozenset([*gone, *(name for stage in self._stages for name in stage.deleted)])
+
+    @property
+    def killed(self) -> frozenset[str]:
+        """The pods that the step deletes without a grace period."""
+        return frozenset(name for stage in self._stages if stage.killed for name in stage.deleted)
+
+    @property
+    def _stages(self) -> list[Stage]:
+        return [stage for each in self.change.workloads for stage in each.stages]
+
+    @property
+    def missing(self) -> list[StreamPacket]:
+        """The packets without an answer that no link lost."""
+        unanswered = (each for each in self.stream.packets if each.fate is not StreamPacketFate.ANSWERED)
+        return [each for each in unanswered if not each.link]
 
 
 def owner(addresses: Mapping[str, tuple[IPAddress, ...]], address: IPAddress) -> str:
@@ -40,18 +74,45 @@ def sent_to_earlier_backend(failure: StreamFailure) -> str:
     last = stream.packets[-1].backend if stream.packets else ""
     for entry in stream.record.tracked:
         who = owner(failure.addresses, entry.reply_source)
-        if who in before and last in ("", who) and who != stream.expect.backend:
+        is_wrong = not last or (last == who and stream.expect.backend)  # otherwise who answers last may well do so
+        if who in before and is_wrong and who != stream.expect.backend:
             to = f"{who} ({endpoint(entry.reply_source, entry.reply_source_port)})"
             still = f"conntrack on {entry.node} still sends {stream.name} to {to}, which answered before"
             return f"{still}: nothing deleted that entry."
     return ""
 
 
+def led_to_gone_pod(failure: StreamFailure) -> str:
+    """Connection tracking leads a connection to a pod that is gone, where nothing answers or resets it.
+
+    kube-proxy deletes the entries of gone endpoints for UDP alone (pkg/proxy/conntrack/cleanup.go). Those of an
+    established connection over TCP stay for nf_conntrack_tcp_timeout_established.
+    """
+    stream = failure.stream
+    for entry in stream.record.tracked if stream.record.by_connection and failure.missing else ():
+        name = owner(failure.addresses, entry.reply_source)
+        if name in failure.deleted:
+            to = f"{name} ({endpoint(entry.reply_source, entry.reply_source_port)}), a pod that is gone"
+            leads = f"conntrack on {entry.node} still leads {stream.name} to {to}: nothing answers or resets it there"
+            return f"{leads}. kube-proxy deletes such entries for UDP alone."
+    return ""
+
+
+def pod_was_killed(failure: StreamFailure) -> str:
+    """The backend ended at once, before any proxy could know."""
+    stream = failure.stream
+    ends = [*(each.at for each in failure.missing), *(each.at for each in stream.record.breaks)]
+    before = [each.backend for each in stream.packets if each.backend and each.at < min(ends, default=0)]
+    if not before or before[-1] not in failure.killed:
+        return ""
+    ended = f"{before[-1]} ended without a grace period (terminationGracePeriodSeconds is 0)"
+    cure = "with a grace period it serves until proxies have followed"
+    return f"{ended}, before the API server knew, so the proxy is not to blame; {cure}."
+
+
 def not_answered(failure: StreamFailure) -> str:
     """When no answer came, and which backend answered next."""
-    stream, changed = failure.stream, failure.stream.step.changed
-    unanswered = (packet for packet in stream.packets if packet.fate is not StreamPacketFate.ANSWERED)
-    missing = [packet for packet in unanswered if not packet.link]
+    stream, changed, missing = failure.stream, failure.stream.step.changed, failure.missing
     if not missing:
         return ""
     first, last = missing[0], missing[-1]

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Evidence
 from proxylab.plan.dialled_service import DialledService
 from proxylab.plan.model import Plan
 from proxylab.verdict.case import JudgedProbe, case_of
-from proxylab.verdict.causes import loss, program, reply, stream_failures, translation
+from proxylab.verdict.causes import foreign_answers, loss, program, reply, stream_failures, translation
 from proxylab.verdict.causes.failure import Failure, remembered
 from proxylab.verdict.causes.layout import holder
 from proxylab.verdict.causes.settings import setting_behind
@@ -46,8 +47,23 @@ def _of(about: str, *sentences: Callable[[Failure], str], fate: Fate | None = No
     return [Cause(frozenset(about.split()), sentence, fates) for sentence in sentences]
 
 
+_MOST_DOUBTS: Final = 2
+
 _CAUSES: Final = (
     *_of("outcome reply source backends spread", translation.translated_twice),
+    *_of("outcome port reply backends", foreign_answers.led_to_service),
+    *_of(
+        "http",
+        loss.refused_by_reverse_path,
+        loss.dropped_by_stack,
+        loss.dropped_by_foreign_rule,
+        loss.dropped_by_other_rule,
+        loss.dropped_by_policy,
+        loss.lost_before_foreign_rules,
+        fate=Fate.LOST,
+    ),
+    *_of("outcome http", foreign_answers.answered_by_foreign_rule, fate=Fate.REFUSED),
+    *_of("outcome http", foreign_answers.answered_by_foreign_rule, fate=Fate.UNREACHABLE),
     *_of("source", program.sent_by_program),
     *_of("backends", program.chosen_by_program),
     *_of("outcome", program.closed_by_program, fate=Fate.CLOSED),
@@ -89,6 +105,7 @@ _CAUSES: Final = (
         "reply",
         reply.reply_strayed,
         reply.reply_copied,
+        reply.answered_from_other_address,
         reply.not_translated_back,
         reply.reply_rewritten,
         loss.data_lost,
@@ -104,10 +121,17 @@ _CAUSES: Final = (
 
 
 _CAUSES_OF_STREAMS: Final = {
-    "backend": (stream_failures.sent_to_earlier_backend, stream_failures.not_answered),
-    "lost": (stream_failures.sent_to_earlier_backend, stream_failures.not_answered),
+    **dict.fromkeys(
+        ("backend", "lost"),
+        (
+            stream_failures.led_to_gone_pod,
+            stream_failures.sent_to_earlier_backend,
+            stream_failures.pod_was_killed,
+            stream_failures.not_answered,
+        ),
+    ),
     "rejected": (stream_failures.sent_to_earlier_backend, stream_failures.not_answered),
-    "resets": (stream_failures.was_reset,),
+    "resets": (stream_failures.led_to_gone_pod, stream_failures.pod_was_killed, stream_failures.was_reset),
     "delay": (stream_failures.answered_slowly,),
 }
 
@@ -144,20 +168,42 @@ def known_cause(case: JudgedProbe, verdict: ProbeVerdict) -> str:
 
 
 def why(case: JudgedProbe, verdict: ProbeVerdict) -> str:
-    """The cause of a failure in one sentence, or else what the taps saw; empty if nothing failed."""
+    """The cause of a failure in one sentence, or else what the taps saw; why nothing decides, if that is so.
+
+    It is empty for a pass.
+    """
     known = known_cause(case, verdict)
     failed = next((each for each in verdict.verdicts if each.judgement is Judgement.FAIL), None)
     if known or failed is None:
-        return known
+        return known or _undecided(case, verdict)
     seen = next((each.as_seen(case, failed) for each in OF_PROBES if each.key == failed.expectation), "")
     return seen or f"{failed.reasons[0]}."
 
 
+def _undecided(case: JudgedProbe, verdict: ProbeVerdict) -> str:
+    """Why nothing decides an expectation, and what the lab saw of a reply that is missing."""
+    doubted = next((each for each in verdict.verdicts if each.judgement is Judgement.INCONCLUSIVE), None)
+    if doubted is None:
+        return ""
+    sentence = f"nothing decides {doubted.expectation}: {'; '.join(doubted.reasons[:_MOST_DOUBTS])}."
+    flow = case.flows[doubted.example or 0]
+    if doubted.expectation != "reply" or not flow.answers or flow.replies:
+        return sentence
+    missing = replace(doubted, judgement=Judgement.FAIL)
+    seen = cause(case, missing, verdict.plan, verdict.traced, verdict.service)
+    return " ".join(filter(None, (sentence, seen and f"What the lab saw: {seen}")))
+
+
 def why_step(verdict: StepVerdict) -> str:
-    """Why a step failed, as a sentence, or else what was observed; empty if it did not fail."""
+    """Why a step failed, as a sentence, or else what was observed; or why nothing decides. Empty for a pass."""
+    doubted = [each for each in verdict.verdicts if each.judgement is Judgement.INCONCLUSIVE]
     failed = [each for each in verdict.verdicts if each.judgement is Judgement.FAIL]
     sentences = [_cause_in_step(verdict, each) for each in failed]
     sentences += [_seen_in_step(verdict, each) for each in failed[:1]]
+    if not failed:
+        sentences += [
+            f"nothing decides {each.expectation}: {'; '.join(each.reasons[:_MOST_DOUBTS])}." for each in doubted
+        ]
     return next(filter(None, sentences), "")
 
 
@@ -165,7 +211,7 @@ def _cause_in_step(verdict: StepVerdict, failed: Verdict) -> str:
     stream, key = _stream_of(verdict, failed)
     if stream is None:
         return ""
-    failure = stream_failures.StreamFailure(stream, verdict.addresses)
+    failure = stream_failures.StreamFailure(stream, verdict.addresses, verdict.step.change)
     return next(filter(None, (sentence(failure) for sentence in _CAUSES_OF_STREAMS.get(key, ()))), "")
 
 

@@ -2,11 +2,12 @@
 
 import re
 
-from proxylab.evidence.evidence import ForeignRule, Observation, Packet
+from proxylab.evidence.evidence import ForeignRule, Packet
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.scenario.words import Spread
 from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule
+from proxylab.verdict.causes.foreign_answers import icmp_words
 from proxylab.verdict.counted_rules import may_be_engines
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.flows.copies import copying
@@ -37,18 +38,6 @@ __all__ = [
 ]
 
 _LED_ASTRAY = frozenset({Fate.LOST, Fate.REFUSED, Fate.STRAYED, Fate.UNREACHABLE})
-
-_ICMP_NAMES = {
-    (4, 3, 0): "network unreachable",
-    (4, 3, 1): "host unreachable",
-    (4, 3, 13): "administratively prohibited",
-    (4, 11, 0): "time to live exceeded",
-    (6, 1, 0): "no route",
-    (6, 1, 1): "administratively prohibited",
-    (6, 1, 3): "address unreachable",
-    (6, 3, 0): "hop limit exceeded",
-}
-"""By IP version, type and code (RFC 792, RFC 4443)."""
 
 _OF_DESTINATION = re.compile(r"\b(dnat|redirect)\b|\bd(addr|port) set\b|-j (DNAT|REDIRECT|NETMAP)\b")
 
@@ -115,11 +104,11 @@ def unreachable_untranslated(failure: Failure) -> str:
     icmp = failure.flow.errors[0]
     if led := led_by_others(failure):
         first = origin(failure.flow, Packet.OTHER_ICMP)
-        return f"{led}, and {(first and first.maker) or icmp.source} answered with {_icmp(icmp)}."
+        return f"{led}, and {(first and first.maker) or icmp.source} answered with {icmp_words(icmp)}."
     if failure.case.translations or seen_translated(failure.flow, failure.case.dialled):
         return ""
     left = f"it left {failure.case.resolved.sender.name} for {failure.dialled}"
-    return f"no rule translated the packet: {left}, and {icmp.source} answered with {_icmp(icmp)}."
+    return f"no rule translated the packet: {left}, and {icmp.source} answered with {icmp_words(icmp)}."
 
 
 def led_by_others(failure: Failure) -> str:
@@ -166,14 +155,7 @@ def unreachable_behind_translation(failure: Failure) -> str:
     first = origin(failure.flow, Packet.OTHER_ICMP)
     if first is None or not first.maker:
         return ""
-    return f"{first.maker} answered the packet with {_icmp(first.seen)}."
-
-
-def _icmp(error: Observation) -> str:
-    """An ICMP error by its name, or by type and code."""
-    kind = error.icmp or (0, 0)
-    name = _ICMP_NAMES.get((error.source.version, *kind), "")
-    return f"ICMP {name or 'type'} ({kind[0]}/{kind[1]})"
+    return f"{first.maker} answered the packet with {icmp_words(first.seen)}."
 
 
 def no_listener(failure: Failure) -> str:

@@ -159,7 +159,8 @@ def _look_closer(case: JudgedProbe, flow: Flow, fate: Fate, findings: Findings) 
 
 def _look_at_rules(case: JudgedProbe, outcome: Outcome, findings: Findings) -> None:
     """What speaks against the rules' share in fates that look as expected."""
-    if outcome is Outcome.DROPPED and not case.ending("DROP") and (rejecting := case.ending("REJECT")):
+    is_silent = Fate.LOST in case.fates  # of the other flows, the sender heard the ICMP error
+    if outcome is Outcome.DROPPED and is_silent and not case.ending("DROP") and (rejecting := case.ending("REJECT")):
         findings.wrong(f"{listed(nodes_of(rejecting))} rejected it by a rule, and the ICMP error was lost")
     for clause in doubts_about_outcome(case, outcome):
         findings.doubt(clause)

@@ -14,7 +14,7 @@ tracking does not know the second translation, so it contradicts the pod's tap. 
 decide: only the second node can have changed a packet between coming in and leaving.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise, zip_longest
 
 from msgspec import Struct
@@ -131,9 +131,13 @@ def hops(flow: Flow) -> tuple[Observation, ...]:
     )
     if flow.relays or flow.tries:
         return tuple(sorted((each for kind in kinds for each in kind), key=_in_order_of_legs))
-    got = max((arrival.at for arrival in flow.arrivals), default=0)
+    seen_at_all = [each for kind in kinds for each in kind]
+    got = max((_came_up(flow, arrival, seen_at_all) for arrival in flow.arrivals), default=0)
     return tuple(
-        sorted((each for kind in kinds for each in kind), key=lambda seen: max(seen.at, _not_before(seen, got)))
+        sorted(
+            seen_at_all,
+            key=lambda seen: max(seen.at, _came_up(flow, seen, seen_at_all), _not_before(seen, got)),
+        )
     )
 
 
@@ -154,6 +158,22 @@ def _in_order_of_legs(seen: Observation) -> tuple[int, int, bool, int, int]:
         port = seen.source_port if there else seen.destination_port
     at_stack = 0 if seen.device != STACK else -1 if seen.direction is Direction.OUT else 1
     return way, port, not there and seen.leg is Leg.TRIED, at_stack, seen.at
+
+
+def _came_up(flow: Flow, seen: Observation, seen_at_all: Sequence[Observation]) -> int:
+    """When a program got a packet: behind all devices, whose taps may read the clock later than its own.
+
+    A packet sent again comes in once more; what the taps saw of that belongs to the next sighting.
+    """
+    if seen.device != STACK or seen.direction is Direction.OUT:
+        return seen.at
+    again = min((each.at for each in flow.departures if each.at > seen.at), default=None)
+    before = (
+        each.at
+        for each in seen_at_all
+        if each.packet is seen.packet and each.device != STACK and (again is None or each.at < again)
+    )
+    return max(seen.at, max(before, default=0))
 
 
 def _not_before(seen: Observation, got: int) -> int:

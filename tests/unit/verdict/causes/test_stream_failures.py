@@ -4,8 +4,10 @@ import pytest
 from made_steps import NEW, OLD, ZERO, answered, entry, entry_remains, judged, lost, record, rejected, step, tracked
 from msgspec.structs import replace
 
+from proxylab.cluster.rollout import Stage
 from proxylab.evidence.stream_records import Break, BreakKind
 from proxylab.report.failure_text import explain
+from proxylab.scenario.change import Change, PodChange, WorkloadChange
 from proxylab.scenario.steps import Count
 from proxylab.verdict.causes.table import why_step
 from proxylab.verdict.model import StepVerdict
@@ -78,3 +80,48 @@ def test_the_table_is_the_cause_where_it_leads_to_who_answered_before() -> None:
 def test_otherwise_it_says_when(verdict: StepVerdict, sentence: str) -> None:
     assert why_step(verdict) == sentence
     assert any(line.startswith("  why: ") for line in explain(verdict)) is bool(sentence)
+
+
+def changed(verdict: StepVerdict, change: Change) -> StepVerdict:
+    return replace(verdict, step=replace(verdict.step, change=change))
+
+
+def test_a_connection_that_leads_to_a_gone_pod_is_no_riddle() -> None:
+    connection = replace(record(BEFORE, lost(10, 5), lost(11, 9)), tracked=tracked(OLD), by_connection=True)
+    gone = Change(pods={"old": PodChange(present=False)})
+    sentence = (
+        "conntrack on node-a still leads queries to old (10.244.0.3:5353), a pod that is gone: nothing answers or "
+        "resets it there. kube-proxy deletes such entries for UDP alone."
+    )
+    for expect in (step(lost=ZERO), step(resets=Count(at_least=1))):
+        assert why_step(changed(judged(expect, connection), gone)) == sentence
+    assert why_step(judged(step(lost=ZERO), connection)) != sentence, "the pod is there"
+    over_udp = replace(connection, by_connection=False)
+    assert "nothing deleted that entry" in why_step(changed(judged(step(lost=ZERO), over_udp), gone))
+
+
+def test_no_proxy_is_to_blame_for_a_pod_without_a_grace_period() -> None:
+    verdict = judged(step(lost=ZERO), record(BEFORE, lost(10, 5), answered(11, 21, "new")))
+    stage = Stage(deleted=("old",), killed=True)
+    killed = Change(workloads=(WorkloadChange(namespace="default", name="web", stages=(stage,)),))
+    sentence = (
+        "old ended without a grace period (terminationGracePeriodSeconds is 0), before the API server knew, so the "
+        "proxy is not to blame; with a grace period it serves until proxies have followed."
+    )
+    assert why_step(changed(verdict, killed)) == sentence
+    graceful = Change(
+        workloads=(WorkloadChange(namespace="default", name="web", stages=(replace(stage, killed=False),)),)
+    )
+    assert why_step(changed(verdict, graceful)) == why_step(verdict) != sentence
+
+
+def test_a_backend_that_answers_last_is_no_cause_of_a_loss() -> None:
+    flow = replace(record(BEFORE, lost(10, 5), answered(11, 12, "new"), answered(12, 30, "new")), tracked=tracked(NEW))
+    assert why_step(judged(step(lost=ZERO), flow)).startswith(
+        "1 packet lost, sent 4.0 ms after the change was made; new"
+    )
+
+
+def test_what_nothing_decides_says_why() -> None:
+    silent = replace(record(BEFORE, lost(10, 5)), silent=("node-b",))
+    assert why_step(judged(step(lost=ZERO), silent)).startswith("nothing decides queries.lost: ")
