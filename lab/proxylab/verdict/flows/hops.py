@@ -133,12 +133,7 @@ def hops(flow: Flow) -> tuple[Observation, ...]:
         return tuple(sorted((each for kind in kinds for each in kind), key=_in_order_of_legs))
     seen_at_all = [each for kind in kinds for each in kind]
     got = max((_came_up(flow, arrival, seen_at_all) for arrival in flow.arrivals), default=0)
-    return tuple(
-        sorted(
-            seen_at_all,
-            key=lambda seen: max(seen.at, _came_up(flow, seen, seen_at_all), _not_before(seen, got)),
-        )
-    )
+    return tuple(sorted(seen_at_all, key=lambda seen: max(_came_up(flow, seen, seen_at_all), _not_before(seen, got))))
 
 
 def _in_order_of_legs(seen: Observation) -> tuple[int, int, bool, int, int]:
