@@ -3,10 +3,10 @@
 ``proxylab.binaries`` finds all this out where it obtains a binary. Messages, bundles and reports carry it.
 """
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
-from proxylab.encoding import Record
+from proxylab.encoding import Record, decode, encode
 
 __all__ = ["BinaryIdentity", "identity_lines"]
 
@@ -39,6 +39,12 @@ class BinaryIdentity(Record, frozen=True, kw_only=True):
         sources = f"{commit}, {state}" if commit and state else commit or state
         parts = (self.origin, sources, f"SHA-256 {self.digest[:_DIGITS]}")
         return f"{self.program} {self.version}: {'; '.join(filter(None, parts))}"
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "BinaryIdentity":
+        """The binary of ``to_document``. Raises ``MisfitError``."""
+        known = {"digest" if key == "sha256" else key: each for key, each in document.items() if each is not None}
+        return decode(encode(known), cls)
 
     def to_document(self) -> dict[str, object]:
         """Its part of a JSON document: every key, with ``null`` for what is unknown."""

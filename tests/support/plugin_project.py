@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 from fake_lab import FakeSession
-from proxylab.engines.protocol import EngineChoice
+from kube_proxies import identity
+from proxylab.engines.protocol import EngineChoice, Upstream
 
 @pytest.fixture(scope="session")
 def lab_sessions():
@@ -23,7 +24,9 @@ def lab_sessions():
 
         def on(engine):
             if engine not in sessions:
-                sessions[engine] = stack.enter_context(FakeSession(Path({journal!r}), EngineChoice(engine)))
+                upstream = Upstream("/bin/kube-proxy", identity("v1.37.2")) if engine.startswith("kube-proxy") else None
+                choice = EngineChoice(engine, upstream=upstream)
+                sessions[engine] = stack.enter_context(FakeSession(Path({journal!r}), choice))
             return sessions[engine]
 
         yield on

@@ -6,6 +6,7 @@ from ipaddress import ip_address
 from msgspec.structs import replace
 from recorded import FILE, World
 
+from proxylab.binary_identity import BinaryIdentity
 from proxylab.errors import EngineError, ExitCode
 from proxylab.evidence.evidence import (
     Direction,
@@ -314,6 +315,13 @@ RUN = (
         file="scenarios/prefix.lab.yaml",
         name="prefix",
         engine="kube-proxy/nftables",
+        binary=BinaryIdentity(
+            version="v1.34.0-dirty",
+            origin="built in /home/me/kubernetes",
+            digest="999b6aaf524cbdc4c81b1b35fda9b714fa8f6473963851f1e26a5108a22fcda4",
+            commit="f28b4c9efbca5c5c0af716d9f2d5702667ee8a45",
+            dirty=True,
+        ),
         seconds=0.5,
         foreseen=KnownFailure(
             "kubernetes#134024: it looks for a device of that name",

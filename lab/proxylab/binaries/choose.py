@@ -166,7 +166,7 @@ def _from_source(where: str, name: EngineName, sources: Sources, tell: Tell) -> 
     if is_checkout(path):
         return CheckoutSource(path).obtain(sources.cache, tell)
     if path.is_file():
-        return inspect(path, str(path))
+        return inspect(path, f"the file {path.absolute()}")
     what = "is a folder, but not a checkout of kubernetes" if path.is_dir() else "does not exist"
     raise CapabilityError(f"a kube-proxy: {where} {what}", _CURE)
 

@@ -168,6 +168,7 @@ def _run(
                     version=_version(choices[engine]),
                     options=replace(choices[engine], name=ENGINES[0]).options,
                     kernel=kernel,
+                    binary=choices[engine].binary,
                     proxylab=proxylab.__version__,
                     scenarios=len({run.scenario.file for run in of_column}),
                     catalogue=digest,

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from proxylab.binary_identity import BinaryIdentity, identity_lines
 from proxylab.cli.case_option import CASE, FILE
 from proxylab.cli.engine_options import choices_of, given_options
 from proxylab.cli.file_arguments import load_all
@@ -16,6 +17,7 @@ from proxylab.client.open_lab import OpenLab
 from proxylab.client.session import Session
 from proxylab.engines.engine_names import mode_of, read_engine
 from proxylab.engines.modes import MODES
+from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ExitCode
 from proxylab.evidence.words import amount
 from proxylab.report.step_timeline import timeline
@@ -63,13 +65,16 @@ def command(
     """Run the probes and steps of FILE on several engines side by side, and print the differences.
 
     For a probe, the output shows a packet's path on each engine; for a step, its timeline. With --rules, the rules
-    before the first step are compared. The exit code is 1 if something differs.
+    before the first step are compared. The exit code is 1 if something differs. The first lines name the binaries, and
+    say which engines run the same one.
 
     Example: proxylab diff scenarios/clusterip/from-a-pod.lab.yaml --engines embedded/iptables,kube-proxy/nftables
     """
     engines = _engines(named)
     (written,) = load_all((file,))
     choices = choices_of(engines, **of_engine)
+    for line in (*identity_lines((engine, choice.binary) for engine, choice in choices.items()), *_alike(choices)):
+        click.echo("\n".join(wrapped(line, "", "  ", terminal_width())))
     by_engine = {
         engine: {case.case.id: case for case in cases(written, mode_of(engine), choice.version)}
         for engine, choice in choices.items()
@@ -107,6 +112,17 @@ def _engines(named: str) -> tuple[str, ...]:
     if len(engines) < 2:
         raise click.UsageError("--engines: name two or more engines, separated by commas")
     return engines
+
+
+def _alike(choices: Mapping[str, EngineChoice]) -> Iterator[str]:
+    """A line for each group of engines that run the same binary in the same mode."""
+    groups: dict[tuple[BinaryIdentity, str], list[str]] = {}
+    for engine, choice in choices.items():
+        if choice.binary is not None:
+            groups.setdefault((choice.binary, mode_of(engine)), []).append(engine)
+    for (_, mode), engines in groups.items():
+        if len(engines) > 1:
+            yield f"{' and '.join(engines)} are the same: one binary, in mode {mode}; what differs is chance"
 
 
 def _compare(scenarios: dict[str, Scenario], labs: dict[str, OpenLab]) -> int:

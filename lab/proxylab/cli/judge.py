@@ -72,6 +72,7 @@ def _of_probe(file: Path) -> ScenarioResult:
         engine=recorded.circumstances.engine,
         kernel=recorded.circumstances.chosen_kernel,
         release=recorded.circumstances.kernel,
+        binary=recorded.circumstances.binary,
         probes=(verdict,),
         seconds=recorded.evidence.seconds,
     )
@@ -98,6 +99,7 @@ def _of_step(file: Path) -> ScenarioResult:
         engine=recorded.circumstances.engine,
         kernel=recorded.circumstances.chosen_kernel,
         release=recorded.circumstances.kernel,
+        binary=recorded.circumstances.binary,
         steps=(verdict,),
         seconds=(evidence.ended - evidence.began) / 1e9,
     )

@@ -8,13 +8,16 @@ from typing import Final
 import click
 from msgspec.structs import asdict
 
+from proxylab.binary_identity import identity_lines
 from proxylab.cli.durations import age
+from proxylab.cli.terminal import terminal_width
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
 from proxylab.client.process_states import stuck_process
 from proxylab.errors import LabError
 from proxylab.protocol.standing_labs import Greet, Greeted
 from proxylab.report.standing_labs import labs_table
+from proxylab.text import wrapped
 from proxylab.timing import Deadline
 
 __all__ = ["command"]
@@ -27,6 +30,8 @@ _ANSWER_SECONDS: Final = 2.0
 def command(*, output: str) -> None:
     """List the standing labs: name, engine, age, remaining time, state and file.
 
+    Below them is a line for each binary that runs as a proxy, with the names of its labs.
+
     Example: proxylab ps
     """
     control_sockets = ControlSockets.of_user()
@@ -36,14 +41,16 @@ def command(*, output: str) -> None:
     match output:
         case "json":
             items = [
-                {"name": name} | (asdict(each) if isinstance(each, Greeted) else {}) | {"state": _state(each)}
+                {"name": name} | (_document(each) if isinstance(each, Greeted) else {}) | {"state": _state(each)}
                 for name, each in found
             ]
             click.echo(json.dumps({"apiVersion": "proxylab/v1", "kind": "LabList", "items": items}, indent=2))
         case "name":
             click.echo("".join(f"{name}\n" for name, _ in found), nl=False)
         case _:
-            click.echo("\n".join(labs_table([_row(name, each) for name, each in found])))
+            binaries = identity_lines((name, each.binary) for name, each in found if isinstance(each, Greeted))
+            lines = [part for line in binaries for part in wrapped(line, "", "  ", terminal_width())]
+            click.echo("\n".join([*labs_table([_row(name, each) for name, each in found]), *lines]))
 
 
 def _greetings(control_sockets: ControlSockets) -> Iterator[tuple[str, Greeted | str]]:
@@ -58,6 +65,10 @@ def _greetings(control_sockets: ControlSockets) -> Iterator[tuple[str, Greeted |
             supervisor = control_sockets.supervisor_of(name)
             stuck = supervisor and stuck_process(supervisor)
             yield name, f"{stuck or 'starting, or hung'}; `proxylab down` stops it"
+
+
+def _document(greeted: Greeted) -> dict[str, object]:
+    return asdict(greeted) | {"binary": greeted.binary and greeted.binary.to_document()}
 
 
 def _state(answer: Greeted | str) -> str:

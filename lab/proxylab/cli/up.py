@@ -61,6 +61,7 @@ def command(
     with _session(make_session, engine, seed, of_engine) as (session, claim):
         lab_name = claim(name or scenario.name)
         session.open(scenario).detach(lab_name, ttl)
+        binary = session.engine.binary
     alone = len(ControlSockets.of_user().names()) == 1
     lines = standing_lines(
         lay_out(scenario),
@@ -69,6 +70,7 @@ def command(
         left=age(ttl),
         width=shutil.get_terminal_size((_WIDTH, 24)).columns,
         alone=alone,
+        binary=binary,
     )
     click.echo("\n".join(lines))
     return ExitCode.OK

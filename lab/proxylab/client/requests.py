@@ -94,6 +94,7 @@ def circumstances_of(engine: EngineChoice, built: Built, seed: int) -> Circumsta
         engine=engine.name,
         iptables=built.variant,
         seed=seed,
+        binary=engine.binary,
     )
 
 

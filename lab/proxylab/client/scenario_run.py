@@ -133,7 +133,9 @@ class ScenarioRuns:
                 for each in run.chosen:
                     at(f"{run.scenario.file} [{run.engine_on_kernel}] {each.name}")
                     if lab is None or not lab.is_open:
-                        build = partial(self._sessions(run.engine).open, kernel=run.kernel, source=run.source)
+                        session = self._sessions(run.engine)
+                        ended["binary"] = session.engine.binary
+                        build = partial(session.open, kernel=run.kernel, source=run.source)
                         opened = open_or_foresee(build, run.scenario)
                         if isinstance(opened, KnownFailure):
                             ended["foreseen"] = opened

@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import field
 
+from proxylab.binary_identity import BinaryIdentity
 from proxylab.cluster.objects import KubeObject
 from proxylab.encoding import Record, TaggedRecord
 from proxylab.engines.protocol import EngineChoice
@@ -146,15 +147,17 @@ class Detached(TaggedRecord, frozen=True):
 
 
 class Greeted(TaggedRecord, frozen=True, kw_only=True):
-    """A standing lab, in short. Times are in seconds; ``left`` is ``None`` for one that ends with its first client.
+    """A standing lab, in short.
 
-    ``trouble`` says which proxy's process has ended, or is empty.
+    ``binary`` runs as the proxy; it is ``None`` for an embedded engine. Times are in seconds; ``left`` is ``None`` for
+    one that ends with its first client. ``trouble`` says which proxy's process has ended, or is empty.
     """
 
     name: str
     file: str
     case: str
     engine: str
+    binary: BinaryIdentity | None = None
     age: float
     left: float | None
     busy: bool

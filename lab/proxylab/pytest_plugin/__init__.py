@@ -58,7 +58,7 @@ from proxylab.pytest_plugin.python_fixtures import (
     parametrize_labs,
 )
 from proxylab.pytest_plugin.report_page import Attaching, Gathering
-from proxylab.pytest_plugin.summaries import Annotations, Required, Themes
+from proxylab.pytest_plugin.summaries import Annotations, Binaries, Required, Themes
 from proxylab.scenario.words import HOST
 
 __all__ = [
@@ -175,6 +175,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Attaching(), "proxylab-attaching")
     if hasattr(config, "workerinput"):
         return
+    config.pluginmanager.register(Binaries(), "proxylab-binaries")
     config.pluginmanager.register(Themes(), "proxylab-themes")
     if report(config) is not None:
         config.pluginmanager.register(Gathering(config), "proxylab-report")

@@ -147,7 +147,7 @@ def lab_verdict(request: pytest.FixtureRequest, lab_open: OpenLab, lab_bundle_st
     record(item, lab_open, item.run.engine, verdict)
     if flag(item.config, "pcap"):
         leave_pcap(item, lab_open, verdict)
-    show(item, heading_in_file(item.run, lab_open.built.kernel), verdict)
+    show(item, heading_in_file(item.run, lab_open.built.kernel, lab_open.engine.binary), verdict)
     match verdict.overall:
         case Judgement.SKIP:
             pytest.skip(why_skipped(verdict))

@@ -278,7 +278,13 @@ class Lab:
         """The verdict, which the test's report has from now on; with ``check`` the test ends unless it is a pass."""
         record(self._item, self._lab, self._engine, verdict)
         heading = heading_of_test(self._item)
-        about = replace(heading, engine=self._where, scenario=self.scenario.name, tags=self.scenario.tags)
+        about = replace(
+            heading,
+            engine=self._where,
+            binary=str(self._lab.engine.binary or ""),
+            scenario=self.scenario.name,
+            tags=self.scenario.tags,
+        )
         show(self._item, about, verdict)
         if check and verdict.overall is Judgement.SKIP:
             pytest.skip(why_skipped(verdict))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import pytest
 
@@ -14,9 +15,12 @@ from proxylab.report.pcapng import pcapng
 from proxylab.scenario.words import HOST
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict
 
-__all__ = ["Judged", "explanation", "hold", "in_its_own_words", "leave_pcap", "record", "warn", "why_skipped"]
+__all__ = ["BINARY", "Judged", "explanation", "hold", "in_its_own_words", "leave_pcap", "record", "warn", "why_skipped"]
 
 Judged = ProbeVerdict | StepVerdict
+
+BINARY: Final = "binary"
+"""The property that says which binary ran as the proxy."""
 
 
 def hold(lab_verdict: Judged) -> None:
@@ -58,6 +62,9 @@ def record(item: pytest.Item, lab_open: OpenLab, engine: str, verdict: Judged) -
     }
     if lab_open.engine.kernel != HOST:
         properties["kernel_name"] = lab_open.engine.kernel
+    if lab_open.engine.binary is not None:
+        properties[BINARY] = str(lab_open.engine.binary)
+        properties["binary_sha256"] = lab_open.engine.binary.digest
     known = {name for name, _ in item.user_properties}
     item.user_properties += [(name, value) for name, value in properties.items() if name not in known]
     item.user_properties.append(("verdict", verdict.overall.value))

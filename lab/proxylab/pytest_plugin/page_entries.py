@@ -4,6 +4,7 @@ from typing import Final
 
 import pytest
 
+from proxylab.binary_identity import BinaryIdentity
 from proxylab.pytest_plugin.items import Run
 from proxylab.pytest_plugin.options import engine_of, report
 from proxylab.pytest_plugin.outcome import Judged, explanation
@@ -31,13 +32,17 @@ def heading_of_test(item: pytest.Item) -> Heading:
     return Heading(file=item.location[0], engine=engine_of(item) or NO_ENGINE, case=item.name)
 
 
-def heading_in_file(run: Run, release: str = "") -> Heading:
-    """The heading of the probes of a scenario, or of a case of it; ``release`` is that of the lab's kernel."""
+def heading_in_file(run: Run, release: str = "", binary: BinaryIdentity | None = None) -> Heading:
+    """The heading of the probes of a scenario, or of a case of it.
+
+    ``release`` is that of the lab's kernel, and ``binary`` the one that ran as the proxy.
+    """
     scenario = run.scenario
     return Heading(
         file=scenario.file,
         engine=on_kernel(run.engine, run.kernel),
         kernel=release if run.kernel != HOST else "",
+        binary=str(binary or ""),
         case=scenario.case.id,
         scenario=scenario.name,
         description=scenario.description,

@@ -1,10 +1,10 @@
 """What the plugin adds to the end of pytest's output, from the reports that pytest gathers.
 
-Under xdist only the controller has these hooks, since it receives all reports. ``Themes`` prints a line for each folder
-of scenarios. ``Required`` (``--lab-required``) fails a run that skipped every probe; the results of single probes do
-not change. ``Annotations`` shows a failed probe beside its line in the YAML file on GitHub: in GitHub Actions the run
-prints a workflow command for each probe that failed or was not decided, unless the plugin
-pytest-github-actions-annotate-failures prints its own.
+Under xdist only the controller has these hooks, since it receives all reports. ``Binaries`` prints a line for each
+binary that ran as a proxy. ``Themes`` prints a line for each folder of scenarios. ``Required`` (``--lab-required``)
+fails a run that skipped every probe; the results of single probes do not change. ``Annotations`` shows a failed
+probe beside its line in the YAML file on GitHub: in GitHub Actions the run prints a workflow command for each probe
+that failed or was not decided, unless the plugin pytest-github-actions-annotate-failures prints its own.
 
 https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands#setting-an-error-message
 """
@@ -17,8 +17,9 @@ from typing import Any, Final
 import pytest
 
 from proxylab.pytest_plugin.items import SUFFIX, is_of_a_scenario
+from proxylab.pytest_plugin.outcome import BINARY
 
-__all__ = ["Annotations", "Required", "Themes", "theme_lines"]
+__all__ = ["Annotations", "Binaries", "Required", "Themes", "theme_lines"]
 
 _OUTCOMES: Final = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 _ALWAYS: Final = ("passed", "failed", "skipped")
@@ -31,6 +32,24 @@ _MOST_ANNOTATIONS: Final = 10
 _MISTAKE: Final = re.compile(r"^(\S+):(\d+):\d+: (.*)$", re.MULTILINE)
 _IN_MESSAGES: Final = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
 _IN_PROPERTIES: Final = _IN_MESSAGES | str.maketrans({":": "%3A", ",": "%2C"})
+
+
+class Binaries:
+    """The hooks that print which binaries ran as proxies, even if pytest is quiet."""
+
+    def __init__(self) -> None:
+        self._engines: Final[dict[str, dict[str, None]]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Collect the binary and the engine of an item."""
+        properties = dict(report.user_properties)
+        if BINARY in properties:
+            self._engines.setdefault(str(properties[BINARY]), {})[str(properties["engine"])] = None
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print a line for each binary, with its engines."""
+        for binary, engines in self._engines.items():
+            terminalreporter.write_line(f"{', '.join(engines)}: {binary}")
 
 
 class Themes:

@@ -26,6 +26,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from proxylab.addresses import IPAddress
+from proxylab.binary_identity import BinaryIdentity
 from proxylab.encoding import MisfitError, Record, decode, encode
 from proxylab.errors import ScenarioError
 from proxylab.evidence.evidence import Capture, Direction, Evidence, Observation, Packet, TableEntry, TrackedFlow
@@ -67,7 +68,8 @@ RecordedT = TypeVar("RecordedT", bound=Record)
 class Circumstances(Record, frozen=True, kw_only=True):
     """The conditions of a run: versions, engine, and the seed for source ports and payloads.
 
-    ``kernel`` is the release of the lab's kernel, and ``chosen_kernel`` what ``--kernel`` says.
+    ``kernel`` is the release of the lab's kernel, and ``chosen_kernel`` what ``--kernel`` says. ``binary`` ran as the
+    proxy; it is ``None`` for an embedded engine.
     """
 
     proxylab: str
@@ -78,6 +80,16 @@ class Circumstances(Record, frozen=True, kw_only=True):
     engine: str
     iptables: str
     seed: int = 0
+    binary: BinaryIdentity | None = None
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """A line for each of them."""
+        values = {**asdict(self), "binary": self.binary or f"none, {self.engine} is a part of proxylab"}
+        yield from (f"{name}: {value}" for name, value in values.items())
+        if self.binary is not None:
+            yield f"binary's commit: {self.binary.commit or 'unknown'}"
+            yield f"binary's SHA-256: {self.binary.digest}"
 
 
 class NodeState(Struct, frozen=True):
@@ -197,7 +209,7 @@ def _departs(seen: Observation, resolved: ResolvedProbe) -> bool:
 
 
 def _versions(circumstances: Circumstances, capture: Capture) -> Iterator[str]:
-    yield from (f"{name}: {value}" for name, value in asdict(circumstances).items())
+    yield from circumstances.lines
     yield f"frames: {len(capture.frames):,} in capture.pcapng, {capture.left_out:,} left out"
 
 

@@ -18,6 +18,8 @@ meets it.
       options: []                      # of the command line, besides --engine and --kernel
       kernel: host                     # as --kernel spells it
       release: 6.12.48                 # of that kernel, as uname prints it
+      binary:                          # that ran as the proxy; null for an embedded engine, and if it is unknown
+        {version: v1.37.2, origin: built from k8s.io/kubernetes@v1.37.2, digest: 999b6aaf524c…, commit: …, dirty: …}
       proxylab: 0.30.0
       scenarios: 171                   # and the digest of their files
       catalogue: 8c0f5d2b7a91
@@ -38,6 +40,7 @@ from typing import Final
 from msgspec import field
 from msgspec.structs import replace
 
+from proxylab.binary_identity import BinaryIdentity
 from proxylab.encoding import MisfitError, Record, decode, encode
 from proxylab.errors import ExitCode
 from proxylab.report.document import API_VERSION
@@ -94,6 +97,7 @@ class Subject(Record, frozen=True, kw_only=True, omit_defaults=False):
     options: tuple[str, ...] = ()
     kernel: str = HOST
     release: str = ""
+    binary: BinaryIdentity | None = None
     proxylab: str
     scenarios: int
     catalogue: str
@@ -103,6 +107,11 @@ class Subject(Record, frozen=True, kw_only=True, omit_defaults=False):
     def mode(self) -> str:
         """The mode of the proxy."""
         return self.engine.rpartition("/")[2]
+
+    @property
+    def ran(self) -> str:
+        """Which binary ran, in words."""
+        return str(self.binary or ("a part of proxylab" if self.engine.startswith("embedded") else "unknown"))
 
     @property
     def label(self) -> str:

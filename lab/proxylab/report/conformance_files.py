@@ -73,6 +73,8 @@ def junit(found: Conformance) -> str:
             skipped=str(counts[Result.SKIP]),
         )
         versions = {"kernel": subject.release, "proxylab": subject.proxylab, "catalogue": subject.catalogue}
+        if subject.binary is not None:
+            versions |= {"binary": str(subject.binary), "binary_sha256": subject.binary.digest}
         properties = ElementTree.SubElement(suite, "properties")
         for name, value in versions.items():
             ElementTree.SubElement(properties, "property", name=name, value=value)
@@ -125,7 +127,7 @@ def _tables(found: Conformance) -> Iterator[tuple[str, _Rows]]:
 
 
 def _summary(found: Conformance) -> Iterator[Sequence[str]]:
-    yield "proxy", "conform", "known differences", "not judged", "kernel", "scenarios", "proxylab", "run"
+    yield "proxy", "conform", "known differences", "not judged", "kernel", "scenarios", "proxylab", "run", "binary"
     for column, each in enumerate(found.columns):
         counts = found.counts(column)
         yield (
@@ -136,6 +138,7 @@ def _summary(found: Conformance) -> Iterator[Sequence[str]]:
             f"{each.scenarios:,} ({each.catalogue})",
             each.proxylab,
             each.begun,
+            each.ran,
         )
 
 

@@ -32,7 +32,8 @@ def about(subject: Subject) -> str:
     kernel = f"kernel {subject.release or 'unknown'}{f' ({subject.kernel})' if subject.kernel != 'host' else ''}"
     options = f", {' '.join(subject.options)}" if subject.options else ""
     catalogue = f"{amount(subject.scenarios, 'scenario')} of catalogue {subject.catalogue}"
-    return f"{subject.begun}: {subject.label}{options}, {kernel}, {catalogue}, proxylab {subject.proxylab}"
+    binary = f", {subject.binary}" if subject.binary else ""
+    return f"{subject.begun}: {subject.label}{options}, {kernel}, {catalogue}, proxylab {subject.proxylab}{binary}"
 
 
 def _themes(found: Conformance, column: int, width: int) -> list[str]:

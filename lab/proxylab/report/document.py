@@ -14,6 +14,13 @@ always present, with ``null`` for an absent value::
       engine: embedded/iptables
       kernel: uml                      # as --kernel spells it
       release: 7.2.11                  # of the kernel, as uname prints it; null if no lab was built
+      binary:                          # that ran as the proxy; null for an embedded engine
+        program: kube-proxy
+        version: v1.37.2-dirty         # as it prints it
+        commit: 5f2c9d81a7e0…          # of its sources; null if unknown
+        dirty: true                    # whether they were changed since; null if unknown
+        origin: built in /home/me/kubernetes
+        sha256: 999b6aaf524c…          # of its file
       case: bridge-ipv6                # the id of a case of its matrix; "" without one
       tags: [hairpin]
       judgement: fail                  # pass | fail | inconclusive | skip | null, if no probe was selected
@@ -94,6 +101,7 @@ def _scenario(result: ScenarioResult) -> dict[str, object]:
         "engine": result.engine,
         "kernel": result.kernel,
         "release": result.release or None,
+        "binary": result.binary and result.binary.to_document(),
         "case": result.case,
         "tags": list(result.tags),
         "judgement": result.overall,

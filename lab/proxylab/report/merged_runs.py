@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 from msgspec import Struct
 from msgspec.structs import replace
 
+from proxylab.binary_identity import BinaryIdentity, identity_lines
 from proxylab.encoding import MisfitError, Record, decode
 from proxylab.errors import ExitCode
 from proxylab.report.document import API_VERSION, KIND
@@ -67,6 +68,7 @@ class _Scenario(Struct, frozen=True):
     steps: Sequence[_Judged]
     kernel: str = HOST
     release: str | None = None
+    binary: Mapping[str, Any] | None = None
 
     @property
     def overall(self) -> Judgement | None:
@@ -118,7 +120,11 @@ class MergedRun(Struct, frozen=True):
             bad.setdefault(title, []).extend(wrapped(words, "  ", " " * 4, width))
         for title, found in bad.items():
             lines += ["", title, *found]
-        return [*lines, *([""] if lines else []), *wrapped(summary_line(self.scenarios), "", "  ", width)]
+        ran = identity_lines(
+            (each.engine, BinaryIdentity.from_document(each.binary) if each.binary else None) for each in self.scenarios
+        )
+        closing = [part for line in (*ran, summary_line(self.scenarios)) for part in wrapped(line, "", "  ", width)]
+        return [*lines, *([""] if lines else []), *closing]
 
 
 def _bad(scenario: _Scenario, paint: Painter) -> Iterator[tuple[str, str]]:

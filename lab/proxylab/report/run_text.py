@@ -3,12 +3,13 @@
 From top to bottom: a line for each scenario as soon as it ends, with ``-v`` one for each of its probes; the traces; the
 text of each probe that failed or stayed inconclusive (``report.failure_text`` writes it); skipped scenarios with their
 fix, and scenarios that ended in an error; in a large run the slowest scenarios and a table of scenarios and engines; a
-summary.
+line for each binary that ran, at each verbosity; a summary.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from proxylab.binary_identity import identity_lines
 from proxylab.evidence.words import amount
 from proxylab.report.exit_code import AnyResult
 from proxylab.report.failure_text import briefly, explain
@@ -83,6 +84,8 @@ def closing_lines(
             lines += ["", *block] if block else []
         lines.append("")
         lines += _kernels(results)
+    for line in identity_lines((result.engine, result.binary) for result in results):
+        lines += wrapped(line, "", "  ", width) if verbosity >= 0 else [line]
     return [*lines, summary_line(results, seconds)]
 
 

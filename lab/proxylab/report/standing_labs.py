@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from proxylab.addresses import Transport
+from proxylab.binary_identity import BinaryIdentity
 from proxylab.cluster.objects import Service
 from proxylab.evidence.words import endpoint
 from proxylab.plan.assembly import Layout
@@ -11,20 +12,30 @@ from proxylab.plan.model import Role
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe, ServiceTarget
 from proxylab.scenario.words import Frontend
-from proxylab.text import kubectl_table, names_that_fit
+from proxylab.text import kubectl_table, names_that_fit, wrapped
 
 __all__ = ["commands", "labs_table", "standing_lines"]
 
 
 def standing_lines(
-    layout: Layout, *, name: str, engine: str, left: str, width: int, alone: bool = True
+    layout: Layout,
+    *,
+    name: str,
+    engine: str,
+    left: str,
+    width: int,
+    alone: bool = True,
+    binary: BinaryIdentity | None = None,
 ) -> Iterator[str]:
     """What runs in a new lab, and which commands to type next.
 
-    Commands name the lab by ``--name`` unless it runs ``alone``. ``left`` is its remaining lifetime.
+    Commands name the lab by ``--name`` unless it runs ``alone``. ``left`` is its remaining lifetime. ``binary`` runs as
+    the proxy, unless the engine is embedded.
     """
     plan, scenario = layout.plan, layout.scenario
     yield f"{name} is running, with {engine}, for {left}"
+    if binary is not None:
+        yield from wrapped(str(binary), "  ", width=width)
     yield ""
     if scenario.case.id:
         yield f"  case      {scenario.case.id}"

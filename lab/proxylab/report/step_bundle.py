@@ -20,8 +20,6 @@ A bundle is a directory::
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from msgspec.structs import asdict
-
 from proxylab.addresses import IPAddress
 from proxylab.encoding import Record, encode
 from proxylab.evidence.stream_records import StepEvidence
@@ -83,7 +81,7 @@ def step_bundle(
     files = {
         STEP: encode(recorded),
         "explanation.txt": text_file(explain(verdict)),
-        "versions.txt": text_file(f"{name}: {value}" for name, value in asdict(circumstances).items()),
+        "versions.txt": text_file(circumstances.lines),
         PLAN: encode(plan),
         "scenario.lab.yaml": scenario,
         **{f"streams/{each.stream}.txt": text_file(stream_log(evidence, each)) for each in evidence.streams},

@@ -118,6 +118,7 @@ class Detachment:
             file=str(Path(record.directory) / record.scenario.file),
             case=record.scenario.case.id,
             engine=record.engine.name,
+            binary=record.engine.binary,
             age=max(0.0, time.time() - record.began),
             left=None if self._ends_at is None else max(0.0, self._ends_at - time.monotonic()),
             busy=busy,

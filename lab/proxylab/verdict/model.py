@@ -6,6 +6,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from proxylab.addresses import IPAddress
+from proxylab.binary_identity import BinaryIdentity
 from proxylab.encoding import Record
 from proxylab.errors import ExitCode, InternalError
 from proxylab.evidence.evidence import Evidence
@@ -210,6 +211,7 @@ class ScenarioResult(Struct, frozen=True, kw_only=True):
         engine: as ``--engine`` spells it.
         kernel: as ``--kernel`` spells it.
         release: of that kernel, as uname prints it; empty if no lab was built.
+        binary: that ran as the proxy; ``None`` for an embedded engine.
         probes: in the order of the file.
         steps: those with expectations of their own, in the same order.
         seconds: the whole scenario, from the first namespace to the last.
@@ -226,6 +228,7 @@ class ScenarioResult(Struct, frozen=True, kw_only=True):
     engine: str
     kernel: str = HOST
     release: str = ""
+    binary: BinaryIdentity | None = None
     probes: tuple[ProbeVerdict, ...] = ()
     steps: tuple[StepVerdict, ...] = ()
     seconds: float = 0.0

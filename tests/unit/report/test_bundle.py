@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from kube_proxies import identity
 from msgspec.structs import replace
 from recorded import World
 from scenario_cases import frontend, probe, two_nodes
@@ -37,12 +38,12 @@ def verdict() -> ProbeVerdict:
     return judge(world.probe, world.resolved, None, evidence)
 
 
-def files(of: ProbeVerdict) -> dict[str, bytes]:
+def files(of: ProbeVerdict, circumstances: Circumstances = HERE) -> dict[str, bytes]:
     plan = draw(two_nodes(probe("p", "sender", frontend())))
     sender = Namespace(name=of.resolved.sender.namespace, role=Role.HOST)
     return bundle(
         of,
-        circumstances=HERE,
+        circumstances=circumstances,
         plan=replace(plan, namespaces=(*plan.namespaces, sender)),
         capture=Capture((FRAME,), 3),
         nodes={"node-a": NodeState("*nat\n", ("synchronised",))},
@@ -67,7 +68,16 @@ def test_what_is_in_it() -> None:
     assert found["explanation.txt"].startswith(b"scenarios/cluster-ip.lab.yaml:21:15: FAIL: ")
     assert found["rules/node-a.txt"] == b"*nat\n"
     assert found["logs/node-a.txt"] == b"synchronised\n"
-    assert found["versions.txt"].endswith(b"seed: 7\nframes: 1 in capture.pcapng, 3 left out\n")
+    embedded = b"binary: none, embedded/iptables is a part of proxylab\n"
+    assert found["versions.txt"].endswith(b"seed: 7\n" + embedded + b"frames: 1 in capture.pcapng, 3 left out\n")
+
+
+def test_it_says_which_binary_ran() -> None:
+    binary = replace(identity("v1.37.2-dirty", "built in /home/me/kubernetes"), commit="f28b4c9efbca5c5c", dirty=True)
+    found = files(verdict(), replace(HERE, engine="kube-proxy/iptables", binary=binary))
+    assert read_case(CASE, found[CASE]).circumstances.binary == binary
+    for line in (f"binary: {binary}", "binary's commit: f28b4c9efbca5c5c", f"binary's SHA-256: {binary.digest}"):
+        assert line in found["versions.txt"].decode().splitlines()
 
 
 def test_conntrack_names_the_flow_its_answerer_and_a_translated_client() -> None:

@@ -32,12 +32,14 @@ _DEEPEST: Final = 4
 class Heading(Record, frozen=True, kw_only=True):
     """The section of an entry: the run of a scenario, or of one case of it, on an engine.
 
-    ``engine`` also names a kernel that is not the machine's, and ``kernel`` is then its release.
+    ``engine`` also names a kernel that is not the machine's, and ``kernel`` is then its release. ``binary`` says which
+    one ran as the proxy; it is empty for an embedded engine.
     """
 
     file: str
     engine: str
     kernel: str = ""
+    binary: str = ""
     case: str = ""
     scenario: str = ""
     description: str = ""
@@ -69,6 +71,7 @@ def entries_of(result: ScenarioResult) -> list[Entry]:
         file=result.file,
         engine=result.engine_on_kernel,
         kernel=result.release if result.kernel != HOST else "",
+        binary=str(result.binary or ""),
         case=result.case,
         scenario=result.name,
         description=result.description,

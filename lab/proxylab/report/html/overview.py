@@ -43,14 +43,19 @@ class Sections(Struct, frozen=True):
 
 
 def headline(entries: Sequence[Entry], about: Mapping[str, str]) -> Markup:
-    """The number of entries per judgement, and the conditions of the run."""
+    """The number of entries per judgement, and the conditions of the run: which binaries ran, too."""
     counts = Counter(each.judgement for each in entries)
     said = [
         tag("li", tag("b", f"{counts[each]:,}"), f" {_PARTICIPLES[each]}", class_=f"count {each}")
         for each in WORST_FIRST
         if counts[each]
     ]
-    facts = [tag("div", tag("dt", word), tag("dd", text)) for word, text in about.items()]
+    ran: dict[str, dict[str, None]] = {}
+    for each in entries:
+        if each.heading.binary:
+            ran.setdefault(each.heading.binary, {})[each.heading.engine] = None
+    binaries = [(", ".join(engines), binary) for binary, engines in ran.items()]
+    facts = [tag("div", tag("dt", word), tag("dd", text)) for word, text in (*about.items(), *binaries)]
     return joined(tag("ul", said, class_="counts", aria_label="Probes"), tag("dl", facts, class_="about"))
 
 
