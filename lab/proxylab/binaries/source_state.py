@@ -26,7 +26,9 @@ _DESCRIBED: Final = re.compile(r"v1\.(\d+)\.\d+(?:-\S+)?")
 _BASE: Final = "staging/src/k8s.io/component-base/version/base.go"
 _MINOR: Final = re.compile(r'DefaultKubeBinaryVersion\s*=\s*"1\.(\d+)"')
 _ARCHIVED: Final = re.compile(r'gitCommit\s+(?:string\s+)?=\s*"([0-9a-f]{40})"')
-_PUBLISHED: Final = re.compile(r"^\s*(?:replace )?k8s\.io/\S+ (?:\S+ )?(?:=> \S+ )?v0\.([1-9]\d*)\.\d+", re.MULTILINE)
+_PUBLISHED: Final = re.compile(
+    r"^\s*(?:replace |require )?k8s\.io/\S+ (?:\S+ )?(?:=> \S+ )?v0\.([1-9]\d*)\.\d+", re.MULTILINE
+)
 _MOST_AHEAD: Final = 1
 """Between a tag and the minor version in the sources: these are changed after the first tag of a new minor."""
 

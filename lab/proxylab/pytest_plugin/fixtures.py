@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from functools import partial
 
 import pytest
@@ -54,7 +54,8 @@ def lab_sessions(pytestconfig: pytest.Config) -> Iterator[Callable[[str], Sessio
         def begin(engine: str) -> Session:
             where = where_of(engine, engines(pytestconfig), one(pytestconfig, "kube_proxy"))
             flags, gates = kube_proxy_flags(pytestconfig), feature_gates(pytestconfig)
-            upstream = upstream_for(engine, where, _print_progress, flags=flags, gates=gates)
+            tell = partial(_tell, pytestconfig)
+            upstream = upstream_for(engine, where, tell, flags=flags, gates=gates)
             choice = EngineChoice(
                 engine,
                 iptables=iptables(pytestconfig),
@@ -67,8 +68,12 @@ def lab_sessions(pytestconfig: pytest.Config) -> Iterator[Callable[[str], Sessio
         yield OpenLabs(begin).session
 
 
-def _print_progress(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
+def _tell(config: pytest.Config, line: str) -> None:
+    """Print a line at once, past pytest's capture: it says why nothing happens for minutes."""
+    capture = config.pluginmanager.get_plugin("capturemanager")
+    with capture.global_and_fixture_disabled() if capture else nullcontext():
+        sys.stderr.write(f"\n{line}\n")
+        sys.stderr.flush()
 
 
 class _Labs:

@@ -89,9 +89,10 @@ def test_an_archive_has_its_commit_in_the_sources(sources: Path) -> None:
         ({"go.mod": "replace (\n\tk8s.io/api => k8s.io/api v0.36.3\n)\n"}, "v1.36+unknown"),
         ({"go.mod": "replace k8s.io/api v0.0.0 => k8s.io/api v0.36.3\n"}, "v1.36+unknown"),
         ({"go.mod": "require (\n\tk8s.io/component-base v0.35.1\n\tk8s.io/klog/v2 v2.130.1\n)\n"}, "v1.35+unknown"),
+        ({"go.mod": "require k8s.io/api v0.34.0\n"}, "v1.34+unknown"),
         ({"CHANGELOG/CHANGELOG-1.9.md": "", "CHANGELOG/CHANGELOG-1.28.md": ""}, "v1.28+unknown"),
     ],
-    ids=["replaced", "replaced-version", "required", "changelog"],
+    ids=["replaced", "replaced-version", "required", "required-alone", "changelog"],
 )
 def test_without_the_staging_module_go_mod_or_the_changelog_says_the_minor(
     sources: Path, files: dict[str, str], version: str
