@@ -88,7 +88,8 @@ TEXT = """\
 # What the modes do otherwise
 
 The same probes in each mode, as the taps of a run saw them: what became of the flows, and what the endpoint took for
-the client. The scenarios are in `scenarios/userspace`, and a test makes this page from a run of them.
+the client. The scenarios are in `scenarios/userspace`, and a test makes this page from a run of them on the embedded
+engines: no binary of kube-proxy takes part.
 
 {table}
 

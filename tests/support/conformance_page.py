@@ -13,8 +13,9 @@ _HEAD = """\
 # Conformance of kube-proxy
 
 `proxylab conformance` ran the scenarios of the catalogue on these releases of kube-proxy, built from their Go
-modules. The table names the kernel, the number of scenarios, the digest of their files, and the time of each run. The
-releases and modes that it lacks have not been run. Mode ipvs ran in the guest (`--kernel uml`).
+modules. The table names the kernel, the number of scenarios, the digest of their files, the time of each run, and the
+binary. Where that is unknown, the run is from before reports named it: the version is what the binary printed. The
+releases and modes that the table lacks have not been run. Mode ipvs ran in the guest (`--kernel uml`).
 
 An item is a probe or step. A known difference is what `except` in a scenario says of the proxy's mode or version: the
 proxy does what the exception expects, for the reason below. What was not judged needs something that the machine

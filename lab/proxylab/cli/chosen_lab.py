@@ -10,9 +10,8 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from proxylab.binary_identity import identity_lines
 from proxylab.cli.case_option import CASE, choose_case
-from proxylab.cli.engine_options import choice_of, engine_options
+from proxylab.cli.engine_options import announced_choice, engine_options
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
 from proxylab.client.open_lab import OpenLab
@@ -94,9 +93,7 @@ class ChosenLab:
             raise click.UsageError("give FILE, to build a temporary lab, or --name, for a running one, not both")
         version = version_of(self.engine)
         scenario = adapt(choose_case(self.file, self.case_id, mode_of(self.engine), version))
-        choice = choice_of(self.engine, **self._of_engine)
-        for line in identity_lines([(self.engine, choice.binary)]):
-            click.echo(line, err=True)
+        choice = announced_choice(self.engine, **self._of_engine)
         with self._make_session(choice) as session, closing(session.open(scenario)) as lab:
             yield lab
 

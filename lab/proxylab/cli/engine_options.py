@@ -8,12 +8,13 @@ import click
 from click.shell_completion import CompletionItem
 
 from proxylab.binaries.choose import read_gates, upstream_for
+from proxylab.binary_identity import identity_lines
 from proxylab.engines.engine_names import ENGINES, IPTABLES_VARIANTS, read_engine, where_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.guest.kernels import find_kernel
 from proxylab.scenario.words import HOST
 
-__all__ = ["choice_of", "choices_of", "engine_options", "engines_options", "given_options"]
+__all__ = ["announced_choice", "choice_of", "choices_of", "engine_options", "engines_options", "given_options"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -165,6 +166,14 @@ def choices_of(
         )
         for engine in engines
     }
+
+
+def announced_choice(engine: str, **given: Any) -> EngineChoice:
+    """``choice_of``, for verbs whose output does not name the binary: standard error gets a line that does."""
+    choice = choice_of(engine, **given)
+    for line in identity_lines([(engine, choice.binary)]):
+        click.echo(line, err=True)
+    return choice
 
 
 def choice_of(

@@ -123,8 +123,8 @@ def _offered(offered: tuple[Offer, ...]) -> Iterator[tuple[str, str]]:
 def _document(cached: list[Binary], offered: tuple[Offer, ...], coredns: Sequence[Binary]) -> dict[str, object]:
     return {
         "engines": list(ENGINES),
-        "binaries": [{"version": each.version, "path": str(each.path), "origin": each.origin} for each in cached],
-        "nameServers": [{"version": each.version, "path": str(each.path), "origin": each.origin} for each in coredns],
+        "binaries": [{"path": str(each.path), **each.identity.to_document()} for each in cached],
+        "nameServers": [{"path": str(each.path), **each.identity.to_document()} for each in coredns],
         "sources": [
             {"name": each.word, "versions": list(each.versions), "missing": each.error or None} for each in offered
         ],

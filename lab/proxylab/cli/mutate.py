@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 from msgspec.structs import replace
 
-from proxylab.cli.engine_options import choice_of, engine_options
+from proxylab.cli.engine_options import announced_choice, engine_options
 from proxylab.cli.file_arguments import files_or_catalogue_argument, load_all
 from proxylab.cli.scenario_results import SessionMaker, jobs_option
 from proxylab.cli.terminal import OUTPUT, terminal_width
@@ -89,7 +89,7 @@ def command(
     if engine not in EMBEDDED and not objects:
         some = f"--objects, or choose one of {', '.join(EMBEDDED)}"
         raise click.UsageError(f"--engine: {engine} has no mutants of rules; add {some}")
-    choice = choice_of(engine, **of_engine)
+    choice = announced_choice(engine, **of_engine)
     known = _State(state, engine)
     begin = partial(_opened, make_session or Session, choice)
     chosen = [

@@ -17,10 +17,9 @@ from typing import Any, Final
 
 import click
 
-from proxylab.binary_identity import identity_lines
 from proxylab.cli.apply import lines_of
 from proxylab.cli.case_option import CASE, FILE, choose_case
-from proxylab.cli.engine_options import choice_of, engine_options
+from proxylab.cli.engine_options import announced_choice, engine_options
 from proxylab.cli.run import paint
 from proxylab.cli.scenario_results import SessionMaker
 from proxylab.cli.terminal import COLOR, terminal_width, wants_color
@@ -66,9 +65,7 @@ def command(
     Example: proxylab watch my-first.lab.yaml
     """
     kept, saves = KeptLabs(), _Saves(file)
-    choice = choice_of(engine, **of_engine)
-    for line in identity_lines([(engine, choice.binary)]):
-        click.echo(line, err=True)
+    choice = announced_choice(engine, **of_engine)
     with (make_session or Session)(choice, 0, kept.control_socket) as session:
         watched = _Watched(session, kept, color)
         load = partial(choose_case, file, case_id, mode_of(engine), version_of(engine))

@@ -1,14 +1,18 @@
 """``proxylab conformance``: runs the catalogue, writes its table, and compares two."""
 
 import json
+import re
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from caller import Caller
 from conformance_tables import BROKEN, RELEASE
+from kube_proxies import program
 
 from proxylab.errors import ExitCode
 from proxylab.report.conformance import read
+from proxylab.report.conformance_files import markdown
 
 
 @pytest.fixture
@@ -121,3 +125,29 @@ def test_mistakes_are_named(reports: Caller, arguments: tuple[str, ...], words: 
     code, _, errors = reports.type("conformance", *arguments)
     assert code == ExitCode.SCENARIO
     assert words in " ".join(errors.split())
+
+
+def test_the_binary_is_named_in_every_form(catalogue: Caller) -> None:
+    """A patch that calls itself by the version of a release is told from it."""
+    digest = sha256(program(catalogue.folder / "mine", "v1.37.2", "# with a patch").read_bytes()).hexdigest()
+    words = f"kube-proxy v1.37.2: the file {catalogue.folder / 'mine'}; SHA-256 {digest[:12]}"
+    files = [f"table{suffix}" for suffix in (".json", ".xml", ".html", ".md")]
+    written = [word for file in files for word in ("--report", file)]
+    chosen = ("--engine", "kube-proxy/nftables", "--kube-proxy", "mine", "--engine", "embedded/nftables")
+    _, output, _ = catalogue.type("conformance", *chosen, *written)
+    assert words in " ".join(output.split())
+    texts = [(catalogue.folder / file).read_text() for file in files]
+    real, embedded = read(texts[0]).columns
+    assert (str(real.binary), real.binary and real.binary.digest) == (words, digest)
+    assert embedded.binary is None
+    assert f'<property name="binary" value="{words}" />' in texts[1]
+    assert f'<property name="binary_sha256" value="{digest}" />' in texts[1]
+    for text in texts[2:]:
+        shown = re.sub("<[^>]+>", "", text)
+        assert words in shown
+        assert "a part of proxylab" in shown
+
+
+def test_a_report_from_before_has_no_binary_and_says_so() -> None:
+    assert RELEASE.columns[0].binary is None
+    assert "| unknown |" in markdown(RELEASE)

@@ -5,6 +5,7 @@ import contextlib
 import click
 import pytest
 from caller import Caller
+from kube_proxies import program
 
 from proxylab.cli.trace import painted
 from proxylab.errors import ExitCode
@@ -157,3 +158,41 @@ def test_a_trace_has_the_colours_of_a_run() -> None:
     codes = {"green": "\x1b[32m", "red": "\x1b[31m"}
     assert {line for line, each in shown.items() if each != line} == {line for line, colour in lines.items() if colour}
     assert all(codes[colour] in shown[line] for line, colour in lines.items() if colour)
+
+
+@pytest.mark.parametrize("verb", ["trace", "probe"])
+def test_the_binary_of_a_temporary_lab_is_named(caller: Caller, verb: str) -> None:
+    """On standard error, since programs read what these verbs print."""
+    caller.scenario("x.lab.yaml", "never sent")
+    program(caller.folder / "mine", "v1.37.2")
+    chosen = ("--engine", "kube-proxy/iptables", "--kube-proxy", "mine")
+    _, output, errors = caller.type(verb, "x.lab.yaml", "client", "echo", *chosen)
+    assert errors.startswith(f"kube-proxy/iptables: kube-proxy v1.37.2: the file {caller.folder / 'mine'}; SHA-256 ")
+    assert "SHA-256" not in output
+
+
+@pytest.mark.parametrize("options", [(), ("-q",), ("-v",), ("--jobs", "2")], ids=["", "quiet", "verbose", "jobs"])
+def test_a_run_names_each_binary_once(caller: Caller, options: tuple[str, ...]) -> None:
+    for name in ("x", "y"):
+        caller.scenario(f"{name}.lab.yaml", "one")
+    program(caller.folder / "mine", "v1.37.2")
+    engines = ("--engine", "kube-proxy/iptables", "--engine", "kube-proxy/nftables", "--engine", "embedded/iptables")
+    _, output, _ = caller.type("run", "x.lab.yaml", "y.lab.yaml", *engines, "--kube-proxy", "mine", *options)
+    text = " ".join(output.split())
+    assert text.count("SHA-256") == 1
+    assert "kube-proxy/iptables, kube-proxy/nftables: kube-proxy v1.37.2: the file " in text
+    if "-q" in options:
+        (line,) = [line for line in output.splitlines() if "SHA-256" in line]
+        assert line.startswith("kube-proxy/iptables, ")
+
+
+def test_merged_documents_name_their_binaries(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "one")
+    for number, comment in enumerate(("", "# with a patch")):
+        program(caller.folder / "mine", "v1.37.2", comment)
+        chosen = ("--engine", "kube-proxy/iptables", "--kube-proxy", "mine", "-o", "json")
+        (caller.folder / f"{number}.json").write_text(caller.type("run", "x.lab.yaml", *chosen)[1])
+    _, output, _ = caller.type("merge", "0.json", "1.json")
+    text = " ".join(output.split())
+    assert "kube-proxy/iptables (0): kube-proxy v1.37.2: " in text
+    assert "kube-proxy/iptables (1): kube-proxy v1.37.2: " in text
