@@ -89,3 +89,13 @@ def test_the_first_flow_of_each_client_shows_no_sticking(flows: int, judgement: 
     """31 flows of one client suffice for two backends; each further client needs one flow more."""
     world = replace(CROWD, flows=flows)
     assert verdicts(world, evidence_of(world, by_client))["spread"].judgement is judgement
+
+
+def test_one_client_of_two_that_is_led_elsewhere_is_told_as_one_of_two() -> None:
+    found = verdicts(CROWD, evidence_of(CROWD, lambda flow: f"echo-{flow % 4 // 3 + 1}", 2), 2)
+    assert (found["spread"].judgement, found["spread"].reasons) == (
+        FAIL,
+        ("1 of 2 clients went to several backends",),
+    )
+    alone = verdicts(CROWD, evidence_of(CROWD, lambda flow: f"echo-{flow % 2 + 1}", 1), 1)
+    assert alone["spread"].reasons == ("the flows of one client went to echo-1 and echo-2",)

@@ -145,3 +145,12 @@ def test_a_packet_that_left_when_the_counters_had_been_read_is_not_among_them() 
     repeated = replace(evidence, observations=(*evidence.observations, *late))
     assert judged(repeated)["outcome"].judgement is INCONCLUSIVE
     assert judged(replace(repeated, counters_read_at=10**5))["outcome"].judgement is PASS
+
+
+def test_what_came_to_another_pod_as_well_did_not_only_end_there() -> None:
+    evidence = came()
+    before = replace(ENDS.arrives(1, "echo-2"), at=evidence.observations[2].at + 1)
+    last = replace(evidence.observations[3], at=before.at + 1)
+    verdicts = judged(replace(evidence, observations=(*evidence.observations[:3], before, last)))
+    assert verdicts["outcome"].judgement is FAIL
+    assert verdicts["at"].reasons == ("1 of 2 flows: it was seen last at echo-2/eth0",)

@@ -212,3 +212,10 @@ def test_lookups_survive_being_sent_and_kept() -> None:
     assert decode(encode(evidence), Evidence) == evidence
     resolved = replace(WORLD.resolved, question=HEADLESS)
     assert decode(encode(resolved), ResolvedProbe) == resolved
+
+
+def test_only_records_with_addresses_give_an_address() -> None:
+    alias = NamedRecord("www.default.svc.cluster.local", "CNAME", NAME, 5)
+    records = (alias, NamedRecord(NAME, "A", "10.96.0.10", 5), NamedRecord(NAME, "AAAA", "fd00::a", 5))
+    told = replace(lookup(), answers=(*records, NamedRecord(NAME, "TXT", "10.0.0.1", 5)))
+    assert told.addresses == (ip_address("10.96.0.10"), ip_address("fd00::a"))

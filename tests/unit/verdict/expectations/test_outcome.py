@@ -547,3 +547,27 @@ def test_a_packet_that_came_back_to_its_own_sender_is_explained() -> None:
     assert of_a_service(world, [sent, gone, back], sender).overall is PASS
     elsewhere = replace(sender, name="node-b")
     assert of_a_service(world, [sent, gone, back], elsewhere).overall is not PASS
+
+
+ADVICE = [(False, (5, 1)), (False, (3, 4)), (True, (2, 0)), (True, (137, 0))]
+FINAL = [
+    (False, (3, 1)),
+    (False, (11, 0)),
+    (False, (2, 0)),
+    (True, (1, 0)),
+    (True, (3, 0)),
+    (True, (4, 1)),
+    (True, (5, 0)),
+]
+
+
+@pytest.mark.parametrize(
+    ("ipv6", "icmp", "judgement"), [*((*each, PASS) for each in ADVICE), *((*each, FAIL) for each in FINAL)]
+)
+def test_a_redirect_and_a_packet_too_big_are_advice_and_other_icmp_errors_end_a_flow(
+    ipv6: bool, icmp: tuple[int, int], judgement: Judgement
+) -> None:
+    world = replace(DELIVERED, ipv6=ipv6)
+    leaves, *rest = world.round_trip(0, "echo-1")
+    evidence = world.evidence([leaves, world.hears_icmp(0, icmp=icmp), *rest])
+    assert one(world, evidence, "outcome").judgement is judgement
