@@ -105,6 +105,7 @@ TYPED = {
     "get-one-yaml": ("get", "service/web", "-o", "yaml"),
     "get-endpoints-json": ("get", "ep", "web", "-o", "json"),
     "get-names": ("get", "pods", "-o", "name"),
+    "get-several": ("get", "svc,pods"),
     "describe-node": ("describe", "node", "node-a"),
     "describe-pod": ("describe", "pod", "web-1"),
     "describe-service": ("describe", "service", "web"),

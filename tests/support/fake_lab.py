@@ -186,7 +186,7 @@ class FakeLab:
         return self._made > before or (isinstance(judged, Step) and self._made == before and self._concluded)
 
     def add(self, probe: Probe) -> None:
-        self._session.note(f"add {probe.name}")
+        self._session.note(f"add {probe.name}" + (f" of {probe.send.payload} B" if probe.send.payload else ""))
 
     def probe(self, probe: Probe, *, trace: bool = False) -> ProbeVerdict:
         self._come_to(probe)

@@ -8,10 +8,12 @@ from typing import Any, Final, TypeVar
 import click
 from msgspec.structs import replace
 
-from proxylab.addresses import Transport
+from proxylab.addresses import IPAddress, Transport
 from proxylab.cli.chosen_lab import ChosenLab
-from proxylab.cli.netns_argument import check_netns
+from proxylab.cli.netns_argument import check_netns, services_of
 from proxylab.client.open_lab import OpenLab
+from proxylab.plan.lookup import own_addresses_of
+from proxylab.plan.topology import draw
 from proxylab.scenario.expect import Expect
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import AddressTarget, HostTarget, PodTarget, Probe, Send, ServiceTarget, Source, Target
@@ -99,7 +101,7 @@ def probe_of(
         name=f"{sender} to {target}",
         source=source,
         target=_target(scenario, target, Frontend(via), node, echo=protocol is Transport.ICMP),
-        send=Send(protocol=protocol, manner=send.manner, flows=send.flows),
+        send=Send(protocol=protocol, manner=send.manner, flows=send.flows, payload=send.payload),
         expect=Expect(outcome=outcome, position=position),
         position=position,
     )
@@ -136,20 +138,31 @@ def _target(scenario: Scenario, text: str, via: Frontend, node: str | None, *, e
         return ServiceTarget(service=service, namespace=namespace or "default", port=wanted, via=via, node=node)
     if any(name in group.pod_names for group in scenario.pods):
         return PodTarget(pod=name, port=number)
+    machines = [*(each.name for each in scenario.nodes), *(each.name for each in scenario.hosts)]
+    if number is None and not echo and name in machines:
+        raise click.UsageError(f"TO: {text!r} has no port; write {name}:PORT, such as {name}:30080 for a node port")
     if number is None and not echo:
-        there = ", ".join(dict.fromkeys(_known(scenario)))
-        raise click.UsageError(f"TO: {text!r} is no Service and no pod; there are {there}; or ADDRESS:PORT")
+        there = ", ".join(_known(scenario))
+        raise click.UsageError(f"TO: {text!r} is no Service and no pod; there are {there}; or NODE:PORT, ADDRESS:PORT")
+    if any(node.name == name for node in scenario.nodes):
+        return AddressTarget(address=_primary_address(scenario, name), port=number)
     if any(host.name == name for host in scenario.hosts):
         return HostTarget(host=name, port=number)
     try:
         return AddressTarget(address=ip_address(name.strip("[]")), port=number)
     except ValueError:
-        there = ", ".join([*dict.fromkeys(_known(scenario)), *(host.name for host in scenario.hosts)])
+        there = ", ".join([*_known(scenario), *machines])
         raise click.UsageError(
-            f"TO: {name!r} is no Service, pod, host or address of the scenario; there are {there}; or ADDRESS:PORT"
+            f"TO: {name!r} is no Service, pod, node, host or address of the scenario; there are {there}; "
+            "or ADDRESS:PORT"
         ) from None
 
 
+def _primary_address(scenario: Scenario, node: str) -> IPAddress:
+    """The first of a node's own addresses, which serves its node ports."""
+    return own_addresses_of(draw(scenario).namespace(node))[0]
+
+
 def _known(scenario: Scenario) -> list[str]:
-    """The names of all Services and pods."""
-    return [each.name for each in scenario.services] + [pod for group in scenario.pods for pod in group.pod_names]
+    """The Services, as TO names them, and all pods."""
+    return list(dict.fromkeys([*services_of(scenario), *(pod for group in scenario.pods for pod in group.pod_names)]))

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -23,7 +23,7 @@ from proxylab.report.listing import KINDS, Kind, kind_named, listing, of_kind
 from proxylab.scenario.model import Scenario
 from proxylab.timing import Deadline
 
-__all__ = ["command", "complete_kinds", "kind_of", "the_cluster", "written"]
+__all__ = ["command", "complete_kinds", "kind_of", "kinds_of", "the_cluster", "written"]
 
 _ANSWER_SECONDS: Final = 30.0
 
@@ -36,7 +36,7 @@ def complete_kinds(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 @click.command("get", short_help="List nodes, pods, Services or endpoints of a lab.")
-@click.argument("words", nargs=-1, required=True, metavar="[FILE] KIND [NAME]", shell_complete=complete_kinds)
+@click.argument("words", nargs=-1, required=True, metavar="[FILE] KIND[,KIND…] [NAME]", shell_complete=complete_kinds)
 @click.option("-o", "--output", type=click.Choice(["text", "wide", "yaml", "json", "name"]), default="text",
               show_default=True)  # fmt: skip
 @NAME
@@ -44,23 +44,28 @@ def complete_kinds(ctx: click.Context, param: click.Parameter, incomplete: str) 
 def command(*, words: tuple[str, ...], output: str, name: str | None, case_id: str | None) -> ExitCode:
     """As kubectl does, list the nodes, pods, services, endpoints, workloads or other objects of the standing lab.
 
+    Several kinds are separated by commas, as in svc,pods.
+
     With FILE, list the objects with which that scenario would start; no lab is built.
 
     Example: proxylab get scenarios/clusterip/from-a-pod.lab.yaml pods -o wide
     """
     with the_cluster(words, name, case_id) as cluster:
-        kind, wanted = kind_of(cluster.words, cluster.objects)
-        found = of_kind(kind, cluster.objects, wanted)
-    if wanted is not None and not found:
-        known = ", ".join(each.name for each in of_kind(kind, cluster.objects))
-        raise click.UsageError(f"NAME: no {wanted!r} among the {kind.plural}; there are {known or 'none'}")
+        kinds, wanted = kinds_of(cluster.words, cluster.objects)
+        found = {kind: of_kind(kind, cluster.objects, wanted) for kind in kinds}
+    if wanted is not None and not any(found.values()):
+        known = ", ".join(each.name for kind in kinds for each in of_kind(kind, cluster.objects))
+        among = " and ".join(kind.plural for kind in kinds)
+        raise click.UsageError(f"NAME: no {wanted!r} among the {among}; there are {known or 'none'}")
     match output:
         case "name":
-            click.echo("".join(f"{kind.plural[:-1]}/{each.name}\n" for each in found), nl=False)
+            click.echo("".join(f"{kind.singular}/{each.name}\n" for kind in kinds for each in found[kind]), nl=False)
         case "yaml" | "json":
-            click.echo(written(_document(kind, found, cluster, single=wanted is not None), output), nl=False)
+            click.echo(written(_document(found, cluster, single=wanted is not None), output), nl=False)
         case _:
-            click.echo("\n".join(listing(kind, found, cluster.objects, wide=output == "wide")))
+            wide, several = output == "wide", len(kinds) > 1
+            tables = [listing(kind, found[kind], cluster.objects, wide=wide, several=several) for kind in kinds]
+            click.echo("\n\n".join("\n".join(each) for each in tables))
     return ExitCode.OK
 
 
@@ -109,23 +114,35 @@ def the_cluster(words: tuple[str, ...], name: str | None, case_id: str | None) -
 
 def kind_of(words: tuple[str, ...], objects: Sequence[KubeObject]) -> tuple[Kind, str | None]:
     """KIND and NAME, which may be written ``KIND/NAME``. Raises ``click.UsageError``."""
+    (kind, *further), wanted = kinds_of(words, objects)
+    if further:
+        raise click.UsageError(f"KIND: name one kind, {kind.plural} or {further[0].plural}")
+    return kind, wanted
+
+
+def kinds_of(words: tuple[str, ...], objects: Sequence[KubeObject]) -> tuple[tuple[Kind, ...], str | None]:
+    """The kinds of ``KIND,KIND``, each once, and NAME, which may be written ``KIND/NAME``. Raises ``UsageError``."""
     if len(words) == 1 and "/" in words[0]:
         words = tuple(words[0].split("/", 1))
     if not words or len(words) > 2:
         raise click.UsageError(f"KIND and NAME: give one of {', '.join(kind.plural for kind in KINDS)}, then a name")
-    kind = kind_named(words[0], objects)
-    if kind is None:
-        raise click.UsageError(f"KIND: there is no {words[0]!r}; there are {', '.join(kind.plural for kind in KINDS)}")
-    return kind, words[1] if words[1:] else None
+    kinds: dict[str, Kind] = {}
+    for word in words[0].split(","):
+        kind = kind_named(word, objects)
+        if kind is None:
+            raise click.UsageError(f"KIND: there is no {word!r}; there are {', '.join(kind.plural for kind in KINDS)}")
+        kinds.setdefault(kind.plural, kind)
+    return tuple(kinds.values()), words[1] if words[1:] else None
 
 
-def _document(kind: Kind, found: Sequence[KubeObject], cluster: _Cluster, *, single: bool) -> dict[str, Any]:
+def _document(found: Mapping[Kind, Sequence[KubeObject]], cluster: _Cluster, *, single: bool) -> dict[str, Any]:
     """One object, or a List. Endpoints appear as EndpointSlices: the lab's API has no Endpoints objects."""
-    shown = found
-    if kind.plural == "endpoints":
-        names = {(each.key.namespace, each.name) for each in found}
-        slices = of_kind(KINDS[-1], cluster.objects)
-        shown = [each for each in slices if (each.key.namespace, getattr(each, "service", "")) in names]
+    shown: list[KubeObject] = []
+    for kind, objects in found.items():
+        names = {(each.key.namespace, each.name) for each in objects}
+        slices = of_kind(KINDS[-1], cluster.objects) if kind.plural == "endpoints" else []
+        shown += [each for each in slices if (each.key.namespace, getattr(each, "service", "")) in names]
+        shown += objects if kind.plural != "endpoints" else []
     items = [cluster.manifest(each) for each in shown]
     if single and len(items) == 1:
         return items[0]

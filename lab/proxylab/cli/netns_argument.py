@@ -23,6 +23,7 @@ __all__ = [
     "complete_netns_and_services",
     "complete_nodes",
     "complete_services",
+    "services_of",
 ]
 
 _ANSWER_SECONDS: Final = 1.0
@@ -73,12 +74,12 @@ def _nodes_of(scenario: Scenario) -> list[str]:
     return [node.name for node in scenario.nodes]
 
 
-def _services_of(scenario: Scenario) -> list[str]:
+def services_of(scenario: Scenario) -> list[str]:
     """The names of Services, with their namespace unless that is ``default``."""
     return [each.name if each.namespace == "default" else f"{each.namespace}/{each.name}" for each in scenario.services]
 
 
 complete_nodes: Final = _completing(_nodes_of)
 complete_netns: Final = _completing(_netns_names_of)
-complete_services: Final = _completing(_services_of)
-complete_netns_and_services: Final = _completing(lambda scenario: [*_netns_names_of(scenario), *_services_of(scenario)])
+complete_services: Final = _completing(services_of)
+complete_netns_and_services: Final = _completing(lambda scenario: [*_netns_names_of(scenario), *services_of(scenario)])

@@ -17,7 +17,7 @@ from proxylab.errors import ExitCode
 from proxylab.report.exit_code import exit_code
 from proxylab.report.failure_text import briefly, explain
 from proxylab.scenario.model import Scenario
-from proxylab.scenario.probes import MOST_FLOWS, Probe, Send
+from proxylab.scenario.probes import MOST_FLOWS, MOST_PAYLOAD, Probe, Send
 from proxylab.scenario.words import Manner, Outcome
 from proxylab.text import wrapped
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult
@@ -38,6 +38,14 @@ _NO_WORDS: Final = "no tap saw it"
     help="Kernel sockets or crafted packets; by default sockets, or a packet for ICMP.",
 )
 @click.option(
+    "--payload",
+    metavar="BYTES",
+    type=click.IntRange(0, MOST_PAYLOAD),
+    default=0,
+    help="Bytes to send after the marker by which the lab recognises a flow. A datagram above the MTU leaves in "
+    "fragments.",
+)
+@click.option(
     "--expect",
     type=click.Choice([each.value for each in Outcome]),
     default=Outcome.DELIVERED.value,
@@ -53,14 +61,15 @@ def command(
     sent: str | None,
     flows: int,
     manner: str | None,
+    payload: int,
     expect: str,
     color: str,
     **dial: Any,
 ) -> ExitCode:
     """Send one probe FROM a pod, host or node of the standing lab, and explain the result.
 
-    FROM may name its source port, as in client:12345. TO is a Service, a pod, a host or an address, followed by :PORT
-    if it has several ports or none.
+    FROM may name its source port, as in client:12345. TO is a Service, a pod, a node, a host or an address, followed by
+    :PORT if it has several ports or none, as in node-a:30080.
 
     With FILE, run in a temporary lab of that scenario.
 
@@ -71,7 +80,7 @@ def command(
 
     def described(scenario: Scenario) -> Probe:
         crafted = Manner.PACKET if sent == Transport.ICMP else Manner.CONNECT
-        send = Send(manner=Manner(manner) if manner else crafted, flows=flows)
+        send = Send(manner=Manner(manner) if manner else crafted, flows=flows, payload=payload)
         return probe_of(scenario, "probe", chosen.words, sent=sent, send=send, outcome=Outcome(expect), **dial)
 
     with opened_for(chosen, described) as (lab, probe):

@@ -38,8 +38,8 @@ def command(chosen: ChosenLab, /, *, color: str, **dial: Any) -> ExitCode:
 
     The last sentence names the rule, or the kernel's reason, that stopped the packet or changed its source.
 
-    FROM may name its source port, as in client:12345. TO is a Service, a pod, a host or an address, followed by :PORT
-    if it has several ports or none.
+    FROM may name its source port, as in client:12345. TO is a Service, a pod, a node, a host or an address, followed by
+    :PORT if it has several ports or none, as in node-a:30080.
 
     With FILE, run in a temporary lab of that scenario.
 

@@ -60,11 +60,16 @@ class Kind(Struct, frozen=True):
     row: Callable[[Any, Sequence[KubeObject], bool], Row]
     named: str = ""
 
+    @property
+    def singular(self) -> str:
+        """The name of one object of the kind, as in ``service/echo``."""
+        return self.plural if self.plural == "endpoints" else self.plural.removesuffix("s")
+
 
 def kind_named(word: str, objects: Iterable[KubeObject] = ()) -> Kind | None:
     """The kind with this name, which may be singular, plural or short; one of the objects may be of any kind."""
     wanted = word.lower()
-    kind = next((kind for kind in KINDS if wanted in (kind.plural, kind.plural[:-1], *kind.short)), None)
+    kind = next((kind for kind in KINDS if wanted in (kind.plural, kind.singular, *kind.short)), None)
     kept = (each for each in objects if isinstance(each, Unstructured) and wanted in (each.plural, each.kind.lower()))
     other = next(kept, None)
     if kind is not None or other is None:
@@ -88,8 +93,15 @@ def of_kind(kind: Kind, objects: Iterable[KubeObject], name: str | None = None) 
     return [each for each in found if each.name == own and namespace in ("", each.key.namespace)]
 
 
-def listing(kind: Kind, found: Sequence[KubeObject], everything: Sequence[KubeObject], *, wide: bool) -> list[str]:
-    """A table of the objects, or a sentence if there are none."""
+def listing(
+    kind: Kind,
+    found: Sequence[KubeObject],
+    everything: Sequence[KubeObject],
+    *,
+    wide: bool,
+    several: bool = False,
+) -> list[str]:
+    """A table of the objects, or a sentence if there are none. Among tables of ``several`` kinds names have theirs."""
     if not found:
         return [f"no {kind.plural} in this lab"]
     namespaces = {each.key.namespace for each in found}
@@ -97,7 +109,8 @@ def listing(kind: Kind, found: Sequence[KubeObject], everything: Sequence[KubeOb
     head = (*(("namespace",) if scattered else ()), *kind.head, *(kind.wide if wide else ()))
     rows = []
     for each in sorted(found, key=lambda thing: thing.key):
-        cells = kind.row(each, everything, wide)
+        name, *others = kind.row(each, everything, wide)
+        cells = (f"{kind.singular}/{name}" if several else name, *others)
         rows.append((*((each.key.namespace,) if scattered else ()), *(cells if wide else cells[: len(kind.head)])))
     return kubectl_table(head, rows)
 

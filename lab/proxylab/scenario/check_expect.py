@@ -83,7 +83,7 @@ def _check_names(names: Iterable[str], location: Location, inventory: Inventory,
     """Note keys of a mapping by backend that name none."""
     for name in names:
         if name not in inventory.backends:
-            inventory.refuse(location[name].key, name, "a pod", inventory.pods, problems)
+            inventory.refuse(location[name].key, name, "a backend", inventory.backends_as_written, problems)
 
 
 def _check_outcome(expect: Expect, location: Location, problems: Problems) -> None:
@@ -144,29 +144,37 @@ def _check_http(subject: Subject, expect: Expect, location: Location) -> None:
     for key in ("backends", "source", "forwardedFor"):
         if location["http"][key].exists and via is not Frontend.INGRESS:
             problems.add(location["http"][key].key, "only a request to an Ingress has it", allowed="remove the key")
-    for index, name in enumerate(expect.http.backends or ()):
+    for name in expect.http.backends or ():
         if name not in subject.inventory.pods:
-            at = location["http"]["backends"][index]
-            subject.inventory.refuse(at.spot, name, "a pod", subject.inventory.pods, problems)
+            at = _written(location["http"]["backends"], name)
+            subject.inventory.refuse(at.spot, name, "a backend", subject.inventory.backends_as_written, problems)
 
 
 def _check_backends(subject: Subject, expect: Expect, location: Location) -> None:
     inventory, send, backends = subject.inventory, subject.probe.send, expect.backends or ()
     seen: dict[str, list[Backend]] = {}
-    for index, each in enumerate(backends):
+    for each in backends:
+        at = _written(location, str(each))
         earlier = seen.setdefault(each.name, [])
         if each.name not in inventory.backends:
-            inventory.refuse(location[index].spot, each.name, "a pod", inventory.pods, subject.problems)
+            inventory.refuse(at.spot, each.name, "a backend", inventory.backends_as_written, subject.problems)
         elif each in earlier:
-            subject.problems.add(location[index].spot, f"{each} appears twice", allowed="remove one of the two")
+            subject.problems.add(at.spot, f"{each} appears twice", allowed="remove one of the two")
         elif earlier and None in (each.port, *(other.port for other in earlier)):
             what = f"{each.name} appears with a port and without one, which stands for any port"
-            subject.problems.add(location[index].spot, what, allowed="give the port in each, or in none")
-        _check_port(subject, each, location[index])
+            subject.problems.add(at.spot, what, allowed="give the port in each, or in none")
+        _check_port(subject, each, at)
         earlier.append(each)
     if send is not None and (flows := send.flows_for(expect)) < len(backends) and not subject.names_pods:
         what = f"send.flows is {flows}, too few to reach each of {len(backends)} backends"
         subject.problems.add(location.spot, what, allowed=f"needed: {len(backends)}")
+
+
+def _written(location: Location, name: str) -> Location:
+    """The last entry of a list with that text; the list for a pod that the name of a group or workload stands for."""
+    entries = location.value if isinstance(location.value, list) else []
+    found = [index for index, entry in enumerate(entries) if entry == name]
+    return location[found[-1]] if found else location
 
 
 def _check_port(subject: Subject, backend: Backend, location: Location) -> None:
@@ -231,7 +239,7 @@ def _check_shares(subject: Subject, shares: Mapping[str, float], backends: Seque
     inventory = subject.inventory
     for name in shares:
         if name not in inventory.backends:
-            inventory.refuse(location[name].key, name, "a pod", inventory.pods, subject.problems)
+            inventory.refuse(location[name].key, name, "a backend", inventory.backends_as_written, subject.problems)
         elif backends and name not in backends:
             subject.problems.add(
                 location[name].key, f"{name} is not among the backends", allowed=f"allowed: {listed(backends)}"

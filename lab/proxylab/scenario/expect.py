@@ -286,10 +286,11 @@ class Expect(Declared, frozen=True, kw_only=True):
     backends: Annotated[
         Annotated[tuple[_AnyBackend, ...], NOT_EMPTY] | None,
         Key(
-            "The pods that the flows must reach: each of these, and no other. The name of a workload stands for its "
-            "pods. NAME:PORT names one port of a pod; the lab judges in any case whether a flow came to a target port "
-            "of the Service.",
-            [["echo-1", "echo-2"], ["web-1:8443"]],
+            "The pods that the flows must reach: each of these, and no other. The name of an entry with replicas, or "
+            "of a workload (NAMESPACE/NAME outside the namespace default), stands for its pods. A daemon of a node and "
+            "an outside host may be backends, too. NAME:PORT names one port of a pod; the lab judges in any case "
+            "whether a flow came to a target port of the Service.",
+            [["echo-1", "echo-2"], ["shop/web"], ["web-1:8443"]],
         ),
     ] = None
     source: Annotated[

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, Transport
 from proxylab.cluster.objects import Service
 from proxylab.scenario.document import Location, Problems, Spot, listed, shown
-from proxylab.scenario.manifests import Manifests
+from proxylab.scenario.manifests import DEFAULT_NAMESPACE, Manifests
 from proxylab.scenario.parts import Parts, ProbeParts
 from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.probes import ServiceTarget
@@ -31,13 +31,18 @@ class Inventory(Struct, frozen=True):
     Attributes:
         pods: every single pod, with its entry.
         groups: the entries with replicas, with the names of their pods.
+        workloads: the workloads as an author writes them (NAME, or NAMESPACE/NAME in another namespace), with all pods
+            that the scenario makes for each.
+        daemons: the programs that listen on nodes by name, with their nodes.
         doubtful: entries of ``spec.pods`` that are not well-formed, or too many: their pods are unknown.
     """
 
     nodes: tuple[str, ...]
     pods: Mapping[str, str]
     groups: Mapping[str, tuple[str, ...]]
+    workloads: Mapping[str, tuple[str, ...]]
     hosts: tuple[str, ...]
+    daemons: Mapping[str, tuple[str, ...]]
     doubtful: frozenset[str]
 
     @property
@@ -47,8 +52,15 @@ class Inventory(Struct, frozen=True):
 
     @property
     def backends(self) -> tuple[str, ...]:
-        """Every name that can be a backend of a Service; outside hosts can by the author's EndpointSlices."""
-        return (*self.pods, *self.hosts)
+        """Every name that can be a backend; outside hosts can by the author's EndpointSlices."""
+        return (*self.pods, *self.hosts, *(name for name, nodes in self.daemons.items() if len(nodes) == 1))
+
+    @property
+    def backends_as_written(self) -> tuple[str, ...]:
+        """The names of backends for a message: one name for all pods of a workload, which have long names."""
+        together = {each for members in self.workloads.values() for each in members}
+        single = (each for each in self.pods if each not in together)
+        return (*single, *self.groups, *self.workloads, *self.daemons, *self.hosts)
 
     def is_doubtful(self, name: str) -> bool:
         """Whether that may be the name of a pod from a malformed entry."""
@@ -58,7 +70,10 @@ class Inventory(Struct, frozen=True):
         """Note that ``name`` is not of the wanted kind: the kind that it is, or a suggestion."""
         known = tuple(known)
         allowed = f"allowed: {listed(known)}"
-        if name in self.groups:
+        if len(nodes := self.daemons.get(name, ())) > 1:
+            what = f"{name} is a daemon of {listed(nodes)}"
+            problems.add(spot, what, allowed="give the daemon of each node a name of its own")
+        elif name in self.groups:
             problems.add(spot, f"{name} stands for {listed(self.groups[name])}", allowed="name one of them")
         elif kind := self._kind(name):
             problems.add(spot, f"{name} is {kind}, not {wanted}", allowed=allowed)
@@ -149,13 +164,31 @@ def take_inventory(parts: Parts, problems: Problems) -> Inventory:
         nodes=tuple(parts.nodes),
         pods=pods,
         groups={name: pod.pod_names for name, pod in sound.items() if pod.replicas is not None},
+        workloads=_workloads(sound.values()),
         hosts=tuple(parts.hosts),
+        daemons=_daemons(parts),
         doubtful=frozenset(parts.pods.keys() - sound.keys()),
     )
     _check_names(parts, sound, problems)
     for name, pod in sound.items():
         _check_pod(name, pod, parts.at("pods", name), inventory, problems)
     return inventory
+
+
+def _workloads(pods: Iterable[PodGroup]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for pod in (each for each in pods if each.owner):
+        written = pod.owner.partition(" ")[2].removeprefix(f"{DEFAULT_NAMESPACE}/")
+        found[written] = (*found.get(written, ()), pod.name)
+    return found
+
+
+def _daemons(parts: Parts) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for node in filter(None, parts.nodes.values()):
+        for daemon in node.daemons:
+            found[daemon.name] = (*found.get(daemon.name, ()), node.name)
+    return found
 
 
 def _within_bounds(parts: Parts, problems: Problems) -> dict[str, PodGroup]:
@@ -182,15 +215,17 @@ def _check_names(parts: Parts, sound: Mapping[str, PodGroup], problems: Problems
         if pod.replicas is not None:
             bearers += [(each, f"a pod of {name}", location) for each in pod.pod_names]
     bearers += [(name, "an outside host", parts.at("hosts", name)) for name in parts.hosts]
+    for node in filter(None, parts.nodes.values()):
+        at = parts.at("nodes", node.name)["daemons"]
+        bearers += [(each.name, "a daemon", at[each.name]) for each in node.daemons]
     for name, kind, location in bearers:
-        if name not in owners:
-            owners[name] = (kind, location)
+        first, where = owners.setdefault(name, (kind, location))
+        if where is location or first == kind == "a daemon":  # nodes often run the same daemon
             continue
-        first, where = owners[name]
         problems.add(
             location.key,
             f"{name}, {kind}, has the name of {first} in line {where.key.position.line}",
-            allowed="nodes, pods and hosts share one name space",
+            allowed="nodes, pods, hosts and daemons share one name space",
         )
 
 

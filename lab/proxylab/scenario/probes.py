@@ -18,6 +18,7 @@ from proxylab.statistics import FINE_CHANGE, SHARE_CHANGE, flows_needed_for
 
 __all__ = [
     "MOST_FLOWS",
+    "MOST_PAYLOAD",
     "STREAM_EVERY",
     "AddressTarget",
     "AnyTarget",
@@ -41,7 +42,8 @@ MOST_FLOWS: Final = 32_000
 STREAM_EVERY: Final = 20
 """The default time between two packets of a stream, in milliseconds."""
 
-_MOST_PAYLOAD: Final = 8000
+MOST_PAYLOAD: Final = 8000
+"""The most bytes after the marker of a flow."""
 _MOST_NAME: Final = 200
 _MAC: Final = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 
@@ -268,7 +270,7 @@ class Send(Declared, frozen=True, kw_only=True):
     ] = None
     payload: Annotated[
         int,
-        Between(0, _MOST_PAYLOAD),
+        Between(0, MOST_PAYLOAD),
         Key(
             "Bytes to send after the marker by which the lab recognises the flow. A datagram above the MTU leaves in "
             "fragments."

@@ -165,7 +165,7 @@ class _Checker(Struct, frozen=True):
 
     def _backend(self, name: str, location: Location) -> None:
         if name not in self.inventory.backends:
-            self.inventory.refuse(location.spot, name, "a pod", self.inventory.pods, self.problems)
+            self.inventory.refuse(location.spot, name, "a backend", self.inventory.backends, self.problems)
 
     def _node(self, name: str, location: Location) -> None:
         if name not in self.inventory.nodes:

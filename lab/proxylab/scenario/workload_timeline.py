@@ -2,13 +2,10 @@
 
 A lab makes the network namespaces of all its pods when it begins. So loading makes every pod that any step needs, as an
 entry of ``spec.pods`` that is not present before its time, and the stages of each rollout.
-
-A workload's name among the ``backends`` of a probe stands for the pods that the workload has when the lab sends it: a
-name such as ``web-c6d8979f6-bmb7c`` is hard to write, and another template gives another name.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -20,21 +17,15 @@ from proxylab.cluster.workloads import PodMaker, Replica, Workload
 from proxylab.scenario.change import WorkloadChange
 from proxylab.scenario.controllers import WORKLOADS
 from proxylab.scenario.document import Document, Location, Problems, listed
-from proxylab.scenario.expect import Expect
 from proxylab.scenario.manifests import DEFAULT_NAMESPACE, Manifests, WorkloadId, read_manifests
-from proxylab.scenario.parts import Parts, ProbeParts, StepParts
+from proxylab.scenario.parts import Parts
 from proxylab.scenario.pods import ListeningPort, PodGroup
-from proxylab.scenario.probes import Probe
-from proxylab.scenario.steps import Step
+from proxylab.scenario.stand_for import Members, with_members
 from proxylab.scenario.updates import patched
 from proxylab.scenario.words import Position
 
 __all__ = ["Rollouts", "with_workloads"]
 
-_Members = Mapping[str, tuple[str, ...]]
-"""The pods of each workload, by the workload's name."""
-
-Sent = TypeVar("Sent", Probe, ProbeParts)
 Rollouts = tuple[tuple[WorkloadChange, ...], ...]
 """The changes of workloads, by step."""
 
@@ -47,7 +38,7 @@ def with_workloads(parts: Parts, manifests: Manifests, problems: Problems) -> tu
     commands = parts.document.spec.commands if parts.document is not None else ()
     changes = (step.change.workloads for step in parts.steps if step.change is not None)
     if not (manifests.workloads or commands or any(changes)):
-        return parts, ((),) * len(parts.steps)
+        return with_members(parts, ()), ((),) * len(parts.steps)
     reader = _Reader(parts, manifests, problems)
     rollouts: list[tuple[WorkloadChange, ...]] = []
     members = [reader.members]
@@ -57,7 +48,7 @@ def with_workloads(parts: Parts, manifests: Manifests, problems: Problems) -> tu
         reader.enter()
         members.append(reader.members)
     reader.check_commands()
-    return _with_members(reader.parts, *members), tuple(rollouts)
+    return with_members(reader.parts, members), tuple(rollouts)
 
 
 _ROOM: Final = 10
@@ -170,7 +161,7 @@ class _Reader:
         return replace(change, before=before, after=written, stages=stages)
 
     @property
-    def members(self) -> _Members:
+    def members(self) -> Members:
         """The pods of each workload by its name, or in another namespace by NAMESPACE/NAME."""
         return {_short(*key[:2]): tuple(each.name for each in running.live) for key, running in self._running.items()}
 
@@ -302,45 +293,3 @@ def _entry(replica: Replica, namespace: str, position: Position) -> PodGroup:
         subdomain=template.subdomain,
         position=position,
     )
-
-
-def _with_members(parts: Parts, first: _Members, *by_step: _Members) -> Parts:
-    """The parts, with the pods of workloads among the backends.
-
-    ``first`` are the workloads when the lab begins, ``by_step`` those after each step.
-    """
-    document = parts.document
-    if document is not None:
-        spec = document.spec
-        steps = tuple(_step(step, members) for step, members in zip(spec.steps, by_step, strict=True))
-        probes = tuple(_probe(each, first) for each in spec.probes)
-        document = replace(document, spec=replace(spec, probes=probes, steps=steps))
-    return replace(
-        parts,
-        document=document,
-        probes=tuple(_probe(each, first) for each in parts.probes),
-        steps=tuple(_step_parts(step, members) for step, members in zip(parts.steps, by_step, strict=True)),
-    )
-
-
-def _step(step: Step, members: _Members) -> Step:
-    return replace(step, probes=tuple(_probe(each, members) for each in step.probes))
-
-
-def _step_parts(step: StepParts, members: _Members) -> StepParts:
-    whole = None if step.whole is None else _step(step.whole, members)
-    return replace(step, whole=whole, probes=tuple(_probe(each, members) for each in step.probes))
-
-
-def _probe(sent: Sent, members: _Members) -> Sent:
-    exceptions = tuple(each and replace(each, expect=_expanded(each.expect, members)) for each in sent.exceptions)
-    return replace(sent, expect=sent.expect and _expanded(sent.expect, members), exceptions=exceptions)
-
-
-def _expanded(expect: Expect, members: _Members) -> Expect:
-    if expect.backends is None or not any(each.name in members for each in expect.backends):
-        return expect
-    backends = tuple(
-        replace(each, name=name) for each in expect.backends for name in members.get(each.name) or (each.name,)
-    )
-    return replace(expect, backends=backends)

@@ -16,6 +16,7 @@ from proxylab.errors import ExitCode
     [
         (("echo",), "service='echo', namespace='default', port=None, via=<Frontend.CLUSTER_IP"),
         (("default/echo:80", "--via", "nodePort", "--node", "node-a"), "port=80, via=<Frontend.NODE_PORT"),
+        (("node-a:30080",), "AddressTarget(address=IPv4Address('172.18.0.2'), port=30080, path='')"),
         (("client:9",), "PodTarget(pod='client', port=9, family=None)"),
         (("192.0.2.1:53",), "AddressTarget(address=IPv4Address('192.0.2.1'), port=53, path='')"),
         (("[2001:db8::1]:53",), "AddressTarget(address=IPv6Address('2001:db8::1'), port=53, path='')"),
@@ -38,8 +39,9 @@ def test_trace_sends_what_its_arguments_name(caller: Caller, arguments: tuple[st
         ("client:0", "echo", "FROM: '0' is no port; write 1 to 65535, as in client:12345"),
         ("client:http", "echo", "FROM: 'http' is no port; write 1 to 65535, as in client:12345"),
         ("nobody:1024", "echo", "FROM: there is no 'nobody'; there are node-a, echo, client"),
-        ("client", "nobody", "'nobody' is no Service and no pod; there are echo, client; or ADDRESS:PORT"),
-        ("client", "nobody:80", "'nobody' is no Service, pod, host or address of the scenario"),
+        ("client", "nobody", "'nobody' is no Service and no pod; there are echo, client; or NODE:PORT, ADDRESS:PORT"),
+        ("client", "nobody:80", "'nobody' is no Service, pod, node, host or address of the scenario"),
+        ("client", "node-a", "TO: 'node-a' has no port; write node-a:PORT"),
     ],
 )
 def test_trace_says_what_it_cannot_send(caller: Caller, sender: str, target: str, said: str) -> None:
@@ -56,6 +58,12 @@ def test_a_source_port_is_that_of_one_flow(caller: Caller) -> None:
     code, output, errors = caller.type("probe", "x.lab.yaml", "client:12345", "echo", "--flows", "2")
     assert (code, output) == (ExitCode.SCENARIO, "")
     assert "leave out the port of FROM" in errors
+
+
+def test_probe_sends_as_many_bytes_as_asked(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "never sent")
+    assert caller.type("probe", "x.lab.yaml", "client", "echo", "--payload", "3000")[0] == ExitCode.OK
+    assert "add client to echo of 3000 B" in caller.events()
 
 
 def test_run_traces_each_probe_if_asked_to(caller: Caller) -> None:
