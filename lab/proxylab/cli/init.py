@@ -83,8 +83,8 @@ spec: {selector: {app: none}, ports: [{port: 80}]}
 @click.option(
     "--repo",
     is_flag=True,
-    help="Set up the repository in this folder: a scenario and a Python test in tests/, tox.ini, and workflows for "
-    "GitHub and GitLab.",
+    help="Set up the repository in this folder: a scenario and a Python test in tests/, tox.ini, .gitignore, and "
+    "workflows for GitHub and GitLab.",
 )
 def command(*, file: Path | None, name: str | None, repo: bool) -> ExitCode:
     """Write a commented example scenario to FILE, by default example.lab.yaml. An existing file is left alone.
@@ -107,7 +107,8 @@ def command(*, file: Path | None, name: str | None, repo: bool) -> ExitCode:
 
 def _set_up() -> None:
     """Write the files of a repository, and print what is left to do."""
-    for path, text in files(TEXT).items():
+    written = files(TEXT)
+    for path, text in written.items():
         file = Path(path)
         if os.path.lexists(file):
             click.echo(f"{file} exists already; add to it what you lack of\n\n{indent(text, '  ')}")
@@ -116,6 +117,8 @@ def _set_up() -> None:
         write_new(file, text)
         click.echo(f"wrote {file}")
     click.echo("try\n  pytest tests\n  tox -e lab")
+    click.echo("commit them, but not the evidence of failed probes in .proxylab/:")
+    click.echo(f"  git add {' '.join(map(str, written))}")
 
 
 def _write(texts: Mapping[Path, str]) -> None:

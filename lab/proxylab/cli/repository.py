@@ -94,6 +94,16 @@ lab:
     reports: {{junit: lab.xml}}
 """
 
+_GITIGNORE: Final = """\
+# The evidence of failed probes, and what a run of tox leaves.
+.proxylab/
+.tox/
+.venv/
+__pycache__/
+lab.html
+lab.xml
+"""
+
 RUNNER: Final = """\
 [runners.docker]
   privileged = true
@@ -121,5 +131,6 @@ def files(scenario: str) -> dict[PurePosixPath, str]:
             "tox.ini": _TOX_INI,
             ".github/workflows/lab.yml": GITHUB,
             ".gitlab-ci.yml": GITLAB,
+            ".gitignore": _GITIGNORE,
         }.items()
     }

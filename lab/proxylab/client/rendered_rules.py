@@ -12,7 +12,7 @@ from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Node, Service, ServiceCIDR
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
-from proxylab.engines.embedded.settings import refuse_gates
+from proxylab.engines.embedded.settings import refuse_settings
 from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.engines.modes import MODES
 from proxylab.plan.model import Plan
@@ -39,7 +39,7 @@ def rendered_rules(
         ScenarioError: the scenario's configuration has a feature gate that the engine lacks.
     """
     mode, configuration = MODES[mode_of(engine)], scenario.proxy or ProxyConfiguration()
-    refuse_gates(engine, configuration)
+    refuse_settings(engine, configuration)
     view = ClusterView(
         services=tuple(each for each in objects if isinstance(each, Service)),
         slices=tuple(each for each in objects if isinstance(each, EndpointSlice)),

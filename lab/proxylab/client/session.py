@@ -18,6 +18,7 @@ from proxylab.client.control_sockets import ControlSocket
 from proxylab.client.lab_process import LabProcess
 from proxylab.client.open_lab import BUILD_SECONDS, OpenLab
 from proxylab.engines.embedded.mutation import Mutation
+from proxylab.engines.kubeproxy.refusals import refuse_settings
 from proxylab.engines.lacking import refuse
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, EngineError
@@ -137,10 +138,17 @@ class Session:
                 raise CapabilityError(f"{name} ({capability.found})", f"{capability.cure}; or {_OTHER_KERNEL}")
 
     def _check_versions(self, scenario: Scenario) -> None:
-        """Refuse what the engine's version lacks, before any probe: ``EngineError`` or ``CapabilityError``."""
+        """Refuse what the engine's version lacks, before any probe.
+
+        Raises:
+            ScenarioError: a setting that this kube-proxy refuses.
+            CapabilityError: the scenario requires another version.
+            EngineError: the engine has no mode to which a step changes it.
+        """
         wanted = scenario.requires.version
         if wanted is not None and self.engine.version not in wanted:
             raise CapabilityError(f"a proxy of version {wanted}", f"choose another engine than {self.engine.name}")
+        refuse_settings(self.engine, scenario.proxy or self.engine.configuration)
         for step in scenario.steps:
             for node, action in step.change.engines.items():
                 if action.mode:

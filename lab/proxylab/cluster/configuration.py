@@ -112,7 +112,8 @@ class ProxyConfiguration(Record, frozen=True, kw_only=True):
         bind_address: the node's primary address, instead of its Node object's; ``None`` keeps the object's.
         cluster_cidrs: ``None`` if the document has no such key: the lab's own pod networks. Empty: no detector.
         node_port_addresses: networks; no network of a family means all local addresses of it.
-        node_port_primary: ``nodePortAddresses: [primary]``, the addresses of the Node object.
+        node_port_primary: ``primary`` among them, the addresses of the Node object.
+        node_port_localhost: ``localhost`` among them, which kube-proxy 1.37 serves in mode nftables by a process.
         udp_idle_timeout: seconds for which mode userspace keeps the endpoint of a silent UDP client.
         feature_gates: of the real kube-proxy; an embedded engine refuses those that it does not behave like.
     """
@@ -124,6 +125,7 @@ class ProxyConfiguration(Record, frozen=True, kw_only=True):
     interface_name_prefix: str = ""
     node_port_addresses: tuple[IPNetwork, ...] = ()
     node_port_primary: bool = False
+    node_port_localhost: bool = False
     masquerade_bit: int = 14
     masquerade_all: bool = False
     localhost_node_ports: bool = True
@@ -136,3 +138,14 @@ class ProxyConfiguration(Record, frozen=True, kw_only=True):
     ipvs: IpvsConfiguration = IpvsConfiguration()
     udp_idle_timeout: float = 0.25
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
+
+    @property
+    def node_port_words(self) -> tuple[str, ...]:
+        """The words of ``nodePortAddresses``, which stand for addresses of the node."""
+        given = {"primary": self.node_port_primary, "localhost": self.node_port_localhost}
+        return tuple(word for word, there in given.items() if there)
+
+    @property
+    def needs_node_port_words(self) -> bool:
+        """Whether ``nodePortAddresses`` is such that only kube-proxy 1.37 and later serve it."""
+        return self.node_port_localhost or (self.node_port_primary and bool(self.node_port_addresses))

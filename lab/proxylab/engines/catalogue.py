@@ -15,7 +15,7 @@ from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.embedded.iptables.matches import COUNTED
 from proxylab.engines.embedded.ipvs.tables import DUMMY
 from proxylab.engines.embedded.node_work import Node, NodeWork, proxy_sysctls
-from proxylab.engines.embedded.settings import refuse_gates
+from proxylab.engines.embedded.settings import refuse_settings
 from proxylab.engines.embedded.sync import EmbeddedEngine
 from proxylab.engines.embedded.udp import UdpReconciler
 from proxylab.engines.engine_names import read_engine
@@ -62,7 +62,7 @@ def _make_embedded(choice: EngineChoice, node: str, context: NodeContext, cluste
     mode_name = read_engine(choice.name).mode
     mode, on_node = MODES[mode_name], node_mode(mode_name, context)
     on_node.require()
-    refuse_gates(choice.name, choice.configuration)
+    refuse_settings(choice.name, choice.configuration)
     configuration, families, netns = choice.configuration, choice.families, context.netns
     settings = mode.settings(configuration, choice.cluster_cidrs)
     first, fixed = _LEAVES_UDP

@@ -5,7 +5,7 @@ has a pod because a slice has its address, with the ports of the slice; its cont
 address of a slice belongs to a program on a node, which becomes a pod with the node's network, or to a machine outside
 the cluster, which becomes a host with an address of the lab's choice. For a Service with a selector and without slices,
 the import finds the pods by their labels, and the lab derives the slices. Each name is one DNS label, and unique, since
-nodes, pods and hosts share one name space.
+nodes, pods and hosts share one name space, and with the lab's own.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -17,17 +17,28 @@ from msgspec import Struct
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol, without_leading_zeros
 from proxylab.cluster.allocate import NODE_PORTS, PortRange
+from proxylab.cluster.kube_dns import KUBE_DNS
 from proxylab.cluster.objects import SERVICE_NAME_LABEL
+from proxylab.importer.implied_slices import derived_slices, mirrored_slices, sliced_services
 from proxylab.importer.listeners import Backing, Listener, PodKey
 from proxylab.importer.live_objects import LiveNode, LivePod, PortKey, read_node, read_pod
 from proxylab.importer.manifests import Data, pruned, reduced_service, reduced_slice
 from proxylab.importer.networks import Networks, find_networks
 from proxylab.importer.omissions import Omissions, note_unneeded
+from proxylab.importer.proxy_settings import LiveProxy, read_proxy
 from proxylab.importer.reading import KubectlOutput, Raw, at, namespaced
+from proxylab.plan.device_names import OWN_NAMESPACES
 from proxylab.scenario.syntax import is_label
 
-__all__ = ["Converted", "Names", "convert"]
+__all__ = ["CLIENT", "OUTSIDE_CLIENT", "Converted", "Names", "convert"]
 
+CLIENT: Final = "client"
+OUTSIDE_CLIENT: Final = "outside"
+"""The names of the pod and of the machine outside that send the probes."""
+
+_OWN_NAMES: Final = (*sorted(OWN_NAMESPACES), CLIENT, OUTSIDE_CLIENT)
+_OTHERS_NAMES: Final = "names of pods that others have, or that are too long"
+_KUBE_DNS: Final = (KUBE_DNS.namespace, KUBE_DNS.name)
 _LABEL_CHARACTERS: Final = 63
 _OUTSIDE: Final = {Family.IPV4: ip_network("203.0.113.0/24"), Family.IPV6: ip_network("2001:db8:113::/64")}
 _FIRST_NODE: Final = 2
@@ -41,9 +52,9 @@ Translation = Mapping[IPAddress, IPAddress]
 class Names:
     """Gives names, and remembers them by key."""
 
-    def __init__(self) -> None:
+    def __init__(self, taken: Iterable[str] = ()) -> None:
         self._given: dict[tuple[str, ...], str] = {}
-        self._taken: set[str] = set()
+        self._taken = set(taken)
 
     def of(self, key: tuple[str, ...], *wanted: str) -> str:
         """The name of the object with that key: the first of the wanted names that is free."""
@@ -77,9 +88,13 @@ class Converted(Struct, frozen=True, kw_only=True):
         nodes: ``spec.nodes``, in the order of kubectl's output.
         pods: ``spec.pods``.
         hosts: ``spec.hosts``.
+        slices: those of the scenario; ``derived`` are those that the lab makes by itself.
         listeners: the name of the pod or host that listens at an address and port of a slice.
         node_addresses: the fixed addresses of nodes, by name.
         workers: the nodes without a control-plane taint.
+        serves_names: whether pods of the cluster's kube-dns are in the scenario.
+        proxy: the cluster's proxies, as far as kubectl's output shows them.
+        outside: the addresses of the machine outside that sends probes, by family.
     """
 
     network: Data
@@ -88,9 +103,13 @@ class Converted(Struct, frozen=True, kw_only=True):
     hosts: Mapping[str, Data]
     services: tuple[Data, ...]
     slices: tuple[Data, ...]
+    derived: tuple[Data, ...]
     listeners: Mapping[tuple[IPAddress, PortKey], str]
     node_addresses: Mapping[str, tuple[IPAddress, ...]]
     workers: tuple[str, ...]
+    serves_names: bool
+    proxy: LiveProxy
+    outside: Mapping[Family, IPAddress]
     names: Names
 
 
@@ -98,12 +117,38 @@ def convert(kubectl_output: KubectlOutput, omissions: Omissions) -> Converted:
     """Make the parts of the scenario; ``omissions`` gets what they leave out."""
     services = {namespaced(each): each for each in kubectl_output.services}
     slices = [each for each in kubectl_output.slices if _is_of_use(each, services, omissions)]
+    slices += _mirrored(kubectl_output, services, sliced_services(slices), omissions)
     pods = list(map(read_pod, kubectl_output.pods))
     nodes = _nodes(kubectl_output, pods, slices)
+    sliced = sliced_services(slices)
+    derived = [
+        each
+        for key, service in services.items()
+        if key not in sliced
+        for each in derived_slices(service, pods, _families_of(service))
+    ]
     backing = Backing(pods, nodes, omissions)
-    backing.follow_slices(slices)
-    backing.follow_selectors(services, slices)
-    return _Converter(kubectl_output, slices, nodes, backing, omissions).converted()
+    backing.follow_slices([*slices, *derived])
+    return _Converter(kubectl_output, slices, derived, nodes, backing, omissions).converted()
+
+
+def _mirrored(
+    kubectl_output: KubectlOutput,
+    services: Collection[tuple[str, str]],
+    sliced: Collection[object],
+    omissions: Omissions,
+) -> list[Raw]:
+    """The slices of Services that have Endpoints, and no slice in kubectl's output."""
+    wanted = [each for each in kubectl_output.endpoints if namespaced(each) in services]
+    made = [each for each in wanted if namespaced(each) not in sliced]
+    for each in made:
+        omissions.add("Endpoints without EndpointSlices, which mirror them here", "/".join(namespaced(each)))
+    return [slice_ for each in made for slice_ in mirrored_slices(each)]
+
+
+def _families_of(service: Raw) -> list[Family]:
+    given = [Family(each) for each in at(service, "spec", "ipFamilies") or []]
+    return given or list(dict.fromkeys(map(Family.of, _cluster_ips(service)))) or list(Family)
 
 
 class _Converter:
@@ -113,16 +158,18 @@ class _Converter:
         self,
         kubectl_output: KubectlOutput,
         slices: list[Raw],
+        derived: list[Raw],
         nodes: list[LiveNode],
         backing: Backing,
         omissions: Omissions,
     ) -> None:
         self._kubectl_output = kubectl_output
         self._slices = slices
+        self._derived = derived
         self._nodes = nodes
         self._backing = backing
         self._omissions = omissions
-        self._names = Names()
+        self._names = Names(_OWN_NAMES)
         self._selected: dict[str, set[str]] = {}
         for raw in kubectl_output.services:
             self._selected.setdefault(namespaced(raw)[0], set()).update(at(raw, "spec", "selector") or {})
@@ -155,6 +202,7 @@ class _Converter:
             hosts={self._listener_name(each): {} for each in self._backing.strangers},
             services=tuple(map(reduced_service, self._kubectl_output.services)),
             slices=tuple(reduced_slice(each, self._node_name, self._address) for each in self._slices),
+            derived=tuple(reduced_slice(each, self._node_name, self._address) for each in self._derived),
             listeners={
                 (self._here.get(address, address), port): self._listener_name(listener)
                 for (address, port), listener in self._backing.listeners.items()
@@ -163,7 +211,24 @@ class _Converter:
                 self._node_name(each.name): each.addresses if networks.nodes_stay else () for each in self._nodes
             },
             workers=tuple(self._node_name(each.name) for each in self._nodes if not each.is_control_plane),
+            serves_names=any(self._backs_kube_dns(each) for each in (*self._slices, *self._derived)),
+            proxy=read_proxy(
+                self._kubectl_output.config_maps,
+                self._kubectl_output.pods,
+                self._kubectl_output.workloads,
+                self._kubectl_output.nodes,
+                self._omissions,
+            ),
+            outside={
+                family: network[_FIRST_HOST + len(self._backing.strangers)] for family, network in _OUTSIDE.items()
+            },
             names=self._names,
+        )
+
+    def _backs_kube_dns(self, raw: Raw) -> bool:
+        service = (namespaced(raw)[0], at(raw, "metadata", "labels", SERVICE_NAME_LABEL))
+        return service == _KUBE_DNS and any(
+            at(each, "targetRef", "kind") == "Pod" for each in at(raw, "endpoints") or []
         )
 
     def _address(self, text: str) -> str:
@@ -172,15 +237,15 @@ class _Converter:
     def _node_name(self, name: str) -> str:
         here = self._names.of(("node", name), name, name.partition(".")[0])
         if here != name:
-            self._omissions.add("names that a lab's nodes cannot have", f"{name} is called {here}")
+            why = "names that the lab has itself" if name in _OWN_NAMES else "names that a lab's nodes cannot have"
+            self._omissions.add(why, f"{name} is called {here}")
         return here
 
     def _pod_name(self, key: PodKey) -> str:
         here = self._names.of(("pod", *key), key[1], f"{key[0]}-{key[1]}")
         if here != key[1]:
-            self._omissions.add(
-                "names of pods that others have, or that are too long", f"{'/'.join(key)} is called {here}"
-            )
+            why = "names that the lab has itself" if key[1] in _OWN_NAMES else _OTHERS_NAMES
+            self._omissions.add(why, f"{'/'.join(key)} is called {here}")
         return here
 
     def _listener_name(self, listener: Listener) -> str:

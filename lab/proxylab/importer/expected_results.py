@@ -1,4 +1,4 @@
-"""What Kubernetes promises a pod that dials a Service: the endpoints, and the source address that they see.
+"""What Kubernetes promises a pod, or a machine outside, that dials a Service: the endpoints, and the source they see.
 
 It follows from the objects alone (https://kubernetes.io/docs/reference/networking/virtual-ips/), independent of every
 engine, so that a lab can compare engines with it.
@@ -13,16 +13,23 @@ from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.objects import Endpoint, EndpointSlice, Service, ServicePort, TrafficPolicy
 from proxylab.importer.live_objects import PortKey
 
-__all__ = ["Caller", "ExpectedResult", "through_cluster_ip", "through_other_frontend"]
+__all__ = ["Caller", "ExpectedResult", "from_outside", "through_cluster_ip", "through_other_frontend"]
 
 PRESERVED: Final = "preserved"
+MASQUERADED: Final = "masqueraded"
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """A pod that dials: its node, and the node's zone."""
+    """A pod that dials: its node, and the node's zone.
+
+    ``local`` says whether the proxy takes it for a pod of the cluster (detectLocalMode), and ``masqueraded`` whether
+    the proxy masquerades what it sends to a cluster IP.
+    """
 
     node: str
     zone: str
+    local: bool = True
+    masqueraded: bool = False
 
 
 class UsedEndpoint(Struct, frozen=True):
@@ -56,7 +63,38 @@ def through_cluster_ip(
         if not local:
             return _DROPPED if everywhere else _REJECTED
         everywhere = local
-    return _delivered(everywhere, PRESERVED) if everywhere else _REJECTED
+    source = MASQUERADED if caller.masqueraded else PRESERVED
+    return _delivered(everywhere, source) if everywhere else _REJECTED
+
+
+def from_outside(
+    service: Service,
+    port: ServicePort,
+    family: Family,
+    slices: Iterable[EndpointSlice],
+    entry: Caller,
+    *,
+    on_the_node: Collection[tuple[IPAddress, PortKey]],
+    allowed: Sequence[IPNetwork] = (),
+    address: IPAddress | None = None,
+) -> ExpectedResult:
+    """The promise for a machine outside, with that address, that dials a node port, or an address by way of the node.
+
+    ``externalTrafficPolicy: Local`` keeps the client's address, and uses the endpoints of the entry node alone.
+    Otherwise the node masquerades, except for its own programs. The other parameters are as below.
+    """
+    endpoints = _endpoints(service, port, family, slices)
+    used = _chosen(endpoints, entry)
+    if not used:
+        return _REJECTED
+    if allowed and address is not None and not any(address in each for each in allowed):
+        return _DROPPED
+    if service.external_traffic_policy is TrafficPolicy.LOCAL:
+        local = _chosen([each for each in endpoints if each[0].node_name == entry.node], entry, by_hints=False)
+        return _delivered(local, PRESERVED) if local else _DROPPED
+    own = {(each.addresses[0], own_port) for each, own_port in used} & set(on_the_node)
+    kept = {key for key in own if any(each.addresses[0] == key[0] and each.node_name == entry.node for each, _ in used)}
+    return _delivered(used, MASQUERADED if not kept else PRESERVED if len(kept) == len(used) else None)
 
 
 def through_other_frontend(
@@ -77,11 +115,15 @@ def through_other_frontend(
     ``on_the_node`` are the address and port of every listener in the network of the caller's node, ``allowed`` the
     ``loadBalancerSourceRanges``, where they apply, and ``own`` the pod networks.
     """
-    used = _chosen(_endpoints(service, port, family, slices), caller)
+    everywhere = _endpoints(service, port, family, slices)
+    used = _chosen(everywhere, caller)
     if not used:
         return _REJECTED
     if allowed and not any(_within(each, allowed) for each in own if Family.of(each) is family):
         return _DROPPED
+    if service.external_traffic_policy is TrafficPolicy.LOCAL and not caller.local:
+        local = _chosen([each for each in everywhere if each[0].node_name == caller.node], caller, by_hints=False)
+        return _delivered(local, PRESERVED) if local else _DROPPED
     if service.external_traffic_policy is TrafficPolicy.LOCAL:
         return _delivered(used, PRESERVED)
     sources = [_hidden(each, caller, on_the_node) for each in used]

@@ -13,6 +13,7 @@ from proxylab.importer.conversion import Converted, convert
 from proxylab.importer.manifests import Data
 from proxylab.importer.omissions import Omissions
 from proxylab.importer.probes import Probes
+from proxylab.importer.proxy_settings import CONFIG_MAP
 from proxylab.importer.reading import COMMAND, KubectlOutput
 from proxylab.scenario.reading import read
 from proxylab.scenario.services import ServiceManifest, service_of
@@ -22,11 +23,12 @@ __all__ = ["Imported", "flow", "import_cluster", "scenario_text"]
 
 
 class Imported(Struct, frozen=True):
-    """A scenario's text, a line for everything left out, and the number of probes."""
+    """A scenario's text, a line for everything left out, the number of probes, and the engine that the cluster runs."""
 
     text: str
     left: tuple[str, ...]
     probes: int
+    engine: str = ""
 
 
 def import_cluster(kubectl_output: KubectlOutput, name: str) -> Imported:
@@ -35,7 +37,8 @@ def import_cluster(kubectl_output: KubectlOutput, name: str) -> Imported:
     try:
         converted = convert(kubectl_output, omissions)
         services = [service_of(read(ServiceManifest, each)) for each in converted.services]
-        read_slices = (slice_of(read(EndpointSliceManifest, each)) for each in converted.slices)
+        given = (*converted.slices, *converted.derived)
+        read_slices = (slice_of(read(EndpointSliceManifest, each)) for each in given)
         slices = [each for each in read_slices if each is not None]
     except (ValidationError, ValueError, LookupError, TypeError, AttributeError) as error:
         what = str(error).splitlines()[0]
@@ -43,8 +46,11 @@ def import_cluster(kubectl_output: KubectlOutput, name: str) -> Imported:
         raise ScenarioError([problem]) from error
     probes = Probes(converted, slices, omissions)
     written = [probe for service in services for probe in probes.of(service)]
+    if not converted.proxy.configuration:
+        omissions.add("the proxy's configuration", f"give `import` the output of `{CONFIG_MAP}`, too")
     lines = tuple(omissions.lines())
-    return Imported(scenario_text(name, converted, probes.clients, written, lines), lines, len(written))
+    text = scenario_text(name, converted, probes, written, lines)
+    return Imported(text, lines, len(written), converted.proxy.engine)
 
 
 _PLAIN: Final = re.compile(r"[A-Za-z](?:[\w./ -]*[\w/-])?|\d+\.\d+\.\d+\.\d+(?:/\d+)?", re.ASCII)
@@ -52,23 +58,25 @@ _WORDS: Final = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
 """Words that some YAML reader does not read as text."""
 
 
-def scenario_text(
-    name: str, converted: Converted, clients: Mapping[str, Data], probes: Iterable[Data], left: Iterable[str]
-) -> str:
+def scenario_text(name: str, converted: Converted, senders: Probes, probes: Iterable[Data], left: Iterable[str]) -> str:
     """The file, with everything left out as comments at its head."""
     metadata = {"name": name, "description": "The Services of a live cluster, as their objects promise them to pods."}
-    lines = [f"# Written by `{COMMAND} | proxylab import`.", "# Not imported:"]
+    lines = [f"# Written by `{COMMAND} | proxylab import`."]
+    lines += [f"# The cluster's proxy: --engine {converted.proxy.engine}"] if converted.proxy.engine else []
+    lines += ["# Not imported:"]
     lines += [f"#   {each}" for each in left]
     lines += ["apiVersion: proxylab/v1", "kind: Scenario", "metadata:", *_entries(metadata, 2), "spec:", "  network:"]
     lines += _entries(converted.network, 4)
-    pods = {**converted.pods, **clients}
-    for key, entries in {"nodes": converted.nodes, "pods": pods, "hosts": converted.hosts}.items():
+    lines += ["  dns: true"] if converted.serves_names else []
+    pods, hosts = {**converted.pods, **senders.clients}, {**converted.hosts, **senders.hosts}
+    for key, entries in {"nodes": converted.nodes, "pods": pods, "hosts": hosts}.items():
         lines += [f"  {key}:", *_entries(entries, 4)] if entries else []
     written = [_entries(probe, 4) for probe in probes]
     lines.append("  probes:" if written else "  probes: []")
     for first, *rest in written:
         lines += [f"  - {first.strip()}", *rest]
-    for manifest in (*converted.services, *converted.slices):
+    configuration = [converted.proxy.configuration] if converted.proxy.configuration else []
+    for manifest in (*converted.services, *converted.slices, *configuration):
         lines += ["---", *_manifest(manifest)]
     return "\n".join(lines) + "\n"
 

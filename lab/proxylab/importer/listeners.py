@@ -1,10 +1,9 @@
 """Finds the listeners behind the addresses of EndpointSlices: pods, programs on nodes, and machines outside."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from ipaddress import ip_address
 
 from proxylab.addresses import IPAddress, Protocol, without_leading_zeros
-from proxylab.cluster.objects import SERVICE_NAME_LABEL
 from proxylab.importer.live_objects import LiveNode, LivePod, PortKey
 from proxylab.importer.omissions import Omissions
 from proxylab.importer.reading import Raw, at, namespaced
@@ -19,7 +18,7 @@ Listener = PodKey | IPAddress
 
 
 class Backing:
-    """Follows slices, and selectors of Services without slices.
+    """Follows slices.
 
     Attributes:
         pods: all known pods, with those that stand for programs on nodes.
@@ -51,18 +50,6 @@ class Backing:
                 address = ip_address(without_leading_zeros(endpoint["addresses"][0]))
                 for port in ports:
                     self.listeners[address, port] = self._behind(address, port, endpoint, namespaced(raw)[0])
-
-    def follow_selectors(self, services: Mapping[PodKey, Raw], slices: Iterable[Raw]) -> None:
-        """Find the pods of Services with a selector that have no slice."""
-        sliced = {(namespaced(each)[0], at(each, "metadata", "labels", SERVICE_NAME_LABEL)) for each in slices}
-        for (namespace, name), raw in services.items():
-            selector = at(raw, "spec", "selector") or {}
-            if (namespace, name) in sliced or not selector:
-                continue
-            for key, pod in self.pods.items():
-                chosen = pod.namespace == namespace and selector.items() <= pod.labels.items()
-                if chosen and pod.addresses and not pod.finished:
-                    self.ports.setdefault(key, {}).update(pod.ports)
 
     def _behind(self, address: IPAddress, port: PortKey, endpoint: Raw, namespace: str) -> Listener:
         target = at(endpoint, "targetRef")

@@ -40,8 +40,9 @@ def find_networks(
 ) -> Networks:
     """The networks of a cluster's addresses.
 
-    The lab chooses other networks where pods have addresses among the nodes', as with some clouds' plugins, or where no
-    network contains the nodes alone.
+    Where pods have addresses among the nodes', as with some clouds' plugins, the nodes' network contains both, and the
+    pod network is another one, for the pods that the lab adds. The lab chooses other networks where none contains the
+    nodes without the Services.
     """
     of_services = _around_all(families, services, _SERVICES, _holding(families, [*nodes, *pods]), gateways=False)
     of_nodes = _around_all(families, nodes, _NODES, of_services)
@@ -51,6 +52,12 @@ def find_networks(
     room = {family: _NODE_PART[family] - max(number_of_nodes - 1, 0).bit_length() for family in Family}
     widths = {family: (min(_WIDEST[family], room[family]), room[family]) for family in Family}
     of_pods = _around_all(families, pods, widths, [*of_services, *of_nodes], gateways=False)
+    own = [each for each in pods if not hasattr(each, "prefixlen")]
+    if nodes_stay and _overlap(of_pods, of_nodes) and set(own).isdisjoint(nodes):
+        of_both = _around_all(families, [*nodes, *own], _NODES, ())
+        if not _overlap(of_both, of_services):
+            of_pods = _instead(families, [*of_services, *of_both])
+            return Networks(tuple(of_pods), tuple(of_services), tuple(of_both), pods_stay=True, nodes_stay=True)
     pods_stay = not _overlap(of_pods, [*of_services, *of_nodes])
     if not pods_stay:
         of_pods = _instead(families, [*of_services, *of_nodes])
@@ -67,7 +74,8 @@ def _around_all(
 ) -> list[IPNetwork]:
     """For each family the widest network of these widths around all addresses that overlaps no other.
 
-    The first address of a network with a gateway is the gateway's, so no other address may be it.
+    The first address of a network with a gateway is the gateway's, so no other address may be it, nor the one before
+    it, nor the network's last.
     """
     addresses = list(inner)
     found = []
@@ -89,7 +97,7 @@ def _around(
     taken: Collection[object],
 ) -> IPNetwork:
     network = _common(inner)
-    while network.prefixlen and (network.prefixlen > narrowest or network[1] in taken):
+    while network.prefixlen and (network.prefixlen > narrowest or {network[0], network[1], network[-1]} & {*taken}):
         network = network.supernet()
     while network.prefixlen > widest and not _overlap([network.supernet()], others):
         network = network.supernet()

@@ -14,7 +14,6 @@ _MOST_NAMES: Final = 6
 _ALWAYS: Final = (
     "what runs in pods: the lab's pods answer on their ports themselves",
     "NetworkPolicies, the network plugin's own rules, and firewalls: pods are wired as kind does it (spec.network)",
-    "the proxy's configuration: add the cluster's KubeProxyConfiguration as one more document",
 )
 
 

@@ -1,4 +1,4 @@
-"""Writes a probe for every frontend that a pod in the cluster can dial, and the client pods that send them."""
+"""Writes a probe for every frontend that a pod in the cluster, or a machine outside, can dial; and their senders."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_network
@@ -15,8 +15,14 @@ from proxylab.cluster.objects import (
     ServicePort,
     ServiceType,
 )
-from proxylab.importer.conversion import Converted
-from proxylab.importer.expected_results import Caller, ExpectedResult, through_cluster_ip, through_other_frontend
+from proxylab.importer.conversion import CLIENT, OUTSIDE_CLIENT, Converted
+from proxylab.importer.expected_results import (
+    Caller,
+    ExpectedResult,
+    from_outside,
+    through_cluster_ip,
+    through_other_frontend,
+)
 from proxylab.importer.manifests import Data
 from proxylab.importer.omissions import Omissions
 from proxylab.statistics import flows_to_hit_all, flows_to_stick
@@ -39,10 +45,12 @@ class Probes:
 
     Attributes:
         clients: the client pods by name, for ``spec.pods``.
+        hosts: the machine outside that sends probes, for ``spec.hosts``; empty if no Service is open to it.
     """
 
     def __init__(self, converted: Converted, slices: Sequence[EndpointSlice], omissions: Omissions) -> None:
         self.clients: dict[str, Data] = {}
+        self.hosts: dict[str, Data] = {}
         self._converted = converted
         self._slices = slices
         self._omissions = omissions
@@ -50,7 +58,12 @@ class Probes:
         self._pod_networks = [ip_network(each) for each in converted.network["podCIDR"]]
         first = (converted.workers or tuple(converted.nodes))[0]
         self._callers = [
-            Caller(node=node, zone=converted.nodes[node].get("labels", {}).get(ZONE_LABEL, ""))
+            Caller(
+                node=node,
+                zone=converted.nodes[node].get("labels", {}).get(ZONE_LABEL, ""),
+                local=converted.proxy.recognises(self._pod_networks),
+                masqueraded=converted.proxy.masquerades(self._pod_networks),
+            )
             for node in (first, *(each for each in converted.nodes if each != first))
         ]
         on_nodes = {name for name, pod in converted.pods.items() if pod.get("hostNetwork")}
@@ -71,6 +84,7 @@ class Probes:
                 yield from self._node_port(service, port)
                 yield from self._further(service, port, "externalIP", service.external_ips)
                 yield from self._further(service, port, "loadBalancerIP", self._balancers(service))
+                yield from self._from_outside(service, port)
 
     def _headless(self, service: Service) -> Iterator[Data]:
         """A probe of the first ready pod by its own address, since no proxy translates for a headless Service."""
@@ -122,6 +136,39 @@ class Probes:
             frontend = Frontend(via, str(number), {"address": str(address)}) if several else Frontend(via)
             yield self._written(service, port, frontend, *clear)
 
+    def _from_outside(self, service: Service, port: ServicePort) -> Iterator[Data]:
+        """A probe of the node port, and of the first balancer's address, in the first family that has one.
+
+        Under policy Local the first goes to a node with an endpoint, and a second one to a node without.
+        """
+        family = Family.of(service.cluster_ips[0])
+        balancers = [each for each in self._balancers(service) if Family.of(each) is family]
+        via = "nodePort" if port.node_port else "loadBalancerIP" if balancers else ""
+        if not via or family not in self._families:
+            return
+        found: dict[str, tuple[Caller, ExpectedResult]] = {}
+        for entry in self._callers:
+            promise = from_outside(
+                service,
+                port,
+                family,
+                self._slices,
+                entry,
+                on_the_node=self._on_nodes,
+                allowed=service.source_ranges if via == "loadBalancerIP" else (),
+                address=self._converted.outside[family],
+            )
+            found.setdefault(promise.outcome, (entry, promise))
+        if all(promise.outcome == "delivered" and promise.source is None for _, promise in found.values()):
+            self._omissions.add(_MIXED, f"{via} of {service.namespace}/{service.name} from outside")
+            return
+        for outcome, (entry, promise) in sorted(found.items()):
+            which = f"from outside{f' at {entry.node}' if len(found) > 1 else ''}"
+            target = {"node": entry.node, **({"address": str(balancers[0])} if via == "loadBalancerIP" else {})}
+            if outcome != "delivered" or promise.source is not None:
+                self.hosts[OUTSIDE_CLIENT] = {}
+                yield self._written(service, port, Frontend(via, which, target), entry, promise, OUTSIDE_CLIENT)
+
     def _first_clear(
         self, service: Service, port: ServicePort, family: Family, allowed: Sequence[IPNetwork] = ()
     ) -> tuple[Caller, ExpectedResult] | None:
@@ -158,12 +205,19 @@ class Probes:
         return ((Family.of(each), each) for each in addresses if Family.of(each) in self._families)
 
     def _client(self, caller: Caller) -> str:
-        name = self._converted.names.of(("client", caller.node), "client", f"client-on-{caller.node}")
+        first = caller.node == self._callers[0].node
+        name = CLIENT if first else self._converted.names.of(("client", caller.node), f"client-on-{caller.node}")
         self.clients.setdefault(name, {"nodes": [caller.node]})
         return name
 
     def _written(
-        self, service: Service, port: ServicePort, frontend: Frontend, caller: Caller, promise: ExpectedResult
+        self,
+        service: Service,
+        port: ServicePort,
+        frontend: Frontend,
+        caller: Caller,
+        promise: ExpectedResult,
+        sender: str = "",
     ) -> Data:
         target = {
             "service": f"{service.namespace}/{service.name}",
@@ -173,7 +227,7 @@ class Probes:
         }
         words = [service.namespace, service.name, str(port.name or port.port), "by", frontend.via, frontend.which]
         expect = self._expected(service, caller, promise)
-        return _probe(" ".join(filter(None, words)), self._client(caller), target, port.protocol, expect)
+        return _probe(" ".join(filter(None, words)), sender or self._client(caller), target, port.protocol, expect)
 
     def _expected(self, service: Service, caller: Caller, promise: ExpectedResult) -> Data:
         if promise.outcome == "dropped":

@@ -17,7 +17,7 @@ COMMAND: Final = "kubectl get svc,endpointslices,pods,nodes -A -o yaml"
 Raw = Mapping[str, Any]
 """An object as kubectl printed it."""
 
-_LOOKED_AT: Final = ("Service", "EndpointSlice", "Pod", "Node")
+_LOOKED_AT: Final = ("Service", "EndpointSlice", "Pod", "Node", "Endpoints", "ConfigMap")
 _WORKLOADS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
 
 
@@ -28,6 +28,8 @@ class KubectlOutput(Struct, frozen=True):
     slices: tuple[Raw, ...]
     pods: tuple[Raw, ...]
     nodes: tuple[Raw, ...]
+    endpoints: tuple[Raw, ...]
+    config_maps: tuple[Raw, ...]
     workloads: tuple[Raw, ...]
     others: Mapping[str, int]
 
@@ -55,18 +57,18 @@ def read_kubectl_output(texts: Iterable[tuple[str, str]]) -> KubectlOutput:
                 else:
                     others[kind] += 1
     problems.raise_any()
-    services, slices, pods, nodes = (
+    services, slices, pods, nodes, endpoints, config_maps = (
         tuple(each for (kind, *_), each in found.items() if kind == wanted) for wanted in _LOOKED_AT
     )
     workloads = tuple(each for (kind, *_), each in found.items() if kind in _WORKLOADS)
-    if workloads and not (pods or slices):
+    if workloads and not (pods or slices or endpoints):
         what = "workloads, and no pod or EndpointSlice: manifests rather than the state of a cluster"
         cure = "name the file in spec.manifests of a scenario, which makes their pods"
         raise ScenarioError([f"{', '.join(names)}: {what}; {cure}"])
-    if not found:
+    if not (services or slices or endpoints or pods or nodes):
         what = "no Service, EndpointSlice, Pod or Node there"
         raise ScenarioError([f"{', '.join(names)}: {what}; give it what `{COMMAND}` prints"])
-    return KubectlOutput(services, slices, pods, nodes, workloads, others)
+    return KubectlOutput(services, slices, pods, nodes, endpoints, config_maps, workloads, others)
 
 
 def _objects(value: object) -> Iterator[Raw]:

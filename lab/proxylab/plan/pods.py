@@ -65,7 +65,8 @@ def add_pods(scenario: Scenario, addresses: AddressPlan, draft: Draft, nodes: Ma
                 listening = _listeners(name, group, own if group.shared_netns else (None,))
                 if serves_names(scenario, group):
                     listening = [
-                        replace(each, serves_names=True, program=_program_of_names(scenario)) for each in listening
+                        replace(each, serves_names=True, program=each.program or _program_of_names(scenario))
+                        for each in listening
                     ]
                 namespace.listeners += listening
                 draft.pod(

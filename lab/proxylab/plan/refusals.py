@@ -131,12 +131,18 @@ def _pod_problems(
     for address in group.addresses:
         what = f"{group.position}: {group.name}: {address}"
         family = Family.of(address)
-        networks = [network for network in scenario.network.pod_cidrs if Family.of(network) is family]
+        # Some clouds' plugins give pods addresses of the nodes' own network. Each pod has a route of its own then.
+        both = (*scenario.network.pod_cidrs, *scenario.network.node_cidrs)
+        networks = [network for network in both if Family.of(network) is family]
         bridged = scenario.network.pod_network == "bridge"
         if bridged:
             networks = [part for part in addresses.pod_network[node] if Family.of(part) is family]
         if not any(address in network for network in networks):
-            where = f"{node}'s part of the pod network (a bridge is one network)" if bridged else "the pod network"
+            where = (
+                f"{node}'s part of the pod network (a bridge is one network)"
+                if bridged
+                else "the pod network or the nodes'"
+            )
             yield f"{what} is not in {where}; choose one of {', '.join(map(str, networks))}"
         elif (owner := owners.setdefault(address, f"{group.name}'s")) != f"{group.name}'s":
             yield f"{what} is {owner} already; choose another one"

@@ -8,8 +8,10 @@ that shows it again. Long rules and commands keep their words whole.
 """
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 
+from proxylab.evidence.stream_records import StreamPacketFate, StreamRecord
 from proxylab.evidence.words import amount, endpoint
 from proxylab.report.hop_table import brief, hop_table, rule_table
 from proxylab.report.step_timeline import expected_streams, memory_of_streams, stream_head, timeline
@@ -81,11 +83,20 @@ def summary(verdict: ProbeVerdict | StepVerdict) -> str:
 
 
 def briefly(verdict: ProbeVerdict | StepVerdict) -> tuple[str, ...]:
-    """A pass in a few lines: the observation, where the packet was, and what the rules did to it."""
+    """A pass in a few lines: the observation, and where the packet was with what rules did to it, or the streams."""
     if isinstance(verdict, StepVerdict):
-        return (summary(verdict),)
+        return tuple(filter(None, (summary(verdict), *map(_sent, verdict.evidence.streams))))
     case = case_of(verdict)
     return (summary(verdict), *brief(case, verdict.traced))
+
+
+def _sent(record: StreamRecord) -> str:
+    """What a stream sent in a step, and what became of it: ``queries sent 12 packets: old answered 7, new 5``."""
+    fates = Counter(each.fate for each in record.packets)
+    by_backend = Counter(each.backend for each in record.packets if each.backend)
+    parts = [f"{name} answered {count}" for name, count in by_backend.items()]
+    parts += [f"{fates[fate]} {fate}" for fate in (StreamPacketFate.REJECTED, StreamPacketFate.LOST) if fates[fate]]
+    return f"{record.stream} sent {amount(len(record.packets), 'packet')}: {', '.join(parts) or 'none was answered'}"
 
 
 def command(verdict: ProbeVerdict | StepVerdict) -> tuple[str, str]:

@@ -106,6 +106,8 @@ def _scenario(result: ScenarioResult, paint: Painter, width: int) -> list[str]:
     name, took = named(result), f"{result.seconds:.2f} s"
     room = width - _LABEL - len(f"  {name}")
     whole = f" {judged} in {took}"
+    if not result.judged and (result.fault or result.skipped):  # no probe failed, and none was left out
+        label, whole = paint("error".ljust(_LABEL), Judgement.FAIL) if result.fault else label, f" {took}"
     done = next((each for each in (whole, f" {took}") if len(each) <= room), "")
     first, *rest = wrapped(f"{name}{done}", " " * (_LABEL + 2), " " * (_LABEL + 4), width)
     return [f"{label}  {first.lstrip()}", *rest]

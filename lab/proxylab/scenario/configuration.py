@@ -37,7 +37,11 @@ CONFIGURATION_VERSION: Final = "kubeproxy.config.k8s.io/v1alpha1"
 
 _DEFAULT: Final = ProxyConfiguration()
 _PRIMARY: Final = "primary"
-"""The word in ``nodePortAddresses`` for the node's own addresses."""
+_LOCALHOST: Final = "localhost"
+_ALL: Final = "all"
+_NODE_PORT_WORDS: Final = (_PRIMARY, _LOCALHOST, _ALL)
+"""The words in ``nodePortAddresses``: the node's own addresses, loopback addresses, all. The last two are of 1.37."""
+_EVERYWHERE: Final = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
@@ -76,14 +80,14 @@ def _networks(value: object) -> list[IPNetwork]:
     return [read_network(each) for each in texts if each != ""]
 
 
-def _network_or_primary(value: object) -> IPNetwork | str:
+def _network_or_word(value: object) -> IPNetwork | str:
     text = value if isinstance(value, str) else ""
-    if text == _PRIMARY:
-        return _PRIMARY
+    if text in _NODE_PORT_WORDS:
+        return text
     with suppress(ValueError):
         return ip_network(text, strict=False)
-    allowed = f"allowed: networks such as 172.18.0.0/16, or {_PRIMARY}"
-    raise refused(f"must be a network, is {describe(value)}", allowed=allowed, word=text, known=[_PRIMARY])
+    allowed = f"allowed: networks such as 172.18.0.0/16, {listed(_NODE_PORT_WORDS)}"
+    raise refused(f"must be a network, is {describe(value)}", allowed=allowed, word=text, known=_NODE_PORT_WORDS)
 
 
 def _mode(value: object) -> object:
@@ -219,8 +223,12 @@ class KubeProxyManifest(Manifest, frozen=True, kw_only=True):
         ),
     ] = None
     node_port_addresses: Annotated[
-        tuple[Annotated[IPNetwork | str, Read(_network_or_primary)], ...],
-        Key("The addresses that serve node ports: networks, or primary alone; all by default."),
+        tuple[Annotated[IPNetwork | str, Read(_network_or_word)], ...],
+        Key(
+            "The addresses that serve node ports: networks, primary (the node's own), localhost or all; all by "
+            "default. localhost, and primary beside another entry, are of kube-proxy 1.37; embedded engines refuse "
+            "them."
+        ),
     ] = ()
     udp_idle_timeout: Annotated[
         _Duration,
@@ -296,10 +304,11 @@ def _check(manifest: KubeProxyManifest, location: Location, problems: Problems) 
                 allowed="add it, or choose another mode",
             )
     addresses = manifest.node_port_addresses
-    if _PRIMARY in addresses and len(addresses) > 1:
-        problems.add(
-            location["nodePortAddresses"].spot, f"{_PRIMARY} must be the only entry", allowed="remove the others"
-        )
+    for index, each in enumerate(addresses):
+        if each in _NODE_PORT_WORDS and each in addresses[:index]:
+            problems.add(
+                location["nodePortAddresses"][index].spot, f"{each} appears twice", allowed="remove one of the two"
+            )
     families = [network.version for network in manifest.cluster_cidr or ()]
     if len(families) > len(set(families)):
         problems.add(
@@ -319,8 +328,12 @@ def _configuration(manifest: KubeProxyManifest) -> ProxyConfiguration:
         detect_local_mode=manifest.detect_local_mode or _DEFAULT.detect_local_mode,
         cluster_cidrs=manifest.cluster_cidr,
         **asdict(manifest.detect_local),
-        node_port_addresses=tuple(each for each in addresses if isinstance(each, IPNetwork)),
+        node_port_addresses=(
+            *(each for each in addresses if isinstance(each, IPNetwork)),
+            *(_EVERYWHERE if _ALL in addresses else ()),
+        ),
         node_port_primary=_PRIMARY in addresses,
+        node_port_localhost=_LOCALHOST in addresses,
         **asdict(manifest.iptables),
         conntrack=ConntrackTimeouts(**asdict(manifest.conntrack)),
         healthz=manifest.healthz_bind_address or healthz,

@@ -24,6 +24,7 @@ from proxylab.scenario.kinds import AnyManifest, definition, is_hook, items_of, 
 from proxylab.scenario.network import Network
 from proxylab.scenario.nodes import Node
 from proxylab.scenario.parts import validated
+from proxylab.scenario.pod_keys import notes_on_pod
 from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.services import DEFAULT_NAMESPACE, ServiceManifest, service_of
 from proxylab.scenario.validity import check_labels, check_service, check_slice
@@ -238,6 +239,8 @@ class _Reader:
             if len(problems) == before:
                 found.services[service_id] = replace(service_of(manifest), stored=self._stored("Service", location))
             found.ignored.update(ignored_keys(manifest, location.value))
+            if manifest.metadata.name[:1].isdigit():
+                found.notes.append(f"Service {'/'.join(service_id)}: Kubernetes allows a digit first since 1.36")
 
     def _read_slice(self, location: Location) -> None:
         manifest = validated(EndpointSliceManifest, location, self._problems)
@@ -283,6 +286,8 @@ class _Reader:
             check_workload(manifest, location, self._problems)
             workload = workload_of(manifest, location)
             self._kept.append(location)
+            template = location["spec"]["template"]["spec"].value
+            self.found.notes.extend(dict.fromkeys(notes_on_pod(f"{kind} {'/'.join(name)}", template)))
         self.found.workloads[*name, kind] = WorkloadObject(workload, location)
 
     def _read_namespace(self, location: Location) -> None:
@@ -356,6 +361,8 @@ class _Reader:
         found[name[1]] = ManifestObject(None if manifest is None else make(manifest, named), location)
         if manifest is not None:
             check_labels(manifest.metadata.labels, location["metadata"]["labels"], self._problems)
+        if kind == "Pod":
+            self.found.notes.extend(dict.fromkeys(notes_on_pod(f"Pod {'/'.join(name)}", location["spec"].value)))
 
 
 def check_services(manifests: Manifests, problems: Problems) -> None:

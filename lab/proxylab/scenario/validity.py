@@ -18,7 +18,6 @@ from proxylab.scenario.network import Network
 from proxylab.scenario.services import FamilyPolicy, ServiceManifest, ServiceSpec, SessionAffinity
 from proxylab.scenario.syntax import (
     is_address,
-    is_dns1035_label,
     is_label,
     is_subdomain,
     label_key_fault,
@@ -91,9 +90,9 @@ def check_service(manifest: ServiceManifest, location: Location, network: Networ
 
 def _metadata(subject: _Subject) -> None:
     metadata, at, add = subject.manifest.metadata, subject.location["metadata"], subject.problems.add
-    if not is_dns1035_label(metadata.name):
+    if not is_label(metadata.name):  # before 1.36 the first character was a letter (RelaxedServiceNameValidation)
         what = f"{shown(metadata.name)} is not a Service's name"
-        allowed = "allowed: 63 lower-case letters, digits and '-' at most, a letter first (RFC 1035)"
+        allowed = "allowed: 63 lower-case letters, digits and '-' at most, a letter or digit first and last (RFC 1123)"
         add(at["name"].spot, what, allowed=allowed)
     if not is_label(metadata.namespace):
         add(at["namespace"].spot, f"{shown(metadata.namespace)} is not a namespace", allowed="allowed: a DNS label")

@@ -34,11 +34,12 @@ async def start_coredns(
     Raises:
         ProgramError: it does not start.
     """
+    with_commands = {each.name for each in request.plan.pods if each.commands}  # they run a server of the author's
     homes = {
         listener.name: namespace.name
         for namespace in request.plan.namespaces
         for listener in namespace.listeners
-        if listener.program == _COREDNS
+        if listener.program == _COREDNS and listener.name not in with_commands
     }
     if not homes:
         return None

@@ -31,7 +31,7 @@ def test_what_is_piped_in_comes_out_as_a_scenario(piped: str, capsys: pytest.Cap
     output, errors = capsys.readouterr()
     assert "\nkind: Scenario\nmetadata:\n  name: mine\n" in output
     told = [line.strip() for line in errors.replace("\n    ", " ").splitlines()[1:]]  # broken at 80 columns
-    assert [f"#   {line}" for line in told] == output.splitlines()[2 : 2 + len(told)]
+    assert [f"#   {line}" for line in told] == output.splitlines()[3 : 3 + len(told)]
 
 
 def test_files_are_read_and_a_new_file_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,7 +45,11 @@ def test_files_are_read_and_a_new_file_is_written(tmp_path: Path, capsys: pytest
     assert output == ""
     assert "objects of other kinds: 1 Secret" in errors
     assert "workloads; the scenario has the pods that Services need: Deployment shop/web" in " ".join(errors.split())
-    assert errors.splitlines()[-1] == f"{written}: 27 probes; try `proxylab run {written}`"
+    engine = "kube-proxy@v1.34.2/iptables"
+    assert errors.splitlines()[-2:] == [
+        f"{written}: 29 probes; try `proxylab run {written}`",
+        f"  with the cluster's own proxy: --engine {engine}",
+    ]
 
 
 def test_nothing_is_overwritten(piped: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,17 +1,20 @@
 """Whole clusters, of the shapes that kind, k3s and clouds make, become scenarios that ``check`` has nothing against."""
 
+import json
 from collections.abc import Callable
 from ipaddress import ip_address
 
 import pytest
 from growing_cluster import Cluster
 from kubectl_clusters import cloud, k3s, kind, vpc
+from kubectl_objects import Raw
 
 from proxylab.cluster.allocate import NODE_PORTS
 from proxylab.errors import ScenarioError
 from proxylab.importer.importing import Imported, import_cluster
 from proxylab.importer.reading import read_kubectl_output
 from proxylab.plan.assembly import assemble
+from proxylab.scenario.expect import Masqueraded
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.model import Scenario
 
@@ -63,14 +66,19 @@ def test_services_endpoints_and_addresses_are_those_of_the_cluster(make: Callabl
     assert len(kept) == len(set(printed))
 
 
-def test_pods_among_their_nodes_keep_their_places_in_slices_by_other_addresses() -> None:
-    done, scenario = imported(vpc())
+def test_pods_among_their_nodes_keep_their_own_addresses() -> None:
+    cluster = vpc()
+    done, scenario = imported(cluster)
     pods = {address: pod.name for pod in scenario.pods for address in pod.addresses}
     ends = [each.addresses[0] for found in scenario.slices if found.service == "web" for each in found.endpoints]
+    printed = [
+        each for found in cluster.slices if found["metadata"]["name"].startswith("web-") for each in found["endpoints"]
+    ]
+    assert sorted(map(str, ends)) == sorted(each["addresses"][0] for each in printed)
     assert [pods[each].rpartition("-")[0] for each in ends] == [pods[ends[0]].rpartition("-")[0]] * 3
     (of_nodes,) = scenario.network.node_cidrs
-    assert not any(each in of_nodes for each in pods)
-    assert any(line.startswith("addresses of pods:") for line in done.left)
+    assert all(each in of_nodes for each in pods)
+    assert not any(line.startswith("addresses of pods:") for line in done.left)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +103,7 @@ def test_what_stays_behind_is_told_and_written_at_the_head(make: Callable[[], Cl
     for line in lines:
         assert [each for each in done.left if each.startswith(line)]
     head = done.text.split("apiVersion", 1)[0].splitlines()
-    assert [each.removeprefix("#   ") for each in head[2:]] == list(done.left)
+    assert [each.removeprefix("#   ") for each in head[3:]] == list(done.left)
 
 
 def expectations(scenario: Scenario) -> dict[str, str]:
@@ -143,6 +151,168 @@ def test_without_pods_the_slices_tell_of_them() -> None:
     cluster.pods.clear()
     _, scenario = imported(cluster)
     assert ip_address("10.42.1.5") in {address for pod in scenario.pods for address in pod.addresses}
+
+
+def as_endpoints(cluster: Cluster) -> list[Raw]:
+    """The cluster's slices of IPv4 as the older Endpoints, which a cluster before 1.19 has alone."""
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Endpoints",
+            "metadata": {**each["metadata"], "name": each["metadata"]["labels"]["kubernetes.io/service-name"]},
+            "subsets": [
+                {
+                    key: [
+                        {"ip": one["addresses"][0], "nodeName": one.get("nodeName"), "targetRef": one.get("targetRef")}
+                        for one in each["endpoints"]
+                        if one["conditions"].get("ready") is ready
+                    ]
+                    for key, ready in (("addresses", True), ("notReadyAddresses", False))
+                }
+                | {"ports": each["ports"]}
+            ],
+        }
+        for each in cluster.slices
+        if each["addressType"] == "IPv4" and each["endpoints"]
+    ]
+
+
+def test_endpoints_stand_for_slices_that_are_not_there() -> None:
+    cluster = k3s()
+    _, by_slices = imported(cluster)
+    whole = [*cluster.objects, *as_endpoints(cluster)]
+    text = json.dumps({"kind": "List", "items": [each for each in whole if each["kind"] != "EndpointSlice"]})
+    done = import_cluster(read_kubectl_output([("printout", text)]), "mine")
+    scenario = parse_scenario(done.text, "mine.lab.yaml")
+    reached, wanted = (
+        {each.name: each.expect.backend_names for each in found.probes} for found in (scenario, by_slices)
+    )
+    assert reached["shop web http by clusterIP"] == wanted["shop web http by clusterIP"] != ()
+    assert any(line.startswith("Endpoints without EndpointSlices, which mirror them here: ") for line in done.left)
+
+
+def test_without_slices_and_endpoints_a_probe_expects_the_pods_that_the_lab_finds() -> None:
+    cluster = k3s()
+    _, by_slices = imported(cluster)
+    cluster.slices.clear()
+    _, scenario = imported(cluster)
+    assert not [each for each in scenario.slices if each.service == "web"]
+    found, wanted = (
+        next(each.expect for each in one.probes if each.name == "shop web http by clusterIP")
+        for one in (scenario, by_slices)
+    )
+    assert (found.outcome, found.backend_names) == (wanted.outcome, wanted.backend_names)
+
+
+def test_names_that_the_lab_has_itself_are_changed() -> None:
+    cluster = k3s()
+    first = next(each for each in cluster.pods if each["metadata"]["labels"].get("app") == "web")
+    named = next(
+        one
+        for each in cluster.slices
+        for one in each["endpoints"]
+        if one.get("targetRef", {}).get("name") == first["metadata"]["name"]
+    )
+    first["metadata"]["name"] = named["targetRef"]["name"] = "router"
+    done, scenario = imported(cluster)
+    assert "shop-router" in {pod.name for pod in scenario.pods}
+    assert "names that the lab has itself: shop/router is called shop-router" in done.left
+
+
+def config_map(configuration: str, name: str = "kube-proxy") -> str:
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": "kube-system"},
+            "data": {"config.conf": configuration, "kubeconfig.conf": "kind: Config"},
+        }
+    )
+
+
+def configured(configuration: str) -> tuple[Imported, Scenario]:
+    texts = [("printout", k3s().json()), ("map", config_map(configuration))]
+    done = import_cluster(read_kubectl_output(texts), "mine")
+    return done, parse_scenario(done.text, "mine.lab.yaml")
+
+
+KUBEADM = """\
+apiVersion: kubeproxy.config.k8s.io/v1alpha1
+bindAddress: 0.0.0.0
+clientConnection: {acceptContentTypes: "", kubeconfig: /var/lib/kube-proxy/kubeconfig.conf, qps: 0}
+clusterCIDR: 10.42.0.0/16
+configSyncPeriod: 0s
+conntrack: {maxPerCore: null, min: null, tcpCloseWaitTimeout: null, tcpEstablishedTimeout: null}
+enableProfiling: false
+healthzBindAddress: ""
+hostnameOverride: ""
+iptables: {localhostNodePorts: null, masqueradeAll: true, masqueradeBit: null, minSyncPeriod: 0s, syncPeriod: 0s}
+ipvs: {excludeCIDRs: null, minSyncPeriod: 0s, scheduler: lc, strictARP: true, syncPeriod: 0s, tcpTimeout: 0s}
+kind: KubeProxyConfiguration
+metricsBindAddress: ""
+mode: ipvs
+nodePortAddresses: null
+winkernel: {networkName: ""}
+"""
+
+
+def test_the_config_map_of_kube_proxy_is_read() -> None:
+    done, scenario = configured(KUBEADM)
+    proxy = scenario.proxy
+    assert proxy is not None
+    assert (proxy.ipvs.scheduler, proxy.ipvs.strict_arp, proxy.masquerade_all) == ("lc", True, True)
+    assert list(map(str, proxy.cluster_cidrs or ())) == ["10.42.0.0/16"]
+    assert done.engine == "kube-proxy@v1.34.2/ipvs"
+    assert "# The cluster's proxy: --engine kube-proxy@v1.34.2/ipvs" in done.text
+    assert not [note for note in scenario.notes if "no effect in KubeProxyConfiguration" in note]
+    by_cluster_ip = [each for each in scenario.probes if each.name.endswith("by clusterIP")]
+    assert {type(each.expect.source) for each in by_cluster_ip if each.expect.outcome == "delivered"} == {Masqueraded}
+
+
+def test_without_a_network_of_pods_the_proxy_takes_none_for_its_own() -> None:
+    proxy = configured(KUBEADM.replace("10.42.0.0/16", '""').replace("masqueradeAll: true", "masqueradeAll: false"))[
+        1
+    ].proxy
+    assert proxy is not None
+    assert proxy.cluster_cidrs == ()
+
+
+def test_detection_by_device_stays_behind() -> None:
+    done, scenario = configured(
+        KUBEADM + "detectLocalMode: InterfaceNamePrefix\ndetectLocal: {interfaceNamePrefix: cali}\n"
+    )
+    assert scenario.proxy is not None
+    assert "detection of local pods by device: detectLocalMode InterfaceNamePrefix" in done.left
+
+
+def test_the_version_is_that_of_the_proxys_image_before_the_kubelets() -> None:
+    cluster = kind()
+    pod = cluster.pods[0]
+    pod["spec"]["containers"][0]["image"] = "registry.k8s.io/kube-proxy-amd64:v1.33.7@sha256:0123"
+    assert imported(cluster)[0].engine == "kube-proxy@v1.33.7/iptables"
+
+
+def test_a_cluster_with_kube_dns_has_names_in_the_lab() -> None:
+    assert imported(kind())[1].dns
+    cluster = k3s()
+    cluster.services[:] = [each for each in cluster.services if each["metadata"]["name"] != "kube-dns"]
+    cluster.slices[:] = [
+        each for each in cluster.slices if each["metadata"]["labels"]["kubernetes.io/service-name"] != "kube-dns"
+    ]
+    assert not imported(cluster)[1].dns
+
+
+def test_a_changed_traffic_policy_shows_from_outside() -> None:
+    """By policy Cluster a node masquerades what comes from outside, by Local it does not."""
+    cluster = cloud()
+    exposed = next(each for each in cluster.services if each["metadata"]["name"] == "gateway-internal")["spec"]
+    name = "edge gateway-internal http by nodePort from outside"
+    before = {each.name: each.expect for each in imported(cluster)[1].probes}
+    exposed["externalTrafficPolicy"] = "Local"
+    after = {each.name: each.expect for each in imported(cluster)[1].probes if each.name.startswith(name)}
+    assert isinstance(before[name].source, Masqueraded)
+    assert {str(each.outcome) for each in after.values()} == {"delivered", "dropped"}
+    assert not any(isinstance(each.source, Masqueraded) for each in after.values())
 
 
 def test_an_object_that_no_server_would_print() -> None:

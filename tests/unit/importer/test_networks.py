@@ -45,11 +45,16 @@ def test_the_gateway_is_no_other_address() -> None:
     assert str(found(["192.168.1.1", "192.168.1.2"], [], ["10.96.0.1"]).nodes[0]) == "192.168.0.0/23"
 
 
-def test_pods_among_nodes_get_other_addresses() -> None:
-    vpc = found(["10.0.8.200", "10.0.9.200"], ["10.0.8.17", "10.0.9.3"], ["172.20.0.1"])
-    assert not vpc.pods_stay
+def test_pods_among_nodes_keep_their_addresses_in_the_network_of_both() -> None:
+    vpc = found(["10.0.8.200", "10.0.9.200"], ["10.0.8.17", "10.0.12.3"], ["172.20.0.1"])
+    assert vpc.pods_stay
     assert vpc.nodes_stay
+    assert str(vpc.nodes[0]) == "10.0.8.0/21"
     assert not vpc.pods[0].overlaps(vpc.nodes[0])
+
+
+def test_pods_with_the_address_of_a_node_get_other_addresses() -> None:
+    assert not found(["10.0.8.200"], ["10.0.8.200"], ["172.20.0.1"]).pods_stay
 
 
 def test_nodes_that_no_network_holds_alone_get_other_addresses() -> None:
@@ -73,7 +78,7 @@ def test_what_stays_is_inside_and_nothing_overlaps(nodes: list[int], pods: list[
     )
     (of_pods,), (of_services,), (of_nodes,) = networks.pods, networks.services, networks.nodes
     assert all(ip_address(each) in of_services for each in services)
-    assert not networks.pods_stay or all(ip_address(each) in of_pods for each in pods)
+    assert not networks.pods_stay or all(ip_address(each) in of_pods or ip_address(each) in of_nodes for each in pods)
     assert not networks.nodes_stay or all(ip_address(each) in of_nodes for each in nodes)
     assert not of_pods.overlaps(of_nodes)
     assert not of_pods.overlaps(of_services)

@@ -171,3 +171,48 @@ def test_manifests_of_other_files_are_told_of_by_their_own_places(tmp_path: Path
     told = "\n".join(caught.value.problems)
     assert f"{more}:7:5: spec.ports[0].prt: unknown key" in told
     assert "a manifest file may not hold a Scenario; only manifests" in told
+
+
+def pod_with(keys: str, of_container: str = "") -> Scenario:
+    container = f"{{name: a, image: a, ports: [{{containerPort: 8080}}]{of_container}}}"
+    return read(f"apiVersion: v1\nkind: Pod\nmetadata: {{name: lone}}\nspec: {{containers: [{container}]{keys}}}\n")
+
+
+@pytest.mark.parametrize(
+    ("keys", "of_container", "noted"),
+    [
+        (", dnsConfig: {nameservers: [192.0.2.1]}", "", "dnsConfig of Pod default/lone"),
+        (", dnsPolicy: Default", "", "dnsPolicy Default of Pod default/lone"),
+        (", initContainers: [{name: b, image: b}]", "", "initContainers of Pod default/lone"),
+        (
+            ", hostNetwrok: true",
+            "",
+            "hostNetwrok of Pod default/lone: Kubernetes has no such key; did you mean hostNetwork?",
+        ),
+        (
+            "",
+            ", comand: [a]",
+            "containers[].comand of Pod default/lone: Kubernetes has no such key; did you mean command?",
+        ),
+    ],
+)
+def test_keys_of_pods_without_the_effect_that_an_author_expects_are_noted(
+    keys: str, of_container: str, noted: str
+) -> None:
+    (note,) = pod_with(keys, of_container).notes
+    assert note.startswith(f"no effect: {noted}")
+
+
+def test_a_host_port_is_noted_and_usual_keys_are_not() -> None:
+    assert pod_with(", dnsPolicy: ClusterFirst, restartPolicy: Always, volumes: []", ", env: [], tty: true").notes == ()
+    spec = "{containers: [{ports: [{containerPort: 1, hostPort: 2}]}]}"
+    (note,) = read(f"apiVersion: v1\nkind: Pod\nmetadata: {{name: lone}}\nspec: {spec}\n").notes
+    assert note.startswith("no effect: hostPort 2 of Pod default/lone: a network plugin's own rules serve it")
+
+
+def test_a_service_may_have_a_digit_first() -> None:
+    scenario = parse_scenario(
+        BASE.replace("metadata: {name: echo}", "metadata: {name: 1st}").replace("service: echo", "service: 1st"), "f"
+    )
+    assert [each.name for each in scenario.services] == ["1st"]
+    assert scenario.notes == ("Service default/1st: Kubernetes allows a digit first since 1.36",)

@@ -20,7 +20,7 @@ __all__ = [
     "NodeCIDR",
     "Periods",
     "ProxySettings",
-    "refuse_gates",
+    "refuse_settings",
 ]
 
 
@@ -159,8 +159,8 @@ _GATES: Final = {
 """kube-proxy's feature gates that change rules, each with the value that embedded engines behave like."""
 
 
-def refuse_gates(engine: str, configuration: ProxyConfiguration) -> None:
-    """Refuse feature gates that an embedded engine does not have, or has with another value.
+def refuse_settings(engine: str, configuration: ProxyConfiguration) -> None:
+    """Refuse what an embedded engine does not have: feature gates, or their values, and words for node ports.
 
     Raises:
         ScenarioError: with a line for each.
@@ -172,5 +172,11 @@ def refuse_gates(engine: str, configuration: ProxyConfiguration) -> None:
         for name, value in configuration.feature_gates.items()
         if _GATES.get(name) is not value
     ]
+    if configuration.needs_node_port_words:
+        words = ", ".join([*configuration.node_port_words, *map(str, configuration.node_port_addresses)])
+        refused.append(
+            f"KubeProxyConfiguration.nodePortAddresses: {engine} does not serve [{words}], which kube-proxy 1.37 does; "
+            "write networks, such as 127.0.0.0/8 in mode iptables, or choose the real kube-proxy as engine"
+        )
     if refused:
         raise ScenarioError(refused)

@@ -53,7 +53,7 @@ def configuration(
             "interfaceNamePrefix": proxy.interface_name_prefix,
         },
         "bindAddress": "" if proxy.bind_address is None else str(proxy.bind_address),
-        "nodePortAddresses": ["primary"] if proxy.node_port_primary else list(map(str, proxy.node_port_addresses)),
+        "nodePortAddresses": [*proxy.node_port_words, *map(str, proxy.node_port_addresses)],
         "healthzBindAddress": str(proxy.healthz),
         "metricsBindAddress": str(proxy.metrics),
         "oomScoreAdj": 0,

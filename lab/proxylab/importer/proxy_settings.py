@@ -1,0 +1,142 @@
+"""What a cluster's proxies are: their version, their mode, and their KubeProxyConfiguration.
+
+kubeadm and others keep the configuration in the ConfigMap kube-proxy of kube-system. The version is that of the proxy's
+image, or else the kubelet's, which a Node reports: the two are seldom more than a minor apart.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from ipaddress import ip_network
+from typing import Any, Final
+
+from msgspec import Struct
+from pydantic import ValidationError
+
+from proxylab.addresses import IPNetwork
+from proxylab.importer.manifests import Data
+from proxylab.importer.omissions import Omissions
+from proxylab.importer.reading import Raw, at, namespaced
+from proxylab.scenario.configuration import CONFIGURATION_KIND, CONFIGURATION_VERSION, KubeProxyManifest
+from proxylab.scenario.document import Problems
+from proxylab.scenario.keys import Declared, declared_keys
+from proxylab.scenario.reading import read
+from proxylab.scenario.source import read_documents
+from proxylab.scenario.words import Mode
+
+__all__ = ["CONFIG_MAP", "LiveProxy", "read_proxy"]
+
+CONFIG_MAP: Final = "kubectl -n kube-system get configmap kube-proxy -o yaml"
+
+_IMAGE: Final = re.compile(r".*\bkube-proxy(?:-\w+)?:(v\d+\.\d+(?:\.\d+)?).*")
+_KUBELET: Final = re.compile(r"(v\d+\.\d+\.\d+).*")
+_BY_DEVICE: Final = ("BridgeInterface", "InterfaceNamePrefix")
+
+
+class LiveProxy(Struct, frozen=True, kw_only=True):
+    """The proxies of a cluster; ``version`` is empty if nothing says it, ``configuration`` if there is none."""
+
+    version: str = ""
+    mode: str = Mode.IPTABLES
+    configuration: Data
+
+    @property
+    def engine(self) -> str:
+        """The engine that is the cluster's proxy; empty if nothing says which it is."""
+        if self.version:
+            return f"kube-proxy@{self.version}/{self.mode}"
+        return f"kube-proxy/{self.mode}" if self.configuration else ""
+
+    def recognises(self, pod_networks: Sequence[IPNetwork]) -> bool:
+        """Whether the proxy takes the pods of these networks for its cluster's own (``clusterCIDR``)."""
+        written = self.configuration.get("clusterCIDR")
+        return written is None or (written != "" and self._holds(pod_networks))
+
+    def masquerades(self, pod_networks: Sequence[IPNetwork]) -> bool:
+        """Whether the proxy masquerades what those pods send to a cluster IP: an empty ``clusterCIDR`` has no rule."""
+        section = Mode.NFTABLES if self.mode == Mode.NFTABLES else Mode.IPTABLES
+        if at(self.configuration, section, "masqueradeAll"):
+            return True
+        return bool(self.configuration.get("clusterCIDR")) and not self._holds(pod_networks)
+
+    def _holds(self, pod_networks: Sequence[IPNetwork]) -> bool:
+        written = [ip_network(each, strict=False) for each in str(self.configuration["clusterCIDR"]).split(",")]
+        return all(
+            any(own.version == each.version and own.subnet_of(each) for each in written)  # type: ignore[arg-type]
+            for own in pod_networks
+        )
+
+
+def read_proxy(
+    config_maps: Iterable[Raw],
+    pods: Iterable[Raw],
+    workloads: Iterable[Raw],
+    nodes: Iterable[Raw],
+    omissions: Omissions,
+) -> LiveProxy:
+    """Read the ConfigMap, the images of pods and workloads, and the kubelets' versions."""
+    configuration: Data = {}
+    for raw in config_maps:
+        if namespaced(raw) == ("kube-system", "kube-proxy"):
+            configuration = _configuration(raw, omissions)
+        else:
+            omissions.add("ConfigMaps", "/".join(namespaced(raw)))
+    images = Counter(
+        match[1] for each in (*pods, *workloads) for text in _images(each) if (match := _IMAGE.match(text))
+    )
+    kubelets = Counter(
+        match[1]
+        for each in nodes
+        if (match := _KUBELET.match(str(at(each, "status", "nodeInfo", "kubeletVersion") or "")))
+    )
+    versions = images or kubelets
+    if len(versions) > 1:
+        omissions.add("versions of the proxy, of which a lab has one", ", ".join(versions))
+    mode = str(configuration.get("mode") or Mode.IPTABLES)
+    return LiveProxy(
+        version=versions.most_common(1)[0][0] if versions else "",
+        mode=mode if mode in tuple(Mode) else Mode.IPTABLES,
+        configuration=configuration,
+    )
+
+
+def _images(raw: Raw) -> Iterator[str]:
+    spec = at(raw, "spec", "template", "spec") if at(raw, "spec", "template") else at(raw, "spec")
+    yield from (str(at(each, "image") or "") for each in at(spec, "containers") or [])
+
+
+def _configuration(raw: Raw, omissions: Omissions) -> Data:
+    """The configuration in a ConfigMap, with the keys that the lab reads; empty after noting why it is not readable."""
+    texts = [text for text in (at(raw, "data") or {}).values() if isinstance(text, str) and CONFIGURATION_KIND in text]
+    for text in texts:
+        for document in read_documents(text, "ConfigMap kube-proxy", Problems())[0]:
+            value = document.value
+            if isinstance(value, dict) and value.get("kind") == CONFIGURATION_KIND:
+                if value.get("detectLocalMode") in _BY_DEVICE:
+                    omissions.add("detection of local pods by device", f"detectLocalMode {value['detectLocalMode']}")
+                    value = {key: each for key, each in value.items() if not key.startswith("detectLocal")}
+                kept = {**_kept(KubeProxyManifest, value), "apiVersion": CONFIGURATION_VERSION}
+                try:
+                    read(KubeProxyManifest, kept)
+                except ValidationError as error:
+                    what = str(error.errors()[0]["loc"])
+                    omissions.add(
+                        "the proxy's configuration, which the lab cannot read", f"ConfigMap kube-proxy: {what}"
+                    )
+                    return {}
+                return kept
+    omissions.add("the proxy's configuration", f"the ConfigMap kube-proxy has no {CONFIGURATION_KIND}")
+    return {}
+
+
+def _kept(declared: type[Declared], written: dict[str, Any]) -> Data:
+    """The keys that have an effect in a lab, and a value."""
+    kept: Data = {}
+    for key in declared_keys(declared):
+        value = written.get(key.alias)
+        inner = type(key.default)
+        if isinstance(value, dict) and issubclass(inner, Declared):
+            value = _kept(inner, value)
+        if value not in (None, [], {}) and (value != "" or key.alias == "clusterCIDR"):
+            kept[key.alias] = value  # an empty clusterCIDR means that the proxy recognises no pods
+    return kept
