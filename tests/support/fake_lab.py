@@ -25,9 +25,10 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
 from proxylab.scenario.words import HOST
+from proxylab.verdict.judge import skip
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict, expectations, step_expectations
 
-__all__ = ["FakeLab", "FakeSession", "verdict_on"]
+__all__ = ["UNSENDABLE", "FakeLab", "FakeSession", "verdict_on"]
 
 _JUDGEMENTS = {"fails": Judgement.FAIL, "doubts": Judgement.INCONCLUSIVE, "skips": Judgement.SKIP}
 _REASONS = {
@@ -115,6 +116,10 @@ def step_verdict_on(step: Step, number: int, streams: tuple[ResolvedProbe, ...])
     )
 
 
+UNSENDABLE = "cannot be sent"
+"""The name of a probe for which the machine lacks something."""
+
+
 class FakeSession:
     """Keeps the interface of ``proxylab.client.session.Session``, and writes every call to a journal."""
 
@@ -191,7 +196,16 @@ class FakeLab:
     def probe(self, probe: Probe, *, trace: bool = False) -> ProbeVerdict:
         self._come_to(probe)
         self._session.note(f"{'trace' if trace else 'probe'} {probe.name}")
+        if probe.name == UNSENDABLE:
+            raise CapabilityError("SCTP sockets", "use another kernel")
         return verdict_on(probe)
+
+    @property
+    def made(self) -> int:
+        return self._made
+
+    def left_out(self, probe: Probe, reason: str) -> ProbeVerdict:
+        return skip(probe, verdict_on(probe).resolved, reason)
 
     def judged(self, probe: Probe) -> ProbeVerdict:
         return self.probe(probe)

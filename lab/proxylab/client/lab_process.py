@@ -20,15 +20,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final, TypeVar
 
+from msgspec.structs import replace
+
 import proxylab
 from proxylab.client.connection import Connection
 from proxylab.client.control_sockets import ControlSocket
 from proxylab.client.process_states import StuckProcess, how_it_ended, stuck_process
 from proxylab.encoding import encode
-from proxylab.errors import LAUNCHER_ENDED, InternalError, LabEndedError, LabError, LabStuckError
-from proxylab.guest.kernels import find_kernel
+from proxylab.errors import LAUNCHER_ENDED, CapabilityError, InternalError, LabEndedError, LabError, LabStuckError
+from proxylab.guest.kernels import cure_in_guest, find_kernel
 from proxylab.protocol.faults import error_of
-from proxylab.protocol.messages import Build, Failed, Ready
+from proxylab.protocol.messages import Build, Examined, Failed, Ready
 from proxylab.protocol.standing_labs import AnyRequest, Detach, Detached, LabRecord
 from proxylab.scenario.words import HOST
 from proxylab.timing import Deadline
@@ -60,6 +62,7 @@ class LabProcess(Connection):
 
     def __init__(self, control_socket: ControlSocket | None = None, kernel: str = HOST) -> None:
         found = find_kernel(kernel)
+        self._in_guest = found is not None
         guest = [] if found is None else ["--kernel", encode(found).decode()]
         self._start_seconds = _START_SECONDS + (0 if found is None else found.boot_seconds)
         ours, theirs = socket.socketpair()
@@ -118,7 +121,16 @@ class LabProcess(Connection):
         self.ready()
         if isinstance(request, Build):
             self._namespaces = max(self._namespaces, len(request.plan.namespaces))
-        return super().request(request, wanted, deadline)
+        try:
+            answer = super().request(request, wanted, deadline)
+        except CapabilityError as error:
+            if not self._in_guest:
+                raise
+            raise CapabilityError(error.missing, cure_in_guest(error.cure)) from error
+        if self._in_guest and isinstance(answer, Examined):
+            cured = (replace(each, cure=cure_in_guest(each.cure)) for each in answer.capabilities)
+            return replace(answer, capabilities=tuple(cured))
+        return answer
 
     def detach(self, record: LabRecord, seconds: float | None) -> None:
         """Open the control socket under the name in ``record``; the lab lives for ``seconds`` beyond this client.

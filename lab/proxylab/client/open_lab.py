@@ -265,7 +265,7 @@ class OpenLab:
         """Make the earlier steps, send one probe and judge it, without tracing. Raises what ``probe`` raises."""
         self._come_to(probe)
         if reason := self._lacking(probe):
-            return replace(skip(probe, self._assembly.resolved(probe), reason), options=self._options)
+            return self.left_out(probe, reason)
         resolved, source, evidence = self._send(probe)
         verdict = judge(probe, resolved, source, evidence)
         service = self.service_of(resolved) if verdict.overall in UNRESOLVED else None
@@ -274,6 +274,10 @@ class OpenLab:
     def service_of(self, resolved: ResolvedProbe) -> DialledService | None:
         """The Service that a probe dials, as the API server has it now; ``None`` where it dials none."""
         return dialled_service(self._assembly.timeline[self.made], resolved)
+
+    def left_out(self, probe: Probe, reason: str) -> ProbeVerdict:
+        """The verdict on a probe that the lab does not send, for that reason."""
+        return replace(skip(probe, self._assembly.resolved(probe), reason), options=self._options)
 
     @property
     def _modes(self) -> Mapping[str, str]:

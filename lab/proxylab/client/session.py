@@ -5,7 +5,7 @@ plans the lab, starts the lab process (``client.lab_process``), sends it the pla
 lab as an ``OpenLab`` (``client.open_lab``).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Final, Self
@@ -18,8 +18,10 @@ from proxylab.client.control_sockets import ControlSocket
 from proxylab.client.lab_process import LabProcess
 from proxylab.client.open_lab import BUILD_SECONDS, OpenLab
 from proxylab.engines.embedded.mutation import Mutation
+from proxylab.engines.engine_names import mode_of
 from proxylab.engines.kubeproxy.refusals import refuse_settings
 from proxylab.engines.lacking import refuse
+from proxylab.engines.modes import MODES
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, EngineError
 from proxylab.mutate.objects import ObjectMutation
@@ -30,6 +32,7 @@ from proxylab.scenario.dns import NameServer
 from proxylab.scenario.matrix import Requirements
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.versions import release_version
+from proxylab.scenario.words import HOST
 from proxylab.timing import Deadline
 
 __all__ = ["Session"]
@@ -119,8 +122,16 @@ class Session:
         )
         process = self._started(chosen.kernel)
         self._check_requirements(process, chosen.kernel, scenario.requires)
+        needed = _needed(chosen, scenario)
+        if chosen.kernel != HOST:
+            self._check_capabilities(process, chosen.kernel, needed)
         self._namespaces = max(self._namespaces, len(assembly.plan.namespaces))
-        built = process.request(request, Built, Deadline.after(BUILD_SECONDS))
+        try:
+            built = process.request(request, Built, Deadline.after(BUILD_SECONDS))
+        except EngineError:
+            # Each trial costs a quick lab a tenth of its time, so on the machine's kernel they wait for a failure.
+            self._check_capabilities(process, chosen.kernel, needed)
+            raise
         return OpenLab(process, assembly, built, chosen, self._seed, source)
 
     def _check_requirements(self, process: LabProcess, kernel: str, requires: Requirements) -> None:
@@ -129,10 +140,14 @@ class Session:
             release = process.ready().kernel
             if release_version(release) not in requires.kernel:
                 raise CapabilityError(f"a kernel {requires.kernel} (this is {release})", _OTHER_KERNEL)
-        if unknown := tuple(name for name in requires.capabilities if (kernel, name) not in self._capabilities):
+        self._check_capabilities(process, kernel, requires.capabilities)
+
+    def _check_capabilities(self, process: LabProcess, kernel: str, names: Sequence[str]) -> None:
+        """Raise ``CapabilityError`` if the kernel, or the machine, lacks one of them. Each is tried once."""
+        if unknown := tuple(name for name in names if (kernel, name) not in self._capabilities):
             found = process.request(Examine(unknown), Examined, Deadline.after(BUILD_SECONDS)).capabilities
             self._capabilities |= {(kernel, each.name): each for each in found}
-        for name in requires.capabilities:
+        for name in names:
             capability = self._capabilities[kernel, name]
             if not capability.works:
                 raise CapabilityError(f"{name} ({capability.found})", f"{capability.cure}; or {_OTHER_KERNEL}")
@@ -195,6 +210,16 @@ def _configured(engine: EngineChoice, scenario: Scenario) -> EngineChoice:
         families=scenario.network.families,
         configuration=scenario.proxy or engine.configuration,
     )
+
+
+def _needed(choice: EngineChoice, scenario: Scenario) -> tuple[str, ...]:
+    """The capabilities that the engine's mode needs, and those to which steps change it."""
+    actions = (action for step in scenario.steps for action in step.change.engines.values())
+    modes = [mode_of(choice.name), *(action.mode for action in actions if action.mode)]
+    needed = [name for mode in modes for name in MODES[mode].needs]
+    if choice.upstream is not None:
+        needed += [name for mode in modes for name in MODES[mode].needs_of_kube_proxy]
+    return tuple(dict.fromkeys(map(str, needed)))
 
 
 def _with_programs(scenario: Scenario, name_server: str) -> tuple[Scenario, Mapping[str, str]]:

@@ -10,6 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from proxylab.addresses import Family, IPNetwork
+from proxylab.capability import CapabilityName
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.embedded.iptables import texts as iptables
 from proxylab.engines.embedded.iptables.mutants import MUTANT_LINES as IPTABLES_MUTANTS
@@ -43,6 +44,8 @@ class Mode(Struct, frozen=True, kw_only=True):
         without: a dump without the rules of the Service of that name, which alone has these addresses.
         mutants: the classes of the rules that ``load`` writes, and their mutants.
         failures: the counter of failed syncs in kube-proxy's metrics, between its prefix and ``_total``.
+        needs: the capabilities without which no proxy of the mode can work.
+        needs_of_kube_proxy: those that the real kube-proxy needs besides, such as a program that it runs.
     """
 
     settings: Callable[[ProxyConfiguration, tuple[IPNetwork, ...]], ProxySettings]
@@ -56,6 +59,8 @@ class Mode(Struct, frozen=True, kw_only=True):
     without: Callable[[str, str, Collection[str]], str]
     mutants: MutantLines
     failures: str
+    needs: tuple[CapabilityName, ...] = ()
+    needs_of_kube_proxy: tuple[CapabilityName, ...] = ()
 
 
 MODES: Final[Mapping[str, Mode]] = {
@@ -84,6 +89,7 @@ MODES: Final[Mapping[str, Mode]] = {
         without=nftables.without,
         mutants=NFTABLES_MUTANTS,
         failures="nftables_sync_failures",
+        needs=(CapabilityName.NFTABLES,),
     ),
     "ipvs": Mode(
         settings=ipvs.settings,
@@ -97,6 +103,8 @@ MODES: Final[Mapping[str, Mode]] = {
         without=ipvs.without,
         mutants=IPVS_MUTANTS,
         failures="iptables_restore_failures",
+        needs=(CapabilityName.IPVS, CapabilityName.DUMMY),
+        needs_of_kube_proxy=(CapabilityName.IPSET,),
     ),
     "userspace": Mode(
         settings=userspace.settings,

@@ -20,13 +20,15 @@ from proxylab.encoding import Record
 from proxylab.errors import CapabilityError
 from proxylab.scenario.words import DEBIAN, HOST, UML
 
-__all__ = ["Kernel", "cache_folder", "find_kernel", "known_images", "known_kernels"]
+__all__ = ["Kernel", "cache_folder", "cure_in_guest", "find_kernel", "known_images", "known_kernels"]
 
 _PROGRAM: Final = "linux.uml"
 _SECONDS: Final = 30.0
 _HEAD_BYTES: Final = 0x10400
 _RELEASE: Final = re.compile(r"(\d+)\.(\d+)\S*")
 _OBTAIN: Final = "build one with `proxylab kernels --obtain`, or 'apt-get install user-mode-linux'"
+_OTHER_KERNEL: Final = "build a kernel that has it with `proxylab kernels --obtain`, which --kernel uml then means"
+_FOR_THE_MACHINE: Final = re.compile(r"modprobe|kernel'?s? modules?|--kernel uml")
 _ENDS_ITS_PROCESSES: Final = (6, 16)
 
 
@@ -94,6 +96,11 @@ def find_kernel(word: str) -> Kernel | None:
             return kernel
         raise CapabilityError(f"a user-mode Linux ({_PROGRAM} is not on PATH)", _OBTAIN)
     return _inspect(Path(word).absolute())
+
+
+def cure_in_guest(cure: str) -> str:
+    """A cure that helps in a guest, whose kernel takes no modules of the machine's."""
+    return _OTHER_KERNEL if _FOR_THE_MACHINE.search(cure) else cure
 
 
 def known_kernels() -> Iterator[Kernel]:

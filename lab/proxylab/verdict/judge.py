@@ -53,7 +53,7 @@ def judge(probe: Probe, resolved: ResolvedProbe, source: IPAddress | None, evide
 
 
 def skip(probe: Probe, resolved: ResolvedProbe, reason: str) -> ProbeVerdict:
-    """The verdict on a probe that was not sent, because the proxy's mode lacks what it asks for."""
+    """The verdict on a probe that was not sent: the proxy's mode, or the machine, lacks what it asks for."""
     verdicts = tuple(
         _skipped(key, probe.expect.positions.get(key, probe.expect.position), reason, "not sent")
         for key in expectations(probe.expect)

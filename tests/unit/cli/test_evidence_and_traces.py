@@ -5,6 +5,7 @@ import contextlib
 import click
 import pytest
 from caller import Caller
+from fake_lab import UNSENDABLE
 from kube_proxies import program
 
 from proxylab.cli.trace import painted
@@ -204,3 +205,16 @@ def test_merged_documents_name_their_binaries(caller: Caller) -> None:
     text = " ".join(output.split())
     assert "kube-proxy/iptables (0): kube-proxy v1.37.2: " in text
     assert "kube-proxy/iptables (1): kube-proxy v1.37.2: " in text
+
+
+def test_a_probe_that_the_machine_cannot_send_skips_itself_alone(caller: Caller) -> None:
+    caller.scenario("x.lab.yaml", "holds", UNSENDABLE, "holds, too")
+    code, output, _ = caller.type("run", "x.lab.yaml")
+    assert code == ExitCode.OK
+    assert "needs SCTP sockets; use another kernel:" in output
+    assert output.splitlines()[-1].startswith("2 passed, 1 skipped in ")
+    assert [event for event in caller.events() if event.startswith("probe")] == [
+        "probe holds",
+        f"probe {UNSENDABLE}",
+        "probe holds, too",
+    ]

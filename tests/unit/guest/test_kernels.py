@@ -13,7 +13,7 @@ from proxylab.cli.doctor import Guest, doctor_lines
 from proxylab.cli.kernels import kernels_lines
 from proxylab.errors import CapabilityError
 from proxylab.guest.debian import newest_package
-from proxylab.guest.kernels import Kernel, find_kernel, known_images, known_kernels
+from proxylab.guest.kernels import Kernel, cure_in_guest, find_kernel, known_images, known_kernels
 
 OWN = Kernel("/cache/7.2.11/linux", "7.2.11")
 DEBIANS = Kernel("/usr/bin/linux.uml", "6.1.176", "/usr/lib/uml/modules")
@@ -151,3 +151,21 @@ def test_the_doctor_says_what_a_guest_adds() -> None:
         "labs with --kernel uml run on kernel 7.2.11 and have them: SCTP sockets"
     )
     assert "--kernel" not in doctor_lines(None, [lacking], 200, None)[-1]
+
+
+@pytest.mark.parametrize(
+    "cure",
+    [
+        "load the kernel's module as root: 'modprobe -a nf_tables'",
+        "install nftables 1.0.1 or later, and load the kernel's module as root: 'modprobe -a nf_tables'",
+        "as root: 'modprobe nf_tables'",
+        "load the kernel modules nf_conntrack_netlink and nf_nat as root",
+        "use a kernel that has it: '--kernel uml' runs labs on one",
+    ],
+)
+def test_a_guest_needs_another_kernel_and_no_module_of_the_machine(cure: str) -> None:
+    assert cure_in_guest(cure).startswith("build a kernel that has it with `proxylab kernels --obtain`")
+
+
+def test_what_the_machine_itself_lacks_is_cured_there() -> None:
+    assert cure_in_guest("install nginx-light, or nginx") == "install nginx-light, or nginx"
