@@ -12,6 +12,7 @@ import click
 
 from proxylab.cli.file_arguments import files_argument, load_all
 from proxylab.engines.engine_names import mode_of, read_engine, version_of
+from proxylab.engines.ignored_settings import ignored_settings
 from proxylab.engines.lacking import lacking, lacking_of_step, refuse
 from proxylab.errors import CapabilityError, ExitCode, ScenarioError
 from proxylab.evidence.words import amount
@@ -57,8 +58,8 @@ def _engine(ctx: click.Context, param: click.Parameter, value: str) -> str:
     metavar="ENGINE",
     default="",
     callback=_engine,
-    help="Also list what this engine's mode cannot show, with the reason, and what to write instead. Only mode "
-    "userspace lacks anything, so plain check names no mode.",
+    help="Also list what this engine's mode cannot show, with the reason, and what to write instead, and the settings "
+    "that it ignores. Only mode userspace lacks anything, so plain check names no mode.",
 )
 def command(files: tuple[Path, ...], strict: str | None, engine: str) -> ExitCode:
     """Report every mistake in the scenarios in FILE…; run nothing.
@@ -78,9 +79,14 @@ def command(files: tuple[Path, ...], strict: str | None, engine: str) -> ExitCod
         click.echo(f"{scenario.file}: ok, {judged}")
         for note in scenario.notes:
             click.echo(f"{scenario.file}: {note}", err=True)
-        for line in _lacking(scenario, engine) if engine else ():
+        for line in (*_ignored(scenario, engine), *_lacking(scenario, engine)) if engine else ():
             click.echo(line)
     return ExitCode.OK
+
+
+def _ignored(scenario: Scenario, engine: str) -> Iterator[str]:
+    for key in ignored_settings(mode_of(engine), scenario.proxy):
+        yield f"{scenario.file}: warning: mode {mode_of(engine)} ignores {key} of KubeProxyConfiguration"
 
 
 def _lacking(scenario: Scenario, engine: str) -> Iterator[str]:

@@ -12,9 +12,10 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, Transport
 from proxylab.cluster.objects import Service
 from proxylab.scenario.document import Location, Problems, Spot, listed, shown
+from proxylab.scenario.implied_ports import implied_ports, note_on_ports
 from proxylab.scenario.manifests import DEFAULT_NAMESPACE, Manifests
 from proxylab.scenario.parts import Parts, ProbeParts
-from proxylab.scenario.pods import PodGroup
+from proxylab.scenario.pods import ListeningPort, PodGroup
 from proxylab.scenario.probes import ServiceTarget
 from proxylab.scenario.syntax import is_label
 from proxylab.scenario.words import Frontend
@@ -137,7 +138,13 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
                 allowed="rename one of the two",
             )
             continue
-        pods[name], in_manifests["pods", name] = pod.entry, location
+        entry = pod.entry
+        if entry is not None and not entry.ports:
+            ports = implied_ports(manifests, entry.namespace, entry.labels)
+            if ports:
+                manifests.notes.append(note_on_ports(f"Pod {entry.namespace}/{name}", ports))
+            entry = replace(entry, ports=tuple(ListeningPort(port=each.port, protocol=each.protocol) for each in ports))
+        pods[name], in_manifests["pods", name] = entry, location
     for name, node in manifests.nodes.items():
         own = nodes.get(name)
         if name not in nodes:

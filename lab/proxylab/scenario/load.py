@@ -28,6 +28,7 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.networks import check_network, known_network, with_networks
 from proxylab.scenario.parts import Parts, read_parts
 from proxylab.scenario.probes import Probe
+from proxylab.scenario.silent_services import State, silent_services
 from proxylab.scenario.source import MOST_BYTES, decode, read_documents
 from proxylab.scenario.steps import Step
 from proxylab.scenario.streams import check_steps, check_streams
@@ -172,7 +173,8 @@ def _scenario(
         )
         states = _steps(parts, inventory, manifests, rollouts, problems)
     problems.raise_any()
-    return _built(file, parts, manifests, states, configured)
+    known = [(manifests, parts.single_pods), *((each.manifests, each.pods) for each in states if each.pods is not None)]
+    return _built(file, parts, manifests, states, configured, known)
 
 
 def _steps(
@@ -227,7 +229,12 @@ def _start(file: str) -> Spot:
 
 
 def _built(
-    file: str, parts: Parts, manifests: Manifests, states: Sequence[ClusterState], configured: Configured
+    file: str,
+    parts: Parts,
+    manifests: Manifests,
+    states: Sequence[ClusterState],
+    configured: Configured,
+    known: Sequence[State],
 ) -> Scenario:
     """Build the Scenario from documents that passed every check."""
     document = parts.document
@@ -264,7 +271,11 @@ def _built(
         name_server=spec.dns or Dns(),
         matrix=spec.matrix,
         requires=spec.requires,
-        notes=(*_notes(manifests, configured, routed=routed), *_long_names(document.metadata.name, spec.probes, steps)),
+        notes=(
+            *_notes(manifests, configured, routed=routed),
+            *silent_services(known, [*spec.probes, *(probe for step in steps for probe in step.probes)]),
+            *_long_names(document.metadata.name, spec.probes, steps),
+        ),
         proxy=configured.configuration,
     )
 

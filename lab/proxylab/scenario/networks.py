@@ -76,6 +76,7 @@ def check_network(parts: Parts, inventory: Inventory, problems: Problems) -> Non
     for name, node in parts.nodes.items():
         if node is not None:
             _check_connections(node, parts.at("nodes", name), problems)
+            _check_routes(node, parts.at("nodes", name), problems)
             _check_devices(node, segments if parts.network else None, parts.at("nodes", name), problems)
     for name, balancer in parts.load_balancers.items():
         if balancer is not None:
@@ -272,6 +273,19 @@ def _check_connections(node: Node, location: Location, problems: Problems) -> No
                 at.spot, "another entry has the same flow, or the same replies", allowed="remove one of the two"
             )
         ways |= connection.ways
+
+
+def _check_routes(node: Node, location: Location, problems: Problems) -> None:
+    """Note a route that the kernel refuses beside another one to the same destination."""
+    taken: dict[tuple[IPNetwork, IPNetwork | None], str] = {}
+    for index, route in enumerate(node.routes):
+        key = (route.destination, route.source)
+        if route.destination.prefixlen == 0 and route.source is None:
+            taken.setdefault(key, f"a default route through {UPLINK}, to the router")
+        if key in taken:
+            allowed = "add from, which makes it a policy route, or choose another destination"
+            problems.add(location["routes"][index]["to"].spot, f"the node has {taken[key]} already", allowed=allowed)
+        taken.setdefault(key, f"a route to {route.destination} through {route.device}")
 
 
 def _check_devices(node: Node, segments: list[str] | None, location: Location, problems: Problems) -> None:

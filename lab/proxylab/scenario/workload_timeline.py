@@ -17,6 +17,7 @@ from proxylab.cluster.workloads import PodMaker, Replica, Workload
 from proxylab.scenario.change import WorkloadChange
 from proxylab.scenario.controllers import WORKLOADS
 from proxylab.scenario.document import Document, Location, Problems, listed
+from proxylab.scenario.implied_ports import implied_ports, note_on_ports
 from proxylab.scenario.manifests import DEFAULT_NAMESPACE, Manifests, WorkloadId, read_manifests
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.pods import ListeningPort, PodGroup
@@ -74,6 +75,7 @@ class _Reader:
 
     def __init__(self, parts: Parts, manifests: Manifests, problems: Problems) -> None:
         self._parts = parts
+        self._manifests = manifests
         self._problems = problems
         self._nodes = [
             Node(name=name, labels=node.labels, taints=node.taints) for name, node in parts.nodes.items() if node
@@ -82,11 +84,12 @@ class _Reader:
         self._pods, self._in_manifests = dict(parts.pods), dict(parts.in_manifests)
         for key, found in manifests.workloads.items():
             running = self._of(key, found.location)
-            running.written, running.workload = _written(manifests, key), found.workload
-            if found.workload is not None:
-                running.live = running.maker.begin(found.workload)
-                manifests.notes.extend(_pending(found.workload, running.live))
-                manifests.notes.extend(_unserved(found.workload, manifests))
+            workload = found.workload and self._listening(found.workload)
+            running.written, running.workload = _written(manifests, key), workload
+            if workload is not None:
+                running.live = running.maker.begin(workload)
+                manifests.notes.extend(_pending(workload, running.live))
+                manifests.notes.extend(_unserved(workload, manifests))
         self.enter(present=True)
         for running in self._running.values():
             if running.workload is not None:
@@ -134,7 +137,18 @@ class _Reader:
         ((key, wanted),) = found.items()
         if wanted.workload is None:
             return None
-        return self._rolled(change, self._of(key, whole), wanted.workload, whole, _written(made, key))
+        workload = self._listening(wanted.workload)
+        return self._rolled(change, self._of(key, whole), workload, whole, _written(made, key))
+
+    def _listening(self, workload: Workload) -> Workload:
+        """The workload; one whose containers declare no port, and run no command, with those of Services."""
+        template = workload.template
+        if template.ports or self._runs(workload.namespace, workload.name):
+            return workload
+        ports = implied_ports(self._manifests, workload.namespace, template.labels)
+        if ports and (note := note_on_ports(workload.owner, ports)) not in self._manifests.notes:
+            self._manifests.notes.append(note)
+        return replace(workload, template=replace(template, ports=tuple(ports)))
 
     def _deleted(self, change: WorkloadChange, running: _Running | None, patch: Location) -> WorkloadChange | None:
         if running is None or running.workload is None:

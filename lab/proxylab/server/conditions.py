@@ -1,6 +1,6 @@
 """Waits for the conditions of a step. ``StepConditions`` checks every condition of ``until`` and changes nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -11,7 +11,7 @@ from proxylab.control.coredns import CoreDns
 from proxylab.control.ingress.controller import IngressController
 from proxylab.engines.fleet import Fleet
 from proxylab.engines.modes import MODES
-from proxylab.errors import EngineError
+from proxylab.errors import EngineError, ProgramError
 from proxylab.evidence.words import listed
 from proxylab.plan.model import Plan
 from proxylab.scenario.expect import ConntrackExpect
@@ -52,7 +52,7 @@ class StepConditions(Struct, frozen=True):
             if until.conntrack is not None:
                 await self._wait_for_tables(until.conntrack, addresses, deadline)
             for balancer, nodes in until.balancers.items():
-                await self._wait_for_balancer(balancer, nodes, deadline)
+                await self._wait_for_balancer(f"{until.position}: step {step!r}", balancer, nodes, deadline)
             for stream, backend in until.backends.items():
                 await self._wait_for_backend(stream, backend, deadline)
         except DeadlineExceededError as late:
@@ -93,19 +93,30 @@ class StepConditions(Struct, frozen=True):
 
         await wait_until(look, deadline, f"connection tracking on {listed(nodes, 'or')} is as expected")
 
-    async def _wait_for_balancer(self, name: str, nodes: tuple[str, ...], deadline: Deadline) -> None:
+    async def _wait_for_balancer(self, where: str, name: str, nodes: tuple[str, ...], deadline: Deadline) -> None:
         balancer = next(each for each in self.plan.balancers if each.name == name)
+        seen: list[frozenset[str]] = []
 
         async def look() -> bool:
             await self.settle()
             chosen = self.health_checks.chosen(balancer) if self.health_checks is not None else ()
             # An address without health checks goes to all nodes.
-            return all(each == frozenset(nodes) for each in chosen or (frozenset(balancer.nodes),))
+            seen[:] = chosen or (frozenset(balancer.nodes),)
+            return all(each == frozenset(nodes) for each in seen)
 
-        await wait_until_seen(look, deadline, f"{name} sends to {listed(nodes)}, and to no other node")
+        what = f"load balancer {name} sends to {_nodes(nodes)}, and to no other node"
+        try:
+            await wait_until_seen(look, deadline, what)
+        except DeadlineExceededError as late:
+            now = " and ".join(dict.fromkeys(_nodes(sorted(each)) for each in seen))
+            raise ProgramError(where, f"{late}; it sends to {now}") from late
 
     async def _wait_for_backend(self, stream: str, backend: str, deadline: Deadline) -> None:
         def look() -> bool:
             return self.runner.streams.answering(stream) == backend
 
         await wait_until(look, deadline, f"{backend} answers {stream}")
+
+
+def _nodes(names: Collection[str]) -> str:
+    return listed(tuple(names)) if names else "no node"
