@@ -10,8 +10,9 @@ from mutated_labs import MutatedLabs
 from mutation import Mutation
 from narrow_defects import NARROW_DEFECTS
 from sandboxed import ROOT
+from second_defects import SECOND_DEFECTS
 
-EVERY = (*BROKEN_PROMISES, *BROKEN_MODES, *NARROW_DEFECTS)
+EVERY = (*BROKEN_PROMISES, *BROKEN_MODES, *NARROW_DEFECTS, *SECOND_DEFECTS)
 ROWS = [pytest.param(row, file, id=f"{row.name}: {file}") for row in EVERY for file in row.files]
 
 

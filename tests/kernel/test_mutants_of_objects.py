@@ -18,15 +18,30 @@ from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 
 ENGINE = "embedded/iptables"
-NOTICED = {
-    "clusterip/from-a-pod": ("EndpointSlice.ports[first].port", "one more"),
-    "clusterip/several-ports": ("Service.ports", "without the last"),
-    "affinity/client-ip": ("Service.affinityTimeout of the second family", "left out"),
-    "loadbalancer/source-ranges": ("Service.sourceRanges", "left out"),
-    "masquerade/all": ("KubeProxyConfiguration.masqueradeAll", "turned off"),
-    "steps/scaled-to-zero": ("later events of EndpointSlice", "MODIFIED late"),
-    "steps/node-changes-zone": ("later events of Node", "MODIFIED withheld"),
-}
+NOTICED = (
+    ("clusterip/from-a-pod", "EndpointSlice.ports[first].port", "one more"),
+    ("clusterip/several-ports", "Service.ports", "without the last"),
+    ("affinity/client-ip", "Service.affinityTimeout of the second family", "left out"),
+    ("loadbalancer/source-ranges", "Service.sourceRanges", "left out"),
+    ("masquerade/all", "KubeProxyConfiguration.masqueradeAll", "turned off"),
+    ("steps/scaled-to-zero", "later events of EndpointSlice", "MODIFIED late"),
+    ("steps/node-changes-zone", "later events of Node", "MODIFIED withheld"),
+    # What holds for the second of something, too.
+    ("loadbalancer/settings-at-the-second-port", "Service.sourceRanges of the last port", "left out"),
+    ("loadbalancer/settings-at-the-second-port", "Service.externalTrafficPolicy of the last port", "as Cluster"),
+    ("loadbalancer/settings-at-the-second-port", "Service.internalTrafficPolicy of the last port", "as Cluster"),
+    ("loadbalancer/settings-at-the-second-port", "Service.affinityTimeout of the last port", "left out"),
+    ("loadbalancer/second-range-and-second-address", "Service.sourceRanges", "without the last"),
+    ("loadbalancer/second-range-and-second-address", "Service.sourceRanges of the last ingress address", "left out"),
+    ("nodeport/second-node-port-address", "KubeProxyConfiguration.nodePortAddresses", "without the last"),
+    ("nodeport/second-node-port-address", "KubeProxyConfiguration.nodePortAddresses[last]", "one bit shorter"),
+    ("topology/second-zone-and-local-policy", "EndpointSlice.endpoints[last].forZones", "without the last"),
+    ("topology/second-node-of-a-hint", "EndpointSlice.endpoints[first].forNodes", "without the last"),
+    ("terminating/first-and-last-endpoint", "EndpointSlice.endpoints[first].terminating", "turned off"),
+    ("terminating/first-and-last-endpoint", "EndpointSlice.endpoints[last].serving", "turned on"),
+    ("steps/affinity-timeout-changes", "later events of Service", "MODIFIED withheld"),
+    ("steps/node-port-number-used-again", "later events of Service", "ADDED late"),
+)
 """A mutation that each scenario notices: of an element, a list, a part, a setting, a configuration, later events."""
 
 
@@ -36,9 +51,11 @@ def runs() -> Iterator[MutantRuns]:
         yield MutantRuns(session, ENGINE)
 
 
-@pytest.mark.parametrize("scenario", NOTICED)
-def test_a_scenario_notices_what_its_proxies_are_wrongly_shown(scenario: str, runs: MutantRuns) -> None:
-    mutation = ObjectMutation(*NOTICED[scenario])
+@pytest.mark.parametrize(("scenario", "where", "change"), NOTICED)
+def test_a_scenario_notices_what_its_proxies_are_wrongly_shown(
+    scenario: str, where: str, change: str, runs: MutantRuns
+) -> None:
+    mutation = ObjectMutation(where, change)
     (each, *_) = cases(load_scenario(ROOT / f"scenarios/{scenario}.lab.yaml"), mode_of(ENGINE))
     case = with_objects(each)
     assert runs.baseline(case.case, lambda _what: None).trouble == ""
