@@ -19,6 +19,7 @@ _SLICES: Final = "a proxy reads the EndpointSlices, which the control plane has 
 _TEXT: Final = "the text of an address that the API server stored in another form, with the same meaning"
 _FAMILIES: Final = "a proxy reads the families of clusterIPs"
 _NAME_SERVERS: Final = "only name servers read it"
+_TIMES: Final = "it becomes a sysctl of the node, which unit tests compare: no connection of a probe idles so long"
 _PACE: Final = "it says how soon a proxy follows, and the lab waits until the proxy has"
 
 _UNREAD: Final[Mapping[str, str]] = {
@@ -39,6 +40,10 @@ _UNREAD: Final[Mapping[str, str]] = {
     "EndpointSlice.endpoints.hostname": _NAME_SERVERS,
     "EndpointSlice.endpoints.target": "a proxy reads the address, not the pod's name",
     "ServiceCIDR.name": "a proxy reads the networks of all of them",
+    "KubeProxyConfiguration.conntrack.tcpEstablished": _TIMES,
+    "KubeProxyConfiguration.conntrack.tcpCloseWait": _TIMES,
+    "KubeProxyConfiguration.conntrack.udp": _TIMES,
+    "KubeProxyConfiguration.conntrack.udpStream": _TIMES,
     "KubeProxyConfiguration.minSyncPeriod": _PACE,
     "KubeProxyConfiguration.nftables.minSyncPeriod": _PACE,
     "KubeProxyConfiguration.ipvs.minSyncPeriod": _PACE,
@@ -59,9 +64,24 @@ _OF_MODES: Final[Mapping[str, Set[str]]] = {
 
 _ALIKE: Final[Mapping[str, str]] = {
     "Service.type: as LoadBalancer": "only its addresses and its healthCheckNodePort make it another than a NodePort",
+    "Service.headless: turned off": "a Service without clusterIPs has no rules either",
     "Service.labels[service.kubernetes.io/service-proxy-name]: another": "only proxies of that name serve it, and the "
     "lab's have none",
+    **dict.fromkeys(
+        (
+            f"EndpointSlice.labels[service.kubernetes.io/service-proxy-name]: {change}"
+            for change in ("another", "left out")
+        ),
+        "a proxy ignores the Service, which has the label too",
+    ),
 }
+
+_WITHOUT: Final[Mapping[str, Set[str]]] = {
+    "internalTrafficPolicy": {"last ingress address", "last external IP", "node ports"},
+    "sourceRanges": {"last external IP", "node ports"},
+}
+"""Settings of a Service, and the parts for which they do not count: they are for its cluster IP, or for the addresses
+of its load balancer, alone."""
 
 _LABELS: Final = frozenset({SERVICE_PROXY_NAME_LABEL, HEADLESS_LABEL, ZONE_LABEL})
 """Those that a proxy reads."""
@@ -80,6 +100,9 @@ def proof_of_mutation(mutation: ObjectMutation, mode: str) -> str:
         return _ORDER
     if (label := _LABEL.search(mutation.where)) and label["key"] not in _LABELS:
         return "a proxy reads no such label"
+    setting, _, part = field.removeprefix("Service.").partition(" of the ")
+    if part in _WITHOUT.get(setting, ()):
+        return f"{setting} does not count for the {part}"
     if any(mode not in modes for each, modes in _OF_MODES.items() if _is_in(field, each)):
         return f"a proxy in mode {mode} does not read it"
     unread = next((proof for each, proof in _UNREAD.items() if _is_in(field, each)), "")

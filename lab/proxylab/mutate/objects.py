@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from proxylab.addresses import Family, IPAddress
+from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice, Key, KubeObject, Node, Service, ServiceCIDR
 from proxylab.cluster.store import EventType
@@ -155,7 +155,8 @@ def _parts(service: Service) -> Iterator[tuple[str, Service, Service]]:
         yield "last port", replace(service, ports=service.ports[:-1]), replace(alone, ports=service.ports[-1:])
     if len(service.cluster_ips) > 1:
         first, last = service.cluster_ips
-        yield "second family", replace(service, cluster_ips=(first,)), replace(alone, cluster_ips=(last,))
+        part = replace(alone, cluster_ips=(last,), source_ranges=_ranges_for(service, last))
+        yield "second family", replace(service, cluster_ips=(first,)), part
     vips, externals = service.load_balancer_ingress, service.external_ips
     bare = replace(
         alone,
@@ -164,15 +165,17 @@ def _parts(service: Service) -> Iterator[tuple[str, Service, Service]]:
         external_ips=(),
         load_balancer_ingress=(),
     )
-    if len(vips) > 1:
-        part = replace(bare, load_balancer_ingress=vips[-1:])
+    if len(vips) > 1 and vips[-1].ip is not None:
+        part = replace(bare, load_balancer_ingress=vips[-1:], source_ranges=_ranges_for(service, vips[-1].ip))
         yield "last ingress address", replace(service, load_balancer_ingress=vips[:-1]), part
     if len(externals) > 1:
-        yield (
-            "last external IP",
-            replace(service, external_ips=externals[:-1]),
-            replace(bare, external_ips=externals[-1:]),
-        )
+        part = replace(bare, external_ips=externals[-1:])
+        yield "last external IP", replace(service, external_ips=externals[:-1]), part
     if any(each.node_port for each in service.ports) and (vips or externals):
         rest = replace(service, ports=bare.ports)
         yield "node ports", rest, replace(bare, ports=service.ports)
+
+
+def _ranges_for(service: Service, address: IPAddress) -> tuple[IPNetwork, ...]:
+    """The source ranges that count for an address: those of its family."""
+    return tuple(each for each in service.source_ranges if each.version == address.version)

@@ -86,6 +86,15 @@ def test_a_headless_service_is_its_ready_endpoints() -> None:
     assert values(found, f"10-244-0-2.{name}", Kind.A) == [ip_address("10.244.0.2")]
 
 
+def test_a_headless_service_has_srv_records_of_its_ports_over_udp() -> None:
+    found = names(HEADLESS)
+    name = "peers.default.svc.cluster.local"
+    assert values(found, f"_dns._udp.{name}", Kind.SRV) == [
+        Srv(f"{host}.{name}", 5353) for host in ("10-244-0-1", "10-244-0-2", "fd00-10-244--1", "fd00-10-244--2")
+    ]
+    assert found.at(f"_dns._tcp.{name}") is None
+
+
 def test_endpoints_that_are_not_ready_are_published_where_the_service_says_so() -> None:
     found = names(replace(HEADLESS, publish_not_ready_addresses=True), pods=(pod(1), pod(3, ready=False)))
     assert values(found, "peers.default.svc.cluster.local", Kind.A) == [

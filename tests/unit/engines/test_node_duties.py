@@ -159,6 +159,12 @@ def test_timeouts_of_zero_are_left_alone() -> None:
         "udp_timeout_stream": "9",
         "tcp_be_liberal": "1",
     }
+    assert written(ConntrackTimeouts(tcp_established=7, tcp_close_wait=8, udp=9, udp_stream=10)) == {
+        "tcp_timeout_established": "7",
+        "tcp_timeout_close_wait": "8",
+        "udp_timeout": "9",
+        "udp_timeout_stream": "10",
+    }
 
 
 def test_addresses_are_counted_once_over_all_ports_and_only_ready_local_ones() -> None:

@@ -99,6 +99,16 @@ def test_each_direction_ends_by_itself() -> None:
     asyncio.run(story())
 
 
+def test_sixty_thousand_bytes_come_whole_in_both_directions() -> None:
+    async def story() -> None:
+        async with process() as order, backend("a", after_eof=True) as a:
+            port = (await order(a))["ports"]["web"]
+            request = bytes(range(250)) * 240
+            assert await ask(port, request, eof=True) == b"a:" + request
+
+    asyncio.run(story())
+
+
 def test_a_refused_connection_goes_to_another_endpoint() -> None:
     async def story() -> None:
         async with process() as order, backend("a") as a:
@@ -208,6 +218,26 @@ def test_datagrams_of_a_client_go_to_one_endpoint_until_it_is_idle() -> None:
             assert later is not backend_of_first
             assert other != far
         for each in (*backends, client):
+            each.close()
+
+    asyncio.run(story())
+
+
+def test_a_datagram_of_a_whole_frame_comes_whole_in_both_directions() -> None:
+    async def story() -> None:
+        loop, sent = asyncio.get_running_loop(), bytes(range(200)) * 7
+        backend, client = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
+        for each in (backend, client):
+            each.setblocking(False)
+            each.bind((HERE, 0))
+        async with process() as order:
+            port = (await order(backend.getsockname(), protocol="UDP"))["ports"]["web"]
+            await loop.sock_sendto(client, sent, (HERE, port))
+            got, far = await loop.sock_recvfrom(backend, 2000)
+            assert got == sent
+            await loop.sock_sendto(backend, got[::-1], far)
+            assert (await loop.sock_recvfrom(client, 2000)) == (sent[::-1], (HERE, port))
+        for each in (backend, client):
             each.close()
 
     asyncio.run(story())
