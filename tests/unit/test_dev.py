@@ -55,6 +55,14 @@ PROVIDED = dict(
     )
 )
 
+# What stands for pytest, and ends when everything has been obtained.
+WAITS = """
+cd "$PROXYLAB_TESTS_AWAIT" || exit
+for name in kernel kube-proxy coredns; do
+    flock --shared $name/lock cat $name/status
+done
+"""
+
 # Bash takes a file that cannot be run for a command, so whole folders have to go: those that `./dev` adds to PATH.
 HIDE = """
 for folder in /usr/local/sbin /usr/sbin /sbin; do
@@ -298,7 +306,7 @@ def test_scenarios_run_on_the_kube_proxies_that_can_be_had(
 ) -> None:
     scripts = ready.root / ".venv/bin"
     ready.program("proxylab", proxylab, folder=scripts)
-    ready.program("pytest", folder=scripts)
+    ready.program("pytest", f"{WAITS} true", folder=scripts)
     code, _, errors = ready.run("test", *option, "-x")
     assert code == 0
     (call,) = ready.calls("pytest")
@@ -306,7 +314,8 @@ def test_scenarios_run_on_the_kube_proxies_that_can_be_had(
     assert given == engines
     assert call.endswith(" -x")
     assert ("not thorough and (core or not engine_kube_proxy)" in call) is ("--all" not in option)
-    assert ready.calls("proxylab kernels --obtain")[0] == "proxylab kernels --obtain"
+    assert "proxylab kernels --obtain" in ready.calls("proxylab")
+    assert "proxylab engines --obtain coredns" in ready.calls("proxylab")
     assert ("proxylab kernels --obtain debian:" in ready.calls("proxylab")) is ("--all" in option)
     assert "not budget" in call
     assert ("no kube-proxy can be had here" in errors) is (proxylab == "exit 4")
@@ -400,14 +409,6 @@ def test_a_user_without_sudo_is_told_which_tests_will_lack_their_programs(
     assert code == 0
     assert "going on without chromium bind9-dnsutils" in errors
     assert lacking.calls("apt-get") == []
-
-
-WAITS = """
-cd "$PROXYLAB_TESTS_AWAIT" || exit
-for name in kernel kube-proxy coredns; do
-    flock --shared $name/lock cat $name/status
-done
-"""
 
 
 @pytest.mark.parametrize(
