@@ -122,6 +122,34 @@ def test_rules_that_led_nothing_to_the_program_are_in_doubt() -> None:
     assert "rules that lead to a proxy's process counted 0 of 1 flow" in verdict.reasons
 
 
+def of_second_flow(seen: tuple[Observation, ...]) -> list[Observation]:
+    own, other = WORLD.client(0)[1], WORLD.client(1)[1]
+    return [
+        replace(
+            each,
+            flow=1,
+            source_port=other if each.source_port == own else each.source_port,
+            destination_port=other if each.destination_port == own else each.destination_port,
+        )
+        for each in seen
+    ]
+
+
+@pytest.mark.parametrize(("packets", "judgement"), [((2,), PASS), ((1, 1), PASS), ((1,), INCONCLUSIVE)])
+def test_all_rules_that_lead_to_the_program_count_together(packets: tuple[int, ...], judgement: Judgement) -> None:
+    world, way = replace(WORLD, flows=2), (*there(), *onward(), *back())
+    first = through(*way, *of_second_flow(way), world=world)
+    chains = ("KUBE-PORTALS-CONTAINER", "KUBE-PORTALS-HOST")
+    told = replace(
+        first,
+        connects=(*first.connects, replace(first.connects[0], flow=1, local_port=world.client(1)[1])),
+        tracked=(*(first.tracked or ()), TrackedFlow(1, "node-a", *PROXY, *world.client(1))),
+        counts=tuple(redirected(each, chain) for each, chain in zip(packets, chains, strict=False)),
+    )
+    found = one(world, told, "outcome")
+    assert found.judgement is judgement, found.reasons
+
+
 class OfService(World, frozen=True):
     """A probe of a Service, whose rules are the engine's, with an endpoint or without one."""
 

@@ -4,7 +4,7 @@ from ipaddress import ip_address
 
 import pytest
 from msgspec.structs import replace
-from network_scenarios import BASIC
+from network_scenarios import BASIC, TUNNELLED
 from scenario_cases import frontend, probe, two_nodes
 
 from proxylab.plan.model import Plan, Sysctl
@@ -65,6 +65,14 @@ def test_a_strict_filter_refuses_what_comes_by_another_way_than_answers_would_go
     found = rp_filter_refusal(strict(overlay, "node-b"), "sender", POD_ON_A, NODE_B)
     assert found is not None
     assert (found.node, found.device, found.back) == ("node-b", "eth0", "flannel.1")
+
+
+def test_ipv6_has_no_such_filter() -> None:
+    drawn = strict(draw(TUNNELLED["vxlan ptp dual"]), "node-b")
+    found = rp_filter_refusal(drawn, "node-a", ip_address("10.244.0.10"), NODE_B)
+    assert found is not None
+    assert found.node == "node-b"
+    assert rp_filter_refusal(drawn, "node-a", ip_address("fd00:10:244::a"), ip_address("fd00:172:18::3")) is None
 
 
 def test_a_strict_filter_lets_pass_what_comes_the_way_it_would_answer() -> None:
