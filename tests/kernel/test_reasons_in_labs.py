@@ -101,6 +101,21 @@ PAST = """\
     to: {service: web, via: clusterIP, node: n1}
     expect: {outcome: delivered, source: preserved}
 """
+DEAF = """\
+  network: {segments: {storage: {cidr: 172.19.0.0/16}}}
+  nodes:
+    node-a:
+      sysctls: {net.ipv4.conf.all.rp_filter: 1}
+      uplinks: {eth1: {segment: storage}}
+      routes: [{to: 172.19.0.0/24, device: eth0, via: 172.18.0.1}]
+  hosts: {store: {segment: storage}}
+  pods: {web: {nodes: [node-a], hostNetwork: true, ports: [8080]}}
+  probes:
+  - name: a host beside the second uplink dials its address
+    from: store
+    to: {address: 172.19.0.11, port: 8080}
+    expect: {outcome: delivered, source: preserved}
+"""
 GONE = """\
   nodes: {node-a: {}, node-b: {}}
   pods:
@@ -162,6 +177,10 @@ REASONS = {
     "past the entrance": (
         PAST + WEB + NO_CIDR,
         "the reply did not pass n1, which alone could translate it back: n2 sent it straight to lan.",
+    ),
+    "a neighbour that does not answer ARP": (
+        DEAF,
+        "nothing left store: node-a, the next hop, does not answer ARP from a source whose packets it refuses:",
     ),
     "a pod that is gone": (
         GONE + WEB,

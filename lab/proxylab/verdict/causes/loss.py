@@ -8,6 +8,8 @@ from typing import Final
 
 from proxylab.evidence.evidence import Packet
 from proxylab.evidence.words import amount, endpoint, listed
+from proxylab.plan.forwarding import UnreachableError, next_hop
+from proxylab.plan.resolved import STACK
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure, remembered
@@ -15,6 +17,7 @@ from proxylab.verdict.causes.layout import calls_iptables, is_hairpin, port_of, 
 from proxylab.verdict.causes.translation import led_by_others
 from proxylab.verdict.counted_rules import NFT_TABLE, Rule, may_be_engines
 from proxylab.verdict.drops import kernel_drop, policy_drop, reverse_path_counted
+from proxylab.verdict.flows.flows import Fate
 from proxylab.verdict.flows.hops import ended_in, hop, last_seen, seen_translated
 from proxylab.verdict.foreign import (
     ended_by,
@@ -43,6 +46,7 @@ __all__ = [
     "lost_rejection",
     "lost_to_memory",
     "lost_untranslated",
+    "neighbour_silent",
     "refused_by_reverse_path",
     "rejected_by_foreign_rule",
     "rejected_by_rule",
@@ -117,6 +121,29 @@ def refused_by_reverse_path(failure: Failure) -> str:
     if not reverse_path_counted(evidence, refused.node):
         return ""
     return f"{refused.node} refused the packet after its PREROUTING rules: {refused.because(sender.address)}."
+
+
+def neighbour_silent(failure: Failure) -> str:
+    """No packet left: the next hop is a node whose reverse path filter keeps it from answering ARP as well.
+
+    A kernel routes what an ARP request asks for, from the asker's address, before it answers (arp_process in
+    net/ipv4/arp.c).
+    """
+    sender, destination = failure.case.resolved.sender, failure.case.resolved.destination
+    unsent = not failure.flow.departures and failure.fate is Fate.LOST
+    if failure.plan is None or not unsent or sender.device == STACK:
+        return ""
+    refused = rp_filter_refusal(failure.plan, sender.namespace, sender.address, destination)
+    if refused is None:
+        return ""
+    try:
+        into = next_hop(failure.plan, sender.namespace, destination).into
+    except UnreachableError:
+        return ""
+    if (into.namespace, into.device) != (refused.node, refused.device):
+        return ""
+    asked = f"{refused.node}, the next hop, does not answer ARP from a source whose packets it refuses"
+    return f"nothing left {sender.name}: {asked}: {refused.because(sender.address)}."
 
 
 def end_lost(failure: Failure) -> str:

@@ -15,6 +15,7 @@ from proxylab.evidence.words import listed
 from proxylab.plan.dialled_service import DialledService
 from proxylab.scenario.words import Frontend, Outcome, Spread
 from proxylab.verdict.causes.failure import Failure
+from proxylab.verdict.causes.http_answers import forwards_what_it_saw
 from proxylab.verdict.causes.no_endpoint import why_none_local, why_none_usable, why_unready
 from proxylab.verdict.counted_rules import NFT_TABLE, Rule, may_be_engines
 from proxylab.verdict.flows.flows import Fate
@@ -223,6 +224,10 @@ def _of_spread(failure: Failure, dialled: DialledService) -> str:
 _SETTINGS: Final[tuple[tuple[frozenset[str], Callable[[Failure, DialledService], str]], ...]] = (
     (frozenset({"outcome", "at"}), _of_outcome),
     (frozenset({"source"}), _of_source),
+    (
+        frozenset({"http"}),
+        lambda failure, dialled: _of_source(failure, dialled) if forwards_what_it_saw(failure) else "",
+    ),
     (frozenset({"backends"}), _of_backends),
     (frozenset({"spread"}), _of_spread),
 )

@@ -15,7 +15,7 @@ from proxylab.evidence.evidence import Evidence
 from proxylab.plan.dialled_service import DialledService
 from proxylab.plan.model import Plan
 from proxylab.verdict.case import JudgedProbe, case_of
-from proxylab.verdict.causes import foreign_answers, loss, program, reply, stream_failures, translation
+from proxylab.verdict.causes import foreign_answers, http_answers, loss, program, reply, stream_failures, translation
 from proxylab.verdict.causes.failure import Failure, remembered
 from proxylab.verdict.causes.layout import holder
 from proxylab.verdict.causes.settings import setting_behind
@@ -74,6 +74,7 @@ _CAUSES: Final = (
         "outcome",
         loss.dropped_by_rule,
         loss.lost_rejection,
+        loss.neighbour_silent,
         loss.refused_by_reverse_path,
         loss.dropped_by_stack,
         loss.dropped_by_foreign_rule,
@@ -115,7 +116,7 @@ _CAUSES: Final = (
     *_of("source", translation.masqueraded_tunnel, translation.kept_the_source, translation.masqueraded),
     *_of("backends", translation.led_to_backend, translation.never_chosen, remembered),
     *_of("spread", translation.share_is_wrong),
-    *_of("http", translation.health_port_knows),
+    *_of("http", http_answers.health_port_knows, http_answers.address_not_forwarded),
     *_of("at", loss.dropped_by_rule, loss.rejected_by_rule),
 )
 
@@ -181,16 +182,17 @@ def why(case: JudgedProbe, verdict: ProbeVerdict) -> str:
 
 
 def _undecided(case: JudgedProbe, verdict: ProbeVerdict) -> str:
-    """Why nothing decides an expectation, and what the lab saw of a reply that is missing."""
+    """Why nothing decides an expectation, and what the lab saw of a reply that is missing, or a request."""
     doubted = next((each for each in verdict.verdicts if each.judgement is Judgement.INCONCLUSIVE), None)
     if doubted is None:
         return ""
     sentence = f"nothing decides {doubted.expectation}: {'; '.join(doubted.reasons[:_MOST_DOUBTS])}."
-    flow = case.flows[doubted.example or 0]
-    if doubted.expectation != "reply" or not flow.answers or flow.replies:
-        return sentence
-    missing = replace(doubted, judgement=Judgement.FAIL)
-    seen = cause(case, missing, verdict.plan, verdict.traced, verdict.service)
+    flow, missing = case.flows[doubted.example or 0], replace(doubted, judgement=Judgement.FAIL)
+    seen = ""
+    if doubted.expectation == "outcome":
+        seen = loss.neighbour_silent(Failure(case, missing, verdict.plan))
+    elif doubted.expectation == "reply" and flow.answers and not flow.replies:
+        seen = cause(case, missing, verdict.plan, verdict.traced, verdict.service)
     return " ".join(filter(None, (sentence, seen and f"What the lab saw: {seen}")))
 
 

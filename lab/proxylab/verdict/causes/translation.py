@@ -19,7 +19,6 @@ from proxylab.verdict.rule_words import is_from_itself, the_rule, why_masquerade
 
 __all__ = [
     "delivered_by",
-    "health_port_knows",
     "kept_the_source",
     "led_by_others",
     "led_to_backend",
@@ -295,12 +294,3 @@ def share_is_wrong(failure: Failure) -> str:
         return f"the proxy never chose {furthest} in {amount(flows, 'flow')}: its share is 0."
     got = f"{found[furthest]:,} of {amount(flows, 'flow')}"
     return f"{furthest} got {got}: its share is {found[furthest] / flows:.1%}, and {shares[furthest]:.1%} was due."
-
-
-def health_port_knows(failure: Failure) -> str:
-    """A health-check node port answers by the number of local endpoints that the proxy of its node knows."""
-    report = next((each for each in failure.case.evidence.http if each.flow == (failure.verdict.example or 0)), None)
-    if report is None or report.error or report.local_endpoints is None:
-        return ""
-    known = amount(report.local_endpoints, "local endpoint")
-    return f"the proxy that serves {failure.dialled} knows of {known}, so it answers {report.status}."

@@ -137,7 +137,9 @@ def _unended(case: JudgedProbe, flow: Flow) -> str:
 
 def _unseen(case: JudgedProbe, flow: Flow) -> str:
     seen = last_seen(flow)
-    behind = hop(seen) if seen is not None and seen.netns_name in case.resolved.nodes else ""
+    if seen is None:
+        return f"no tap saw it leave {case.resolved.sender.name}"
+    behind = hop(seen) if seen.netns_name in case.resolved.nodes else ""
     return f"no tap saw it behind {behind}" if behind else "no tap saw it again after it left"
 
 
