@@ -163,10 +163,14 @@ def test_a_scenario_runs_on_an_image(engine: DockerEngine, kube_proxy: Binary, t
     )
     assert done.returncode == ExitCode.OK, done.stdout + done.stderr
     assert f"taking kube-proxy out of image {reference}" in done.stderr
-    (kept,) = Cache(tmp_path / "proxylab/kube-proxy").binaries()
+    cache = Cache(tmp_path / "proxylab/kube-proxy")
+    (kept,) = cache.part("images").binaries()
+    assert cache.binaries() == [], "a tag may name any binary, so it stands for no version"
     assert kept.path.read_bytes() == kube_proxy.path.read_bytes()
-    judged = {probe["judgement"] for case in json.loads(done.stdout)["scenarios"] for probe in case["probes"]}
-    assert judged == {"pass"}
+    cases = json.loads(done.stdout)["scenarios"]
+    assert {probe["judgement"] for case in cases for probe in case["probes"]} == {"pass"}
+    found = {(case["binary"]["origin"], case["binary"]["sha256"]) for case in cases}
+    assert found == {(f"/usr/local/bin/kube-proxy of image {reference}", kube_proxy.identity.digest)}
     kept.path.unlink()  # it is large, and pytest keeps the folders of three runs
 
 
