@@ -14,7 +14,15 @@ from proxylab.errors import ScenarioError
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import MasqueradedAs, ResolvedProbe
 from proxylab.plan.sources import masquerades, snat_source
-from proxylab.scenario.expect import Expect, Masqueraded, NodeDevice, SourceAddress, SourceByBackend, SourceExpectation
+from proxylab.scenario.expect import (
+    Expect,
+    Masqueraded,
+    NodeDevice,
+    Preserved,
+    SourceAddress,
+    SourceByBackend,
+    SourceExpectation,
+)
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step, StreamExpect
 
@@ -41,19 +49,32 @@ class ExpectedSources:
     ) -> tuple[ResolvedProbe, IPAddress | None]:
         """The resolved probe with ``masquerades`` if its author asks for them, and the address of a fixed source.
 
-        Where the probe dials a name, its way is unknown until the name is resolved.
+        A node with several addresses may give each endpoint another one. Where the probe dials a name, its way is
+        unknown until the name is resolved.
         """
         wanted, owner = probe.expect.source, f"probe {probe.name!r}"
         if _is_masqueraded(wanted) and resolved.question is None:
             backends = [each.address for each in resolved.endpoints]
             found = self._masquerades(probe.expect, owner, resolved, backends, services)
             return replace(resolved, masquerades=found), None
-        return resolved, self._fixed(probe.expect, owner, Family.of(resolved.destination))
+        fixed = self._fixed(probe.expect, owner, Family.of(resolved.destination))
+        if isinstance(wanted, NodeDevice) and fixed is not None:
+            ways = (
+                MasqueradedAs(
+                    node=wanted.node, backend=end, source=self._fixed(probe.expect, owner, Family.of(end), end)
+                )
+                for end in dict.fromkeys(each.address for each in resolved.endpoints)
+            )
+            resolved = replace(resolved, masquerades=tuple(ways))
+        return resolved, fixed
 
     def of_stream(
         self, step: Step, name: str, resolved: ResolvedProbe, services: Iterable[Service]
     ) -> Mapping[str, IPAddress]:
-        """The source that each backend of a stream must see, by its name or ``ANY_BACKEND``; empty if not expected."""
+        """The source that each backend of a stream must see, by its name or ``ANY_BACKEND``.
+
+        A backend is absent where the author expects a masqueraded source and nothing masquerades.
+        """
         expect, owner, own = step.expect.streams[name], f"step {step.name!r}: {name}", resolved.sender.address
         wanted, masqueraded = expect.source, dict[str, IPAddress]()
         if _is_masqueraded(wanted):
@@ -61,7 +82,7 @@ class ExpectedSources:
             ways = self._masquerades(expect, owner, resolved, list(names), services)
             if len(nodes := dict.fromkeys(way.node for way in ways)) > 1:
                 self._note(expect, owner, f"the stream may enter the cluster at {' or '.join(nodes)}: give an address")
-            masqueraded = {names[way.backend]: way.source or own for way in ways}
+            masqueraded = {names[way.backend]: way.source for way in ways if way.source is not None}
         match wanted:
             case None:
                 return {}
@@ -69,8 +90,14 @@ class ExpectedSources:
                 return masqueraded
             case SourceByBackend(of):
                 fixed = {each: source.address for each, source in of.items() if isinstance(source, SourceAddress)}
-                hidden = {each: masqueraded.get(each, own) for each in of if isinstance(of[each], Masqueraded)}
-                return dict.fromkeys(of, own) | hidden | fixed
+                kept = {each: own for each, source in of.items() if isinstance(source, Preserved)}
+                return (
+                    kept | fixed | {each: masqueraded[each] for each in masqueraded if each in {*of} - {*kept, *fixed}}
+                )
+            case NodeDevice():
+                ends = {each.name: each.address for each in resolved.receivers}
+                found = {name: self._fixed(expect, owner, Family.of(end), end) for name, end in ends.items()}
+                return {name: address for name, address in found.items() if address is not None}
             case _:
                 return {ANY_BACKEND: self._fixed(expect, owner, Family.of(resolved.destination)) or own}
 
@@ -89,14 +116,16 @@ class ExpectedSources:
             self._note(expect, owner, str(error))
             return ()
 
-    def _fixed(self, expect: Expect | StreamExpect, owner: str, family: Family) -> IPAddress | None:
-        """The address that every backend must see; ``None`` for the sender's own, or one that differs."""
+    def _fixed(
+        self, expect: Expect | StreamExpect, owner: str, family: Family, backend: IPAddress | None = None
+    ) -> IPAddress | None:
+        """The address that a backend must see, or every one; ``None`` for the sender's own, or one that differs."""
         match expect.source:
             case SourceAddress(address):
                 return address
             case NodeDevice(node, device):
                 try:
-                    return snat_source(self._plan, node, device, family)
+                    return snat_source(self._plan, node, device, family, backend)
                 except LookupError as error:
                     self._note(expect, owner, str(error))
         return None

@@ -27,10 +27,14 @@ class Hop(Struct, frozen=True):
 def route_to(namespace: Namespace, destination: IPAddress) -> Route:
     """The route that the kernel takes: the longest prefix of the main table that holds the destination.
 
-    The kernel's own routes for the networks of its addresses count as well (fib_add_ifaddr, net/ipv4/fib_frontend.c).
-    Raises ``UnreachableError``.
+    The kernel's own routes for the networks of its addresses count as well. In IPv4 each prefers that address as source
+    (fib_add_ifaddr, net/ipv4/fib_frontend.c). Raises ``UnreachableError``.
     """
-    connected = [Route(address.interface.network, address.device) for address in namespace.addresses]
+    connected = [
+        Route(own.network, each.device, source=own.ip if own.version == 4 else None)
+        for each in namespace.addresses
+        for own in (each.interface,)
+    ]
     fitting = [
         route
         for route in (*namespace.routes, *connected)

@@ -113,10 +113,14 @@ class ForwardingEntry(Record, frozen=True):
 
 
 class Address(Record, frozen=True):
-    """An address on a device; ``interface`` has the prefix length."""
+    """An address on a device; ``interface`` has the prefix length.
+
+    A ``deprecated`` one receives packets, but IPv6 chooses it as a source only if there is no other.
+    """
 
     device: str
     interface: IPInterface
+    deprecated: bool = False
 
 
 class NextHop(Record, frozen=True):

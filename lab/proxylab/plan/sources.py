@@ -1,27 +1,30 @@
 """The source address of masqueraded packets, and of a namespace's own packets.
 
-In IPv4, MASQUERADE uses the first address of global scope on the outgoing device (nf_nat_masquerade_ipv4 calls
-inet_select_addr, net/ipv4/devinet.c). If that device has none, it uses the first one of the namespace, in the order of
-its devices, ``lo`` first. In IPv6 the kernel applies RFC 6724 (ipv6_dev_get_saddr, net/ipv6/addrconf.c): the device's
-own address too, but if it has none, the address of the namespace with the longest common prefix with the destination
-(rule 8), and among equals the first. So a packet that leaves a node through its uplink has the node's address; a packet
-to a pod of the same node has the gateway's, or with unnumbered pods the node's; a packet through the overlay has the
-VXLAN device's.
+MASQUERADE gives a packet the address that the kernel selects for its output device and its next hop
+(``selected_source``; nf_nat_masquerade_ipv4 and _ipv6, net/netfilter/nf_nat_masquerade.c). So a packet that leaves a
+node through its uplink has the node's address; a packet to a pod of the same node has the gateway's, or with unnumbered
+pods the node's; a packet through the overlay has the VXLAN device's.
 """
 
 from collections.abc import Collection
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.plan.forwarding import next_hop, next_hops, route_to
-from proxylab.plan.model import Device, Namespace, Plan, Role, Route
+from proxylab.plan.model import Namespace, Plan, Role, Route
 from proxylab.plan.resolved import MasqueradedAs, ResolvedProbe
+from proxylab.plan.source_selection import selected_source
 from proxylab.scenario.network import UPLINK
 
 __all__ = ["masquerade_source", "masquerades", "own_source", "snat_source"]
 
 
-def snat_source(plan: Plan, node: str, device: str, family: Family = Family.IPV4) -> IPAddress:
+def snat_source(
+    plan: Plan, node: str, device: str, family: Family = Family.IPV4, destination: IPAddress | None = None
+) -> IPAddress:
     """The source of packets that ``node`` masquerades through its ``uplink``, to its ``pods``, or ``overlay``.
+
+    Where a node has several addresses, its source depends on the destination. Without one, the packets are for a pod
+    behind the device, or else for the default gateway.
 
     Raises:
         LookupError: there is no such node, or it has no device of that kind or no address of that family. The message
@@ -39,7 +42,10 @@ def snat_source(plan: Plan, node: str, device: str, family: Family = Family.IPV4
         raise LookupError(f"a node has no device {str(device)!r}; use {', '.join(by_kind)}")
     if not devices:
         raise LookupError(f"{node} has no pods, and so no pod device")
-    return _selected(plan, namespace, devices[0], family, _pod_behind(plan, devices[0], node, family))
+    if destination is None:
+        destination = _destination_behind(plan, namespace, devices, family)
+    leaves = next_device if (next_device := route_to(namespace, destination).device) in devices else devices[0]
+    return masquerade_source(plan, node, leaves, destination)
 
 
 def masquerade_source(plan: Plan, node: str, device: str, destination: IPAddress) -> IPAddress:
@@ -48,7 +54,8 @@ def masquerade_source(plan: Plan, node: str, device: str, destination: IPAddress
     Raises:
         LookupError: the node has no address of that family.
     """
-    return _selected(plan, plan.namespace(node), device, Family.of(destination), destination)
+    namespace = plan.namespace(node)
+    return selected_source(plan, namespace, device, destination, _gateway(namespace, device, destination))
 
 
 def masquerades(
@@ -114,9 +121,21 @@ def own_source(plan: Plan, name: str, destination: IPAddress) -> IPAddress:
     """
     namespace = plan.namespace(name)
     if namespace.has(destination):
-        return destination
+        return _local_source(namespace, destination)
     route = route_to(namespace, destination)
-    return route.source or _selected(plan, namespace, route.device, Family.of(destination), destination)
+    gateway = next((hop.via for hop in route.hops), route.via)
+    return route.source or selected_source(plan, namespace, route.device, destination, gateway)
+
+
+def _local_source(namespace: Namespace, destination: IPAddress) -> IPAddress:
+    """The source of packets to a namespace's own address: that address, but in IPv4 the first one of its network there.
+
+    IPv4's route to a secondary address prefers the primary one as source (fib_add_ifaddr, net/ipv4/fib_frontend.c).
+    """
+    own = next(each for each in namespace.addresses if each.interface.ip == destination)
+    network = (own.device, own.interface.network)
+    alike = (each for each in namespace.addresses if (each.device, each.interface.network) == network)
+    return destination if destination.version == 6 else next(alike).interface.ip
 
 
 def _pod_devices(plan: Plan, node: str) -> list[str]:
@@ -130,39 +149,23 @@ def _pod_devices(plan: Plan, node: str) -> list[str]:
     ]
 
 
-def _pod_behind(plan: Plan, device: str, node: str, family: Family) -> IPAddress | None:
-    """The address of a pod behind the device; all pods of a node are of one network."""
-    if device not in _pod_devices(plan, node):
-        return None
-    addresses = (
-        address.interface.ip
-        for link in plan.links
-        for end, other in (link.ends, link.ends[::-1])
-        if end.namespace == node and device in (end.device, end.master)
-        for address in plan.namespace(other.namespace).addresses
-    )
-    return next((each for each in addresses if Family.of(each) is family and not each.is_link_local), None)
+def _destination_behind(plan: Plan, namespace: Namespace, devices: Collection[str], family: Family) -> IPAddress:
+    """The address of a pod to which the node routes through one of the devices, or else of its default gateway."""
+    for pod in plan.pods:
+        for address in pod.addresses:
+            ours = Family.of(address) is family and not namespace.has(address)
+            if ours and route_to(namespace, address).device in devices:
+                return address
+    for route in namespace.routes:
+        if route.via is not None and Family.of(route.via) is family and not route.destination.prefixlen:
+            return route.via
+    raise LookupError(f"{namespace.name} has no {family} address")
 
 
-def _selected(
-    plan: Plan, namespace: Namespace, device: str, family: Family, destination: IPAddress | None
-) -> IPAddress:
-    """The first address on the device, else of all devices in the order of their indexes."""
-    tops: list[Device] = [*namespace.bridges, *namespace.vxlans]
-    order = {"lo": 0} | {top.device: top.index for top in tops}
-    order |= {end.device: end.index for link in plan.links for end in link.ends if end.namespace == namespace.name}
-    fitting = [
-        address
-        for address in namespace.addresses
-        if Family.of(address.interface) is family and not address.interface.ip.is_link_local
-    ]
-    if not fitting:
-        raise LookupError(f"{namespace.name} has no {family} address")
-    own = [address for address in fitting if address.device == device]
-    if own:
-        return own[0].interface.ip
-    borrowed = [address.interface.ip for address in sorted(fitting, key=lambda address: order[address.device])]
-    if destination is None or family is Family.IPV4:
-        return borrowed[0]
-    # max() returns the first of equals. The shorter the XOR, the longer the common prefix.
-    return max(borrowed, key=lambda address: -(int(address) ^ int(destination)).bit_length())
+def _gateway(namespace: Namespace, device: str, destination: IPAddress) -> IPAddress:
+    """The next router on the way through that device, or the destination where there is none."""
+    if namespace.has(destination):
+        return destination
+    route = route_to(namespace, destination)
+    through = [hop.via for hop in route.hops if hop.device == device]
+    return next(iter(through), route.via) or destination

@@ -195,7 +195,7 @@ def _link_node(node: Node, namespace: NamespaceDraft, addresses: AddressPlan, se
     for further in node.uplinks:
         own = addresses.uplink[node.name, further.device]
         segments.join(namespace, f"{node.name}-{further.device}", further.segment, further.device, own)
-    namespace.addresses += [Address(each.device, each.interface) for each in node.addresses]
+    namespace.addresses += [Address(each.device, each.interface, each.deprecated) for each in node.addresses]
     namespace.listeners += [
         Listener(each.name, each.protocol, each.port, each.address, position=str(node.position))
         for each in node.daemons

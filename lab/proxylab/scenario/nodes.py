@@ -40,6 +40,13 @@ class NodeAddress(Declared, frozen=True, kw_only=True):
         ),
     ]
     device: Annotated[DeviceName, Key("The device: eth0, another uplink of the node, or lo.")] = UPLINK
+    deprecated: Annotated[
+        bool,
+        Key(
+            "Whether its preferred lifetime is over, as keepalived adds virtual addresses: IPv6 does not choose it as "
+            "a source while there is another."
+        ),
+    ] = False
 
 
 class Uplink(Declared, frozen=True):

@@ -177,18 +177,23 @@ class JudgedProbe(Struct, frozen=True):
         return sorted((way for way in ways if way.node in passed), key=lambda way: passed.index(way.node))
 
     def due_source(self, flow: Flow) -> IPAddress | None:
-        """The source that a flow's backend must see; ``None`` where the author or the network does not say."""
+        """The source that a flow's backend must see.
+
+        It is ``None`` where the author or the network does not say, and where nothing masquerades it although expected.
+        """
         own = self.resolved.sender.address_of_flow(flow.number)
         match self.wanted_source(flow):
             case Preserved():
                 return own
             case Masqueraded():
-                ways = self.ways(flow)
-                return (ways[0].source or own) if ways else None
+                way = next(iter(self.ways(flow)), None)
+                if way is None or way.source is not None or flow.relayed is None:
+                    return way and way.source
+                return way.backend  # a proxy's own connection to its own node comes from the address that it dials
             case SourceAddress(address):
                 return address
             case NodeDevice():
-                return self.source
+                return next((way.source for way in self.ways(flow)), self.source)
         return None
 
     @property

@@ -108,6 +108,26 @@ def test_a_stream_is_masqueraded_to_another_address_for_each_backend() -> None:
     assert due("client", "via: clusterIP", "preserved") == {ANY_BACKEND: "10.244.0.11"}
 
 
+def test_a_stream_is_masqueraded_nowhere_on_its_way_to_a_program_of_the_node_itself() -> None:
+    assert "agent" not in due("outside", "via: nodePort, node: node-a", "masqueraded")
+    written = due("outside", "via: nodePort, node: node-a", "{near: masqueraded, agent: masqueraded}")
+    assert written == {"near": GATEWAY_A}
+
+
+def test_the_address_of_a_nodes_device_depends_on_the_backend() -> None:
+    """A node with an address in the network of the next hop leaves with that one, else with its first."""
+    more = "addresses: [192.0.2.65/28], routes: [{to: 10.244.1.10/32, device: eth0, via: 192.0.2.66}]"
+    text = (
+        SCENARIO.replace("{node-a: {}", f"{{node-a: {{{more}}}").replace("PODS", "bridge").replace("NODES", "host-gw")
+    )
+    text = text.replace("FROM", "outside").replace("TO}", "via: nodePort, node: node-a}")
+    text = text.replace("source: masqueraded", "source: {node: node-a, device: uplink}")
+    (resolved,) = assemble(parse_scenario(text, "f")).resolved_probes
+    names = {each.address: each.name for each in resolved.receivers}
+    found = {names[way.backend]: str(way.source) for way in resolved.masquerades}
+    assert (found["near"], found["far"]) == (UPLINK_A, "192.0.2.65")
+
+
 def test_a_stream_that_may_enter_by_several_nodes_needs_an_address() -> None:
     said = r"f:\d+:\d+: step 'one': queries: expect.source: the stream may enter the cluster at node-a or node-b"
     with pytest.raises(ScenarioError, match=said):

@@ -46,9 +46,9 @@ def test_the_wire() -> None:
     assert network.segments[0].cidrs == (ip_network("172.19.0.0/16"), ip_network("fd00:172:19::/64"))
     assert (network.routed[0].network, network.routed[0].nodes) == (ip_network("198.51.100.7"), ("node-a",))
     first, second = SCENARIO.nodes
-    assert [(each.device, str(each.interface)) for each in first.addresses] == [
-        ("eth0", "172.18.0.77/16"),
-        ("lo", "192.0.2.9/32"),
+    assert [(each.device, str(each.interface), each.deprecated) for each in first.addresses] == [
+        ("eth0", "172.18.0.77/16", False),
+        ("lo", "192.0.2.9/32", True),
     ]
     assert first.daemons == (Daemon(name="kubelet", port=10250, address=ip_address("127.0.0.1")),)
     assert second.uplinks == (Uplink("eth1", "storage"),)

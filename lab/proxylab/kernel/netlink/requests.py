@@ -56,6 +56,9 @@ _REPLACE: Final = _CHANGE | 0x500  # NLM_F_CREATE | NLM_F_REPLACE
 _IFF_UP: Final = 0x1
 _IFF_PROMISC: Final = 0x100
 _IFA_F_NODAD: Final = 0x02
+_FOREVER: Final = 0xFFFFFFFF
+"""The lifetime that never ends (INFINITY_LIFE_TIME of net/addrconf.h)."""
+
 _RTNH_F_ONLINK: Final = 0x4
 _RT_SCOPE_LINK: Final = 253
 _RT_SCOPE_NOWHERE: Final = 255
@@ -226,6 +229,7 @@ def _content(address: Address, index: int) -> Content:
         "index": index,
         "IFA_LOCAL": str(interface.ip),
         "IFA_ADDRESS": str(interface.ip),
+        "IFA_CACHEINFO": {"ifa_preferred": 0, "ifa_valid": _FOREVER} if address.deprecated else None,
     }
 
 

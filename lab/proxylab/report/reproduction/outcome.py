@@ -74,7 +74,7 @@ def _source(case: JudgedProbe, flow: Flow, backend: str) -> str:
         case Masqueraded():
             names = {each.address: each.name for each in case.resolved.receivers}
             ways = [way for way in case.resolved.masquerades if backend in (_ANY, names.get(way.backend))]
-            return _one_of(sorted({str(way.source or own) for way in ways}) or [_ANY])
+            return _one_of(sorted({str(way.source) for way in ways if way.source is not None}) or [_ANY])
         case SourceAddress(address):
             return str(address)
         case _:

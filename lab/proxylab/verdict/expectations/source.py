@@ -59,7 +59,7 @@ def _judge(case: JudgedProbe, wanted: SourceExpectation) -> Verdict:
         if contradiction:
             findings.doubt(contradiction, flow.number)
         elif due is None:
-            _note_unknown(case, flow, findings)
+            _note_nothing_due(case, flow, findings)
         elif strangers:
             origin = listed(list(dict.fromkeys(strangers)))
             findings.wrong(f"{listed(flow.reached)} saw it come from {origin}{_due_there(wanted, due)}", flow.number)
@@ -111,18 +111,21 @@ def _must_change(case: JudgedProbe, flow: Flow) -> bool:
     return bool(case.resolved.service_port) and case.due_source(flow) not in (None, own)
 
 
-def _note_unknown(case: JudgedProbe, flow: Flow, findings: Findings) -> None:
+def _note_nothing_due(case: JudgedProbe, flow: Flow, findings: Findings) -> None:
     """Neither the author nor the plan gives a source for the backend that the flow reached."""
     reached, source = listed(flow.reached), flow.arrivals[0].source
     if case.wanted_source(flow) is None:
         findings.wrong(f"{reached} saw it come from {source}, and source has no entry for {reached}", flow.number)
+    elif ways := case.ways(flow):
+        where = f"{reached} is a program of {ways[0].node} itself, and packets to it do not pass POSTROUTING there"
+        findings.wrong(f"nothing masquerades it: {where}; it came from {source}", flow.number)
     else:
         findings.doubt(f"the plan knows no node that translates it on the way to {reached}", flow.number)
 
 
 def _due_there(wanted: SourceExpectation, due: IPAddress) -> str:
     """What is due for this flow, where it differs from flow to flow."""
-    return f", not from {due}" if isinstance(wanted, Masqueraded | SourceByBackend) else ""
+    return f", not from {due}" if isinstance(wanted, Masqueraded | NodeDevice | SourceByBackend) else ""
 
 
 def _changes(case: JudgedProbe) -> _Changes:
@@ -143,8 +146,8 @@ def _tell_apart(case: JudgedProbe, flow: Flow, changes: _Changes, findings: Find
         if changes.unwanted > 0 and (port != left or changes.unwanted >= changes.preserved):
             to = f" to port {port}" if port != left else ""
             findings.wrong(f"{node} masqueraded it{to}, although its address is {source} in either case", flow.number)
-    elif not isinstance(wanted, Masqueraded) or any(each.source is None for each in case.ways(flow)):
-        return  # the author names an address, or it never left the node
+    elif not isinstance(wanted, Masqueraded):
+        return  # the author names an address
     elif port == left and changes.packets < changes.masqueraded:
         clause = f"nothing masqueraded it: {listed(flow.reached)} saw port {port}, from which it left"
         known = set(case.resolved.nodes) <= set(case.evidence.counted)
@@ -163,7 +166,8 @@ def _in_words(case: JudgedProbe, wanted: SourceExpectation) -> str:
             due = dict.fromkeys(str(address) for flow in case.arrived if (address := case.due_source(flow)))
             return f"masqueraded ({listed(list(due), 'or')})" if due else "masqueraded"
         case NodeDevice(node, device):
-            return f"{case.source} ({node} {device})"
+            due = dict.fromkeys(str(case.due_source(flow)) for flow in case.arrived)
+            return f"{listed(list(due), 'or') or case.source} ({node} {device})"
         case SourceByBackend(of):
             return ", ".join(f"{name} {_in_a_word(each)}" for name, each in of.items())
         case SourceAddress(address):

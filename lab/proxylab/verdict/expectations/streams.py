@@ -20,7 +20,6 @@ from itertools import chain
 from typing import Final
 
 from proxylab.addresses import IPAddress
-from proxylab.errors import InternalError
 from proxylab.evidence.stream_records import BreakKind, StreamPacket, StreamPacketFate
 from proxylab.evidence.words import amount, listed, times
 from proxylab.scenario.expect import SourceExpectation
@@ -102,15 +101,15 @@ BACKENDS = Expectation[Stream, tuple[str, ...]](
 
 def _judge_source(stream: Stream, _wanted: SourceExpectation) -> Verdict:
     """Every backend saw that address."""
-    if not stream.sources:
-        raise InternalError(f"{stream.expect.position}: the plan gave no address for the source; please report this")
     stream = stream.after_wait
     findings = Findings(stream, chain(stream.foreign, stream.changed_by_others))
     for packet in stream.packets:
         if packet.peer is None:
             find = findings.missing if may_be_late(packet) else findings.wrong
             find(f"{answer_words(packet)}, so no backend saw its source", packet.number)
-        elif packet.peer != (due := stream.due_source(packet)):
+        elif (due := stream.due_source(packet)) is None:
+            findings.wrong(f"{packet.backend} saw {packet.peer}, and nothing masquerades what it gets", packet.number)
+        elif packet.peer != due:
             instead = f", not {due}" if len(stream.sources) > 1 else ""
             findings.wrong(f"{packet.backend} saw {packet.peer}{instead}", packet.number)
     reporters = dict.fromkeys(packet.backend for packet in stream.packets if packet.backend)

@@ -102,6 +102,18 @@ def test_of_several_nodes_the_first_on_the_way_masquerades() -> None:
     )
 
 
+def test_nothing_masquerades_packets_of_other_machines_for_a_program_of_the_node() -> None:
+    world = World(source=Masqueraded())
+    resolved = replace(
+        world.resolved, masquerades=(MasqueradedAs(node="node-a", backend=world.address("echo-1"), source=None),)
+    )
+    verdict = of_source(judge(world.probe, resolved, None, world.evidence(world.round_trip(0, "echo-1"))))
+    assert (verdict.judgement, verdict.expected) == (FAIL, "masqueraded")
+    (reason,) = verdict.reasons
+    where = "echo-1 is a program of node-a itself, and packets to it do not pass POSTROUTING there"
+    assert reason == f"nothing masquerades it: {where}; it came from 10.244.1.2"
+
+
 def test_sources_by_backend() -> None:
     world = World(flows=2, source=SourceByBackend({"echo-1": SourceAddress(GATEWAY), "echo-2": Preserved()}))
     near = world.round_trip(0, "echo-1", GATEWAY)

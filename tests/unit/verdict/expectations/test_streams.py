@@ -65,6 +65,12 @@ def test_the_source_may_differ_from_backend_to_backend() -> None:
     assert verdict.verdicts[0].reasons == (f"5 of 5 packets: new saw {CLIENT}, not {NEW}",)
 
 
+def test_a_source_that_nothing_masquerades_is_no_masqueraded_one() -> None:
+    verdict = judged(step(source=Masqueraded()), record(*seen(*BEHIND)), source={"old": NEW})
+    assert only(verdict) == ("fail", str(CLIENT))
+    assert verdict.verdicts[0].reasons == (f"5 of 5 packets: new saw {CLIENT}, and nothing masquerades what it gets",)
+
+
 @pytest.mark.parametrize(
     ("wanted", "judgement"),
     [
