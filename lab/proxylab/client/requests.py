@@ -29,6 +29,7 @@ from proxylab.report.bundle import Circumstances
 from proxylab.scenario.change import Change
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.words import TERMINATING_MODES, Manner
+from proxylab.timing import Deadline
 from proxylab.verdict.flows.flows import flows_of
 from proxylab.verdict.flows.hops import last_destination
 from proxylab.verdict.model import UNRESOLVED, ProbeVerdict
@@ -37,6 +38,9 @@ __all__ = ["advance_to", "circumstances_of", "record_of", "single_packet", "trac
 
 _MOST_PACKETS: Final = 32
 """With three endpoints, the packet goes elsewhere once in half a million failures."""
+
+_PATIENCE: Final = 10.0
+"""Seconds: a packet whose answer or sentinel packet is lost takes one."""
 
 
 def advance_to(assembly: Assembly, number: int, lacks: Mapping[str, str]) -> Advance:
@@ -130,10 +134,12 @@ def trace_alike(verdict: ProbeVerdict, trace: Callable[[], tuple[ResolvedProbe, 
     wanted = _destination(verdict.resolved, verdict.evidence, _example(verdict))
     if verdict.overall not in UNRESOLVED or not wanted or len(verdict.resolved.receivers) < 2:
         return first[1]
-    sent = first
+    sent, deadline = first, Deadline.after(_PATIENCE)
     for _ in range(_MOST_PACKETS):
         if _destination(*sent) == wanted:
             return sent[1]
+        if deadline.passed:
+            break
         sent = trace()
     return first[1]
 

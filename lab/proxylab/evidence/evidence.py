@@ -329,11 +329,11 @@ class Evidence(Record, frozen=True, kw_only=True):
     author's port had before. ``earlier`` are the clients' last connections to the same frontend, or else to another one
     of the service port; none without session affinity. ``http`` holds the HTTP answers, and ``behind`` the packets of
     connections that an Ingress controller opened. Where a flow was missing, ``kernel`` holds the stack counters until
-    ``counters_read_at``, which is 0 otherwise. ``lookups`` are the queries for the dialled name, in order. ``steps``
-    are those of a traced packet: there through every node, then back; ``drops`` are the kernel's reported drops
-    meanwhile. ``links`` are the links with netem, there and back. ``terminating`` names the nodes whose proxies end
-    connections themselves, ``undrained`` those of them whose processes may still have held a packet at the end, and
-    ``discarded`` what the others discarded.
+    ``counters_read_at``, which is 0 otherwise; by ``foreign_read_at`` the lab had read the counters of ``foreign``.
+    ``lookups`` are the queries for the dialled name, in order. ``steps`` are those of a traced packet: there through
+    every node, then back; ``drops`` are the kernel's reported drops meanwhile. ``links`` are the links with netem,
+    there and back. ``terminating`` names the nodes whose proxies end connections themselves, ``undrained`` those of
+    them whose processes may still have held a packet at the end, and ``discarded`` what the others discarded.
     """
 
     sent: int
@@ -358,6 +358,7 @@ class Evidence(Record, frozen=True, kw_only=True):
     kernel: tuple[KernelCount, ...] = ()
     links: tuple[LinkCount, ...] = ()
     counters_read_at: int = 0
+    foreign_read_at: int = 0
     lookups: tuple[Lookup, ...] = ()
     steps: tuple[TraceStep, ...] = ()
     drops: tuple[DropReason, ...] = ()

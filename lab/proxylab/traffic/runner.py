@@ -36,6 +36,7 @@ from proxylab.timing import Deadline, together
 from proxylab.traffic.associations import Associations
 from proxylab.traffic.client_memory import ClientMemory
 from proxylab.traffic.connect import Dialogues, has_sctp, need_sctp
+from proxylab.traffic.connections_left import end_connections_of
 from proxylab.traffic.conntrack_reader import ConntrackReader
 from proxylab.traffic.craft import first_packets
 from proxylab.traffic.dialogue import Conversation
@@ -112,7 +113,7 @@ class Runner:
         self._clients = ClientMemory()
         self._stacks = Stacks(netns_by_name, {each.name for each in plan.namespaces if each.role is Role.NODE})
         self._seen: Matcher | None = None
-        self._dialogues = self.traced = 0
+        self._dialogues = self.traced = self._foreign_read_at = 0
         taps = watch, responders, self._identities, self.conntrack
         self.streams = Streams(netns_by_name, *taps, self._port_of_stream, self._programs, self._links)
 
@@ -174,7 +175,9 @@ class Runner:
         async with self.packet_lock:
             self.traced += trace
             self._seen = None  # two runs of 24,000 flows would take 190 MB more than one
-            return self._clients.note(resolved, await self._run(resolved, trace=trace))
+            evidence = await self._run(resolved, trace=trace)
+            end_connections_of(resolved, evidence, self._plan, self._netns_by_name)
+            return self._clients.note(resolved, evidence)
 
     async def converse(self, dialogue: Dialogue) -> DialogueRecord:
         """Hold a dialogue by crafted segments. Runs wait for each other.
@@ -218,8 +221,7 @@ class Runner:
         foreign = [self._foreign[node] for node in resolved.nodes if node in self._foreign]
         await together(rules.begin(family) for rules in foreign)
         self._stacks.begin((*resolved.nodes, *resolved.watched))
-        known = self.conntrack.flows(resolved, ports if resolved.sender.port else ())
-        dropped = self._links.read()
+        known, dropped = self.conntrack.flows(resolved, ports if resolved.sender.port else ()), self._links.read()
         unfinished = await self._take(turns, resolved, every_segment=bool(passage.nodes or resolved.request))
         losses = turns.take_losses()
         tracked = self.conntrack.flows(resolved, ports)
@@ -249,6 +251,7 @@ class Runner:
             kernel=self._stacks.end(),
             links=self._links.since(dropped),
             counters_read_at=self._stacks.counters_read_at,
+            foreign_read_at=self._foreign_read_at if self._stacks.counters_read_at else 0,
             http=tuple(turns.sending.answers) if isinstance(turns.sending, Fetches) else (),
             steps=with_virtual_servers(steps, counts),
             drops=() if tracing is None else tracing.drops_until(self._stacks.counters_read_at),
@@ -312,9 +315,11 @@ class Runner:
         )
 
     async def _read_counters_again(self, resolved: ResolvedProbe) -> None:
-        """Read the counters now: what comes later is not the run's."""
+        """Read the counters now: what comes later is not the run's. A second call does nothing."""
+        is_first = not self._stacks.counters_read_at
         self._stacks.read_again()
         await together(self._foreign[node].read_again() for node in resolved.nodes if node in self._foreign)
+        self._foreign_read_at = time.time_ns() if is_first else self._foreign_read_at
 
     def _sctp_responders(self) -> Associations | None:
         """The SCTP responders for a kernel without SCTP, opened when SCTP is first sent."""

@@ -186,10 +186,9 @@ class JudgedProbe(Struct, frozen=True):
             case Preserved():
                 return own
             case Masqueraded():
-                way = next(iter(self.ways(flow)), None)
-                if way is None or way.source is not None or flow.relayed is None:
-                    return way and way.source
-                return way.backend  # a proxy's own connection to its own node comes from the address that it dials
+                # A proxy's own connection to its own node comes from the address that it dials.
+                of_proxy = flow.relayed is not None
+                return next((way.source or (way.backend if of_proxy else None) for way in self.ways(flow)), None)
             case SourceAddress(address):
                 return address
             case NodeDevice():

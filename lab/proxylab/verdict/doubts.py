@@ -1,6 +1,6 @@
 """Reasons to doubt evidence: witnesses that contradict each other, lost frames, and silence that may end later."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
@@ -8,7 +8,7 @@ from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.words import Manner
 from proxylab.verdict.counted_rules import ending
-from proxylab.verdict.drops import dropped_with_sentinels, ended_with_sentinels, kernel_drop
+from proxylab.verdict.drops import answer_drop, dropped_with_sentinels, ended_with_sentinels, kernel_drop
 from proxylab.verdict.flows.flows import Fate, Flow
 from proxylab.verdict.flows.hops import ended_in, last_reply, way
 from proxylab.verdict.foreign import ended_by
@@ -18,6 +18,7 @@ __all__ = [
     "counted_as_dropped",
     "disagreement",
     "doubts_about",
+    "lost_answers",
     "packets_of",
     "packets_until",
     "reasons_it_may_be_late",
@@ -85,14 +86,18 @@ def counted_as_dropped(
     heard of it, from a router (EMSGSIZE) or from a rule of the sender's own (EPERM).
     """
     if set(fates) == {Fate.DELIVERED}:
-        return ended_with_sentinels(evidence, *_lost_answers(flows))
+        return _answers_ended(resolved, evidence, flows)
     if set(fates) != {Fate.LOST}:
         return False
     if all(flow.report is not None and flow.report.error in ("EMSGSIZE", "EPERM") for flow in flows):
         return True
     packets = packets_until(flows, evidence.counters_read_at)
     ended = ended_in(flows)
-    if kernel_drop(resolved, evidence, packets, ended) or ended_by(resolved, evidence, packets, ended):
+    if kernel_drop(resolved, evidence, packets, ended):
+        return True
+    # A kernel may have sent again while the lab read the counters of foreign rules.
+    possible = range(packets, packets_until(flows, evidence.foreign_read_at or evidence.counters_read_at) + 1)
+    if any(ended_by(resolved, evidence, each, ended) for each in possible):
         return True
     dropping = [rule.count for rule in ending(resolved, evidence.counts, "DROP") if {rule.count.node} == ended]
     if sum(count.packets for count in dropping) == packets_of(flows):
@@ -100,8 +105,24 @@ def counted_as_dropped(
     return dropped_with_sentinels(evidence, packets_of(flows), ended)
 
 
-def _lost_answers(flows: Iterable[Flow]) -> tuple[int, frozenset[str]]:
-    """How many packets of the answers that are missing came into the nodes where they were seen last, and those nodes.
+def _answers_ended(resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...]) -> bool:
+    """Whether a counter accounts for every missing answer, as it does for a request."""
+    times, ended = lost_answers(flows)
+    if ended_with_sentinels(evidence, len(times), ended):
+        return True
+    read_at = evidence.counters_read_at
+    first, last = (sum(at <= until for at in times) for until in (read_at, evidence.foreign_read_at or read_at))
+    if answer_drop(resolved, evidence, first, ended):
+        return True
+    return any(
+        ended_by(resolved, evidence, each, ended, rejected=rejected) in evidence.foreign
+        for each in range(first, last + 1)
+        for rejected in (False, True)
+    )
+
+
+def lost_answers(flows: Iterable[Flow]) -> tuple[Sequence[int], frozenset[str]]:
+    """When packets of the missing answers came into the nodes where the taps saw them last, and those nodes.
 
     There are none where a pod did not answer, or an answer was seen last as it left.
     """
@@ -111,10 +132,10 @@ def _lost_answers(flows: Iterable[Flow]) -> tuple[int, frozenset[str]]:
             continue
         last = last_reply(flow)
         if last is None or last.direction is Direction.OUT:
-            return 0, frozenset()
+            return (), frozenset()
         here = (each for each in flow.passages if each.netns_name == last.netns_name)
         came += [each for each in here if each.packet is Packet.REPLY and each.direction is Direction.IN]
-    return len(came), frozenset(each.netns_name for each in came)
+    return [each.at for each in came], frozenset(each.netns_name for each in came)
 
 
 def reasons_it_may_be_late(

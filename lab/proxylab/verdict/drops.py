@@ -20,6 +20,7 @@ from proxylab.verdict.foreign import Effect, may_meet, suspicion
 __all__ = [
     "COUNTERS",
     "KernelDrop",
+    "answer_drop",
     "drop_at",
     "dropped_with_sentinels",
     "ended_with_sentinels",
@@ -162,6 +163,15 @@ def kernel_drop(
     is_own = plan is not None and plan.namespace(node).has(source)
     by = _martian(node, source, resolved.destination, is_own=is_own) or _UNROUTED
     return _unrouted(resolved, evidence, node, packets, by)
+
+
+def answer_drop(resolved: ResolvedProbe, evidence: Evidence, answers: int, ended: Collection[str]) -> KernelDrop | None:
+    """The drop of exactly as many answers by the stack of the node that they came into, by the counter of its reason.
+
+    The node received the requests, too, so that what it received shows nothing of the answers.
+    """
+    drop = kernel_drop(resolved, evidence, answers, ended)
+    return drop if drop is not None and drop.counter not in _RECEIVED.values() else None
 
 
 def drop_at(

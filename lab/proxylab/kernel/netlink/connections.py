@@ -1,8 +1,9 @@
-"""Ends the connections that are left in a namespace of a closed lab.
+"""Ends the connections that are left in a namespace: of a closed lab, or of a run that is over.
 
-A socket that closed with unsent data goes on sending, and holds its namespace for as long. SOCK_DESTROY ends it
-(net/ipv4/tcp.c, tcp_abort). TIME_WAIT keeps a 5-tuple for a minute but holds no namespace: the kernel purges it with
-the namespace (inet_twsk_purge).
+A socket that closed with unsent data goes on sending, and holds its namespace for as long. So does a half-open
+connection, whose SYN-ACK gets no answer: closing the listener leaves it to its timer, which comes after up to a minute
+(reqsk_timer_handler, net/ipv4/inet_connection_sock.c). SOCK_DESTROY ends both (net/ipv4/tcp.c, tcp_abort). TIME_WAIT
+keeps a 5-tuple for a minute but holds no namespace: the kernel purges it with the namespace (inet_twsk_purge).
 """
 
 import errno
@@ -10,23 +11,34 @@ import os
 import re
 import socket
 import struct
+from collections.abc import Collection
 from contextlib import closing
 from ipaddress import ip_address
 from typing import Final, NamedTuple, Self
 
+from proxylab.addresses import IPAddress
 from proxylab.kernel.netlink.messages import Content, Decoded, Kind, Request
 from proxylab.kernel.netlink.socket import NETLINK_SOCK_DIAG, open_netlink
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = ["Left", "end_connections"]
+__all__ = ["Connection", "Left", "end_connections", "end_these"]
 
 _NLM_F_ACK: Final = 0x4
 _TCP_LISTEN: Final = 10  # include/net/tcp_states.h
 _TCP_STATES: Final = 13
 _NOT_LISTENING: Final = (1 << _TCP_STATES) - 2 & ~(1 << _TCP_LISTEN)
 
+_NO_COOKIE: Final = (1 << 64) - 1
+
 _ABSENT: Final = frozenset({errno.ENOENT, errno.EPROTONOSUPPORT, errno.EINVAL, errno.EOPNOTSUPP})
 """Errors of a kernel that cannot list sockets."""
+
+
+class Connection(NamedTuple):
+    """A TCP connection by its ends, as its own namespace sees them."""
+
+    own: tuple[IPAddress, int]
+    peer: tuple[IPAddress, int]
 
 
 class Left(NamedTuple):
@@ -52,11 +64,12 @@ def end_connections(netns: NetNs, *, even_waiting: bool = False) -> str:
     """End every TCP connection that is left in a namespace; return in words what is left even then.
 
     To list sockets the kernel walks the whole machine's table (inet_diag), so the function does it only where the
-    statistics count any, and for TIME_WAIT alone only with ``even_waiting``. It ends neither packets that wait for
-    fragments nor SCTP associations without sockets.
+    statistics count any, and for TIME_WAIT alone only with ``even_waiting``. They count no half-open connections, but
+    the handshakes that were sent again. It ends neither packets that wait for fragments nor SCTP associations without
+    sockets.
     """
     left = _left(netns)
-    if not any(left._replace(waiting=left.waiting if even_waiting else 0)):
+    if not any(left._replace(waiting=left.waiting if even_waiting else 0)) and not _sent_handshakes_again(netns):
         return ""
     for family in (socket.AF_INET, socket.AF_INET6):
         _end_family(netns, int(family))
@@ -67,6 +80,38 @@ def end_connections(netns: NetNs, *, even_waiting: bool = False) -> str:
         f"{netns.name}: {left.sockets} sockets, {left.waiting} connections in TIME_WAIT, "
         f"{left.fragments} packets that wait for fragments, {left.associations} SCTP associations"
     )
+
+
+def end_these(netns: NetNs, connections: Collection[Connection]) -> None:
+    """End these connections of a namespace, as far as they are still there."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        version = 4 if family == socket.AF_INET else 6
+        wanted = {
+            "sdiag_family": int(family),
+            "sdiag_protocol": int(socket.IPPROTO_TCP),
+            "idiag_states": _NOT_LISTENING,
+        }
+        asked = [_ask(each, wanted) for each in connections if each.own[0].version == version]
+        if not asked:
+            continue
+        try:
+            with closing(open_netlink(netns, NETLINK_SOCK_DIAG)) as netlink:
+                answers = [each for each in netlink.exchange(asked) if not each.is_last]
+                found = [answer.decode(Kind.GET_SOCKETS) for answer in answers]
+                # Without its connection the kernel names the listener, which must stay.
+                there = [each for each in found if each.need(int, "idiag_state") != _TCP_LISTEN]
+                netlink.exchange([_end(each, wanted) for each in there])
+        except OSError as error:
+            if error.errno not in _ABSENT:
+                raise
+
+
+def _ask(connection: Connection, wanted: Content) -> Request:
+    """Ask for a connection by its ends. No cookie is known yet (INET_DIAG_NOCOOKIE)."""
+    (own, port), (peer, peer_port) = connection
+    ends = {"idiag_src": _words(str(own)), "idiag_dst": _words(str(peer))}
+    ports = {"idiag_sport": port, "idiag_dport": peer_port}
+    return Request("find a connection", Kind.GET_SOCKETS, 0, {**wanted, **ports, **ends, "idiag_cookie": _NO_COOKIE})
 
 
 def _end_family(netns: NetNs, family: int) -> None:
@@ -96,6 +141,12 @@ def _left(netns: NetNs) -> Left:
         return Left.read(_statistics("sockstat") + _statistics("sockstat6"), _statistics("sctp/assocs"))
 
 
+def _sent_handshakes_again(netns: NetNs) -> bool:
+    with inside(netns):
+        names, values = (line.split() for line in _statistics("netstat").splitlines()[:2])
+    return bool(int(dict(zip(names, values, strict=True)).get(b"TCPSynRetrans", 0)))
+
+
 def _statistics(name: str) -> bytes:
     """The beginning of a statistics file of the thread's namespace; empty where the kernel lacks the file."""
     try:
@@ -103,6 +154,6 @@ def _statistics(name: str) -> bytes:
     except FileNotFoundError:
         return b""
     try:
-        return os.read(fd, 1 << 12)
+        return os.read(fd, 1 << 14)
     finally:
         os.close(fd)

@@ -11,7 +11,8 @@ from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule, remembered
 from proxylab.verdict.causes.layout import bridge_of, calls_iptables, rp_filter_refusal
 from proxylab.verdict.counted_rules import may_be_engines
-from proxylab.verdict.drops import reverse_path_counted
+from proxylab.verdict.doubts import lost_answers
+from proxylab.verdict.drops import answer_drop, reverse_path_counted
 from proxylab.verdict.flows.copies import copies, copying
 from proxylab.verdict.flows.hops import hop, last_reply, stops
 from proxylab.verdict.foreign import Effect, ended_by, may_have, rule_words, suspicion_where_lost
@@ -160,6 +161,10 @@ def reply_lost(failure: Failure) -> str:
     came_in = last.direction is Direction.IN and last.netns_name in resolved.nodes
     if came_in and (clause := _ended_by_rule(about, last.netns_name)):
         return f"{broken}{seen}, which {clause}."
+    times, ended = lost_answers(failure.case.flows)
+    counted = sum(at <= failure.case.evidence.counters_read_at for at in times)
+    if (drop := answer_drop(resolved, failure.case.evidence, counted, ended)) is not None:
+        return f"{broken}{seen}: {drop}."
     if clause := suspicion_where_lost(resolved, about.case.evidence, last):
         return f"{broken}{seen}: {clause}, and may have dropped it."
     return failure.with_drop_reason(f"{broken}{resolved.sender.name} heard nothing: {seen}.")
@@ -173,6 +178,8 @@ def _ended_by_rule(failure: Failure, node: str) -> str:
     case = failure.case
     missing = sum(max(0, len(flow.answers) - len(flow.replies)) for flow in case.flows)
     with_sentinels = missing + sum(not each.answered for each in case.evidence.sentinels)
+    until = case.evidence.foreign_read_at
+    early = sum(at <= until for at in lost_answers(case.flows)[0]) if until else missing
     engines = [
         rule
         for rule in case.rules
@@ -181,7 +188,7 @@ def _ended_by_rule(failure: Failure, node: str) -> str:
     for rule in engines:
         if rule.count.packets in (missing, with_sentinels):
             return f"{_ENDED[rule.target]} {amount(rule.count.packets, 'packet')} by {the_rule(rule)}"
-    for packets, target in product((missing, with_sentinels), _ENDED):
+    for packets, target in product((early, missing, with_sentinels), _ENDED):
         foreign = ended_by(case.resolved, case.evidence, packets, (node,), rejected=target == "REJECT")
         if foreign is not None:
             by = f"{rule_words(foreign)}, which belongs to no engine"

@@ -6,6 +6,7 @@ program of a node without crossing a device comes from that node itself.
 """
 
 from collections import Counter
+from collections.abc import Iterator
 
 from proxylab.evidence.evidence import Direction, Observation, Packet
 from proxylab.evidence.words import amount, listed
@@ -13,6 +14,7 @@ from proxylab.plan.resolved import STACK
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.case import JudgedProbe
 from proxylab.verdict.expectations.expectation import Expectation
+from proxylab.verdict.expectations.outcome import lost_where
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.flows import Fate
 from proxylab.verdict.flows.hops import hop, hops, is_at, last_seen, seen_untranslated
@@ -24,6 +26,7 @@ _ENDING = {Outcome.DROPPED: ("DROP", Fate.LOST), Outcome.REJECTED: ("REJECT", Fa
 """The target of rules that end flows so, and the fate of these flows."""
 
 _REFUSALS = frozenset({Packet.RESET, Packet.PORT_UNREACHABLE})
+_ERRORS = frozenset({Packet.PORT_UNREACHABLE, Packet.OTHER_ICMP})
 
 
 def _judge(case: JudgedProbe, expected: str) -> Verdict:
@@ -47,15 +50,36 @@ def _by_rules(case: JudgedProbe, expected: str, target: str, fate: Fate) -> Verd
     here = counted[expected]
     elsewhere = [node for node in counted if node != expected and counted[node]]
     ended = sum(each in (fate, Fate.UNSENT) for each in case.fates)
-    if expected not in case.resolved.nodes:
-        findings.doubt(f"the lab counts rules on nodes only, and {expected} is no node of this lab")
-    elif ended < len(case.flows):
+    node = expected.partition("/")[0]
+    seen = dict.fromkeys(hop(each) for each in _ends(case) if each.netns_name != node)
+    if ended < len(case.flows):
         findings.doubt(f"{ended:,} of {amount(len(case.flows), 'flow')} {'was' if ended == 1 else 'were'} {outcome}")
-    elif here < needed and elsewhere:
+    elif here < needed and elsewhere and expected in case.resolved.nodes:
         findings.wrong(f"it was {outcome} by {'a rule' if rules else 'the stack'} on {listed(elsewhere)}")
+    elif here < needed and seen:
+        what = "was seen last" if outcome is Outcome.DROPPED else "was answered by an ICMP error that was first seen"
+        findings.missing(f"it {what} at {listed(list(seen))}")
+    elif expected not in case.resolved.nodes:
+        findings.doubt(f"the lab counts rules on nodes only, and {expected} is no node of this lab")
     elif here < needed:
         findings.doubt(f"no rule on {expected} counted it as {outcome}")
-    return findings.settle("at", expected=expected, observed=listed([*counted]) if counted else "not known")
+    return findings.settle(
+        "at", expected=expected, observed=listed([*counted] or [*seen]) or "not known", silence=case.silence
+    )
+
+
+def _ends(case: JudgedProbe) -> Iterator[Observation]:
+    """Where the taps show that flows ended: a dropped one came in there and went no further; or it was rejected there.
+
+    What was seen last as it left a node may have ended behind that node, where no tap is.
+    """
+    for flow in case.flows:
+        if case.probe.expect.outcome is Outcome.DROPPED:
+            seen = last_seen(flow)
+            if seen is not None and (seen.direction is Direction.IN or seen.device == STACK):
+                yield seen
+        elif (error := next((each for each in hops(flow) if each.packet in _ERRORS), None)) and _sent_there(error):
+            yield error
 
 
 def _by_taps(case: JudgedProbe, expected: str) -> Verdict:
@@ -113,6 +137,8 @@ def _as_seen(case: JudgedProbe, verdict: Verdict) -> str:
     seen = last_seen(case.flows[verdict.example or 0])
     if seen is None:
         return ""
+    if case.probe.expect.outcome is Outcome.DROPPED and (sentence := lost_where(case)):
+        return sentence
     went = "leaving" if seen.direction is Direction.OUT else "coming in"
     return f"the packet got as far as {hop(seen)}: no tap saw it again after {went} there."
 

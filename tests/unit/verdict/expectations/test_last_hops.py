@@ -10,6 +10,7 @@ from proxylab.evidence.evidence import (
     KernelCount,
     Observation,
     RuleCount,
+    SentinelReport,
 )
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.model import Judgement
@@ -76,6 +77,27 @@ def test_of_many_flows_each_is_followed() -> None:
     assert one(many, many.evidence([*left, *passed]), "outcome").judgement is PASS
     verdict = one(many, many.evidence([*left, *passed[1:]]), "outcome")
     assert (verdict.judgement, verdict.example) == (FAIL, 0)
+
+
+def test_a_drop_that_the_taps_saw_at_another_node_is_at_the_wrong_place() -> None:
+    elsewhere = World(outcome=Outcome.DROPPED, at="node-b")
+    seen = [elsewhere.leaves(0), on_node(elsewhere, "debug", Direction.IN)]
+    verdict = one(elsewhere, elsewhere.evidence(seen), "at")
+    assert (verdict.judgement, verdict.observed) == (FAIL, "node-a/debug")
+    assert verdict.reasons == ("it was seen last at node-a/debug",)
+    late = elsewhere.evidence(seen, sentinels=(SentinelReport("echo-1", answered=False),))
+    assert one(elsewhere, late, "at").judgement is INCONCLUSIVE, "it may still come to node-b"
+    left = [*seen, on_node(elsewhere, "eth0", Direction.OUT)]
+    assert one(elsewhere, elsewhere.evidence(left), "at").judgement is INCONCLUSIVE, "behind node-a is no tap"
+
+
+def test_a_rejection_that_left_another_node_first_is_at_the_wrong_place() -> None:
+    elsewhere = World(outcome=Outcome.REJECTED, at="node-b")
+    heard = elsewhere.hears_icmp(0)
+    sent = replace(heard, netns_name="node-a", device="debug", direction=Direction.OUT, at=heard.at - 1)
+    verdict = one(elsewhere, elsewhere.evidence([elsewhere.leaves(0), sent, heard]), "at")
+    assert verdict.judgement is FAIL
+    assert verdict.reasons == ("it was answered by an ICMP error that was first seen at node-a/debug",)
 
 
 STOPPED = World(outcome=Outcome.DROPPED, at="node-a/eth0")
