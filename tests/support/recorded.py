@@ -24,7 +24,7 @@ from proxylab.evidence.evidence import (
 from proxylab.plan.resolved import Receiver, ResolvedProbe, Sender, Sentinel
 from proxylab.scenario.expect import Backend, ConntrackExpect, Expect, HttpExpect, Shares, SourceExpectation
 from proxylab.scenario.probes import Probe, Send, ServiceTarget, Source
-from proxylab.scenario.words import Frontend, Manner, Outcome, Position, Spread
+from proxylab.scenario.words import Frontend, IcmpError, Manner, Outcome, Position, Spread
 
 FILE = "scenarios/cluster-ip.lab.yaml"
 SENDER_PORT = 40000
@@ -46,6 +46,7 @@ class World(Struct, frozen=True):
     source: SourceExpectation | None = None
     spread: Spread | Shares | None = None
     at: str | None = None
+    icmp: IcmpError | None = None
     http: HttpExpect | None = None
     conntrack: ConntrackExpect | None = None
     others: tuple[IPAddress, ...] = ()
@@ -69,6 +70,7 @@ class World(Struct, frozen=True):
                 source=self.source,
                 spread=self.spread,
                 at=self.at,
+                icmp=self.icmp,
                 http=self.http,
                 conntrack=self.conntrack,
                 position=Position(FILE, 21, 13),

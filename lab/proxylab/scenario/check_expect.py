@@ -92,6 +92,9 @@ def _check_outcome(expect: Expect, location: Location, problems: Problems) -> No
         if expect.http is None:
             problems.add(location["outcome"].key, "is missing", allowed=f"allowed: {', '.join(Outcome)}")
         return
+    if expect.icmp is not None and expect.outcome is not Outcome.REJECTED:
+        what = f"no ICMP error is due when flows are {expect.outcome}"
+        problems.add(location["icmp"].key, what, allowed="allowed only with rejected")
     if expect.outcome is not Outcome.DELIVERED:
         for key in [key for key in ("backends", "source", "spread", "reply", "http") if location[key].exists]:
             what = f"nothing arrives when flows are {expect.outcome}"

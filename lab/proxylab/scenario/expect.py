@@ -16,7 +16,7 @@ from proxylab.scenario.document import describe, shown
 from proxylab.scenario.keys import NOT_EMPTY, Between, Check, Declared, Key, Read, TaggedDeclared, WrittenAs, refused
 from proxylab.scenario.promises import Proves
 from proxylab.scenario.syntax import PortNumber, is_address
-from proxylab.scenario.words import Outcome, Position, Reply, Spread
+from proxylab.scenario.words import IcmpError, Outcome, Position, Reply, Spread
 
 __all__ = [
     "SOURCES",
@@ -324,6 +324,13 @@ class Expect(Declared, frozen=True, kw_only=True):
             "Where a flow that is not delivered ends: a node, or a pod or host that received it and did not accept it. "
             "NAME/DEVICE names one device there.",
             ["node-a", "node-a/cni0", "echo"],
+        ),
+    ] = None
+    icmp: Annotated[
+        IcmpError | None,
+        Key(
+            "The ICMP error that rejects the flows. Without this key, each error is right that the node's rule sends.",
+            ["port-unreachable"],
         ),
     ] = None
     reply: Annotated[

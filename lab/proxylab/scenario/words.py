@@ -75,6 +75,20 @@ class Outcome(StrEnum):
     CLOSED = "closed"
 
 
+class IcmpError(StrEnum):
+    """An ICMP error by which a rule rejects a packet; the last five are of one family only."""
+
+    PORT_UNREACHABLE = "port-unreachable"
+    HOST_UNREACHABLE = "host-unreachable"
+    NO_ROUTE = "no-route"
+    ADMIN_PROHIBITED = "admin-prohibited"
+    PROTOCOL_UNREACHABLE = "protocol-unreachable"
+    NET_PROHIBITED = "net-prohibited"
+    HOST_PROHIBITED = "host-prohibited"
+    POLICY_FAIL = "policy-fail"
+    REJECT_ROUTE = "reject-route"
+
+
 class Program(StrEnum):
     """``program``: a real program that answers on a pod's ports."""
 

@@ -42,6 +42,7 @@ from proxylab.verdict.flows.copies import copies, lost_copies
 from proxylab.verdict.flows.flows import Fate, Flow, flows_of
 from proxylab.verdict.flows.hops import SecondNat, ended_in, is_at, last_seen, second_nat
 from proxylab.verdict.flows.on_links import copied_on_link, lost_on_links
+from proxylab.verdict.icmp_errors import icmp_words
 from proxylab.verdict.model import ProbeVerdict
 
 __all__ = ["JudgedProbe", "case_of", "fate_clause", "fates_text", "nodes_of", "open_case"]
@@ -347,7 +348,7 @@ def fates_text(case: JudgedProbe) -> str:
 
 def fate_clause(case: JudgedProbe, flow: Flow, fate: Fate) -> str:
     """A clause about what the taps saw of a flow."""
-    heard = [f"ICMP {icmp.icmp[0]}/{icmp.icmp[1]} from {icmp.source}" for icmp in flow.errors if icmp.icmp]
+    heard = [f"{icmp_words(icmp)} from {icmp.source}" for icmp in flow.errors if icmp.icmp]
     heard += [f"ICMP port unreachable from {icmp.source}" for icmp in flow.unreachables]
     heard += [f"a reset from {endpoint(reset.source, reset.source_port)}" for reset in flow.resets]
     heard += [f"a reply from {endpoint(reply.source, reply.source_port)}" for reply in flow.replies]

@@ -7,7 +7,7 @@ counted others too, or has no counter, the sentence only says that it may be.
 import re
 from typing import Final
 
-from proxylab.evidence.evidence import Observation, Packet
+from proxylab.evidence.evidence import Packet
 from proxylab.evidence.words import endpoint
 from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule
@@ -15,28 +15,10 @@ from proxylab.verdict.counted_rules import SHARED_TABLES, Rule, is_engines_chain
 from proxylab.verdict.flows.hops import stops
 from proxylab.verdict.flows.origins import origin
 from proxylab.verdict.foreign import Effect, ended_by, may_have, rule_words, suspicion
+from proxylab.verdict.icmp_errors import icmp_words
 from proxylab.verdict.rule_words import the_rule
 
-__all__ = ["answered_by_foreign_rule", "icmp_words", "led_to_service"]
-
-_ICMP_NAMES: Final = {
-    (4, 3, 0): "network unreachable",
-    (4, 3, 1): "host unreachable",
-    (4, 3, 2): "protocol unreachable",
-    (4, 3, 3): "port unreachable",
-    (4, 3, 9): "network prohibited",
-    (4, 3, 10): "host prohibited",
-    (4, 3, 13): "administratively prohibited",
-    (4, 11, 0): "time to live exceeded",
-    (6, 1, 0): "no route",
-    (6, 1, 1): "administratively prohibited",
-    (6, 1, 3): "address unreachable",
-    (6, 1, 4): "port unreachable",
-    (6, 1, 5): "source address failed policy",
-    (6, 1, 6): "reject route",
-    (6, 3, 0): "hop limit exceeded",
-}
-"""By IP version, type and code (RFC 792, RFC 1122, RFC 4443)."""
+__all__ = ["answered_by_foreign_rule", "led_to_service"]
 
 _SERVICE: Final = re.compile(r"[a-z]+-[0-9A-Z]{8}-([^/]+/[^/]+)/")
 """The Service in the name of a chain of mode nftables."""
@@ -67,13 +49,6 @@ def answered_by_foreign_rule(failure: Failure) -> str:
         clause = suspicion(about.resolved, about.evidence, first.maker, effect)
         return f"{first.maker} answered the packet with {answer}: {clause}, and may have sent it."
     return ""
-
-
-def icmp_words(error: Observation) -> str:
-    """An ICMP error by its name, or by type and code."""
-    kind = error.icmp or (0, 0)
-    name = _ICMP_NAMES.get((error.source.version, *kind), "")
-    return f"ICMP {name or 'type'} ({kind[0]}/{kind[1]})"
 
 
 def led_to_service(failure: Failure) -> str:

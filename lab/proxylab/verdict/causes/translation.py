@@ -7,7 +7,6 @@ from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.scenario.words import Spread
 from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule
-from proxylab.verdict.causes.foreign_answers import icmp_words
 from proxylab.verdict.counted_rules import may_be_engines
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.flows.copies import copying
@@ -15,6 +14,7 @@ from proxylab.verdict.flows.flows import Fate
 from proxylab.verdict.flows.hops import Translation, last_seen, second_nat, seen_translated, seen_untranslated, stops
 from proxylab.verdict.flows.origins import origin
 from proxylab.verdict.foreign import Effect, may_have, rule_words, suspicion
+from proxylab.verdict.icmp_errors import icmp_words
 from proxylab.verdict.rule_words import is_from_itself, the_rule, why_masqueraded
 
 __all__ = [

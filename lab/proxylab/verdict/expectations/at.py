@@ -49,7 +49,10 @@ def _by_rules(case: JudgedProbe, expected: str, target: str, fate: Fate) -> Verd
         counted[drop.node] += drop.packets
     here = counted[expected]
     elsewhere = [node for node in counted if node != expected and counted[node]]
-    ended = sum(each in (fate, Fate.UNSENT) for each in case.fates)
+    ended = sum(
+        each in (fate, Fate.UNSENT) or (outcome is Outcome.REJECTED and flow.rejected_by is not None)
+        for flow, each in case.flows_with_fates
+    )
     node = expected.partition("/")[0]
     seen = dict.fromkeys(hop(each) for each in _ends(case) if each.netns_name != node)
     if ended < len(case.flows):

@@ -6,6 +6,7 @@ rules and strange addresses cast doubt.
 """
 
 from collections.abc import Iterator
+from itertools import chain
 
 from proxylab.evidence.evidence import Packet
 from proxylab.evidence.words import endpoint, listed
@@ -15,6 +16,7 @@ from proxylab.verdict.flows.flows import Flow
 from proxylab.verdict.flows.hops import hop
 from proxylab.verdict.flows.origins import origin
 from proxylab.verdict.foreign import Effect, may_have, suspicion
+from proxylab.verdict.icmp_errors import due_errors, icmp_words, rejecting_error
 
 __all__ = ["answered_elsewhere", "doubts_about_refusal", "doubts_about_rejection", "not_due", "rejects"]
 
@@ -26,7 +28,9 @@ def not_due(case: JudgedProbe, flow: Flow) -> str:
     if flow.refusals:
         return f"{_each([each.netns_name for each in flow.refusals])} sent the ICMP error, and no rule did"
     nodes = nodes_of(case.ending("REJECT"))
-    first = origin(flow, Packet.PORT_UNREACHABLE)
+    first = origin(flow, _packet_of(flow))
+    if wrong := _another_error(case, flow):
+        return wrong
     if nodes and first is not None and first.maker not in nodes and not case.doubts:
         counted = f"a rule on {listed(nodes)} counted it as rejected"
         return f"{counted}, but the ICMP error was first seen at {hop(first.seen)}"
@@ -34,6 +38,20 @@ def not_due(case: JudgedProbe, flow: Flow) -> str:
         at = "" if first is None else f"; it was first seen at {hop(first.seen)}"
         return f"an ICMP error came, but no rule of any node rejected anything{at}"
     return ""
+
+
+def _packet_of(flow: Flow) -> Packet:
+    """The kind of the ICMP error that rejected a flow."""
+    return flow.rejected_by.packet if flow.rejected_by is not None else Packet.PORT_UNREACHABLE
+
+
+def _another_error(case: JudgedProbe, flow: Flow) -> str:
+    """The clause that the sender heard another ICMP error than the counted rules send; empty if it may be theirs."""
+    rules, heard = case.ending("REJECT"), flow.rejected_by
+    due = frozenset(chain.from_iterable(due_errors(rule.value("--reject-with")) for rule in rules))
+    if not due or heard is None or rejecting_error(heard) in due:
+        return ""
+    return f"a rule on {listed(nodes_of(rules))} rejects with {listed(sorted(due), 'or')}, but {icmp_words(heard)} came"
 
 
 def _refused_by_stranger(case: JudgedProbe, flow: Flow) -> str:
@@ -78,9 +96,9 @@ def doubts_about_rejection(case: JudgedProbe, flow: Flow) -> Iterator[str]:
     pods = {pod.address: pod.name for pod in resolved.receivers if not pod.ports}
     # A node that owns the address of a host, as mode ipvs makes it, rejects in its name.
     is_known = any(rule.count.target or rule.count.member for rule in case.ending("REJECT"))
-    first = origin(flow, Packet.PORT_UNREACHABLE)
+    first = origin(flow, _packet_of(flow))
     left_a_node = first is not None and first.maker in nodes_of(case.ending("REJECT"))
-    for icmp in flow.unreachables:
+    for icmp in flow.rejections:
         if icmp.source in pods and not is_known and not left_a_node:
             yield f"the ICMP error is from {pods[icmp.source]}'s address, but {pods[icmp.source]} saw no request"
         if icmp.destination != resolved.sender.address_of_flow(flow.number):

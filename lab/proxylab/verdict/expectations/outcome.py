@@ -50,6 +50,7 @@ from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.flows import Fate, Flow
 from proxylab.verdict.flows.hops import ended_in, hop, last_seen
 from proxylab.verdict.flows.on_links import dropped_meanwhile
+from proxylab.verdict.icmp_errors import icmp_words
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.programs import discarded
 from proxylab.verdict.rule_words import the_rule
@@ -68,11 +69,8 @@ _ANSWERED = frozenset({Outcome.DELIVERED, Outcome.CLOSED})
 """Outcomes that an answer from nowhere neither fulfils nor breaks: a witness is missing."""
 
 
-_TURNED_AWAY = {
-    Outcome.REJECTED: frozenset({Fate.REJECTED}),
-    Outcome.REFUSED: frozenset({Fate.REFUSED, Fate.REJECTED, Fate.UNREACHABLE}),
-}
-"""Outcomes that an answer shows, which another may have sent; and the fates that look like them."""
+_TURNED_AWAY = frozenset({Fate.REFUSED, Fate.REJECTED, Fate.UNREACHABLE})
+"""The fates that look like ``refused``."""
 
 
 def _wanted(case: JudgedProbe) -> Outcome | None:
@@ -93,7 +91,7 @@ def _judge(case: JudgedProbe, outcome: Outcome) -> Verdict:
             findings.wrong(fate_clause(case, flow, fate), flow.number)
         elif flow.number in case.disagreements:
             findings.doubt(case.disagreements[flow.number], flow.number)
-        elif outcome in _TURNED_AWAY and fate in _TURNED_AWAY[outcome] and (forged := not_due(case, flow)):
+        elif _is_turned_away(outcome, flow, fate) and (forged := not_due(case, flow)):
             findings.wrong(forged, flow.number)
         elif fate in (wanted, Fate.LOST_ON_LINK) or _comes_to(case, flow, fate):
             _look_closer(case, flow, fate, findings)
@@ -113,6 +111,13 @@ def _judge(case: JudgedProbe, outcome: Outcome) -> Verdict:
     )
 
 
+def _is_turned_away(outcome: Outcome, flow: Flow, fate: Fate) -> bool:
+    """Whether an answer shows the outcome, which another may have sent."""
+    if outcome is Outcome.REJECTED:
+        return flow.rejected_by is not None
+    return outcome is Outcome.REFUSED and fate in _TURNED_AWAY
+
+
 def _comes_to(case: JudgedProbe, flow: Flow, fate: Fate) -> bool:
     """Whether another fate is the outcome, too: a drop in the sender's own OUTPUT, or a closed port over UDP.
 
@@ -122,6 +127,8 @@ def _comes_to(case: JudgedProbe, flow: Flow, fate: Fate) -> bool:
     outcome = case.probe.expect.outcome
     if outcome is Outcome.DROPPED:
         return fate is Fate.UNSENT
+    if outcome is Outcome.REJECTED:
+        return flow.rejected_by is not None
     if outcome is not Outcome.REFUSED or case.resolved.protocol is not Transport.UDP or not flow.unreachables:
         return False
     return not flow.errors and fate in (Fate.REJECTED, Fate.UNREACHABLE) and not rejects(case)
@@ -171,7 +178,16 @@ def _look_at_rules(case: JudgedProbe, outcome: Outcome, findings: Findings) -> N
 def _observed(case: JudgedProbe) -> str:
     unended = sum(1 for flow in case.flows if flow.unended)
     more = f", {amount(unended, 'connection')} without an end" if unended else ""
-    return (_ended_silently(case) or fates_text(case)) + more
+    return (_ended_silently(case) or _rejected_by(case) or fates_text(case)) + more
+
+
+def _rejected_by(case: JudgedProbe) -> str:
+    """The ICMP errors of rejected flows; empty for port unreachable, which is the usual one, and for other flows."""
+    errors = [error for flow in case.flows if (error := flow.rejected_by) is not None]
+    unusual = any(flow.errors for flow in case.flows)
+    if case.probe.expect.outcome is not Outcome.REJECTED or len(errors) < len(case.flows) or not unusual:
+        return ""
+    return f"rejected by {listed(list(dict.fromkeys(map(icmp_words, errors))))}"
 
 
 def _ended_silently(case: JudgedProbe) -> str:
@@ -199,8 +215,8 @@ def _witnesses(case: JudgedProbe, outcome: Outcome) -> Iterator[str]:
         reached = [netns_name for flow in case.arrived for netns_name in flow.reached]
         yield from tally((f"seen at {netns_name}" for netns_name in reached), len(case.flows))
     elif outcome is Outcome.REJECTED:
-        icmps = [flow.unreachables[0] for flow in case.flows if flow.unreachables]
-        yield from tally((f"ICMP port unreachable from {icmp.source}" for icmp in icmps), len(case.flows))
+        icmps = [icmp for flow in case.flows if (icmp := flow.rejected_by) is not None]
+        yield from tally((f"{icmp_words(icmp)} from {icmp.source}" for icmp in icmps), len(case.flows))
     elif outcome is Outcome.REFUSED:
         yield from tally((f"reset by {flow.resets[0].source}" for flow in case.flows if flow.resets), len(case.flows))
         closed = [flow.unreachables[0].source for flow in case.flows if flow.unreachables]

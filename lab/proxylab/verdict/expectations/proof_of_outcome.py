@@ -5,7 +5,7 @@ every packet, and foreign rules that may have done the work of the engine under 
 """
 
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Collection, Container, Iterator
 from typing import Final
 
 from proxylab.addresses import IPAddress
@@ -20,7 +20,9 @@ from proxylab.verdict.expectations.origin_of_answer import doubts_about_refusal,
 from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
 from proxylab.verdict.flows.hops import ended_in, last_seen, seen_untranslated
 from proxylab.verdict.foreign import Effect, rewrote, rule_words, suspicion
+from proxylab.verdict.icmp_errors import due_errors, rejecting_error
 from proxylab.verdict.programs import discarded, leading_to_program, taken_by_others
+from proxylab.verdict.rule_matches import Had, excludes
 
 __all__ = ["ENDING", "doubts_about_flow", "doubts_about_outcome"]
 
@@ -36,7 +38,7 @@ def doubts_about_outcome(case: JudgedProbe, outcome: Outcome) -> Iterator[str]:
         yield from _doubts_about_program(case)
     elif outcome is Outcome.CLOSED:
         yield from _doubts_about_program(case)
-    elif outcome is Outcome.REJECTED and Fate.REJECTED in case.fates:
+    elif outcome is Outcome.REJECTED and any(flow.rejected_by for flow in case.flows):
         yield from _doubts_about_rules(case, outcome, "reject", "an ICMP error came")
     elif outcome is Outcome.DROPPED:
         yield from case.silence
@@ -80,7 +82,7 @@ def doubts_about_flow(case: JudgedProbe, flow: Flow, fate: Fate) -> Iterator[str
     """Reasons why a fate that looks as expected may be another one."""
     if case.probe.expect.outcome is Outcome.REFUSED:
         yield from doubts_about_refusal(case, flow)
-    elif fate is Fate.REJECTED:
+    elif flow.rejected_by is not None:
         yield from doubts_about_rejection(case, flow)
     elif fate is Fate.UNSENT and set(case.evidence.refused_sends) != {"EPERM"}:
         yield fate_clause(case, flow, fate)
@@ -163,6 +165,24 @@ def _dropped_alike(case: JudgedProbe) -> bool:
     return not case.resolved.service_port and dropped_with_sentinels(case.evidence, case.packets, ended_in(case.flows))
 
 
+def _rejected_alike(case: JudgedProbe) -> bool:
+    """Whether one rule rejected every packet of a probe that asks nothing of the engine, with the error that came.
+
+    A rule that the scenario gives a node need not name the dialled address.
+    """
+    if case.resolved.service_port:
+        return False
+    heard = {rejecting_error(error) for flow in case.flows if (error := flow.rejected_by) is not None}
+    sent: dict[str, Collection[Had]] = {
+        "-p": {case.resolved.protocol},
+        "-d": {case.dialled[0]},
+        "--dport": {case.dialled[1]},
+    }
+    rejecting = (rule for rule in case.rules if rule.target == "REJECT" and not excludes(rule.count.text, sent))
+    counted = (rule for rule in rejecting if rule.count.packets == case.packets)
+    return any(heard <= due_errors(rule.value("--reject-with")) for rule in counted)
+
+
 def _doubts_about_rules(case: JudgedProbe, outcome: Outcome, verb: str, seen: str) -> Iterator[str]:
     """Why ``seen`` does not prove the work of rules: no counter accounts for every packet."""
     needed = case.packets
@@ -171,6 +191,8 @@ def _doubts_about_rules(case: JudgedProbe, outcome: Outcome, verb: str, seen: st
     if outcome is Outcome.DROPPED:
         counted += sum(each.datagrams for each in discarded(case))
     if counted == needed or (outcome is Outcome.DROPPED and (case.stack_drop or _dropped_alike(case))):
+        return
+    if outcome is Outcome.REJECTED and not rules and _rejected_alike(case):
         return
     if not rules:
         yield f"{seen}, but no rule counted it as {outcome}"

@@ -14,6 +14,7 @@ from proxylab.verdict.expectations.dropped_at_pod import AT_POD, DROPPED_AT_POD
 from proxylab.verdict.expectations.end_of_step import EndOfStep
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.expectations.http import HTTP
+from proxylab.verdict.expectations.icmp import ICMP
 from proxylab.verdict.expectations.metrics import METRICS
 from proxylab.verdict.expectations.name import NAME
 from proxylab.verdict.expectations.outcome import OUTCOME
@@ -31,6 +32,7 @@ OF_PROBES: Final[tuple[Expectation[JudgedProbe, Any], ...]] = (
     OUTCOME,
     UNTRANSLATED,
     DROPPED_AT_POD,
+    ICMP,
     PORT,
     REPLY,
     BACKENDS,

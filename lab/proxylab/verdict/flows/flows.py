@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import ConnectReport, Direction, Evidence, Leg, Observation, Packet, TrackedFlow
 from proxylab.plan.resolved import STACK, Receiver, ResolvedProbe
+from proxylab.verdict.icmp_errors import rejecting_error
 
 __all__ = ["Fate", "Flow", "counted_ends", "flows_of"]
 
@@ -103,6 +104,18 @@ class Flow(Struct, frozen=True):
     def report(self) -> ConnectReport | None:
         """What the kernel's socket reported."""
         return self.reports[0] if self.reports else None
+
+    @property
+    def rejections(self) -> tuple[Observation, ...]:
+        """What the sender heard of ICMP errors that rules send to reject a packet."""
+        return (*self.unreachables, *(each for each in self.errors if rejecting_error(each) is not None))
+
+    @property
+    def rejected_by(self) -> Observation | None:
+        """The ICMP error that rejected it, by whatever code; ``None`` if it reached a pod, or heard anything else."""
+        only = len(self.rejections) == len(self.unreachables) + len(self.errors)
+        turned_away = self.fate in (Fate.REJECTED, Fate.UNREACHABLE) and not self.arrivals
+        return next(iter(self.rejections), None) if only and turned_away else None
 
     @property
     def taken(self) -> Observation | None:

@@ -40,7 +40,7 @@ from proxylab.evidence.evidence import (
 from proxylab.plan.resolved import STACK, Sender
 from proxylab.scenario.expect import NodeDevice
 from proxylab.scenario.probes import PodTarget
-from proxylab.scenario.words import Manner, Outcome
+from proxylab.scenario.words import IcmpError, Manner, Outcome
 from proxylab.verdict.case import case_of, open_case
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.expectations.outcome import lost_where
@@ -323,7 +323,11 @@ def test_a_send_that_the_senders_kernel_refused() -> None:
     [
         ([], FAIL, "no tap saw it again"),
         ([REJECTED.arrives(0, "echo-1"), REJECTED.hears_icmp(0)], FAIL, "it arrived at echo-1, and debug heard ICMP"),
-        ([REJECTED.hears_icmp(0, icmp=(3, 1))], FAIL, "debug heard ICMP 3/1 from 172.18.0.2"),
+        (
+            [REJECTED.hears_icmp(0, icmp=(3, 1))],
+            FAIL,
+            "but ICMP host unreachable (3/1) came",
+        ),
         ([REJECTED.hears_icmp(0), REJECTED.hears(0)], FAIL, "port unreachable from 172.18.0.2 and a reply"),
         ([REJECTED.hears_icmp(0), REJECTED.hears_reset(0)], FAIL, "and a reset from"),
         ([REJECTED.hears_reset(0)], FAIL, "debug heard a reset from 10.96.0.10:80"),
@@ -333,7 +337,7 @@ def test_a_send_that_the_senders_kernel_refused() -> None:
             INCONCLUSIVE,
             "addressed to 172.18.0.2, not to debug",
         ),
-        ([replace(REJECTED.hears_icmp(0), icmp=(3, 13))], FAIL, "ICMP 3/13"),
+        ([replace(REJECTED.hears_icmp(0), icmp=(3, 13))], FAIL, "but ICMP administratively prohibited (3/13) came"),
     ],
 )
 def test_what_is_no_rejection(seen: list[object], judgement: Judgement, words: str) -> None:
@@ -341,6 +345,31 @@ def test_what_is_no_rejection(seen: list[object], judgement: Judgement, words: s
     verdict = one(REJECTED, evidence, "outcome")
     assert verdict.judgement is judgement
     assert words in "\n".join(verdict.reasons)
+
+
+@pytest.mark.parametrize(
+    ("written", "code", "words"),
+    [
+        ("icmp-net-unreachable", (3, 0), "ICMP network unreachable (3/0)"),
+        ("icmp-host-unreachable", (3, 1), "ICMP host unreachable (3/1)"),
+        ("icmp-proto-unreachable", (3, 2), "ICMP protocol unreachable (3/2)"),
+        ("icmp-net-prohibited", (3, 9), "ICMP network prohibited (3/9)"),
+        ("icmp-host-prohibited", (3, 10), "ICMP host prohibited (3/10)"),
+        ("icmp-admin-prohibited", (3, 13), "ICMP administratively prohibited (3/13)"),
+    ],
+)
+def test_a_rule_may_reject_by_any_of_its_icmp_errors(written: str, code: tuple[int, int], words: str) -> None:
+    text = REJECTED.rejected().text.replace("icmp-port-unreachable", written)
+    seen = [REJECTED.leaves(0), REJECTED.hears_icmp(0, icmp=code)]
+    evidence = REJECTED.evidence(seen, counts=(replace(REJECTED.rejected(), text=text),))
+    verdict = one(REJECTED, evidence, "outcome")
+    assert (verdict.judgement, verdict.observed) == (PASS, f"rejected by {words}")
+    assert verdict.witnesses[0] == f"{words} from 172.18.0.2"
+    asked = replace(REJECTED, icmp=IcmpError.PORT_UNREACHABLE)
+    assert one(asked, evidence, "icmp").reasons == (f"debug heard {words}",)
+    usual = REJECTED.evidence([REJECTED.leaves(0), REJECTED.hears_icmp(0)], counts=evidence.counts)
+    assert one(REJECTED, usual, "outcome").judgement is FAIL, "the rule sends another error"
+    assert one(asked, usual, "icmp").judgement is PASS
 
 
 @pytest.mark.parametrize(
@@ -398,7 +427,7 @@ def rule(text: str, packets: int = 1) -> RuleCount:
         (plus(DROPPED.leaves(0)), INCONCLUSIVE, "counted 1 of 2 packets: node-a"),
         (plus(DROPPED.arrives(0, "echo-1")), FAIL, "it arrived at echo-1"),
         (plus(DROPPED.hears_icmp(0)), FAIL, "port unreachable from 172.18.0.2"),
-        (plus(DROPPED.hears_icmp(0, icmp=(11, 0))), FAIL, "ICMP 11/0"),
+        (plus(DROPPED.hears_icmp(0, icmp=(11, 0))), FAIL, "ICMP time to live exceeded (11/0)"),
         (plus(DROPPED.hears(0)), FAIL, "a reply from 10.96.0.10:80, but no pod saw the request"),
         (plus(DROPPED.hears(0), DROPPED.hears_icmp(0)), FAIL, "and a reply"),
         (

@@ -1,0 +1,30 @@
+"""``icmp``: which ICMP error rejected the flows. It needs the tap at the sender."""
+
+from proxylab.evidence.words import listed
+from proxylab.scenario.words import IcmpError
+from proxylab.verdict.case import JudgedProbe
+from proxylab.verdict.expectations.expectation import Expectation
+from proxylab.verdict.findings import Findings
+from proxylab.verdict.icmp_errors import icmp_words, rejecting_error
+from proxylab.verdict.model import Verdict
+
+__all__ = ["ICMP"]
+
+
+def _judge(case: JudgedProbe, wanted: IcmpError) -> Verdict:
+    """Each flow was rejected by that error."""
+    findings, heard = Findings(case), dict[str, None]()
+    for flow in case.flows:
+        errors = (*flow.unreachables, *flow.errors)
+        heard |= dict.fromkeys(map(icmp_words, errors))
+        others = [icmp_words(each) for each in errors if rejecting_error(each) is not wanted]
+        if others:
+            findings.wrong(f"{case.resolved.sender.name} heard {listed(others)}", flow.number)
+        elif not errors:
+            findings.missing(f"{case.resolved.sender.name} heard no ICMP error", flow.number)
+    return findings.settle(
+        "icmp", expected=wanted.replace("-", " "), observed=listed(list(heard)), silence=case.silence
+    )
+
+
+ICMP = Expectation[JudgedProbe, IcmpError](key="icmp", wanted=lambda case: case.probe.expect.icmp, judge=_judge)

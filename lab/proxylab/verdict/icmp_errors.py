@@ -1,0 +1,77 @@
+"""ICMP errors by the names of the codes with which rules reject packets, as nft and iptables write them.
+
+Both families have errors of one meaning under numbers of their own (RFC 792, RFC 4443); nft's ``reject with icmpx`` has
+one name for both.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from proxylab.evidence.evidence import Observation
+from proxylab.scenario.words import IcmpError
+
+__all__ = ["due_errors", "icmp_words", "rejecting_error"]
+
+_REJECTING: Final[Mapping[tuple[int, int, int], IcmpError]] = {
+    (4, 3, 0): IcmpError.NO_ROUTE,
+    (4, 3, 1): IcmpError.HOST_UNREACHABLE,
+    (4, 3, 2): IcmpError.PROTOCOL_UNREACHABLE,
+    (4, 3, 3): IcmpError.PORT_UNREACHABLE,
+    (4, 3, 9): IcmpError.NET_PROHIBITED,
+    (4, 3, 10): IcmpError.HOST_PROHIBITED,
+    (4, 3, 13): IcmpError.ADMIN_PROHIBITED,
+    (6, 1, 0): IcmpError.NO_ROUTE,
+    (6, 1, 1): IcmpError.ADMIN_PROHIBITED,
+    (6, 1, 3): IcmpError.HOST_UNREACHABLE,
+    (6, 1, 4): IcmpError.PORT_UNREACHABLE,
+    (6, 1, 5): IcmpError.POLICY_FAIL,
+    (6, 1, 6): IcmpError.REJECT_ROUTE,
+}
+
+_NAMES: Final = {
+    (4, 3, 0): "network unreachable",
+    (4, 3, 1): "host unreachable",
+    (4, 3, 2): "protocol unreachable",
+    (4, 3, 3): "port unreachable",
+    (4, 3, 9): "network prohibited",
+    (4, 3, 10): "host prohibited",
+    (4, 3, 13): "administratively prohibited",
+    (4, 11, 0): "time to live exceeded",
+    (6, 1, 0): "no route",
+    (6, 1, 1): "administratively prohibited",
+    (6, 1, 3): "address unreachable",
+    (6, 1, 4): "port unreachable",
+    (6, 1, 5): "source address failed policy",
+    (6, 1, 6): "reject route",
+    (6, 3, 0): "hop limit exceeded",
+}
+"""By IP version, type and code (RFC 792, RFC 1122, RFC 4443)."""
+
+_IN_RULES: Final[Mapping[str, IcmpError]] = {
+    **{str(each): each for each in IcmpError},
+    "net-unreachable": IcmpError.NO_ROUTE,
+    "addr-unreachable": IcmpError.HOST_UNREACHABLE,
+    "proto-unreachable": IcmpError.PROTOCOL_UNREACHABLE,
+    "prot-unreachable": IcmpError.PROTOCOL_UNREACHABLE,
+    "adm-prohibited": IcmpError.ADMIN_PROHIBITED,
+    "": IcmpError.PORT_UNREACHABLE,
+}
+"""The names of ``--reject-with`` without their prefix (iptables-extensions(8)); a rule without one rejects so, too."""
+
+
+def rejecting_error(error: Observation) -> IcmpError | None:
+    """The error as a rule names it; ``None`` for one that no rule sends, such as an exceeded hop limit."""
+    return _REJECTING.get((error.source.version, *(error.icmp or (0, 0))))
+
+
+def due_errors(reject_with: str) -> frozenset[IcmpError]:
+    """The error that a rule sends by its ``--reject-with``; every one for a name that is unknown."""
+    name = reject_with.removeprefix("icmp6-").removeprefix("icmp-")
+    return frozenset({_IN_RULES[name]} if name in _IN_RULES else IcmpError)
+
+
+def icmp_words(error: Observation) -> str:
+    """An ICMP error by its name, or by type and code: ``ICMP host unreachable (3/1)``."""
+    kind = error.icmp or (0, 0)
+    name = _NAMES.get((error.source.version, *kind), "")
+    return f"ICMP {name or 'type'} ({kind[0]}/{kind[1]})"
