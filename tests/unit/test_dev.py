@@ -80,6 +80,7 @@ class Clone:
     programs: Path
     journal: Path
     of_debian: Path
+    soon: str = "3"
 
     def program(self, name: str, then: str = "exit 0", folder: Path | None = None) -> None:
         path = (folder or self.programs) / name
@@ -110,7 +111,7 @@ class Clone:
             stderr=subprocess.PIPE,
             text=True,
             cwd=cwd or self.root,
-            env={"PATH": f"{self.programs}:{self.of_debian}"},  # and no HOME
+            env={"PATH": f"{self.programs}:{self.of_debian}", "PROXYLAB_DEV_SOON": self.soon},  # and no HOME
         )
 
     def run(self, *arguments: str, through: Sequence[str] = (), cwd: Path | None = None) -> tuple[int, str, str]:
@@ -304,6 +305,7 @@ def test_the_two_jobs_hand_their_arguments_on(ready: Clone, verb: str) -> None:
 def test_scenarios_run_on_the_kube_proxies_that_can_be_had(
     ready: Clone, proxylab: str, option: tuple[str, ...], engines: list[str]
 ) -> None:
+    ready.soon = "25"  # what stands for proxylab answers at once, but this machine may be busy
     scripts = ready.root / ".venv/bin"
     ready.program("proxylab", proxylab, folder=scripts)
     ready.program("pytest", f"{WAITS} true", folder=scripts)
@@ -322,6 +324,7 @@ def test_scenarios_run_on_the_kube_proxies_that_can_be_had(
 
 
 def test_a_kube_proxy_that_cannot_be_obtained_is_a_failure(ready: Clone) -> None:
+    ready.soon = "25"  # what stands for proxylab answers at once, but this machine may be busy
     scripts = ready.root / ".venv/bin"
     ready.program("proxylab", "echo it does not compile >&2; exit 1", folder=scripts)
     ready.program("pytest", folder=scripts)
@@ -425,6 +428,17 @@ def test_tests_begin_while_a_kernel_a_kube_proxy_and_coredns_are_built(ready: Cl
     assert ("could not be obtained, so its tests were skipped" in errors) is (code != 0)
     (call,) = ready.calls("pytest")
     assert "--lab-engine=kube-proxy/nftables" in call
+
+
+def test_what_is_built_meanwhile_gets_what_the_tests_leave_of_the_processors(ready: Clone) -> None:
+    scripts, noted = ready.root / ".venv/bin", ready.root / "noted"
+    group = Path("/proc/self/autogroup")
+    share = f"cat {group}" if group.exists() else "echo of no group: nice 19"
+    ready.program("proxylab", f"echo $(nice) $({share}) >>'{noted}'", folder=scripts)
+    ready.program("pytest", WAITS, folder=scripts)
+    assert ready.run("test")[0] == 0
+    lines = [line.split() for line in noted.read_text().splitlines()]
+    assert [int(line[0]) >= 15 and line[-1] == "19" for line in lines] == [True] * 3, lines
 
 
 def test_what_is_still_being_built_ends_with_the_tests(ready: Clone) -> None:
