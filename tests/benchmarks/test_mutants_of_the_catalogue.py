@@ -46,6 +46,15 @@ def test_the_catalogue_notices_every_mutant_of_a_mode(mode: str, kernel: str) ->
     assert took <= WHOLE_CATALOGUE
 
 
+@pytest.mark.parametrize("mode", ["iptables", "nftables", "userspace"])
+def test_the_catalogue_notices_every_mutant_of_what_a_proxy_is_shown(mode: str) -> None:
+    report, took = mutants("--objects", "--engine", f"embedded/{mode}")
+    equivalent = sum(bool(each["equivalent"]) for each in report)
+    print(f"{mode}: {len(report)} mutants, {equivalent} equivalent, in {took / 60:.1f} min")  # noqa: T201
+    assert survivors(report) == []
+    assert took <= WHOLE_CATALOGUE
+
+
 def test_one_scenario_takes_a_minute() -> None:
     report, took = mutants("scenarios/clusterip/from-a-pod.lab.yaml")
     print(f"{len(report)} mutants on one scenario in {took:.1f} s")  # noqa: T201

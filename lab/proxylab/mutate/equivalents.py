@@ -64,6 +64,10 @@ _OF_MODES: Final[Mapping[str, Set[str]]] = {
 
 _ALIKE: Final[Mapping[str, str]] = {
     "Service.type: as LoadBalancer": "only its addresses and its healthCheckNodePort make it another than a NodePort",
+    **dict.fromkeys(
+        (f"KubeProxyConfiguration.{each}syncPeriod: one more" for each in ("", "nftables.", "ipvs.")),
+        "a proxy finds out a second later that another program has flushed its rules, and the lab waits for that",
+    ),
     "Service.headless: turned off": "a Service without clusterIPs has no rules either",
     "Service.labels[service.kubernetes.io/service-proxy-name]: another": "only proxies of that name serve it, and the "
     "lab's have none",

@@ -1,0 +1,76 @@
+"""What a full sync finds in the kernel it does not add again, and what is missing or changed it restores."""
+
+import asyncio
+
+import pytest
+from memory_loader import BUILT_IN, MemoryLoader
+from memory_table import MemoryTables
+from msgspec.structs import replace
+from rule_cases import Addresses, echo, endpoint, facts, slice_of
+
+from proxylab.addresses import Family
+from proxylab.engines.embedded.iptables.proxier import IptablesProxier
+from proxylab.engines.embedded.nftables.proxier import NftablesProxier
+from proxylab.engines.embedded.ports import ClusterView
+from proxylab.engines.embedded.settings import ProxySettings
+
+A = Addresses(Family.IPV4)
+ECHO = echo(A)
+VIEW = ClusterView((ECHO,), (slice_of(ECHO, A, endpoint(A, 10)),))
+CHANGED = ClusterView((replace(ECHO, affinity_timeout=60),), VIEW.slices)
+NODE = facts(A)
+
+
+def jumps(loader: MemoryLoader) -> dict[tuple[str, str], list[str]]:
+    """The rules of the kernel's own chains."""
+    tables = loader.tables[Family.IPV4]
+    return {(table, chain): [*tables[table][chain]] for table, chains in BUILT_IN.items() for chain in chains}
+
+
+@pytest.mark.parametrize("lost", [None, *BUILT_IN["nat"], *BUILT_IN["filter"]])
+def test_a_full_sync_of_mode_iptables_adds_only_the_jumps_that_are_lost(lost: str | None) -> None:
+    async def story() -> None:
+        loader = MemoryLoader()
+        proxier = IptablesProxier(Family.IPV4, loader, ProxySettings(), sync_period=30, now=lambda: 100.0)
+        await proxier.sync(VIEW, NODE, full=False)
+        before = jumps(loader)
+        assert sum(map(len, before.values())) > 8
+        for table in loader.tables[Family.IPV4].values():
+            if lost in table:
+                table[lost].clear()
+        for view in (VIEW, CHANGED, VIEW):
+            await proxier.sync(view, NODE, full=True)
+        assert {where: sorted(rules) for where, rules in jumps(loader).items()} == {
+            where: sorted(rules) for where, rules in before.items()
+        }
+
+    asyncio.run(asyncio.wait_for(story(), timeout=10))
+
+
+def test_a_full_sync_of_mode_nftables_restores_the_fixed_part() -> None:
+    async def story() -> None:
+        tables = MemoryTables()
+        proxier = NftablesProxier(Family.IPV4, tables, ProxySettings(), now=lambda: 100.0)
+        await proxier.sync(VIEW, NODE, full=False)
+        chains = {name: [*rules] for name, rules in tables.tables[Family.IPV4].chains.items()}
+        tables.tables[Family.IPV4].chains["masquerading"] = ["return"]
+        await proxier.sync(VIEW, NODE, full=True)
+        assert tables.tables[Family.IPV4].chains == chains
+
+    asyncio.run(asyncio.wait_for(story(), timeout=10))
+
+
+def test_a_proxy_of_mode_nftables_with_other_settings_replaces_the_fixed_part() -> None:
+    async def story() -> None:
+        tables = MemoryTables()
+        for bit in (14, 10):
+            settings = replace(ProxySettings(), masquerade_bit=bit)
+            proxier = NftablesProxier(Family.IPV4, tables, settings, now=lambda: 100.0)
+            await proxier.sync(VIEW, NODE, full=False)
+            chains = tables.tables[Family.IPV4].chains
+            rules = [rule for each in chains.values() for rule in each if "mark" in rule]
+            own, other = (f"0x{1 << each:06x}" for each in (bit, 24 - bit))
+            assert [rule for rule in chains["masquerading"] if own in rule] != []
+            assert [rule for rule in rules if other in rule] == []
+
+    asyncio.run(asyncio.wait_for(story(), timeout=10))
