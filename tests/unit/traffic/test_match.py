@@ -8,6 +8,7 @@ import pytest
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Direction, Observation, Packet
 from proxylab.kernel.capture.batches import Frame
+from proxylab.traffic.chunks import abort
 from proxylab.traffic.identity import Identity, Kind
 from proxylab.traffic.match import Matcher, SentinelSighting, TapPoint
 
@@ -240,3 +241,21 @@ def sctp(kind: int, verification: int, *, tag: int) -> bytes:
     """An SCTP packet with one chunk, INIT or INIT ACK, that begins with the sender's tag (RFC 9260, section 3.3.2)."""
     chunk = struct.pack("!BBHIIHHI", kind, 0, 20, tag, 65535, 1, 1, tag)
     return struct.pack("!HHII", 1024, 80, verification, 0) + chunk
+
+
+@pytest.mark.parametrize(
+    ("tap", "outgoing", "counts"),
+    [
+        (SENDER, False, True),
+        (SENDER, True, False),
+        (POD, True, True),
+        (POD, False, False),
+        (TapPoint("node-a", "eth0", transit=True), True, True),
+        (TapPoint("node-a", "eth0", transit=True), False, True),
+    ],
+)
+def test_an_abort_counts_where_it_is_heard_by_the_sender_and_where_the_pod_utters_it(
+    tap: TapPoint, outgoing: bool, counts: bool
+) -> None:
+    refused = frame(ip(132, abort(80, 1024, IDENTITY.sequence(3))), outgoing=outgoing)
+    assert [(each.flow, each.packet) for each in seen(Transport.SCTP, tap, refused)] == [(3, Packet.RESET)] * counts

@@ -112,6 +112,19 @@ def test_a_rule_of_the_service_that_counted_the_packet_proves_its_loss_without_s
     assert one(DROPPED, told, "outcome").judgement is judgement
 
 
+@pytest.mark.parametrize(("packets", "judgement"), [((2,), PASS), ((1, 1), PASS), ((1,), INCONCLUSIVE)])
+def test_rules_that_counted_all_packets_together_prove_their_loss_without_sentinel_packets(
+    packets: tuple[int, ...], judgement: object
+) -> None:
+    world = replace(DROPPED, flows=2)
+    left = [world.leaves(flow) for flow in range(2)]
+    came = [replace(each, netns_name="node-a", device="debug", direction=Direction.IN, at=2000) for each in left]
+    counts = tuple(replace(world.dropped(each), chain=f"KUBE-{number}") for number, each in enumerate(packets))
+    broken = tuple(replace(sentinel, answered=False) for sentinel in world.sentinels)
+    evidence = world.evidence([*left, *came], counts=counts, sentinels=broken)
+    assert one(world, evidence, "outcome").judgement is judgement
+
+
 def test_what_a_rule_rejected_is_not_named_as_discarded_by_the_stack() -> None:
     discarded = (KernelCount("node-a", "IpOutDiscards", 1),)
     assert "on the way out: IpOutDiscards" in cause(WORLD, lost(WORLD, kernel=discarded))

@@ -167,3 +167,16 @@ def test_what_a_program_sent_itself_is_no_copy_that_came() -> None:
     left = replace(leaves, netns_name="node-a", device=STACK)
     verdict = judge(WORLD.probe, replace(WORLD.resolved, sender=sender), None, WORLD.evidence([left, arrives, answers]))
     assert verdict.verdicts[0].judgement is PASS
+
+
+def test_the_device_by_which_a_copy_came_into_the_node_where_it_ended_is_named() -> None:
+    """Not a device of another node, nor one by which anything left, a reply came or a flooded frame did."""
+    way = list(WORLD.crossing(0, "echo-1"))
+    copy = next(
+        each for each in way if (each.netns_name, each.device, each.direction) == ("node-b", "eth0", Direction.IN)
+    )
+    flooded = replace(copy, device="eth2", otherhost=True, at=copy.at + 20_000)
+    evidence = WORLD.evidence([*way, replace(copy, device="eth1", at=copy.at + 1), flooded])
+    verdict = one(WORLD, evidence, "outcome")
+    assert verdict.judgement is FAIL
+    assert verdict.reasons[0].endswith("came in at node-b/eth1, addressed to 10.244.2.3:8080, and went no further")
