@@ -1,20 +1,18 @@
 """Where flows may arrive: the endpoints behind a Service's address and port, and the receivers of any probe.
 
-Endpoints come from EndpointSlices. The port number may differ at each endpoint: each pod gives a named target port its
-own number, and the author's slices may hold any. A slice's port belongs to the Service's port of the same name
-(kube-proxy's ``ServicePortName``), and proxies use only an endpoint's first address. The proxy under test chooses among
-endpoints (ready, near, local). Receivers are pods, programs that listen on a node, and the stacks that answer echo
-requests.
+``cluster.reachable`` knows the endpoints; the proxy under test chooses among those that are reachable (near, local).
+Receivers are pods, programs that listen on a node, and the stacks that answer echo requests.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from msgspec import Struct
 
-from proxylab.addresses import Family, IPAddress, Transport
+from proxylab.addresses import Family, IPAddress, Protocol, Transport
 from proxylab.cluster.objects import EndpointSlice, Service, ServicePort
+from proxylab.cluster.reachable import endpoints_of_port
 from proxylab.plan.lookup import own_address, service_port
 from proxylab.plan.model import Namespace, PodPlacement
 from proxylab.plan.resolved import STACK, Destination, Receiver
@@ -24,7 +22,11 @@ from proxylab.scenario.words import Frontend
 
 __all__ = ["Due", "Endpoints", "everywhere"]
 
+_Served = tuple[Service, ServicePort]
+
 _NO_PORT: Final = 0
+_ANY_NODE: Final = None
+"""In place of an address: all addresses of nodes, which serve node ports."""
 
 
 class Due(Struct, frozen=True):
@@ -54,6 +56,14 @@ class Endpoints:
         self._slices: defaultdict[tuple[str, str], list[EndpointSlice]] = defaultdict(list)
         for each in slices:
             self._slices[each.namespace, each.service].append(each)
+        self._frontends: dict[tuple[IPAddress | None, int, Protocol], _Served] = {}
+        for service in self._services.values():
+            ingress = (each.ip for each in service.load_balancer_ingress)
+            for address in (*service.cluster_ips, *service.external_ips, *filter(None, ingress)):
+                for port in service.ports:
+                    self._frontends.setdefault((address, port.port, port.protocol), (service, port))
+            for port in (port for port in service.ports if port.node_port):
+                self._frontends.setdefault((_ANY_NODE, port.node_port, port.protocol), (service, port))
 
     def due(self, target: Target, asked: Transport | None, dialled: tuple[IPAddress, int, Transport]) -> Due:
         """Where the flows may arrive.
@@ -67,36 +77,29 @@ class Endpoints:
         if found is None:
             return Due("", (Destination(address=address, port=number),))
         service, port = found
-        endpoints = (each for each in self._behind(service, port) if each.address.version == address.version)
+        endpoints = tuple(each for each in self._behind(service, port) if each.address.version == address.version)
         return Due(_name(service, port), tuple(dict.fromkeys(endpoints)), service.affinity_timeout)
 
-    def _named(self, target: Target, asked: Transport | None) -> tuple[Service, ServicePort] | None:
+    def _named(self, target: Target, asked: Transport | None) -> _Served | None:
         """The port of the Service that a probe names; ``None`` for a DNS name or a health-check node port."""
         if not isinstance(target, ServiceTarget) or target.via in (Frontend.DNS_NAME, Frontend.HEALTH_CHECK_NODE_PORT):
             return None
         service = self._services.get((target.namespace, target.service))
         return None if service is None else (service, service_port(service, target.port, asked))
 
-    def _at(self, address: IPAddress, number: int, protocol: Transport) -> tuple[Service, ServicePort] | None:
+    def _at(self, address: IPAddress, number: int, protocol: Transport) -> _Served | None:
         """The Service and its port that serve an address."""
-        for service in self._services.values():
-            for port in service.ports:
-                if port.protocol is protocol.served and self._is_at(service, port, address, number):
-                    return service, port
-        return None
+        is_node = address in self._nodes or address.is_loopback
+        by_node_port = self._frontends.get((_ANY_NODE, number, protocol.served)) if is_node else None
+        return by_node_port or self._frontends.get((address, number, protocol.served))
 
-    def _behind(self, service: Service, port: ServicePort) -> Iterator[Destination]:
-        for each in self._slices.get((service.namespace, service.name), ()):
-            for own in each.ports:
-                if own.name == port.name and own.protocol is port.protocol and own.port:
-                    for endpoint in each.endpoints:
-                        yield Destination(address=endpoint.addresses[0], port=own.port)
-
-    def _is_at(self, service: Service, port: ServicePort, address: IPAddress, number: int) -> bool:
-        if number == port.node_port and (address in self._nodes or address.is_loopback):
-            return True
-        ingress: Sequence[IPAddress | None] = [each.ip for each in service.load_balancer_ingress]
-        return number == port.port and address in (*service.cluster_ips, *service.external_ips, *ingress)
+    def _behind(self, service: Service, port: ServicePort, *passed: _Served) -> Iterator[Destination]:
+        """The endpoints of a Service's port. One that is itself a frontend leads on to the endpoints behind that."""
+        for each in endpoints_of_port(service, port, self._slices.get((service.namespace, service.name), ())):
+            yield Destination(address=each.address, port=each.port, is_reachable=each.is_reachable)
+            onward = self._at(each.address, each.port, Transport(port.protocol))
+            if each.is_reachable and onward is not None and onward not in (*passed, (service, port)):
+                yield from self._behind(*onward, *passed, (service, port))
 
 
 def _name(service: Service, port: ServicePort) -> str:

@@ -81,10 +81,14 @@ class Receiver(Record, frozen=True, kw_only=True):
 
 
 class Destination(Record, frozen=True, kw_only=True):
-    """An address and a port at which a flow may arrive."""
+    """An address and a port at which a flow may arrive.
+
+    An endpoint of a Service that no proxy may choose at the time of the probe is one that flows must not reach.
+    """
 
     address: IPAddress
     port: int
+    is_reachable: bool = True
 
 
 class MasqueradedAs(Record, frozen=True, kw_only=True):
@@ -186,7 +190,7 @@ class ResolvedProbe(Record, frozen=True, kw_only=True):
 
     The lab reads the counters of ``nodes``, and of ``watched``: pods or hosts where flows may end. ``endpoints`` are
     where the flows may arrive: the endpoints of ``service_port`` (in kube-proxy's spelling), or the target itself if it
-    is not a Service's; empty if no port is known. ``affinity_timeout`` is that Service's timeoutSeconds, ``None``
+    is not a Service's, when the probe is sent; empty if no port is known. ``affinity_timeout`` is that Service's timeoutSeconds, ``None``
     without session affinity. Where the author expects a masqueraded source, ``masquerades`` are the sources that
     masquerading gives, for each node that may translate a flow and each endpoint. ``leftovers`` are the lines of the
     rules that the author gives nodes before their engines start. With ``http`` the flows are HTTP

@@ -102,7 +102,8 @@ def _expected_row(case: JudgedProbe, flow: Flow, seen: Observation) -> Iterator[
     if seen in flow.arrivals and expect.outcome in (Outcome.DELIVERED, Outcome.REFUSED):
         wanted = case.due_source(flow)
         source = str(wanted) if wanted and seen.source != wanted else _DITTO
-        due = [endpoint(*end) for end in case.expected_ends(seen.destination, seen.destination_port)]
+        ends = case.due_ends
+        due = [] if seen in ends else [endpoint(*end) for end in ends.instead_of(seen.destination)]
         netns_name = listed(due, "or") if due else _DITTO
         if not expect.allows_backend(seen.netns_name, seen.destination_port):
             netns_name = listed(list(map(str, expect.backends or ())), "or")

@@ -37,6 +37,7 @@ from proxylab.verdict.doubts import (
     packets_until,
     reasons_it_may_be_late,
 )
+from proxylab.verdict.due_ends import DueEnds
 from proxylab.verdict.drops import KernelDrop, kernel_drop
 from proxylab.verdict.flows.copies import copies, lost_copies
 from proxylab.verdict.flows.flows import Fate, Flow, flows_of
@@ -212,15 +213,10 @@ class JudgedProbe(Struct, frozen=True):
         resolved = self.resolved
         return Tables(self.evidence.entries, resolved.nodes, resolved.addresses, (resolved.protocol,))
 
-    def expected_ends(self, address: IPAddress, port: int) -> tuple[tuple[IPAddress, int], ...]:
-        """Where a packet at this address and port should have arrived; nothing where this is right."""
-        if (address, port) == self.dialled:
-            return ()  # nothing translated it, which is no question of ports
-        due = [(each.address, each.port) for each in self.resolved.endpoints]
-        here = [end for end in due if end[0] == address]
-        if (address, port) in here or (self.resolved.service_port and not here):
-            return ()
-        return tuple(here or due)
+    @property
+    def due_ends(self) -> DueEnds:
+        """Where its flows may arrive."""
+        return DueEnds(self.resolved, self.probe.expect)
 
     def ending(self, target: str) -> tuple[Rule, ...]:
         """The rules with that target (``DROP``, ``REJECT``) that counted and name what the probe dials."""

@@ -61,7 +61,7 @@ class Verdict(Record, frozen=True, kw_only=True):
     """The judgement of one expectation.
 
     Attributes:
-        expectation: the YAML key below ``expect``; also ``reply`` without that key, and ``port``, which is no key.
+        expectation: the YAML key below ``expect``; also ``reply`` without that key, and ``endpoint``, which is no key.
         judgement: what the evidence says.
         expected: in a few words.
         observed: in a few words.

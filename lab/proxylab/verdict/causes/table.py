@@ -101,7 +101,7 @@ _CAUSES: Final = (
     ),
     *_of("outcome", translation.no_listener, fate=Fate.REFUSED),
     *_of("outcome", loss.end_lost, translation.delivered_by, remembered, fate=Fate.DELIVERED),
-    *_of("port", translation.led_to_port, remembered),
+    *_of("endpoint", translation.led_to_wrong_end, remembered),
     *_of(
         "reply",
         reply.reply_strayed,

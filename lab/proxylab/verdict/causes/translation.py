@@ -22,7 +22,7 @@ __all__ = [
     "kept_the_source",
     "led_by_others",
     "led_to_backend",
-    "led_to_port",
+    "led_to_wrong_end",
     "masqueraded",
     "masqueraded_tunnel",
     "never_chosen",
@@ -181,18 +181,21 @@ def delivered_by(failure: Failure) -> str:
     return f"{rule.count.node} translated the packet to {to} by {the_rule(rule)}."
 
 
-def led_to_port(failure: Failure) -> str:
-    """A rule translated the packet to a wrong port."""
-    case, resolved = failure.case, failure.case.resolved
-    arrival = next(
-        each for each in failure.flow.arrivals if case.expected_ends(each.destination, each.destination_port)
-    )
+def led_to_wrong_end(failure: Failure) -> str:
+    """A rule translated the packet to what is no endpoint of the Service, or to a wrong port of one."""
+    case, resolved, ends = failure.case, failure.case.resolved, failure.case.due_ends
+    arrival = next(each for each in failure.flow.arrivals if each not in ends)
     there = (arrival.destination, arrival.destination_port)
     rule = next((each for each in case.translations if each.translates_to == there), None)
     if rule is None:
         return ""
-    due = listed([endpoint(*each) for each in case.expected_ends(*there)], "or")
-    has = f"the endpoint of {resolved.service_port} is {due}" if resolved.service_port else f"the probe dialled {due}"
+    due = [endpoint(*each) for each in ends.instead_of(arrival.destination)]
+    of_service = f"{resolved.service_port} has no endpoint"
+    if len(due) == 1:
+        of_service = f"the endpoint of {resolved.service_port} is {due[0]}"
+    elif due:
+        of_service = f"the endpoints of {resolved.service_port} are {listed(due)}"
+    has = of_service if resolved.service_port else f"the probe dialled {listed(due, 'or')}"
     return f"{rule.count.node} translated the packet to {endpoint(*there)} by {the_rule(rule)}, but {has}."
 
 

@@ -12,13 +12,13 @@ from proxylab.verdict.expectations.backends import BACKENDS
 from proxylab.verdict.expectations.conntrack import CONNTRACK, CONNTRACK_OF_STEP
 from proxylab.verdict.expectations.dropped_at_pod import AT_POD, DROPPED_AT_POD
 from proxylab.verdict.expectations.end_of_step import EndOfStep
+from proxylab.verdict.expectations.endpoint import ENDPOINT
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.expectations.http import HTTP
 from proxylab.verdict.expectations.icmp import ICMP
 from proxylab.verdict.expectations.metrics import METRICS
 from proxylab.verdict.expectations.name import NAME
 from proxylab.verdict.expectations.outcome import OUTCOME
-from proxylab.verdict.expectations.port import PORT
 from proxylab.verdict.expectations.reply import REPLY
 from proxylab.verdict.expectations.source import SOURCE
 from proxylab.verdict.expectations.spread import SPREAD
@@ -33,7 +33,7 @@ OF_PROBES: Final[tuple[Expectation[JudgedProbe, Any], ...]] = (
     UNTRANSLATED,
     DROPPED_AT_POD,
     ICMP,
-    PORT,
+    ENDPOINT,
     REPLY,
     BACKENDS,
     SOURCE,

@@ -1,4 +1,4 @@
-"""The judge on the port at which flows arrive: it follows from the Service, and any other is wrong."""
+"""The judge on where flows arrive: at a reachable endpoint of the Service and its port, and nowhere else."""
 
 from ipaddress import ip_address
 
@@ -6,12 +6,12 @@ from judging import FAIL, INCONCLUSIVE, PASS, REFUSED
 from msgspec.structs import replace
 from recorded import World
 
-from proxylab.evidence.evidence import Evidence, Observation, RuleCount, TapLoss
-from proxylab.plan.resolved import Destination, ResolvedProbe
+from proxylab.evidence.evidence import Direction, Evidence, Observation, RuleCount, TapLoss
+from proxylab.plan.resolved import STACK, Destination, Receiver, ResolvedProbe
 from proxylab.report.failure_text import explain
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.judge import judge
-from proxylab.verdict.model import ProbeVerdict, Verdict
+from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
 
 WORLD = World(backends=("echo-1", "echo-2"))
 NAMED = {"echo-1": 8080, "echo-2": 8081}
@@ -33,8 +33,8 @@ def judged(world: World, resolved: ResolvedProbe, evidence: Evidence) -> ProbeVe
     return judge(world.probe, resolved, None, evidence)
 
 
-def port_of(verdict: ProbeVerdict) -> Verdict | None:
-    return next((each for each in verdict.verdicts if each.expectation == "port"), None)
+def endpoint_of(verdict: ProbeVerdict) -> Verdict | None:
+    return next((each for each in verdict.verdicts if each.expectation == "endpoint"), None)
 
 
 def test_another_port_of_the_right_pod_fails_and_both_ports_are_told() -> None:
@@ -43,11 +43,11 @@ def test_another_port_of_the_right_pod_fails_and_both_ports_are_told() -> None:
     evidence = WORLD.evidence(at_port(WORLD, 0, "echo-1", 9090), counts=counts)
     verdict = judged(WORLD, resolved_probe_of(WORLD, NAMED), evidence)
     assert {each.expectation: each.judgement for each in verdict.verdicts} == {
-        "outcome": PASS, "port": FAIL, "reply": PASS, "backends": PASS,
+        "outcome": PASS, "endpoint": FAIL, "reply": PASS, "backends": PASS,
     }  # fmt: skip
-    port = port_of(verdict)
+    port = endpoint_of(verdict)
     assert port is not None
-    assert (port.expected, port.observed) == ("8080 or 8081", "9090")
+    assert (port.expected, port.observed) == ("10.244.2.3:8080 or 10.244.2.4:8081", "10.244.2.3:9090")
     assert port.reasons == (
         "it arrived at port 9090 of echo-1, not at port 8080, the target port of default/echo:http there",
     )
@@ -65,7 +65,7 @@ def test_each_pod_has_its_own_number_and_that_of_another_is_wrong() -> None:
     right = [*at_port(world, 0, "echo-1", 8080), *at_port(world, 1, "echo-2", 8081)]
     for port, judgement in ((8081, PASS), (8080, FAIL)):
         evidence = world.evidence([*right, *at_port(world, 2, "echo-2", port)])
-        verdict = port_of(judged(world, resolved_probe_of(world, NAMED), evidence))
+        verdict = endpoint_of(judged(world, resolved_probe_of(world, NAMED), evidence))
         assert verdict is not None
         assert verdict.judgement is judgement
     assert verdict.example == 2
@@ -74,7 +74,7 @@ def test_each_pod_has_its_own_number_and_that_of_another_is_wrong() -> None:
 def test_one_wrong_port_among_thousands_of_flows_is_noticed() -> None:
     world = World(flows=3000)
     seen = [each for flow in range(3000) for each in at_port(world, flow, "echo-1", 9090 if flow == 2718 else 8080)]
-    verdict = port_of(judged(world, resolved_probe_of(world, NAMED), world.evidence(seen)))
+    verdict = endpoint_of(judged(world, resolved_probe_of(world, NAMED), world.evidence(seen)))
     assert verdict is not None
     assert (verdict.judgement, verdict.example) == (FAIL, 2718)
     assert verdict.reasons[0].startswith("1 of 3,000 flows: it arrived at port 9090 of echo-1")
@@ -85,14 +85,14 @@ def test_an_endpoint_may_have_several_ports() -> None:
     resolved = resolved_probe_of(WORLD, NAMED)
     also = Destination(address=WORLD.address("echo-1"), port=9090)
     evidence = WORLD.evidence(at_port(WORLD, 0, "echo-1", 9090))
-    verdict = port_of(judged(WORLD, replace(resolved, endpoints=(*resolved.endpoints, also)), evidence))
+    verdict = endpoint_of(judged(WORLD, replace(resolved, endpoints=(*resolved.endpoints, also)), evidence))
     assert verdict is not None
     assert verdict.judgement is PASS
 
 
 def test_what_a_connection_is_refused_at_has_a_port_too() -> None:
     seen = [REFUSED.leaves(0), replace(REFUSED.arrives(0, "echo-1"), destination_port=9090), REFUSED.hears_reset(0)]
-    verdict = port_of(judged(REFUSED, resolved_probe_of(REFUSED, NAMED), REFUSED.evidence(seen)))
+    verdict = endpoint_of(judged(REFUSED, resolved_probe_of(REFUSED, NAMED), REFUSED.evidence(seen)))
     assert verdict is not None
     assert verdict.judgement is FAIL
 
@@ -107,7 +107,7 @@ def test_where_no_service_is_dialled_a_flow_arrives_where_it_was_sent_to() -> No
         )
         for name, port in (("echo-1", 8080), ("echo-1", 9090), ("echo-2", 8080))
     )
-    verdicts = [port_of(each) for each in (here, elsewhere, other)]
+    verdicts = [endpoint_of(each) for each in (here, elsewhere, other)]
     assert [each.judgement for each in verdicts if each] == [PASS, FAIL, FAIL]
     assert [each.reasons for each in verdicts[1:] if each] == [
         ("it arrived at port 9090 of echo-1, not at port 8080 that was dialled",),
@@ -118,25 +118,79 @@ def test_where_no_service_is_dialled_a_flow_arrives_where_it_was_sent_to() -> No
 def test_a_port_is_not_judged_where_none_is_known_or_nothing_is_to_arrive() -> None:
     resolved = resolved_probe_of(WORLD, NAMED)
     arrived = WORLD.evidence(WORLD.round_trip(0, "echo-1"))
-    assert port_of(judged(WORLD, replace(resolved, endpoints=()), arrived)) is None
-    assert port_of(judged(WORLD, resolved, WORLD.evidence([WORLD.leaves(0)]))) is None
+    assert endpoint_of(judged(WORLD, replace(resolved, endpoints=(), service_port=""), arrived)) is None
+    assert endpoint_of(judged(WORLD, resolved, WORLD.evidence([WORLD.leaves(0)]))) is None
     dropped = World(outcome=Outcome.DROPPED, at="node-a")
     assert (
-        port_of(judged(dropped, resolved_probe_of(dropped, NAMED), dropped.evidence(dropped.round_trip(0, "echo-1"))))
+        endpoint_of(judged(dropped, resolved_probe_of(dropped, NAMED), dropped.evidence(dropped.round_trip(0, "echo-1"))))
         is None
     )
-    # An address at which the Service has no endpoint, such as that of one that has just gone: ``backends`` judges it.
-    gone = replace(WORLD, addresses={"echo-2": ip_address("10.244.2.77")})
-    found = port_of(
-        judged(gone, resolved_probe_of(gone, {"echo-1": 8080}), gone.evidence(at_port(gone, 0, "echo-2", 9090)))
+
+
+def arrived_at(pod: str, resolved: ResolvedProbe, world: World = WORLD) -> tuple[Judgement, str]:
+    verdict = endpoint_of(judged(world, resolved, world.evidence(world.round_trip(0, pod))))
+    assert verdict is not None
+    return verdict.judgement, "; ".join(verdict.reasons)
+
+
+UNNAMED, SERVICE = replace(WORLD, backends=None), "default/echo:http"
+
+
+def test_without_backends_a_flow_reaches_an_endpoint_of_the_service_and_nothing_else() -> None:
+    only_first = resolved_probe_of(UNNAMED, {"echo-1": 8080})
+    assert arrived_at("echo-1", only_first, UNNAMED) == (PASS, "")
+    stranger = f"it arrived at echo-3, at 10.244.2.5:8080, which is no endpoint of {SERVICE}"
+    assert arrived_at("echo-3", only_first, UNNAMED) == (FAIL, stranger)
+    assert arrived_at("echo-3", replace(only_first, endpoints=()), UNNAMED) == (FAIL, stranger)
+
+
+def test_an_endpoint_that_no_proxy_may_choose_is_none() -> None:
+    resolved = resolved_probe_of(UNNAMED, {"echo-1": 8080, "echo-2": 8080})
+    first, second = resolved.endpoints
+    unready = replace(resolved, endpoints=(first, replace(second, is_reachable=False)))
+    clause = f"it arrived at echo-2, at 10.244.2.4:8080, which is an endpoint that is not ready of {SERVICE}"
+    assert arrived_at("echo-2", unready, UNNAMED) == (FAIL, clause)
+    assert arrived_at("echo-2", unready) == (PASS, "")  # its author names it
+
+
+def test_a_named_backend_has_its_endpoint_alone() -> None:
+    """Such as a pod of the host network: its node may have several addresses, and the Service has one of them."""
+    other = ip_address("172.18.0.33")
+    world = replace(WORLD, pods=("echo-1", "echo-2", "echo-3"))
+    resolved = resolved_probe_of(world, {"echo-1": 8080, "echo-2": 8080})
+    (receiver,) = (each for each in resolved.receivers if each.name == "echo-1")
+    resolved = replace(resolved, receivers=(*resolved.receivers, replace(receiver, address=other)))
+    leaves, arrives, answers, hears = world.round_trip(0, "echo-1")
+    seen = [leaves, replace(arrives, destination=other), replace(answers, source=other), hears]
+    verdict = endpoint_of(judged(world, resolved, world.evidence(seen)))
+    assert verdict is not None
+    assert (verdict.judgement, verdict.reasons) == (
+        FAIL, (f"it arrived at echo-1, at 172.18.0.33:8080, which is no endpoint of {SERVICE}",)
+    )  # fmt: skip
+
+
+def test_a_named_backend_that_is_gone_from_the_slices_has_any_address() -> None:
+    assert arrived_at("echo-2", resolved_probe_of(WORLD, {"echo-1": 8080})) == (PASS, "")
+
+
+def test_what_nothing_translated_arrives_at_no_endpoint() -> None:
+    """Such as at a program of the node that listens on the node port."""
+    resolved = resolved_probe_of(UNNAMED, {"echo-1": 8080})
+    receiver = Receiver(
+        name="daemon", namespace="node-a", device=STACK, address=resolved.destination, ports=(resolved.port,)
     )
-    assert found is not None
-    assert found.judgement is PASS
+    resolved = replace(resolved, receivers=(*resolved.receivers, receiver))
+    (sent,) = [WORLD.leaves(0)]
+    came = replace(sent, netns_name="node-a", device=STACK, direction=Direction.IN, at=1001)
+    verdict = endpoint_of(judged(UNNAMED, resolved, UNNAMED.evidence([sent, came, WORLD.hears(0)])))
+    assert verdict is not None
+    assert verdict.judgement is FAIL
+    assert verdict.reasons == (f"it arrived at daemon, at 10.96.0.10:80, which is no endpoint of {SERVICE}",)
 
 
 def test_a_right_port_is_no_pass_where_a_tap_lost_frames() -> None:
     evidence = WORLD.evidence(WORLD.round_trip(0, "echo-1"), losses=(TapLoss("echo-1", "eth0", 1),))
-    verdict = port_of(judged(WORLD, resolved_probe_of(WORLD, NAMED), evidence))
+    verdict = endpoint_of(judged(WORLD, resolved_probe_of(WORLD, NAMED), evidence))
     assert verdict is not None
     assert verdict.judgement is INCONCLUSIVE
 

@@ -1,0 +1,75 @@
+"""``endpoint``, which needs no key: flows arrive at an endpoint that they may reach at that moment, at its target port.
+
+It needs the taps at the pods. A pod answers on every port that it listens on, and every pod of the lab answers, so an
+answer does not show that the way was right. The right ends follow from the Service and its EndpointSlices
+(``cluster.reachable``): whatever the policy, and whether or not the author names backends, a flow to a Service reaches
+one of them and nothing else. ``backends`` says more: which of them, and a pod that the author names may be none of them
+(``due_ends``). A flow that asks no Service arrives where it was sent to.
+"""
+
+from collections import Counter
+
+from proxylab.addresses import IPAddress
+from proxylab.evidence.evidence import Observation
+from proxylab.evidence.words import endpoint, listed
+from proxylab.scenario.words import Outcome
+from proxylab.verdict.case import JudgedProbe
+from proxylab.verdict.due_ends import DueEnds
+from proxylab.verdict.expectations.expectation import Expectation
+from proxylab.verdict.findings import Findings
+from proxylab.verdict.flows.flows import counted_ends
+from proxylab.verdict.model import Verdict
+
+__all__ = ["ENDPOINT"]
+
+_Arrived = Counter[tuple[IPAddress, int]]
+
+
+def _wanted(case: JudgedProbe) -> _Arrived | None:
+    """How many packets arrived at each address and port; ``None`` where none did or should, or any end will do."""
+    may_arrive = case.probe.expect.outcome in (Outcome.DELIVERED, Outcome.REFUSED) or case.ends_beyond_nodes
+    if not case.is_about_packets or not may_arrive or not case.due_ends.is_known:
+        return None
+    return counted_ends([_end(each) for flow in case.arrived for each in flow.arrivals]) or None
+
+
+def _judge(case: JudgedProbe, arrived: _Arrived) -> Verdict:
+    """Every packet that arrived came to an endpoint that it may reach."""
+    resolved, findings, due = case.resolved, Findings(case), case.due_ends
+    known: dict[tuple[str, IPAddress, int], bool] = {}
+    for flow in case.arrived:
+        for each in flow.arrivals:
+            where = (each.netns_name, *_end(each))
+            if where not in known:
+                known[where] = each in due
+            if not known[where]:
+                findings.wrong(_clause(case, each, due), flow.number)
+    witness = f"an endpoint of {resolved.service_port}" if resolved.service_port else "what was dialled"
+    return findings.settle(
+        "endpoint",
+        expected=listed([endpoint(*each) for each in due.reachable], "or"),
+        observed=listed([endpoint(*each) for each in arrived]),
+        witnesses=[witness if set(arrived) <= {*due.reachable} else "a backend that the author names"],
+    )
+
+
+def _clause(case: JudgedProbe, arrival: Observation, due: DueEnds) -> str:
+    at, service_port = endpoint(*_end(arrival)), case.resolved.service_port
+    instead = due.instead_of(arrival.destination)
+    ports = listed([str(port) for _, port in instead], "or")
+    has_address = bool(instead) and instead[0][0] == arrival.destination
+    if has_address:
+        whose = f"the target port of {service_port} there" if service_port else "that was dialled"
+        came = f"it arrived at port {arrival.destination_port} of {arrival.netns_name}, not at port {ports}"
+        return f"{came}, {whose}" if service_port else f"{came} {whose}"
+    if not service_port:
+        return f"it arrived at {at}, not at {endpoint(*instead[0])} that was dialled"
+    what = "an endpoint that is not ready" if due.is_unready(_end(arrival)) else "no endpoint"
+    return f"it arrived at {arrival.netns_name}, at {at}, which is {what} of {service_port}"
+
+
+def _end(arrival: Observation) -> tuple[IPAddress, int]:
+    return arrival.destination, arrival.destination_port
+
+
+ENDPOINT = Expectation[JudgedProbe, _Arrived](key="endpoint", wanted=_wanted, judge=_judge)
