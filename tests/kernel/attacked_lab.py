@@ -147,7 +147,7 @@ class Dialled:
         return {
             "name": name,
             "from": self.sender,
-            "to": {**via, **self.to} if "pod" not in self.to else dict(self.to),
+            "to": dict(self.to) if {"pod", "address"} & self.to.keys() else {**via, **self.to},
             "send": {**protocol, **self.send},
             "expect": dict(expect),
         }

@@ -90,7 +90,10 @@ async def _by_tcp(netns: NetNs, query: Query, question: dns.message.Message) -> 
         message = question.to_wire()
         await loop.sock_sendall(asking, _LENGTH.pack(len(message)) + message)
         (length,) = _LENGTH.unpack(await _exactly(asking, _LENGTH.size))
-        return dns.message.from_wire(await _exactly(asking, length))
+        answer = dns.message.from_wire(await _exactly(asking, length))
+        if not question.is_response(answer):
+            raise dns.exception.FormError("the answer is to another question")
+        return answer
 
 
 async def _exactly(asking: socket.socket, length: int) -> bytes:

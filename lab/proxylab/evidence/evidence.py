@@ -12,6 +12,7 @@ from proxylab.encoding import Record
 from proxylab.evidence.lookups import Lookup
 
 __all__ = [
+    "Altered",
     "Capture",
     "ConnectReport",
     "Direction",
@@ -26,6 +27,7 @@ __all__ = [
     "LinkCount",
     "Observation",
     "Packet",
+    "Part",
     "RuleCount",
     "SeenFrame",
     "SentinelReport",
@@ -90,6 +92,30 @@ class Observation(Record, frozen=True, array_like=True, gc=False):
     icmp: tuple[int, int] | None = None
     otherhost: bool = False
     leg: Leg = Leg.OWN
+
+
+class Part(StrEnum):
+    """The part of a packet that came otherwise than it was sent."""
+
+    DATA = "data"
+    CHECKSUM = "IP checksum"
+    QUOTE = "quoted packet"
+    """Of an ICMP error: the packet that it is about, as the sender gets it back."""
+
+
+class Altered(Record, frozen=True):
+    """A packet of a flow that came otherwise than it was sent: the first such sighting.
+
+    A socket at ``netns_name`` saw it where ``device`` is empty. Of a quoted packet, ``sent`` and ``seen`` are its ends.
+    """
+
+    flow: int
+    packet: Packet
+    netns_name: str
+    device: str
+    part: Part
+    sent: str = ""
+    seen: str = ""
 
 
 class SeenFrame(Record, frozen=True, array_like=True, gc=False):
@@ -332,8 +358,9 @@ class Evidence(Record, frozen=True, kw_only=True):
     ``counters_read_at``, which is 0 otherwise; by ``foreign_read_at`` the lab had read the counters of ``foreign``.
     ``lookups`` are the queries for the dialled name, in order. ``steps`` are those of a traced packet: there through
     every node, then back; ``drops`` are the kernel's reported drops meanwhile. ``links`` are the links with netem,
-    there and back. ``terminating`` names the nodes whose proxies end connections themselves, ``undrained`` those of
-    them whose processes may still have held a packet at the end, and ``discarded`` what the others discarded.
+    there and back. ``altered`` are packets that came otherwise than they were sent. ``terminating`` names the nodes
+    whose proxies end connections themselves, ``undrained`` those of them whose processes may still have held a packet
+    at the end, and ``discarded`` what the others discarded.
     """
 
     sent: int
@@ -357,6 +384,7 @@ class Evidence(Record, frozen=True, kw_only=True):
     http: tuple[HttpReport, ...] = ()
     kernel: tuple[KernelCount, ...] = ()
     links: tuple[LinkCount, ...] = ()
+    altered: tuple[Altered, ...] = ()
     counters_read_at: int = 0
     foreign_read_at: int = 0
     lookups: tuple[Lookup, ...] = ()

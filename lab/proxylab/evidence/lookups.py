@@ -47,6 +47,19 @@ class Lookup(Record, frozen=True, kw_only=True):
     served_by: str = ""
 
     @property
+    def owners(self) -> frozenset[str]:
+        """The name asked for and its aliases, in lower case: the owners of records that answer the question."""
+        aliases = {each.name.lower(): each.value.lower() for each in self.answers if each.kind == "CNAME"}
+        found, name = set[str](), self.name.lower()
+        while name and name not in found:
+            found.add(name)
+            name = aliases.get(name, "")
+        return frozenset(found)
+
+    @property
     def addresses(self) -> tuple[IPAddress, ...]:
-        """The addresses in the answer, under whatever name."""
-        return tuple(ip_address(each.value) for each in self.answers if each.kind in ("A", "AAAA"))
+        """The addresses that a client accepts: of the name asked for or its aliases, in an answer without an error."""
+        if self.code != "NOERROR":
+            return ()
+        records = (each for each in self.answers if each.kind in ("A", "AAAA") and each.name.lower() in self.owners)
+        return tuple(ip_address(each.value) for each in records)

@@ -105,7 +105,8 @@ class Assembly(Struct, frozen=True, kw_only=True):
         scenario, cluster = self.scenario, self.timeline[steps]
         home = next((each.namespace for each in scenario.pods if placement in each.pod_names), None)
         try:
-            question = Questions(self.plan, cluster.services, scenario.network.families).about_name(name, home)
+            questions = Questions(self.plan, cluster.services, scenario.network.families, _slices(cluster))
+            question = questions.about_name(name, home)
         except UnresolvableError as error:
             raise ScenarioError([f"{scenario.file}: {placement} resolves {name}: {error}"]) from None
         at = Position(scenario.file, 1, 1)

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.cluster.kube_dns import COREDNS, DOMAIN, KUBE_DNS, NDOTS, resolv_conf, search_domains
-from proxylab.cluster.objects import Service
+from proxylab.cluster.objects import EndpointSlice, Service, ServiceType
+from proxylab.cluster.reachable import endpoints_of_port, named_addresses, of_service
 from proxylab.plan.lookup import UnresolvableError, service_port
 from proxylab.plan.model import Plan, Role
 from proxylab.plan.resolved import Question, Sentinel
@@ -102,12 +103,21 @@ def resolv_confs(scenario: Scenario, plan: Plan, services: Iterable[Service]) ->
 
 
 class Questions:
-    """Makes the questions of one lab, from its name servers and its families."""
+    """Makes the questions of one lab at one time, from its name servers, its slices and its families."""
 
-    def __init__(self, plan: Plan, services: Sequence[Service], families: tuple[Family, ...]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        services: Sequence[Service],
+        families: tuple[Family, ...],
+        slices: Sequence[EndpointSlice],
+    ) -> None:
         self._servers = name_servers(plan)
-        self._resolvers = next((service.cluster_ips for service in services if service.key == KUBE_DNS), ())
+        kube_dns = next((service for service in services if service.key == KUBE_DNS), None)
+        self._resolvers = () if kube_dns is None else kube_dns.cluster_ips
+        self._answering = () if kube_dns is None else _answering(kube_dns, slices, self._servers)
         self._families = families
+        self._slices = slices
 
     def about(
         self,
@@ -136,10 +146,11 @@ class Questions:
             families=tuple(families) if wanted is None else (Family.of(wanted),),
             resolvers=self._resolvers,
             servers=self._servers,
+            answering=self._answering,
             service=f"{service.namespace}/{service.name}",
             port=port,
             protocol=protocol,
-            due=tuple(each for each in service.cluster_ips if Family.of(each) in self._families),
+            due=self._due(service),
             headless=service.headless,
             pods=addresses_by_name if service.headless else {},
             wanted=wanted,
@@ -157,14 +168,32 @@ class Questions:
             families=self._families,
             resolvers=self._resolvers,
             servers=self._servers,
+            answering=self._answering,
             service="",
             port=0,
             protocol=Transport.TCP,
         )
 
+    def _due(self, service: Service) -> tuple[IPAddress, ...] | None:
+        """The addresses that the name must give; ``None`` for a name that is only another one's alias."""
+        if service.type is ServiceType.EXTERNAL_NAME:
+            return None
+        own = named_addresses(service, self._slices) if service.headless else service.cluster_ips
+        return tuple(each for each in own if Family.of(each) in self._families)
+
     def _require_name_server(self) -> None:
         if not self._resolvers:
             raise UnresolvableError(f"to.via: the lab has no name server: there is no {KUBE_DNS} with an address")
+
+
+def _answering(
+    kube_dns: Service, slices: Sequence[EndpointSlice], servers: Sequence[Sentinel]
+) -> tuple[str, ...]:
+    """The name servers that may answer for the Service: its reachable endpoints, and caches that are no endpoints."""
+    own = of_service(kube_dns, slices)
+    ends = [each for port in kube_dns.ports for each in endpoints_of_port(kube_dns, port, own)]
+    closed = {each.address for each in ends} - {each.address for each in ends if each.is_reachable}
+    return tuple(dict.fromkeys(each.name for each in servers if each.address not in closed))
 
 
 def candidates(name: str, pod_namespace: str | None) -> tuple[str, ...]:

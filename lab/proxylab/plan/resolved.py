@@ -137,9 +137,11 @@ class Question(Record, frozen=True, kw_only=True):
         families: the families to ask for; the probe dials the first that has an address.
         resolvers: the addresses of kube-dns in the order of the sender's resolv.conf.
         servers: the name servers behind it, without the Service.
+        answering: the names of those that may answer a query to the Service when it is sent.
         service: the Service with this name, as ``NAMESPACE/NAME``.
-        due: the addresses that the answer must hold; empty if unknown.
-        headless: whether the answer must hold addresses of pods, from ``pods``.
+        due: the addresses that the answer must hold, of a headless Service those of its ready endpoints; ``None`` if
+            unknown.
+        headless: whether the answer must hold addresses of endpoints.
         pods: the addresses of pods and hosts by their names.
         wanted: the address of the answer to dial; ``None`` for the first.
         own: the sender's addresses. Packets of a pod to itself cross no device, so the probe prefers other addresses.
@@ -152,7 +154,8 @@ class Question(Record, frozen=True, kw_only=True):
     service: str
     port: int
     protocol: Transport
-    due: tuple[IPAddress, ...] = ()
+    answering: tuple[str, ...] = ()
+    due: tuple[IPAddress, ...] | None = None
     headless: bool = False
     pods: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)
     wanted: IPAddress | None = None

@@ -1,15 +1,19 @@
 """The line that a flow sends, the line that a responder answers, and the parser of that answer.
 
 A request is a token, a filling and a newline. An answer is the token marked as a reply, a space, one JSON object that
-names the pod and the peer it saw, and a newline. Over UDP each is one datagram, over TCP one line. An HTTP client (a
-probe with ``http``, or curl in the lab) gets the same object as an HTTP response.
+names the pod, the peer it saw and its own address and port, and a newline. Over UDP each is one datagram, over TCP one
+line. The checksum of the request as the pod heard it (CRC-32) and that of the answer show whether both came as they
+were sent: taps keep no data of connections. An HTTP client (a probe with ``http``, or curl in the lab) gets the pod and
+the peer as an HTTP response.
 """
 
 import json
 import re
 from typing import Final
+from zlib import crc32
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress
 from proxylab.encoding import MisfitError, decode
@@ -21,13 +25,39 @@ LONGEST_ANSWER: Final = 1024
 _FORWARDED: Final = re.compile(rb"\r\n[Xx]-[Ff]orwarded-[Ff]or: ([0-9A-Fa-f:., ]*)\r\n")
 
 
-class Answer(Struct, frozen=True, rename={"backend": "pod", "peer_port": "port", "forwarded_for": "forwardedFor"}):
-    """A responder's answer: its name, and the peer address and port that it saw; by HTTP also X-Forwarded-For."""
+_RENAMED: Final = {
+    "backend": "pod", "peer_port": "port", "forwarded_for": "forwardedFor", "own_port": "ownPort", "checksum": "sum",
+}  # fmt: skip
+_CHECKSUM: Final = b', "sum": '
+
+
+class Answer(Struct, frozen=True, rename=_RENAMED):
+    """A responder's answer: its name, and the peer address and port that it saw; by HTTP also X-Forwarded-For.
+
+    Attributes:
+        own: the address at which the responder got the request.
+        own_port: the port of that.
+        heard: the checksum of the request, as it came.
+        checksum: of the answer's bytes before it; 0 once it has been found right.
+    """
 
     backend: str
     peer: IPAddress
     peer_port: int
     forwarded_for: str = ""
+    own: IPAddress | None = None
+    own_port: int = 0
+    heard: int = 0
+    checksum: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it came as it was sent."""
+        return not self.checksum
+
+    def heard_whole(self, request: bytes) -> bool:
+        """Whether the responder heard the request as it was sent."""
+        return self.heard == crc32(request.rstrip(b"\n"))
 
 
 def request_line(token: bytes, filling: bytes = b"") -> bytes:
@@ -47,9 +77,9 @@ class AnswerWriter:
         self.name = name
         self._name = json.dumps(name).encode()
 
-    def answer(self, request: bytes, peer: str, port: int) -> bytes | None:
-        """The answer to a request from ``peer``; ``None`` if the request is itself an answer."""
-        document = b'{"pod": %s, "peer": "%s", "port": %d}\n' % (self._name, peer.encode(), port)
+    def answer(self, request: bytes, peer: tuple[str, int], own: tuple[str, int]) -> bytes | None:
+        """The answer to a request from ``peer`` to ``own``; ``None`` if the request is itself an answer."""
+        document = b'{"pod": %s, "peer": "%s", "port": %d}\n' % (self._name, peer[0].encode(), peer[1])
         if is_http(request):
             if found := _FORWARDED.search(request):
                 document = b'%s, "forwardedFor": "%s"}\n' % (document[:-2], found[1])
@@ -58,14 +88,23 @@ class AnswerWriter:
             )
             return head % len(document) + document
         token = answer_to(request)
-        return None if token is None else b"%s %s" % (token, document)
+        if token is None:
+            return None
+        heard = crc32(request.rstrip(b"\n"))
+        whole = b'%s %s, "own": "%s", "ownPort": %d, "heard": %d' % (
+            token, document[:-2], own[0].encode(), own[1], heard
+        )  # fmt: skip
+        return b"%s%s%d}\n" % (whole, _CHECKSUM, crc32(whole))
 
 
 def read_answer(line: bytes, token: bytes) -> Answer | None:
     """The answer in ``line`` to the request with ``token``; ``None`` if it is none, or answers another flow."""
     if len(line) > LONGEST_ANSWER or line[:TOKEN_BYTES] != answer_to(token):
         return None
-    return read_document(line[TOKEN_BYTES:])
+    answer = read_document(line[TOKEN_BYTES:])
+    if answer is None or answer.checksum != crc32(line.rpartition(_CHECKSUM)[0]):
+        return answer
+    return replace(answer, checksum=0)
 
 
 def read_document(document: bytes) -> Answer | None:

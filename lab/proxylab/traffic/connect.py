@@ -22,11 +22,11 @@ from typing import Final
 
 from proxylab.addresses import Transport
 from proxylab.errors import CapabilityError
-from proxylab.evidence.evidence import ConnectReport
+from proxylab.evidence.evidence import Altered, ConnectReport, Packet, Part
 from proxylab.kernel.modules import feasible, known_modules, load_modules
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.traffic.answer import LONGEST_ANSWER, read_answer, request_line
+from proxylab.traffic.answer import LONGEST_ANSWER, Answer, read_answer, request_line
 from proxylab.traffic.craft import filling
 from proxylab.traffic.identity import Identity, Kind
 
@@ -67,6 +67,7 @@ class Dialogues:
     ) -> None:
         """``room`` is the number of frames that every tap can hold at least."""
         self.reports: list[ConnectReport] = []
+        self.altered: list[Altered] = []
         self.refused: list[str] = []
         self.sent = 0
         self._netns = netns
@@ -218,11 +219,20 @@ class Dialogues:
         flow, local, port = dialogue.flow, self._resolved.sender.address, dialogue.port
         answer = None if error else read_answer(dialogue.heard, dialogue.token)
         if answer is not None:
+            self._compare(dialogue, answer)
             seen = (answer.backend, answer.peer, answer.peer_port)
             self.reports.append(ConnectReport(flow, local, port, "", *seen, unended))
         else:
             # EPROTO stands for an end of file without an answer, or for an answer to another flow.
             self.reports.append(ConnectReport(flow, local, port, error or "EPROTO"))
+
+
+    def _compare(self, dialogue: _Dialogue, answer: Answer) -> None:
+        """Note data that came otherwise than it was sent, there or back."""
+        if not answer.heard_whole(request_line(dialogue.token, self._filling)):
+            self.altered.append(Altered(dialogue.flow, Packet.REQUEST, answer.backend, "", Part.DATA))
+        if not answer.is_whole:
+            self.altered.append(Altered(dialogue.flow, Packet.REPLY, self._resolved.sender.name, "", Part.DATA))
 
 
 @cache

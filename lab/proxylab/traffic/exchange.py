@@ -10,12 +10,14 @@ from contextlib import nullcontext, suppress
 from typing import Final, Protocol
 
 from proxylab.addresses import Transport
-from proxylab.evidence.evidence import ConnectReport, TapLoss
+from proxylab.evidence.evidence import Altered, ConnectReport, TapLoss
 from proxylab.kernel.netlink.netem import NetemLinks
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
+from proxylab.traffic.answer import request_line
 from proxylab.traffic.associations import Associations
 from proxylab.traffic.cpu_affinity import one_cpu
+from proxylab.traffic.craft import filling
 from proxylab.traffic.identity import Identity
 from proxylab.traffic.legs import TapPoint
 from proxylab.traffic.match import Matcher
@@ -46,6 +48,7 @@ class Sending(Protocol):
     sent: int
     refused: list[str]
     reports: list[ConnectReport]
+    altered: list[Altered]
 
     @property
     def finished(self) -> bool:
@@ -84,7 +87,11 @@ class Exchange:
         self._links = links
         self.sending = sending
         self.matcher = Matcher(
-            identity, resolved.protocol, sockets, ports if passage.nodes or resolved.request else None
+            identity,
+            resolved.protocol,
+            sockets,
+            ports if passage.nodes or resolved.request else None,
+            filling(resolved.payload) if sockets is None else request_line(b"", filling(resolved.payload)),
         )
         self._passage = passage
         self._patience = _PATIENCE.get(resolved.protocol, _PATIENCE_FOR_DATAGRAMS) if passage.nodes else 0.0

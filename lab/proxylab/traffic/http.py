@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from proxylab.control.http_client import HttpAnswer, request
 from proxylab.control.ingress.nginx_conf import PEER_HEADER, POD_HEADER
 from proxylab.encoding import MisfitError, decode
-from proxylab.evidence.evidence import ConnectReport, HttpReport, Leg, Observation, Packet
+from proxylab.evidence.evidence import Altered, ConnectReport, HttpReport, Leg, Observation, Packet
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.syntax import is_address
@@ -63,6 +63,7 @@ class Fetches:
         """
         self._identity = identity
         self.reports: list[ConnectReport] = []
+        self.altered: list[Altered] = []
         self.refused: list[str] = []
         self.answers: list[HttpReport] = []
         self.sent = 0

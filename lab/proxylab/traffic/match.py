@@ -25,8 +25,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from proxylab.addresses import IPAddress, Transport
-from proxylab.evidence.evidence import Direction, Leg, Observation, Packet, SeenFrame
+from proxylab.evidence.evidence import Altered, Direction, Leg, Observation, Packet, SeenFrame
 from proxylab.kernel.capture.batches import Frame
+from proxylab.traffic.alterations import Alterations
 from proxylab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
 from proxylab.traffic.fragments import Reassembly
 from proxylab.traffic.identity import Identity, Kind
@@ -84,6 +85,7 @@ class Matcher:
         protocol: Transport,
         sockets: Mapping[int, int] | None = None,
         ports: Sequence[int] | None = None,
+        tail: bytes | None = None,
     ) -> None:
         """A matcher for the flows of ``identity``.
 
@@ -92,12 +94,14 @@ class Matcher:
             protocol: of its flows.
             sockets: for TCP by kernel sockets, the flow of each local port; ``None`` for crafted flows.
             ports: the sender's port of each flow, where proxies end connections; ``None`` elsewhere.
+            tail: what follows the token of a request; ``None`` if nothing is to be compared with it.
         """
         self.sentinels: list[SentinelSighting] = []
         self._identity = identity
         self._protocol = protocol
         self._sockets = sockets
         self._legs = None if ports is None else Legs(identity, ports)
+        self._alterations = None if tail is None else Alterations(tail)
         self._rows: list[_Row] = []
         self._fragments = Reassembly()
         self._learned: dict[int, int] = {}
@@ -119,6 +123,11 @@ class Matcher:
             if vantage.is_sender and frame.outgoing and leg is _OWN
         ]
         return leaving.count(_REQUEST)
+
+    @property
+    def altered(self) -> tuple[Altered, ...]:
+        """The packets that came otherwise than they were sent."""
+        return () if self._alterations is None else self._alterations.found
 
     @property
     def observations(self) -> tuple[Observation, ...]:
@@ -230,6 +239,8 @@ class Matcher:
         _, source, destination, source_port, destination_port, *_ = datagram
         fields = (flow, packet, source, source_port, destination, destination_port)
         self._rows.append((vantage, frame, fields, None if packet in _OF_A_FLOW else datagram.icmp, leg))
+        if self._alterations is not None:
+            self._alterations.look(vantage, frame.outgoing, frame.data, datagram, flow, packet)
         if frame.outgoing or frame.otherhost or vantage.transit:
             return
         # A node that sends may also get the answer of a second leg, which its program has yet to pass on.

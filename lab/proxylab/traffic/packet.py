@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
-from proxylab.evidence.evidence import ConnectReport
+from proxylab.evidence.evidence import Altered, ConnectReport
 from proxylab.traffic.connect import error_name
 from proxylab.traffic.fragments import cut
 from proxylab.traffic.watch import AnyTap
@@ -25,6 +25,7 @@ class Dispatch:
     def __init__(self, tap: AnyTap, frames: Iterable[bytes], room: int, mtu: int = 1500) -> None:
         """``room`` is how many frames every tap can hold at least; frames above the ``mtu`` are cut into fragments."""
         self.reports: list[ConnectReport] = []
+        self.altered: list[Altered] = []
         self.refused: list[str] = []
         self.sent = 0
         self.finished = False

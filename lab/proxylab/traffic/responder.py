@@ -39,6 +39,19 @@ _ROUNDS: Final = 16
 _RECEIVE_BUFFER_BYTES: Final = 4 << 20
 
 
+# include/uapi/linux/in.h, in6.h: the option that asks for the destination of each datagram, and where it is in struct
+# in_pktinfo and in6_pktinfo.
+_SAY_WHERE: Final = {
+    socket.AF_INET: (socket.IPPROTO_IP, 8),
+    socket.AF_INET6: (socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO),
+}
+_WHERE: Final = {
+    (socket.IPPROTO_IP, 8): (socket.AF_INET, slice(8, 12)),
+    (socket.IPPROTO_IPV6, socket.IPV6_PKTINFO): (socket.AF_INET6, slice(0, 16)),
+}
+_CONTROL_BYTES: Final = 64
+
+
 class PortsTakenError(Exception):
     """Another program listens on ports of the plan's listeners. ``taken`` are these, each with its namespace's name."""
 
@@ -71,6 +84,7 @@ class _Client:
     sock: socket.socket
     listener: _Listener
     peer: tuple[str, int]
+    own: tuple[str, int]
     received: bytearray
 
 
@@ -163,6 +177,8 @@ class Responders:
                 sock.listen(_BACKLOG)
             else:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+                level, option = _SAY_WHERE[family]
+                sock.setsockopt(level, option, 1)
             self._epoll.register(sock.fileno(), select.EPOLLIN)
         except OSError:
             sock.close()
@@ -191,7 +207,7 @@ class Responders:
             if len(self._clients) >= _CONNECTIONS:
                 self._drop(next(iter(self._clients)))
             sock.setblocking(False)
-            client = _Client(sock, listener, (peer[0], peer[1]), bytearray())
+            client = _Client(sock, listener, peer[:2], sock.getsockname()[:2], bytearray())
             self._clients[sock.fileno()] = client
             self._epoll.register(sock.fileno(), select.EPOLLIN)
             self._receive(client)
@@ -232,7 +248,7 @@ class Responders:
 def _send_answer(client: _Client, request: bytearray) -> None:
     """Send the answer. It fits into an empty send buffer; if the client is gone, the taps show it."""
     with suppress(OSError):
-        client.sock.send(client.listener.voice.answer(bytes(request), *client.peer) or b"")
+        client.sock.send(client.listener.voice.answer(bytes(request), client.peer, client.own) or b"")
 
 
 def _listening_on(namespace: Namespace, listener: Listener) -> Iterator[IPAddress]:
@@ -267,11 +283,21 @@ def _answer_questions(client: _Client, names: Callable[[bytes, bool], bytes | No
     return True
 
 
+def _address_in(control: Sequence[tuple[int, int, bytes]]) -> str:
+    """The address to which a datagram was sent."""
+    for level, kind, data in control:
+        if (level, kind) in _WHERE:
+            family, where = _WHERE[level, kind]
+            return socket.inet_ntop(family, data[where])
+    return ""
+
+
 def _answer_datagrams(listener: _Listener) -> int:
-    receive, send, voice, names = listener.sock.recvfrom, listener.sock.sendto, listener.voice, listener.names
+    receive, send, voice, names = listener.sock.recvmsg, listener.sock.sendto, listener.voice, listener.names
+    port = listener.sock.getsockname()[1]
     for done in range(_EVENTS_AT_ONCE):
         try:
-            request, peer = receive(65535)
+            request, control, _, peer = receive(65535, _CONTROL_BYTES)
         except OSError:
             # EAGAIN: none is left. A pending ICMP error of an earlier answer (ip(7)) ends this round; epoll reports the
             # rest.
@@ -279,7 +305,7 @@ def _answer_datagrams(listener: _Listener) -> int:
         if names is not None and not request.startswith(WORDS):
             answer = names(request, True)
         else:
-            answer = voice.answer(request, peer[0], peer[1])
+            answer = voice.answer(request, peer[:2], (_address_in(control), port))
         if answer is not None:
             # EPERM or no route: the answer is missing at the taps, which is the evidence.
             with suppress(OSError):

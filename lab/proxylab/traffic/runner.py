@@ -250,6 +250,7 @@ class Runner:
             discarded=passage.discarded(),
             kernel=self._stacks.end(),
             links=self._links.since(dropped),
+            altered=(*turns.matcher.altered, *turns.sending.altered),
             counters_read_at=self._stacks.counters_read_at,
             foreign_read_at=self._foreign_read_at if self._stacks.counters_read_at else 0,
             http=tuple(turns.sending.answers) if isinstance(turns.sending, Fetches) else (),

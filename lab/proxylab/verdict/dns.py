@@ -55,15 +55,15 @@ def questions(resolved: ResolvedProbe, question: Question, ask: Callable[[str, Q
 
 
 def expected_addresses(probe: Probe, question: Question) -> tuple[IPAddress, ...] | None:
-    """The addresses that the name must give, of the families asked for; ``None`` where any address is right."""
-    backends = probe.expect.backend_names
-    if question.headless and backends:
-        due = [address for name in backends for address in question.pods.get(name, ())]
-    elif question.due:
-        due = list(question.due)
-    else:
-        return None
-    return tuple(each for each in due if Family.of(each) in question.families)
+    """The addresses that the name must give, of the families asked for; ``None`` where any address is right.
+
+    Of a headless Service they are those of its ready endpoints, and of the backends that the author names.
+    """
+    due = question.due
+    if question.headless and probe.expect.backend_names:
+        own = [question.pods.get(name, ()) for name in probe.expect.backend_names]
+        due = tuple(each for of_one in own for each in (set(of_one) & {*(due or ())} or of_one))
+    return None if due is None else tuple(each for each in due if Family.of(each) in question.families)
 
 
 def found_addresses(question: Question, lookups: Iterable[Lookup]) -> tuple[IPAddress, ...]:

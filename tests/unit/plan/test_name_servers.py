@@ -137,10 +137,10 @@ def test_before_an_answer_the_errand_is_to_the_name_server() -> None:
     assert [(each.name, str(each.address)) for each in question.servers] == [("coredns", "10.244.0.2")]
 
 
-def test_of_a_headless_service_no_address_is_due_but_pods_are_known() -> None:
+def test_the_name_of_a_headless_service_must_give_its_ready_endpoints() -> None:
     question = resolved(named(probe=PROBE, cluster_ip="None")).question
     assert question.headless
-    assert question.due == ()
+    assert [str(each) for each in question.due or ()] == ["10.244.1.10", "10.244.1.11"]
     assert [str(each) for each in question.pods["web-1"]] == ["10.244.1.10"]
 
 

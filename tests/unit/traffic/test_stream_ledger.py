@@ -13,7 +13,7 @@ def ledger() -> Ledger:
 
 
 def answer(token: bytes, name: str = "echo") -> bytes:
-    said = AnswerWriter(name).answer(request_line(token), "10.244.0.2", 12345)
+    said = AnswerWriter(name).answer(request_line(token), ("10.244.0.2", 12345), ("10.244.1.2", 8080))
     assert said is not None
     return said
 

@@ -1,14 +1,16 @@
 """``name``, which needs no key: a dialled DNS name gives the addresses that it must give. It needs the DNS queries.
 
 A name fails where it does not exist, where it has no address, where the socket reports an error, and where the answer
-is wrong: it must give the cluster IPs of the Service, or exactly the pods of a headless one. Silence is a failure only
-where the name server itself, asked at once past the Service, answers the same query.
+is wrong: it must give the cluster IPs of the Service, or exactly the ready endpoints of a headless one (the backends
+that the author names). So it does where another than a name server behind the Service answers, as NSID shows (RFC
+5001), where an answer with an error has records, and where a record has another owner than the name or its aliases.
+Silence is a failure only where the name server itself, asked at once past the Service, answers the same query.
 """
 
 from collections.abc import Iterator, Sequence
 
 from proxylab.addresses import IPAddress
-from proxylab.evidence.lookups import Lookup
+from proxylab.evidence.lookups import Lookup, NamedRecord
 from proxylab.evidence.words import listed
 from proxylab.plan.resolved import Question
 from proxylab.verdict.case import JudgedProbe
@@ -32,6 +34,9 @@ def _judge(case: JudgedProbe, question: Question) -> Verdict:
         _judge_silence(question, failed, lookups, findings)
     elif failed is not None:
         findings.wrong(f"asking {failed.server} for {_spelled(failed)} failed: {_error(failed.error)}")
+    elif strange := [clause for each in asked for clause in _strange(question, each)]:
+        for clause in strange:
+            findings.wrong(clause)
     elif not found_addresses(question, asked):
         findings.wrong(_nothing(asked))
     else:
@@ -55,6 +60,23 @@ def _judge_silence(question: Question, failed: Lookup, lookups: Sequence[Lookup]
         others = [_server(question, each.server) for each in past]
         either = f"{listed(others, 'or')}, asked past the Service, did not" if others else "no server was asked past it"
         findings.doubt(f"{silent}, and {either}, so silence proves nothing")
+
+
+def _strange(question: Question, answer: Lookup) -> Iterator[str]:
+    """How an answer is none to the question, or not the Service's."""
+    server = f"{answer.server} answered {_spelled(answer)}"
+    if question.answering and answer.served_by not in question.answering:
+        by = answer.served_by or "a program without a name (NSID)"
+        yield f"{by} answered {_spelled(answer)} in place of {listed(list(question.answering), 'or')}"
+    if answer.code != "NOERROR" and answer.answers:
+        yield f"{server} with {answer.code} and {listed([_record(each) for each in answer.answers])}"
+    for each in answer.answers:
+        if each.name.lower() not in answer.owners:
+            yield f"{server} with {_record(each)}, which is another name"
+
+
+def _record(record: NamedRecord) -> str:
+    return f"{record.name} {record.kind} {record.value}"
 
 
 def _nothing(asked: Sequence[Lookup]) -> str:

@@ -28,6 +28,9 @@ What each outcome needs, for every flow of the probe:
   got it under its own address, no device saw it under any other, no DNAT rule counted, and the sender heard at most an
   ICMP error that it cannot be delivered.
 
+A request comes with the data that was sent, and an ICMP error quotes the packet that was sent; either, and a reset,
+comes once for each packet (``alterations``).
+
 A tap at the pod saw an unexpected backend or source, so that is wrong whatever connection tracking holds. A reply from
 a wrong address is wrong, too: the sender heard it, and a lost conntrack entry may be the reason.
 """
@@ -40,6 +43,7 @@ from proxylab.evidence.evidence import Direction, Observation
 from proxylab.evidence.words import amount, endpoint, listed, tally
 from proxylab.plan.resolved import STACK
 from proxylab.scenario.words import Outcome
+from proxylab.verdict.alterations import altered_clauses, turned_away_again
 from proxylab.verdict.case import JudgedProbe, fate_clause, fates_text, nodes_of
 from proxylab.verdict.doubts import packets_of, packets_until
 from proxylab.verdict.drops import kernel_drop
@@ -84,8 +88,11 @@ def _wanted(case: JudgedProbe) -> Outcome | None:
 def _judge(case: JudgedProbe, outcome: Outcome) -> Verdict:
     """What became of every flow is what the author expects."""
     wanted, findings = _FATE[outcome], Findings(case)
+    altered = altered_clauses(case.evidence.altered, replies=False)
     for flow, fate in case.flows_with_fates:
-        if flow.number in case.second_nats:
+        if strange := altered.get(flow.number) or turned_away_again(case.resolved, case.evidence, flow):
+            findings.wrong(strange, flow.number)
+        elif flow.number in case.second_nats:
             findings.wrong(f"it was translated twice: {case.second_nats[flow.number]}", flow.number)
         elif fate is Fate.COPIED:
             findings.wrong(fate_clause(case, flow, fate), flow.number)

@@ -1,4 +1,7 @@
-"""``reply``: whether the reply came back, and from which address. It needs the taps at the pods and at the sender."""
+"""``reply``: whether the reply came back, with its data, and from which address.
+
+It needs the taps at the pods and at the sender, and what sockets say of the data.
+"""
 
 from collections.abc import Iterator
 
@@ -6,6 +9,7 @@ from proxylab.addresses import IPAddress, Transport
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.scenario.expect import ReplyByBackend
 from proxylab.scenario.words import Manner, Outcome, Reply
+from proxylab.verdict.alterations import altered_clauses
 from proxylab.verdict.case import JudgedProbe, fate_clause
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
@@ -39,6 +43,7 @@ def _judge(case: JudgedProbe, wanted: Reply | ReplyByBackend) -> Verdict:
     others = [(flow, fate) for flow, fate in case.flows_with_fates if flow.number not in case.on_links]
     findings = Findings(case, () if others else dict.fromkeys(case.on_links.values()))
     answered = lost = 0
+    altered = altered_clauses(case.evidence.altered, replies=True)
     for flow, fate in others:
         if not flow.arrivals:
             strange = _strange_end(case, flow, case.dialled, "that was dialled")
@@ -47,6 +52,9 @@ def _judge(case: JudgedProbe, wanted: Reply | ReplyByBackend) -> Verdict:
         due = case.probe.expect.reply_from(flow.reached[0]) or Reply.TRANSLATED
         if due is Reply.LOST:
             lost += _judge_loss(case, flow, findings)
+            continue
+        if flow.number in altered:
+            findings.wrong(altered[flow.number], flow.number)
             continue
         answered += _judge_answer(case, flow, fate, due, findings)
     return findings.settle(

@@ -219,3 +219,69 @@ def test_only_records_with_addresses_give_an_address() -> None:
     records = (alias, NamedRecord(NAME, "A", "10.96.0.10", 5), NamedRecord(NAME, "AAAA", "fd00::a", 5))
     told = replace(lookup(), answers=(*records, NamedRecord(NAME, "TXT", "10.0.0.1", 5)))
     assert told.addresses == (ip_address("10.96.0.10"), ip_address("fd00::a"))
+
+
+READY = replace(HEADLESS, due=(*PODS["echo-1"], *PODS["echo-2"]))
+UNNAMED = replace(WORLD, backends=None).probe
+
+
+def said(question: Question, *lookups: Lookup) -> tuple[Judgement, tuple[str, ...]]:
+    """The verdict on a name of a probe whose author names no backends."""
+    found = name_of(judged(question, *lookups, probe=UNNAMED))
+    return found.judgement, found.reasons
+
+
+def test_a_headless_name_gives_exactly_the_ready_endpoints_where_no_backends_are_named() -> None:
+    (one,), (two,), (three,) = PODS.values()
+    assert said(READY, lookup(two, one)) == (PASS, ())
+    assert said(READY, lookup(two)) == (FAIL, (f"the name does not give echo-1 ({one})",))
+    foreign = f"the name gives echo-3 ({three}), not an expected backend"
+    assert said(READY, lookup(one, two, three)) == (FAIL, (foreign,))
+    assert said(replace(HEADLESS, due=()), lookup(one))[0] is FAIL
+
+
+def test_a_backend_of_the_host_network_has_the_address_of_its_endpoint() -> None:
+    """Its node has further addresses, which the name must not give."""
+    address, other = PODS["echo-1"][0], ip_address("172.18.0.33")
+    pods = {**PODS, "echo-1": (address, other)}
+    question = replace(READY, pods=pods, due=(address, *PODS["echo-2"]))
+    assert reasons(question, lookup(address, *PODS["echo-2"]))[0] is PASS
+    assert reasons(question, lookup(other, *PODS["echo-2"]))[0] is FAIL
+
+
+def test_an_answer_of_another_than_the_services_name_servers_fails() -> None:
+    expected, question = WORLD.resolved.destination, replace(CLUSTER_IP, answering=("coredns",))
+    assert said(question, lookup(expected)) == (PASS, ())
+    stranger = f"evil answered {NAME} A in place of coredns"
+    assert said(question, lookup(expected, served_by="evil")) == (FAIL, (stranger,))
+    nameless = f"a program without a name (NSID) answered {NAME} A in place of coredns"
+    assert said(question, lookup(expected, served_by="")) == (FAIL, (nameless,))
+
+
+def test_an_error_with_an_address_is_no_answer() -> None:
+    expected = WORLD.resolved.destination
+    broken = lookup(expected, code="SERVFAIL")
+    assert broken.addresses == ()
+    clause = f"{RESOLVER} answered {NAME} A with SERVFAIL and {NAME} A {expected}"
+    assert said(CLUSTER_IP, broken) == (FAIL, (clause,))
+
+
+def test_a_record_of_another_name_is_no_answer() -> None:
+    expected = WORLD.resolved.destination
+    other = replace(lookup(), answers=(NamedRecord("db.default.svc.cluster.local", "A", str(expected), 5),))
+    assert other.addresses == ()
+    clause = f"{RESOLVER} answered {NAME} A with db.default.svc.cluster.local A {expected}, which is another name"
+    assert said(CLUSTER_IP, other) == (FAIL, (clause,))
+
+
+def test_an_alias_leads_to_its_records() -> None:
+    expected = WORLD.resolved.destination
+    aliases = (
+        NamedRecord(NAME.upper(), "CNAME", "web.example", 5),
+        NamedRecord("web.example", "CNAME", "www.example", 5),
+        NamedRecord("WWW.example", "A", str(expected), 5),
+    )
+    assert replace(lookup(), answers=aliases).addresses == (expected,)
+    assert said(CLUSTER_IP, replace(lookup(), answers=aliases)) == (PASS, ())
+    circle = (aliases[0], NamedRecord("web.example", "CNAME", NAME, 5))
+    assert replace(lookup(), answers=circle).addresses == ()

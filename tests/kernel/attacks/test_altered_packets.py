@@ -1,0 +1,80 @@
+"""Packets that come otherwise than they were sent, and answers that one packet gets twice: none of them is a pass."""
+
+from typing import Any
+
+from attacked_lab import ECHO, Attack, Dialled, each_of, lab_of_module, nft
+
+DELIVERED = {"outcome": "delivered", "backends": ["echo"], "source": "preserved"}
+REJECTED = {"outcome": "rejected", "at": "node-a"}
+REFUSED = {"outcome": "refused"}
+DATA_STAYS = "A proxy changes addresses and ports, and no data."
+QUOTED = "An ICMP error quotes the packet that it is about, as its sender sent it."
+ONCE = "A packet gets one answer."
+
+BEHIND_UDP = "udp checksum set 0"
+"""A datagram with another payload needs another checksum, or none; with none, only a look at the data shows it."""
+
+
+def datagrams(manner: str) -> Dialled:
+    return Dialled(port="udp", send={"as": manner, "payload": 600})
+
+
+ATTACKS = [
+    *(
+        attack
+        for manner in ("packet", "connect")
+        for attack in (
+            Attack(
+                f"a rule changes the data of a datagram on its way, {manner}",
+                (nft("node-b", "postrouting", 300, f"oifname echo udp dport 8080 @th,1600,32 set 0xdeadbeef {BEHIND_UDP}"),),
+                "fail", DATA_STAYS, DELIVERED, datagrams(manner),
+                says=("outcome: the data of the request had changed on the way when it came to",),
+            ),
+            Attack(
+                f"a rule changes the data of an answer on its way, {manner}",
+                (nft("node-b", "prerouting", -350, f"ip saddr {ECHO} udp sport 8080 @th,456,8 set 0x20 {BEHIND_UDP}"),),
+                "fail", DATA_STAYS, DELIVERED, datagrams(manner),
+                says=("reply: the data of the reply had changed on the way when it came to",),
+            ),
+        )
+    ),
+    Attack(
+        "a rule changes the data of a connection on its way",
+        (nft("node-b", "postrouting", 300, "oifname echo tcp dport 8080 tcp flags & psh == psh @th,2400,32 set 0x41424344"),),
+        "fail", DATA_STAYS, DELIVERED, Dialled(send={"as": "connect", "payload": 600}),
+        says=("outcome: the data of the request had changed on the way when it came to echo",),
+    ),
+    *(
+        Attack(
+            f"the ICMP error quotes another destination, over {port}",
+            (nft("node-a", "output", 300, "icmp type destination-unreachable @nh,352,32 set 0x00490a60"),),
+            "fail", QUOTED, REJECTED, Dialled(service="empty", port=port, send={"as": "packet"}),
+            says=("outcome: the ICMP error quotes another packet than was sent",),
+        )
+        for port in ("tcp", "udp")
+    ),
+    *(
+        Attack(
+            f"the ICMP error comes twice, {manner}",
+            (nft("node-a", "postrouting", 300, "icmp type destination-unreachable dup to 10.244.0.10 device client"),),
+            "fail", ONCE, REJECTED, Dialled(service="empty", send={"as": manner}),
+            says=("outcome: client sent it once, and heard an ICMP error twice",),
+        )
+        for manner in ("packet", "connect")
+    ),
+    Attack(
+        "the reset comes twice",
+        (nft("node-a", "postrouting", 300, "tcp flags & rst == rst dup to 10.244.0.10 device client"),),
+        "fail", ONCE, REFUSED, Dialled(port="closed", send={"as": "packet"}),
+        says=("outcome: client sent it once, and heard a reset twice",),
+    ),
+    Attack(
+        "the answer to a crafted packet comes with a wrong IP checksum",
+        (nft("node-a", "postrouting", 300, "oifname client tcp sport 80 @ll,192,16 set 0x1234"),),
+        "fail", DATA_STAYS, DELIVERED, Dialled(send={"as": "packet"}),
+        says=("reply: the reply came to client/eth0 with a wrong IP checksum",),
+    ),
+]  # fmt: skip
+
+lab: Any = lab_of_module("embedded/iptables")
+test_what_comes_otherwise_than_it_was_sent_fails: Any = each_of(ATTACKS)
