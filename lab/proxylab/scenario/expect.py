@@ -273,7 +273,7 @@ class Expect(Declared, frozen=True, kw_only=True):
     outcome: Annotated[
         Outcome,
         Key(
-            "delivered to one backend, once, and answered from the dialled address (by connect, data goes both ways, "
+            "delivered to one backend, once, with its data, and answered from the dialled address (by connect, data goes both ways, "
             "and over TCP both sides then end the connection in order, with a FIN; of HTTP the lab judges the answer, "
             "not the end); rejected by an ICMP error; refused by a network stack (a TCP reset, or ICMP port "
             "unreachable for UDP); dropped silently; untranslated, with the destination unchanged; or closed: "
@@ -288,8 +288,9 @@ class Expect(Declared, frozen=True, kw_only=True):
         Key(
             "The pods that the flows must reach: each of these, and no other. The name of an entry with replicas, or "
             "of a workload (NAMESPACE/NAME outside the namespace default), stands for its pods. A daemon of a node and "
-            "an outside host may be backends, too. NAME:PORT names one port of a pod; the lab judges in any case "
-            "whether a flow came to a target port of the Service.",
+            "an outside host may be backends, too. NAME:PORT names one port of a pod. Without this key, too, a flow to "
+            "a Service must reach one of its ready endpoints (of those that terminate and serve, where none is ready) "
+            "at the target port.",
             [["echo-1", "echo-2"], ["shop/web"], ["web-1:8443"]],
         ),
     ] = None
