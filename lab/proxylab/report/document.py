@@ -37,7 +37,7 @@ always present, with ``null`` for an absent value::
         reproduce: "proxylab run … --probe '…'"
         bundle: .proxylab/bundles/…    # the directory of its evidence, or null
         verdicts:
-        - expectation: source          # outcome | port | reply | backends | source | spread | at
+        - expectation: source          # outcome | endpoint | reply | backends | source | spread | at
           judgement: fail
           expected: preserved (10.244.1.2)
           observed: 172.18.0.2

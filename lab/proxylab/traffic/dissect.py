@@ -31,6 +31,8 @@ _ETHERTYPE_IPV6: Final = b"\x86\xdd"
 _IPV4: Final = struct.Struct("!BxHxxHxBxx4s4s")
 _IPV6: Final = struct.Struct("!B3xHBx16s16s")
 _IPV6_BYTES: Final = 40
+_LATER: Final = 0x1FFF  # the offset: not 0 in all fragments but the first (RFC 791, section 3.1)
+_FRAGMENT: Final = 0x2000 | _LATER
 _PORTS_AND_SEQUENCE: Final = struct.Struct("!HHI")
 _TCP: Final = struct.Struct("!HHIIBB")
 _UDP: Final = struct.Struct("!HHH")
@@ -93,8 +95,8 @@ class Datagram(NamedTuple):
 def dissect(frame: bytes) -> Datagram | None:
     """The datagram in an Ethernet frame; ``None`` for anything that is not a whole, well-formed one.
 
-    Later fragments, which have no transport header, and protocols other than TCP, UDP, SCTP and ICMP give ``None``,
-    too.
+    Fragments, which do not hold the whole packet, and protocols other than TCP, UDP, SCTP and ICMP give ``None``, too.
+    An ICMP error may quote a first fragment.
     """
     ethertype = frame[12:_ETHERNET_BYTES]
     if ethertype == _ETHERTYPE_IPV4:
@@ -109,7 +111,7 @@ def _ipv4(data: bytes, start: int, *, quoted: bool) -> Datagram | None:
         return None
     version_and_length, total, fragment, protocol, source, destination = _IPV4.unpack_from(data, start)
     header = (version_and_length & 0x0F) * 4
-    if version_and_length >> 4 != 4 or header < 20 or total < header or fragment & 0x1FFF:
+    if version_and_length >> 4 != 4 or header < 20 or total < header or fragment & (_LATER if quoted else _FRAGMENT):
         return None
     end = start + total
     if end > len(data):

@@ -8,10 +8,11 @@ one of them and nothing else. ``backends`` says more: which of them, and a pod t
 """
 
 from collections import Counter
+from collections.abc import Collection
 
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Observation
-from proxylab.evidence.words import endpoint, listed
+from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.case import JudgedProbe
 from proxylab.verdict.due_ends import DueEnds
@@ -22,7 +23,8 @@ from proxylab.verdict.model import Verdict
 
 __all__ = ["ENDPOINT"]
 
-_Arrived = Counter[tuple[IPAddress, int]]
+_End = tuple[IPAddress, int]
+_Arrived = Counter[_End]
 
 
 def _wanted(case: JudgedProbe) -> _Arrived | None:
@@ -47,10 +49,16 @@ def _judge(case: JudgedProbe, arrived: _Arrived) -> Verdict:
     witness = f"an endpoint of {resolved.service_port}" if resolved.service_port else "what was dialled"
     return findings.settle(
         "endpoint",
-        expected=listed([endpoint(*each) for each in due.reachable], "or"),
-        observed=listed([endpoint(*each) for each in arrived]),
+        expected=_several(due.reachable, "any of {}") or listed([endpoint(*each) for each in due.reachable]),
+        observed=_several(arrived if set(arrived) <= {*due.reachable} else (), "{}")
+        or listed([endpoint(*each) for each in arrived]),
         witnesses=[witness if set(arrived) <= {*due.reachable} else "a backend that the author names"],
     )
+
+
+def _several(ends: Collection[_End], words: str) -> str:
+    """Several endpoints by their number; empty for one, or none."""
+    return words.format(amount(len(ends), "endpoint")) if len(ends) > 1 else ""
 
 
 def _clause(case: JudgedProbe, arrival: Observation, due: DueEnds) -> str:
@@ -68,7 +76,7 @@ def _clause(case: JudgedProbe, arrival: Observation, due: DueEnds) -> str:
     return f"it arrived at {arrival.netns_name}, at {at}, which is {what} of {service_port}"
 
 
-def _end(arrival: Observation) -> tuple[IPAddress, int]:
+def _end(arrival: Observation) -> _End:
     return arrival.destination, arrival.destination_port
 
 
