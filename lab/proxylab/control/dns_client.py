@@ -92,7 +92,7 @@ async def _by_tcp(netns: NetNs, query: Query, question: dns.message.Message) -> 
         (length,) = _LENGTH.unpack(await _exactly(asking, _LENGTH.size))
         answer = dns.message.from_wire(await _exactly(asking, length))
         if not question.is_response(answer):
-            raise dns.exception.FormError("the answer is to another question")
+            raise EOFError  # it answers another question
         return answer
 
 

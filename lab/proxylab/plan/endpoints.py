@@ -56,10 +56,11 @@ class Endpoints:
         self._slices: defaultdict[tuple[str, str], list[EndpointSlice]] = defaultdict(list)
         for each in slices:
             self._slices[each.namespace, each.service].append(each)
-        self._frontends: dict[tuple[IPAddress | None, int, Protocol], _Served] = {}
+        self._frontends: dict[tuple[IPAddress | None, int, Protocol | None], _Served] = {}
         for service in self._services.values():
-            ingress = (each.ip for each in service.load_balancer_ingress)
-            for address in (*service.cluster_ips, *service.external_ips, *filter(None, ingress)):
+            ingress = tuple(each.ip for each in service.load_balancer_ingress if each.ip is not None)
+            frontends: tuple[IPAddress, ...] = (*service.cluster_ips, *service.external_ips, *ingress)
+            for address in frontends:
                 for port in service.ports:
                     self._frontends.setdefault((address, port.port, port.protocol), (service, port))
             for port in (port for port in service.ports if port.node_port):

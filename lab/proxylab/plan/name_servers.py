@@ -186,9 +186,7 @@ class Questions:
             raise UnresolvableError(f"to.via: the lab has no name server: there is no {KUBE_DNS} with an address")
 
 
-def _answering(
-    kube_dns: Service, slices: Sequence[EndpointSlice], servers: Sequence[Sentinel]
-) -> tuple[str, ...]:
+def _answering(kube_dns: Service, slices: Sequence[EndpointSlice], servers: Sequence[Sentinel]) -> tuple[str, ...]:
     """The name servers that may answer for the Service: its reachable endpoints, and caches that are no endpoints."""
     own = of_service(kube_dns, slices)
     ends = [each for port in kube_dns.ports for each in endpoints_of_port(kube_dns, port, own)]

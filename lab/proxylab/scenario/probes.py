@@ -136,9 +136,9 @@ class ServiceTarget(TaggedDeclared, frozen=True, kw_only=True):
         Key(
             "The frontend to dial. With dnsName the sender resolves the Service's name through kube-dns and dials an "
             "address of the answer, at the port that the Service declares: the cluster IP, or one of the pods of a "
-            "headless Service. A headless Service's name must resolve to exactly its ready endpoints, or to the backends "
-            "that are named. With ingress the sender makes an HTTP request to the Service of the pods with program: nginx, by its load-balancer IP, or else "
-            "its node port, or else its cluster IP.",
+            "headless Service. A headless Service's name must resolve to exactly its ready endpoints, or to the "
+            "backends that are named. With ingress the sender makes an HTTP request to the Service of the pods with "
+            "program: nginx, by its load-balancer IP, or else its node port, or else its cluster IP.",
             ["clusterIP"],
         ),
     ]

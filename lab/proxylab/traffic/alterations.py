@@ -36,7 +36,8 @@ def has_ip_checksum(frame: bytes) -> bool:
     """
     if frame[12:_ETHERNET] != _IPV4 or len(frame) < _ETHERNET + _WORDS.size or frame[_ETHERNET] != _PLAIN_HEADER:
         return True
-    return sum(_WORDS.unpack_from(frame, _ETHERNET)) % 0xFFFF == 0
+    words: tuple[int, ...] = _WORDS.unpack_from(frame, _ETHERNET)
+    return sum(words) % 0xFFFF == 0
 
 
 class Alterations:

@@ -226,7 +226,6 @@ class Dialogues:
             # EPROTO stands for an end of file without an answer, or for an answer to another flow.
             self.reports.append(ConnectReport(flow, local, port, error or "EPROTO"))
 
-
     def _compare(self, dialogue: _Dialogue, answer: Answer) -> None:
         """Note data that came otherwise than it was sent, there or back."""
         if not answer.heard_whole(request_line(dialogue.token, self._filling)):

@@ -37,8 +37,8 @@ from proxylab.verdict.doubts import (
     packets_until,
     reasons_it_may_be_late,
 )
-from proxylab.verdict.due_ends import DueEnds
 from proxylab.verdict.drops import KernelDrop, kernel_drop
+from proxylab.verdict.due_ends import DueEnds
 from proxylab.verdict.flows.copies import copies, lost_copies
 from proxylab.verdict.flows.flows import Fate, Flow, flows_of
 from proxylab.verdict.flows.hops import SecondNat, ended_in, is_at, last_seen, second_nat

@@ -11,8 +11,10 @@ DATA_STAYS = "A proxy changes addresses and ports, and no data."
 QUOTED = "An ICMP error quotes the packet that it is about, as its sender sent it."
 ONCE = "A packet gets one answer."
 
-BEHIND_UDP = "udp checksum set 0"
+REQUEST = "oifname echo udp dport 8080 @th,1600,32 set 0xdeadbeef udp checksum set 0"
+ANSWER = f"ip saddr {ECHO} udp sport 8080 @th,456,8 set 0x20 udp checksum set 0"
 """A datagram with another payload needs another checksum, or none; with none, only a look at the data shows it."""
+SEGMENT = "oifname echo tcp dport 8080 tcp flags & psh == psh @th,2400,32 set 0x41424344"
 
 
 def datagrams(manner: str) -> Dialled:
@@ -26,13 +28,13 @@ ATTACKS = [
         for attack in (
             Attack(
                 f"a rule changes the data of a datagram on its way, {manner}",
-                (nft("node-b", "postrouting", 300, f"oifname echo udp dport 8080 @th,1600,32 set 0xdeadbeef {BEHIND_UDP}"),),
+                (nft("node-b", "postrouting", 300, REQUEST),),
                 "fail", DATA_STAYS, DELIVERED, datagrams(manner),
                 says=("outcome: the data of the request had changed on the way when it came to",),
             ),
             Attack(
                 f"a rule changes the data of an answer on its way, {manner}",
-                (nft("node-b", "prerouting", -350, f"ip saddr {ECHO} udp sport 8080 @th,456,8 set 0x20 {BEHIND_UDP}"),),
+                (nft("node-b", "prerouting", -350, ANSWER),),
                 "fail", DATA_STAYS, DELIVERED, datagrams(manner),
                 says=("reply: the data of the reply had changed on the way when it came to",),
             ),
@@ -40,7 +42,7 @@ ATTACKS = [
     ),
     Attack(
         "a rule changes the data of a connection on its way",
-        (nft("node-b", "postrouting", 300, "oifname echo tcp dport 8080 tcp flags & psh == psh @th,2400,32 set 0x41424344"),),
+        (nft("node-b", "postrouting", 300, SEGMENT),),
         "fail", DATA_STAYS, DELIVERED, Dialled(send={"as": "connect", "payload": 600}),
         says=("outcome: the data of the request had changed on the way when it came to echo",),
     ),

@@ -1,4 +1,4 @@
-"""Flows that rules lead to what is no endpoint of their Service: they fail, whether or not the author names backends."""
+"""Flows that rules lead to what is no endpoint of their Service fail, whether or not the author names backends."""
 
 from typing import Any
 

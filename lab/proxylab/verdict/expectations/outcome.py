@@ -4,9 +4,9 @@ What each outcome needs, for every flow of the probe:
 
 * ``delivered``: the flow left the sender and arrived at exactly one pod, once per packet sent, under that pod's own
   address, and no copy of it came in anywhere else. The reply has a verdict of its own: that pod sends it, and it comes
-  back from the dialled address. So has the endpoint (``endpoint``). Where the pod does not have the dialled address, DNAT
-  rules to it counted every flow: otherwise an old conntrack entry may have sent it there. If the author expects such an
-  entry by ``conntrack``, the entry is the witness. Rules of others in the engine's tables are none. A TCP
+  back from the dialled address. So has the ``endpoint``. Where the pod does not have the dialled address, DNAT rules to
+  it counted every flow: otherwise an old conntrack entry may have sent it there. If the author expects such an entry by
+  ``conntrack``, the entry is the witness. Rules of others in the engine's tables are none. A TCP
   connection that carried data ended with a FIN from both sides: the responder sends its own when it has the sender's,
   and the sender's socket reports that one.
   A flow that netem lost on a link shows nothing of the proxy: the others decide, and without others nothing does.

@@ -121,10 +121,8 @@ def test_a_port_is_not_judged_where_none_is_known_or_nothing_is_to_arrive() -> N
     assert endpoint_of(judged(WORLD, replace(resolved, endpoints=(), service_port=""), arrived)) is None
     assert endpoint_of(judged(WORLD, resolved, WORLD.evidence([WORLD.leaves(0)]))) is None
     dropped = World(outcome=Outcome.DROPPED, at="node-a")
-    assert (
-        endpoint_of(judged(dropped, resolved_probe_of(dropped, NAMED), dropped.evidence(dropped.round_trip(0, "echo-1"))))
-        is None
-    )
+    resolved, evidence = resolved_probe_of(dropped, NAMED), dropped.evidence(dropped.round_trip(0, "echo-1"))
+    assert endpoint_of(judged(dropped, resolved, evidence)) is None
 
 
 def arrived_at(pod: str, resolved: ResolvedProbe, world: World = WORLD) -> tuple[Judgement, str]:
