@@ -195,8 +195,8 @@ class ResolvedProbe(Record, frozen=True, kw_only=True):
     where the flows may arrive: the endpoints of ``service_port`` (in kube-proxy's spelling), or the target itself if it
     is not a Service's, when the probe is sent; empty if no port is known. ``affinity_timeout`` is that Service's
     timeoutSeconds, ``None`` without session affinity. Where the author expects a masqueraded source, ``masquerades``
-    are the sources that masquerading gives, for each node that may translate a flow and each endpoint. ``leftovers`` are
-    the lines of the rules that the author gives nodes before their engines start. With ``http`` the flows are HTTP
+    are the sources that masquerading gives, for each node that may translate a flow and each endpoint. ``leftovers``
+    are the lines of the rules that the author gives nodes before their engines start. With ``http`` the flows are HTTP
     requests: ``request`` to an Ingress, or else for a node's health. With ``tables`` the lab saves all connection
     tracking entries after the probe. ``addresses`` maps the scenario's names to addresses, where an expectation names
     any.
