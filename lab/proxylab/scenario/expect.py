@@ -275,10 +275,10 @@ class Expect(Declared, frozen=True, kw_only=True):
         Key(
             "delivered to one backend, once, with its data, and answered from the dialled address (by connect, data "
             "goes both ways, and over TCP both sides then end the connection in order, with a FIN; of HTTP the lab "
-            "judges the answer, not the end); rejected by an ICMP error; refused by a network stack (a TCP reset, "
-            "or ICMP port unreachable for UDP); dropped silently; untranslated, with the destination unchanged; or "
-            "closed: accepted, then closed without an answer. Required unless http is given: an answer of a Service must be "
-            "delivered.",
+            "judges the answer, not the end); rejected by an ICMP error; refused by a network stack (a TCP reset, or"
+            " ICMP port unreachable for UDP); dropped silently; untranslated, with the destination unchanged; or "
+            "closed: accepted, then closed without an answer. Required unless http is given: an answer of a Service "
+            "must be delivered.",
             ["delivered"],
             implied=Outcome.DELIVERED,
         ),
