@@ -198,6 +198,6 @@ def test_each_packet_of_a_flow_must_come_to_the_right_port() -> None:
     leaves, arrives, *back = at_port(WORLD, 0, "echo-1", 8080)
     again = replace(leaves, at=2000), replace(arrives, destination_port=9090, at=2001)
     evidence = WORLD.evidence([leaves, arrives, *again, *back])
-    port = port_of(judged(WORLD, resolved_probe_of(WORLD, NAMED), evidence))
+    port = endpoint_of(judged(WORLD, resolved_probe_of(WORLD, NAMED), evidence))
     assert port is not None
-    assert (port.judgement, port.observed) == (FAIL, "8080 and 9090")
+    assert (port.judgement, port.observed) == (FAIL, "10.244.2.3:8080 and 10.244.2.3:9090")
