@@ -171,7 +171,7 @@ class OpenLab:
         verdict = judge_step(
             step,
             number,
-            assembly.streams,
+            assembly.streams_by_step[number - 1],
             assembly.stream_sources[number - 1],
             assembly.nodes,
             assembly.addresses,

@@ -8,9 +8,9 @@ from enum import StrEnum
 
 from proxylab.addresses import IPAddress
 from proxylab.encoding import Record
-from proxylab.evidence.evidence import ForeignRule, LinkCount, RuleCount, TableEntry, TrackedFlow
+from proxylab.evidence.evidence import ForeignRule, LinkCount, Packet, RuleCount, TableEntry, TrackedFlow
 
-__all__ = ["Break", "BreakKind", "StepEvidence", "StreamPacket", "StreamPacketFate", "StreamRecord"]
+__all__ = ["Break", "BreakKind", "StepEvidence", "StreamCopy", "StreamPacket", "StreamPacketFate", "StreamRecord"]
 
 
 class StreamPacketFate(StrEnum):
@@ -41,6 +41,9 @@ class StreamPacket(Record, frozen=True, array_like=True, gc=False):
         peer_port: the source port that the backend saw.
         error: the errno's name of an ICMP error, a reset, or a refused send; empty without one.
         link: the link with netem that lost the packet or its answer; empty if none did.
+        own: the address at which the backend got it; ``None`` without an answer.
+        own_port: the port of that.
+        altered: ``request`` or ``reply``, whichever came otherwise than it was sent; empty if neither did.
     """
 
     number: int
@@ -52,6 +55,25 @@ class StreamPacket(Record, frozen=True, array_like=True, gc=False):
     peer_port: int = 0
     error: str = ""
     link: str = ""
+    own: IPAddress | None = None
+    own_port: int = 0
+    altered: str = ""
+
+
+class StreamCopy(Record, frozen=True):
+    """A packet of a stream, or its answer, that came in more often than it was sent.
+
+    Attributes:
+        number: of the packet; ``None`` for the packet that begins a connection.
+        packet: request or reply.
+        sent: how often it was sent.
+        came: where it came in, each time.
+    """
+
+    number: int | None
+    packet: Packet
+    sent: int
+    came: tuple[str, ...]
 
 
 class Break(Record, frozen=True):
@@ -74,6 +96,7 @@ class StreamRecord(Record, frozen=True, kw_only=True):
         silent: the nodes, pods and hosts whose sentinel packets did not come back; sent only after a missing packet.
         by_connection: whether a kernel sends again what was lost (TCP, SCTP).
         undrained: after a missing packet, the nodes on whose proxies' own processes it may still wait.
+        copies: packets that came in more often than they were sent.
     """
 
     stream: str
@@ -85,6 +108,7 @@ class StreamRecord(Record, frozen=True, kw_only=True):
     silent: tuple[str, ...] = ()
     by_connection: bool = False
     undrained: tuple[str, ...] = ()
+    copies: tuple[StreamCopy, ...] = ()
 
 
 class Sample(Record, frozen=True):

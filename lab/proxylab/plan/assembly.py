@@ -18,6 +18,7 @@ from proxylab.plan.name_servers import Questions, resolv_confs
 from proxylab.plan.refusals import refuse_neighbours
 from proxylab.plan.resolve import resolve, resolve_streams
 from proxylab.plan.resolved import Question, ResolvedProbe, Sentinel
+from proxylab.plan.stream_ends import streams_by_step
 from proxylab.plan.topology import draw
 from proxylab.scenario.expect import Expect
 from proxylab.scenario.model import Scenario
@@ -34,8 +35,9 @@ class Assembly(Struct, frozen=True, kw_only=True):
 
     ``timeline`` is the cluster when the lab begins, and after each step. ``resolved_probes`` and ``expected_sources``
     are in the order of all of the scenario's probes, including those of its steps. ``streams`` are the resolved
-    streams. ``stream_sources`` are, for each step, the source addresses that backends must see, by stream and by
-    backend (see ``ExpectedSources.of_stream``).
+    streams, and ``streams_by_step`` the same with their endpoints until the end of each step. ``stream_sources`` are,
+    for each step, the source addresses that backends must see, by stream and by backend (see
+    ``ExpectedSources.of_stream``).
     """
 
     scenario: Scenario
@@ -44,6 +46,7 @@ class Assembly(Struct, frozen=True, kw_only=True):
     resolved_probes: tuple[ResolvedProbe, ...]
     expected_sources: tuple[IPAddress | None, ...]
     streams: tuple[ResolvedProbe, ...] = ()
+    streams_by_step: tuple[tuple[ResolvedProbe, ...], ...] = ()
     stream_sources: tuple[Mapping[str, Mapping[str, IPAddress]], ...] = ()
 
     @property
@@ -198,6 +201,7 @@ def assemble(scenario: Scenario) -> Assembly:
         resolved_probes=tuple(each for each, _ in resolved_probes),
         expected_sources=tuple(source for _, source in resolved_probes),
         streams=streams,
+        streams_by_step=streams_by_step(streams, timeline, scenario.steps),
         stream_sources=of_streams,
     )
 

@@ -71,13 +71,20 @@ class Endpoints:
 
         ``asked`` is the protocol that the probe names. An echo request has no port, so it gives no destinations.
         """
-        address, number, protocol = dialled
+        address, _, protocol = dialled
         if protocol is Transport.ICMP:
             return Due("", ())
-        found = self._named(target, asked) or self._at(address, number, protocol)
+        found = self._named(target, asked)
+        return self.at(*dialled) if found is None else self._of(*found, address)
+
+    def at(self, address: IPAddress, number: int, protocol: Transport) -> Due:
+        """Where the flows to an address may arrive: at the endpoints of the Service there, or at the address itself."""
+        found = self._at(address, number, protocol)
         if found is None:
             return Due("", (Destination(address=address, port=number),))
-        service, port = found
+        return self._of(*found, address)
+
+    def _of(self, service: Service, port: ServicePort, address: IPAddress) -> Due:
         endpoints = tuple(each for each in self._behind(service, port) if each.address.version == address.version)
         return Due(_name(service, port), tuple(dict.fromkeys(endpoints)), service.affinity_timeout)
 

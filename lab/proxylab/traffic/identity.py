@@ -54,6 +54,7 @@ _HTTP_REQUEST: Final = b"GET "
 _PROBE_WORD: Final = WORDS + b"probe "
 _REPLY_WORD: Final = WORDS + b"reply "
 _STREAM_WORD: Final = WORDS + b"pulse "
+_STREAM_STEM_AT: Final = len(_STREAM_WORD)
 
 
 class Kind(Enum):
@@ -125,6 +126,13 @@ class Identity:
     def stream_token(self, number: int) -> bytes:
         """The token of a stream packet: it belongs to no flow of a run, so ``read`` does not know it."""
         return b"%s%s%08x" % (_STREAM_WORD, self._stem, number & 0xFFFFFFFF)
+
+    def read_stream(self, payload: bytes) -> int | None:
+        """The number of the stream packet whose token ``payload`` begins with, or of that which it answers."""
+        if payload[_STREAM_STEM_AT:_NUMBER_AT] != self._stem or not payload.startswith((_STREAM_WORD, _REPLY_WORD)):
+            return None
+        digits = payload[_NUMBER_AT:TOKEN_BYTES]
+        return int(digits, 16) if len(digits) == 8 and digits.isalnum() and digits.isascii() else None
 
     def read(self, payload: bytes) -> tuple[Kind, int] | None:
         """The kind of the token at the head of ``payload``, and the number of its flow or sentinel packet.

@@ -13,6 +13,8 @@ from proxylab.traffic.identity import TOKEN_BYTES, Identity, answer_to
 
 __all__ = ["Ledger"]
 
+_LOST = StreamPacketFate.LOST
+
 
 @dataclass(slots=True)
 class _Sent:
@@ -21,11 +23,22 @@ class _Sent:
     token: bytes
 
 
+@dataclass(slots=True)
+class _Heard:
+    """How often a packet was answered."""
+
+    number: int
+    times: int = 1
+
+
 class Ledger:
     """The fate of each packet of a stream, step by step."""
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: Identity, tail: bytes = b"") -> None:
+        """An empty ledger; ``tail`` is what follows the token of each packet."""
         self.breaks: list[Break] = []
+        self._tail = tail
+        self._heard: dict[bytes, _Heard] = {}
         self._identity = identity
         self._next = 0
         self._out: dict[bytes, _Sent] = {}
@@ -61,19 +74,40 @@ class Ledger:
         return token
 
     def answered(self, line: bytes, at: int) -> None:
-        """Record an answer to a packet, given up or not; a line that answers none is ignored."""
+        """Record an answer to a packet, given up or not; a line that answers none is ignored.
+
+        A packet whose answer cannot be read is lost, and its answer altered.
+        """
         key = line[:TOKEN_BYTES]
-        sent, late = self._out.get(key), self._given_up.get(key)
-        known = sent or late
-        answer = None if known is None else read_answer(line, known.token)
-        if known is None or answer is None:
+        if key in self._heard:
+            self._heard[key].times += 1
             return
-        delay = max(0, at - known.at)
+        known = self._out.get(key) or self._given_up.get(key)
+        answer = None if known is None else read_answer(line, known.token)
+        if known is None:
+            return
+        if answer is None:
+            self._settle(key, StreamPacket(known.number, known.at, _LOST, error="EBADMSG", altered="reply"))
+            return
+        self._heard[key] = _Heard(known.number)
+        altered = "" if answer.heard_whole(known.token + self._tail) else "request"
         packet = StreamPacket(
-            known.number, known.at, StreamPacketFate.ANSWERED, delay, answer.backend, answer.peer, answer.peer_port
+            known.number,
+            known.at,
+            StreamPacketFate.ANSWERED,
+            max(0, at - known.at),
+            answer.backend,
+            answer.peer,
+            answer.peer_port,
+            own=answer.own,
+            own_port=answer.own_port,
+            altered=altered or ("" if answer.is_whole else "reply"),
         )
         self._latest = packet
-        if sent is not None:
+        self._settle(key, packet)
+
+    def _settle(self, key: bytes, packet: StreamPacket) -> None:
+        if key in self._out:
             del self._out[key]
             self._settled.append(packet)
         else:
@@ -100,6 +134,12 @@ class Ledger:
     def connection_ended(self, at: int, kind: BreakKind) -> None:
         """Record the end of a connection."""
         self.breaks.append(Break(at, kind))
+
+    def heard_again(self) -> list[tuple[int, int]]:
+        """The packets that got several answers since the last call, and how many."""
+        again = [(each.number, each.times) for each in self._heard.values() if each.times > 1]
+        self._heard.clear()
+        return again
 
     def close_step(self) -> tuple[tuple[StreamPacket, ...], tuple[StreamPacket, ...], tuple[Break, ...]]:
         """The step's packets, its late answers and its breaks. Packets under way are lost to it, and may come late."""

@@ -24,8 +24,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxylab.addresses import Transport
-from proxylab.evidence.evidence import LinkCount
-from proxylab.evidence.stream_records import BreakKind, StreamPacket, StreamPacketFate, StreamRecord
+from proxylab.evidence.evidence import LinkCount, Packet
+from proxylab.evidence.stream_records import BreakKind, StreamCopy, StreamPacket, StreamPacketFate, StreamRecord
 from proxylab.kernel.netlink.netem import NetemLinks
 from proxylab.kernel.sandbox.linux import current_cpu
 from proxylab.kernel.sandbox.netns import NetNs
@@ -34,10 +34,13 @@ from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 from proxylab.traffic.connect import need_sctp
 from proxylab.traffic.conntrack_reader import ConntrackReader
 from proxylab.traffic.cpu_affinity import one_cpu
+from proxylab.traffic.craft import filling
+from proxylab.traffic.dissect import dissect
 from proxylab.traffic.identity import Identity, IdentityRegistry
 from proxylab.traffic.programs import Programs
 from proxylab.traffic.responder import Responders
 from proxylab.traffic.sentinels import Sentinels
+from proxylab.traffic.stream_copies import StreamCopies
 from proxylab.traffic.stream_ledger import Ledger
 from proxylab.traffic.stream_sockets import Connection, Datagrams, StreamSocket
 from proxylab.traffic.stream_taps import SenderTap, StreamPaths
@@ -55,6 +58,8 @@ _SETTLING_ROUNDS: Final = 6
 """A packet on a new connection is settled in four: dial, accept, request, answer."""
 _ENOUGH: Final = 5
 """How many packets a step sends after its wait before it may end."""
+_BETWEEN_READINGS: Final = 64
+"""How many packets a stream sends before the taps are read again, whose buffers are limited."""
 _PATIENCE: Final = 10.0
 
 
@@ -67,6 +72,7 @@ class _Stream:
     socket: StreamSocket
     tap: AnyTap
     sender_tap: SenderTap
+    copies: StreamCopies
     due: float = 0.0
     timer: asyncio.TimerHandle | None = None
     cpus: set[int] = field(default_factory=set)
@@ -162,6 +168,7 @@ class Streams:
             await self._pass_links(stream)
             if stream.ledger.outstanding:
                 await self._settle(stream, sentinels(stream.resolved))
+        self._read_taps()  # what a probe sends next begins by forgetting all frames
 
     def take(self, links: Sequence[LinkCount] = ()) -> tuple[StreamRecord, ...]:
         """The records since the last call, while ``links`` dropped so much; the streams must be at rest."""
@@ -191,7 +198,8 @@ class Streams:
         identity = self._identities.issue(1)
         netns = self._netns_by_name[resolved.sender.namespace]
         tap = self._watch.tap(resolved.sender.namespace, resolved.sender.device)
-        ledger, sender_tap = Ledger(identity), SenderTap(identity, resolved.protocol, tap, resolved.sender.address)
+        ledger = Ledger(identity, filling(resolved.payload))
+        sender_tap = SenderTap(identity, resolved.protocol, tap, resolved.sender.address)
         ports: list[int] = []
 
         def port_of() -> int:
@@ -204,7 +212,8 @@ class Streams:
             socket = Datagrams(netns, resolved, port_of(), ledger)
         else:
             socket = Connection(netns, resolved, ledger, port_of, partial(self._resets, sender_tap))
-        return _Stream(resolved, ports, identity, ledger, socket, tap, sender_tap)
+        copies = StreamCopies(resolved, identity, tap)
+        return _Stream(resolved, ports, identity, ledger, socket, tap, sender_tap, copies)
 
     def _go_on(self, streams: Iterable[_Stream]) -> None:
         self._resting = False
@@ -216,6 +225,8 @@ class Streams:
     def _send_next(self, stream: _Stream) -> None:
         """Send a packet, and set the timer for the next."""
         loop, every = asyncio.get_running_loop(), stream.resolved.every / 1000
+        if stream.ledger.sent % _BETWEEN_READINGS == 0:
+            self._read_taps()
         stream.due = max(stream.due, loop.time() - every) + every
         stream.timer = loop.call_at(stream.due, self._send_next, stream)
         stream.cpus.add(current_cpu())
@@ -223,15 +234,20 @@ class Streams:
         self._turn()
 
     def _read_taps(self) -> None:
-        """Read the senders' taps, each once for all streams that share it."""
-        senders = {id(each.tap): each.tap for each in self._streams.values()}
-        every = self._links.any
-        for tap, frames in self._watch.collect() if every else [(tap, tap.drain()) for tap in senders.values()]:
-            if every:
+        """Read all taps, each once for all streams."""
+        follows_links = self._links.any
+        batches = self._watch.collect()
+        # The senders' taps come first: they show the sequence numbers of new connections.
+        senders = {id(each.tap) for each in self._streams.values()}
+        for tap, frames in sorted(batches, key=lambda batch: id(batch[0]) not in senders):
+            if follows_links:
                 self._paths.take(tap, frames)
+            read = [(frame, dissect(frame.data)) for frame in frames if not frame.otherhost]
+            seen = [(frame, datagram) for frame, datagram in read if datagram is not None]
             for stream in self._streams.values():
                 if stream.tap is tap:
                     stream.sender_tap.take(frames)
+                stream.copies.take(tap, seen, stream.ports)
 
     def _resets(self, sender_tap: SenderTap) -> list[int]:
         self._read_taps()
@@ -342,6 +358,10 @@ class Streams:
         for at in stream.sender_tap.resets():
             stream.ledger.connection_ended(at, BreakKind.RESET)  # a reset that ended no current connection
         packets, late, breaks = stream.ledger.close_step()
+        again = [
+            StreamCopy(number, Packet.REPLY, 1, (stream.resolved.sender.name,) * heard)
+            for number, heard in stream.ledger.heard_again()
+        ]
         packets = tuple(self._with_link(stream, each, budget) for each in packets)
         port = stream.ports[-1] if stream.ports else 0
         return StreamRecord(
@@ -354,6 +374,7 @@ class Streams:
             silent=stream.silent,
             by_connection=stream.resolved.protocol in _SENDING_AGAIN,
             undrained=stream.undrained,
+            copies=(*stream.copies.take_copies(), *again),
         )
 
     def _with_link(self, stream: _Stream, packet: StreamPacket, budget: list[LinkCount]) -> StreamPacket:

@@ -11,17 +11,22 @@ A foreign rule (``verdict.foreign``) that may have rewritten packets casts doubt
 were lost, rejected or reset; so does a Service's stream that conntrack translates nowhere. A rule that may have ended
 packets casts doubt where the author expects such ends: they must be the engine's work, or that of the step's change.
 
+Two need no key, and show where something is wrong. ``endpoint``: each answer came from an endpoint that the stream may
+be at. A stream stays where conntrack or its connection holds it; after the step's wait it moves to endpoints only that
+new flows may reach (``cluster.reachable``). ``whole``: packets and answers came once, and as they were sent.
+
 All need the packets' fates and answers. A loss needs sentinel packets that came back, ``delay`` the times of packets
 and answers, and ``source`` the responders' reports.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
 
 from proxylab.addresses import IPAddress
 from proxylab.evidence.stream_records import BreakKind, StreamPacket, StreamPacketFate
-from proxylab.evidence.words import amount, listed, times
+from proxylab.evidence.words import amount, endpoint, listed, times
 from proxylab.scenario.expect import SourceExpectation
 from proxylab.scenario.steps import Count
 from proxylab.verdict.expectations.expectation import Expectation
@@ -31,7 +36,18 @@ from proxylab.verdict.foreign import Effect
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.stream import MILLISECOND, Stream, answer_words, may_be_late
 
-__all__ = ["BACKEND", "BACKENDS", "DELAY", "LOST", "LOST_ON_LINK", "REJECTED", "RESETS", "SOURCE"]
+__all__ = [
+    "BACKEND",
+    "BACKENDS",
+    "DELAY",
+    "ENDPOINT",
+    "LOST",
+    "LOST_ON_LINK",
+    "REJECTED",
+    "RESETS",
+    "SOURCE",
+    "WHOLE",
+]
 
 
 _ENDS: Final = {"lost": Effect.END, "rejected": Effect.REJECT, "resets": Effect.RESET}
@@ -258,3 +274,73 @@ def _judge_delay(stream: Stream, most: int) -> Verdict:
 
 
 DELAY = Expectation[Stream, int](key="delay", wanted=lambda stream: stream.expect.delay, judge=_judge_delay)
+
+
+def _strays(stream: Stream) -> dict[int, str] | None:
+    """The packets that reached what is no due endpoint, each with a clause; ``None`` without any.
+
+    An author may name a backend that is no reachable endpoint, as for probes (``due_ends``).
+    """
+    ends = {(each.address, each.port): each.is_reachable for each in stream.resolved.endpoints}
+    named = {stream.expect.backend, *(stream.expect.backends or ())}
+    addresses = {address for address, _ in ends}
+    known = {each.name for each in stream.resolved.receivers if each.address in addresses}
+    found, before = dict[int, str](), None
+    for packet in stream.answered:
+        if packet.own is None:
+            continue
+        end, earlier = (packet.own, packet.own_port), before
+        before = end
+        if end not in ends and not (packet.backend in named and packet.backend not in known):
+            found[packet.number] = f"{packet.backend} got it at {endpoint(*end)}, {_no_end(stream)}"
+        moved = earlier not in (None, end) and packet.at >= stream.step.settled
+        if moved and not ends.get(end, True) and packet.backend not in named:
+            found[packet.number] = f"it moved to {packet.backend}, an endpoint that is not ready"
+    return found or None
+
+
+def _no_end(stream: Stream) -> str:
+    if stream.resolved.service_port:
+        return f"which was no endpoint of {stream.resolved.service_port} at any time"
+    return f"not at {endpoint(stream.resolved.destination, stream.resolved.port)} that was dialled"
+
+
+def _judge_endpoint(stream: Stream, strays: dict[int, str]) -> Verdict:
+    findings = Findings(stream)
+    for number, clause in strays.items():
+        findings.wrong(clause, number)
+    ends = [(each.own, each.own_port) for each in stream.answered if each.own is not None]
+    return findings.settle(
+        f"{stream.name}.endpoint",
+        expected=listed([endpoint(each.address, each.port) for each in stream.resolved.endpoints], "or"),
+        observed=listed([endpoint(*end) for end in dict.fromkeys(ends)]),
+    )
+
+
+def _broken(stream: Stream) -> list[tuple[int | None, str]] | None:
+    """How packets came in several copies or otherwise than they were sent; ``None`` if none did.
+
+    A link with netem may copy packets, which shows nothing of the proxy.
+    """
+    found: list[tuple[int | None, str]] = []
+    for copy in stream.record.copies if not any(link.copies for link in stream.step.links) else ():
+        what = "the packet that begins its connection" if copy.number is None else f"the {copy.packet}"
+        came = listed([f"{where} {times(count)}" for where, count in sorted(Counter(copy.came).items())])
+        found.append((copy.number, f"{what} was sent {times(copy.sent)}, and came in at {came}"))
+    changed = ((each.number, each.altered) for each in stream.packets if each.altered)
+    found += ((number, f"the data of the {what} changed on the way") for number, what in changed)
+    return found or None
+
+
+def _judge_whole(stream: Stream, broken: list[tuple[int | None, str]]) -> Verdict:
+    findings = Findings(stream)
+    for number, clause in broken:
+        findings.wrong(clause, number)
+    what = "packets and answers"
+    return findings.settle(
+        f"{stream.name}.whole", expected=f"{what} once, as sent", observed=f"others: {len(broken):,}"
+    )
+
+
+ENDPOINT = Expectation[Stream, dict[int, str]](key="endpoint", wanted=_strays, judge=_judge_endpoint)
+WHOLE = Expectation[Stream, list[tuple[int | None, str]]](key="whole", wanted=_broken, judge=_judge_whole)

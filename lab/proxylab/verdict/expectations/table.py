@@ -53,6 +53,8 @@ OF_STREAMS: Final[tuple[Expectation[Stream, Any], ...]] = (
     streams.REJECTED,
     streams.RESETS,
     streams.DELAY,
+    streams.ENDPOINT,
+    streams.WHOLE,
 )
 
 OF_STEPS: Final[tuple[Expectation[EndOfStep, Any], ...]] = (CONNTRACK_OF_STEP, METRICS)

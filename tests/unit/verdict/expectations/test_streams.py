@@ -1,14 +1,17 @@
 """What a step expects of its streams against their records."""
 
+from ipaddress import ip_address
+from typing import Any
+
 import pytest
 from made_steps import CLIENT, NEW, OLD, VIP, ZERO, answered, entry, judged, lost, record, rejected, resolved, step
 from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.errors import InternalError
-from proxylab.evidence.evidence import ForeignRule, LinkCount, TrackedFlow
-from proxylab.evidence.stream_records import StreamPacket, StreamRecord
-from proxylab.plan.resolved import Receiver
+from proxylab.evidence.evidence import ForeignRule, LinkCount, Packet, TrackedFlow
+from proxylab.evidence.stream_records import StreamCopy, StreamPacket, StreamRecord
+from proxylab.plan.resolved import Destination, Receiver
 from proxylab.report.failure_text import explain
 from proxylab.scenario.expect import Masqueraded
 from proxylab.scenario.steps import Count
@@ -245,3 +248,52 @@ def test_a_rule_of_others_may_have_marked_a_stream_for_masquerading(
     of_service = replace(resolved(), service_port=service_port)
     for wanted, due in ((step(source=Masqueraded()), judgement), (step(backend="new"), "pass")):
         assert only(judged(wanted, told, source=source, streams=(of_service,), foreign=(mark,)))[0] == due
+
+
+ENDS = (Destination(address=OLD, port=5353, is_reachable=False), Destination(address=NEW, port=5353))
+
+
+def at_end(packet: StreamPacket, address: IPAddress, port: int = 5353) -> StreamPacket:
+    return replace(packet, own=address, own_port=port)
+
+
+def receiver(name: str, address: IPAddress) -> Receiver:
+    return Receiver(name=name, namespace=name, device="eth0", address=address)
+
+
+def told(*packets: StreamPacket, key: str = "endpoint", wanted: dict[str, Any] | None = None) -> tuple[str, ...]:
+    """The reasons of a row that appears only where something is wrong."""
+    stream = replace(resolved(), service_port="default/dns:dns", endpoints=ENDS)
+    stream = replace(stream, receivers=tuple(receiver(name, each) for name, each in (("old", OLD), ("new", NEW))))
+    verdict = judged(step(**(wanted or {"lost": ZERO})), record(*packets), streams=(stream,))
+    return next((each.reasons for each in verdict.verdicts if each.expectation == f"queries.{key}"), ())
+
+
+def test_a_stream_stays_where_conntrack_holds_it_and_moves_to_what_new_flows_may_reach() -> None:
+    stays = [at_end(answered(number, 20 + number, "old"), OLD) for number in range(9, 14)]
+    assert told(*stays) == ()
+    assert told(*stays, at_end(answered(14, 40, "new"), NEW)) == ()
+    back = at_end(answered(15, 41, "old"), OLD)
+    assert told(*stays, at_end(answered(14, 40, "new"), NEW), back) == (
+        "1 of 7 packets: it moved to old, an endpoint that is not ready",
+    )
+    assert told(*stays, at_end(answered(14, 40, "new"), NEW), back, wanted={"backends": ("old", "new")}) == ()
+
+
+def test_another_port_or_address_of_the_right_pod_is_no_endpoint() -> None:
+    never = "which was no endpoint of default/dns:dns at any time"
+    other = ip_address("172.18.0.9")
+    assert told(at_end(answered(9, 21, "new"), NEW, 53)) == (f"new got it at {NEW}:53, {never}",)
+    assert told(at_end(answered(9, 21, "new"), other), wanted={"backend": "new"}) == (
+        f"new got it at {other}:5353, {never}",
+    )
+
+
+def test_packets_and_answers_come_once_and_as_they_were_sent() -> None:
+    altered = replace(answered(9, 21, "new"), altered="request")
+    assert told(altered, key="whole") == ("the data of the request changed on the way",)
+    copy = StreamCopy(9, Packet.REQUEST, 1, ("new", "old", "new"))
+    verdict = judged(step(lost=ZERO), record(answered(9, 21, "new"), copies=(copy,)))
+    (whole,) = (each for each in verdict.verdicts if each.expectation == "queries.whole")
+    assert whole.judgement is Judgement.FAIL
+    assert whole.reasons == ("the request was sent once, and came in at new twice and old once",)

@@ -1,0 +1,63 @@
+"""Where the packets of each stream may arrive, step by step: the streams as the judge of a step sees them.
+
+A stream keeps its flow while the cluster changes. Conntrack, or an open connection, may hold it at an endpoint that no
+new flow may reach any more; so its endpoints are all that it might reach at some time until the end of the step, and
+the reachable ones are those of that end. A rollout has stages, each with endpoints of its own.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from proxylab.addresses import IPAddress
+from proxylab.cluster.objects import EndpointSlice
+from proxylab.plan.cluster_timeline import Cluster
+from proxylab.plan.endpoints import Due, Endpoints
+from proxylab.plan.resolved import Destination, ResolvedProbe
+from proxylab.scenario.steps import Step
+
+__all__ = ["streams_by_step"]
+
+
+def streams_by_step(
+    streams: Sequence[ResolvedProbe], timeline: Sequence[Cluster], steps: Iterable[Step]
+) -> tuple[tuple[ResolvedProbe, ...], ...]:
+    """The streams at the end of each step; ``timeline`` is the cluster at first and after each step."""
+    ends = [_Ends(each) for each in streams]
+    for stream in ends:
+        stream.meet(timeline[0])
+    found = []
+    for step, before in zip(steps, timeline[:-1], strict=True):
+        for now in before.through(step):
+            for stream in ends:
+                stream.meet(now)
+        found.append(tuple(stream.resolved for stream in ends))
+    return tuple(found)
+
+
+class _Ends:
+    """The ends of one stream, over time. ``resolved`` is the stream with them."""
+
+    def __init__(self, resolved: ResolvedProbe) -> None:
+        self.resolved = resolved
+        self._ever: dict[tuple[IPAddress, int], None] = {}
+
+    def meet(self, cluster: Cluster) -> None:
+        """Take in the cluster at a later time."""
+        due, resolved = _due(self.resolved, cluster), self.resolved
+        now = [(each.address, each.port) for each in due.endpoints if each.is_reachable]
+        self._ever.update(dict.fromkeys(now))
+        ends = (Destination(address=each[0], port=each[1], is_reachable=each in now) for each in self._ever)
+        service_port = due.service_port or resolved.service_port
+        self.resolved = replace(resolved, service_port=service_port, endpoints=tuple(ends))
+
+
+def _due(stream: ResolvedProbe, cluster: Cluster) -> Due:
+    slices = [each for each in cluster.objects if isinstance(each, EndpointSlice)]
+    endpoints = Endpoints(cluster.services, slices, tuple(_addresses(cluster)))
+    return endpoints.at(stream.destination, stream.port, stream.protocol)
+
+
+def _addresses(cluster: Cluster) -> Iterator[IPAddress]:
+    for node in cluster.nodes.values():
+        yield from node.addresses

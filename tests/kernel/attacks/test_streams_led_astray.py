@@ -1,0 +1,107 @@
+"""Streams that rules copy, change, or lead to what is no endpoint: what fails for a probe fails for a stream."""
+
+import pytest
+from attacked_lab import CLIENT, ECHO, OTHER, Alteration, nft
+from attacked_streams import SCENARIO, said, streaming
+
+from proxylab.engines.protocol import EngineChoice
+
+SERVED = "{backend: echo, lost: 0}"
+WHEREVER = "{lost: 0}"
+ENGINE = EngineChoice("embedded/iptables", iptables="nft")
+WORLD = SCENARIO.replace(
+    "    client: {nodes: [node-a]}\n",
+    "    other: {nodes: [node-b], ports: [8080, {port: 8080, protocol: UDP}]}\n    client: {nodes: [node-a]}\n",
+).replace("ports: [8080, {port", "ports: [8080, 8081, {port: 8081, protocol: UDP}, {port", 1)
+
+
+def led(where: str) -> Alteration:
+    """The engine's own rule on node-a, edited with sed(1)."""
+    edit = f"iptables-save -t nat | sed 's/{ECHO}:8080/{where}/' | iptables-restore -T nat"
+    return Alteration("node-a", edit, "")
+
+
+def behind(rule: str) -> Alteration:
+    return nft("node-b", "postrouting", 300, rule)
+
+
+def ahead(rule: str) -> Alteration:
+    return nft("node-b", "prerouting", -350, rule)
+
+
+ASTRAY = {
+    "another port of the pod": (
+        led(f"{ECHO}:8081"), SERVED, "endpoint", f"echo got it at {ECHO}:8081, which was no endpoint of default/echo:",
+    ),
+    "a pod outside the Service": (
+        led(f"{OTHER}:8080"), WHEREVER, "endpoint", f"other got it at {OTHER}:8080, which was no endpoint of",
+    ),
+}  # fmt: skip
+COPIED = {
+    "each request arrives twice": (
+        behind(f'ip daddr {ECHO} udp dport 8080 dup to {ECHO} device "echo"'), "udp", "the request was sent once",
+    ),
+    "a copy of each request comes to another pod": (
+        behind(f'ip daddr {ECHO} udp dport 8080 dup to {OTHER} device "other"'), "udp",
+        "the request was sent once, and came in at echo once and other once",
+    ),
+    "each answer arrives twice": (
+        nft("node-a", "postrouting", 300, f'ip daddr {CLIENT} udp sport 80 dup to {CLIENT} device "client"'), "udp",
+        "the reply was sent once, and came in at client twice",
+    ),
+    "a copy of each SYN comes to another pod": (
+        behind(f'ip daddr {ECHO} tcp dport 8080 tcp flags syn dup to {OTHER} device "other"'), "tcp",
+        "the packet that begins its connection was sent once, and came in at echo once and other once",
+    ),
+}  # fmt: skip
+CHANGED = {
+    "a request over UDP": (
+        behind("oifname echo udp dport 8080 @th,640,16 set 0x4142 udp checksum set 0"), "udp", "request",
+    ),
+    "a request over TCP": (
+        behind("oifname echo tcp dport 8080 tcp flags & psh == psh @th,800,16 set 0x4142"), "tcp", "request",
+    ),
+    "an answer over UDP, in the name of the pod": (
+        ahead(f"ip saddr {ECHO} udp sport 8080 @th,528,8 set 0x58 udp checksum set 0"), "udp", "reply",
+    ),
+    "an answer over UDP, so that it cannot be read": (
+        ahead(f"ip saddr {ECHO} udp sport 8080 @th,456,8 set 0x20 udp checksum set 0"), "udp", "reply",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("port", ["tcp", "udp"])
+@pytest.mark.parametrize("astray", ASTRAY)
+def test_a_stream_that_reaches_no_endpoint_fails(astray: str, port: str) -> None:
+    alteration, expect, key, clause = ASTRAY[astray]
+    with streaming(ENGINE, port, expect, alteration, text=WORLD) as verdicts:
+        for verdict in verdicts:
+            assert str(verdict.overall) == "fail", said(verdict)
+            assert f"stream.{key}: fail" in said(verdict)
+            assert clause in said(verdict)
+
+
+@pytest.mark.parametrize("copied", COPIED)
+def test_a_stream_whose_packets_are_copied_fails(copied: str) -> None:
+    alteration, port, clause = COPIED[copied]
+    with streaming(ENGINE, port, SERVED, alteration, text=WORLD) as verdicts:
+        verdict = next(iter(verdicts))  # a connection begins in the first step alone
+        assert str(verdict.overall) == "fail", said(verdict)
+        assert "stream.whole: fail" in said(verdict)
+        assert clause in said(verdict)
+
+
+@pytest.mark.parametrize("changed", CHANGED)
+def test_a_stream_whose_data_changes_fails(changed: str) -> None:
+    alteration, port, what = CHANGED[changed]
+    text = WORLD.replace("send: {every: 5ms}", "send: {every: 5ms, payload: 100}")
+    with streaming(ENGINE, port, "{lost: {atMost: 1000}}", alteration, text=text) as verdicts:
+        for verdict in verdicts:
+            assert f"the data of the {what} changed on the way" in said(verdict)
+            assert str(verdict.overall) == "fail", said(verdict)
+
+
+def test_an_unaltered_lab_passes() -> None:
+    for port in ("tcp", "udp"):
+        with streaming(ENGINE, port, SERVED, text=WORLD) as verdicts:
+            assert {str(verdict.overall) for verdict in verdicts} == {"pass"}
