@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, Transport
+from proxylab.cluster.chain_names import chain_hashes
 from proxylab.cluster.kube_dns import DNS_PORT
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Service
 from proxylab.errors import ScenarioError
@@ -92,7 +93,13 @@ class Assembly(Struct, frozen=True, kw_only=True):
         dialling = replace(probe, target=target, send=send)
         now = replace(self.scenario, probes=(dialling,), dns=True, slices=tuple(cluster.slices.values()))
         (resolved,) = resolve(
-            now, self.plan, cluster.services, _slices(cluster), first=lookup.number, gone=cluster.gone
+            now,
+            self.plan,
+            cluster.services,
+            _slices(cluster),
+            first=lookup.number,
+            gone=cluster.gone,
+            chain_hashes=lookup.chain_hashes,
         )
         sources = ExpectedSources(self.plan)
         resolved, source = sources.of_probe(probe, resolved, cluster.services)
@@ -174,12 +181,21 @@ def assemble(scenario: Scenario) -> Assembly:
     asked = [scenario.probes, *(step.probes for step in scenario.steps)]
     resolved_probes: list[tuple[ResolvedProbe, IPAddress | None]] = []
     sources = ExpectedSources(plan)
+    hashes = frozenset[str]()
     for cluster, probes in zip(timeline, asked, strict=True):
+        hashes |= frozenset(chain_hashes(cluster.objects))
         now = replace(scenario, probes=probes, slices=tuple(cluster.slices.values()))
         slices = _slices(cluster)
         refuse_neighbours(now, plan, slices)
         found = resolve(
-            now, plan, cluster.services, slices, first=len(resolved_probes), gone=cluster.gone, links=cluster.links
+            now,
+            plan,
+            cluster.services,
+            slices,
+            first=len(resolved_probes),
+            gone=cluster.gone,
+            links=cluster.links,
+            chain_hashes=hashes,
         )
         resolved_probes += (
             sources.of_probe(probe, each, cluster.services) for probe, each in zip(probes, found, strict=True)

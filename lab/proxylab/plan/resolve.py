@@ -78,14 +78,16 @@ def resolve(
     first: int = 0,
     gone: Collection[str] = (),
     links: Links = Links(),  # noqa: B008 - frozen
+    chain_hashes: frozenset[str] | None = None,
 ) -> tuple[ResolvedProbe, ...]:
     """``scenario.probes``, resolved, in order.
 
     The Services have everything allocated, and the slices are those at the time of the probes. ``first`` is the number
     of the first probe, ``gone`` are deleted pods, which do not even answer sentinel packets, and ``links`` the cut
-    links. Raises ``ScenarioError``.
+    links. ``chain_hashes`` are those of all Service ports until then. Raises ``ScenarioError``.
     """
-    return _resolved(_Resolver(scenario, plan, services, slices, gone, links), scenario.probes, first, "probe")
+    found = _resolved(_Resolver(scenario, plan, services, slices, gone, links), scenario.probes, first, "probe")
+    return tuple(replace(each, chain_hashes=chain_hashes) for each in found)
 
 
 def _resolved(resolver: "_Resolver", asked: "Sequence[_Sent]", first: int, what: str) -> tuple[ResolvedProbe, ...]:

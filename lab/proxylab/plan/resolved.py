@@ -199,7 +199,8 @@ class ResolvedProbe(Record, frozen=True, kw_only=True):
     are the lines of the rules that the author gives nodes before their engines start. With ``http`` the flows are HTTP
     requests: ``request`` to an Ingress, or else for a node's health. With ``tables`` the lab saves all connection
     tracking entries after the probe. ``addresses`` maps the scenario's names to addresses, where an expectation names
-    any.
+    any. ``chain_hashes`` are in the names of the chains that a proxy may have made for Service ports until then
+    (``cluster.chain_names``); ``None`` if they are unknown.
     """
 
     number: int
@@ -228,6 +229,7 @@ class ResolvedProbe(Record, frozen=True, kw_only=True):
     affinity_timeout: int | None = None
     masquerades: tuple[MasqueradedAs, ...] = ()
     leftovers: tuple[str, ...] = ()
+    chain_hashes: frozenset[str] | None = None
 
     @property
     def protocol_number(self) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress
+from proxylab.cluster.chain_names import chain_hashes
 from proxylab.cluster.objects import EndpointSlice
 from proxylab.plan.cluster_timeline import Cluster
 from proxylab.plan.endpoints import Due, Endpoints
@@ -48,8 +49,12 @@ class _Ends:
         now = [(each.address, each.port) for each in due.endpoints if each.is_reachable]
         self._ever.update(dict.fromkeys(now))
         ends = (Destination(address=each[0], port=each[1], is_reachable=each in now) for each in self._ever)
-        service_port = due.service_port or resolved.service_port
-        self.resolved = replace(resolved, service_port=service_port, endpoints=tuple(ends))
+        self.resolved = replace(
+            resolved,
+            service_port=due.service_port or resolved.service_port,
+            endpoints=tuple(ends),
+            chain_hashes=(resolved.chain_hashes or frozenset()).union(chain_hashes(cluster.objects)),
+        )
 
 
 def _due(stream: ResolvedProbe, cluster: Cluster) -> Due:

@@ -42,6 +42,8 @@ _BASE: Final = re.compile(
 _NFT_COUNTER: Final = re.compile(r"counter packets (\d+) bytes \d+")
 _SAVED_RULE: Final = re.compile(r"\[(\d+):\d+\] (-A (\S+) .*\S)")
 _SAVED_POLICY: Final = re.compile(r":(\S+) DROP \[(\d+):\d+\]")
+_ODD: Final = re.compile(r"KUBE-(SVC|SVL|SEP|EXT|FW|XLB)-(?![A-Z2-7]{16}$)")
+"""The name of a chain of a Service port without a hash."""
 _PRIORITIES: Final = {"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
 _SOURCE_NAT: Final = 100
 
@@ -157,7 +159,9 @@ class ForeignRules:
 
 
 def _is_own(chain: str, to: str) -> bool:
-    return is_engines_chain(chain) or is_engines_chain(to) or is_masquerade(chain + to)
+    """Whether a rule may be the engine's by the form of names; ``verdict`` knows the names that Service ports give."""
+    own = any(is_engines_chain(each) and not _ODD.search(each) for each in (chain, to))
+    return own or is_masquerade(chain + to)
 
 
 def nft_rules(node: str, listing: str) -> Iterator[tuple[object, ForeignRule]]:

@@ -42,12 +42,13 @@ NFT_TABLE = "kube-proxy"
 
 SHARED_TABLES = frozenset({"filter", "mangle", "nat"})
 """The tables of iptables, in which other programs have rules, too. All else that meters count is the engine's alone."""
+_OF_SERVICE_PORT = re.compile(r"KUBE-(?:SVC|SVL|SEP|EXT|FW|XLB)-(\w+)")
 _OWN_CHAIN = re.compile(
-    r"KUBE-((SVC|SVL|SEP|EXT|FW|XLB)-\w+|SERVICES|EXTERNAL-SERVICES|NODEPORTS|POSTROUTING|FORWARD|(PROXY-)?FIREWALL"
+    r"KUBE-(SERVICES|EXTERNAL-SERVICES|NODEPORTS|POSTROUTING|FORWARD|(PROXY-)?FIREWALL"
     r"|MARK-(MASQ|DROP)|(PROXY|KUBELET)-CANARY|(IPVS|IPVS-OUT)-FILTER|NODE-PORT|LOAD-BALANCER|SOURCE-RANGES-FIREWALL"
     r"|PORTALS-(HOST|CONTAINER)|NODEPORT-(HOST|CONTAINER|NON-LOCAL))"
 )
-"""The chains of kube-proxy in all modes and releases, and those that the kubelet shares with it."""
+"""The fixed chains of kube-proxy in all modes and releases, and those that the kubelet shares with it."""
 
 
 def may_be_engines(count: RuleCount, resolved: ResolvedProbe) -> bool:
@@ -56,15 +57,22 @@ def may_be_engines(count: RuleCount, resolved: ResolvedProbe) -> bool:
     A Service is the engine's work, and the engine wrote the rules that stand in its chains or lead to one. A policy is
     the node's, since no engine sets one. A probe of no Service asks nothing of the engine, so any rule may do it.
     """
-    if not resolved.service_port or count.table not in SHARED_TABLES or is_engines_chain(count.chain):
+    hashes = resolved.chain_hashes
+    if not resolved.service_port or count.table not in SHARED_TABLES or is_engines_chain(count.chain, hashes):
         return True
     parsed = _parsed(count.text)
-    return parsed is not None and is_engines_chain(parsed[0])
+    return parsed is not None and is_engines_chain(parsed[0], hashes)
 
 
-def is_engines_chain(chain: str) -> bool:
-    """Whether a chain of iptables has a name that kube-proxy gives."""
-    return _OWN_CHAIN.fullmatch(chain) is not None
+def is_engines_chain(chain: str, hashes: Container[str] | None = None) -> bool:
+    """Whether a chain of iptables has a name that kube-proxy gives: a fixed one, or that of a Service port.
+
+    ``hashes`` are those of the names of Service ports and endpoints (``cluster.chain_names``), if they are known.
+    """
+    if _OWN_CHAIN.fullmatch(chain) is not None:
+        return True
+    of_port = _OF_SERVICE_PORT.fullmatch(chain)
+    return of_port is not None and (hashes is None or of_port[1] in hashes)
 
 
 class Rule(Struct, frozen=True):

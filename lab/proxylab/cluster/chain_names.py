@@ -1,0 +1,46 @@
+"""What the names of chains hold that a proxy in mode iptables makes for Service ports and endpoints.
+
+kube-proxy names a chain by what it is for (``KUBE-SVC-``, ``KUBE-SEP-``) and the first 16 characters of a hash, in base
+32, of the Service port's name, its protocol in lower case and, for an endpoint, that endpoint (``servicePortChainName``
+in pkg/proxy/iptables). So another program has such a chain only if it computes the name.
+"""
+
+from base64 import b32encode
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+
+from proxylab.addresses import IPAddress
+from proxylab.cluster.objects import EndpointSlice, KubeObject, Service
+
+__all__ = ["chain_hashes"]
+
+_CHARACTERS = 16
+
+
+def chain_hashes(objects: Iterable[KubeObject]) -> Iterator[str]:
+    """The hashes of all Service ports among objects, and of their endpoints."""
+    objects = tuple(objects)
+    ports: dict[tuple[str, str], Service] = {}
+    for service in objects:
+        if isinstance(service, Service):
+            ports[service.namespace, service.name] = service
+            yield from (_hashed(_identity(service, port.name, port.protocol)) for port in service.ports)
+    for each in objects:
+        service = ports.get((each.namespace, each.service)) if isinstance(each, EndpointSlice) else None
+        if service is None or not isinstance(each, EndpointSlice):
+            continue
+        for port in each.ports:
+            identity = _identity(service, port.name, port.protocol)
+            yield from (_hashed(identity + _end(endpoint.addresses[0], port.port)) for endpoint in each.endpoints)
+
+
+def _identity(service: Service, port: str, protocol: str) -> str:
+    return f"{service.namespace}/{service.name}{f':{port}' if port else ''}{protocol.lower()}"
+
+
+def _end(address: IPAddress, port: int) -> str:
+    return f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"
+
+
+def _hashed(text: str) -> str:
+    return b32encode(sha256(text.encode()).digest())[:_CHARACTERS].decode()
