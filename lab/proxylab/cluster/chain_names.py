@@ -20,18 +20,16 @@ _CHARACTERS = 16
 def chain_hashes(objects: Iterable[KubeObject]) -> Iterator[str]:
     """The hashes of all Service ports among objects, and of their endpoints."""
     objects = tuple(objects)
-    ports: dict[tuple[str, str], Service] = {}
-    for service in objects:
-        if isinstance(service, Service):
-            ports[service.namespace, service.name] = service
-            yield from (_hashed(_identity(service, port.name, port.protocol)) for port in service.ports)
-    for each in objects:
-        service = ports.get((each.namespace, each.service)) if isinstance(each, EndpointSlice) else None
-        if service is None or not isinstance(each, EndpointSlice):
+    services = {(each.namespace, each.name): each for each in objects if isinstance(each, Service)}
+    for service in services.values():
+        yield from (_hashed(_identity(service, port.name, port.protocol)) for port in service.ports)
+    for piece in (each for each in objects if isinstance(each, EndpointSlice)):
+        behind = services.get((piece.namespace, piece.service))
+        if behind is None:
             continue
-        for port in each.ports:
-            identity = _identity(service, port.name, port.protocol)
-            yield from (_hashed(identity + _end(endpoint.addresses[0], port.port)) for endpoint in each.endpoints)
+        for own in piece.ports:
+            identity = _identity(behind, own.name, own.protocol)
+            yield from (_hashed(identity + _end(each.addresses[0], own.port)) for each in piece.endpoints)
 
 
 def _identity(service: Service, port: str, protocol: str) -> str:

@@ -285,7 +285,8 @@ def _strays(stream: Stream) -> dict[int, str] | None:
     named = {stream.expect.backend, *(stream.expect.backends or ())}
     addresses = {address for address, _ in ends}
     known = {each.name for each in stream.resolved.receivers if each.address in addresses}
-    found, before = dict[int, str](), None
+    found: dict[int, str] = {}
+    before: tuple[IPAddress, int] | None = None
     for packet in stream.answered:
         if packet.own is None:
             continue
