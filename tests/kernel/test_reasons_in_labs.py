@@ -116,6 +116,19 @@ DEAF = """\
     to: {address: 172.19.0.11, port: 8080}
     expect: {outcome: delivered, source: preserved}
 """
+BALANCED = """\
+  nodes: {node-a: {}, node-b: {}}
+  hosts: {outside: {}}
+  loadBalancers: {metal: {pool: [192.0.2.0/28], nodes: [node-a, node-b]}}
+  pods: {web: {replicas: 2, nodes: [node-a, node-b], labels: {app: web}, ports: [8080]}}
+  probes:
+  - name: a client behind a balancer stays at one endpoint
+    from: outside
+    to: {service: web, via: loadBalancerIP}
+    send: {flows: 40, as: packet}
+    expect: {outcome: delivered, source: preserved, spread: sticky, backends: [web-1, web-2]}
+"""
+STICKY = WEB.replace("spec: {", "spec: {type: LoadBalancer, externalTrafficPolicy: Local, sessionAffinity: ClientIP, ")
 GONE = """\
   nodes: {node-a: {}, node-b: {}}
   pods:
@@ -181,6 +194,10 @@ REASONS = {
     "a neighbour that does not answer ARP": (
         DEAF,
         "nothing left store: node-a, the next hop, does not answer ARP from a source whose packets it refuses:",
+    ),
+    "affinity behind a balancer": (
+        BALANCED + STICKY,
+        "sessionAffinity is ClientIP, but each node remembers its clients for itself, and node-a and node-b translated",
     ),
     "a pod that is gone": (
         GONE + WEB,
