@@ -9,20 +9,24 @@ from functools import partial
 from ipaddress import ip_address, ip_network
 from typing import Any
 
+import pytest
 from network_scenarios import balanced
 from sandboxed import sandboxed
 from users import EITHER
 
+from proxylab.client.session import Session
 from proxylab.cluster.objects import LoadBalancerIngress, Service, ServiceType
 from proxylab.cluster.store import Store
 from proxylab.control.balancers import HealthChecks
 from proxylab.control.http_server import Answer, HttpServer, listen_inside
+from proxylab.errors import ProgramError
 from proxylab.kernel.netlink.build import Wiring, realise
 from proxylab.kernel.netlink.policy_routes import PolicyRoutes
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside
 from proxylab.plan.resolved import PolicyRoute
 from proxylab.plan.topology import draw
+from proxylab.scenario.load import parse_scenario
 from proxylab.timing import Deadline
 
 PORT = 30900
@@ -207,3 +211,41 @@ def test_a_detour_covers_the_balancers_route_and_leaves_it_as_it_was(ordinary: b
     assert (first, third) == ("172.18.0.4", "172.18.0.2")
     assert second in ("172.18.0.2", "172.18.0.3"), "without a detour, the balancer's own nodes"
     assert main == again == ["ab"]
+
+
+IN_VAIN = """\
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: in-vain}
+spec:
+  nodes: {node-a: {}, node-b: {}}
+  pods: {web: {labels: {app: web}, ports: [8080]}, client: {}}
+  loadBalancers: {edge: {pool: [192.0.2.0/28]}}
+  steps:
+  - name: nothing changes
+    change: {}
+    until: {balancers: {edge: [node-b]}, within: 1s}
+    probes:
+    - name: never sent
+      from: client
+      to: {service: web, via: clusterIP}
+      expect: {outcome: delivered, source: preserved}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {type: LoadBalancer, selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
+"""
+
+
+def test_a_step_that_waits_in_vain_names_the_balancer_and_the_line() -> None:
+    scenario = parse_scenario(IN_VAIN, "in-vain.lab.yaml")
+    (step,) = scenario.steps
+    with Session() as session:
+        lab = session.open(scenario, source=IN_VAIN)
+        with pytest.raises(ProgramError) as raised:
+            lab.probe(step.probes[0])
+    assert str(raised.value) == (
+        "in-vain.lab.yaml:11:5: step 'nothing changes': gave up waiting: load balancer edge sends to node-b, and to no "
+        "other node; it sends to node-a and node-b"
+    )
