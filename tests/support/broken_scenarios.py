@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from proxylab.scenario.model import Scenario
+
 _GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "scenario"
 BASE = (_GOLDEN / "base.lab.yaml").read_text(encoding="utf-8")
 
@@ -43,3 +45,8 @@ def _case(name: str, *lines: str) -> Broken:
             edits[-1]["-+".index(mark)].append(rest)
         last = mark
     return Broken(name, tuple(("\n".join(old), "\n".join(new)) for old, new in edits), tuple(problems))
+
+
+def noted(scenario: Scenario) -> tuple[str, ...]:
+    """The notes, without warnings of Services: that of the base sends to port 80, and its pods listen on 8080."""
+    return tuple(each for each in scenario.notes if not each.startswith("warning: Service "))

@@ -3,7 +3,7 @@
 from ipaddress import ip_address, ip_network
 
 import pytest
-from broken_scenarios import BASE
+from broken_scenarios import BASE, noted
 
 from proxylab.cluster.configuration import ConntrackTimeouts, DetectLocalMode, ProxyConfiguration, SocketAddress
 from proxylab.encoding import decode, encode
@@ -107,7 +107,7 @@ def test_the_primary_address_is_a_word() -> None:
 
 def test_what_has_no_effect_is_named_once() -> None:
     document = "winkernel: {enableDSR: true}\nconntrack: {min: 0}\noomScoreAdj: 0"
-    assert scenario(document).notes == ("no effect in KubeProxyConfiguration: conntrack.min, oomScoreAdj, winkernel",)
+    assert noted(scenario(document)) == ("no effect in KubeProxyConfiguration: conntrack.min, oomScoreAdj, winkernel",)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from broken_scenarios import BASE
+from broken_scenarios import BASE, noted
 
 from proxylab.cluster.objects import Namespace, Unstructured
 from proxylab.errors import ScenarioError
@@ -83,7 +83,7 @@ def test_the_output_of_helm_template_is_kept_with_one_note() -> None:
     assert found["ConfigMap default/shop"].content["data"] == {"server.conf": "listen 8080;\n"}
     assert found["PodDisruptionBudget.policy default/shop"].api_version == "policy/v1"
     assert "shop-test-connection" not in {each.name for each in scenario.pods}
-    assert set(scenario.notes) == {
+    assert set(noted(scenario)) == {
         (
             "the API serves them, and they have no effect here: 1 ConfigMap, 1 PodDisruptionBudget.policy, "
             "1 ServiceAccount, 1 ServiceMonitor.monitoring.coreos.com"

@@ -6,7 +6,7 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import pytest
-from broken_scenarios import BASE
+from broken_scenarios import BASE, noted
 
 from proxylab.addresses import Family, Protocol
 from proxylab.errors import ScenarioError
@@ -59,7 +59,7 @@ def test_a_whole_scenario() -> None:
         ServiceTarget(service="echo", via=Frontend.CLUSTER_IP),
     )
     assert probe.send == Send()
-    assert scenario.notes == ()
+    assert noted(scenario) == ()
 
 
 def test_positions_of_a_probe_and_of_each_expectation() -> None:
@@ -283,4 +283,4 @@ def test_names_too_long_for_a_report_are_warned_of() -> None:
     (spec, services) = BASE.split("\n---\n", 1)
     text = f"{spec}\n  - {probe.replace('NAME', fitting)}\n{steps}---\n{services}"
     warning = f"warning: '{longer[:59]}…' is 81 characters long; at most 80 fit a report"
-    assert parse_scenario(text, "f").notes == (warning, warning)
+    assert noted(parse_scenario(text, "f")) == (warning, warning)

@@ -3,7 +3,7 @@
 from ipaddress import ip_address, ip_network
 
 import pytest
-from broken_scenarios import BASE
+from broken_scenarios import BASE, noted
 
 from proxylab.addresses import Family, Protocol
 from proxylab.cluster.objects import LoadBalancerIngress, Service, ServicePort, ServiceType, TrafficPolicy
@@ -102,7 +102,7 @@ def test_a_list_as_kubectl_prints_it() -> None:
 
 
 def test_keys_without_effect_are_named_once() -> None:
-    (note,) = read(EXPORTED).notes
+    (note,) = noted(read(EXPORTED))
     assert note == (
         "no effect on proxying: metadata.creationTimestamp, metadata.managedFields, metadata.resourceVersion, "
         "metadata.uid, spec.ports[].appProtocol, status.conditions"
@@ -141,7 +141,7 @@ def test_nulls_are_absent_as_for_the_api_server() -> None:
 
 def test_a_null_is_not_named_among_the_keys_without_effect() -> None:
     text = EXPORTED.replace('creationTimestamp: "2025-11-03T10:20:30Z"', "creationTimestamp: null")
-    (note,) = read(text).notes
+    (note,) = noted(read(text))
     assert "creationTimestamp" not in note
     assert "metadata.uid" in note
 

@@ -4,7 +4,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from broken_scenarios import BASE
+from broken_scenarios import BASE, noted
 
 from proxylab.addresses import Family, Protocol
 from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Node
@@ -57,7 +57,7 @@ def test_a_slice_as_kubectl_prints_it_replaces_the_derived_ones_of_its_service()
         Endpoint(addresses=(ip_address("10.244.0.11"),), ready=False, serving=False, terminating=True),
     )
     assert slice_.ports == (EndpointPort(protocol=Protocol.TCP, port=8080),)
-    assert scenario.notes == ("no effect on proxying: ports[].appProtocol",)
+    assert noted(scenario) == ("no effect on proxying: ports[].appProtocol",)
 
 
 def test_the_slices_of_another_service_are_derived_as_ever() -> None:
@@ -87,9 +87,9 @@ def test_endpoints_are_mirrored_for_a_service_without_selector() -> None:
         ("203.0.113.11", False),
     ]
     assert (six.address_type, six.service, six.ports[0].port) == (Family.IPV6, "echo", 53)
-    assert scenario.notes == ("the lab mirrors Endpoints default/echo into EndpointSlices, which proxies read",)
+    assert noted(scenario) == ("the lab mirrors Endpoints default/echo into EndpointSlices, which proxies read",)
     assert read(endpoints).slices == ()
-    assert read(endpoints).notes == ("no effect: Endpoints default/echo: its Service has a selector",)
+    assert noted(read(endpoints)) == ("no effect: Endpoints default/echo: its Service has a selector",)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def pod_with(keys: str, of_container: str = "") -> Scenario:
 
 
 @pytest.mark.parametrize(
-    ("keys", "of_container", "noted"),
+    ("keys", "of_container", "said"),
     [
         (", dnsConfig: {nameservers: [192.0.2.1]}", "", "dnsConfig of Pod default/lone"),
         (", dnsPolicy: Default", "", "dnsPolicy Default of Pod default/lone"),
@@ -197,16 +197,17 @@ def pod_with(keys: str, of_container: str = "") -> Scenario:
     ],
 )
 def test_keys_of_pods_without_the_effect_that_an_author_expects_are_noted(
-    keys: str, of_container: str, noted: str
+    keys: str, of_container: str, said: str
 ) -> None:
-    (note,) = pod_with(keys, of_container).notes
-    assert note.startswith(f"no effect: {noted}")
+    (note,) = noted(pod_with(keys, of_container))
+    assert note.startswith(f"no effect: {said}")
 
 
 def test_a_host_port_is_noted_and_usual_keys_are_not() -> None:
-    assert pod_with(", dnsPolicy: ClusterFirst, restartPolicy: Always, volumes: []", ", env: [], tty: true").notes == ()
+    usual = pod_with(", dnsPolicy: ClusterFirst, restartPolicy: Always, volumes: []", ", env: [], tty: true")
+    assert noted(usual) == ()
     spec = "{containers: [{ports: [{containerPort: 1, hostPort: 2}]}]}"
-    (note,) = read(f"apiVersion: v1\nkind: Pod\nmetadata: {{name: lone}}\nspec: {spec}\n").notes
+    (note,) = noted(read(f"apiVersion: v1\nkind: Pod\nmetadata: {{name: lone}}\nspec: {spec}\n"))
     assert note.startswith("no effect: hostPort 2 of Pod default/lone: a network plugin's own rules serve it")
 
 
@@ -215,4 +216,4 @@ def test_a_service_may_have_a_digit_first() -> None:
         BASE.replace("metadata: {name: echo}", "metadata: {name: 1st}").replace("service: echo", "service: 1st"), "f"
     )
     assert [each.name for each in scenario.services] == ["1st"]
-    assert scenario.notes == ("Service default/1st: Kubernetes allows a digit first since 1.36",)
+    assert "Service default/1st: Kubernetes allows a digit first since 1.36" in scenario.notes
