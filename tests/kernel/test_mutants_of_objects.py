@@ -26,6 +26,7 @@ NOTICED = (
     ("masquerade/all", "KubeProxyConfiguration.masqueradeAll", "turned off"),
     ("steps/scaled-to-zero", "later events of EndpointSlice", "MODIFIED late"),
     ("steps/node-changes-zone", "later events of Node", "MODIFIED withheld"),
+    ("steps/node-changes-zone", "Node.name", "another"),
     # What holds for the second of something, too.
     ("loadbalancer/settings-at-the-second-port", "Service.sourceRanges of the last port", "left out"),
     ("loadbalancer/settings-at-the-second-port", "Service.externalTrafficPolicy of the last port", "as Cluster"),

@@ -19,6 +19,7 @@ from proxylab.client.open_lab import OpenLab
 from proxylab.client.rendered_rules import rendered_rules
 from proxylab.client.session import Session
 from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.cluster.objects import KubeObject, Node
 from proxylab.engines.embedded.equivalents import proof_of
 from proxylab.engines.embedded.mutation import MutantLines, Mutation
 from proxylab.engines.engine_names import mode_of
@@ -229,7 +230,7 @@ def _changes_rules(mutation: ObjectMutation, case: Scenario, engine: str) -> boo
     altered = replace(case, proxy=mutated_configuration(configuration, mutation))
     for cluster in assembly.timeline:
         true = [shown for each in cluster.objects for shown in images(each, mutation, altered=False)]
-        false = [shown for each in cluster.objects for shown in images(each, mutation)]
+        false = [shown for each in cluster.objects for shown in images(each, mutation) if _is_there(shown, case)]
         before, after = (
             [each.text for each in rendered_rules(of, assembly.plan, objects, f"embedded/{mode_of(engine)}")]
             for of, objects in ((case, true), (altered, false))
@@ -237,6 +238,11 @@ def _changes_rules(mutation: ObjectMutation, case: Scenario, engine: str) -> boo
         if before != after:
             return True
     return mutation.is_of_events
+
+
+def _is_there(thing: KubeObject, case: Scenario) -> bool:
+    """Whether it is no Node with a name that no machine of the lab has."""
+    return not isinstance(thing, Node) or thing.name in {node.name for node in case.nodes}
 
 
 class _RefusedError(Exception):
