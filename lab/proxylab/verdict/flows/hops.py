@@ -186,9 +186,8 @@ def stops(flow: Flow) -> tuple[Stop, ...]:
 
 
 def last_destination(flow: Flow) -> str:
-    """Where the request went when a tap last saw it, as translated by then: address and port, or empty."""
+    """Where a tap last saw the request go, translated if it was: a kernel may send it again, and rules drop that."""
     requests = [stop for stop in stops(flow) if stop.packet is Packet.REQUEST]
-    # A kernel that gets no answer sends the request again, and rules may drop that before they translate it.
     translated = [stop for stop in requests if stop.went.destination != requests[0].came.destination]
     return (translated or requests)[-1].went.destination if requests else ""
 
