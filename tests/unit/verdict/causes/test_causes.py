@@ -7,13 +7,14 @@ from msgspec.structs import replace
 from recorded import World
 
 from proxylab.addresses import IPAddress
-from proxylab.evidence.evidence import Evidence, HttpReport, KernelCount, RuleCount, TrackedFlow
+from proxylab.evidence.evidence import Evidence, HttpReport, KernelCount, Packet, RuleCount, TrackedFlow
 from proxylab.plan.model import Plan
 from proxylab.scenario.expect import HttpExpect, Preserved
 from proxylab.verdict.case import open_case
 from proxylab.verdict.causes import loss, reply
 from proxylab.verdict.causes.layout import RefusedEntry
 from proxylab.verdict.causes.table import cause
+from proxylab.verdict.causes.table import why as first_cause
 from proxylab.verdict.counted_rules import read
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement
@@ -135,3 +136,23 @@ def test_an_answer_without_a_number_of_endpoints_says_nothing_of_what_the_proxy_
     (wanted,) = [each for each in verdict.verdicts if each.expectation == "http"]
     failed = replace(wanted, judgement=Judgement.FAIL)
     assert cause(open_case(world.probe, world.resolved, evidence), failed, None) == sentence
+
+
+def test_a_reply_past_the_node_that_translated_the_request_is_explained_by_the_nodes_it_passed() -> None:
+    """It comes from the pod to node-b, and from there straight to the client."""
+    world = World()
+    way = [each for each in world.crossing(0, "echo-1") if (each.netns_name, each.packet) != ("node-a", Packet.REPLY)]
+    heard = replace(way[-1], source=way[-2].source, source_port=way[-2].source_port)
+    evidence = world.evidence([*way[:-1], heard], counts=(world.translated("echo-1"),))
+    said = "the reply did not pass node-a, which alone could translate it back: node-b sent it straight to debug."
+    assert why(world, evidence, "reply") == said
+
+
+def test_where_nothing_decides_and_nothing_more_was_seen_the_reasons_stand_alone() -> None:
+    world = World()
+    silent = tuple(replace(each, answered=False) for each in world.sentinels)
+    evidence = world.evidence([world.leaves(0)], sentinels=silent)
+    case = open_case(world.probe, world.resolved, evidence)
+    sentence = first_cause(case, judge(world.probe, world.resolved, None, evidence))
+    assert sentence.startswith("nothing decides outcome: ")
+    assert "What the lab saw" not in sentence

@@ -285,3 +285,15 @@ def test_an_alias_leads_to_its_records() -> None:
     assert said(CLUSTER_IP, replace(lookup(), answers=aliases)) == (PASS, ())
     circle = (aliases[0], NamedRecord("web.example", "CNAME", NAME, 5))
     assert replace(lookup(), answers=circle).addresses == ()
+
+
+def test_a_question_that_a_traced_packet_shows_translated_has_another_cause() -> None:
+    silent, past = lookup(error="timeout", code=""), lookup("10.96.0.77", server=SERVER)
+    verdict = judged(CLUSTER_IP, silent, past)
+    for traced in (
+        WORLD.evidence([WORLD.leaves(0), WORLD.arrives(0, "echo-1")]),
+        WORLD.evidence([WORLD.arrives(0, "echo-1")]),
+        WORLD.evidence([]),
+    ):
+        text = " ".join(" ".join(explain(replace(verdict, traced=traced))).split())
+        assert "no rule translated the DNS query" not in text
