@@ -137,3 +137,18 @@ def test_each_refusal_must_come_from_that_node(number: int) -> None:
 def reset_on(world: World, flow: int, node: str, direction: Direction) -> Observation:
     heard = world.hears_reset(flow)
     return replace(heard, netns_name=node, direction=direction, packet=Packet.RESET, at=heard.at - 1)
+
+
+@pytest.mark.parametrize("world", [DROPPED, REJECTED], ids=["dropped", "rejected"])
+def test_without_a_counter_the_taps_show_that_flows_ended_elsewhere(world: World) -> None:
+    left = [world.leaves(flow) for flow in range(FLOWS)]
+    if world is DROPPED:
+        seen = [replace(passing(world, flow, "eth0", Direction.IN), netns_name="node-b") for flow in range(FLOWS)]
+    else:
+        heard = [world.hears_icmp(flow) for flow in range(FLOWS)]
+        made = [
+            replace(each, netns_name="node-b", device="eth0", direction=Direction.OUT, at=each.at - 1) for each in heard
+        ]
+        seen = [*made, *heard]
+    at = one(world, world.evidence([*left, *seen]), "at")
+    assert at.judgement is FAIL, at.reasons

@@ -600,3 +600,12 @@ def test_a_redirect_and_a_packet_too_big_are_advice_and_other_icmp_errors_end_a_
     leaves, *rest = world.round_trip(0, "echo-1")
     evidence = world.evidence([leaves, world.hears_icmp(0, icmp=icmp), *rest])
     assert one(world, evidence, "outcome").judgement is judgement
+
+
+@pytest.mark.parametrize("last", range(3))
+def test_a_sentinel_packet_proves_nothing_of_any_flow_that_left_after_it_was_back(last: int) -> None:
+    world = World(flows=3)
+    left = [replace(world.leaves(flow), at=5000 if flow == last else 1000) for flow in range(3)]
+    for back, judgement in ((2000, INCONCLUSIVE), (6000, FAIL)):
+        sentinels = tuple(replace(each, at=back) for each in world.sentinels)
+        assert one(world, world.evidence(left, sentinels=sentinels), "outcome").judgement is judgement
