@@ -248,7 +248,7 @@ def test_check_says_what_stands_in_a_file_that_is_fine(caller: Caller) -> None:
         (
             "client: {",
             "client: {addresses: [10.9.0.1], ",
-            ":8:5: client: 10.9.0.1 is not in the pod network; choose one of 10.244.0.0/16",
+            ":8:5: client: 10.9.0.1 is not in the pod network or the nodes'; choose one of 10.244.0.0/16, 172.18",
         ),
         ("spec:\n", "spec:\n  network: {nodeCIDR: 10.9.0.0/31}\n", ": no address is left in spec.network.nodeCIDR"),
         ("spec:\n", "spec:\n  network: {podCIDR: 10.9.0.0/25}\n", ": no /24 is left in spec.network.podCIDR"),

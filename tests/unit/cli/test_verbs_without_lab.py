@@ -139,7 +139,10 @@ def test_check_lists_what_the_mode_of_an_engine_cannot_show(capsys: pytest.Captu
     scaled = str(ROOT / "scenarios/steps/scaled-to-zero-under-streams.lab.yaml")
     moved = str(ROOT / "scenarios/steps/endpoints-move.lab.yaml")
     assert type_(capsys, "check", FROM_A_POD, scaled)[1].count("\n") == 2, "without an engine it names no mode"
-    assert type_(capsys, "check", "--engine", "embedded/nftables", scaled)[1].count("\n") == 1
+    _, of_nftables, _ = type_(capsys, "check", "--engine", "embedded/nftables", scaled)
+    assert of_nftables.splitlines()[1:] == [
+        f"{scaled}: warning: mode nftables ignores udpIdleTimeout of KubeProxyConfiguration"
+    ]
     status, output, _ = type_(capsys, "check", "--engine", "embedded/userspace", FROM_A_POD, scaled, moved)
     assert status == 0
     ours = "embedded/userspace skips"

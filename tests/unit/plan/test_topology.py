@@ -295,7 +295,7 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
             [host("h", segment="nodes")],
         ),
         [
-            "case.lab.yaml:3:1: p0: 10.0.0.1 is not in the pod network; choose one of 10.244.0.0/16",
+            "case.lab.yaml:3:1: p0: 10.0.0.1 is not in the pod network or the nodes'; choose one of 10.244",
             "case.lab.yaml:8:1: p5: 10.244.0.9 is p4's already; choose another one",
             "case.lab.yaml:1:1: a: 172.18.0.3 is b's already; choose another one",
             "case.lab.yaml:1:1: a: 172.18.0.9 is a's on eth0 already; choose another one",
