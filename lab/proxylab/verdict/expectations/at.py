@@ -66,9 +66,8 @@ def _by_rules(case: JudgedProbe, expected: str, target: str, fate: Fate) -> Verd
         findings.doubt(f"the lab counts rules on nodes only, and {expected} is no node of this lab")
     elif here < needed:
         findings.doubt(f"no rule on {expected} counted it as {outcome}")
-    return findings.settle(
-        "at", expected=expected, observed=listed([*counted] or [*seen]) or "not known", silence=case.silence
-    )
+    observed = listed([*counted] or [*seen]) if counted or seen else "not known"
+    return findings.settle("at", expected=expected, observed=observed, silence=case.silence)
 
 
 def _ends(case: JudgedProbe) -> Iterator[Observation]:

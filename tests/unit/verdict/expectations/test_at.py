@@ -152,3 +152,8 @@ def test_without_a_counter_the_taps_show_that_flows_ended_elsewhere(world: World
         seen = [*made, *heard]
     at = one(world, world.evidence([*left, *seen]), "at")
     assert at.judgement is FAIL, at.reasons
+
+
+def test_where_nothing_shows_the_end_it_is_not_known() -> None:
+    at = one(DROPPED, DROPPED.evidence([DROPPED.leaves(flow) for flow in range(FLOWS)]), "at")
+    assert (at.judgement, at.observed) == (INCONCLUSIVE, "not known")
