@@ -109,6 +109,9 @@ def test_no_proxy_is_to_blame_for_a_pod_without_a_grace_period() -> None:
         "proxy is not to blame; with a grace period it serves until proxies have followed."
     )
     assert why_step(changed(verdict, killed)) == sentence
+    on_link = replace(lost(10, 3), link="node-b")
+    after_link = judged(step(lost=ZERO), record(BEFORE, on_link, lost(11, 5), answered(12, 21, "new")))
+    assert why_step(changed(after_link, killed)) == sentence, "a packet that a link lost had no backend"
     graceful = Change(
         workloads=(WorkloadChange(namespace="default", name="web", stages=(replace(stage, killed=False),)),)
     )
