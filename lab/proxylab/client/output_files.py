@@ -8,13 +8,13 @@ import os
 import select
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from proxylab.errors import OutputError
-from proxylab.timing import Deadline
 
 __all__ = ["write_whole"]
 
@@ -36,25 +36,25 @@ def write_whole(file: Path, text: str) -> None:
             if not stat.S_ISREG(file.stat().st_mode):
                 _write_to_program(file, data)
                 return
-        place = Path(os.path.realpath(file))  # a symbolic link stays one
-        place.parent.mkdir(parents=True, exist_ok=True)
-        beside = tempfile.NamedTemporaryFile(dir=place.parent, prefix=f".{place.name}.", delete=False)  # noqa: SIM115
+        target = Path(os.path.realpath(file))  # a symbolic link stays one
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside = tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False)  # noqa: SIM115
         try:
             with beside:
                 beside.write(data)
                 beside.flush()
-                os.fchmod(beside.fileno(), _mode(place))
-            os.replace(beside.name, place)  # noqa: PTH105 - its name is a text
+                os.fchmod(beside.fileno(), _mode(target))
+            os.replace(beside.name, target)  # noqa: PTH105 - its name is a text
         except BaseException:
             with suppress(OSError):
                 os.unlink(beside.name)  # noqa: PTH108
             raise
 
 
-def _mode(place: Path) -> int:
+def _mode(target: Path) -> int:
     """The mode of the file that is there, or that of a new one."""
     try:
-        return stat.S_IMODE(place.stat().st_mode)
+        return stat.S_IMODE(target.stat().st_mode)
     except FileNotFoundError:
         mask = os.umask(0)
         os.umask(mask)
@@ -66,16 +66,16 @@ def _write_to_program(file: Path, data: bytes) -> None:
     descriptor = os.open(file, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # ENXIO: no program reads the FIFO
     try:
         view = memoryview(data)
-        deadline = Deadline.after(_READER_SECONDS)
+        ends_at = time.monotonic() + _READER_SECONDS
         while view:
             try:
                 written = os.write(descriptor, view[:_PART])
             except BlockingIOError:
-                if deadline.passed:
+                if time.monotonic() > ends_at:
                     raise TimeoutError(None, "the program at its other end reads nothing") from None
-                select.select([], [descriptor], [], deadline.remaining)
+                select.select([], [descriptor], [], max(0.0, ends_at - time.monotonic()))
                 continue
-            view, deadline = view[written:], Deadline.after(_READER_SECONDS)
+            view, ends_at = view[written:], time.monotonic() + _READER_SECONDS
     finally:
         os.close(descriptor)
 

@@ -182,10 +182,11 @@ def test_a_service_that_is_not_there_may_be_meant_otherwise() -> None:
 
 
 def lookup(*addresses: str, alias: str = "", error: str = "", server: str = "10.96.0.10") -> Lookup:
-    answers = [NamedRecord("n", "A", each, 5) for each in addresses]
-    answers += [NamedRecord("n", "CNAME", alias, 5)] if alias else []
+    name = "echo.default.svc.cluster.local"
+    answers = [NamedRecord(name, "A", each, 5) for each in addresses]
+    answers += [NamedRecord(name, "CNAME", alias, 5)] if alias else []
     return Lookup(
-        name="echo.default.svc.cluster.local", kind="A", server=ip_address(server), error=error, answers=tuple(answers),
+        name=name, kind="A", server=ip_address(server), error=error, answers=tuple(answers),
         served_by="coredns",
     )  # fmt: skip
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from proxylab.binary_identity import BinaryIdentity
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.embedded.settings import refuse_settings
 from proxylab.engines.kubeproxy.configuration import configuration
@@ -32,7 +33,7 @@ def test_every_other_gate_has_its_line() -> None:
 
 
 def upstream(version: str, **gates: bool) -> EngineChoice:
-    binary = Upstream("/kube-proxy", version, (), gates, "")
+    binary = Upstream("/kube-proxy", BinaryIdentity(version=version, origin="a test", digest=""), feature_gates=gates)
     return EngineChoice(f"kube-proxy@{version}/nftables", upstream=binary)
 
 
