@@ -186,7 +186,8 @@ def lookup(*addresses: str, alias: str = "", error: str = "", server: str = "10.
     answers = [NamedRecord(name, "A", each, 5) for each in addresses]
     answers += [NamedRecord(name, "CNAME", alias, 5)] if alias else []
     return Lookup(
-        name=name, kind="A", server=ip_address(server), error=error, answers=tuple(answers),
+        name=name, kind="A", server=ip_address(server), error=error, code="" if error else "NOERROR",
+        answers=tuple(answers),
         served_by="coredns",
     )  # fmt: skip
 
