@@ -198,9 +198,9 @@ class ResolvedProbe(Record, frozen=True, kw_only=True):
     are the sources that masquerading gives, for each node that may translate a flow and each endpoint. ``leftovers``
     are the lines of the rules that the author gives nodes before their engines start. With ``http`` the flows are HTTP
     requests: ``request`` to an Ingress, or else for a node's health. With ``tables`` the lab saves all connection
-    tracking entries after the probe. ``addresses`` maps the scenario's names to addresses, where an expectation names
-    any. ``chain_hashes`` are in the names of the chains that a proxy may have made for Service ports until then
-    (``cluster.chain_names``); ``None`` if they are unknown.
+    tracking entries after the probe; it does so as well where a node changed a flow's port alone. ``addresses`` maps
+    the scenario's names to addresses, where an expectation names any. ``chain_hashes`` are in the names of the chains
+    that a proxy may have made for Service ports until then (``cluster.chain_names``); ``None`` if they are unknown.
     """
 
     number: int

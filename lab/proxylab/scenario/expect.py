@@ -297,10 +297,12 @@ class Expect(Declared, frozen=True, kw_only=True):
     source: Annotated[
         SourceKey | None,
         Key(
-            "The source that the backend sees: preserved for the sender's own; masqueraded for the address that the "
-            "node's device towards the backend gives masqueraded packets, on each flow's own way; an address; the "
-            "address of a node's device; or one of the first three for each backend. Where a node sends from that "
-            "address anyway, connection tracking and the rules' counters tell preserved and masqueraded apart. "
+            "The source that the backend sees: preserved for the sender's own address and port; masqueraded for the "
+            "address that the node's device towards the backend gives masqueraded packets, on each flow's own way; an "
+            "address; the address of a node's device; or one of the first three for each backend. Where a node sends "
+            "from that address anyway, connection tracking and the rules' counters tell preserved and masqueraded "
+            "apart. The port of a preserved source may change only where connection tracking shows another connection "
+            "that holds it, as of one client port to two Services with the same endpoint; the verdict notes that. "
             "Required with delivered.",
             [
                 "preserved",

@@ -72,9 +72,25 @@ class ConntrackReader:
                         if reply is not None
                     )
 
-    def entries(self, resolved: ResolvedProbe) -> Iterator[TableEntry]:
-        """All entries on the probe's nodes, of the probe's family. Raises ``InternalError``."""
-        yield from self.tables(resolved.nodes, Family.of(resolved.destination))
+    def entries(
+        self, resolved: ResolvedProbe, tracked: Iterable[TrackedFlow], ports: Sequence[int]
+    ) -> tuple[TableEntry, ...] | None:
+        """All entries on the probe's nodes, of its family; ``None`` if nothing about the probe asks for them.
+
+        The kernel gives a flow another port if another connection holds the tuple of its replies. A flow from a port of
+        the author's choice may meet such a connection on any node; those from other ports have theirs for themselves.
+
+        Raises:
+            InternalError: the kernel refuses.
+        """
+        own = resolved.sender.addresses
+        changed = any(
+            each.reply_destination_port != ports[each.flow] and each.reply_destination in own  # ports first: it is fast
+            for each in tracked
+        )
+        if not (resolved.tables or resolved.sender.port is not None or changed):
+            return None
+        return tuple(self.tables(resolved.nodes, Family.of(resolved.destination)))
 
     def tables(self, nodes: Iterable[str], family: Family) -> Iterator[TableEntry]:
         """All entries on these nodes, of one family. Raises ``InternalError``."""

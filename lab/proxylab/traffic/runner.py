@@ -225,7 +225,7 @@ class Runner:
         unfinished = await self._take(turns, resolved, every_segment=bool(passage.nodes or resolved.request))
         losses = turns.take_losses()
         tracked = self.conntrack.flows(resolved, ports)
-        entries = tuple(self.conntrack.entries(resolved)) if resolved.tables else None
+        entries = self.conntrack.entries(resolved, tracked, ports)
         steps = () if tracing is None else _steps(tracing, identity, meters)
         foreign_rules = await together(rules.end() for rules in foreign)
         counts = tuple(chain.from_iterable(await together(meter.end() for meter in meters.values())))

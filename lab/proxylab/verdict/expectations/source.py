@@ -3,15 +3,17 @@
 A node may send from the address that masquerading would give its packets. Then the address does not show whether a node
 masqueraded them. The source port shows it where the kernel changed that, too, and the counters of rules that masquerade
 show it for all flows together.
+
+``preserved`` promises the port, too. The kernel changes it where another connection holds it; that is noted.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from proxylab.addresses import IPAddress
-from proxylab.evidence.words import amount, counted, endpoint, listed
+from proxylab.evidence.words import amount, counted, endpoint, listed, tally
 from proxylab.plan.resolved import STACK
 from proxylab.scenario.expect import (
     Masqueraded,
@@ -23,12 +25,19 @@ from proxylab.scenario.expect import (
 )
 from proxylab.scenario.words import Manner
 from proxylab.verdict.case import JudgedProbe
+from proxylab.verdict.conntrack_tables import entry_words
 from proxylab.verdict.counted_rules import may_be_engines
 from proxylab.verdict.expectations.expectation import Expectation, Needs
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.flows import Flow, counted_ends
 from proxylab.verdict.foreign import Effect, rewrote, rule_words, suspicion
 from proxylab.verdict.model import Verdict
+from proxylab.verdict.source_ports import (
+    arrival_from_another_port,
+    holders,
+    nodes_that_changed_it,
+    other_holder,
+)
 
 __all__ = ["SOURCE"]
 
@@ -50,7 +59,7 @@ class _Changes(NamedTuple):
 
 def _judge(case: JudgedProbe, wanted: SourceExpectation) -> Verdict:
     """Every packet that arrived has the expected source address, and each node changed it once at most."""
-    findings = Findings(case, case.unseen)
+    findings, kept = Findings(case, case.unseen), list[Flow]()
     changes = _changes(case)
     for flow in case.arrived:
         due = case.due_source(flow)
@@ -63,10 +72,14 @@ def _judge(case: JudgedProbe, wanted: SourceExpectation) -> Verdict:
         elif strangers:
             origin = listed(list(dict.fromkeys(strangers)))
             findings.wrong(f"{listed(flow.reached)} saw it come from {origin}{_due_there(wanted, due)}", flow.number)
-        elif flow.number in case.disagreements:
-            findings.doubt(case.disagreements[flow.number], flow.number)
         else:
-            _tell_apart(case, flow, changes, findings)
+            contradicted = case.disagreements.get(flow.number, "")
+            if contradicted:
+                findings.doubt(contradicted, flow.number)
+            told = not contradicted and _tell_apart(case, flow, changes, findings)
+            if not told and isinstance(case.wanted_source(flow), Preserved):
+                kept.append(flow)
+    noted = _judge_ports(case, kept, findings)
     if case.resolved.sender.device == STACK and 0 < changes.unwanted < changes.preserved and not findings.any_wrong:
         what = f"masqueraded {changes.unwanted:,} of {amount(changes.preserved, 'flow')}"
         findings.wrong(f"{case.resolved.sender.namespace} {what}, although its address is the same in either case")
@@ -82,7 +95,26 @@ def _judge(case: JudgedProbe, wanted: SourceExpectation) -> Verdict:
         "source",
         expected=_in_words(case, wanted),
         observed=counted(seen) if len(seen) > 1 else listed(list(seen)),
+        witnesses=noted,
     )
+
+
+def _judge_ports(case: JudgedProbe, flows: Sequence[Flow], findings: Findings) -> list[str]:
+    """Judge the ports of flows that must keep their source. It returns what excuses the kernel where it changed one."""
+    changed = [(flow, arrival) for flow in flows if (arrival := arrival_from_another_port(flow)) is not None]
+    held, excused = holders(case.evidence) if changed else {}, list[str]()
+    for flow, arrival in changed:
+        left = flow.departures[0].source_port
+        clause = f"{arrival.netns_name} saw it come from port {arrival.source_port}, not from port {left}"
+        by_nodes = case.evidence.tracked is None or nodes_that_changed_it(flow, arrival)
+        if (other := other_holder(held, case.resolved.nodes, flow, arrival)) is not None:
+            excused.append(f"{clause}: another connection on {other.node} holds that one ({entry_words(other)})")
+        elif by_nodes and case.evidence.entries is None:
+            unread = "whether another connection holds that port is not known, as the lab did not read all entries"
+            findings.doubt(f"{clause}; {unread}", flow.number)
+        else:
+            findings.wrong(clause, flow.number)
+    return tally(excused, *case.counted)
 
 
 def _changed_by_others(case: JudgedProbe) -> Iterator[str]:
@@ -134,11 +166,14 @@ def _changes(case: JudgedProbe) -> _Changes:
     return _Changes(preserved, wanted[Masqueraded], packets, packets - (len(case.flows) - preserved))
 
 
-def _tell_apart(case: JudgedProbe, flow: Flow, changes: _Changes, findings: Findings) -> None:
-    """Judge whether a node masqueraded its own packet, whose source address is the same in either case."""
+def _tell_apart(case: JudgedProbe, flow: Flow, changes: _Changes, findings: Findings) -> bool:
+    """Judge whether a node masqueraded its own packet, whose source address is the same in either case.
+
+    It returns whether it found that.
+    """
     wanted, sender, source = case.wanted_source(flow), case.resolved.sender, flow.arrivals[0].source
     if sender.device != STACK or source != sender.address_of_flow(flow.number) or flow.relayed is not None:
-        return  # a program that opens the connection to the pod hides the sender's port, too
+        return False  # a program that opens the connection to the pod hides the sender's port, too
     node, port = sender.namespace, flow.arrivals[0].source_port
     port = next((each.reply_destination_port for each in flow.tracked if each.node == node), port)
     left = flow.departures[0].source_port if flow.departures else port
@@ -146,12 +181,13 @@ def _tell_apart(case: JudgedProbe, flow: Flow, changes: _Changes, findings: Find
         if changes.unwanted > 0 and (port != left or changes.unwanted >= changes.preserved):
             to = f" to port {port}" if port != left else ""
             findings.wrong(f"{node} masqueraded it{to}, although its address is {source} in either case", flow.number)
-    elif not isinstance(wanted, Masqueraded):
-        return  # the author names an address
-    elif port == left and changes.packets < changes.masqueraded:
+            return True
+    elif isinstance(wanted, Masqueraded) and port == left and changes.packets < changes.masqueraded:
         clause = f"nothing masqueraded it: {listed(flow.reached)} saw port {port}, from which it left"
         known = set(case.resolved.nodes) <= set(case.evidence.counted)
         (findings.wrong if known else findings.doubt)(clause, flow.number)
+        return True
+    return False
 
 
 def _in_words(case: JudgedProbe, wanted: SourceExpectation) -> str:

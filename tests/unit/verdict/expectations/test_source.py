@@ -7,9 +7,9 @@ from judging import FAIL, INCONCLUSIVE, NODE, PASS, judged, one
 from msgspec.structs import replace
 from recorded import World
 
-from proxylab.addresses import IPAddress
+from proxylab.addresses import IPAddress, Transport
 from proxylab.errors import InternalError
-from proxylab.evidence.evidence import ForeignRule, Observation, RuleCount, TrackedFlow
+from proxylab.evidence.evidence import ForeignRule, Observation, RuleCount, TableEntry, TrackedFlow
 from proxylab.plan.resolved import STACK, MasqueradedAs
 from proxylab.scenario.expect import (
     Masqueraded,
@@ -161,7 +161,12 @@ MASQUERADE = (World().masqueraded(),)
     ("source", "port", "counts", "judgement"),
     [
         (Preserved(), 40000, (), PASS),
-        (Preserved(), 51234, (), PASS),  # the kernel gives a port of its own where two flows would look the same
+        (
+            Preserved(),
+            51234,
+            (),
+            INCONCLUSIVE,
+        ),  # the kernel gives a port of its own where two flows would look the same
         (Preserved(), 40000, MASQUERADE, FAIL),
         (Preserved(), 51234, MASQUERADE, FAIL),
         (Masqueraded(), 40000, (), FAIL),
@@ -267,3 +272,89 @@ def named(
     resolved = replace(world.resolved, service_port=service_port, masquerades=ways, leftovers=leftovers)
     told = world.evidence(world.round_trip(0, "echo-1", seen), foreign=foreign, counts=counts)
     return of_source(judge(world.probe, resolved, seen or world.address("debug"), told))
+
+
+OTHER_SERVICE = ip_address("10.96.0.99")
+
+
+def from_another_port(protocol: Transport = Transport.UDP, **how: object) -> Verdict:
+    """The source of a flow that left from port 40000 and that echo-1 saw come from port 51234, of the same address."""
+    world = World(source=Preserved(), protocol=protocol)
+    pod, client = world.address("echo-1"), world.resolved.sender.address
+    leaves, arrives, answers, hears = world.round_trip(0, "echo-1")
+    seen = [
+        replace(leaves, source_port=40000),
+        replace(arrives, source_port=51234, destination_port=8080),
+        replace(answers, destination_port=51234, source_port=8080),
+        replace(hears, destination_port=40000),
+    ]
+    tracked = (TrackedFlow(0, "node-a", pod, 8080, client, 51234),)
+    changes: dict[str, object] = {"tracked": tracked, "entries": (), **how}
+    return of_source(judge(world.probe, world.resolved, None, world.evidence(seen, **changes)))
+
+
+def entry(
+    node: str = "node-a", protocol: Transport = Transport.UDP, pod: str = "echo-1", port: int = 40000
+) -> TableEntry:
+    """A connection of the client to another Service with the same endpoint."""
+    world = World()
+    client, answers = world.resolved.sender.address, world.address(pod)
+    return TableEntry(node, protocol, client, port, OTHER_SERVICE, 80, answers, 8080, client, port)
+
+
+def own(node: str = "node-a") -> TableEntry:
+    """The entry of the flow itself on the node that gave it another port."""
+    world = World()
+    client, pod = world.resolved.sender.address, world.address("echo-1")
+    return TableEntry(node, Transport.UDP, client, 40000, *world.dialled, pod, 8080, client, 51234)
+
+
+@pytest.mark.parametrize("protocol", [Transport.TCP, Transport.UDP, Transport.SCTP])
+def test_a_preserved_source_has_its_port(protocol: Transport) -> None:
+    verdict = from_another_port(protocol)
+    assert (verdict.judgement, verdict.reasons) == (
+        FAIL,
+        ("echo-1 saw it come from port 51234, not from port 40000",),
+    )
+
+
+def test_another_connection_that_holds_the_port_excuses_its_change_and_is_noted() -> None:
+    verdict = from_another_port(entries=(own(), entry()))
+    assert verdict.judgement is PASS
+    (noted,) = verdict.witnesses
+    assert "another connection on node-a holds that one (UDP 10.244.1.2:40000 > 10.96.0.99:80" in noted
+
+
+def test_a_connection_of_the_backend_itself_excuses_it_too() -> None:
+    world = World()
+    there = (world.address("echo-1"), 8080, world.resolved.sender.address, 40000)
+    back = (world.resolved.sender.address, 40000, world.address("echo-1"), 8080)
+    opened = TableEntry("node-a", Transport.UDP, *there, *back)
+    assert from_another_port(entries=(own(), opened)).judgement is PASS
+
+
+@pytest.mark.parametrize(
+    "other",
+    [entry(node="node-b"), entry(protocol=Transport.TCP), entry(pod="echo-2"), entry(port=40001), entry(port=51234)],
+    ids=["node", "protocol", "endpoint", "port", "its own port"],
+)
+def test_a_connection_elsewhere_excuses_no_changed_port(other: TableEntry) -> None:
+    assert from_another_port(entries=(own(), other)).judgement is FAIL
+
+
+def test_a_port_that_no_connection_tracking_changed_is_no_clash() -> None:
+    world = World()
+    unchanged = (TrackedFlow(0, "node-a", world.address("echo-1"), 8080, world.resolved.sender.address, 40000),)
+    assert from_another_port(tracked=unchanged, entries=(entry(),)).judgement is FAIL
+    assert from_another_port(tracked=(), entries=None).judgement is FAIL
+
+
+def test_the_second_node_may_be_the_one_that_changes_the_port() -> None:
+    far = (own("node-b"), entry("node-b"))
+    assert from_another_port(tracked=None, entries=far).judgement is PASS
+    assert from_another_port(tracked=None, entries=far[1:]).judgement is FAIL
+
+
+def test_a_changed_port_without_all_entries_is_inconclusive() -> None:
+    assert from_another_port(entries=None).judgement is INCONCLUSIVE
+    assert from_another_port(tracked=None, entries=None).judgement is INCONCLUSIVE

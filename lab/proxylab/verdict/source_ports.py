@@ -1,0 +1,68 @@
+"""Source ports that changed on the way to a backend although the source address did not, and what excuses the kernel.
+
+The kernel gives a connection source NAT without any rule, which keeps address and port
+(``nf_nat_alloc_null_binding``). It changes the port only if another connection holds the reply tuple already
+(``nf_nat_used_tuple``), as of one client port to two Services with the same endpoint. Whatever else changes a port is a
+rule's work, or that of a proxy that ends connections.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from proxylab.addresses import IPAddress, Transport
+from proxylab.evidence.evidence import Evidence, Observation, TableEntry, TrackedFlow
+from proxylab.verdict.flows.flows import Flow
+
+__all__ = ["arrival_from_another_port", "holders", "nodes_that_changed_it", "other_holder"]
+
+_Held = tuple[str, Transport, IPAddress, int, IPAddress, int]
+"""A node, and the protocol and both ends of a tuple in its connection tracking."""
+
+_WITH_PORTS = frozenset({Transport.TCP, Transport.UDP, Transport.SCTP})
+
+
+def arrival_from_another_port(flow: Flow) -> Observation | None:
+    """The first request at a pod from a port from which the flow did not leave.
+
+    A program that ends the connection opens another one from a port of its own.
+    """
+    left = {departure.source_port for departure in flow.departures}
+    if not left or flow.relayed is not None:
+        return None
+    return next((each for each in flow.arrivals if each.protocol in _WITH_PORTS and each.source_port not in left), None)
+
+
+def nodes_that_changed_it(flow: Flow, arrival: Observation) -> list[str]:
+    """The nodes whose connection tracking translated the flow to that port."""
+    return [each.node for each in flow.tracked if _answers(each, arrival)]
+
+
+def holders(evidence: Evidence) -> dict[_Held, TableEntry]:
+    """The entry that holds a tuple, in either direction, on a node."""
+    held: dict[_Held, TableEntry] = {}
+    for entry in evidence.entries or ():
+        there, back = (
+            (entry.source, entry.source_port, entry.destination, entry.destination_port),
+            (entry.reply_source, entry.reply_source_port, entry.reply_destination, entry.reply_destination_port),
+        )
+        held[entry.node, entry.protocol, *there] = held[entry.node, entry.protocol, *back] = entry
+    return held
+
+
+def other_holder(
+    held: Mapping[_Held, TableEntry], nodes: Iterable[str], flow: Flow, arrival: Observation
+) -> TableEntry | None:
+    """The entry of another connection that holds the tuple of unchanged replies, on the node that changed the port."""
+    protocol, (end, to) = arrival.protocol, ((arrival.destination, arrival.destination_port), arrival.source)
+    for node in nodes:
+        own = held.get((node, protocol, *end, to, arrival.source_port))
+        other = held.get((node, protocol, *end, to, flow.departures[0].source_port))
+        if own is not None and other is not None and own != other:
+            return other
+    return None
+
+
+def _answers(tracked: TrackedFlow, arrival: Observation) -> bool:
+    """Whether the replies of that entry are those of the arrival."""
+    seen = (arrival.destination, arrival.destination_port, arrival.source, arrival.source_port)
+    there = (tracked.reply_source, tracked.reply_source_port, tracked.reply_destination, tracked.reply_destination_port)
+    return seen == there
