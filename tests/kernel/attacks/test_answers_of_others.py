@@ -30,6 +30,7 @@ HELD_TWICE = (
         f"ip neigh del {ECHO} dev other; ip route replace {ECHO} dev echo proto static scope link",
     ),
 )
+NO_RULE_REJECTED = "outcome: an ICMP error came, but no rule of any node rejected anything"
 PAST_THE_ENGINE = iptables("node-a", "nat", "PREROUTING", f"-d {VIP} -j ACCEPT")
 HOLDS_THE_SERVICE = f"ip address add {VIP}/32 dev lo", f"ip address del {VIP}/32 dev lo"
 
@@ -108,9 +109,12 @@ ATTACKS = [
         Attack(
             f"a route of kind {kind} answers in place of the engine's rejection",
             (route("node-a", f"{kind} {EMPTY}"),), "fail", "It is another ICMP error, and no rule sent it.",
-            REJECTED, OF_EMPTY, (f"outcome: client heard {icmp} from 10.244.0.1",),
+            REJECTED, OF_EMPTY, (NO_RULE_REJECTED,), why=f"10.244.0.1 answered with ICMP {icmp}.",
         )
-        for kind, icmp in (("unreachable", "ICMP 3/1"), ("prohibit", "ICMP 3/13"))
+        for kind, icmp in (
+            ("unreachable", "host unreachable (3/1)"),
+            ("prohibit", "administratively prohibited (3/13)"),
+        )
     ),
     *(
         Attack(
@@ -121,7 +125,7 @@ ATTACKS = [
         )
         for port, said in (
             ("tcp", "outcome: client heard a reset from 10.96.1.2:80"),
-            ("udp", "outcome: an ICMP error came, but no rule of any node rejected anything"),
+            ("udp", NO_RULE_REJECTED),
         )
     ),
     Attack(

@@ -87,7 +87,7 @@ ATTACKS = [
         "a rule leads to another pod over IPv6",
         (nft("node-b", "prerouting", -150, f"tcp dport 8080 counter dnat to [{ECHO_6}]:8081", "nat", "ip6"),),
         "fail", "Two nodes translated it, and the tap saw the wrong port.", dialled=Dialled(to=IPV6),
-        says=("port: it arrived at port 8081 of echo",), why="the packet was translated twice",
+        says=("endpoint: it arrived at port 8081 of echo",), why="the packet was translated twice",
     ),
     Attack(
         "a hop limit that runs out over IPv6",

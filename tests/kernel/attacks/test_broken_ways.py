@@ -114,13 +114,14 @@ ATTACKS = [
             ),
         ),
         "fail", "A node reported the end of the packet's TTL, and no pod saw the packet.",
-        says=("outcome: client heard ICMP 11/0",), why="answered the packet with ICMP time to live exceeded (11/0)",
+        says=("outcome: client heard ICMP time to live exceeded (11/0)",),
+        why="answered the packet with ICMP time to live exceeded (11/0)",
     ),
     Attack(
         "a TTL that runs out behind the translation",
         (nft("node-b", "prerouting", -10, f"ip daddr {ECHO} counter ip ttl set 1"),),
         "fail", "The ICMP error has the Service's address, since node-a translates it back; the taps saw who sent it.",
-        says=("outcome: client heard ICMP 11/0 from 10.96.1.1",),
+        says=("outcome: client heard ICMP time to live exceeded (11/0) from 10.96.1.1",),
         why="node-b answered the packet with ICMP time to live exceeded (11/0).",
     ),
     Attack(
@@ -132,7 +133,7 @@ ATTACKS = [
     Attack(
         "a policy route that prohibits the Service's packets",
         (Alteration("node-b", f"ip rule add {ASIDE} prohibit", f"ip rule del {ASIDE} prohibit"),),
-        "fail", "node-b said so by ICMP.", says=("outcome: client heard ICMP 3/13",),
+        "fail", "node-b said so by ICMP.", says=("outcome: client heard ICMP administratively prohibited (3/13)",),
         why="node-b answered the packet with ICMP administratively prohibited (3/13).",
     ),
     Attack(

@@ -234,9 +234,10 @@ OVER_IPV6 = [
         Attack(
             f"a route of kind {kind} answers in place of the engine's rejection",
             (route("node-a", f"{kind} {EMPTY_6}"),), "fail", "It is another ICMP error, and no rule sent it.",
-            REJECTED, OF_EMPTY_6, (f"outcome: client heard {icmp} from fd00:10:244::1",),
+            REJECTED, OF_EMPTY_6, ("outcome: an ICMP error came, but no rule of any node rejected anything",),
+            why=f"fd00:10:244::1 answered with ICMP {icmp}.",
         )
-        for kind, icmp in (("unreachable", "ICMP 1/0"), ("prohibit", "ICMP 1/1"))
+        for kind, icmp in (("unreachable", "no route (1/0)"), ("prohibit", "administratively prohibited (1/1)"))
     ),
     Attack(
         "a route drops what the engine drops",

@@ -91,7 +91,7 @@ ATTACKS = [
         "a rule in the engine's table translates to another port on which the pod listens",
         (iptables("node-a", "nat", "PREROUTING", f"-d {VIP} -p tcp --dport 80 -j DNAT --to-destination {ECHO}:8081"),),
         "fail", "The pod answers there, too, and the Service's target port is another.",
-        says=("port: it arrived at port 8081 of echo, not at port 8080",),
+        says=("endpoint: it arrived at port 8081 of echo, not at port 8080",),
     ),
     Attack(
         "a rule of nftables translates to the right pod",
@@ -228,7 +228,7 @@ ATTACKS = [
         "an accepting rule before the engine's rejection",
         (iptables("node-a", "filter", "FORWARD", "-j ACCEPT"),),
         "fail", "The packet went on, and the router sent it back until its TTL ended.", REJECTED, OF_EMPTY,
-        ("outcome: client heard ICMP 11/0",),
+        ("outcome: client heard ICMP time to live exceeded (11/0) from 172.18.0.1",),
     ),
     Attack(
         "a policy that drops, and an accepting rule that is too wide",
@@ -289,7 +289,7 @@ ATTACKS = [
         "one flow of ten thousand is led to another port of the pod",
         (nft("node-a", "prerouting", -150, f"ip daddr {VIP} udp dport 80 {ONE_OF_MANY} dnat to {ECHO}:8081", "nat"),),
         "fail", "The tap of the pod saw that one.", dialled=TEN_THOUSAND,
-        says=("port: 1 of 10,000 flows: it arrived at port 8081 of echo",),
+        says=("endpoint: 1 of 10,000 flows: it arrived at port 8081 of echo",),
     ),
     Attack(
         "one flow of a thousand is dropped",

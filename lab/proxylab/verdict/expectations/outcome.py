@@ -91,7 +91,7 @@ def _judge(case: JudgedProbe, outcome: Outcome) -> Verdict:
     altered = altered_clauses(case.evidence.altered, replies=False)
     for flow, fate in case.flows_with_fates:
         if strange := altered.get(flow.number) or turned_away_again(case.resolved, case.evidence, flow):
-            findings.wrong(strange, flow.number)
+            findings.wrong(_with_the_error(case, flow, fate, strange), flow.number)
         elif flow.number in case.second_nats:
             findings.wrong(f"it was translated twice: {case.second_nats[flow.number]}", flow.number)
         elif fate is Fate.COPIED:
@@ -116,6 +116,13 @@ def _judge(case: JudgedProbe, outcome: Outcome) -> Verdict:
         silence=case.silence,
         witnesses=_witnesses(case, outcome),
     )
+
+
+def _with_the_error(case: JudgedProbe, flow: Flow, fate: Fate, strange: str) -> str:
+    """The clause on what came otherwise than it was sent, behind the ICMP error that breaks the outcome by itself."""
+    if fate is not Fate.UNREACHABLE or _comes_to(case, flow, fate):
+        return strange
+    return f"{fate_clause(case, flow, fate)}, and {strange}"
 
 
 def _is_turned_away(outcome: Outcome, flow: Flow, fate: Fate) -> bool:
