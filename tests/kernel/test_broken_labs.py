@@ -105,14 +105,16 @@ BROKEN = [
         "no pod is behind the Service",
         FROM_A_POD,
         "ClusterIP from a pod to another node preserves the client IP",
-        'node-a rejected the packet by its rule "default/solo has no endpoints" in KUBE-SERVICES.',
+        'node-a rejected the packet by its rule "default/solo has no endpoints" in KUBE-SERVICES. '
+        "The selector app=nobody matches no pod (echo-1 has app=echo); change the selector, or label a pod so.",
         edits=(("{selector: {app: solo}", "{selector: {app: nobody}"),),
     ),
     Broken(
         "Local without an endpoint there",
         NODE_PORT,
         "NodePort with externalTrafficPolicy Local drops on a node without endpoint",
-        'node-a dropped the packet by its rule "default/echo has no local endpoints" in KUBE-EXTERNAL-SERVICES.',
+        'node-a dropped the packet by its rule "default/echo has no local endpoints" in KUBE-EXTERNAL-SERVICES. '
+        "No endpoint on node-a, and externalTrafficPolicy is Local; Cluster uses the one on node-b.",
         edits=((DROPPED, DELIVERED),),
     ),
     Broken(
@@ -120,14 +122,16 @@ BROKEN = [
         RANGES,
         "loadBalancerSourceRanges drops an outside host outside the range",
         'node-b dropped the packet by its rule "default/closed traffic not accepted by KUBE-FW-XCZKWCHSPHCZIQ6X" in '
-        "KUBE-PROXY-FIREWALL.",
+        "KUBE-PROXY-FIREWALL. 203.0.113.10 is not in loadBalancerSourceRanges (198.51.100.0/24 and "
+        "2001:db8:51::/64); with 203.0.113.10/32 among them, it may pass.",
         edits=(("{outcome: dropped, at: node-b", DELIVERED),),
     ),
     Broken(
         "a balancer that does not look at health",
         HEALTH_CHECKED,
         "load balancer with health checks leaves out a node without endpoint",
-        'node-c dropped the packet by its rule "default/echo has no local endpoints" in KUBE-EXTERNAL-SERVICES.',
+        'node-c dropped the packet by its rule "default/echo has no local endpoints" in KUBE-EXTERNAL-SERVICES. '
+        "No endpoint on node-c, and externalTrafficPolicy is Local; Cluster uses those on node-a and node-b.",
         edits=(("healthChecked: true", "healthChecked: false"),),
         trace="trace outside echo --via loadBalancerIP --node node-c --name loadbalancer-health-checked",
     ),
@@ -211,7 +215,9 @@ BROKEN += [
         FROM_A_POD,
         "ClusterIP from a pod to another node preserves the client IP",
         "node-a masqueraded the packet because it did not come in by cali+, though it is a pod: its rule "
-        '"default/solo cluster IP" in KUBE-SVC-XVJHHMIFZ6BOUBWS.',
+        '"default/solo cluster IP" in KUBE-SVC-XVJHHMIFZ6BOUBWS. '
+        "detectLocalMode is InterfaceNamePrefix, so node-a takes the pod for a client from outside; "
+        "interfaceNamePrefix must begin the device name of every pod of the node.",
         edits=(
             (
                 "---\n",
@@ -224,7 +230,9 @@ BROKEN += [
         FROM_A_POD,
         "ClusterIP from a pod to another node preserves the client IP",
         "node-a masqueraded the packet because the client is not in 10.99.0.0/16, though it is a pod: its rule "
-        '"default/solo cluster IP" in KUBE-SVC-XVJHHMIFZ6BOUBWS.',
+        '"default/solo cluster IP" in KUBE-SVC-XVJHHMIFZ6BOUBWS. '
+        "clusterCIDR is 10.99.0.0/16, so node-a takes the pod for a client from outside; "
+        "it must cover the networks of all pods.",
         edits=(("---\n", f"{DETECT_BY}clusterCIDR: 10.99.0.0/16\n---\n"),),
     ),
 ]

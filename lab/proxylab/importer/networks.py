@@ -45,7 +45,7 @@ def find_networks(
     nodes without the Services.
     """
     of_services = _around_all(families, services, _SERVICES, _holding(families, [*nodes, *pods]), gateways=False)
-    of_nodes = _around_all(families, nodes, _NODES, of_services)
+    of_nodes = _around_all(families, nodes, _NODES, of_services, chosen_apart_from=_holding(families, pods))
     nodes_stay = not _overlap(of_nodes, of_services)
     if not nodes_stay:
         of_nodes = _instead(families, [*of_services, *_holding(families, pods)])
@@ -71,9 +71,11 @@ def _around_all(
     others: Sequence[IPNetwork],
     *,
     gateways: bool = True,
+    chosen_apart_from: Sequence[IPNetwork] = (),
 ) -> list[IPNetwork]:
     """For each family the widest network of these widths around all addresses that overlaps no other.
 
+    A family without addresses gets a usual network, which overlaps none of ``chosen_apart_from`` either.
     The first address of a network with a gateway is the gateway's, so no other address may be it, nor the one before
     it, nor the network's last.
     """
@@ -85,7 +87,7 @@ def _around_all(
             taken = {each for each in own if gateways and not hasattr(each, "prefixlen")}
             found.append(_around(own, *widths[family], others, taken))
         else:
-            found += _instead([family], [*others, *found])
+            found += _instead([family], [*others, *chosen_apart_from, *found])
     return found
 
 

@@ -25,6 +25,12 @@ from proxylab.verdict.rule_words import is_from_itself
 __all__ = ["setting_behind"]
 
 _OF_FIREWALL: Final = re.compile(r"(?:KUBE-(?:PROXY-FIREWALL|FW-|SOURCE-RANGES|LOAD-BALANCER)|firewall-)\S*")
+_DETECTS_PODS: Final = {
+    DetectLocalMode.CLUSTER_CIDR: "it must cover the networks of all pods",
+    DetectLocalMode.NODE_CIDR: "the node's podCIDR must cover the networks of its pods",
+    DetectLocalMode.BRIDGE_INTERFACE: "bridgeInterface must be the bridge of the node's pods",
+    DetectLocalMode.INTERFACE_NAME_PREFIX: "interfaceNamePrefix must begin the device name of every pod of the node",
+}
 _ENDED: Final = frozenset({Fate.LOST, Fate.REJECTED})
 
 
@@ -103,6 +109,8 @@ def _of_source(failure: Failure, dialled: DialledService) -> str:
         return ""  # an endpoint that reaches itself, which no setting changes
     if flow.arrivals[0].source == client:
         return "" if failure.rewriting else _why_kept(failure, dialled)
+    if failure.case.masqueraded_again:
+        return ""  # no setting marks a tunnel's packet
     changing = [rule for rule in failure.rewriting if may_be_engines(rule.count, resolved)]
     # Under every setting a node masquerades what it sends itself, and what goes back to its sender.
     if not changing or HAIRPINS in changing[0].count.text or resolved.sender.namespace in resolved.nodes:
@@ -147,13 +155,12 @@ def _why_masqueraded_inside(failure: Failure, dialled: DialledService, node: str
     if not any(negated for _, _, negated in marking.options):
         return ""
     is_pod = any(resolved.sender.namespace == each.namespace for each in resolved.receivers)
-    if not _detects_by_cidr(dialled):
-        key = f"detectLocalMode is {proxy.detect_local_mode}"
-    else:
+    key, cure = f"detectLocalMode is {proxy.detect_local_mode}", _DETECTS_PODS[proxy.detect_local_mode]
+    if _detects_by_cidr(dialled):
         networks = [values[0] for name, values, negated in marking.options if negated and name == "-s"]
         key = f"clusterCIDR is {listed(networks)}" if networks else "clusterCIDR leaves the client out"
     if is_pod:
-        return f"{key}, so {node} takes the pod for a client from outside; it must cover the networks of all pods."
+        return f"{key}, so {node} takes the pod for a client from outside; {cure}."
     outside = "externalTrafficPolicy: Local at a node port or load-balancer IP keeps the address of a client outside"
     return f"{key}, so {node} masquerades clients from elsewhere at a cluster IP; {outside}."
 
