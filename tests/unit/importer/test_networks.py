@@ -53,6 +53,13 @@ def test_pods_among_nodes_keep_their_addresses_in_the_network_of_both() -> None:
     assert not vpc.pods[0].overlaps(vpc.nodes[0])
 
 
+def test_nodes_without_addresses_get_no_network_of_pods() -> None:
+    nameless = found([], ["10.244.0.2", "10.244.1.3"], ["10.96.0.1"])
+    assert nameless.pods_stay
+    assert [*map(str, nameless.pods)] == ["10.244.0.0/16"]
+    assert [*map(str, nameless.nodes)] == ["172.18.0.0/16"]
+
+
 def test_pods_with_the_address_of_a_node_get_other_addresses() -> None:
     assert not found(["10.0.8.200"], ["10.0.8.200"], ["172.20.0.1"]).pods_stay
 
