@@ -83,7 +83,7 @@ MUTANTS = [
         "lambda scope, endpoint, whole=module.translation: "
         "tuple(rule.replace(':8081', ':9091') for rule in whole(scope, endpoint))",
         "scenarios/clusterip/several-ports.lab.yaml",
-        {"port http reaches only pods with target port http, each at its own number": {"backends", "port"}},
+        {"port http reaches only pods with target port http, each at its own number": {"backends", "endpoint"}},
     ),
     Mutant(
         "one port of a pod stands for all of its ports",
@@ -265,11 +265,13 @@ MUTANTS = [
             "ClusterIP over UDP from the same source port reaches the new endpoint": {
                 "backends",
                 "conntrack",
+                "endpoint",
                 "reply",
             },
             "another pod replaces the endpoint: NodePort over UDP from the same source port reaches the new endpoint": {
                 "backends",
                 "conntrack",
+                "endpoint",
                 "reply",
                 "source",
             },
@@ -277,6 +279,7 @@ MUTANTS = [
             "external IP over UDP from the same source port reaches the new endpoint": {
                 "backends",
                 "conntrack",
+                "endpoint",
                 "reply",
                 "source",
             },
@@ -284,6 +287,7 @@ MUTANTS = [
             "load balancer IP over UDP from the same source port reaches the new endpoint": {
                 "backends",
                 "conntrack",
+                "endpoint",
                 "reply",
                 "source",
             },
@@ -351,6 +355,7 @@ MUTANTS = [
             "kube-dns over UDP from the same source port reaches the new name server": {
                 "backends",
                 "conntrack",
+                "endpoint",
                 "reply",
             }
         },
