@@ -28,7 +28,6 @@ COREFILE: Final = "/run/Corefile"
 _CONFIG: Final = """\
 cluster.local in-addr.arpa ip6.arpa {
     errors
-    nsid NAME
     kubernetes
 }
 """
@@ -37,6 +36,7 @@ cluster.local in-addr.arpa ip6.arpa {
 _PLUGIN: Final = re.compile(
     r"^(?P<indent>[ \t]*)(?P<line>kubernetes\b[^{#\n]*?)[ \t]*(?P<block>\{)?[ \t]*(?:#.*)?$", re.M
 )
+_OWN_NAME: Final = re.compile(r"^[ \t]*nsid\b.*\n", re.M)
 _HEADLESS: Final = "names"
 _MARKS: Final = 16
 """More than the marks of one look at every name server."""
@@ -56,7 +56,8 @@ class NameServerPod(Struct, frozen=True):
 def corefile_for(name: str, written: str = "") -> str:
     """The Corefile of the pod ``name``: the author's, or the lab's own, with the lab's API server in ``kubernetes``.
 
-    An ``endpoint`` that the author wrote stays.
+    An ``endpoint`` that the author wrote stays. An ``nsid`` gets the pod's name (RFC 5001): by it the lab tells the
+    answers of the Service's pods from those of others.
     """
     endpoint = f"endpoint http://{API_ADDRESS}:{API_PORT}"
 
@@ -65,7 +66,8 @@ def corefile_for(name: str, written: str = "") -> str:
         inside = f"{indent}{line} {{\n{indent}    {endpoint}"
         return inside if found["block"] else f"{inside}\n{indent}}}"
 
-    text = written or _CONFIG.replace("NAME", name)
+    unnamed = _OWN_NAME.sub("", written or _CONFIG)
+    text = _PLUGIN.sub(lambda found: f"{found['indent']}nsid {name}\n{found[0]}", unnamed)
     return text if re.search(r"^\s*endpoint\s", text, re.M) else _PLUGIN.sub(with_endpoint, text)
 
 
