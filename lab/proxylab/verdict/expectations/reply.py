@@ -53,7 +53,8 @@ def _judge(case: JudgedProbe, wanted: Reply | ReplyByBackend) -> Verdict:
         if due is Reply.LOST:
             lost += _judge_loss(case, flow, findings)
             continue
-        if flow.number in altered:
+        # Who sent it says more than what it holds: a stranger's answer has other data, too.
+        if flow.number in altered and not _strange_end(case, flow, *_due_end(case, flow, due)):
             findings.wrong(altered[flow.number], flow.number)
             continue
         answered += _judge_answer(case, flow, fate, due, findings)
@@ -110,10 +111,7 @@ def _judge_loss(case: JudgedProbe, flow: Flow, findings: Findings) -> bool:
 def _wrong_reply(case: JudgedProbe, flow: Flow, wanted: Reply) -> str:
     """What is wrong with the replies that the sender heard; empty if nothing is, or if there are none."""
     resolved = case.resolved
-    due, which = case.dialled, "that was dialled"
-    if wanted is Reply.UNTRANSLATED:
-        due, which = (flow.arrivals[0].destination, flow.arrivals[0].destination_port), "where it arrived"
-    if strange := _strange_end(case, flow, due, which):
+    if strange := _strange_end(case, flow, *_due_end(case, flow, wanted)):
         return strange
     if len(flow.replies) > max(1, len(flow.answers)) and not copied_on_link(resolved, case.evidence, flow):
         sent = f"{listed(flow.reached)} sent {_number(len(flow.answers))}"
@@ -124,6 +122,13 @@ def _wrong_reply(case: JudgedProbe, flow: Flow, wanted: Reply) -> str:
     if flow.number in case.lost_reply_copies:
         return f"a copy of the reply came in at {case.lost_reply_copies[flow.number]}, and went no further"
     return ""
+
+
+def _due_end(case: JudgedProbe, flow: Flow, wanted: Reply) -> tuple[tuple[IPAddress, int], str]:
+    """The address and port from which the reply must come, and what is there."""
+    if wanted is Reply.UNTRANSLATED:
+        return (flow.arrivals[0].destination, flow.arrivals[0].destination_port), "where it arrived"
+    return case.dialled, "that was dialled"
 
 
 def _doubts_about_loss(case: JudgedProbe, flow: Flow) -> Iterator[str]:
