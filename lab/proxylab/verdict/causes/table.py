@@ -51,7 +51,7 @@ _MOST_DOUBTS: Final = 2
 
 _CAUSES: Final = (
     *_of("outcome reply source backends spread", translation.translated_twice),
-    *_of("outcome port reply backends", foreign_answers.led_to_service),
+    *_of("outcome endpoint reply backends", foreign_answers.led_to_service),
     *_of(
         "http",
         loss.refused_by_reverse_path,
