@@ -115,7 +115,8 @@ class Assembly(Struct, frozen=True, kw_only=True):
         scenario, cluster = self.scenario, self.timeline[steps]
         home = next((each.namespace for each in scenario.pods if placement in each.pod_names), None)
         try:
-            questions = Questions(self.plan, cluster.services, scenario.network.families, _slices(cluster))
+            families, corefile = scenario.network.families, scenario.name_server.corefile
+            questions = Questions(self.plan, cluster.services, families, _slices(cluster), corefile)
             question = questions.about_name(name, home)
         except UnresolvableError as error:
             raise ScenarioError([f"{scenario.file}: {placement} resolves {name}: {error}"]) from None

@@ -111,11 +111,15 @@ class Questions:
         services: Sequence[Service],
         families: tuple[Family, ...],
         slices: Sequence[EndpointSlice],
+        corefile: str,
     ) -> None:
+        """``corefile`` is the author's for CoreDNS, or empty."""
         self._servers = name_servers(plan)
         kube_dns = next((service for service in services if service.key == KUBE_DNS), None)
         self._resolvers = () if kube_dns is None else kube_dns.cluster_ips
         self._answering = () if kube_dns is None else _answering(kube_dns, slices, self._servers)
+        with_commands = {pod.name for pod in plan.pods if pod.commands}
+        self._unnamed = bool(corefile) or any(each.name in with_commands for each in self._servers)
         self._families = families
         self._slices = slices
 
@@ -147,6 +151,7 @@ class Questions:
             resolvers=self._resolvers,
             servers=self._servers,
             answering=self._answering,
+            unnamed=self._unnamed,
             service=f"{service.namespace}/{service.name}",
             port=port,
             protocol=protocol,
@@ -169,6 +174,7 @@ class Questions:
             resolvers=self._resolvers,
             servers=self._servers,
             answering=self._answering,
+            unnamed=self._unnamed,
             service="",
             port=0,
             protocol=Transport.TCP,

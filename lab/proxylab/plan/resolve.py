@@ -132,7 +132,7 @@ class _Resolver:
         self._behind = Endpoints(services, slices, local)
         self._endpoints = frozenset(each.addresses[0] for slice_ in scenario.slices for each in slice_.endpoints)
         self._pods = {pod.name: pod for pod in plan.pods}
-        self._questions = Questions(plan, services, self._families, slices)
+        self._questions = Questions(plan, services, self._families, slices, scenario.name_server.corefile)
         self._groups = {name: group for group in scenario.pods for name in group.pod_names}
         self._placements: dict[str, Namespace | PodPlacement] = {**self._nodes, **self._pods, **self._hosts}
         pods = [pod for pod in plan.pods if pod.namespace not in self._nodes]

@@ -138,6 +138,7 @@ class Question(Record, frozen=True, kw_only=True):
         resolvers: the addresses of kube-dns in the order of the sender's resolv.conf.
         servers: the name servers behind it, without the Service.
         answering: the names of those that may answer a query to the Service when it is sent.
+        unnamed: whether one of them may answer without its name, as on an author's Corefile, or as an author's program.
         service: the Service with this name, as ``NAMESPACE/NAME``.
         due: the addresses that the answer must hold, of a headless Service those of its ready endpoints; ``None`` if
             unknown.
@@ -155,6 +156,7 @@ class Question(Record, frozen=True, kw_only=True):
     port: int
     protocol: Transport
     answering: tuple[str, ...] = ()
+    unnamed: bool = False
     due: tuple[IPAddress, ...] | None = None
     headless: bool = False
     pods: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)

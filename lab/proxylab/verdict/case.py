@@ -216,7 +216,7 @@ class JudgedProbe(Struct, frozen=True):
     @property
     def due_ends(self) -> DueEnds:
         """Where its flows may arrive."""
-        return DueEnds(self.resolved, self.probe.expect)
+        return DueEnds(self.resolved, self.probe.expect, self.probe.target)
 
     def ending(self, target: str) -> tuple[Rule, ...]:
         """The rules with that target (``DROP``, ``REJECT``) that counted and name what the probe dials."""

@@ -2,6 +2,8 @@
 
 An author may name a backend that is no reachable endpoint: conntrack or a proxy that has stopped may still lead there.
 At such a pod each endpoint of the Service will do; where the Service has none there any more, each address and port.
+An author may also dial a node's own address and expect its daemon there, at the node port of a Service without
+endpoints: no mode serves node ports at every address.
 """
 
 from collections import defaultdict
@@ -11,6 +13,8 @@ from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Observation
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.expect import Expect
+from proxylab.scenario.probes import AddressTarget, Target
+from proxylab.scenario.words import Outcome
 
 __all__ = ["DueEnds"]
 
@@ -20,9 +24,14 @@ End = tuple[IPAddress, int]
 class DueEnds:
     """The addresses and ports at which the flows of a probe may arrive."""
 
-    def __init__(self, resolved: ResolvedProbe, expect: Expect) -> None:
+    def __init__(self, resolved: ResolvedProbe, expect: Expect, target: Target) -> None:
         self._resolved = resolved
         self.reachable: Sequence[End] = [(each.address, each.port) for each in resolved.endpoints if each.is_reachable]
+        names_address = isinstance(target, AddressTarget) and expect.outcome is Outcome.DELIVERED
+        self.is_what_was_dialled = not resolved.service_port
+        if resolved.service_port and not self.reachable and names_address and not expect.backend_names:
+            self.is_what_was_dialled = True
+            self.reachable = [(resolved.destination, resolved.port)]
         self._reachable = frozenset(self.reachable)
         self._of_named = self._named(resolved, expect)
 

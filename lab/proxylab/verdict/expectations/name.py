@@ -3,7 +3,8 @@
 A name fails where it does not exist, where it has no address, where the socket reports an error, and where the answer
 is wrong: it must give the cluster IPs of the Service, or exactly the ready endpoints of a headless one (the backends
 that the author names). So it does where another than a name server behind the Service answers, as NSID shows (RFC
-5001), where an answer with an error has records, and where a record has another owner than the name or its aliases.
+5001; an author's program or Corefile may give none), where an answer with an error has records, and where a record has
+another owner than the name or its aliases.
 Silence is a failure only where the name server itself, asked at once past the Service, answers the same query.
 """
 
@@ -65,7 +66,8 @@ def _judge_silence(question: Question, failed: Lookup, lookups: Sequence[Lookup]
 def _strange(question: Question, answer: Lookup) -> Iterator[str]:
     """How an answer is none to the question, or not the Service's."""
     server = f"{answer.server} answered {_spelled(answer)}"
-    if question.answering and answer.served_by not in question.answering:
+    is_named = bool(answer.served_by) or not question.unnamed
+    if question.answering and is_named and answer.served_by not in question.answering:
         by = answer.served_by or "a program without a name (NSID)"
         yield f"{by} answered {_spelled(answer)} in place of {listed(list(question.answering), 'or')}"
     if answer.code != "NOERROR" and answer.answers:

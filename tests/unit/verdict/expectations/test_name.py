@@ -258,6 +258,13 @@ def test_an_answer_of_another_than_the_services_name_servers_fails() -> None:
     assert said(question, lookup(expected, served_by="")) == (FAIL, (nameless,))
 
 
+def test_an_authors_server_may_leave_its_name_out_and_a_stranger_that_tells_its_own_still_fails() -> None:
+    expected, question = WORLD.resolved.destination, replace(CLUSTER_IP, answering=("coredns",), unnamed=True)
+    assert said(question, lookup(expected, served_by="")) == (PASS, ())
+    stranger = f"evil answered {NAME} A in place of coredns"
+    assert said(question, lookup(expected, served_by="evil")) == (FAIL, (stranger,))
+
+
 def test_an_error_with_an_address_is_no_answer() -> None:
     expected = WORLD.resolved.destination
     broken = lookup(expected, code="SERVFAIL")
