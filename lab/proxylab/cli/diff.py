@@ -35,7 +35,7 @@ AnyVerdict = ProbeVerdict | StepVerdict
 INDENT: Final = "    "
 """The indentation of a packet's path."""
 
-_BY_CHANCE: Final = frozenset({"backends", "port", "spread"})
+_BY_CHANCE: Final = frozenset({"backends", "endpoint", "spread"})
 """Observations of these are random for each flow, so only the judgement is compared."""
 
 
