@@ -81,7 +81,7 @@ _SHOWN_BY: Final = {
     Result.REFUSE: _OUTCOME,
     Result.REJECT: _OUTCOME,
     Result.RESOLVE: frozenset({"name", "backends", "outcome"}),
-    Result.SERVE: frozenset({"outcome", "backends", "port", "reply"}),
+    Result.SERVE: frozenset({"outcome", "backends", "endpoint", "reply"}),
     Result.SPREAD: _BACKENDS,
     Result.STICK: _BACKENDS,
     Result.UNTRANSLATED: _OUTCOME,
