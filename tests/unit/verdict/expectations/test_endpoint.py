@@ -9,6 +9,7 @@ from recorded import World
 from proxylab.evidence.evidence import Direction, Evidence, Observation, RuleCount, TapLoss
 from proxylab.plan.resolved import STACK, Destination, Receiver, ResolvedProbe
 from proxylab.report.failure_text import explain
+from proxylab.scenario.probes import AddressTarget
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
@@ -201,3 +202,19 @@ def test_each_packet_of_a_flow_must_come_to_the_right_port() -> None:
     port = endpoint_of(judged(WORLD, resolved_probe_of(WORLD, NAMED), evidence))
     assert port is not None
     assert (port.judgement, port.observed) == (FAIL, "10.244.2.3:8080 and 10.244.2.3:9090")
+
+
+def test_a_dialled_address_at_the_port_of_a_service_without_endpoints_is_where_flows_may_arrive() -> None:
+    probe = replace(WORLD.probe, target=AddressTarget(address=WORLD.address("echo-1"), port=8080))
+    probe = replace(probe, expect=replace(probe.expect, backends=None))
+    resolved = replace(
+        WORLD.resolved, destination=WORLD.address("echo-1"), port=8080, endpoints=(), service_port="default/echo:http"
+    )
+    for port, judgement in ((8080, PASS), (9090, FAIL)):
+        leaves, arrives, answers, hears = at_port(WORLD, 0, "echo-1", port)
+        leaves = replace(leaves, destination=resolved.destination, destination_port=8080)
+        hears = replace(hears, source=resolved.destination, source_port=8080)
+        evidence = WORLD.evidence((leaves, arrives, answers, hears))
+        verdict = endpoint_of(judge(probe, resolved, None, evidence))
+        assert verdict is not None
+        assert verdict.judgement is judgement
