@@ -72,7 +72,7 @@ def unproven(draw: st.DrawFn) -> StreamRecord:
 
 
 def hold(verdict: StepVerdict, expect: StreamExpect, seen: StreamRecord) -> None:
-    """No pass is forbidden, every other verdict has a reason, and every failure has its sentence."""
+    """No pass is forbidden, every other verdict has a reason, and every failure and doubt has its sentence."""
     for each in verdict.verdicts:
         key = each.expectation.rpartition(".")[2]
         if each.judgement is not Judgement.PASS:
@@ -81,8 +81,8 @@ def hold(verdict: StepVerdict, expect: StreamExpect, seen: StreamRecord) -> None
         lies = [*badly_recorded(seen), *FORBIDDEN[key](expect, seen)]
         assert not lies, f"{each.expectation} passed, but: {lies}"
     sentence = why_step(verdict)
-    failed = Judgement.FAIL in {each.judgement for each in verdict.verdicts}
-    assert sentence.endswith(".") if failed else not sentence
+    unproven = {Judgement.FAIL, Judgement.INCONCLUSIVE} & {each.judgement for each in verdict.verdicts}
+    assert sentence.endswith(".") if unproven else not sentence
 
 
 @pytest.mark.parametrize("key", KEYS)

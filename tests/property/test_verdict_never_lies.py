@@ -53,9 +53,9 @@ def hold(world: World, evidence: Evidence) -> ProbeVerdict:
         lies = [*untrustworthy(world, evidence), *forbidden(world, evidence)]
         assert not lies, f"{each.expectation} passed, but: {lies}"
     sentence = why(open_case(world.probe, world.resolved, evidence), verdict)
-    failed = Judgement.FAIL in {each.judgement for each in verdict.verdicts}
-    assert sentence.endswith(".") if failed else not sentence, (
-        "every failure has its sentence, and nothing else has one"
+    unproven = {Judgement.FAIL, Judgement.INCONCLUSIVE} & {each.judgement for each in verdict.verdicts}
+    assert sentence.endswith(".") if unproven else not sentence, (
+        "every failure and doubt has its sentence, and no pass has one"
     )
     return verdict
 
