@@ -15,7 +15,6 @@ from proxylab.cli.engine_options import announced_choice, engine_options
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
 from proxylab.client.open_lab import OpenLab
-from proxylab.client.process_states import stuck_process
 from proxylab.client.session import Session
 from proxylab.client.standing_lab import attach_to
 from proxylab.engines.engine_names import mode_of, version_of
@@ -140,8 +139,7 @@ def standing(name: str | None, *, or_file: bool = True) -> Iterator[ControlConne
         there = f"there are {', '.join(names)}" if names else "start one with `proxylab up FILE`"
         raise click.UsageError(f"--name: no lab {chosen!r} is running; {there}") from None
     except TimeoutError:
-        supervisor = control_sockets.supervisor_of(chosen)
-        why = supervisor and stuck_process(supervisor)
+        why = control_sockets.stuck_process_of(chosen)
         words = f"the lab {chosen} does not answer{f': {why}' if why else ''}; stop it with `proxylab down {chosen}`"
         raise LabStuckError(words) from None
     with connection:

@@ -13,7 +13,6 @@ from proxylab.cli.durations import age
 from proxylab.cli.terminal import terminal_width
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
-from proxylab.client.process_states import stuck_process
 from proxylab.errors import LabError
 from proxylab.protocol.standing_labs import Greet, Greeted
 from proxylab.report.standing_labs import labs_table
@@ -62,9 +61,7 @@ def _greetings(control_sockets: ControlSockets) -> Iterator[tuple[str, Greeted |
         except NoSuchLabError:
             continue  # the lab has ended meanwhile
         except (LabError, TimeoutError):
-            supervisor = control_sockets.supervisor_of(name)
-            stuck = supervisor and stuck_process(supervisor)
-            yield name, f"{stuck or 'starting, or hung'}; `proxylab down` stops it"
+            yield name, f"{control_sockets.stuck_process_of(name) or 'starting, or hung'}; `proxylab down` stops it"
 
 
 def _document(greeted: Greeted) -> dict[str, object]:

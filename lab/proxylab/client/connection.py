@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from proxylab.client.control_sockets import ControlSockets
-from proxylab.client.process_states import StuckProcess, stuck_process
+from proxylab.client.process_states import StuckProcess
 from proxylab.encoding import MisfitError
 from proxylab.errors import InternalError, LabEndedError, LabError, LabStuckError
 from proxylab.protocol.channel import Channel, ChannelClosedError
@@ -199,8 +199,7 @@ class ControlConnection(Connection):
         return LabGoneError(f"the lab {self.name} ended before it could {what}: {how}")
 
     def _stuck(self) -> StuckProcess | None:
-        supervisor = self._control_sockets.supervisor_of(self.name)
-        return None if supervisor is None else stuck_process(supervisor)
+        return self._control_sockets.stuck_process_of(self.name)
 
     @property
     def _whose(self) -> str:

@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Self
 
-from proxylab.client.process_states import how_it_ended
+from proxylab.client.process_states import StuckProcess, how_it_ended, stuck_process
 from proxylab.errors import CapabilityError
 from proxylab.timing import Deadline
 
@@ -196,6 +196,11 @@ class ControlSockets:
         except (OSError, ValueError):
             return None
         return int(pid) if _began(int(pid)) == began else None  # otherwise the pid belongs to another process now
+
+    def stuck_process_of(self, name: str) -> StuckProcess | None:
+        """The process of a lab that does not run; ``None`` if each runs, or the lab has ended."""
+        supervisor = self.supervisor_of(name)
+        return None if supervisor is None else stuck_process(supervisor)
 
     def kill(self, name: str) -> bool:
         """Have the supervisor end by force a lab that does not answer; returns whether there was one."""
