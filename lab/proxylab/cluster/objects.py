@@ -25,6 +25,7 @@ __all__ = [
     "Node",
     "Pod",
     "PodPort",
+    "PortKey",
     "Service",
     "ServiceCIDR",
     "ServicePort",
@@ -33,6 +34,8 @@ __all__ = [
     "TrafficPolicy",
     "Unstructured",
 ]
+
+PortKey = tuple[Protocol, int]
 
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 SERVICE_PROXY_NAME_LABEL = "service.kubernetes.io/service-proxy-name"

@@ -1,7 +1,7 @@
 """The diagnosed Service: its frontends, its endpoints, and which of them a node must use.
 
 Owns ``DiagnosedService`` and ``FrontendAddress``, made from the objects alone, so that rules and packets can be
-compared with them. ``proxylab.importer.expected_results`` knows what Kubernetes promises.
+compared with them. ``proxylab.cluster.expected_results`` knows what Kubernetes promises.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress
+from proxylab.cluster.expected_results import Caller, through_cluster_ip
 from proxylab.cluster.objects import (
     SERVICE_PROXY_NAME_LABEL,
     ZONE_LABEL,
@@ -25,7 +26,6 @@ from proxylab.cluster.objects import (
 )
 from proxylab.cluster.slices import slices_of
 from proxylab.evidence.words import endpoint
-from proxylab.importer.expected_results import Caller, through_cluster_ip
 from proxylab.scenario.words import Frontend
 
 __all__ = ["Backend", "DiagnosedService", "FrontendAddress"]

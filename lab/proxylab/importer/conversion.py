@@ -18,10 +18,10 @@ from msgspec import Struct
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol, without_leading_zeros
 from proxylab.cluster.allocate import NODE_PORTS, PortRange
 from proxylab.cluster.kube_dns import KUBE_DNS
-from proxylab.cluster.objects import SERVICE_NAME_LABEL
+from proxylab.cluster.objects import SERVICE_NAME_LABEL, PortKey
 from proxylab.importer.implied_slices import derived_slices, mirrored_slices, sliced_services
 from proxylab.importer.listeners import Backing, Listener, PodKey
-from proxylab.importer.live_objects import LiveNode, LivePod, PortKey, read_node, read_pod
+from proxylab.importer.live_objects import LiveNode, LivePod, read_node, read_pod
 from proxylab.importer.manifests import Data, pruned, reduced_service, reduced_slice
 from proxylab.importer.networks import Networks, find_networks
 from proxylab.importer.omissions import Omissions, note_unneeded

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 
 from proxylab.addresses import IPAddress, Protocol, without_leading_zeros
-from proxylab.importer.live_objects import LiveNode, LivePod, PortKey
+from proxylab.cluster.objects import PortKey
+from proxylab.importer.live_objects import LiveNode, LivePod
 from proxylab.importer.omissions import Omissions
 from proxylab.importer.reading import Raw, at, namespaced
 

@@ -6,11 +6,10 @@ from ipaddress import ip_address, ip_network
 from msgspec import Struct, field
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol, without_leading_zeros
+from proxylab.cluster.objects import PortKey
 from proxylab.importer.reading import Raw, at, namespaced
 
-__all__ = ["LiveNode", "LivePod", "PortKey", "read_node", "read_pod"]
-
-PortKey = tuple[Protocol, int]
+__all__ = ["LiveNode", "LivePod", "read_node", "read_pod"]
 
 _KEPT_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 _CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")

@@ -7,6 +7,13 @@ from typing import Final
 from msgspec import Struct, field
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
+from proxylab.cluster.expected_results import (
+    Caller,
+    ExpectedResult,
+    from_outside,
+    through_cluster_ip,
+    through_other_frontend,
+)
 from proxylab.cluster.objects import (
     SERVICE_PROXY_NAME_LABEL,
     ZONE_LABEL,
@@ -16,13 +23,6 @@ from proxylab.cluster.objects import (
     ServiceType,
 )
 from proxylab.importer.conversion import CLIENT, OUTSIDE_CLIENT, Converted
-from proxylab.importer.expected_results import (
-    Caller,
-    ExpectedResult,
-    from_outside,
-    through_cluster_ip,
-    through_other_frontend,
-)
 from proxylab.importer.manifests import Data
 from proxylab.importer.omissions import Omissions
 from proxylab.statistics import flows_to_hit_all, flows_to_stick

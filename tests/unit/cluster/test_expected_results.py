@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, Protocol
+from proxylab.cluster.expected_results import Caller, ExpectedResult, through_cluster_ip, through_other_frontend
 from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, TrafficPolicy
-from proxylab.importer.expected_results import Caller, ExpectedResult, through_cluster_ip, through_other_frontend
 
 LOCAL = TrafficPolicy.LOCAL
 PORT = ServicePort(name="http", port=80, target_port=8080, node_port=30080)

@@ -10,8 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from proxylab.addresses import Family, IPAddress, IPNetwork
-from proxylab.cluster.objects import Endpoint, EndpointSlice, Service, ServicePort, TrafficPolicy
-from proxylab.importer.live_objects import PortKey
+from proxylab.cluster.objects import Endpoint, EndpointSlice, PortKey, Service, ServicePort, TrafficPolicy
 
 __all__ = ["Caller", "ExpectedResult", "from_outside", "through_cluster_ip", "through_other_frontend"]
 
