@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from probed import CASES, RUN
 
-from proxylab.cli.run import paint
+from proxylab.cli.terminal import paint
 from proxylab.report.run_text import run_lines
 from proxylab.text import WIDTH
 from proxylab.verdict.model import ScenarioResult

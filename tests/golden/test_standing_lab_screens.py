@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from proxylab.cli import main
-from proxylab.cli.apply import lines_of as applied_lines
 from proxylab.cli.diagnose import lines_of, painted
+from proxylab.cli.terminal import changes_in_colour
 from proxylab.client.edit import edit
 from proxylab.diagnosis.endpoints_stage import Dial, judge_endpoints, ready_endpoints
 from proxylab.diagnosis.engine_stage import judge_engines
@@ -47,7 +47,7 @@ def scenario(file: Path) -> Scenario:
 def applied(*, colour: bool) -> str:
     found = edit(assemble(scenario(SCENARIO)), 0, scenario(EDITED))
     assert not found.refused
-    text = "\n".join(applied_lines(found)) + "\n"
+    text = "\n".join(changes_in_colour(found.changes)) + "\n"
     return text if colour else click.unstyle(text)
 
 

@@ -5,23 +5,19 @@
 
 import sys
 from pathlib import Path
-from typing import Final
 
 import click
 
 from proxylab.cli.chosen_lab import NAME, standing
 from proxylab.cli.file_arguments import complete_scenarios, load_all
-from proxylab.cli.terminal import COLOR, wants_color
-from proxylab.client.edit import Edit
+from proxylab.cli.terminal import COLOR, changes_in_colour, wants_color
 from proxylab.client.standing_lab import StandingLab, attach_to
 from proxylab.engines.engine_names import mode_of
 from proxylab.errors import ExitCode, ScenarioError
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
 
-__all__ = ["command", "lines_of"]
-
-_COLOURS: Final = {"+": "green", "-": "red", "~": "yellow"}
+__all__ = ["command"]
 
 
 @click.command("apply", short_help="Change a standing lab to match its edited scenario.")
@@ -51,7 +47,7 @@ def command(*, file: Path, dry_run: bool, name: str | None, color: str) -> ExitC
         if found.refused:
             again = f"`proxylab down {connection.name}` and `proxylab up {file}` build a new lab"
             raise ScenarioError([*(f"{file}: {each}" for each in found.refused), f"nothing changed; {again}"])
-        click.echo("\n".join(lines_of(found)), color=wants_color(sys.stdout, color))
+        click.echo("\n".join(changes_in_colour(found.changes)), color=wants_color(sys.stdout, color))
         if not found.changes or dry_run:
             click.echo("nothing changed", err=True)
         if not dry_run:
@@ -72,8 +68,3 @@ def _case(file: Path, lab: StandingLab) -> Scenario:
         here = f"runs the case {wanted}" if wanted else "runs a scenario without a matrix"
         raise click.UsageError(f"--filename: the lab {here}, the file has {ids}; name a file with that case")
     return fitting[0]
-
-
-def lines_of(found: Edit) -> list[str]:
-    """The changes, coloured by kind; or a line that there are none."""
-    return [click.style(each, fg=_COLOURS[each[0]]) for each in found.changes] or ["the lab already matches the file"]

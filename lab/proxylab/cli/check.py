@@ -4,7 +4,7 @@ Some mistakes show only in the plan: networks that are too small, an address tha
 every case of a scenario that it could read.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
 
@@ -14,16 +14,15 @@ from proxylab.cli.file_arguments import files_argument, load_all
 from proxylab.engines.engine_names import mode_of, read_engine, version_of
 from proxylab.engines.ignored_settings import ignored_settings
 from proxylab.engines.lacking import lacking, lacking_of_step, refuse
-from proxylab.errors import CapabilityError, ExitCode, ScenarioError
+from proxylab.errors import CapabilityError, ExitCode
 from proxylab.evidence.words import amount
-from proxylab.plan.assembly import assemble
+from proxylab.plan.assembly import assemble, check_every_case
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.strict import strict_versions
-from proxylab.scenario.words import Mode
 from proxylab.verdict.model import step_expectations
 
-__all__ = ["command", "plan_cases"]
+__all__ = ["command"]
 
 _DEFAULT_VERSION = "v1.36"
 """The version whose rules the embedded engine renders."""
@@ -72,7 +71,7 @@ def command(files: tuple[Path, ...], strict: str | None, engine: str) -> ExitCod
     if not scenarios:
         click.echo("found no *.lab.yaml", err=True)
         return ExitCode.NOTHING_SELECTED
-    plan_cases(scenarios)
+    check_every_case(scenarios)
     for scenario in scenarios:
         steps = len(scenario.judged) - len(scenario.all_probes)
         judged = amount(len(scenario.all_probes), "probe") + (f" and {amount(steps, 'step')}" if steps else "")
@@ -119,23 +118,3 @@ def _version(written: str | None) -> str | None:
             f"there is no schema {written!r}; there are {', '.join(strict_versions())}", param_hint="--strict"
         )
     return version
-
-
-def plan_cases(scenarios: Iterable[Scenario]) -> None:
-    """Plan every case of the scenarios. Raises ``ScenarioError`` with each mistake once."""
-    problems: dict[str, None] = {}
-    for case in (each for scenario in scenarios for each in _different_cases(scenario)):
-        try:
-            assemble(case)
-        except ScenarioError as error:
-            problems |= dict.fromkeys(error.problems)
-    if problems:
-        raise ScenarioError(tuple(problems))
-
-
-def _different_cases(scenario: Scenario) -> list[Scenario]:
-    """The cases of a scenario in all modes, each once: most scenarios are the same in every mode."""
-    found: list[Scenario] = []
-    for mode in Mode:
-        found += [case for case in cases(scenario, mode) if case not in found]
-    return found

@@ -16,9 +16,8 @@ from proxylab.cli.catalogue import complete_themes_and_names, files_of
 from proxylab.cli.engine_options import choices_of, engines_options
 from proxylab.cli.file_arguments import expand, load_all
 from proxylab.cli.progress import Progress
-from proxylab.cli.run import paint
 from proxylab.cli.scenario_results import SessionMaker, jobs_option, opened, results_of, runs_of
-from proxylab.cli.terminal import COLOR, OUTPUT, terminal_width
+from proxylab.cli.terminal import COLOR, OUTPUT, paint, terminal_width
 from proxylab.client.bundles import BundleStore
 from proxylab.client.output_files import write_whole
 from proxylab.client.report_page import RunStart

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from proxylab.cli.chosen_lab import ChosenLab, in_lab
 from proxylab.cli.netns_argument import check_netns, complete_services
-from proxylab.cli.run import paint
-from proxylab.cli.terminal import COLOR, OUTPUT, terminal_width, wants_color
+from proxylab.cli.terminal import COLOR, OUTPUT, paint, terminal_width, wants_color
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets
 from proxylab.client.diagnosis import Round

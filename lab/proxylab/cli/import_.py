@@ -6,12 +6,12 @@ from typing import Final
 
 import click
 
-from proxylab.cli.check import plan_cases
 from proxylab.cli.file_arguments import write_new
 from proxylab.cli.terminal import terminal_width
 from proxylab.errors import ExitCode
 from proxylab.importer.importing import import_cluster
 from proxylab.importer.reading import COMMAND, read_kubectl_output
+from proxylab.plan.assembly import check_every_case
 from proxylab.scenario.document import Problems
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.source import decode
@@ -78,4 +78,4 @@ def _check_size(text: str, file: str) -> None:
 
 def _check(text: str, file: str) -> None:
     """Check the scenario as ``proxylab check`` does: a cluster may hold objects that a lab cannot run."""
-    plan_cases([parse_scenario(text, file)])
+    check_every_case([parse_scenario(text, file)])

@@ -10,8 +10,7 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from proxylab.cli.run import paint
-from proxylab.cli.terminal import COLOR, terminal_width, wants_color
+from proxylab.cli.terminal import COLOR, paint, terminal_width, wants_color
 from proxylab.errors import ExitCode
 from proxylab.plan.model import Plan
 from proxylab.report.bundle import CASE, PLAN, read_case, read_plan

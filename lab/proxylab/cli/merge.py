@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from proxylab.cli.run import paint
-from proxylab.cli.terminal import COLOR, terminal_width, wants_color
+from proxylab.cli.terminal import COLOR, paint, terminal_width, wants_color
 from proxylab.errors import ExitCode
 from proxylab.report.html import page, read_page
 from proxylab.report.merged_runs import merged_about, merged_documents, merged_entries, merged_junit

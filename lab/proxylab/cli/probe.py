@@ -11,8 +11,7 @@ from proxylab.addresses import Transport
 from proxylab.cli.chosen_lab import ChosenLab, in_lab
 from proxylab.cli.dial_options import dial_options, opened_for, probe_of
 from proxylab.cli.netns_argument import complete_netns_and_services
-from proxylab.cli.run import paint
-from proxylab.cli.terminal import COLOR, terminal_width, wants_color
+from proxylab.cli.terminal import COLOR, paint, terminal_width, wants_color
 from proxylab.errors import ExitCode
 from proxylab.report.exit_code import exit_code
 from proxylab.report.failure_text import briefly, explain

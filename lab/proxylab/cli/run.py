@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -21,7 +21,7 @@ from proxylab.cli.scenario_results import (
     results_of_cluster,
     runs_of,
 )
-from proxylab.cli.terminal import COLOR, OUTPUT
+from proxylab.cli.terminal import COLOR, OUTPUT, paint
 from proxylab.client.bundles import BundleStore
 from proxylab.client.ray_node import NodeSettings
 from proxylab.client.report_page import RunStart, write_page
@@ -32,16 +32,9 @@ from proxylab.report.exit_code import exit_code
 from proxylab.report.html import entries_of
 from proxylab.report.shards import Shard, recorded_seconds
 from proxylab.scenario.model import Scenario
-from proxylab.verdict.model import Judgement, ScenarioResult
+from proxylab.verdict.model import ScenarioResult
 
-__all__ = ["command", "paint"]
-
-_COLOURS: Final = {
-    Judgement.PASS: "green",
-    Judgement.FAIL: "red",
-    Judgement.INCONCLUSIVE: "yellow",
-    Judgement.SKIP: "cyan",
-}
+__all__ = ["command"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -209,11 +202,6 @@ def _write(file: Path | None, results: Sequence[ScenarioResult], begun: RunStart
     entries = [entry for result in results for entry in entries_of(result)]
     write_page(file, entries, begun)
     progress.note(f"report: {file}")
-
-
-def paint(word: str, judgement: Judgement) -> str:
-    """A word in the colour of its judgement."""
-    return click.style(word, fg=_COLOURS[judgement], bold=judgement is not Judgement.PASS)
 
 
 def _nothing_chosen(scenarios: Sequence[Scenario], names: Sequence[str]) -> ExitCode:

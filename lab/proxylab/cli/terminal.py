@@ -1,17 +1,30 @@
 """The user's terminal: how wide text may be, and whether it is coloured.
 
-The option ``--color`` overrides the environment variables NO_COLOR, FORCE_COLOR and TERM.
+The option ``--color`` overrides the environment variables NO_COLOR, FORCE_COLOR and TERM. A judgement, and each kind of
+change of a standing lab, has one colour in all verbs.
 """
 
 import os
 import shutil
+from collections.abc import Iterable
 from typing import Final, TextIO
 
 import click
 
 from proxylab.text import WIDTH
+from proxylab.verdict.model import Judgement
 
-__all__ = ["COLOR", "terminal_width", "wants_color"]
+__all__ = ["COLOR", "OUTPUT", "changes_in_colour", "paint", "terminal_width", "wants_color"]
+
+_OF_JUDGEMENTS: Final = {
+    Judgement.PASS: "green",
+    Judgement.FAIL: "red",
+    Judgement.INCONCLUSIVE: "yellow",
+    Judgement.SKIP: "cyan",
+}
+_OF_CHANGES: Final = {"+": "green", "-": "red", "~": "yellow"}
+_WIDEST: Final = 160
+"""Longer lines are hard to read, and do not make a table clearer."""
 
 COLOR: Final = click.option(
     "--color",
@@ -39,8 +52,15 @@ def wants_color(stream: TextIO, choice: str) -> bool:
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
-_WIDEST: Final = 160
-"""Longer lines are hard to read, and do not make a table clearer."""
+def paint(word: str, judgement: Judgement) -> str:
+    """A word in the colour of its judgement."""
+    return click.style(word, fg=_OF_JUDGEMENTS[judgement], bold=judgement is not Judgement.PASS)
+
+
+def changes_in_colour(changes: Iterable[str]) -> list[str]:
+    """The changes of a standing lab, coloured by kind; or a line that there are none."""
+    lines = [click.style(each, fg=_OF_CHANGES[each[0]]) for each in changes]
+    return lines or ["the lab already matches the file"]
 
 
 def terminal_width() -> int:

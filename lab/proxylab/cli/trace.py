@@ -9,8 +9,7 @@ import click
 from proxylab.cli.chosen_lab import ChosenLab, in_lab
 from proxylab.cli.dial_options import dial_options, opened_for, probe_of
 from proxylab.cli.netns_argument import complete_netns_and_services
-from proxylab.cli.run import paint
-from proxylab.cli.terminal import COLOR, terminal_width, wants_color
+from proxylab.cli.terminal import COLOR, paint, terminal_width, wants_color
 from proxylab.errors import ExitCode
 from proxylab.evidence.evidence import Evidence
 from proxylab.plan.dialled_service import DialledService

@@ -17,12 +17,10 @@ from typing import Any, Final
 
 import click
 
-from proxylab.cli.apply import lines_of
 from proxylab.cli.case_option import CASE, FILE, choose_case
 from proxylab.cli.engine_options import announced_choice, engine_options
-from proxylab.cli.run import paint
 from proxylab.cli.scenario_results import SessionMaker
-from proxylab.cli.terminal import COLOR, terminal_width, wants_color
+from proxylab.cli.terminal import COLOR, changes_in_colour, paint, terminal_width, wants_color
 from proxylab.client.edit import Edit, concerned
 from proxylab.client.kept_labs import KeptLabs
 from proxylab.client.open_lab import OpenLab
@@ -143,7 +141,7 @@ class _Watched:
         if lab is None or found is None:
             lab, chosen = self._new(wanted), wanted.judged
         else:
-            self.tell(lines_of(found) if found.changes else [])
+            self.tell(changes_in_colour(found.changes) if found.changes else [])
             before = lab.scenario
             chosen = concerned(before, found.scenario, found.advance)
             if any(lab.is_past(each) for each in before.judged):  # its steps have changed it

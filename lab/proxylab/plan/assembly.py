@@ -1,6 +1,6 @@
 """Compute everything that follows from a scenario before a run: plan, cluster objects, resolved probes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,12 +21,13 @@ from proxylab.plan.resolve import resolve, resolve_streams
 from proxylab.plan.resolved import Question, ResolvedProbe, Sentinel
 from proxylab.plan.stream_ends import streams_by_step
 from proxylab.plan.topology import draw
+from proxylab.scenario.cases import cases
 from proxylab.scenario.expect import Expect
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import AddressTarget, Probe, Send, ServiceTarget, Source
-from proxylab.scenario.words import Frontend, Outcome, Position
+from proxylab.scenario.words import Frontend, Mode, Outcome, Position
 
-__all__ = ["Assembly", "Layout", "assemble", "lay_out", "prepare_dialogue"]
+__all__ = ["Assembly", "Layout", "assemble", "check_every_case", "lay_out", "prepare_dialogue"]
 
 _FRONTENDS = ", ".join(frontend for frontend in Frontend if frontend is not Frontend.DNS_NAME)
 
@@ -221,6 +222,26 @@ def assemble(scenario: Scenario) -> Assembly:
         streams_by_step=streams_by_step(streams, timeline, scenario.steps),
         stream_sources=of_streams,
     )
+
+
+def check_every_case(scenarios: Iterable[Scenario]) -> None:
+    """Assemble every case of the scenarios. Raises ``ScenarioError`` with each mistake once."""
+    problems: dict[str, None] = {}
+    for case in (each for scenario in scenarios for each in _different_cases(scenario)):
+        try:
+            assemble(case)
+        except ScenarioError as error:
+            problems |= dict.fromkeys(error.problems)
+    if problems:
+        raise ScenarioError(tuple(problems))
+
+
+def _different_cases(scenario: Scenario) -> list[Scenario]:
+    """The cases of a scenario in all modes, each once: most scenarios are the same in every mode."""
+    found: list[Scenario] = []
+    for mode in Mode:
+        found += [case for case in cases(scenario, mode) if case not in found]
+    return found
 
 
 def _slices(cluster: Cluster) -> list[EndpointSlice]:

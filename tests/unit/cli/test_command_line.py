@@ -276,7 +276,7 @@ def test_check_lays_a_scenario_out_once_unless_its_modes_differ(
     caller: Caller, exception: str, laid_out: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cases: list[Scenario] = []
-    monkeypatch.setattr("proxylab.cli.check.assemble", cases.append)
+    monkeypatch.setattr("proxylab.plan.assembly.assemble", cases.append)
     text = scenario_text("one")
     assert text.count("expect: {") == 1
     (caller.folder / "x.lab.yaml").write_text(text.replace("expect: {", f"{exception}expect: {{"))
