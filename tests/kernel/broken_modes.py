@@ -121,4 +121,20 @@ BROKEN_MODES = [
         ("userspace/accepted-then-closed",),
         "embedded/userspace",
     ),
+    BrokenPromise(
+        "the process copies a thousand bytes of each datagram",
+        f"{_PROCESS}.process",
+        "_COMMAND",
+        _PROGRAM.format("program._LONGEST_DATAGRAM = 1000"),
+        ("userspace/large-data",),
+        "embedded/userspace",
+    ),
+    BrokenPromise(
+        "the process copies a thousand bytes of what a client sends at once",
+        f"{_PROCESS}.process",
+        "_COMMAND",
+        _PROGRAM.format("whole = program._Leg.write; program._Leg.write = lambda leg, data: whole(leg, data[:1000])"),
+        ("userspace/large-data",),
+        "embedded/userspace",
+    ),
 ]

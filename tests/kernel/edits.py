@@ -445,6 +445,23 @@ EDITS = [
         "selector",
         {"a second pod becomes ready: ClientIP affinity at a NodePort returns all clients to their pod"},
     ),
+    Edit(
+        "steps/affinity-timeout-at-the-second-port",
+        "timeoutSeconds: 2}",
+        "timeoutSeconds: 300}",
+        {
+            (
+                "three more pods become ready, and timeoutSeconds pass: "
+                "ClientIP affinity at the second port ends after timeoutSeconds"
+            )
+        },
+    ),
+    Edit(
+        "dns/by-a-program-of-the-author",
+        "selector: {app: kube-dns}, ports: [{name: dns",
+        "selector: {app: web}, ports: [{name: dns",
+        {"a Service's name is resolved by the program behind kube-dns"},
+    ),
     # What holds in mode userspace alone does not hold in mode iptables.
     Edit(
         "userspace/accepted-then-closed",

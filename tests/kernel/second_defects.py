@@ -38,6 +38,16 @@ SECOND_DEFECTS = [
         ("loadbalancer/settings-at-the-second-port",),
     ),
     BrokenPromise(
+        "affinity ends at the first port of a Service alone",
+        PORTS,
+        "ports_of",
+        (
+            "lambda *given, whole=module.ports_of: (p._replace(affinity_timeout=10800) if n else p"
+            " for n, p in enumerate(whole(*given)))"
+        ),
+        ("steps/affinity-timeout-at-the-second-port",),
+    ),
+    BrokenPromise(
         "a Service has one source range of a family",
         PORTS,
         "_source_ranges",

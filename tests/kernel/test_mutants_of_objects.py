@@ -40,6 +40,11 @@ NOTICED = (
     ("topology/second-node-of-a-hint", "EndpointSlice.endpoints[first].forNodes", "without the last"),
     ("terminating/first-and-last-endpoint", "EndpointSlice.endpoints[first].terminating", "turned off"),
     ("terminating/first-and-last-endpoint", "EndpointSlice.endpoints[last].serving", "turned on"),
+    ("nodeport/primary-address", "KubeProxyConfiguration.nodePortPrimary", "turned off"),
+    ("nodeport/primary-address", "Node.addresses[last]", "one more"),
+    ("detect-local/given-cluster-cidr", "KubeProxyConfiguration.clusterCIDRs[first]", "one bit shorter"),
+    ("detect-local/given-cluster-cidr", "KubeProxyConfiguration.clusterCIDRs[first]", "one bit longer"),
+    ("dns/by-a-program-of-the-author", "EndpointSlice.ports[first].port", "one more"),
     ("steps/affinity-timeout-changes", "later events of Service", "MODIFIED withheld"),
     ("steps/node-port-number-used-again", "later events of Service", "ADDED late"),
 )
