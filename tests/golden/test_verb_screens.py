@@ -30,11 +30,12 @@ from proxylab.binaries.binary import Binary
 from proxylab.binaries.cache import Cache
 from proxylab.binaries.choose import Sources, offers
 from proxylab.capability import Capability
-from proxylab.cli import _VERBS, main
+from proxylab.cli import main
 from proxylab.cli.capture import frame_text
 from proxylab.cli.doctor import doctor_lines
 from proxylab.cli.engines import engines_lines
 from proxylab.cli.kernels import kernels_lines
+from proxylab.cli.verbs import VERBS
 from proxylab.errors import CapabilityError
 from proxylab.guest.kernels import Kernel
 from proxylab.protocol.messages import Ready
@@ -228,7 +229,7 @@ def test_screen(name: str, show: Show, update_golden: bool) -> None:
 
 
 def test_help_fits_a_terminal_of_80_columns(show: Show) -> None:
-    assert {verb: too_wide(show(verb, 80, False), 80) for verb in _VERBS} == {verb: [] for verb in _VERBS}
+    assert {verb: too_wide(show(verb, 80, False), 80) for verb in VERBS} == {verb: [] for verb in VERBS}
 
 
 def test_failures_are_coloured(show: Show) -> None:
@@ -240,5 +241,5 @@ def test_every_verb_has_a_screen_and_no_screen_is_left_over() -> None:
     shown = {words[0] for words in TYPED.values()} | {*DRAWN}
     elsewhere = {"describe", "diagnose", "ps", "watch"}  # test_standing_lab_screens.py, tests/docs/test_recording.py
     documents = {"completion", "schema"}  # read by programs
-    assert shown >= {*_VERBS} - elsewhere - documents
+    assert shown >= {*VERBS} - elsewhere - documents
     assert {each.stem for each in FILES.glob("*.txt")} == {*TYPED, *DRAWN} | OF_RUNS

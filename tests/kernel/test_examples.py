@@ -18,7 +18,8 @@ from screen_lab import record
 from proxylab.binaries.binary import inspect as inspect_binary
 from proxylab.binaries.cache import Cache
 from proxylab.binaries.choose import Sources
-from proxylab.cli import _VERBS, main, proxylab
+from proxylab.cli import main, proxylab
+from proxylab.cli.verbs import VERBS
 from proxylab.errors import ExitCode
 from proxylab.guest.kernels import known_kernels
 
@@ -52,7 +53,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_example_of_every_verb_does_what_it_says(cli: CommandLine, folder: Path) -> None:
     """In one lab, from ``up`` to ``down``."""
-    for verb in (*FIRST, *sorted({*_VERBS} - {*FIRST, *LAST, *APART}), *LAST):
+    for verb in (*FIRST, *sorted({*VERBS} - {*FIRST, *LAST, *APART}), *LAST):
         words = example(verb)
         assert words[0] == verb
         done = cli.type(*words)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from started_programs import programs_of, programs_of_script
 
-from proxylab.cli import _VERBS
+from proxylab.cli.verbs import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [path for folder in ("lab/proxylab", "tests", "scenarios") for path in sorted((ROOT / folder).rglob("*.py"))]
@@ -90,7 +90,7 @@ BUILTINS = {
     *("return", "set", "shift", "test", "trap", "ulimit", "umask", "unset", "until", "wait", "while"),
 }
 NO_PROGRAMS = {
-    *_VERBS,
+    *VERBS,
     *("build", "commit", "list", "mod", "tool"),  # of go and git
     *("client", "filter", "ipvs", "nat", "nodeport"),  # names in the kernel and in scenarios
     "said",  # a program of a test's own making

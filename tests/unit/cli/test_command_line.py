@@ -12,7 +12,7 @@ import pytest
 from caller import Caller
 from scenario_text import scenario_text
 
-from proxylab.cli import _VERBS
+from proxylab.cli.verbs import VERBS
 from proxylab.errors import ExitCode
 from proxylab.scenario.model import Scenario
 
@@ -352,7 +352,7 @@ def test_help_tells_every_exit_code(caller: Caller) -> None:
 
 
 def test_help_of_every_verb_has_an_example(caller: Caller) -> None:
-    for verb in _VERBS:
+    for verb in VERBS:
         code, output, _ = caller.type(verb, "--help")
         assert code == ExitCode.OK
         assert f"Example: proxylab {verb}" in output
@@ -375,7 +375,7 @@ def test_check_loads_nothing_that_a_run_needs(tmp_path: Path) -> None:
     heavy = {"asyncio", "docker", "proxylab.client.session", "pyroute2", "pytest", "scapy"}
     code = (
         "import sys\n"
-        "from proxylab.cli import _VERBS, main\n"
+        "from proxylab.cli import main\n"
         "try: main(['check', 'x.lab.yaml'])\n"
         f"finally: print(sorted({heavy} & set(sys.modules)))\n"
     )
