@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from recorded import World
 
+from proxylab.features.graph.drawing import mermaid_lines, path_lines, text_lines
+from proxylab.features.graph.paths import Path as Drawn
+from proxylab.features.graph.paths import seen_path
+from proxylab.features.graph.planned_path import planned_path
+from proxylab.features.graph.svg import svg
 from proxylab.plan.assembly import assemble
 from proxylab.plan.model import Plan
-from proxylab.report.drawing import mermaid_lines, path_lines, text_lines
-from proxylab.report.paths import Path as Drawn
-from proxylab.report.paths import seen_path
-from proxylab.report.planned_path import planned_path
-from proxylab.report.svg import svg
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 from proxylab.verdict.case import open_case

@@ -10,10 +10,10 @@ from proxylab.client.session import Session
 from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.errors import CapabilityError
 from proxylab.evidence.evidence import Packet
+from proxylab.features.graph.paths import Leg
+from proxylab.features.graph.planned_path import planned_path
 from proxylab.plan.assembly import assemble
 from proxylab.plan.device_names import ROUTER
-from proxylab.report.paths import Leg
-from proxylab.report.planned_path import planned_path
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Scenario

@@ -53,7 +53,7 @@ VERBS: Final = {
     "engines": Verb("proxylab.cli.engines", "List engines, and the sources of kube-proxy binaries."),
     "exec": Verb("proxylab.cli.exec", "Run a command in a node, pod or host."),
     "get": Verb("proxylab.cli.get", "List nodes, pods, Services or endpoints of a lab."),
-    "graph": Verb("proxylab.cli.graph", "Draw a scenario's network as text, Mermaid or SVG."),
+    "graph": Verb("proxylab.features.graph.verb", "Draw a scenario's network as text, Mermaid or SVG."),
     "import": Verb("proxylab.cli.import_", "Write a scenario from kubectl's output of a live cluster."),
     "init": Verb("proxylab.cli.init", "Write an example scenario, or set up a repository."),
     "judge": Verb("proxylab.cli.judge", "Judge recorded probes and steps again."),

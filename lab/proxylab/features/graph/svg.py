@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
+from proxylab.features.graph.drawing import Group, Thing, balancer_groups, box_of, path_lines, segments, things, tunnels
+from proxylab.features.graph.paths import Path
 from proxylab.plan.model import Plan, Role
-from proxylab.report.drawing import Group, Thing, balancer_groups, box_of, path_lines, segments, things, tunnels
-from proxylab.report.paths import Path
 from proxylab.scenario.network import OUTSIDE
 
 __all__ = ["svg"]

@@ -5,15 +5,15 @@ from pathlib import Path
 import click
 
 from proxylab.cli.case_option import CASE, choose_case
+from proxylab.features.graph.drawing import mermaid_lines, text_lines
+from proxylab.features.graph.paths import Path as PacketPath
+from proxylab.features.graph.paths import seen_path
+from proxylab.features.graph.planned_path import planned_path
+from proxylab.features.graph.svg import svg
 from proxylab.plan.assembly import assemble, lay_out
 from proxylab.plan.model import Plan
 from proxylab.report.bundle import CASE as RECORDED
 from proxylab.report.bundle import PLAN, read_case, read_plan
-from proxylab.report.drawing import mermaid_lines, text_lines
-from proxylab.report.paths import Path as PacketPath
-from proxylab.report.paths import seen_path
-from proxylab.report.planned_path import planned_path
-from proxylab.report.svg import svg
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
 from proxylab.verdict.case import open_case

@@ -14,12 +14,12 @@ from proxylab.addresses import IPAddress
 from proxylab.cluster.objects import Service, ServicePort
 from proxylab.cluster.slices import slices_of
 from proxylab.evidence.words import endpoint, listed
+from proxylab.features.graph.paths import Branch, Leg, Path
 from proxylab.plan.assembly import Assembly
 from proxylab.plan.forwarding import Hop, UnreachableError, next_hop, path
 from proxylab.plan.model import Plan, Role, Route
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.plan.sources import masquerade_source
-from proxylab.report.paths import Branch, Leg, Path
 from proxylab.scenario.expect import Masqueraded, Preserved, SourceAddress, SourceByBackend
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.words import Outcome

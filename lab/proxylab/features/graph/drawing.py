@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from proxylab.features.graph.paths import Path
 from proxylab.plan.model import Plan, Role
-from proxylab.report.paths import Path
 
 __all__ = [
     "Group",
