@@ -44,7 +44,7 @@ VERBS: Final = {
     "capture": Verb("proxylab.cli.capture", "Capture frames as text, as pcapng or in Wireshark."),
     "check": Verb("proxylab.cli.check", "Report every mistake in scenario files; run nothing."),
     "completion": Verb("proxylab.cli.completion", "Print the completion script for bash, fish or zsh."),
-    "conformance": Verb("proxylab.cli.conformance", "Run the catalogue on a proxy; print a table by theme."),
+    "conformance": Verb("proxylab.features.conformance.verb", "Run the catalogue on a proxy; print a table by theme."),
     "describe": Verb("proxylab.cli.describe", "Describe a node, pod, Service or outside host of a lab."),
     "diagnose": Verb("proxylab.cli.diagnose", "Check a Service stage by stage; report where it breaks."),
     "diff": Verb("proxylab.cli.diff", "Run the same probes on several engines and compare."),

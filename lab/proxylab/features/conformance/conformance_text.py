@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from proxylab.evidence.words import amount
-from proxylab.report.conformance import Change, Conformance, Item, Result, Subject, conforming, sentence
+from proxylab.features.conformance.conformance import Change, Conformance, Item, Result, Subject, conforming, sentence
 from proxylab.text import WIDTH, table, wrapped
 
 __all__ = ["about", "change_lines", "conformance_lines"]

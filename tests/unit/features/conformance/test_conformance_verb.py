@@ -11,8 +11,8 @@ from conformance_tables import BROKEN, RELEASE
 from kube_proxies import program
 
 from proxylab.errors import ExitCode
-from proxylab.report.conformance import read
-from proxylab.report.conformance_files import markdown
+from proxylab.features.conformance.conformance import read
+from proxylab.features.conformance.conformance_files import markdown
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def catalogue(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Caller:
     def files_of(*names: str) -> tuple[Path, ...]:
         return tuple(Path("catalogue") / name for name in names) or (Path("catalogue"),)
 
-    monkeypatch.setattr("proxylab.cli.conformance.files_of", files_of)
+    monkeypatch.setattr("proxylab.features.conformance.verb.files_of", files_of)
     return caller
 
 

@@ -1,4 +1,4 @@
-"""``proxylab conformance``: the catalogue on a proxy, as a table by theme (``proxylab.report.conformance``)."""
+"""The command line of ``proxylab conformance``: the catalogue on a proxy, as a table by theme."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -26,9 +26,16 @@ from proxylab.client.session import Session
 from proxylab.engines.engine_names import ENGINES
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ExitCode
-from proxylab.report.conformance import Conformance, Subject, catalogue_digest, conformance_of, read, together
-from proxylab.report.conformance_files import badge, junit, markdown, page
-from proxylab.report.conformance_text import change_lines, conformance_lines
+from proxylab.features.conformance.conformance import (
+    Conformance,
+    Subject,
+    catalogue_digest,
+    conformance_of,
+    read,
+    together,
+)
+from proxylab.features.conformance.conformance_files import badge, junit, markdown, page
+from proxylab.features.conformance.conformance_text import change_lines, conformance_lines
 from proxylab.report.exit_code import exit_code
 from proxylab.scenario.model import Scenario
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from scenario_text import scenario_text
 
 from proxylab.errors import ExitCode
-from proxylab.report.conformance import (
+from proxylab.features.conformance.conformance import (
     Conformance,
     Item,
     Result,
@@ -25,8 +25,8 @@ from proxylab.report.conformance import (
     sentence,
     together,
 )
-from proxylab.report.conformance_files import badge, junit, markdown, page
-from proxylab.report.conformance_text import change_lines, conformance_lines
+from proxylab.features.conformance.conformance_files import badge, junit, markdown, page
+from proxylab.features.conformance.conformance_text import change_lines, conformance_lines
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.words import Position
