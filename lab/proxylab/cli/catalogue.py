@@ -52,7 +52,7 @@ def catalogue_files() -> dict[str, Path]:
 
 
 def recorded_mutants() -> bytes:
-    """Which mutant turned which probes of the catalogue red (``proxylab.report.semantics``)."""
+    """Which mutant turned which probes of the catalogue red (``proxylab.features.semantics.semantics``)."""
     return (_folder() / "mutations.json").read_bytes()
 
 

@@ -67,7 +67,7 @@ VERBS: Final = {
     "rules": Verb("proxylab.cli.rules", "Print the rules of a node."),
     "run": Verb("proxylab.cli.run", "Run scenarios and judge every probe."),
     "schema": Verb("proxylab.cli.schema", "Print the format of scenarios as JSON Schema."),
-    "semantics": Verb("proxylab.cli.semantics", "List Kubernetes' promises for Services, with their probes."),
+    "semantics": Verb("proxylab.features.semantics.verb", "List Kubernetes' promises for Services, with their probes."),
     "shell": Verb("proxylab.cli.shell", "Open a shell in a node, pod or host."),
     "trace": Verb("proxylab.cli.trace", "Trace one packet, rule by rule."),
     "up": Verb("proxylab.cli.up", "Start the lab of a scenario and leave it running."),

@@ -6,8 +6,16 @@ from html.parser import HTMLParser
 from scenario_index import SCENARIOS, SUFFIX, places
 
 from proxylab.engines.engine_names import EMBEDDED, version_of
-from proxylab.report.html.semantics import semantics_page
-from proxylab.report.semantics import Coverage, RecordedMutant, Row, read_mutants, semantics, to_json, to_lines
+from proxylab.features.semantics.semantics import (
+    Coverage,
+    RecordedMutant,
+    Row,
+    read_mutants,
+    semantics,
+    to_json,
+    to_lines,
+)
+from proxylab.features.semantics.semantics_page import semantics_page
 from proxylab.scenario.load import load_scenario, parse_scenario
 from proxylab.scenario.promises import promises
 
