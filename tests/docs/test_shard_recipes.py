@@ -64,7 +64,7 @@ def typed(folder: Path, command: str, index: int = 0) -> int:
     ).returncode
 
 
-# tests/unit/cli/test_merge.py and tests/plugin/test_shards.py show shards and their merging.
+# tests/unit/features/merge/test_merge.py and tests/plugin/test_shards.py show shards and their merging.
 @pytest.mark.thorough
 @pytest.mark.parametrize("system", ["GitHub", "GitLab"])
 def test_the_shards_of_a_workflow_become_one_red_report(folder: Path, system: str) -> None:

@@ -59,7 +59,7 @@ VERBS: Final = {
     "judge": Verb("proxylab.cli.judge", "Judge recorded probes and steps again."),
     "kernels": Verb("proxylab.cli.kernels", "List the kernels that labs can run on; build one."),
     "logs": Verb("proxylab.cli.logs", "Print the log of a node's engine."),
-    "merge": Verb("proxylab.cli.merge", "Merge the reports of several runs, or of shards."),
+    "merge": Verb("proxylab.features.merge.verb", "Merge the reports of several runs, or of shards."),
     "mutate": Verb("proxylab.cli.mutate", "Change each rule, and report which probe notices."),
     "plan": Verb("proxylab.cli.plan", "Show a scenario's nodes, pods, addresses and devices."),
     "probe": Verb("proxylab.cli.probe", "Send one probe and explain the result."),

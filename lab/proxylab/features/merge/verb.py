@@ -1,4 +1,4 @@
-"""``proxylab merge``: several runs as one (``proxylab.report.merged_runs``)."""
+"""``proxylab merge``: several runs as one (``proxylab.features.merge.merged_runs``)."""
 
 import sys
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ import click
 
 from proxylab.cli.terminal import COLOR, paint, terminal_width, wants_color
 from proxylab.errors import ExitCode
+from proxylab.features.merge.merged_runs import merged_about, merged_documents, merged_entries, merged_junit
 from proxylab.report.html import page, read_page
-from proxylab.report.merged_runs import merged_about, merged_documents, merged_entries, merged_junit
 from proxylab.verdict.model import Judgement
 
 __all__ = ["command"]
