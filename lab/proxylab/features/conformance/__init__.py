@@ -1,1 +1,1 @@
-"""``proxylab conformance``: runs the catalogue on a proxy, and tables by theme what it keeps of Kubernetes' promises."""
+"""``proxylab conformance``: runs the catalogue on a proxy, and says by theme which of Kubernetes' promises it keeps."""
