@@ -10,7 +10,7 @@ from proxylab.scenario.expect import Preserved
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, ProbeVerdict
 
-WORLD = World(backends=("echo-1", "echo-2", "echo-3"), source=Preserved())
+WORLD = World(backends=("echo-1",), source=Preserved())
 
 
 def entry(pod: str = "echo-1", node: str = "node-a") -> TrackedFlow:

@@ -20,9 +20,9 @@ def _judge(case: JudgedProbe, expected: tuple[Backend, ...]) -> Verdict:
     """The flows reached exactly the pods in ``expected``, and where it names ports exactly those.
 
     The proxy picks a backend by chance, so few flows need not reach all of them. Only from ``flows_to_hit_all`` flows
-    on does a backend without a flow count as missing; below that the verdict says so. With session affinity the proxy
-    chooses once for each client. A client of a headless Service's name dials one pod; ``name`` checks that the name
-    gives all of them.
+    on does a backend without a flow count as missing; below that it is in doubt. With session affinity the proxy
+    chooses once for each client, and a scenario may have few of them: then the verdict only says so. A client of a
+    headless Service's name dials one pod; ``name`` checks that the name gives all of them.
     """
     with_port = {each.name for each in expected if each.port is not None}
     wanted, found, findings = list(dict.fromkeys(map(str, expected))), Counter[str](), Findings(case, case.unseen)
@@ -47,10 +47,13 @@ def _judge(case: JudgedProbe, expected: tuple[Backend, ...]) -> Verdict:
     said = (findings.any_wrong or case.too_late) and len(wanted) == 1  # a stranger was hit, so the only backend was not
     if never and found and not said and (choices > 1 or not sticky):
         chosen = amount(choices, "client" if sticky else "flow")
-        if choices >= flows_to_hit_all(len(wanted)):
+        enough = flows_to_hit_all(len(wanted))
+        if choices >= enough:
             findings.missing(f"the proxy never chose {listed(never)} in {chosen}")
-        else:
+        elif sticky or case.resolved.affinity_timeout is not None:
             observed += f" ({chosen} need not hit all {len(wanted):,})"
+        else:
+            findings.doubt(f"no flow reached {listed(never)}: {chosen} need not hit all {len(wanted):,}, {enough:,} do")
     return findings.settle("backends", expected=listed(wanted), observed=observed)
 
 

@@ -21,11 +21,35 @@ def test_a_pod_that_is_no_backend() -> None:
     assert (verdict.judgement, verdict.reasons) == (FAIL, ("the request reached echo-3, not an expected backend",))
 
 
-@pytest.mark.parametrize(("flows", "judgement"), [(53, PASS), (54, FAIL)])
+@pytest.mark.parametrize(("flows", "judgement"), [(53, INCONCLUSIVE), (54, FAIL)])
 def test_a_backend_never_chosen_is_missing_once_the_flows_suffice(flows: int, judgement: Judgement) -> None:
     world = World(flows=flows, backends=("echo-1", "echo-2", "echo-3"))
     seen = [each for flow in range(flows) for each in world.round_trip(flow, f"echo-{flow % 2 + 1}")]
     assert one(world, world.evidence(seen), "backends").judgement is judgement
+
+
+def test_a_backend_that_few_flows_did_not_reach_is_in_doubt_and_named() -> None:
+    world = World(flows=30, backends=("echo-1", "echo-2"))
+    missed = one(
+        world, world.evidence([each for flow in range(30) for each in world.round_trip(flow, "echo-1")]), "backends"
+    )
+    assert (missed.judgement, missed.reasons) == (
+        INCONCLUSIVE,
+        ("no flow reached echo-2: 30 flows need not hit all 2, 31 do",),
+    )
+    two = World(flows=2, backends=("echo-1", "echo-2"))
+    assert (
+        one(two, two.evidence([*two.round_trip(0, "echo-1"), *two.round_trip(1, "echo-2")]), "backends").judgement
+        is PASS
+    )
+
+
+def test_with_session_affinity_few_flows_need_not_reach_every_backend() -> None:
+    world = World(flows=2, backends=("echo-1", "echo-2"))
+    evidence = world.evidence([each for flow in range(2) for each in world.round_trip(flow, "echo-1")])
+    verdict = judge(world.probe, replace(world.resolved, affinity_timeout=10800), None, evidence)
+    found = next(each for each in verdict.verdicts if each.expectation == "backends")
+    assert (found.judgement, found.observed) == (PASS, "echo-1 2 (2 flows need not hit all 2)")
 
 
 def test_a_lost_tap_frame_may_be_the_backend_that_seems_never_chosen() -> None:
@@ -42,8 +66,8 @@ def test_replicas_of_one_namespace_are_told_apart_by_address() -> None:
         for each in DELIVERED.round_trip(0, "echo-2")
     )
     verdict = judge(DELIVERED.probe, shared, None, DELIVERED.evidence(seen))
-    assert verdict.overall is PASS
-    assert verdict.verdicts[2].observed == "echo-2 (1 flow need not hit all 3)"
+    assert (verdict.verdicts[2].observed, verdict.overall) == ("echo-2", INCONCLUSIVE)
+    assert verdict.verdicts[2].reasons == ("no flow reached echo-1 and echo-3: 1 flow need not hit all 3, 54 do",)
 
 
 def test_one_port_of_a_pod_is_another_backend_than_its_other_port() -> None:

@@ -51,7 +51,8 @@ from proxylab.verdict.model import Judgement, ProbeVerdict
 
 
 def test_a_packet_delivered_and_answered_passes() -> None:
-    verdict = judged(DELIVERED, DELIVERED.evidence(DELIVERED.round_trip(0, "echo-2")))
+    world = replace(DELIVERED, backends=("echo-2",))
+    verdict = judged(world, world.evidence(world.round_trip(0, "echo-2")))
     assert [(each.expectation, each.judgement) for each in verdict.verdicts] == [
         ("outcome", PASS),
         ("reply", PASS),
@@ -62,14 +63,16 @@ def test_a_packet_delivered_and_answered_passes() -> None:
 
 
 def test_a_connection_passes_when_both_witnesses_agree() -> None:
-    evidence = CONNECTED.evidence(CONNECTED.round_trip(0, "echo-1"), connects=(CONNECTED.report(0, "echo-1"),))
-    assert judged(CONNECTED, evidence).overall is PASS
+    world = replace(CONNECTED, backends=("echo-1",))
+    evidence = world.evidence(world.round_trip(0, "echo-1"), connects=(world.report(0, "echo-1"),))
+    assert judged(world, evidence).overall is PASS
 
 
 def without_end(why_not: str, **changes: object) -> ProbeVerdict:
     """A connection that carried data both ways and did not end in order."""
-    reports = (replace(CONNECTED.report(0, "echo-1"), unended=why_not),)
-    return judged(CONNECTED, CONNECTED.evidence(CONNECTED.round_trip(0, "echo-1"), connects=reports, **changes))
+    world = replace(CONNECTED, backends=("echo-1",))
+    reports = (replace(world.report(0, "echo-1"), unended=why_not),)
+    return judged(world, world.evidence(world.round_trip(0, "echo-1"), connects=reports, **changes))
 
 
 def test_a_connection_that_carried_data_ends_with_a_fin_of_both_sides() -> None:
@@ -152,15 +155,17 @@ def test_a_drop_in_the_senders_own_kernel_passes_when_the_rule_counted() -> None
 
 
 def test_advice_by_icmp_ends_no_flow() -> None:
+    world = replace(DELIVERED, backends=("echo-1",))
     for icmp in ((5, 1), (3, 4)):
-        seen = (*DELIVERED.round_trip(0, "echo-1"), DELIVERED.hears_icmp(0, icmp=icmp))
-        assert judged(DELIVERED, DELIVERED.evidence(seen)).overall is PASS
+        seen = (*world.round_trip(0, "echo-1"), world.hears_icmp(0, icmp=icmp))
+        assert judged(world, world.evidence(seen)).overall is PASS
 
 
 def test_a_repeated_packet_may_arrive_as_often_as_it_was_sent() -> None:
-    seen = DELIVERED.round_trip(0, "echo-1")
-    evidence = DELIVERED.evidence((*seen, *seen[:2]))
-    assert judged(DELIVERED, evidence).overall is PASS
+    world = replace(DELIVERED, backends=("echo-1",))
+    seen = world.round_trip(0, "echo-1")
+    evidence = world.evidence((*seen, *seen[:2]))
+    assert judged(world, evidence).overall is PASS
 
 
 def test_a_repeated_packet_may_not_arrive_at_another_pod() -> None:

@@ -66,7 +66,7 @@ def test_another_source_fails_the_outcome_and_the_source_and_both_nodes_are_name
 
 
 def test_another_pod_fails_though_it_is_a_backend_too() -> None:
-    world = replace(WORLD, backends=("echo-1", "echo-2"))
+    world = replace(WORLD, backends=("echo-2",))
     told = evidence(translated_by_node_b("echo-2"))
     assert one(world, told, "outcome").judgement is FAIL
     assert one(world, told, "backends").judgement is PASS
