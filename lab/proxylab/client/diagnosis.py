@@ -48,7 +48,7 @@ from proxylab.evidence.lookups import Lookup
 from proxylab.evidence.words import listed
 from proxylab.scenario.expect import Backend as ExpectedBackend
 from proxylab.scenario.expect import Expect, HttpExpect
-from proxylab.scenario.probes import AddressTarget, Probe, Send, ServiceTarget, Source
+from proxylab.scenario.probes import MOST_FLOWS, AddressTarget, Probe, Send, ServiceTarget, Source
 from proxylab.scenario.words import TERMINATING_MODES, Frontend, Manner, Outcome, Position
 from proxylab.statistics import flows_to_hit_all
 from proxylab.verdict.case import case_of
@@ -58,7 +58,6 @@ from proxylab.verdict.model import Judgement, ProbeVerdict
 __all__ = ["Round"]
 
 _MOST_DIALS: Final = 32
-_MOST_FLOWS: Final = 2000
 _FEW_FLOWS: Final = 4
 """Where flows stick to an endpoint, a few are enough: no other endpoint is due."""
 
@@ -312,7 +311,7 @@ class Round:
 
     def _run(self, subject: DiagnosedService, path_test: PathTest) -> PathTestResult:
         service, expected = subject.service, path_test.expected
-        flows = min(flows_to_hit_all(len(expected)), _MOST_FLOWS) if service.affinity_timeout is None else _FEW_FLOWS
+        flows = min(flows_to_hit_all(len(expected)), MOST_FLOWS) if service.affinity_timeout is None else _FEW_FLOWS
         frontend = path_test.frontend
         enters = path_test.node if path_test.dialler.kind is Kind.HOST else None
         target = ServiceTarget(

@@ -23,7 +23,7 @@ from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.probes import PodTarget, Send, ServiceTarget
 from proxylab.scenario.syntax import is_address
 from proxylab.scenario.words import Frontend, Outcome, Reply, Spread
-from proxylab.statistics import flows_needed, flows_needed_for, flows_to_stick
+from proxylab.statistics import flows_needed, flows_needed_for, flows_to_hit_all, flows_to_stick
 
 __all__ = ["check_conntrack", "check_expectations", "check_source"]
 
@@ -168,9 +168,20 @@ def _check_backends(subject: Subject, expect: Expect, location: Location) -> Non
             subject.problems.add(at.spot, what, allowed="give the port in each, or in none")
         _check_port(subject, each, at)
         earlier.append(each)
-    if send is not None and (flows := send.flows_for(expect)) < len(backends) and not subject.names_pods:
-        what = f"send.flows is {flows}, too few to reach each of {len(backends)} backends"
-        subject.problems.add(location.spot, what, allowed=f"needed: {len(backends)}")
+    if send is not None and send.flows is not None and len(backends) > 1 and not subject.names_pods:
+        _check_reach(subject, send.flows, len(backends), expect, location)
+
+
+def _check_reach(subject: Subject, flows: int, backends: int, expect: Expect, location: Location) -> None:
+    """Refuse flows that cannot reach each backend, and warn of those that miss one by chance."""
+    needed = f"needed: {flows_to_hit_all(backends)}, or remove send.flows"
+    by_client = expect.spread is not None or (subject.service and subject.service.affinity_timeout is not None)
+    if flows < backends:
+        what = f"send.flows is {flows}, too few to reach each of {backends} backends"
+        subject.problems.add(location.spot, what, allowed=needed)
+    elif flows < flows_to_hit_all(backends) and not by_client:
+        what = f"send.flows is {flows}: by chance they may miss one of {backends} backends"
+        subject.problems.warn(subject.location["send"]["flows"].spot, what, allowed=needed)
 
 
 def _written(location: Location, name: str) -> Location:
@@ -212,13 +223,13 @@ def _check_spread(subject: Subject, expect: Expect, location: Location) -> None:
         _check_shares(subject, expect.spread.of, expect.backend_names, location)
     if isinstance(expect.spread, Shares):
         shares = tuple(expect.spread.of.values())
-        _check_power(subject, send.flows_for(expect), len(shares), flows_needed_for(shares), location)
+        _check_power(subject, subject.flows_for(expect), len(shares), flows_needed_for(shares), location)
         return
     known = len(expect.backend_names) or _endpoints(subject, target)
     if expect.spread is Spread.STICKY:
         _check_sticking(subject, send, expect, location)
     elif known is not None:
-        _check_power(subject, send.flows_for(expect), known, flows_needed(max(known, 1)), location)
+        _check_power(subject, subject.flows_for(expect), known, flows_needed(max(known, 1)), location)
 
 
 def _check_affinity(subject: Subject, expect: Expect, target: ServiceTarget, location: Location) -> bool:
@@ -262,7 +273,7 @@ def _check_sticking(subject: Subject, send: Send, expect: Expect, location: Loca
     if len(backends) < 2:
         what = "sticky needs expect.backends"
         subject.problems.add(location.spot, what, allowed="needed: two backends or more")
-    elif (flows := send.flows_for(expect)) < (needed := flows_to_stick(len(backends)) + _clients(subject) - 1):
+    elif (flows := subject.flows_for(expect)) < (needed := flows_to_stick(len(backends)) + _clients(subject) - 1):
         what = f"send.flows is {flows}: by chance they may all go to one of {len(backends)} backends"
         _refuse_flows(subject, location, what, needed)
 

@@ -251,10 +251,11 @@ class _Problem(Struct, frozen=True, kw_only=True):
 
 
 class Problems:
-    """The mistakes of one file so far."""
+    """The mistakes of one file so far, and warnings of what the lab takes and may not prove."""
 
     def __init__(self) -> None:
         self._found: dict[Spot, _Problem] = {}
+        self._warnings: dict[str, None] = {}
 
     def __len__(self) -> int:
         return len(self._found)
@@ -273,6 +274,16 @@ class Problems:
         """
         problem = _Problem(spot=spot, what=what, allowed=allowed, word=word, known=tuple(known))
         self._found.setdefault(spot, problem)
+
+    def warn(self, spot: Spot, what: str, *, allowed: str) -> None:
+        """Note a doubt that refuses nothing, once, with its line and what to do."""
+        line = f"warning: line {spot.position.line}: {path_text(spot.path)}: {what}; {allowed}"
+        self._warnings.setdefault(_one_line(line))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The warnings, in the order of the checks."""
+        return tuple(self._warnings)
 
     def raise_any(self) -> None:
         """Raise the problems, in the order of the file, and file by file if there are manifest files.

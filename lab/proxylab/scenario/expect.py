@@ -286,9 +286,9 @@ class Expect(Declared, frozen=True, kw_only=True):
     backends: Annotated[
         Annotated[tuple[_AnyBackend, ...], NOT_EMPTY] | None,
         Key(
-            "The pods that the flows must reach: each of these, and no other. A backend that no flow reached fails, or "
-            "leaves the verdict inconclusive where the flows are too few to reach each (31 for two, 54 for three); "
-            "with session affinity, few clients need not reach each. The name of an entry with replicas, or of a "
+            "The pods that the flows must reach: each of these, and no other. A backend that no flow reached fails; "
+            "where send.flows is too small to reach each, the verdict is inconclusive. With session affinity, few "
+            "clients need not reach each. The name of an entry with replicas, or of a "
             "workload (NAMESPACE/NAME outside the namespace default), stands for its pods. A daemon of a node and an "
             "outside host may be backends, too. NAME:PORT names one port of a pod. Without this key, too, a flow to "
             "a Service must reach one of its ready endpoints (of those that terminate and serve, where none is ready) "

@@ -77,10 +77,12 @@ def _check_sender(subject: Subject, source: Source, location: Location) -> None:
         problems.add(location["loopback"].key, what, allowed="only a node dials from its loopback address")
     if source.all_addresses:
         _check_many_clients(subject, source, location)
-    if source.port is not None and send is not None and send.flows_for(subject.probe.expect) > 1:
-        what = "several flows cannot share the fixed source port"
-        flows = subject.location["send"]["flows"] if send.flows else location["port"]
-        problems.add(flows.spot, what, allowed="allowed with from.port: 1")
+    if source.port is not None and send is not None and (flows := subject.flows_for(subject.probe.expect)) > 1:
+        if send.flows:
+            what, at = "several flows cannot share the fixed source port", subject.location["send"]["flows"]
+        else:
+            what, at = f"expect needs {flows} flows, which cannot share the fixed source port", location["port"]
+        problems.add(at.spot, what, allowed="allowed with from.port: 1")
 
 
 def _check_many_clients(subject: Subject, source: Source, location: Location) -> None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, Transport
 from proxylab.cluster.objects import Service
 from proxylab.scenario.document import Location, Problems, Spot, listed, shown
+from proxylab.scenario.expect import Expect
 from proxylab.scenario.implied_ports import implied_ports, note_on_ports
 from proxylab.scenario.manifests import DEFAULT_NAMESPACE, Manifests
 from proxylab.scenario.parts import Parts, ProbeParts
@@ -120,6 +121,11 @@ class Subject(Struct, frozen=True):
         target, service = self.probe.target, self.service
         by_name = isinstance(target, ServiceTarget) and target.via is Frontend.DNS_NAME
         return by_name and service is not None and service.headless
+
+    def flows_for(self, expect: Expect | None) -> int:
+        """How many flows the probe sends with that expectation; 1 if a mistake hides what it sends."""
+        send = self.probe.send
+        return 1 if send is None else send.flows_for(expect, names_pods=self.names_pods)
 
 
 def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Parts:

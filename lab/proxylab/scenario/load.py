@@ -174,7 +174,7 @@ def _scenario(
         states = _steps(parts, inventory, manifests, rollouts, problems)
     problems.raise_any()
     known = [(manifests, parts.single_pods), *((each.manifests, each.pods) for each in states if each.pods is not None)]
-    return _built(file, parts, manifests, states, configured, known)
+    return _built(file, parts, manifests, states, configured, (known, problems.warnings))
 
 
 def _steps(
@@ -234,10 +234,10 @@ def _built(
     manifests: Manifests,
     states: Sequence[ClusterState],
     configured: Configured,
-    known: Sequence[State],
+    found: tuple[Sequence[State], Sequence[str]],
 ) -> Scenario:
     """Build the Scenario from documents that passed every check."""
-    document = parts.document
+    document, (known, warnings) = parts.document, found
     if document is None:
         raise InternalError(f"{file}: proxylab refuses this file without a reason; please report it")
     spec = document.spec
@@ -274,6 +274,7 @@ def _built(
         notes=(
             *_notes(manifests, configured, routed=routed),
             *silent_services(known, [*spec.probes, *(probe for step in steps for probe in step.probes)]),
+            *warnings,
             *_long_names(document.metadata.name, spec.probes, steps),
         ),
         proxy=configured.configuration,

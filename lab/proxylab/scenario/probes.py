@@ -14,7 +14,7 @@ from proxylab.scenario.keys import OWN_NAME, Between, Check, Declared, Key, Read
 from proxylab.scenario.matrix import Exceptional
 from proxylab.scenario.syntax import Address, Duration, Name, PortNumber, PortReference, read_address
 from proxylab.scenario.words import Frontend, Manner, Position, Spread
-from proxylab.statistics import FINE_CHANGE, SHARE_CHANGE, flows_needed_for
+from proxylab.statistics import FINE_CHANGE, SHARE_CHANGE, flows_needed_for, flows_to_hit_all, flows_to_stick
 
 __all__ = [
     "MOST_FLOWS",
@@ -262,9 +262,11 @@ class Send(Declared, frozen=True, kw_only=True):
         int | None,
         Between(1, MOST_FLOWS, "each flow has a source port of its own"),
         Key(
-            "How many flows, each with its own 5-tuple. The default is 1. With backends and an even spread, or a share "
+            "How many flows, each with its own 5-tuple. The default is 1, and with several backends the number that "
+            "reaches each of them (31 for two, 54 for three) but by a chance of 1e-9. With an even spread, or a share "
             "for each, it is the number that shows a change of one share by 10 % where flows are packets (for two "
-            f"backends 8,464), and by 30 % where they are connections (941); at most {MOST_FLOWS:,}.",
+            "backends 8,464), and by 30 % where they are connections (941); with a sticky one, the number that hardly "
+            f"all go to one backend without affinity (31 for two, 20 for three). It is at most {MOST_FLOWS:,}.",
             [2000],
         ),
     ] = None
@@ -287,12 +289,20 @@ class Send(Declared, frozen=True, kw_only=True):
     ] = ""
     every: Annotated[Duration | None, Key("The time between two packets of a stream.", ["20ms"])] = None
 
-    def flows_for(self, expect: Expect | None) -> int:
-        """How many flows leave: without a number from the author, enough to judge what the probe expects."""
+    def flows_for(self, expect: Expect | None, *, names_pods: bool = False) -> int:
+        """How many flows leave: without a number from the author, enough to judge what the probe expects.
+
+        ``names_pods`` says that the probe dials the name of a headless Service, so its client picks the pod.
+        """
         if self.flows is not None:
             return self.flows
-        if expect is None or expect.spread in (None, Spread.STICKY):
+        if expect is None or names_pods:
             return 1
+        if expect.spread in (None, Spread.STICKY):
+            backends = len(expect.backends or ())
+            if backends < 2:
+                return 1
+            return min(flows_to_hit_all(backends) if expect.spread is None else flows_to_stick(backends), MOST_FLOWS)
         shares = tuple(expect.spread.of.values()) if isinstance(expect.spread, Shares) else expect.even_shares
         if len(shares) < 2:
             return 1

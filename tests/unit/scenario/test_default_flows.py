@@ -12,13 +12,20 @@ from proxylab.statistics import FINE_CHANGE, SHARE_CHANGE, flows_needed_for
 EVEN = "backends: [{}], spread: even"
 
 
-def flows(send: str, expect: str, replicas: int = 2, mode: str = "iptables") -> int:
+HEADLESS = ("  selector: {app: echo}", "  clusterIP: None\n  selector: {app: echo}")
+FEW = "send: {{flows: {}}}\n    expect: {{outcome: delivered, source: preserved, backends: [echo-1, echo-2]}}"
+
+
+def flows(
+    send: str, expect: str, replicas: int = 2, mode: str = "iptables", service: tuple[str, str] = ("", "")
+) -> int:
     pods = ", ".join(f"echo-{number}" for number in range(1, replicas + 1))
     text = BASE.replace("replicas: 2", f"replicas: {replicas}").replace(
         "expect: {outcome: delivered, source: preserved}",
         f"send: {{{send}}}\n    expect: {{outcome: delivered, source: preserved, {expect.format(pods)}}}",
     )
-    (case,) = cases(parse_scenario(text, "f"), mode)
+    text = text.replace("via: clusterIP", "via: dnsName") if service is HEADLESS else text
+    (case,) = cases(parse_scenario(text.replace(*service), "f"), mode)
     (probe,) = assemble(case).resolved_probes
     return probe.flows
 
@@ -46,6 +53,58 @@ def test_either_counts_as_what_the_proxy_makes_of_it() -> None:
     assert flows("as: either", EVEN, mode="userspace") == flows_needed_for((0.5, 0.5), SHARE_CHANGE)
 
 
+@pytest.mark.parametrize(("replicas", "needed"), [(2, 31), (3, 54)])
+def test_several_backends_get_the_flows_that_reach_each(replicas: int, needed: int) -> None:
+    assert flows("", "backends: [{}]", replicas) == needed
+    assert flows("", "backends: [echo]", replicas) == needed
+    assert flows("as: packet", "backends: [{}]", replicas) == needed
+
+
+def test_clients_of_a_headless_name_pick_the_pod_so_one_flow_is_enough() -> None:
+    assert flows("", "backends: [{}]", service=HEADLESS) == 1
+
+
+@pytest.mark.parametrize(("replicas", "needed"), [(2, 31), (3, 20)])
+def test_a_sticky_client_sends_what_hardly_sticks_by_chance(replicas: int, needed: int) -> None:
+    sticky = ("  selector: {app: echo}", "  sessionAffinity: ClientIP\n  selector: {app: echo}")
+    assert flows("", "backends: [{}], spread: sticky", replicas, service=sticky) == needed
+
+
 def test_the_author_has_the_last_word_and_other_probes_send_one() -> None:
     assert flows("as: packet, flows: 1234", EVEN) == 1234
     assert flows("as: packet", "backends: [echo-1]") == 1
+
+
+def warnings(flows: int, *, service: tuple[str, str] = ("", "")) -> list[str]:
+    text = BASE.replace("expect: {outcome: delivered, source: preserved}", FEW.format(flows)).replace(*service)
+    return [note for note in parse_scenario(text, "f").notes if "by chance" in note]
+
+
+def test_check_warns_of_flows_that_miss_a_backend_by_chance_with_the_line_and_the_number_that_is_enough() -> None:
+    (warning,) = warnings(30)
+    assert warning == (
+        "warning: line 16: spec.probes[0].send.flows: send.flows is 30: by chance they may miss one of 2 backends; "
+        "needed: 31, or remove send.flows"
+    )
+    assert warnings(31) == []
+
+
+def test_a_client_with_affinity_reaches_one_backend_however_many_flows_it_sends() -> None:
+    assert warnings(30, service=("  selector:", "  sessionAffinity: ClientIP\n  selector:")) == []
+
+
+def test_check_warns_in_a_step_too_and_only_while_the_service_has_no_affinity() -> None:
+    probe = (
+        "{{name: {0}, from: client, to: {{service: echo, via: clusterIP}}, send: {{flows: 5}}, "
+        "expect: {{outcome: delivered, source: preserved, backends: [echo-1, echo-2]}}}}"
+    )
+    steps = (
+        "  steps:\n  - name: a\n    change: {pods: {client: {labels: {a: b}}}}\n"
+        f"    probes: [{probe.format('p')}]\n"
+        "  - name: b\n    change: {services: {echo: {spec: {sessionAffinity: ClientIP}}}}\n"
+        f"    probes: [{probe.format('q')}]\n"
+    )
+    notes = parse_scenario(BASE.replace("---\n", f"{steps}---\n", 1), "f").notes
+    assert [note.partition(": send.flows is")[0] for note in notes if "by chance" in note] == [
+        "warning: line 20: spec.steps[0].probes[0].send.flows"
+    ]

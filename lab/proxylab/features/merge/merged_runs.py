@@ -132,7 +132,8 @@ def _bad(scenario: _Scenario, paint: Painter) -> Iterator[tuple[str, str]]:
     where = f"[{on_kernel(scenario.engine, scenario.kernel)}]"
     for each in scenario.judged:
         if each.judgement in UNRESOLVED:
-            reasons = (reason for verdict in each.verdicts for reason in verdict.reasons)
+            deciding = (verdict for verdict in each.verdicts if verdict.judgement is each.judgement)
+            reasons = (reason for verdict in deciding for reason in verdict.reasons)
             yield (
                 f"{each.position}: {each.name}",
                 f"{paint(each.judgement, each.judgement)} {where}: {next(reasons, '')}",

@@ -42,15 +42,15 @@ def _judge(case: JudgedProbe, expected: tuple[Backend, ...]) -> Verdict:
     chosen_by_client = question is not None and question.headless
     never = [] if chosen_by_client else [each for each in wanted if not found[each]]
     observed = counted(found)
-    sticky = case.probe.expect.spread is Spread.STICKY
-    choices = len(case.clients) if sticky else len(case.arrived)
+    by_client = case.probe.expect.spread is Spread.STICKY or case.resolved.affinity_timeout is not None
+    choices = len(case.clients) if by_client else len(case.arrived)
     said = (findings.any_wrong or case.too_late) and len(wanted) == 1  # a stranger was hit, so the only backend was not
-    if never and found and not said and (choices > 1 or not sticky):
-        chosen = amount(choices, "client" if sticky else "flow")
+    if never and found and not said and (choices > 1 or not by_client):
+        chosen = amount(choices, "client" if by_client else "flow")
         enough = flows_to_hit_all(len(wanted))
         if choices >= enough:
             findings.missing(f"the proxy never chose {listed(never)} in {chosen}")
-        elif sticky or case.resolved.affinity_timeout is not None:
+        elif by_client:
             observed += f" ({chosen} need not hit all {len(wanted):,})"
         else:
             findings.doubt(f"no flow reached {listed(never)}: {chosen} need not hit all {len(wanted):,}, {enough:,} do")

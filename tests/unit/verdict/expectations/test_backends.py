@@ -1,5 +1,7 @@
 """Which pods the flows reached."""
 
+from ipaddress import ip_address
+
 import pytest
 from judging import DELIVERED, FAIL, INCONCLUSIVE, PASS, SPREAD, judged, one
 from msgspec.structs import replace
@@ -13,6 +15,8 @@ from proxylab.verdict.case import case_of
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement
+
+OTHER_CLIENT = ip_address("10.244.1.9")
 
 
 def test_a_pod_that_is_no_backend() -> None:
@@ -44,12 +48,16 @@ def test_a_backend_that_few_flows_did_not_reach_is_in_doubt_and_named() -> None:
     )
 
 
-def test_with_session_affinity_few_flows_need_not_reach_every_backend() -> None:
-    world = World(flows=2, backends=("echo-1", "echo-2"))
-    evidence = world.evidence([each for flow in range(2) for each in world.round_trip(flow, "echo-1")])
+@pytest.mark.parametrize("clients", [1, 2])
+def test_with_session_affinity_many_flows_of_few_clients_need_not_reach_every_backend(clients: int) -> None:
+    world = World(flows=100, backends=("echo-1", "echo-2"), others=(OTHER_CLIENT,) * (clients - 1))
+    evidence = world.evidence([each for flow in range(100) for each in world.round_trip(flow, "echo-1")])
     verdict = judge(world.probe, replace(world.resolved, affinity_timeout=10800), None, evidence)
     found = next(each for each in verdict.verdicts if each.expectation == "backends")
-    assert (found.judgement, found.observed) == (PASS, "echo-1 2 (2 flows need not hit all 2)")
+    assert (found.judgement, found.observed) == (
+        PASS,
+        "echo-1 100" if clients == 1 else "echo-1 100 (2 clients need not hit all 2)",
+    )
 
 
 def test_a_lost_tap_frame_may_be_the_backend_that_seems_never_chosen() -> None:
