@@ -61,7 +61,8 @@ A pod with `program: nginx` is the controller. Its configuration follows Ingress
 EndpointSlices; after a change, nginx reloads it, and a step waits until the old worker has exited. A probe with `via:
 ingress` dials the Service that selects these pods. Its `expect` judges the first connection from its packets, as for
 any Service. `expect.http` judges the second one by the pod's own answer, which the packets must confirm: the pod's
-name, the source of its connection, and X-Forwarded-For.
+name, the source of its connection, and X-Forwarded-For. Whether or not the author names the pods, a request may come to
+no pod but a ready endpoint to which its host and path lead, and the controller answers none with a success by itself.
 
 `proxylab.cluster.http_routes` says what a host and a path lead to, and `proxylab.control.ingress` says it to nginx. A
 controller of your own would take the place of the second.

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from proxylab.addresses import IPAddress, Transport
 from proxylab.cluster.chain_names import chain_hashes
 from proxylab.cluster.kube_dns import DNS_PORT
-from proxylab.cluster.objects import EndpointSlice, KubeObject, Service
+from proxylab.cluster.objects import EndpointSlice, KubeObject, Service, Unstructured
 from proxylab.errors import ScenarioError
 from proxylab.plan.cluster_timeline import Cluster, begin
 from proxylab.plan.dialogue import MOST_TURNS, Dialogue, Turn
@@ -198,6 +198,7 @@ def assemble(scenario: Scenario) -> Assembly:
             gone=cluster.gone,
             links=cluster.links,
             chain_hashes=hashes,
+            kept=[each for each in cluster.further.values() if isinstance(each, Unstructured)],
         )
         resolved_probes += (
             sources.of_probe(probe, each, cluster.services) for probe, each in zip(probes, found, strict=True)

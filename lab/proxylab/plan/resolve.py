@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Transport
 from proxylab.cluster.kube_dns import DNS_PORT
-from proxylab.cluster.objects import EndpointSlice, Service
+from proxylab.cluster.objects import EndpointSlice, Service, Unstructured
 from proxylab.errors import ScenarioError
+from proxylab.plan.behind_ingress import with_endpoints
 from proxylab.plan.device_names import ROUTER
 from proxylab.plan.endpoints import Endpoints, everywhere
 from proxylab.plan.forwarding import UnreachableError, next_hop
@@ -45,7 +46,7 @@ from proxylab.scenario.probes import (
     Source,
     Stream,
 )
-from proxylab.scenario.words import Frontend, Manner
+from proxylab.scenario.words import Frontend, Manner, Program
 
 __all__ = ["resolve", "resolve_streams"]
 
@@ -79,15 +80,27 @@ def resolve(
     gone: Collection[str] = (),
     links: Links = Links(),  # noqa: B008 - frozen
     chain_hashes: frozenset[str] | None = None,
+    kept: Sequence[Unstructured] | None = None,
 ) -> tuple[ResolvedProbe, ...]:
     """``scenario.probes``, resolved, in order.
 
     The Services have everything allocated, and the slices are those at the time of the probes. ``first`` is the number
     of the first probe, ``gone`` are deleted pods, which do not even answer sentinel packets, and ``links`` the cut
-    links. ``chain_hashes`` are those of all Service ports until then. Raises ``ScenarioError``.
+    links. ``chain_hashes`` are those of all Service ports until then, and ``kept`` the objects that the API only
+    serves, such as Ingresses; ``None`` if they are unknown. Raises ``ScenarioError``.
     """
+    slices = tuple(slices)
     found = _resolved(_Resolver(scenario, plan, services, slices, gone, links), scenario.probes, first, "probe")
-    return tuple(replace(each, chain_hashes=chain_hashes) for each in found)
+    names = {name for group in scenario.pods if group.program is Program.NGINX for name in group.pod_names}
+    controllers = [pod for pod in plan.pods if pod.name in names]
+
+    def whole(each: ResolvedProbe) -> ResolvedProbe:
+        if each.request is None or kept is None:
+            return replace(each, chain_hashes=chain_hashes)
+        request = with_endpoints(each.request, controllers, kept, services, slices)
+        return replace(each, chain_hashes=chain_hashes, request=request)
+
+    return tuple(map(whole, found))
 
 
 def _resolved(resolver: "_Resolver", asked: "Sequence[_Sent]", first: int, what: str) -> tuple[ResolvedProbe, ...]:

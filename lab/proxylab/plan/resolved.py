@@ -110,11 +110,15 @@ class Sentinel(Record, frozen=True, kw_only=True):
 
 
 class HttpRequest(Record, frozen=True, kw_only=True):
-    """The HTTP request of each flow to an Ingress."""
+    """The HTTP request of each flow to an Ingress.
+
+    ``endpoints`` are those to which host and path lead when the probe is sent; ``None`` if they are unknown.
+    """
 
     host: str
     path: str
     tls: bool = False
+    endpoints: tuple[Destination, ...] | None = None
 
 
 class PolicyRoute(Record, frozen=True, kw_only=True):

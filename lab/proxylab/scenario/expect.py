@@ -212,7 +212,12 @@ class HttpExpect(Declared, frozen=True, kw_only=True):
     ] = None
     backends: Annotated[
         Annotated[tuple[str, ...], NOT_EMPTY] | None,
-        Key("Behind an Ingress: the pods that answer the requests: each of these, and no other.", [["web-1", "web-2"]]),
+        Key(
+            "Behind an Ingress: the pods that answer the requests: each of these, and no other. Without this key, too, "
+            "only a ready endpoint to which host and path lead may answer with a success (2xx), not the controller "
+            "itself.",
+            [["web-1", "web-2"]],
+        ),
     ] = None
     source: Annotated[
         _NameOrAddress | None,

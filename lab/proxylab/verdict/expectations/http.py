@@ -5,10 +5,12 @@ connection, from the controller to the pod: its name, the source that it saw, an
 connection must say the same.
 """
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator
+from typing import Final
 
-from proxylab.evidence.evidence import Direction, HttpReport, Packet
+from proxylab.addresses import IPAddress
+from proxylab.evidence.evidence import Direction, HttpReport, Observation, Packet
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import STACK
 from proxylab.scenario.expect import HttpExpect
@@ -18,6 +20,9 @@ from proxylab.verdict.findings import Findings
 from proxylab.verdict.model import Verdict
 
 __all__ = ["HTTP"]
+
+_SUCCESS: Final = 2
+"""The class of a status that a controller gives no request by itself."""
 
 
 def _judge(case: JudgedProbe, wanted: HttpExpect) -> Verdict:
@@ -36,6 +41,7 @@ def _judge(case: JudgedProbe, wanted: HttpExpect) -> Verdict:
                 findings.missing("no answer came by HTTP", flow)
             elif (fault := next(_faults(case, wanted, report), "")) != "":
                 findings.wrong(fault, flow)
+    _judge_ends(wanted, case, findings)
     _judge_backends(wanted, case, findings)
     for report in case.evidence.http:
         if report.backend and (doubt := _contradiction(case, report)):
@@ -113,6 +119,61 @@ def _judge_backends(wanted: HttpExpect, case: JudgedProbe, findings: Findings) -
         return
     if missed := [name for name in wanted.backends or () if name not in answered]:
         findings.wrong(f"no request came to {listed(missed)}")
+
+
+def _judge_ends(wanted: HttpExpect, case: JudgedProbe, findings: Findings) -> None:
+    """Note answers to a request through an Ingress that come from no endpoint to which its host and path lead.
+
+    Each connection of the controller must lead to one of them, or to a pod that the author names. The controller may
+    answer by itself, but not with a success where an endpoint or nothing should. Packets to programs on a node pass no
+    tap, so there the answer itself says who gave it.
+    """
+    request = case.resolved.request
+    if request is None or request.endpoints is None:
+        return
+    due, named = {(each.address, each.port) for each in request.endpoints}, wanted.backends or ()
+    on_nodes = {each.address for each in case.resolved.receivers if each.device == STACK}
+    asked = f"endpoint behind {request.host}{request.path}"
+    whose = f"which is no {asked}"
+    came = _behind_controller(case)
+    for report in (each for each in case.evidence.http if not each.error):
+        reached = came[report.flow]
+        strangers = [
+            each
+            for each in reached
+            if (each.destination, each.destination_port) not in due and each.netns_name not in named
+        ]
+        for each in strangers[:1]:
+            at = endpoint(each.destination, each.destination_port)
+            findings.wrong(f"the request came to {each.netns_name}, at {at}, {whose}", report.flow)
+        if reached or report.backend in named:
+            continue
+        if report.backend:
+            if report.backend not in _names_at(case, due):
+                findings.wrong(f"{report.backend} answered, {whose}", report.flow)
+        elif wanted.status // 100 == _SUCCESS and on_nodes.isdisjoint(address for address, _ in due):
+            findings.missing(f"the controller answered by itself: no tap saw a request come to an {asked}", report.flow)
+
+
+def _behind_controller(case: JudgedProbe) -> defaultdict[int, list[Observation]]:
+    """Where requests of the controller's own connections arrived, by flow. The first may be a proxy's, to it."""
+    controllers = {each.address for each in case.resolved.endpoints}
+    found: defaultdict[int, list[Observation]] = defaultdict(list)
+    for each in case.evidence.behind:
+        arrived = (each.packet, each.direction) == (Packet.REQUEST, Direction.IN)
+        if arrived and each.netns_name not in case.resolved.nodes and each.destination not in controllers:
+            found[each.flow].append(each)
+    return found
+
+
+def _names_at(case: JudgedProbe, ends: Collection[tuple[IPAddress, int]]) -> set[str]:
+    """The pods that answer at these addresses and ports."""
+    return {
+        each.name
+        for each in case.resolved.receivers
+        for address, port in ends
+        if each.address == address and (not each.ports or port in each.ports)
+    }
 
 
 def _addresses(case: JudgedProbe, named: str) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """What HTTP answers report."""
 
 from ipaddress import ip_address
+from typing import Any
 
 import pytest
 from judging import DELIVERED, FAIL, INCONCLUSIVE, PASS
@@ -9,6 +10,7 @@ from recorded import World
 
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Direction, Evidence, HttpReport, Leg, Observation, Packet
+from proxylab.plan.resolved import STACK, Destination, HttpRequest, Receiver
 from proxylab.scenario.expect import HttpExpect
 from proxylab.scenario.probes import PodTarget, ServiceTarget
 from proxylab.scenario.words import Frontend, Position
@@ -191,3 +193,74 @@ def test_each_expected_backend_must_answer_a_request() -> None:
     assert two.reasons[0] == "no request came to echo-1 and echo-3"
     stranger = answers_of("echo-1", "echo-2", "echo-3", backends=("echo-1", "echo-2"))
     assert (stranger.judgement, stranger.reasons[0]) == (FAIL, "1 of 3 flows: echo-3 answered")
+
+
+END = opened().destination, opened().destination_port
+HERE, ELSEWHERE = Destination(address=END[0], port=END[1]), Destination(address=ip_address("10.244.7.7"), port=8080)
+BARE = HttpReport(0, 200)
+ON_A_NODE = Receiver(
+    name="agent", namespace="node-a", device=STACK, address=ip_address("172.18.0.2"), ports=(9000, 9001)
+)
+AT_A_NODE = Destination(address=ON_A_NODE.address, port=9001)
+CAME = f"the request came to {POD}, at {END[0]}:{END[1]}"
+NO_ENDPOINT = "which is no endpoint behind shop.example/cart"
+BY_ITSELF = "the controller answered by itself: no tap saw a request come to an endpoint behind shop.example/cart"
+
+
+@pytest.mark.parametrize(
+    ("report", "seen", "due", "wanted", "reason"),
+    [
+        (BARE, (opened(),), (HERE,), {}, ""),
+        (BARE, (opened(),), (ELSEWHERE, HERE), {}, ""),
+        (BARE, (opened(),), None, {}, ""),
+        (BARE, (), None, {}, ""),
+        (BARE, (opened(),), (ELSEWHERE,), {}, f"{CAME}, {NO_ENDPOINT}"),
+        (BARE, (opened(),), (), {}, f"{CAME}, {NO_ENDPOINT}"),
+        (
+            BARE,
+            (opened(),),
+            (replace(HERE, port=8081),),
+            {},
+            f"{CAME}, {NO_ENDPOINT}",
+        ),
+        (BARE, (opened(), replace(opened(), netns_name="node-b")), (HERE,), {}, ""),
+        (replace(BARE, backend=POD, source=CONTROLLER), (opened(),), (ELSEWHERE,), {"backends": (POD,)}, ""),
+        (BARE, (), (HERE,), {}, BY_ITSELF),
+        (BARE, (), (), {}, BY_ITSELF),
+        (BARE, (replace(opened(), direction=Direction.OUT),), (HERE,), {}, BY_ITSELF),
+        (BARE, (replace(opened(), packet=Packet.REPLY),), (HERE,), {}, BY_ITSELF),
+        (HttpReport(0, 503), (), (), {"status": 503}, ""),
+        (HttpReport(0, 308), (), (HERE,), {"status": 308}, ""),
+        (HttpReport(0, 503), (opened(),), (), {"status": 503}, CAME),
+        (replace(BARE, backend="agent"), (), (AT_A_NODE,), {}, ""),
+        (replace(BARE, backend="agent"), (), (replace(AT_A_NODE, port=9002),), {}, f"agent answered, {NO_ENDPOINT}"),
+        (replace(BARE, backend="agent"), (), (replace(AT_A_NODE, port=9002),), {"backends": ("agent",)}, ""),
+        (BARE, (), (AT_A_NODE,), {}, ""),
+    ],
+)
+def test_an_answer_behind_an_ingress_comes_from_an_endpoint_to_which_host_and_path_lead(
+    report: HttpReport,
+    seen: tuple[Observation, ...],
+    due: tuple[Destination, ...] | None,
+    wanted: dict[str, Any],
+    reason: str,
+) -> None:
+    request = HttpRequest(host="shop.example", path="/cart", endpoints=due)
+    receivers = (*DELIVERED.resolved.receivers, ON_A_NODE)
+    resolved = replace(DELIVERED.resolved, request=request, receivers=receivers)
+    http = HttpExpect(**{"status": 200, **wanted})
+    evidence = DELIVERED.evidence(DELIVERED.round_trip(0, POD), http=(report,), behind=seen)
+    probe = replace(DELIVERED.probe, expect=replace(DELIVERED.probe.expect, http=http))
+    (verdict,) = (each for each in judge(probe, resolved, None, evidence).verdicts if each.expectation == "http")
+    assert (verdict.judgement, reason in "".join(verdict.reasons)) == (FAIL if reason else PASS, True), verdict
+
+
+def test_the_connection_of_a_proxy_to_the_controller_is_none_of_the_controllers() -> None:
+    to_controller = replace(opened(), netns_name="controller", destination=ip_address("10.244.9.9"))
+    request = HttpRequest(host="shop.example", path="/", endpoints=(HERE,))
+    endpoints = (Destination(address=to_controller.destination, port=80),)
+    resolved = replace(DELIVERED.resolved, request=request, endpoints=endpoints)
+    evidence = DELIVERED.evidence(DELIVERED.round_trip(0, POD), http=(BARE,), behind=(to_controller, opened()))
+    probe = replace(DELIVERED.probe, expect=replace(DELIVERED.probe.expect, http=HttpExpect(status=200)))
+    (verdict,) = (each for each in judge(probe, resolved, None, evidence).verdicts if each.expectation == "http")
+    assert verdict.judgement is PASS
