@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 from msgspec.structs import fields, replace
+from scenario_index import SCENARIOS
 
 from proxylab.addresses import Family, Protocol
 from proxylab.cluster.configuration import (
@@ -37,6 +38,8 @@ from proxylab.cluster.objects import (
 from proxylab.mutate.equivalents import proof_of_mutation
 from proxylab.mutate.fields import key_of
 from proxylab.mutate.objects import CONFIGURATION, ObjectMutation, images, mutated_configuration, mutations_of
+from proxylab.plan.assembly import assemble
+from proxylab.scenario.load import load_scenario
 from proxylab.scenario.words import Mode
 
 SERVICE = Service(
@@ -265,3 +268,13 @@ def test_only_mode_nftables_reads_service_cidrs(mode: Mode) -> None:
 )
 def test_what_a_proxy_reads_has_no_proof(mutation: ObjectMutation) -> None:
     assert [mode for mode in Mode if proof_of_mutation(mutation, mode)] == []
+
+
+@pytest.mark.parametrize("file", ["nodeport/primary-address", "nodeport/second-node-port-address"])
+def test_a_node_of_a_lab_has_one_address_of_each_family(file: str) -> None:
+    """The proof of the mutant that exchanges them says so, of nodes with further addresses, too."""
+    assert proof_of_mutation(ObjectMutation("Node.addresses", "first and last exchanged"), "iptables")
+    objects = assemble(load_scenario(SCENARIOS / f"{file}.lab.yaml")).timeline[0].objects
+    nodes = [each for each in objects if isinstance(each, Node)]
+    assert nodes
+    assert [[address.version for address in each.addresses] for each in nodes] == [[4, 6]] * len(nodes)

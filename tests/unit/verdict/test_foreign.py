@@ -13,6 +13,7 @@ from proxylab.verdict.case import open_case
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.drops import policy_drop
 from proxylab.verdict.foreign import Effect, ended_by, may_have, may_meet
+from proxylab.verdict.judge import judge
 
 WORLD = World()
 ROUTED = (KernelCount("node-a", "IpInReceives", 1),)
@@ -143,6 +144,30 @@ def test_what_left_the_node_was_dropped_by_none_of_its_rules() -> None:
     told = lost(DROPPED, GUARD, kernel=())
     told = replace(told, observations=(*told.observations, gone))
     assert one(DROPPED, told, "outcome").judgement is PASS
+
+
+@pytest.mark.parametrize(
+    ("rule", "judgement"),
+    [
+        (ForeignRule("node-a", "nat", "PREROUTING", "", 0, "-A PREROUTING -p tcp -j ACCEPT", 1), INCONCLUSIVE),
+        (ForeignRule("node-b", "nat", "PREROUTING", "", 0, "-A PREROUTING -p tcp -j ACCEPT", 1), PASS),
+        (replace(GUARD, text="tcp dport 80 accept"), PASS),
+    ],
+    ids=["exempts it", "exempts it elsewhere", "exempts nothing"],
+)
+def test_a_drop_on_the_next_node_is_doubted_where_a_rule_kept_the_packet_from_the_engine_of_the_first(
+    rule: ForeignRule, judgement: object
+) -> None:
+    world = replace(DROPPED, at="node-b")
+    left = replace(world.leaves(0), netns_name="node-a", device="eth0", direction=Direction.OUT, at=1002)
+    came = replace(left, netns_name="node-b", direction=Direction.IN, at=1003)
+    told = lost(world, rule, kernel=(), counts=(world.dropped(node="node-b"),), counted=("node-a", "node-b"))
+    told = replace(told, observations=(*told.observations, left, came))
+    resolved = replace(world.resolved, service_port="default/echo:tcp")
+    verdict = next(each for each in judge(world.probe, resolved, None, told).verdicts if each.expectation == "outcome")
+    assert verdict.judgement is judgement, verdict.reasons
+    kept = [reason for reason in verdict.reasons if "may have kept it from the engine's rules" in reason]
+    assert bool(kept) is (judgement is INCONCLUSIVE)
 
 
 @pytest.mark.parametrize(

@@ -186,3 +186,38 @@ def test_of_two_rules_that_may_have_changed_the_destination_the_one_that_counted
     for rules in ((silent, LEADS), (LEADS, silent)):
         evidence = WORLD.evidence(LOST, foreign=rules, counts=(WORLD.balanced(),))
         assert cause(evidence) == f"node-a changed {LED}."
+
+
+OTHER = ip_address("10.96.0.80")
+OF_OTHER = "endpoint-ABCDEFGH-default/web/tcp/p__10.244.2.3/8080"
+POD = WORLD.address("echo-1")
+BY_NFTABLES = RuleCount("node-b", "kube-proxy", OF_OTHER, f"meta l4proto tcp dnat to {POD}:8080", 1, "DNAT", POD, 8080)
+"""The chain of mode nftables for an endpoint of another Service."""
+
+
+@pytest.mark.parametrize(
+    ("translating", "named"),
+    [
+        (
+            replace(WORLD.translated("echo-1"), node="node-b"),
+            "an address of the Service default/echo, by the rule",
+        ),
+        (
+            BY_NFTABLES,
+            "an address of the Service default/web, by the rule",
+        ),
+        (
+            replace(BY_NFTABLES, chain="mine"),
+            "an address of a Service, by the rule",
+        ),
+    ],
+    ids=["by a comment", "by the chain's name", "by nothing"],
+)
+def test_the_service_to_which_a_rule_of_others_led_the_packet_is_named(translating: RuleCount, named: str) -> None:
+    led = replace(LEFT, destination=OTHER)
+    came = replace(led, netns_name="node-b", device="eth0", direction=Direction.IN, at=1003)
+    translated = replace(came, device="echo-1", direction=Direction.OUT, destination=POD, at=1004)
+    there = replace(translated, destination_port=8080)
+    rule = replace(LEADS, text=LEADS.text.replace(str(NOWHERE), str(OTHER)))
+    evidence = WORLD.evidence((*LOST, led, came, there), foreign=(rule,), counts=(translating,))
+    assert f"changed the packet's destination to {OTHER}:80, {named}" in cause(evidence)
