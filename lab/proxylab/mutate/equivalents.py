@@ -68,8 +68,8 @@ _ALIKE: Final[Mapping[str, str]] = {
         (f"KubeProxyConfiguration.{each}syncPeriod: one more" for each in ("", "nftables.", "ipvs.")),
         "a proxy finds out a second later that another program has flushed its rules, and the lab waits for that",
     ),
-    "Node.addresses: first and last exchanged": "a proxy takes the first address of each family, and a Node of a lab has "
-    "one of each",
+    "Node.addresses: first and last exchanged": "a proxy takes the first address of each family, and a Node in a "
+    "lab has one of each",
     "Service.headless: turned off": "a Service without clusterIPs has no rules either",
     "Service.labels[service.kubernetes.io/service-proxy-name]: another": "only proxies of that name serve it, and the "
     "lab's have none",

@@ -207,6 +207,7 @@ def test_a_mutation_changes_only_what_it_names(mutation: ObjectMutation) -> None
         ),
         ("Service.externalTrafficPolicy", "as Cluster", replace(SERVICE, external_traffic_policy="Cluster")),
         ("Service.affinityTimeout", "left out", replace(SERVICE, affinity_timeout=None)),
+        ("Service.affinityTimeout", "ten times as long", replace(SERVICE, affinity_timeout=108000)),
         ("Service.labels[service.kubernetes.io/service-proxy-name]", "left out", replace(SERVICE, labels={})),
     ],
 )

@@ -37,8 +37,10 @@ def timeouts(shown: ShownStore) -> list[int | None]:
 
 
 def test_objects_are_shown_mutated_and_the_true_store_keeps_them() -> None:
-    true, shown = begun(ObjectMutation("Service.affinityTimeout", "one more"), SERVICE, NODE, Namespace(name="shop"))
-    assert timeouts(shown) == [61]
+    true, shown = begun(
+        ObjectMutation("Service.affinityTimeout", "ten times as long"), SERVICE, NODE, Namespace(name="shop")
+    )
+    assert timeouts(shown) == [600]
     assert shown.store.list(Node) == (NODE,)
     assert shown.store.list(Namespace) == true.list(Namespace)
     assert true.list(Service) == (SERVICE,)
