@@ -135,7 +135,11 @@ FOREIGN = [
         "masqueraded once more by the engine's own tool",
         {"iptables": "*nat\n-A POSTROUTING -d 10.244.1.10/32 -p tcp -j MASQUERADE\nCOMMIT\n"},
         FAILED,
-        (TWICE, "and node-b translated that to 10.244.1.1 > 10.244.1.10:8080 by its rule in POSTROUTING."),
+        (
+            TWICE,
+            'and node-b translated that to 10.244.1.1 > 10.244.1.10:8080 by the rule "-A POSTROUTING -d 10.244.1.10/32',
+            "in chain POSTROUTING of table nat, which belongs to no engine.",
+        ),
         node="node-b",
     ),
     *(

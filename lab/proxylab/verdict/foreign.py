@@ -19,6 +19,7 @@ from proxylab.plan.masquerade import is_masquerade
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.verdict.counted_rules import may_be_engines
 from proxylab.verdict.rule_matches import excludes
+from proxylab.verdict.rule_statements import statements
 
 __all__ = [
     "Effect",
@@ -32,8 +33,8 @@ __all__ = [
     "suspicion_where_lost",
 ]
 
-_DROPPING: Final = re.compile(r"\bdrop$|-j DROP\b")
-_REJECTING: Final = re.compile(r"\breject\b|-j REJECT\b")
+_DROPPING: Final = re.compile(r"\bdrop$|-j DROP(?!\S)")
+_REJECTING: Final = re.compile(r"\breject\b|-j REJECT(?!\S)")
 _MOST_RULES: Final = 3
 _OF_DEVICES: Final = ("tc", "XDP")
 
@@ -42,13 +43,13 @@ class Effect(Enum):
     """What a rule may do to a packet, by a pattern of its text."""
 
     END = re.compile(
-        r"\b(drop|reject|queue|vmap|tproxy|synproxy)\b|(?:-j|-g) (DROP|REJECT|NFQUEUE|TPROXY|SYNPROXY)\b|-P \S+ DROP"
-        r"|\bfwd to\b|\bpkttype set\b"
+        r"\b(drop|reject|queue|vmap|tproxy|synproxy)\b|(?:-j|-g) (DROP|REJECT|NFQUEUE|TPROXY|SYNPROXY)(?!\S)"
+        r"|-P \S+ DROP|\bfwd to\b|\bpkttype set\b"
     )
     RESET = re.compile(r"\breject with tcp reset\b|--reject-with tcp-reset\b")
     REJECT = _REJECTING
     REWRITE = re.compile(
-        r"\b([sd]nat|masquerade|redirect)\b|\b[sd](addr|port) set\b|-j ([SD]NAT|MASQUERADE|REDIRECT|NETMAP)\b"
+        r"\b([sd]nat|masquerade|redirect)\b|\b[sd](addr|port) set\b|-j ([SD]NAT|MASQUERADE|REDIRECT|NETMAP)(?!\S)"
     )
     HOPS = re.compile(r"\b(ttl|hoplimit) set\b|-j (TTL|HL)\b")
     MARK = re.compile(r"\bmark set\b|-j (MARK|HMARK|CONNMARK .*--restore-mark|SET .*--map-mark)\b")
@@ -98,7 +99,7 @@ def _does(effect: Effect, rule: ForeignRule) -> bool:
         if rule.text.startswith("queue"):
             return effect is Effect.END
         return rule.table == "XDP" or effect is not Effect.UNSEEN
-    if effect.value.search(rule.text):
+    if effect.value.search(statements(rule.text)):
         return True
     return effect is Effect.EXEMPT and rule.table == "nat" and _EXEMPT_FROM_NAT.search(rule.text) is not None
 
@@ -114,7 +115,7 @@ def ended_by(
     pattern = _REJECTING if rejected else _DROPPING
     rules = [rule for rule in _in_engines_tables(resolved, evidence) if not may_count_sentinels(rule, evidence)]
     counted = (rule for rule in (*evidence.foreign, *rules) if rule.packets == packets and packets)
-    ending = (rule for rule in counted if {rule.node} == set(ended) and pattern.search(rule.text))
+    ending = (rule for rule in counted if {rule.node} == set(ended) and pattern.search(statements(rule.text)))
     return next((rule for rule in ending if may_meet(rule, resolved, evidence)), None)
 
 
@@ -144,7 +145,7 @@ def rewrote(resolved: ResolvedProbe, evidence: Evidence, node: str) -> ForeignRu
     changing = [
         each
         for each in _foreign_rules(resolved, evidence)
-        if each.node == node and Effect.REWRITE.value.search(each.text)
+        if each.node == node and Effect.REWRITE.value.search(statements(each.text))
     ]
     counted = [rule for rule in changing if rule.packets]
     return next(iter(counted or [rule for rule in changing if rule.packets is None]), None)

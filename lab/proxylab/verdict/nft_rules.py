@@ -32,13 +32,14 @@ _TARGETS: Final = {
     "DROP": re.compile(r"\bdrop\b"),
     "MARK": re.compile(r"\bmark set meta mark \| "),
 }
+_MATCHED_NAT: Final = re.compile(r"\bct status \S+")
 _TO: Final = re.compile(r"\bdnat to (\[[^]]+]:\d+|\S+:\d+)$")
 
 
 def read_nft(text: str) -> tuple[str, Options]:
     """The target of a rule, empty without one, and its options."""
     comment = _COMMENT.search(text)
-    bare = _COMMENT.sub("", text)
+    bare = _MATCHED_NAT.sub("", _COMMENT.sub("", text))
     options = [("--comment", (comment[1],), False)] if comment else []
     options += [(name, (found[1],), True) for name, left_out in _LEFT_OUT.items() if (found := left_out.search(bare))]
     if to := _TO.search(bare):

@@ -12,11 +12,12 @@ from proxylab.kernel.netfilter.nft_trace import NftEvent
 from proxylab.kernel.sandbox.netns import NetNs
 
 TABLE = "kube-proxy"
-SERVICE, MASQUERADE, REJECT = 11, 12, 13
+SERVICE, MASQUERADE, REJECT, HAIRPIN = 11, 12, 13, 14
 RULES = (
     ListedRule("service-A", SERVICE, "numgen random mod 2 vmap { 0 : goto endpoint-1, 1 : goto endpoint-2 } dnat to x"),
     ListedRule("masquerading", MASQUERADE, "masquerade fully-random"),
     ListedRule("reject-chain", REJECT, "reject"),
+    ListedRule("masquerading", HAIRPIN, "ct status dnat ip saddr . ip daddr @hairpin-connections masquerade"),
 )
 
 CLIENT, FRONT = ip_address("10.244.0.9"), ip_address("10.96.0.1")
@@ -108,3 +109,8 @@ def test_a_socket_that_holds_few_reports_lets_few_flows_go_at_once() -> None:
         meter._trace = SimpleNamespace(room=reports)
         flows.append(meter.max_frames_in_flight // 8)
     assert flows == [3125, 10, 1]
+
+
+def test_a_rule_that_matches_translated_connections_masquerades() -> None:
+    found = counted_reports("node-a", TABLE, [*packet(1, 40000, PODS[0]), event(1, handle=HAIRPIN)], RULES)
+    assert [each.target for each in found] == ["DNAT", "MASQUERADE"]

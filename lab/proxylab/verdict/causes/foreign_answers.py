@@ -9,11 +9,12 @@ from typing import Final
 
 from proxylab.evidence.evidence import Packet
 from proxylab.evidence.words import endpoint
+from proxylab.plan.resolved import STACK
 from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule
 from proxylab.verdict.counted_rules import SHARED_TABLES, Rule, is_engines_chain
 from proxylab.verdict.flows.hops import stops
-from proxylab.verdict.flows.origins import origin
+from proxylab.verdict.flows.origins import Origin, origin
 from proxylab.verdict.foreign import Effect, ended_by, may_have, rule_words, suspicion
 from proxylab.verdict.icmp_errors import icmp_words
 from proxylab.verdict.rule_words import the_rule
@@ -35,7 +36,7 @@ def answered_by_foreign_rule(failure: Failure) -> str:
     if failure.flow.arrivals:
         return ""
     for packet, effect in _KINDS:
-        first = origin(failure.flow, packet)
+        first = origin(failure.flow, packet) or _made_by_sender(failure, packet)
         if first is None or first.maker not in failure.case.resolved.nodes:
             continue
         about = without_excluded(failure, Packet.REQUEST).case
@@ -49,6 +50,14 @@ def answered_by_foreign_rule(failure: Failure) -> str:
         clause = suspicion(about.resolved, about.evidence, first.maker, effect)
         return f"{first.maker} answered the packet with {answer}: {clause}, and may have sent it."
     return ""
+
+
+def _made_by_sender(failure: Failure, packet: Packet) -> Origin | None:
+    """The answer that a node gave its own program: no device carried it, so no tap but the node's stack saw it."""
+    sender, flow = failure.case.resolved.sender, failure.flow
+    heard = (each for each in (*flow.resets, *flow.unreachables, *flow.errors) if each.packet is packet)
+    first = next(heard, None)
+    return Origin(first, sender.namespace) if first is not None and sender.device == STACK else None
 
 
 def led_to_service(failure: Failure) -> str:

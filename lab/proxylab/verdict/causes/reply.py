@@ -9,13 +9,14 @@ from proxylab.evidence.words import amount, endpoint, listed, times
 from proxylab.plan.resolved import STACK
 from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule, remembered
+from proxylab.verdict.causes.foreign_rewriting import not_tracking
 from proxylab.verdict.causes.layout import bridge_of, calls_iptables, rp_filter_refusal
 from proxylab.verdict.counted_rules import may_be_engines
 from proxylab.verdict.doubts import lost_answers
 from proxylab.verdict.drops import answer_drop, reverse_path_counted
 from proxylab.verdict.flows.copies import copies, copying
 from proxylab.verdict.flows.hops import hop, last_reply, stops
-from proxylab.verdict.foreign import Effect, ended_by, may_have, rule_words, suspicion_where_lost
+from proxylab.verdict.foreign import ended_by, rule_words, suspicion_where_lost
 from proxylab.verdict.rule_words import the_rule
 
 __all__ = [
@@ -28,7 +29,7 @@ __all__ = [
     "reply_strayed",
 ]
 
-_EXEMPT = re.compile(r"\bnotrack\b|NOTRACK\b|--notrack\b")
+_OF_UNTRACKED = re.compile(r"--ctstate INVALID|ct state invalid")
 _BIND = "A UDP server on a node must bind each of its addresses, or answer by IP_PKTINFO"
 
 _ENDED = {"DROP": "dropped", "REJECT": "rejected"}
@@ -121,12 +122,8 @@ def answered_from_other_address(failure: Failure) -> str:
     got = f"not from {endpoint(*came)}, which got the request"
     answered = f"{arrival.netns_name}'s socket answered from {endpoint(*sent)}, another address of {node}, {got}"
     if came == failure.case.dialled:
-        about = without_excluded(failure, Packet.REQUEST, Packet.REPLY).case
-        exempt = [
-            each for each in may_have(Effect.EXEMPT, resolved, about.evidence, (node,)) if _EXEMPT.search(each.text)
-        ]
-        untracked = f", and {node} does not track the flow, by {rule_words(exempt[0])}" if exempt else ""
-        return f"{answered}; nothing was to be translated back{untracked}. {_BIND}."
+        untracked = not_tracking(failure, node, Packet.REQUEST, Packet.REPLY)
+        return f"{answered}; nothing was to be translated back{untracked and f', and {untracked}'}. {_BIND}."
     return f"{answered}; so no connection tracking entry knew the reply. {_BIND}."
 
 
@@ -159,7 +156,7 @@ def reply_lost(failure: Failure) -> str:
     seen = f"the taps saw the reply last at {hop(last)}"
     about = without_excluded(failure, Packet.REPLY)
     came_in = last.direction is Direction.IN and last.netns_name in resolved.nodes
-    if came_in and (clause := _ended_by_rule(about, last.netns_name)):
+    if came_in and (clause := _ended_by_rule(failure, about, last.netns_name)):
         return f"{broken}{seen}, which {clause}."
     times, ended = lost_answers(failure.case.flows)
     counted = sum(at <= failure.case.evidence.counters_read_at for at in times)
@@ -170,12 +167,14 @@ def reply_lost(failure: Failure) -> str:
     return failure.with_drop_reason(f"{broken}{resolved.sender.name} heard nothing: {seen}.")
 
 
-def _ended_by_rule(failure: Failure, node: str) -> str:
+def _ended_by_rule(failure: Failure, about: Failure, node: str) -> str:
     """The clause that a rule of the node ended the reply; that it may have, if it did not count as many as are missing.
+
+    ``about`` has only the rules that may match a reply.
 
     The lab reads the counters of iptables after the sentinel packets, and a rule may have ended those as well.
     """
-    case = failure.case
+    case = about.case
     missing = sum(max(0, len(flow.answers) - len(flow.replies)) for flow in case.flows)
     with_sentinels = missing + sum(not each.answered for each in case.evidence.sentinels)
     until = case.evidence.foreign_read_at
@@ -187,7 +186,9 @@ def _ended_by_rule(failure: Failure, node: str) -> str:
     ]
     for rule in engines:
         if rule.count.packets in (missing, with_sentinels):
-            return f"{_ENDED[rule.target]} {amount(rule.count.packets, 'packet')} by {the_rule(rule)}"
+            ended = f"{_ENDED[rule.target]} {amount(rule.count.packets, 'packet')} by {the_rule(rule)}"
+            invalid = _OF_UNTRACKED.search(rule.count.text) and not_tracking(failure, node, Packet.REQUEST)
+            return f"{ended}, since it is invalid there: {invalid}" if invalid else ended
     for packets, target in product((early, missing, with_sentinels), _ENDED):
         foreign = ended_by(case.resolved, case.evidence, packets, (node,), rejected=target == "REJECT")
         if foreign is not None:

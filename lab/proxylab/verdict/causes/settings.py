@@ -15,6 +15,7 @@ from proxylab.evidence.words import listed
 from proxylab.plan.dialled_service import DialledService
 from proxylab.scenario.words import Frontend, Outcome, Spread
 from proxylab.verdict.causes.failure import Failure
+from proxylab.verdict.causes.foreign_rewriting import source_rewritten
 from proxylab.verdict.causes.http_answers import forwards_what_it_saw
 from proxylab.verdict.causes.no_endpoint import why_none_local, why_none_usable, why_unready
 from proxylab.verdict.counted_rules import NFT_TABLE, Rule, may_be_engines
@@ -109,8 +110,8 @@ def _of_source(failure: Failure, dialled: DialledService) -> str:
         return ""  # an endpoint that reaches itself, which no setting changes
     if flow.arrivals[0].source == client:
         return "" if failure.rewriting else _why_kept(failure, dialled)
-    if failure.case.masqueraded_again:
-        return ""  # no setting marks a tunnel's packet
+    if failure.case.masqueraded_again or source_rewritten(failure):
+        return ""  # no setting marks a tunnel's packet, or is behind the rule of another program
     changing = [rule for rule in failure.rewriting if may_be_engines(rule.count, resolved)]
     # Under every setting a node masquerades what it sends itself, and what goes back to its sender.
     if not changing or HAIRPINS in changing[0].count.text or resolved.sender.namespace in resolved.nodes:

@@ -15,7 +15,16 @@ from proxylab.evidence.evidence import Evidence
 from proxylab.plan.dialled_service import DialledService
 from proxylab.plan.model import Plan
 from proxylab.verdict.case import JudgedProbe, case_of
-from proxylab.verdict.causes import foreign_answers, http_answers, loss, program, reply, stream_failures, translation
+from proxylab.verdict.causes import (
+    foreign_answers,
+    foreign_rewriting,
+    http_answers,
+    loss,
+    program,
+    reply,
+    stream_failures,
+    translation,
+)
 from proxylab.verdict.causes.failure import Failure, remembered
 from proxylab.verdict.causes.layout import holder
 from proxylab.verdict.causes.settings import setting_behind
@@ -70,12 +79,14 @@ _CAUSES: Final = (
     *_of("outcome", program.kept_on_node, fate=Fate.UNEXPLAINED),
     *_of("name", translation.query_untranslated),
     *_of("outcome", translation.request_copied, fate=Fate.COPIED),
+    *_of("outcome", foreign_rewriting.kept_untracked),
     *_of(
         "outcome",
         loss.dropped_by_rule,
         loss.lost_rejection,
         loss.neighbour_silent,
         loss.refused_by_reverse_path,
+        foreign_rewriting.destination_rewritten,
         loss.dropped_by_stack,
         loss.dropped_by_foreign_rule,
         loss.dropped_by_other_rule,
@@ -95,11 +106,12 @@ _CAUSES: Final = (
     *_of(
         "outcome",
         translation.no_listener,
+        foreign_rewriting.destination_rewritten,
         translation.unreachable_untranslated,
         translation.unreachable_behind_translation,
         fate=Fate.UNREACHABLE,
     ),
-    *_of("outcome", translation.no_listener, fate=Fate.REFUSED),
+    *_of("outcome", translation.no_listener, foreign_rewriting.destination_rewritten, fate=Fate.REFUSED),
     *_of("outcome", loss.end_lost, translation.delivered_by, remembered, fate=Fate.DELIVERED),
     *_of("endpoint", translation.led_to_wrong_end, remembered),
     *_of(
@@ -110,10 +122,12 @@ _CAUSES: Final = (
         reply.not_translated_back,
         reply.reply_rewritten,
         loss.data_lost,
+        foreign_rewriting.source_rewritten,
         reply.reply_lost,
         reply.not_answered,
     ),
-    *_of("source", translation.masqueraded_tunnel, translation.kept_the_source, translation.masqueraded),
+    *_of("source", translation.masqueraded_tunnel, translation.kept_the_source),
+    *_of("source", foreign_rewriting.source_rewritten, translation.masqueraded),
     *_of("backends", translation.led_to_backend, translation.never_chosen, remembered),
     *_of("spread", translation.share_is_wrong),
     *_of("http", http_answers.health_port_knows, http_answers.address_not_forwarded),

@@ -15,6 +15,7 @@ from proxylab.verdict.flows.hops import Translation, last_seen, second_nat, seen
 from proxylab.verdict.flows.origins import origin
 from proxylab.verdict.foreign import Effect, may_have, rule_words, suspicion
 from proxylab.verdict.icmp_errors import icmp_words
+from proxylab.verdict.rule_statements import statements
 from proxylab.verdict.rule_words import is_from_itself, the_rule, why_masqueraded
 
 __all__ = [
@@ -59,7 +60,7 @@ def _by_what(failure: Failure, translation: Translation) -> str:
     counted = [each for each in failure.case.rules if each.count.node == node]
     of_destination = translation.of_destination
     rule = next((each for each in counted if (each.target == "DNAT" if of_destination else each.changes_source)), None)
-    if rule is not None:
+    if rule is not None and may_be_engines(rule.count, failure.case.resolved):
         return f" by {the_rule(rule)}"
     foreign = by_foreign_rule(failure, node)
     if foreign:
@@ -142,7 +143,7 @@ def _changing_destination(failure: Failure, node: str) -> ForeignRule | None:
     """The foreign rule of a node that changes destinations and may match the request; one that counted, if any did."""
     case = without_excluded(failure, Packet.REQUEST).case
     rules = may_have(Effect.REWRITE, case.resolved, case.evidence, (node,))
-    changing = [rule for rule in rules if _OF_DESTINATION.search(rule.text)]
+    changing = [rule for rule in rules if _OF_DESTINATION.search(statements(rule.text))]
     return next(iter([rule for rule in changing if rule.packets] or changing), None)
 
 

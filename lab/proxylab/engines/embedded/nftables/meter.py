@@ -37,6 +37,9 @@ _REPORTS: Final = 32
 
 _PORT_BYTES: Final = 2
 
+_NAT: Final = frozenset({"dnat", "masquerade", "redirect", "snat"})
+"""The statements that translate."""
+
 _FRAMES: Final = 8
 """The most frames of one flow that a tap may see before all taps are read (``proxylab.traffic.packet``)."""
 
@@ -155,12 +158,15 @@ def _headers_after(reports: Sequence[NftEvent]) -> list[bytes]:
 
 
 def _target(verdict: str, text: str) -> str:
-    """A rule's target, in the words of iptables-extensions(8); empty where it only passed the packet on."""
-    words = text.split()
+    """A rule's target, in the words of iptables-extensions(8); empty where it only passed the packet on.
+
+    The statement stands behind the matches, and one of those may name NAT, too (``ct status dnat``).
+    """
+    words = text.partition(' comment "')[0].split()
     if verdict == "drop":
         return "REJECT" if "reject" in words else "DROP"
     if verdict == "accept":
-        return next((word.upper() for word in ("dnat", "masquerade", "redirect", "snat") if word in words), "")
+        return next((word.upper() for word in reversed(words) if word in _NAT), "")
     return ""
 
 

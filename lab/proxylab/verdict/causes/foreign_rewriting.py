@@ -1,0 +1,174 @@
+"""Causes of a packet whose addresses a rule of no engine changed, or that one kept from translation.
+
+A rule is named where it counted a packet for each flow, and its matches exclude nothing that the taps saw. Taps, or
+the rule's own text, show what it changed. The engine's rules may have done their part before or after.
+"""
+
+import re
+from collections.abc import Iterator
+from ipaddress import ip_address
+from typing import Final
+
+from proxylab.addresses import IPAddress
+from proxylab.evidence.evidence import ForeignRule, Packet
+from proxylab.evidence.words import endpoint
+from proxylab.verdict.causes.excluded import without_excluded
+from proxylab.verdict.causes.failure import Failure
+from proxylab.verdict.counted_rules import Rule, may_be_engines
+from proxylab.verdict.flows.flows import Fate
+from proxylab.verdict.flows.hops import Stop, stops
+from proxylab.verdict.flows.origins import origin
+from proxylab.verdict.foreign import Effect, may_have, may_meet, rule_words
+from proxylab.verdict.icmp_errors import icmp_words
+from proxylab.verdict.rule_statements import statements
+from proxylab.verdict.rule_words import the_rule
+
+__all__ = ["destination_rewritten", "kept_untracked", "not_tracking", "source_rewritten"]
+
+_OF_SOURCE: Final = re.compile(r"\b(snat|masquerade)\b|\bs(addr|port) set\b|-j (SNAT|MASQUERADE)(?!\S)")
+_OF_DESTINATION: Final = re.compile(r"\b(dnat|redirect)\b|\bd(addr|port) set\b|-j (DNAT|REDIRECT)(?!\S)")
+_WITHOUT_TRACKING: Final = re.compile(r"\b[sd](addr|port) set\b")
+_NOTRACK: Final = re.compile(r"\bnotrack\b|NOTRACK\b|--notrack\b")
+_NEW_ADDRESS: Final = re.compile(
+    r"\b(?:[sd]nat(?: ip6?)? to|[sd]addr set|--to-(?:source|destination)) (\[[^]]+]|[^\s:]+)"
+)
+_BEHIND_MASQUERADING: Final = 100
+"""The priority of source NAT (NF_IP_PRI_NAT_SRC)."""
+
+
+def destination_rewritten(failure: Failure) -> str:
+    """A foreign rule changed the destination of a packet that reached no pod, beside a translation by the engine."""
+    if failure.flow.arrivals:
+        return ""
+    for rule in _rewriting(failure, _OF_DESTINATION):
+        went, stated = _went(failure, rule.node), _new_address(rule)
+        if went and stated and str(stated) not in went:
+            continue  # the taps show that it went elsewhere
+        translated = next((each for each in failure.case.translations if each.count.node == rule.node), None)
+        if translated is not None and not _WITHOUT_TRACKING.search(rule.text):
+            continue  # a node translates a flow's destination once, and the engine's rule did
+        changed = _changed_destination(rule, went or str(stated or ""), translated)
+        return f"{changed}." if failure.fate is Fate.LOST else f"{changed}, and {_answered(failure, rule.node)}."
+    return ""
+
+
+def _changed_destination(rule: ForeignRule, address: str, translated: Rule | None) -> str:
+    to = f" to {address}" if address else ""
+    by = f"destination{to} by {rule_words(rule)}, which belongs to no engine"
+    if translated is None or translated.translates_to is None or not _comes_after(rule):
+        return f"{rule.node} changed the packet's {by}"
+    there = endpoint(*translated.translates_to)
+    first = f"translated the packet{'' if there == address else f' to {there}'} by {the_rule(translated)}"
+    return f"{rule.node} {first}, and then changed its {by}"
+
+
+def source_rewritten(failure: Failure) -> str:
+    """A foreign rule changed the source; of a lost reply that is the cause where nothing leads it back."""
+    arrivals, sender = failure.flow.arrivals, failure.case.resolved.sender
+    of_source = failure.verdict.expectation == "source"
+    if not arrivals or (of_source and arrivals[0].source == sender.address_of_flow(failure.flow.number)):
+        return ""
+    seen = arrivals[0].source
+    for rule in _rewriting(failure, _OF_SOURCE):
+        stated, then = _new_address(rule), _masquerading(failure, rule.node)
+        if stated != seen and (then is not None) is (stated is None):
+            continue  # the engine's rule did it, or none of the two
+        to = f" to {stated or seen}"
+        changed = f"{rule.node} changed the packet's source{to} by {rule_words(rule)}, which belongs to no engine"
+        if then is not None and stated != seen:
+            changed += f"; then it masqueraded the packet by {the_rule(then)}"
+        if of_source:
+            return f"{changed}."
+        held = _is_held(failure, stated or seen)
+        if held and not _WITHOUT_TRACKING.search(rule.text):
+            continue  # connection tracking leads replies back
+        replied = f"{arrivals[0].netns_name} replied to {seen}{'' if held else ', which nothing in this lab has'}"
+        if then is not None:
+            replied = f"nothing in this lab has {stated}"
+        return f"the way back is broken: {changed}; {replied}, and {sender.name} heard nothing."
+    return ""
+
+
+def _masquerading(failure: Failure, node: str) -> Rule | None:
+    """The engine's rule that changed sources on a node."""
+    engines = (rule for rule in failure.rewriting if may_be_engines(rule.count, failure.case.resolved))
+    return next((rule for rule in engines if rule.count.node == node), None)
+
+
+def _is_held(failure: Failure, address: IPAddress) -> bool:
+    """Whether a machine of the lab has an address; also where the plan is not known."""
+    spaces = () if failure.plan is None else failure.plan.namespaces
+    return failure.plan is None or any(own.interface.ip == address for each in spaces for own in each.addresses)
+
+
+def _rewriting(failure: Failure, pattern: re.Pattern[str]) -> Iterator[ForeignRule]:
+    """The foreign rules that may match the flow and counted it, in the order of the nodes on the way."""
+    about = without_excluded(failure, Packet.REQUEST).case
+    passed = dict.fromkeys(stop.netns_name for stop in _requests(failure))
+    for node in passed if about.resolved.service_port else ():
+        for rule in may_have(Effect.REWRITE, about.resolved, about.evidence, (node,)):
+            counted = rule.packets is not None and rule.packets >= len(about.flows)
+            if counted and pattern.search(statements(rule.text)) and may_meet(rule, about.resolved, about.evidence):
+                yield rule
+
+
+def _requests(failure: Failure) -> list[Stop]:
+    return [
+        stop
+        for stop in stops(failure.flow)
+        if stop.packet is Packet.REQUEST and stop.netns_name in failure.case.resolved.nodes
+    ]
+
+
+def _went(failure: Failure, node: str) -> str | None:
+    """Where the request went when a device of the node sent it on; ``None`` where no tap saw that."""
+    left = (stop.went.destination for stop in _requests(failure) if stop.netns_name == node and stop.out)
+    return next((to for to in left if to != failure.dialled), None)
+
+
+def _new_address(rule: ForeignRule) -> IPAddress | None:
+    """The address that the rule's text gives packets; ``None`` without one."""
+    found = _NEW_ADDRESS.search(rule.text)
+    try:
+        return None if found is None else ip_address(found[1].strip("[]"))
+    except ValueError:
+        return None
+
+
+def _comes_after(rule: ForeignRule) -> bool:
+    """Whether the rule stands behind the engine's translation on a packet's way through the node."""
+    return rule.hook in ("forward", "input", "postrouting") or rule.priority > -_BEHIND_MASQUERADING
+
+
+def _answered(failure: Failure, node: str) -> str:
+    """Who answered what reached no pod."""
+    for packet in (Packet.RESET, Packet.PORT_UNREACHABLE, Packet.OTHER_ICMP):
+        first = origin(failure.flow, packet)
+        if first is not None:
+            answer = "a reset: no program listens there" if packet is Packet.RESET else icmp_words(first.seen)
+            maker = first.maker or str(first.seen.source)
+            return f"{'' if maker == node else f'{maker} '}answered with {answer}"
+    if failure.flow.errors:
+        return f"{failure.flow.errors[0].source} answered with {icmp_words(failure.flow.errors[0])}"
+    return "a reset came back: no program listens there"
+
+
+def not_tracking(failure: Failure, node: str, *kinds: Packet) -> str:
+    """The clause that a node does not track the flow, by the foreign rule that exempts it; empty without one."""
+    about = without_excluded(failure, *kinds).case
+    for rule in may_have(Effect.EXEMPT, about.resolved, about.evidence, (node,)):
+        if _NOTRACK.search(statements(rule.text)):
+            return f"{node} does not track the flow, by {rule_words(rule)}, which belongs to no engine"
+    return ""
+
+
+def kept_untracked(failure: Failure) -> str:
+    """A foreign rule exempts the flow from connection tracking, so no rule of the node could translate it."""
+    if failure.flow.arrivals or not failure.case.resolved.service_port:
+        return ""
+    untranslated = [stop for stop in _requests(failure) if stop.out and stop.went.destination == failure.dialled]
+    stayed = [] if failure.case.translations else _requests(failure)
+    for node in dict.fromkeys(stop.netns_name for stop in (*untranslated, *stayed)):
+        if clause := not_tracking(failure, node, Packet.REQUEST):
+            return f"no rule translated the packet: {clause}, and the kernel translates only what it tracks."
+    return ""

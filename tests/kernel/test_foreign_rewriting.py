@@ -1,0 +1,182 @@
+"""Rules of another program change the addresses of a Service's packets, or keep them from translation: they are named.
+
+Each lab has a Service for each rule, and each rule matches one Service alone. No engine's rule is blamed, in either
+mode, whichever tool the other program uses.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+
+PORT, TARGET, NODE_PORT = 100, 8100, 30100
+
+
+@dataclass(frozen=True)
+class Case:
+    """A rule of nft (``hook``, ``type``, ``priority``) or of iptables (a table), and what ``why:`` says of it.
+
+    In ``rule`` and ``why``, PORT is the Service's, and TARGET that of its endpoint.
+    """
+
+    rule: str
+    why: str
+    at: tuple[str, str, int] | str
+    node: str = "node-a"
+    sender: str = "client"
+    after: str = "which belongs to no engine"
+
+
+BEFORE, RAW, BEHIND = ("prerouting", "filter", -150), ("prerouting", "filter", -300), ("prerouting", "filter", -50)
+FORWARD, LAST, OUT = ("forward", "filter", 10), ("postrouting", "filter", 300), ("output", "filter", 10)
+RAW_OUT = ("output", "filter", -300)
+DNAT, SNAT, DNAT_OUT = ("prerouting", "nat", -110), ("postrouting", "nat", 90), ("output", "nat", -110)
+SOURCE = "node-a changed the packet's source to {} by the rule"
+THEN = "and then changed its destination to 10.244.1.99:TARGET by the rule"
+BROKEN = "the way back is broken: "
+UNTRACKED = "no rule translated the packet: node-a does not track the flow, by the rule"
+NOBODY = "web replied to 172.18.0.77, which nothing in this lab has, and client heard nothing."
+NFT = (
+    Case(
+        "tcp dport PORT counter ip saddr set 10.9.9.9",
+        BROKEN + SOURCE.format("10.9.9.9"),
+        RAW,
+        after="; then it masqueraded the packet by its rule",
+    ),
+    Case(
+        "tcp dport PORT counter ip saddr set 10.9.9.9",
+        SOURCE.format("10.9.9.9"),
+        BEFORE,
+        after="; then it masqueraded the packet by its rule",
+    ),
+    Case("tcp dport TARGET counter ip saddr set 10.9.9.9", SOURCE.format("10.9.9.9"), LAST),
+    Case("tcp dport PORT counter ip daddr set 10.244.1.99", "node-a changed the packet's destination to", BEFORE),
+    *(
+        Case("tcp dport TARGET counter ip daddr set 10.244.1.99", THEN.replace(":TARGET", each), at)
+        for at, each in ((BEHIND, ":TARGET"), (FORWARD, ":TARGET"), (LAST, ":TARGET"))
+    ),
+    Case(
+        "tcp dport TARGET counter ip daddr set 10.244.1.99",
+        "node-b changed the packet's destination to 10.244.1.99 by the rule",
+        FORWARD,
+        node="node-b",
+    ),
+    Case("tcp dport PORT counter notrack", UNTRACKED, RAW, after="the kernel translates only what it tracks."),
+    Case(
+        "tcp dport PORT counter redirect to :9999",
+        "node-a changed the packet's destination by the rule",
+        DNAT,
+        after="which belongs to no engine, and answered with a reset: no program listens there.",
+    ),
+    Case("tcp dport TARGET counter snat to 172.18.0.77", BROKEN + SOURCE.format("172.18.0.77"), SNAT, after=NOBODY),
+    Case("tcp dport TARGET counter masquerade", SOURCE.format("172.18.0.2"), SNAT),
+    Case("tcp dport PORT counter notrack", UNTRACKED, RAW_OUT, sender="node-a"),
+    Case(
+        "tcp dport TARGET counter reject with tcp reset",
+        "node-a rejected the packet with a reset by",
+        OUT,
+        sender="node-a",
+    ),
+    Case(
+        "tcp dport TARGET counter reject with icmp type admin-prohibited",
+        "node-a rejected the packet with ICMP administratively prohibited (3/13) by the rule",
+        OUT,
+        sender="node-a",
+    ),
+    Case(
+        "tcp dport PORT counter redirect to :9999",
+        "node-a changed the packet's destination by the rule",
+        DNAT_OUT,
+        sender="node-a",
+    ),
+)
+IPTABLES = (
+    Case("-A PREROUTING -p tcp -m tcp --dport PORT -j NOTRACK", UNTRACKED, "raw"),
+    Case(
+        "-A POSTROUTING -p tcp -m tcp --dport TARGET -j SNAT --to-source 172.18.0.77",
+        BROKEN + SOURCE.format("172.18.0.77"),
+        "nat",
+        after=NOBODY,
+    ),
+    Case("-A POSTROUTING -p tcp -m tcp --dport TARGET -j MASQUERADE", SOURCE.format("172.18.0.2"), "nat"),
+    Case(
+        "-A PREROUTING -p tcp -m tcp --dport TARGET -j REDIRECT --to-ports 9999",
+        "node-b changed the packet's destination by the rule",
+        "nat",
+        node="node-b",
+        after="and answered with a reset: no program listens there.",
+    ),
+    Case(
+        "-A FORWARD -p tcp -m tcp --dport TARGET -j REJECT --reject-with icmp-host-prohibited",
+        "node-a rejected the packet with ICMP host prohibited (3/10) by the rule",
+        "filter",
+    ),
+    Case(
+        "-A OUTPUT -p tcp -m tcp --dport TARGET -j REJECT --reject-with tcp-reset",
+        "node-a rejected the packet with a reset",
+        "filter",
+        sender="node-a",
+    ),
+)
+
+
+def written(cases: tuple[Case, ...], folder: Path) -> Path:
+    rules: dict[str, dict[object, list[str]]] = {"node-a": {}, "node-b": {}}
+    probes, services = [], ""
+    for number, case in enumerate(cases, 1):
+        text = case.rule.replace("PORT", str(PORT + number)).replace("TARGET", str(TARGET + number))
+        rules[case.node].setdefault(case.at, []).append(text)
+        expect = {"outcome": "delivered", "source": "preserved" if case.sender == "client" else "masqueraded"}
+        to = {"service": f"s{number}", "via": "clusterIP"}
+        probes.append({"name": f"rule {number}.", "from": case.sender, "to": to, "expect": expect})
+        ports = {"port": PORT + number, "targetPort": TARGET + number}
+        spec = {"selector": {"app": "web"}, "ports": [ports]}
+        service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": f"s{number}"}, "spec": spec}
+        services += f"---\n{json.dumps(service)}\n"
+    web = {"nodes": ["node-b"], "labels": {"app": "web"}, "ports": [TARGET + each for each in range(1, len(cases) + 1)]}
+    spec = {
+        "nodes": {node: {"leftovers": _leftovers(own)} if own else {} for node, own in rules.items()},
+        "pods": {"client": {"nodes": ["node-a"]}, "web": web},
+        "probes": probes,
+    }
+    scenario = {"apiVersion": "proxylab/v1", "kind": "Scenario", "metadata": {"name": "rewriting"}, "spec": spec}
+    file = folder / "rewriting.lab.yaml"
+    file.write_text(f"{json.dumps(scenario)}\n{services}", encoding="utf-8")
+    return file
+
+
+def _leftovers(rules: dict[object, list[str]]) -> dict[str, str]:
+    if all(isinstance(at, str) for at in rules):
+        return {"iptables": "".join(f"*{at}\n{chr(10).join(texts)}\nCOMMIT\n" for at, texts in rules.items())}
+    chains = ""
+    for number, (at, texts) in enumerate(rules.items()):
+        assert isinstance(at, tuple)
+        hook, kind, priority = at
+        head = f"type {kind} hook {hook} priority {priority}; policy accept;"
+        chains += f"  chain c{number} {{\n    {head}\n    {f'{chr(10)}    '.join(texts)}\n  }}\n"
+    return {"nft": f"table ip acme {{\n{chains}}}\n"}
+
+
+@pytest.mark.parametrize("engine", ["embedded/iptables", "embedded/nftables"])
+@pytest.mark.parametrize("cases", [NFT, IPTABLES], ids=["nft", "iptables"])
+def test_the_rule_of_another_program_is_named(
+    cases: tuple[Case, ...], engine: str, cli: CommandLine, tmp_path: Path
+) -> None:
+    shown = re.sub(
+        r"\s+", " ", cli.type("run", str(written(cases, tmp_path)), "--engine", engine, "--no-bundles").output
+    )
+    wrong = {}
+    for number, case in enumerate(cases, 1):
+        why = shown.partition(f": FAIL: rule {number}.")[2].partition(" why: ")[2].partition(" reproduce: ")[0]
+        told = [case.why, case.rule.partition(" counter")[0], case.after]
+        missing = [
+            each
+            for each in told
+            if each.replace("PORT", str(PORT + number)).replace("TARGET", str(TARGET + number)) not in why
+        ]
+        if missing:
+            wrong[case.rule, case.at] = missing, why
+    assert wrong == {}

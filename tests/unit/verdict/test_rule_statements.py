@@ -1,0 +1,71 @@
+"""What a rule does is read from its statement, never from a match, a name or a comment that has the same word."""
+
+import pytest
+from msgspec.structs import replace
+from recorded import World
+
+from proxylab.evidence.evidence import ForeignRule
+from proxylab.verdict.foreign import Effect, ended_by, may_have, rewrote
+from proxylab.verdict.nft_rules import read_nft
+from proxylab.verdict.rule_statements import statements
+
+WORLD = World()
+HARMLESS = (
+    "ct status dnat accept",
+    "ct status snat,dnat counter accept",
+    "ct status & (snat | dnat) != 0 accept",
+    "ct status { dnat, snat } accept",
+    'counter accept comment "no drop, reject or masquerade here"',
+    'tcp dport 80 log prefix "reject: "',
+    "ip saddr @drop-list counter accept",
+    "ip daddr @dnat accept",
+    'iifname "redirect" accept',
+    "jump reject",
+    "counter goto drop",
+    "-A ufw-reject-input -p tcp -j ACCEPT",
+    "-A INPUT -j ufw-reject-input",
+    "-A FORWARD -j REJECT-AND-LOG",
+    "-A FORWARD -j DROP-OTHERS",
+    "-A FORWARD -m conntrack --ctstatus DNAT -j ACCEPT",
+    "-A FORWARD -m comment --comment drop -j ACCEPT",
+    '-A FORWARD -m comment --comment "reject or drop" -j LOG --log-prefix "drop "',
+    "-A INPUT -m set --match-set drop src -j ACCEPT",
+)
+DOES = {
+    "ct status dnat ip saddr 10.244.0.0/16 counter masquerade fully-random": Effect.REWRITE,
+    'tcp dport 80 counter drop comment "closed"': Effect.END,
+    '-A FORWARD -p tcp -m comment --comment "a \\"quoted\\" word" -j DROP': Effect.END,
+    "-A FORWARD -j REJECT --reject-with tcp-reset": Effect.RESET,
+    "-A PREROUTING -m comment --comment accept -j DNAT --to-destination 10.0.0.1": Effect.REWRITE,
+}
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_a_word_outside_the_statement_does_nothing(text: str) -> None:
+    rule = ForeignRule("node-a", "inet guard", "early", "forward", 0, text, 1)
+    evidence = WORLD.evidence([], foreign=(rule,))
+    effects = (Effect.END, Effect.RESET, Effect.REJECT, Effect.REWRITE)
+    assert [each.name for each in effects if may_have(each, WORLD.resolved, evidence, ("node-a",))] == []
+    assert ended_by(WORLD.resolved, evidence, 1, ("node-a",)) is None
+    assert rewrote(WORLD.resolved, evidence, "node-a") is None
+
+
+@pytest.mark.parametrize("text", DOES)
+def test_a_statement_is_found_behind_matches_and_before_comments(text: str) -> None:
+    rule = ForeignRule("node-a", "inet guard", "early", "forward", 0, text, 1)
+    assert may_have(DOES[text], WORLD.resolved, WORLD.evidence([], foreign=(rule,)), ("node-a",)) == (rule,)
+
+
+def test_a_drop_with_a_comment_that_counted_the_packet_ended_it() -> None:
+    rule = ForeignRule("node-a", "ip guard", "x", "forward", 0, 'counter drop comment "closed"', 1)
+    evidence = WORLD.evidence([], foreign=(rule, replace(rule, text="counter accept")))
+    assert ended_by(WORLD.resolved, evidence, 1, ("node-a",)) == rule
+
+
+def test_only_what_is_no_statement_is_left_out() -> None:
+    assert statements('-A INPUT -m comment --comment "a b" -j DROP') == "-m comment  -j DROP"
+    assert statements("meta l4proto tcp dnat to 10.244.2.3:8080") == "meta l4proto tcp dnat to 10.244.2.3:8080"
+
+
+def test_a_match_of_translated_connections_is_no_translation() -> None:
+    assert read_nft("ct status dnat ip saddr . ip daddr @hairpin-connections masquerade")[0] == "MASQUERADE"
