@@ -192,6 +192,11 @@ def test_a_command_runs_where_the_caller_stands_with_its_own_output_and_status(r
     assert (code, output.splitlines(), errors) == (7, [str(tmp_path), str(ready.root / ".venv")], "")
 
 
+def test_the_size_of_a_folder_is_counted_in_the_environment(ready: Clone) -> None:
+    ready.program("python", 'echo "$* with $PYTHONPATH"', folder=ready.root / ".venv/bin")
+    assert ready.run("size", "tests/unit") == (0, f"-m code_size tests/unit with {ready.root}/tests/support\n", "")
+
+
 def test_when_nothing_is_missing_nothing_is_installed(ready: Clone) -> None:
     assert ready.run("true") == (0, "", "")
     assert ready.calls("") == []
