@@ -1,10 +1,15 @@
-"""Text laid out in a given width: aligned columns and wrapped sentences, without colour."""
+"""Text for people: aligned columns and wrapped sentences in a given width, and how text of others is shown.
 
+Nothing here has colour.
+"""
+
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
+from typing import Final
 
-__all__ = ["WIDTH", "kubectl_table", "names_that_fit", "table", "width_of", "wrapped"]
+__all__ = ["WIDTH", "kubectl_table", "names_that_fit", "printable", "table", "width_of", "wrapped"]
 
 WIDTH = 80
 """The columns of a terminal by default."""
@@ -115,3 +120,37 @@ def names_that_fit(label: str, names: Sequence[str], width: int) -> str:
         if len(line) <= width:
             return line
     return f"{label}{names[0]}, and {len(names) - 1} more" if len(names) > 1 else label + names[0]
+
+
+_COMMAND: Final = re.compile(r"^([ \t]*):(?=:[A-Za-z_-]+(?:[ ]|::))", re.MULTILINE)
+"""A line that GitHub Actions takes as a workflow command, such as ``::error file=f::…``."""
+_OLD_COMMAND: Final = re.compile(r"##(?=\w*\[)")
+"""How older commands of GitHub Actions (``##[error]``) begin, and those of Azure Pipelines and TeamCity."""
+
+
+def printable(text: str, keep: str = "\n\t") -> str:
+    r"""Text of others, as a terminal, a page and a CI system may show it.
+
+    Logs, files and the names in them are written by others. A control character in them could colour or erase what is
+    on the screen, a mark for text from right to left could reorder it, and a CI system would execute a line that looks
+    like its commands. Each such character is shown as JSON escapes it, so that JSON text keeps its meaning. For a text
+    that must stay in one line, ``keep`` is empty.
+
+    Example:
+        >>> print(printable("a\x1b[31m\u202e\n::error::b"))
+        a\u001b[31m\u202e
+        \u003a:error::b
+    """
+    if not text.isprintable():
+        text = "".join(each if each.isprintable() or each in keep else _escaped(each) for each in text)
+    if "::" in text:
+        text = _COMMAND.sub(r"\1\\u003a", text)
+    return _OLD_COMMAND.sub(r"#\\u0023", text) if "##" in text else text
+
+
+def _escaped(character: str) -> str:
+    """As JSON: beyond the 16 bits of an escape, as two surrogates."""
+    if character in "\n\t\r":
+        return repr(character)[1:-1]
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

@@ -200,7 +200,7 @@ def show(
         open_terminal(width, colour)
         if name in DRAWN:
             text = "\n".join(DRAWN[name](width))
-            click.echo(text if colour else click.unstyle(text), color=True)
+            click.echo(text if colour else click.unstyle(text), color=True)  # noqa: TID251
         else:
             typed = TYPED.get(name, (name, "--help"))
             monkeypatch.setattr(sys, "argv", ["proxylab", *typed])

@@ -4,6 +4,7 @@ This module turns an error into a message and an exit code.
 """
 
 import gc
+import io
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 from proxylab import __version__
-from proxylab.cli.standard_streams import flush, is_of_output, open_closed_streams
+from proxylab.cli.standard_streams import echo, flush, is_of_output, open_closed_streams
 from proxylab.cli.verbs import AddedVerbError, Verbs
 from proxylab.errors import ExitCode, InternalError, LabEndedError, LabError
 
@@ -82,8 +83,9 @@ def _exit_code(verb: Callable[[], object]) -> int:
     try:
         code = verb()
     except click.ClickException as error:
-        with suppress(OSError):  # standard error may be closed
-            error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        _print_error(shown.getvalue().rstrip("\n"), ExitCode.SCENARIO)
         return error.exit_code
     except click.Abort:  # click raises it on Ctrl-C
         return _INTERRUPTED
@@ -104,7 +106,7 @@ def _exit_code(verb: Callable[[], object]) -> int:
 def _print_error(line: str, code: ExitCode) -> ExitCode:
     """Print an error on standard error, unless that is closed: the exit code says it too."""
     with suppress(OSError):
-        click.echo(line, err=True)
+        echo(line, err=True)
     return code
 
 
@@ -119,6 +121,6 @@ def _report(error: Exception) -> ExitCode:
     line = f"proxylab {__version__} has a bug; please report the lines above with your scenario"
     if isinstance(error, AddedVerbError):
         cause, line = error.__cause__, f"{error}; please report this to the authors of that package"
-    click.echo("".join(traceback.format_exception(cause)) if cause else "", nl=False, err=True)
-    click.echo(line, err=True)
+    echo("".join(traceback.format_exception(cause)) if cause else "", nl=False, err=True)
+    echo(line, err=True)
     return ExitCode.INTERNAL

@@ -10,6 +10,7 @@ import click
 
 from proxylab.cli.chosen_lab import NAME, standing
 from proxylab.cli.file_arguments import complete_scenarios, load_all
+from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import COLOR, changes_in_colour, wants_color
 from proxylab.client.standing_lab import StandingLab, attach_to
 from proxylab.engines.engine_names import mode_of
@@ -47,13 +48,13 @@ def command(*, file: Path, dry_run: bool, name: str | None, color: str) -> ExitC
         if found.refused:
             again = f"`proxylab down {connection.name}` and `proxylab up {file}` build a new lab"
             raise ScenarioError([*(f"{file}: {each}" for each in found.refused), f"nothing changed; {again}"])
-        click.echo("\n".join(changes_in_colour(found.changes)), color=wants_color(sys.stdout, color))
+        echo("\n".join(changes_in_colour(found.changes)), color=wants_color(sys.stdout, color))
         if not found.changes or dry_run:
-            click.echo("nothing changed", err=True)
+            echo("nothing changed", err=True)
         if not dry_run:
             lab.bring_to(found)
     if found.changes and not dry_run:
-        click.echo(f"{connection.name} now matches {file}", err=True)
+        echo(f"{connection.name} now matches {file}", err=True)
     return ExitCode.OK
 
 

@@ -21,6 +21,7 @@ from proxylab.cli.chosen_lab import ChosenLab, in_lab
 from proxylab.cli.durations import Duration
 from proxylab.cli.interrupt import ending_on_interrupt
 from proxylab.cli.netns_argument import check_netns, complete_netns
+from proxylab.cli.standard_streams import echo
 from proxylab.client.connection import Connection
 from proxylab.errors import CapabilityError, ExitCode, ScenarioError
 from proxylab.evidence.evidence import Direction
@@ -108,7 +109,7 @@ def command(
             frames, lost = _listen(lab.connection, request, stream)
         except ScenarioError as error:
             raise click.UsageError(f"DEVICE: {error}") from None
-    click.echo(f"{frames} frames{f', {lost} lost because the buffer was full' if lost else ''}", err=True)
+    echo(f"{frames} frames{f', {lost} lost because the buffer was full' if lost else ''}", err=True)
     return ExitCode.OK
 
 
@@ -119,7 +120,7 @@ def _listen(connection: Connection, request: Listen, stream: BinaryIO | None) ->
     with ending_on_interrupt(connection):
         first = connection.next_answer(Deadline.after(_BEGIN_SECONDS))
         taps = first.taps if isinstance(first, Frames) else ()
-        click.echo(f"listening on {', '.join(f'{name}:{device}' for name, device in taps)}", err=True)
+        echo(f"listening on {', '.join(f'{name}:{device}' for name, device in taps)}", err=True)
         take = _printer(taps) if stream is None else _writer(stream, taps)
         while isinstance(heard := connection.next_answer(Deadline.after(_A_DAY)), Frames):
             for each in heard.frames:
@@ -156,7 +157,7 @@ def _printer(taps: Sequence[tuple[str, str]]) -> Taker:
     room = max(map(len, names), default=0)
 
     def take(frame: CapturedFrame) -> None:
-        click.echo(frame_text(frame, names[frame.tap].ljust(room) if len(names) > 1 else ""))
+        echo(frame_text(frame, names[frame.tap].ljust(room) if len(names) > 1 else ""))
 
     return take
 

@@ -6,6 +6,7 @@ from typing import Final
 import click
 
 from proxylab.cli.file_arguments import complete_scenarios, load_all
+from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import terminal_width
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
@@ -43,5 +44,5 @@ def choose_case(file: Path, case_id: str | None, mode: str = "iptables", version
         raise click.UsageError(f"FILE: the scenario has no case for {mode}; choose an engine of another mode")
     if case_id is None and len(found) > 1:
         note = f"{scenario.file}: the first of {len(ids)} cases; --case may be {', '.join(ids)}"
-        click.echo("\n".join(wrapped(note, rest="  ", width=terminal_width())), err=True)
+        echo("\n".join(wrapped(note, rest="  ", width=terminal_width())), err=True)
     return found[0] if case_id is None else found[ids.index(case_id)]

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from proxylab.cli.file_arguments import files_argument, load_all
+from proxylab.cli.standard_streams import echo
 from proxylab.engines.engine_names import mode_of, read_engine, version_of
 from proxylab.engines.ignored_settings import ignored_settings
 from proxylab.engines.lacking import lacking, lacking_of_step, refuse
@@ -69,17 +70,17 @@ def command(files: tuple[Path, ...], strict: str | None, engine: str) -> ExitCod
     """
     scenarios = load_all(files, strict=_version(strict))
     if not scenarios:
-        click.echo("found no *.lab.yaml", err=True)
+        echo("found no *.lab.yaml", err=True)
         return ExitCode.NOTHING_SELECTED
     check_every_case(scenarios)
     for scenario in scenarios:
         steps = len(scenario.judged) - len(scenario.all_probes)
         judged = amount(len(scenario.all_probes), "probe") + (f" and {amount(steps, 'step')}" if steps else "")
-        click.echo(f"{scenario.file}: ok, {judged}")
+        echo(f"{scenario.file}: ok, {judged}")
         for note in scenario.notes:
-            click.echo(f"{scenario.file}: {note}", err=True)
+            echo(f"{scenario.file}: {note}", err=True)
         for line in (*_ignored(scenario, engine), *_lacking(scenario, engine)) if engine else ():
-            click.echo(line)
+            echo(line)
     return ExitCode.OK
 
 

@@ -3,6 +3,8 @@
 import click
 from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
+from proxylab.cli.standard_streams import echo
+
 __all__ = ["command"]
 
 _SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "fish": FishComplete, "zsh": ZshComplete}
@@ -20,4 +22,4 @@ def command(ctx: click.Context, shell: str) -> None:
     Example: proxylab completion bash
     """
     maker = _SHELLS[shell](ctx.find_root().command, {}, "proxylab", "_PROXYLAB_COMPLETE")
-    click.echo(maker.source())
+    echo(maker.source())

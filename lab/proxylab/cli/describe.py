@@ -5,6 +5,7 @@ import click
 from proxylab.cli.case_option import CASE
 from proxylab.cli.chosen_lab import NAME
 from proxylab.cli.get import complete_kinds, kind_of, the_cluster
+from proxylab.cli.standard_streams import echo
 from proxylab.errors import ExitCode
 from proxylab.plan.model import Plan
 from proxylab.report.description import describe, describe_host
@@ -27,7 +28,7 @@ def command(*, words: tuple[str, ...], name: str | None, case_id: str | None) ->
     with the_cluster(words, name, case_id) as cluster:
         rest = cluster.words
         if rest and rest[0] in ("host", "hosts"):
-            click.echo("\n".join(_host(rest, [host.name for host in cluster.scenario.hosts], cluster.plan)))
+            echo("\n".join(_host(rest, [host.name for host in cluster.scenario.hosts], cluster.plan)))
             return ExitCode.OK
         kind, wanted = kind_of(rest, cluster.objects)
         found = of_kind(kind, cluster.objects, wanted)
@@ -36,7 +37,7 @@ def command(*, words: tuple[str, ...], name: str | None, case_id: str | None) ->
             raise click.UsageError(f"NAME: name one of {kind.plural}: {known or 'there are none'}")
         families = cluster.scenario.network.families
         pages = [describe(each, cluster.objects, cluster.plan, families) for each in found]
-    click.echo("\n\n".join("\n".join(page) for page in pages))
+    echo("\n\n".join("\n".join(page) for page in pages))
     return ExitCode.OK
 
 

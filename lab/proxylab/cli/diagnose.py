@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from proxylab.cli.chosen_lab import ChosenLab, in_lab
 from proxylab.cli.netns_argument import check_netns, complete_services
+from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import COLOR, OUTPUT, paint, terminal_width, wants_color
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets
@@ -68,14 +69,14 @@ def command(chosen: ChosenLab, /, *, sender: str | None, node: str | None, outpu
             check_netns(lab.scenario, sender, "--from")
         if node is not None:
             check_netns(lab.scenario, node, "NODE")
-        click.echo(f"{lab.scenario.file}: {namespace or 'default'}/{service}", err=True)
+        echo(f"{lab.scenario.file}: {namespace or 'default'}/{service}", err=True)
         diagnosis = Round(lab, namespace or "default", service, sender, node).go()
         commands = _commands(diagnosis, lab, chosen)
     if output == "json":
-        click.echo(json.dumps(_document(diagnosis, commands), indent=4))
+        echo(json.dumps(_document(diagnosis, commands), indent=4))
     else:
         lines = lines_of(diagnosis, commands, terminal_width())
-        click.echo("\n".join(map(painted, lines)), color=wants_color(sys.stdout, color))
+        echo("\n".join(map(painted, lines)), color=wants_color(sys.stdout, color))
     return _exit_code(diagnosis)
 
 

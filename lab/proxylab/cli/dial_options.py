@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from proxylab.addresses import IPAddress, Transport
 from proxylab.cli.chosen_lab import ChosenLab
 from proxylab.cli.netns_argument import check_netns, services_of
+from proxylab.cli.standard_streams import echo
 from proxylab.client.open_lab import OpenLab
 from proxylab.plan.lookup import own_addresses_of
 from proxylab.plan.topology import draw
@@ -70,7 +71,7 @@ def opened_for(chosen: ChosenLab, describe: Callable[[Scenario], Probe]) -> Iter
 
     with chosen.opened(alone) as lab:
         probe = describe(lab.scenario)
-        click.echo(f"{lab.scenario.file}: {probe.name}", err=True)
+        echo(f"{lab.scenario.file}: {probe.name}", err=True)
         lab.add(probe)
         yield lab, probe
 

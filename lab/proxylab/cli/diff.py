@@ -12,6 +12,7 @@ from proxylab.cli.case_option import CASE, FILE
 from proxylab.cli.engine_options import choices_of, given_options
 from proxylab.cli.file_arguments import load_all
 from proxylab.cli.scenario_results import SessionMaker
+from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import terminal_width
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.session import Session
@@ -74,7 +75,7 @@ def command(
     (written,) = load_all((file,))
     choices = choices_of(engines, **of_engine)
     for line in (*identity_lines((engine, choice.binary) for engine, choice in choices.items()), *_alike(choices)):
-        click.echo("\n".join(wrapped(line, "", "  ", terminal_width())))
+        echo("\n".join(wrapped(line, "", "  ", terminal_width())))
     by_engine = {
         engine: {case.case.id: case for case in cases(written, mode_of(engine), choice.version)}
         for engine, choice in choices.items()
@@ -100,7 +101,7 @@ def command(
                 differences += _compare_rules(opened) if rules else 0
                 differences += _compare(scenarios, opened)
     if not differences:
-        click.echo(f"{written.file}: no difference between {', '.join(engines)}")
+        echo(f"{written.file}: no difference between {', '.join(engines)}")
     return ExitCode.FAILED if differences else ExitCode.OK
 
 
@@ -132,7 +133,7 @@ def _compare(scenarios: dict[str, Scenario], labs: dict[str, OpenLab]) -> int:
     judged = amount(len(first.all_probes), "probe") + (
         f" and {amount(len(first.steps), 'step')}" if first.steps else ""
     )
-    click.echo(f"{first.file}: {judged}{first.case.id and f' [{first.case.id}]'}", err=True)
+    echo(f"{first.file}: {judged}{first.case.id and f' [{first.case.id}]'}", err=True)
     by_name = {engine: {each.name: each for each in scenario.judged} for engine, scenario in scenarios.items()}
     for name in (each.name for each in first.judged):
         verdicts: dict[str, AnyVerdict] = {}
@@ -144,7 +145,7 @@ def _compare(scenarios: dict[str, Scenario], labs: dict[str, OpenLab]) -> int:
         found += 1
         width = terminal_width()
         paths = {engine: _path(labs[engine], verdict, width - len(INDENT)) for engine, verdict in verdicts.items()}
-        click.echo("\n".join(difference_lines(verdicts, paths, width)))
+        echo("\n".join(difference_lines(verdicts, paths, width)))
     return found
 
 
@@ -162,14 +163,14 @@ def _compare_rules(labs: dict[str, OpenLab]) -> int:
     ours = lab.rules()
     for engine, other in others:
         if mode_of(engine) != mode_of(first):
-            click.echo(f"{first} and {engine} run in different modes; their rules are not compared", err=True)
+            echo(f"{first} and {engine} run in different modes; their rules are not compared", err=True)
             continue
         theirs = other.rules()
         for node, text in ours.items():
             lines: Sequence[str] = MODES[mode_of(engine)].differences(text, theirs[node])
             if lines:
                 found += 1
-                click.echo("\n".join((f"rules on {node}: - {first}, + {engine}", *(f"  {line}" for line in lines))))
+                echo("\n".join((f"rules on {node}: - {first}, + {engine}", *(f"  {line}" for line in lines))))
     return found
 
 

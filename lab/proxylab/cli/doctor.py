@@ -14,6 +14,7 @@ from msgspec.structs import asdict
 
 from proxylab.capability import Capability
 from proxylab.cli.repository import CONTAINER, GITHUB, GITLAB, RUNNER
+from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import COLOR, OUTPUT, terminal_width, wants_color
 from proxylab.client.lab_process import LabProcess
 from proxylab.errors import CapabilityError, ExitCode
@@ -50,7 +51,7 @@ def command(*, ci: bool, output: str, color: str) -> ExitCode:
     Example: proxylab doctor
     """
     if ci:
-        click.echo(_CI, nl=False)
+        echo(_CI, nl=False)
         return ExitCode.OK
     ready, capabilities = _examined()
     guest = _guest(capabilities)
@@ -65,9 +66,9 @@ def command(*, ci: bool, output: str, color: str) -> ExitCode:
             "capabilities": [asdict(each) for each in capabilities],
             "guest": None if guest is None else {"kernel": guest.kernel, "adds": list(guest.adds)},
         }
-        click.echo(json.dumps(document, indent=2))
+        echo(json.dumps(document, indent=2))
     else:
-        click.echo(
+        echo(
             "\n".join(doctor_lines(ready, capabilities, terminal_width(), guest)), color=wants_color(sys.stdout, color)
         )
     return ExitCode.CAPABILITY if lacking else ExitCode.OK

@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from proxylab.cli.chosen_lab import complete_names
+from proxylab.cli.standard_streams import echo
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
 from proxylab.client.process_states import stuck_process
@@ -39,7 +40,7 @@ def command(*, names: tuple[str, ...], every: bool) -> ExitCode:
         raise click.UsageError("give NAME or --all, not both")
     ended = dict(control_sockets.ended())
     for name, how in ended.items():
-        click.echo(f"{name} has ended already: {how}", err=True)
+        echo(f"{name} has ended already: {how}", err=True)
     unknown = [name for name in names if name not in there and name not in ended]
     if unknown:
         known = f"there are {', '.join(there)}" if there else "no lab is running"
@@ -48,9 +49,9 @@ def command(*, names: tuple[str, ...], every: bool) -> ExitCode:
         raise click.UsageError(f"{len(there)} labs are running; give their NAMEs or --all: {', '.join(there)}")
     for name in [each for each in dict.fromkeys(names) if each in there] if names else there:
         _end(control_sockets, name)
-        click.echo(f"{name} is gone")
+        echo(f"{name} is gone")
     if not there and not ended:
-        click.echo("no lab is running", err=True)
+        echo("no lab is running", err=True)
     return ExitCode.OK
 
 

@@ -9,6 +9,7 @@ from click.shell_completion import CompletionItem
 
 from proxylab.binaries.choose import read_gates, upstream_for
 from proxylab.binary_identity import identity_lines
+from proxylab.cli.standard_streams import echo
 from proxylab.engines.engine_names import ENGINES, IPTABLES_VARIANTS, read_engine, where_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.guest.kernels import find_kernel
@@ -172,7 +173,7 @@ def announced_choice(engine: str, **given: Any) -> EngineChoice:
     """``choice_of``, for verbs whose output does not name the binary: standard error gets a line that does."""
     choice = choice_of(engine, **given)
     for line in identity_lines([(engine, choice.binary)]):
-        click.echo(line, err=True)
+        echo(line, err=True)
     return choice
 
 
@@ -206,5 +207,5 @@ def choice_of(
         gates = read_gates(feature_gates)
     except ValueError as error:
         raise click.UsageError(f"--feature-gates: {error}") from None
-    upstream = upstream_for(engine, kube_proxy, partial(click.echo, err=True), flags=flags, gates=gates)
+    upstream = upstream_for(engine, kube_proxy, partial(echo, err=True), flags=flags, gates=gates)
     return EngineChoice(engine, iptables=iptables or "", upstream=upstream, kernel=kernel, name_server=name_server)

@@ -10,6 +10,7 @@ from proxylab.binaries.binary import COREDNS, Binary
 from proxylab.binaries.cache import Cache
 from proxylab.binaries.choose import Offer, Sources, UnobtainableError, newest, obtain, offers, with_mode
 from proxylab.binaries.coredns import coredns_sources
+from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import OUTPUT, terminal_width
 from proxylab.engines.engine_names import EMBEDDED, ENGINES, mode_of, read_engine
 from proxylab.errors import ExitCode
@@ -52,14 +53,14 @@ def command(sources: object, /, *, wanted: str | None, output: str) -> ExitCode:
     coredns = Cache.of_user(COREDNS).binaries() if sources is None else []
     cached, offered = known.obtained(), offers(known)
     if output == "json":
-        click.echo(json.dumps(_document(cached, offered, coredns), indent=2))
+        echo(json.dumps(_document(cached, offered, coredns), indent=2))
     else:
-        click.echo("\n".join(engines_lines(cached, offered, terminal_width(), coredns)))
+        echo("\n".join(engines_lines(cached, offered, terminal_width(), coredns)))
     return ExitCode.OK
 
 
 def _obtain(wanted: str, sources: Sources) -> ExitCode:
-    print_progress = partial(click.echo, err=True)
+    print_progress = partial(echo, err=True)
     try:
         program, _, version = wanted.partition("@")
         if program == COREDNS.name:
@@ -73,9 +74,9 @@ def _obtain(wanted: str, sources: Sources) -> ExitCode:
     except UnobtainableError as error:
         if not error.answered:
             raise
-        click.echo(str(error), err=True)
+        echo(str(error), err=True)
         return ExitCode.FAILED
-    click.echo(str(binary.path))
+    echo(str(binary.path))
     return ExitCode.OK
 
 

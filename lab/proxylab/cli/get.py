@@ -12,6 +12,7 @@ from click.shell_completion import CompletionItem
 
 from proxylab.cli.case_option import CASE, choose_case
 from proxylab.cli.chosen_lab import NAME, standing, with_file
+from proxylab.cli.standard_streams import echo
 from proxylab.cluster.objects import KubeObject
 from proxylab.control.kubeapi.manifest import manifest
 from proxylab.errors import ExitCode
@@ -59,13 +60,13 @@ def command(*, words: tuple[str, ...], output: str, name: str | None, case_id: s
         raise click.UsageError(f"NAME: no {wanted!r} among the {among}; there are {known or 'none'}")
     match output:
         case "name":
-            click.echo("".join(f"{kind.singular}/{each.name}\n" for kind in kinds for each in found[kind]), nl=False)
+            echo("".join(f"{kind.singular}/{each.name}\n" for kind in kinds for each in found[kind]), nl=False)
         case "yaml" | "json":
-            click.echo(written(_document(found, cluster, single=wanted is not None), output), nl=False)
+            echo(written(_document(found, cluster, single=wanted is not None), output), nl=False)
         case _:
             wide, several = output == "wide", len(kinds) > 1
             tables = [listing(kind, found[kind], cluster.objects, wide=wide, several=several) for kind in kinds]
-            click.echo("\n\n".join("\n".join(each) for each in tables))
+            echo("\n\n".join("\n".join(each) for each in tables))
     return ExitCode.OK
 
 

@@ -7,6 +7,8 @@ from typing import Final
 import click
 
 from proxylab.cli.file_arguments import write_new
+from proxylab.cli.input_files import read_input
+from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import terminal_width
 from proxylab.errors import ExitCode
 from proxylab.importer.importing import import_cluster
@@ -39,18 +41,18 @@ def command(*, files: tuple[Path, ...], output: Path | None, name: str) -> ExitC
     imported = import_cluster(read_kubectl_output((str(file), _text(file)) for file in files or (Path(_STDIN),)), name)
     _check_size(imported.text, str(output or "standard output"))
     if output is None:
-        click.echo(imported.text, nl=False)
+        echo(imported.text, nl=False)
     else:
         write_new(output, imported.text)
-    click.echo("left out:", err=True)
+    echo("left out:", err=True)
     for line in imported.left:
-        click.echo("\n".join(wrapped(line, "  ", "    ", terminal_width())), err=True)
+        echo("\n".join(wrapped(line, "  ", "    ", terminal_width())), err=True)
     _check(imported.text, str(output or "standard output"))
     if output is not None:
         probes = f"{imported.probes} {'probe' if imported.probes == 1 else 'probes'}"
-        click.echo(f"{output}: {probes}; try `proxylab run {output}`", err=True)
+        echo(f"{output}: {probes}; try `proxylab run {output}`", err=True)
         if imported.engine:
-            click.echo(f"  with the cluster's own proxy: --engine {imported.engine}", err=True)
+            echo(f"  with the cluster's own proxy: --engine {imported.engine}", err=True)
     return ExitCode.OK
 
 
@@ -60,14 +62,11 @@ def _text(file: Path) -> str:
             raise click.UsageError(f"standard input is a terminal; try `{COMMAND} | proxylab import`, or name a file")
         data = sys.stdin.buffer.read()
     else:
-        try:
-            data = file.read_bytes()
-        except OSError as error:
-            raise click.UsageError(f"cannot read {file}: {error.strerror}; name another file") from None
+        return read_input(file, f"a file with the output of `{COMMAND}`")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        raise click.UsageError(f"{file} is not UTF-8 text; give it the output of `{COMMAND}`") from None
+        raise click.UsageError(f"standard input is not UTF-8 text; give it the output of `{COMMAND}`") from None
 
 
 def _check_size(text: str, file: str) -> None:

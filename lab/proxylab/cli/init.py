@@ -14,6 +14,7 @@ import click
 from proxylab.cli.catalogue import complete_names, copies, the_scenario
 from proxylab.cli.file_arguments import write_new
 from proxylab.cli.repository import files
+from proxylab.cli.standard_streams import echo
 from proxylab.errors import ExitCode
 
 __all__ = ["TEXT", "command"]
@@ -111,14 +112,14 @@ def _set_up() -> None:
     for path, text in written.items():
         file = Path(path)
         if os.path.lexists(file):
-            click.echo(f"{file} exists already; add to it what you lack of\n\n{indent(text, '  ')}")
+            echo(f"{file} exists already; add to it what you lack of\n\n{indent(text, '  ')}")
             continue
         file.parent.mkdir(parents=True, exist_ok=True)
         write_new(file, text)
-        click.echo(f"wrote {file}")
-    click.echo("try\n  pytest tests\n  tox -e lab")
-    click.echo("commit them, but not the evidence of failed probes in .proxylab/:")
-    click.echo(f"  git add {' '.join(map(str, written))}")
+        echo(f"wrote {file}")
+    echo("try\n  pytest tests\n  tox -e lab")
+    echo("commit them, but not the evidence of failed probes in .proxylab/:")
+    echo(f"  git add {' '.join(map(str, written))}")
 
 
 def _write(texts: Mapping[Path, str]) -> None:
@@ -128,4 +129,4 @@ def _write(texts: Mapping[Path, str]) -> None:
     for file, text in texts.items():
         write_new(file, text)
         then = [f"pytest {file}"] if file.suffix == ".py" else [f"proxylab check {file}", f"proxylab run {file}"]
-        click.echo("\n  ".join([f"wrote {file}; try", *then]))
+        echo("\n  ".join([f"wrote {file}; try", *then]))

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
+from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import COLOR, paint, terminal_width, wants_color
 from proxylab.errors import ExitCode
 from proxylab.plan.model import Plan
@@ -37,11 +38,11 @@ def command(*, bundles: tuple[Path, ...], verbose: bool, trace: bool, color: str
     """
     files = list(_cases(bundles))
     if not files:
-        click.echo(f"nothing to judge: found no {CASE} and no {STEP}", err=True)
+        echo(f"nothing to judge: found no {CASE} and no {STEP}", err=True)
         return ExitCode.NOTHING_SELECTED
     results = [_of_step(file) if file.name == STEP else _of_probe(file) for file in files]
     lines = run_lines(results, verbosity=int(verbose), traces=trace, paint=paint, width=terminal_width())
-    click.echo("\n".join(lines), color=wants_color(sys.stdout, color))
+    echo("\n".join(lines), color=wants_color(sys.stdout, color))
     return exit_code(results)
 
 
@@ -116,4 +117,4 @@ def _compare(file: Path, recorded: Iterable[Verdict], judged: Iterable[Verdict])
     for each in judged:
         then = before.get(each.expectation)
         if then is not each.judgement:
-            click.echo(f"{file}: {each.expectation}: the run said {then or 'nothing'}, now {each.judgement}", err=True)
+            echo(f"{file}: {each.expectation}: the run said {then or 'nothing'}, now {each.judgement}", err=True)

@@ -7,6 +7,7 @@ from functools import partial
 
 import click
 
+from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import OUTPUT, terminal_width
 from proxylab.errors import ExitCode
 from proxylab.guest.kernels import Kernel, find_kernel, known_images, known_kernels
@@ -41,12 +42,12 @@ def command(*, obtain: str | None, output: str) -> ExitCode:
         if not obtain.startswith(DEBIAN):
             raise click.UsageError(f"--obtain: {obtain!r} is no kernel; allowed: {UML}, {DEBIAN}VERSION")
         if found := find_kernel(obtain):
-            click.echo(found.binary)
+            echo(found.binary)
         return ExitCode.OK
     if obtain:
         from proxylab.guest.build import build_kernel  # noqa: PLC0415 - only a build needs it
 
-        click.echo(str(build_kernel(partial(click.echo, err=True))))
+        echo(str(build_kernel(partial(echo, err=True))))
         return ExitCode.OK
     kernels = (*known_kernels(), *known_images())
     if output == "json":
@@ -57,9 +58,9 @@ def command(*, obtain: str | None, output: str) -> ExitCode:
             "uml": [each for each in listed if each not in images],
             "debian": images,
         }
-        click.echo(json.dumps(document, indent=2))
+        echo(json.dumps(document, indent=2))
     else:
-        click.echo("\n".join(kernels_lines(os.uname().release, kernels, terminal_width())))
+        echo("\n".join(kernels_lines(os.uname().release, kernels, terminal_width())))
     return ExitCode.OK
 
 

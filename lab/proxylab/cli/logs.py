@@ -7,6 +7,7 @@ import click
 from proxylab.cli.chosen_lab import ChosenLab, in_lab
 from proxylab.cli.interrupt import ending_on_interrupt
 from proxylab.cli.netns_argument import check_netns, complete_nodes
+from proxylab.cli.standard_streams import echo
 from proxylab.errors import ExitCode
 from proxylab.protocol.standing_labs import Lines, Log
 from proxylab.timing import Deadline
@@ -36,5 +37,5 @@ def command(chosen: ChosenLab, /, *, follow: bool) -> ExitCode:
         with ending_on_interrupt(lab.connection):
             while isinstance(said := lab.connection.next_answer(Deadline.after(_A_DAY)), Lines):
                 for each in said.lines:
-                    click.echo(each)
+                    echo(each)
     return ExitCode.OK

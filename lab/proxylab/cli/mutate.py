@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from proxylab.cli.engine_options import announced_choice, engine_options
 from proxylab.cli.file_arguments import files_or_catalogue_argument, load_all
 from proxylab.cli.scenario_results import SessionMaker, jobs_option
+from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import OUTPUT, terminal_width
 from proxylab.client.mutants import MutableCase, MutantRuns, mutants_of, object_mutants_of, ruled, with_objects
 from proxylab.client.session import Session
@@ -100,7 +101,7 @@ def command(
     ]
     green = list(_green(chosen, begin, jobs, known))
     if not green:
-        click.echo("nothing to mutate: no scenario passes without a mutation; see `proxylab run`", err=True)
+        echo("nothing to mutate: no scenario passes without a mutation; see `proxylab run`", err=True)
         return ExitCode.NOTHING_SELECTED
     found = object_mutants_of(green, engine) if objects else mutants_of(green, engine)
     mutants = _chosen(found, parts, objects=objects)
@@ -111,9 +112,9 @@ def command(
 
 def _reported(mutants: Sequence[Mutant], scenarios: int, output: str) -> ExitCode:
     if output == "json":
-        click.echo(mutants_to_json(mutants))
+        echo(mutants_to_json(mutants))
     else:
-        click.echo("\n".join(mutant_lines(mutants, scenarios, terminal_width())))
+        echo("\n".join(mutant_lines(mutants, scenarios, terminal_width())))
     return ExitCode.FAILED if any(each.survives for each in mutants) else ExitCode.OK
 
 
@@ -123,7 +124,7 @@ def _chosen(mutants: Iterable[Mutant], parts: Sequence[str], *, objects: bool) -
     if not chosen:
         what = "field" if objects else "class of rules"
         option = "--field" if objects else "--rule"
-        click.echo(f"nothing to mutate: no {what} has {' or '.join(parts)} in it; leave out {option}", err=True)
+        echo(f"nothing to mutate: no {what} has {' or '.join(parts)} in it; leave out {option}", err=True)
     return chosen
 
 
@@ -185,7 +186,7 @@ def _green(chosen: Sequence[MutableCase], begin: _Begin, jobs: int, known: _Stat
         if baseline.trouble:
             case = f" [{baseline.case}]" if baseline.case else ""
             what = f"{baseline.file}{case}: left out, since it does not pass without a mutation: {baseline.trouble}"
-            click.echo("\n".join(wrapped(what, rest="  ", width=terminal_width())), err=True)
+            echo("\n".join(wrapped(what, rest="  ", width=terminal_width())), err=True)
         else:
             yield replace(each, baseline=baseline)
 
@@ -205,7 +206,7 @@ def _settled(
     for number, found in enumerate(_done(begin, new, jobs, work, lost), 1):
         known.keep(found)
         fate = "nothing noticed" if found.survives else "noticed"
-        click.echo(f"{number}/{len(new)} {fate}: {found.rule_class}: {found.mutation}", err=True)
+        echo(f"{number}/{len(new)} {fate}: {found.rule_class}: {found.mutation}", err=True)
     return [each if each.equivalent else known.mutants[each.rule_class, each.mutation] for each in mutants]
 
 

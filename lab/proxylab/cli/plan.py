@@ -6,6 +6,7 @@ import click
 
 from proxylab.cli.case_option import CASE, FILE, choose_case
 from proxylab.cli.get import written
+from proxylab.cli.standard_streams import echo
 from proxylab.plan.assembly import lay_out
 from proxylab.plan.print import plan_lines
 from proxylab.report.plan_overview import overview
@@ -28,6 +29,6 @@ def command(*, file: Path, case_id: str | None, output: str, verbose: bool) -> N
     Example: proxylab plan scenarios/clusterip/from-a-pod.lab.yaml
     """
     layout = lay_out(choose_case(file, case_id))
-    click.echo(written(overview(layout), output, sort_keys=False), nl=False)
+    echo(written(overview(layout), output, sort_keys=False), nl=False)
     if verbose and output == "yaml":
-        click.echo("\n".join(f"# {line}".rstrip() for line in plan_lines(layout.plan)))
+        echo("\n".join(f"# {line}".rstrip() for line in plan_lines(layout.plan)))

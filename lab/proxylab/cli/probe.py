@@ -11,6 +11,7 @@ from proxylab.addresses import Transport
 from proxylab.cli.chosen_lab import ChosenLab, in_lab
 from proxylab.cli.dial_options import dial_options, opened_for, probe_of
 from proxylab.cli.netns_argument import complete_netns_and_services
+from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import COLOR, paint, terminal_width, wants_color
 from proxylab.errors import ExitCode
 from proxylab.report.exit_code import exit_code
@@ -84,7 +85,7 @@ def command(
 
     with opened_for(chosen, described) as (lab, probe):
         verdict = replace(lab.probe(probe), rerun_command=f"proxylab {shlex.join(sys.argv[1:])}")
-    click.echo("\n".join(_lines(verdict, terminal_width())), color=wants_color(sys.stdout, color))
+    echo("\n".join(_lines(verdict, terminal_width())), color=wants_color(sys.stdout, color))
     return exit_code([ScenarioResult(file=lab.scenario.file, name=lab.scenario.name, engine="", probes=(verdict,))])
 
 

@@ -14,11 +14,13 @@ from typing import Final
 
 import click
 
+from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import terminal_width, wants_color
 from proxylab.client.report_page import RunStart
 from proxylab.report.document import to_json
 from proxylab.report.matrix import Painter
 from proxylab.report.run_text import closing_lines, scenario_lines
+from proxylab.text import printable
 from proxylab.verdict.model import ScenarioResult
 
 __all__ = ["Progress"]
@@ -52,7 +54,8 @@ class Progress:
         if self._live:
             room = shutil.get_terminal_size().columns - 1
             line = f"{self._done + 1}/{self._total} {what}"
-            _aside(_ERASE + (line if len(line) <= room else f"{line[: room - 1]}…"), nl=False, color=True)
+            line = printable(line, keep="")
+            _aside(line if len(line) <= room else f"{line[: room - 1]}…", nl=False, erasing=True)
             self._shown = True
 
     def note(self, line: str) -> None:
@@ -92,15 +95,17 @@ class Progress:
         """Print results on standard output."""
         self._erase()
         if lines:
-            click.echo("\n".join(lines), color=wants_color(sys.stdout, self._color))
+            echo("\n".join(lines), color=wants_color(sys.stdout, self._color))
 
     def _erase(self) -> None:
         if self._shown:
-            _aside(_ERASE, nl=False, color=True)
+            _aside("", nl=False, erasing=True)
             self._shown = False
 
 
-def _aside(text: str, *, nl: bool = True, color: bool | None = None) -> None:
+def _aside(text: str, *, nl: bool = True, color: bool | None = None, erasing: bool = False) -> None:
     """Print on standard error. If that fails, the run goes on: the results go elsewhere."""
     with suppress(OSError):
-        click.echo(text, nl=nl, err=True, color=color)
+        if erasing:
+            click.echo(_ERASE, nl=False, err=True, color=True)  # noqa: TID251 - the one control sequence of ours but colours
+        echo(text, nl=nl, err=True, color=color)

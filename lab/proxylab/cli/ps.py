@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 
 from proxylab.binary_identity import identity_lines
 from proxylab.cli.durations import age
+from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import terminal_width
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
@@ -36,20 +37,20 @@ def command(*, output: str) -> None:
     control_sockets = ControlSockets.of_user()
     found = list(_greetings(control_sockets))
     for name, how in control_sockets.ended():
-        click.echo(f"{name} has ended: {how}", err=True)
+        echo(f"{name} has ended: {how}", err=True)
     match output:
         case "json":
             items = [
                 {"name": name} | (_document(each) if isinstance(each, Greeted) else {}) | {"state": _state(each)}
                 for name, each in found
             ]
-            click.echo(json.dumps({"apiVersion": "proxylab/v1", "kind": "LabList", "items": items}, indent=2))
+            echo(json.dumps({"apiVersion": "proxylab/v1", "kind": "LabList", "items": items}, indent=2))
         case "name":
-            click.echo("".join(f"{name}\n" for name, _ in found), nl=False)
+            echo("".join(f"{name}\n" for name, _ in found), nl=False)
         case _:
             binaries = identity_lines((name, each.binary) for name, each in found if isinstance(each, Greeted))
             lines = [part for line in binaries for part in wrapped(line, "", "  ", terminal_width())]
-            click.echo("\n".join([*labs_table([_row(name, each) for name, each in found]), *lines]))
+            echo("\n".join([*labs_table([_row(name, each) for name, each in found]), *lines]))
 
 
 def _greetings(control_sockets: ControlSockets) -> Iterator[tuple[str, Greeted | str]]:

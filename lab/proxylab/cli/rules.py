@@ -5,6 +5,7 @@ import click
 from proxylab.cli.case_option import choose_case
 from proxylab.cli.chosen_lab import ChosenLab, in_lab
 from proxylab.cli.netns_argument import check_netns, complete_nodes
+from proxylab.cli.standard_streams import echo
 from proxylab.client.rendered_rules import rendered_rules
 from proxylab.cluster.objects import Node
 from proxylab.engines.engine_names import EMBEDDED, mode_of
@@ -35,7 +36,7 @@ def command(chosen: ChosenLab, /, *, node: str | None) -> None:
     with chosen.opened() as lab:
         if node is not None:
             check_netns(lab.scenario, node, "NODE")
-        click.echo(lab.rules_of(node or lab.scenario.nodes[0].name), nl=False)
+        echo(lab.rules_of(node or lab.scenario.nodes[0].name), nl=False)
 
 
 def _render(scenario: Scenario, engine: str, node: str | None) -> None:
@@ -46,5 +47,5 @@ def _render(scenario: Scenario, engine: str, node: str | None) -> None:
         raise click.UsageError(f"--node: there is no {chosen!r}; there are {', '.join(nodes)}")
     for each in rendered_rules(scenario, layout.plan, layout.objects, engine):
         if each.node == chosen:
-            click.echo(f"# {each.family} on {chosen}{each.assumed and f'; assumed: {each.assumed}'}")
-            click.echo(each.text, nl=False)
+            echo(f"# {each.family} on {chosen}{each.assumed and f'; assumed: {each.assumed}'}")
+            echo(each.text, nl=False)

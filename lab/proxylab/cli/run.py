@@ -11,6 +11,7 @@ import click
 from proxylab.cli.case_option import SEED
 from proxylab.cli.engine_options import choices_of, engines_options
 from proxylab.cli.file_arguments import expand, files_argument
+from proxylab.cli.input_files import read_input
 from proxylab.cli.progress import Progress
 from proxylab.cli.scenario_results import (
     SessionMaker,
@@ -21,6 +22,7 @@ from proxylab.cli.scenario_results import (
     results_of_cluster,
     runs_of,
 )
+from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import COLOR, OUTPUT, paint
 from proxylab.client.bundles import BundleStore
 from proxylab.client.ray_node import NodeSettings
@@ -66,7 +68,7 @@ def _shard(ctx: click.Context, param: click.Parameter, value: str | None) -> Sha
 
 def _times(ctx: click.Context, param: click.Parameter, file: Path | None) -> Mapping[str, float]:
     try:
-        return recorded_seconds(file.read_text(encoding="utf-8")) if file else {}
+        return recorded_seconds(read_input(file, "a report of an earlier run, JSON or JUnit XML")) if file else {}
     except ValueError as error:
         raise click.BadParameter(f"{file}: {error}", ctx, param) from None
 
@@ -213,5 +215,5 @@ def _nothing_chosen(scenarios: Sequence[Scenario], names: Sequence[str]) -> Exit
     else:
         known = "\n".join(dict.fromkeys(f"  {each.name}" for scenario in scenarios for each in scenario.judged))
         why = f"no probe is named {' or '.join(map(repr, names))}; there are\n{known}"
-    click.echo(f"nothing to run: {why}", err=True)
+    echo(f"nothing to run: {why}", err=True)
     return ExitCode.NOTHING_SELECTED

@@ -14,6 +14,7 @@ import click
 
 from proxylab.cli.file_arguments import load_each
 from proxylab.cli.progress import Progress
+from proxylab.cli.standard_streams import echo
 from proxylab.client.bundles import BundleStore
 from proxylab.client.exec_and_shell import run_shell
 from proxylab.client.kept_labs import KeptLabs
@@ -101,7 +102,7 @@ def runs_of(
 def _hold(lab: OpenLab, verdict: ProbeVerdict | StepVerdict) -> None:
     """Explain a verdict, and open a shell in the sender of its probe, or in a node."""
     where = verdict.probe.source.name if isinstance(verdict, ProbeVerdict) else lab.scenario.nodes[0].name
-    click.echo("\n".join(["", *explain(verdict), "", f"a shell in {where}; exit it to go on", ""]), err=True)
+    echo("\n".join(["", *explain(verdict), "", f"a shell in {where}; exit it to go on", ""]), err=True)
     run_shell(lab.connection, where)
 
 

@@ -4,6 +4,7 @@ import json
 
 import click
 
+from proxylab.cli.standard_streams import echo
 from proxylab.scenario.json_schema import json_schema, reference_page
 
 __all__ = ["command"]
@@ -17,6 +18,6 @@ def command(*, reference: bool) -> None:
     Example: proxylab schema
     """
     if reference:
-        click.echo(reference_page(), nl=False)
+        echo(reference_page(), nl=False)
     else:
-        click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+        echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))

@@ -1,12 +1,33 @@
-"""The standard streams, which the caller may have closed, or connected to a file that takes no more output."""
+"""The standard streams: all text to them, of which others wrote a part.
+
+The caller may have closed a stream, or connected it to a file that takes no more output.
+"""
 
 import os
+import re
 import sys
 import traceback
+from typing import Final
 
 import click
 
-__all__ = ["flush", "is_of_output", "open_closed_streams"]
+from proxylab.text import printable
+
+__all__ = ["echo", "flush", "is_of_output", "open_closed_streams"]
+
+
+_COLOUR: Final = re.compile(r"(\x1b\[(?:0|1|22|3[1-6])m)")
+"""What ``click.style`` writes for the colours of a verdict (ECMA-48, SGR)."""
+
+
+def echo(text: str, *, err: bool = False, nl: bool = True, color: bool | None = None) -> None:
+    """Print text on standard output or error, as ``click.echo`` does; nothing in it reaches a terminal but our colours.
+
+    All verbs print through this function: logs, files and names of others are in most of what they say.
+    """
+    parts = _COLOUR.split(text)
+    parts[::2] = map(printable, parts[::2])
+    click.echo("".join(parts), err=err, nl=nl, color=color)  # noqa: TID251 - here it is made safe
 
 
 def open_closed_streams() -> bool:
@@ -41,7 +62,7 @@ def flush() -> OSError | None:
 def is_of_output(error: Exception) -> bool:
     """Whether ``click.echo`` raised the error: it writes to the standard streams only."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return isinstance(error, OSError) and frames[-1].f_code is click.echo.__code__
+    return isinstance(error, OSError) and frames[-1].f_code is click.echo.__code__  # noqa: TID251
 
 
 def _redirect_to_null(number: int) -> int:

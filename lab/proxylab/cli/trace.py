@@ -9,6 +9,7 @@ import click
 from proxylab.cli.chosen_lab import ChosenLab, in_lab
 from proxylab.cli.dial_options import dial_options, opened_for, probe_of
 from proxylab.cli.netns_argument import complete_netns_and_services
+from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import COLOR, paint, terminal_width, wants_color
 from proxylab.errors import ExitCode
 from proxylab.evidence.evidence import Evidence
@@ -52,7 +53,7 @@ def command(chosen: ChosenLab, /, *, color: str, **dial: Any) -> ExitCode:
         resolved, evidence = lab.trace(probe)
         plan, service = lab.current_plan(), lab.service_of(resolved)
     lines = trace_lines(probe, resolved, evidence, plan, service, width=terminal_width())
-    click.echo("\n".join(map(painted, lines)), color=wants_color(sys.stdout, color))
+    echo("\n".join(map(painted, lines)), color=wants_color(sys.stdout, color))
     return ExitCode.OK
 
 

@@ -16,6 +16,7 @@ from proxylab.cli.case_option import CASE, FILE, SEED, choose_case
 from proxylab.cli.durations import Duration, age
 from proxylab.cli.engine_options import choice_of, engine_options
 from proxylab.cli.scenario_results import SessionMaker
+from proxylab.cli.standard_streams import echo
 from proxylab.client.control_sockets import ControlSocket, ControlSockets, NameTakenError, is_name
 from proxylab.client.session import Session
 from proxylab.engines.engine_names import mode_of, version_of
@@ -72,7 +73,7 @@ def command(
         alone=alone,
         binary=binary,
     )
-    click.echo("\n".join(lines))
+    echo("\n".join(lines))
     return ExitCode.OK
 
 

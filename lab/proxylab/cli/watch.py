@@ -20,6 +20,7 @@ import click
 from proxylab.cli.case_option import CASE, FILE, choose_case
 from proxylab.cli.engine_options import announced_choice, engine_options
 from proxylab.cli.scenario_results import SessionMaker
+from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import COLOR, changes_in_colour, paint, terminal_width, wants_color
 from proxylab.client.edit import Edit, concerned
 from proxylab.client.kept_labs import KeptLabs
@@ -75,7 +76,7 @@ def command(
                 except (LabError, click.UsageError) as error:
                     watched.tell([f"{click.style('error', fg='red')}  {error}"])
         except KeyboardInterrupt:
-            click.echo("\nthe lab is gone", err=True)
+            echo("\nthe lab is gone", err=True)
     return ExitCode.OK
 
 
@@ -121,7 +122,7 @@ class _Watched:
     def tell(self, lines: Sequence[str]) -> None:
         """Print lines, in colour where the user wants it."""
         if lines:
-            click.echo("\n".join(lines), color=wants_color(sys.stdout, self._color))
+            echo("\n".join(lines), color=wants_color(sys.stdout, self._color))
 
     def raise_if_gone(self) -> None:
         """Raise ``LabEndedError`` if a process of the lab has ended."""

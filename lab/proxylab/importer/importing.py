@@ -18,6 +18,7 @@ from proxylab.importer.reading import COMMAND, KubectlOutput
 from proxylab.scenario.reading import read
 from proxylab.scenario.services import ServiceManifest, service_of
 from proxylab.scenario.workloads import EndpointSliceManifest, slice_of
+from proxylab.text import printable
 
 __all__ = ["Imported", "flow", "import_cluster", "scenario_text"]
 
@@ -78,7 +79,7 @@ def scenario_text(name: str, converted: Converted, senders: Probes, probes: Iter
     configuration = [converted.proxy.configuration] if converted.proxy.configuration else []
     for manifest in (*converted.services, *converted.slices, *configuration):
         lines += ["---", *_manifest(manifest)]
-    return "\n".join(lines) + "\n"
+    return printable("\n".join(lines)) + "\n"
 
 
 def _manifest(manifest: Data) -> Iterator[str]:

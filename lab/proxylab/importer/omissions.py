@@ -6,6 +6,7 @@ from typing import Final
 from proxylab.importer.live_objects import LiveNode, LivePod
 from proxylab.importer.networks import Networks
 from proxylab.importer.reading import KubectlOutput, namespaced
+from proxylab.text import printable
 
 __all__ = ["Omissions", "note_unneeded"]
 
@@ -32,7 +33,7 @@ class Omissions:
         for reason, things in self._by_reason.items():
             shown = ", ".join(list(things)[:_MOST_NAMES])
             more = f" and {len(things) - _MOST_NAMES} more" if len(things) > _MOST_NAMES else ""
-            yield f"{reason}: {shown}{more}"
+            yield printable(f"{reason}: {shown}{more}", keep="")
         yield from _ALWAYS
 
 

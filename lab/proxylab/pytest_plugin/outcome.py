@@ -13,6 +13,7 @@ from proxylab.pytest_plugin.options import pcap_directory, seed
 from proxylab.report.failure_text import explain
 from proxylab.report.pcapng import pcapng
 from proxylab.scenario.words import HOST
+from proxylab.text import printable
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict
 
 __all__ = ["BINARY", "Judged", "explanation", "hold", "in_its_own_words", "leave_pcap", "record", "warn", "why_skipped"]
@@ -31,7 +32,7 @@ def hold(lab_verdict: Judged) -> None:
 
 def explanation(verdict: Judged) -> str:
     """Plain lines; the first begins with the position in the file."""
-    return "\n".join(explain(verdict))
+    return printable("\n".join(explain(verdict)))
 
 
 def why_skipped(verdict: Judged) -> str:
@@ -45,10 +46,11 @@ def in_its_own_words(position: str) -> Iterator[None]:
     try:
         yield
     except CapabilityError as error:
-        pytest.skip(f"needs {error.missing}; {error.cure}")
+        pytest.skip(printable(f"needs {error.missing}; {error.cure}"))
     except (BuildError, EngineError, ProgramError, ScenarioError, LabEndedError) as error:
+        message = printable(f"{position}: {error}" if position else str(error))
         # Without "from None" pytest would also print the original exception.
-        raise pytest.fail.Exception(f"{position}: {error}" if position else str(error), pytrace=False) from None
+        raise pytest.fail.Exception(message, pytrace=False) from None
 
 
 def record(item: pytest.Item, lab_open: OpenLab, engine: str, verdict: Judged) -> None:

@@ -18,6 +18,7 @@ import pytest
 
 from proxylab.pytest_plugin.items import SUFFIX, is_of_a_scenario
 from proxylab.pytest_plugin.outcome import BINARY
+from proxylab.text import printable
 
 __all__ = ["Annotations", "Binaries", "Required", "Themes", "theme_lines"]
 
@@ -143,6 +144,7 @@ class Annotations:
         if len(self._lines) == _MOST_ANNOTATIONS:
             self._more += 1
             return
+        file, title, text = printable(file, keep=""), printable(title, keep=""), printable(text)
         where = f"file={file.translate(_IN_PROPERTIES)},line={line},title={title.translate(_IN_PROPERTIES)}"
         self._lines.append(f"::error {where}::{text.translate(_IN_MESSAGES)}")
 

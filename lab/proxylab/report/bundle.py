@@ -35,6 +35,7 @@ from proxylab.plan.model import Plan
 from proxylab.plan.outages import Absences
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.report.failure_text import explain
+from proxylab.report.foreign_documents import decode_printable
 from proxylab.report.pcapng import pcapng
 from proxylab.report.reproduction import PRESENT, reproduction
 from proxylab.report.trace_text import journey
@@ -223,7 +224,7 @@ def read_recorded(file: str, data: bytes, hint: type[RecordedT], current: int) -
     try:
         written = decode(data, _Head).format
         if written == current:
-            return decode(data, hint)
+            return decode_printable(data, hint)
     except MisfitError as error:
         raise ScenarioError([f"{file}: not a recorded case or step: {error}"]) from None
     found = "not a recorded case or step with a format" if written is None else f"has format {written}"
@@ -233,7 +234,7 @@ def read_recorded(file: str, data: bytes, hint: type[RecordedT], current: int) -
 def read_plan(file: str, data: bytes) -> Plan:
     """The plan of a bundle. Raises ``ScenarioError``."""
     try:
-        return decode(data, Plan)
+        return decode_printable(data, Plan)
     except MisfitError as error:
         raise ScenarioError(
             [f"{file}: not a plan, or written by another version of proxylab; judge it with that: {error}"]

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from proxylab.errors import ScenarioError
 from proxylab.scenario.words import Position
+from proxylab.text import printable
 
 __all__ = [
     "Document",
@@ -308,10 +309,10 @@ class Problems:
 
 
 def _one_line(text: str) -> str:
-    """A message on one line: bounded, with unprintable characters escaped."""
+    """A message on one line, bounded."""
     if len(text) > _LONGEST_LINE:
         text = text[: _LONGEST_LINE - 1] + "…"
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    return printable(text, keep="")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

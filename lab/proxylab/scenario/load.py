@@ -7,7 +7,6 @@ parts that the one before could read: YAML (``source``), each document by its sh
 ``Scenario`` only if no layer found a mistake.
 """
 
-import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
@@ -28,6 +27,7 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.networks import check_network, known_network, with_networks
 from proxylab.scenario.parts import Parts, read_parts
 from proxylab.scenario.probes import Probe
+from proxylab.scenario.readable import why_unreadable
 from proxylab.scenario.silent_services import State, silent_services
 from proxylab.scenario.source import MOST_BYTES, decode, read_documents
 from proxylab.scenario.steps import Step
@@ -42,7 +42,6 @@ Entry = TypeVar("Entry")
 
 _LONGEST_NAME: Final = 80
 """CI reports show the name of a probe on its own, and cut off a longer one."""
-_OWN_DESCRIPTORS: Final = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 
 
 def load_scenario(path: Path, *, strict: str | None = None) -> Scenario:
@@ -105,8 +104,8 @@ def parse_with_steps(text: str, file: str, kept: int, steps: Sequence[tuple[obje
 def _read(path: Path, spot: Spot, problems: Problems) -> str:
     """The text of a file; empty after noting at ``spot`` why it is unreadable."""
     try:
-        if not _is_readable(path):
-            problems.add(spot, "the file cannot be read: it is a FIFO or a device", allowed="name a regular file")
+        if why := why_unreadable(path):
+            problems.add(spot, f"the file cannot be read: {why}", allowed="name a regular file")
             return ""
         with path.open("rb") as stream:
             data = stream.read(MOST_BYTES + 1)
@@ -117,15 +116,6 @@ def _read(path: Path, spot: Spot, problems: Problems) -> str:
         )
         return ""
     return decode(data, str(path), problems) or ""
-
-
-def _is_readable(path: Path) -> bool:
-    """Whether it is safe to open a file. To open a FIFO without a writer would block forever.
-
-    A pipe among this process's own descriptors (``/dev/stdin``, or ``/dev/fd/63`` for a shell's ``<(…)``) has a writer.
-    """
-    kind = path.stat().st_mode
-    return stat.S_ISREG(kind) or stat.S_ISDIR(kind) or str(path).startswith(_OWN_DESCRIPTORS)
 
 
 def _scenario(

@@ -39,7 +39,7 @@ def test_a_message_is_one_printable_line_with_an_end() -> None:
     problems = Problems()
     problems.add(spot(1, "a\nb"), "x\u2028y\x1b[31m" + "z" * 5000)
     (line,) = told(problems)
-    assert line.startswith("f:1:1: 'a\\nb': x\\u2028y\\x1b[31mzzz")
+    assert line.startswith("f:1:1: 'a\\nb': x\\u2028y\\u001b[31mzzz")
     assert line.isprintable()
     assert len(line) < 1100
 

@@ -41,9 +41,10 @@ from msgspec import field
 from msgspec.structs import replace
 
 from proxylab.binary_identity import BinaryIdentity
-from proxylab.encoding import MisfitError, Record, decode, encode
+from proxylab.encoding import MisfitError, Record, encode
 from proxylab.errors import ExitCode
 from proxylab.report.document import API_VERSION
+from proxylab.report.foreign_documents import decode_printable
 from proxylab.scenario.words import HOST
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, on_kernel
 
@@ -243,7 +244,7 @@ def sentence(counts: Mapping[Result, int]) -> str:
 def read(text: str) -> Conformance:
     """The table in a document. Raises ``ValueError``."""
     try:
-        document = decode(text.encode(), _Document)
+        document = decode_printable(text.encode(), _Document)
     except MisfitError as error:
         raise ValueError(f"it is no {_KIND} of this version of proxylab: {error}") from None
     if (document.api_version, document.kind) != (API_VERSION, _KIND):

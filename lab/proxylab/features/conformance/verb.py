@@ -15,8 +15,10 @@ import proxylab
 from proxylab.cli.catalogue import complete_themes_and_names, files_of
 from proxylab.cli.engine_options import choices_of, engines_options
 from proxylab.cli.file_arguments import expand, load_all
+from proxylab.cli.input_files import read_input
 from proxylab.cli.progress import Progress
 from proxylab.cli.scenario_results import SessionMaker, jobs_option, opened, results_of, runs_of
+from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import COLOR, OUTPUT, paint, terminal_width
 from proxylab.client.bundles import BundleStore
 from proxylab.client.output_files import write_whole
@@ -134,7 +136,7 @@ def command(
             code = code if code in (ExitCode.INTERNAL, ExitCode.SCENARIO) else compared
         else:
             lines = conformance_lines(table, verbose=verbose, width=terminal_width())
-            click.echo(table.to_json() if output == "json" else "\n".join(lines))
+            echo(table.to_json() if output == "json" else "\n".join(lines))
         for file in reports:
             write_whole(file, f"{_FORMS[file.suffix](table)}\n")
     return code
@@ -194,8 +196,8 @@ def _version(choice: EngineChoice) -> str:
 
 def _read(file: Path) -> Conformance:
     try:
-        return read(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return read(read_input(file, "a file that `conformance --report` wrote"))
+    except ValueError as error:
         raise click.UsageError(f"{file}: {error}; name a file that `conformance --report` wrote") from None
 
 
@@ -209,5 +211,5 @@ def _compared(before: Conformance, after: Conformance) -> ExitCode:
             raise click.UsageError(f"--compare: the report has no mode {subject.mode}, only {modes}; name another")
         pair, now = together([before, after]), len(before.columns) + column
         worse = worse or any(each.is_worse for each in pair.changes(other, now))
-        click.echo("\n".join([*([""] if column else []), *change_lines(pair, other, now, terminal_width())]))
+        echo("\n".join([*([""] if column else []), *change_lines(pair, other, now, terminal_width())]))
     return ExitCode.FAILED if worse else ExitCode.OK

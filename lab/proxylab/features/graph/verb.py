@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from proxylab.cli.case_option import CASE, choose_case
+from proxylab.cli.standard_streams import echo
 from proxylab.features.graph.drawing import mermaid_lines, text_lines
 from proxylab.features.graph.paths import Path as PacketPath
 from proxylab.features.graph.paths import seen_path
@@ -40,11 +41,11 @@ def command(*, file: Path, case_id: str | None, name: str | None, output: str) -
     )
     match output:
         case "svg":
-            click.echo(svg(plan, path))
+            echo(svg(plan, path))
         case "mermaid":
-            click.echo("\n".join(mermaid_lines(plan, path)))
+            echo("\n".join(mermaid_lines(plan, path)))
         case _:
-            click.echo("\n".join(text_lines(plan, path)))
+            echo("\n".join(text_lines(plan, path)))
 
 
 def _planned(file: Path, case_id: str | None, name: str | None) -> tuple[Plan, PacketPath | None]:

@@ -14,10 +14,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from proxylab.binary_identity import BinaryIdentity, identity_lines
-from proxylab.encoding import MisfitError, Record, decode
+from proxylab.encoding import MisfitError, Record
 from proxylab.errors import ExitCode
 from proxylab.report.document import API_VERSION, KIND
 from proxylab.report.exit_code import exit_code
+from proxylab.report.foreign_documents import decode_printable
 from proxylab.report.html import Entry
 from proxylab.report.matrix import Painter, result_table
 from proxylab.report.run_text import summary_line
@@ -148,7 +149,7 @@ def merged_documents(texts: Mapping[str, str]) -> MergedRun:
     documents: dict[str, _Document] = {}
     for label, text in texts.items():
         try:
-            documents[label] = decode(text.encode(), _Document)
+            documents[label] = decode_printable(text.encode(), _Document)
         except MisfitError as error:
             raise ValueError(f"{label}: {error}") from None
         if (documents[label].api_version, documents[label].kind) != (API_VERSION, KIND):

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import click
 
+from proxylab.cli.input_files import read_input
+from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import COLOR, paint, terminal_width, wants_color
 from proxylab.errors import ExitCode
 from proxylab.features.merge.merged_runs import merged_about, merged_documents, merged_entries, merged_junit
 from proxylab.report.html import page, read_page
+from proxylab.text import printable
 from proxylab.verdict.model import Judgement
 
 __all__ = ["command"]
@@ -42,17 +45,17 @@ def command(*, files: tuple[Path, ...], output: str, color: str) -> ExitCode:
     kinds = {_KINDS.get(each.suffix) for each in files}
     if len(kinds) > 1 or kinds == {None}:
         raise click.UsageError("the files are of different kinds; name only *.json, only *.xml or only *.html")
-    texts = {_label(each, files): each.read_text(encoding="utf-8") for each in files}
+    texts = {_label(each, files): read_input(each, "reports of `proxylab run` or pytest") for each in files}
     try:
         match kinds.pop():
             case "JSON":
                 run = merged_documents(texts)
                 lines = [run.to_json()] if output == "json" else run.lines(paint, terminal_width())
-                click.echo("\n".join(lines), color=wants_color(sys.stdout, color))
+                echo("\n".join(lines), color=wants_color(sys.stdout, color))
                 return run.exit_code
             case "JUnit":
                 text, passed = merged_junit(texts)
-                click.echo(text)
+                echo(text)
                 return ExitCode.OK if passed else ExitCode.FAILED
             case _:
                 return _pages(texts)
@@ -62,7 +65,7 @@ def command(*, files: tuple[Path, ...], output: str, color: str) -> ExitCode:
 
 def _label(file: Path, files: tuple[Path, ...]) -> str:
     """The name of a file without folder and suffix, unless another file has the same."""
-    return file.stem if [each.stem for each in files].count(file.stem) == 1 else str(file)
+    return printable(file.stem if [each.stem for each in files].count(file.stem) == 1 else str(file), keep="")
 
 
 def _pages(texts: Mapping[str, str]) -> ExitCode:
@@ -74,7 +77,7 @@ def _pages(texts: Mapping[str, str]) -> ExitCode:
             raise ValueError(f"{label}: {error}") from None
     about = merged_about([each for _, each in found.values()])
     entries = merged_entries({label: each for label, (each, _) in found.items()})
-    click.echo(page(entries, about, f"proxylab, {about.get('begun', '')}"), nl=False)
+    echo(page(entries, about, f"proxylab, {about.get('begun', '')}"), nl=False)
     judgements = {each.judgement for each in entries}
     if Judgement.FAIL in judgements:
         return ExitCode.FAILED

@@ -6,6 +6,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from proxylab.cli.catalogue import catalogue_files, recorded_mutants
+from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import OUTPUT, terminal_width
 from proxylab.client.output_files import write_whole
 from proxylab.engines.engine_names import EMBEDDED, version_of
@@ -57,9 +58,9 @@ def command(*, words: tuple[str, ...], wanted: tuple[str, ...], output: str, rep
             if named
             else "no promise has all these words; leave out some, or all of them"
         )
-        click.echo(why, err=True)
+        echo(why, err=True)
         return ExitCode.NOTHING_SELECTED
     if report is not None:
         write_whole(report, semantics_page(rows))
-    click.echo(to_json(rows) if output == "json" else "\n".join(to_lines(rows, terminal_width())))
+    echo(to_json(rows) if output == "json" else "\n".join(to_lines(rows, terminal_width())))
     return ExitCode.OK

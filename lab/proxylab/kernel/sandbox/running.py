@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 from proxylab.kernel.sandbox.stillness import are_still
+from proxylab.text import printable
 from proxylab.timing import Deadline
 
 __all__ = ["Attached", "Running"]
@@ -25,7 +26,7 @@ class Running:
 
     Args:
         output: the reading end of its pipe. This object closes it once the command has closed the writing end.
-        heard: called with each line of its output, without the newline.
+        heard: called with each line of its output, printable and without the newline.
         send_signal: sends a signal to its process group.
         processes: its processes that have not ended.
 
@@ -109,7 +110,7 @@ class Running:
         if len(self._line) > _LINE_LIMIT:
             lines, self._line = [*lines, self._line], b""
         for line in lines:
-            self._heard(line.decode(errors="replace"))
+            self._hear(line)
 
     def _close(self) -> None:
         if self._closed.is_set():
@@ -117,8 +118,11 @@ class Running:
         asyncio.get_running_loop().remove_reader(self._output)
         os.close(self._output)
         if self._line:
-            self._heard(self._line.decode(errors="replace"))
+            self._hear(self._line)
         self._closed.set()
+
+    def _hear(self, line: bytes) -> None:
+        self._heard(printable(line.decode(errors="replace"), keep="\t"))
 
 
 class Attached:

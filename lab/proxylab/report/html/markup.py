@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from html import escape
 from typing import Final
 
+from proxylab.text import printable
+
 __all__ = ["Child", "Markup", "joined", "tag", "unbroken"]
 
 _VOID: Final = frozenset({"br", "img", "input", "link", "meta"})
@@ -64,7 +66,7 @@ def _attribute(name: str, value: str | int | bool | None) -> str:
     spelt = name.rstrip("_").replace("_", "-")
     if value is None or value is False or (spelt == "class" and not value):
         return ""
-    return f" {spelt}" if value is True else f' {spelt}="{escape(str(value))}"'
+    return f" {spelt}" if value is True else f' {spelt}="{escape(printable(str(value)))}"'
 
 
 def _text(child: Child) -> str:
@@ -74,6 +76,6 @@ def _text(child: Child) -> str:
         case Markup():
             return child
         case str():
-            return escape(child, quote=False)
+            return escape(printable(child), quote=False)
         case _:
             return "".join(map(_text, child))

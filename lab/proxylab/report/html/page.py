@@ -10,7 +10,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from proxylab.encoding import MisfitError, decode, encode
+from proxylab.encoding import MisfitError, encode
+from proxylab.report.foreign_documents import decode_printable
 from proxylab.report.html.entry import Entry
 from proxylab.report.html.markup import Child, Markup, tag
 from proxylab.report.html.overview import Sections, filters, headline, overview
@@ -80,8 +81,8 @@ def read_page(text: str) -> tuple[list[Entry], dict[str, str]]:
     if about is None:
         raise ValueError("it is no page of a run by this version of proxylab")
     try:
-        entries = [replace(decode(each[1].encode(), Entry), body=each[2]) for each in _ENTRY.finditer(text)]
-        return entries, decode(about[1].encode(), dict[str, str])
+        entries = [replace(decode_printable(each[1].encode(), Entry), body=each[2]) for each in _ENTRY.finditer(text)]
+        return entries, decode_printable(about[1].encode(), dict[str, str])
     except MisfitError as error:
         raise ValueError(f"the page is of another version of proxylab: {error}") from None
 

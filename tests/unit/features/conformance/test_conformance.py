@@ -30,10 +30,16 @@ from proxylab.features.conformance.conformance_text import change_lines, conform
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.words import Position
+from proxylab.text import printable
 from proxylab.verdict.model import Fault, KnownFailure, ScenarioResult, Skip
 
 HERE = Position("x.lab.yaml", 1, 1)
 ANY = st.none() | st.sampled_from(Result)
+
+
+def shown(most: int) -> st.SearchStrategy[str]:
+    """What a terminal may show: other text is read as its escapes."""
+    return st.text(max_size=most).filter(lambda text: printable(text, keep="") == text)
 
 
 def tables(width: int) -> st.SearchStrategy[Conformance]:
@@ -42,9 +48,9 @@ def tables(width: int) -> st.SearchStrategy[Conformance]:
             scenario=scenario, name=name, results=results, reasons={reason: (0,)} if reason else {}
         ),
         st.sampled_from(["a/x", "a/y", "b/x"]),
-        st.text(max_size=5),
+        shown(5),
         st.tuples(*[ANY] * width),
-        st.text(max_size=3),
+        shown(3),
     )
     columns = (subject(),) * width
     unique = st.lists(items, unique_by=lambda each: (each.scenario, each.name), max_size=6)
