@@ -29,7 +29,7 @@ class DueEnds:
         self.reachable: Sequence[End] = [(each.address, each.port) for each in resolved.endpoints if each.is_reachable]
         names_address = isinstance(target, AddressTarget) and expect.outcome is Outcome.DELIVERED
         self.is_what_was_dialled = not resolved.service_port
-        if resolved.service_port and not self.reachable and names_address and not expect.backend_names:
+        if not self.reachable and names_address and not expect.backend_names:
             self.is_what_was_dialled = True
             self.reachable = [(resolved.destination, resolved.port)]
         self._reachable = frozenset(self.reachable)
