@@ -19,7 +19,7 @@ from proxylab.scenario.document import shown
 from proxylab.scenario.keys import Check, Key, refused
 from proxylab.scenario.words import Frontend, Mode
 
-__all__ = ["Promise", "Proves", "Result", "promises"]
+__all__ = ["Promise", "Proves", "Result", "promises", "sources"]
 
 _TABLE: Final = Path(__file__).with_name("promises.yaml")
 
@@ -116,11 +116,20 @@ class Promise(Record, frozen=True, kw_only=True):
 @cache
 def promises() -> Mapping[str, Promise]:
     """All rows by their ids, in the order of the file."""
+    return {name: _promise(name, row, sources()) for name, row in _written()["promises"].items()}
+
+
+def sources() -> Mapping[str, str]:
+    """The URL of each page that makes promises, by the short name that rows use."""
+    pages: Mapping[str, str] = _written()["sources"]
+    return pages
+
+
+@cache
+def _written() -> Mapping[str, Any]:
     import yaml  # noqa: PLC0415  # pytest's start does not pay for it
 
-    written = yaml.load(_TABLE.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
-    pages = written["sources"]
-    return {name: _promise(name, row, pages) for name, row in written["promises"].items()}
+    return yaml.load(_TABLE.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # type: ignore[no-any-return]  # noqa: S506
 
 
 def _promise(name: str, row: Mapping[str, Any], pages: Mapping[str, str]) -> Promise:

@@ -1,0 +1,351 @@
+"""``Oracle``: what must become of a new flow.
+
+A packet walks from machine to machine as routing has it. The rules of every node that it meets may translate it once;
+what a node has translated may meet the rules of another one. Where routing spreads flows over several nodes, or a
+Service has several endpoints, the packet takes every way, each with its share of the flows.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from proxylab.addresses import Family, IPAddress, Transport
+from proxylab.cluster.objects import TrafficPolicy
+from proxylab.oracle.answers import FlowAnswer, FlowQuestion, HealthAnswer, ReachedEndpoint, SeenSource
+from proxylab.oracle.choice import Candidate, Choice, choose
+from proxylab.oracle.frontends import Meeting, meet
+from proxylab.oracle.health import health_check, node_health
+from proxylab.oracle.masquerade import is_exempt_pod, masquerading
+from proxylab.oracle.moment import Moment, ServedPort
+from proxylab.oracle.ways import Ways
+from proxylab.plan.forwarding import UnreachableError
+from proxylab.scenario.versions import Version
+from proxylab.scenario.words import Frontend, IcmpError, Outcome
+
+__all__ = ["Oracle"]
+
+_FIRST_VERSION: Final[Version] = (1, 24)
+_MOST_STEPS: Final = 16
+"""More machines than any way through a lab has; a longer way is a loop."""
+
+
+class OutsideReachError(LookupError):
+    """No row decides what must happen; the message says why."""
+
+
+class _Packet(Struct, frozen=True, kw_only=True):
+    """The first packet of a flow on its way, and the rows that led it so far."""
+
+    source: IPAddress
+    destination: IPAddress
+    port: int
+    protocol: Transport
+    path: str = ""
+    share: float = 1.0
+    is_masqueraded: bool = False
+    translated_by: tuple[str, ...] = ()
+    sticky: int | None = None
+    outcome_rows: tuple[str, ...] = ()
+    endpoint_rows: tuple[str, ...] = ()
+    source_rows: tuple[str, ...] = ()
+
+
+class _End(Struct, frozen=True, kw_only=True):
+    """One end of a flow's ways."""
+
+    outcomes: tuple[Outcome, ...]
+    machine: str
+    packet: _Packet
+    name: str = ""
+    health: HealthAnswer | None = None
+    rows: tuple[str, ...] = ()
+
+
+class Oracle:
+    """Answers for one moment of a cluster."""
+
+    def __init__(self, moment: Moment) -> None:
+        self._moment = moment
+        self._ways = Ways(moment.plan)
+
+    def answer(self, question: FlowQuestion) -> FlowAnswer:
+        """What must become of a new flow."""
+        setting = self._moment.setting
+        if setting.version < _FIRST_VERSION:
+            return FlowAnswer(outside="the rows state what holds since Kubernetes 1.24")
+        if setting.undecided:
+            return FlowAnswer(outside=setting.undecided)
+        walk = _Walk(self._moment, self._ways.with_route(question.policy_route))
+        try:
+            ends = tuple(walk.ends(question))
+        except OutsideReachError as error:
+            return FlowAnswer(outside=str(error))
+        return _merged(ends)
+
+
+class _Walk:
+    """The ways of one flow."""
+
+    def __init__(self, moment: Moment, ways: Ways) -> None:
+        self._moment = moment
+        self._ways = ways
+
+    def ends(self, question: FlowQuestion) -> Iterator[_End]:
+        packet = _Packet(
+            source=question.source,
+            destination=question.destination,
+            port=question.port,
+            protocol=question.protocol,
+            path=question.path,
+        )
+        if question.frame_mac:
+            step = self._ways.by_frame(question.sender, question.destination, question.frame_mac)
+            if step is None:
+                raise OutsideReachError("no machine on the sender's link has that MAC address")
+            return self._arrive(packet, step.machine, step.device, _MOST_STEPS)
+        if self._moment.is_node(question.sender):
+            return self._arrive(packet, question.sender, None, _MOST_STEPS)
+        return self._leave(packet, question.sender, _MOST_STEPS)
+
+    def _arrive(self, packet: _Packet, machine: str, device: str | None, steps: int) -> Iterator[_End]:
+        """The packet is in a machine, which it reached by ``device``, or from which it comes."""
+        if not steps:
+            raise OutsideReachError(f"routing leads packets for {packet.destination} round in a circle")
+        if packet.destination.is_loopback and device is not None:
+            yield _End(outcomes=(Outcome.DROPPED,), machine=machine, packet=packet, rows=("loopback-from-a-link",))
+            return
+        if self._moment.is_node(machine) and machine not in packet.translated_by:
+            meeting = meet(self._moment, machine, packet.destination, packet.port, packet.protocol)
+            if meeting.undecided:
+                raise OutsideReachError(meeting.undecided)
+            packet = replace(packet, outcome_rows=(*packet.outcome_rows, *meeting.rows))
+            if meeting.served is not None:
+                yield from self._translate(packet, meeting.served, machine, device, steps)
+                return
+            if meeting.outcome is not None:
+                yield _End(outcomes=(meeting.outcome,), machine=machine, packet=packet)
+                return
+            if _is_left_alone(meeting) and not self._moment.owners(packet.destination):
+                yield _End(outcomes=(Outcome.UNTRANSLATED,), machine=machine, packet=packet)
+                return
+        yield from self._go_on(packet, machine, device, steps)
+
+    def _go_on(self, packet: _Packet, machine: str, device: str | None, steps: int) -> Iterator[_End]:
+        """No Service's rule holds the packet in this machine."""
+        if self._moment.has(machine, packet.destination):
+            yield self._deliver(packet, machine)
+            return
+        owners = self._moment.owners(packet.destination)
+        if not owners and not packet.translated_by:
+            row = ("no-frontend",)
+            packet = replace(packet, outcome_rows=(*packet.outcome_rows, *row))
+            yield _End(outcomes=(Outcome.UNTRANSLATED,), machine=machine, packet=packet)
+            return
+        if not owners:
+            raise OutsideReachError(f"no machine of the network has the endpoint {packet.destination}")
+        yield from self._leave(packet, machine, steps, is_forwarded=device is not None)
+
+    def _leave(self, packet: _Packet, machine: str, steps: int, *, is_forwarded: bool = False) -> Iterator[_End]:
+        """The packet leaves a machine for the next one."""
+        if self._moment.has(machine, packet.destination):
+            yield self._deliver(packet, machine)
+            return
+        try:
+            found = self._ways.steps(machine, packet.destination)
+        except UnreachableError as error:
+            raise OutsideReachError(str(error)) from None
+        for step in found:
+            onward = replace(packet, share=packet.share / len(found))
+            onward = self._as_the_network_has_it(onward, machine, step.out)
+            yield from self._arrive(onward, step.machine, step.device, steps - 1)
+
+    def _as_the_network_has_it(self, packet: _Packet, machine: str, out: str) -> _Packet:
+        """The packet as it leaves the machine, whose CNI plugin may masquerade what its pods send out of the cluster."""
+        for rule in self._moment.machines[machine].masquerades:
+            from_pod = any(packet.source in network for network in rule.sources)
+            if from_pod and not any(packet.destination in network for network in rule.spared):
+                source = self._ways.masquerade_source(machine, out, packet.destination)
+                rows = (*packet.source_rows, "masquerade-of-the-network")
+                return replace(packet, source=source, is_masqueraded=True, source_rows=rows)
+        return packet
+
+    def _translate(
+        self, packet: _Packet, served: ServedPort, node: str, device: str | None, steps: int
+    ) -> Iterator[_End]:
+        """A node leads the packet to the endpoints of a Service's port."""
+        choice = self._choice(packet, served, node, device)
+        if choice.undecided:
+            raise OutsideReachError(choice.undecided)
+        refusal = self._refused_by_ranges(packet, served, node)
+        if refusal:
+            outcomes: tuple[Outcome, ...] = (Outcome.DROPPED,)
+            if not choice.chosen and not choice.is_elsewhere:
+                outcomes, refusal = (Outcome.REJECTED, Outcome.DROPPED), (*refusal, "ranges-without-endpoints")
+            yield _End(outcomes=outcomes, machine=node, packet=packet, rows=refusal)
+            return
+        if not choice.chosen:
+            yield self._without_endpoint(packet, served, choice, node, device)
+            return
+        for candidate in choice.chosen:
+            onward = replace(
+                packet,
+                destination=candidate.address,
+                port=candidate.port,
+                share=packet.share / len(choice.chosen),
+                translated_by=(*packet.translated_by, node),
+                sticky=served.service.affinity_timeout if packet.sticky is None else packet.sticky,
+                endpoint_rows=(*packet.endpoint_rows, *choice.rows),
+            )
+            yield from self._to_endpoint(onward, served, candidate, node, device, steps)
+
+    def _to_endpoint(
+        self, packet: _Packet, served: ServedPort, candidate: Candidate, node: str, device: str | None, steps: int
+    ) -> Iterator[_End]:
+        """The translated packet goes to its endpoint, masqueraded where a row says so."""
+        hidden = masquerading(self._moment, served, node, device, packet.source, candidate.address)
+        packet = replace(packet, source_rows=(*packet.source_rows, *hidden.rows))
+        if self._moment.has(node, candidate.address):
+            if hidden.happens and device is None:
+                source = self._ways.masquerade_source(node, "lo", candidate.address)
+                packet = replace(packet, source=source, is_masqueraded=True)
+            elif hidden.happens:
+                packet = replace(packet, source_rows=(*packet.source_rows, "no-masquerade-within-the-node"))
+            yield self._deliver(packet, node)
+            return
+        if not self._moment.owners(candidate.address):
+            raise OutsideReachError(f"no machine of the network has the endpoint {candidate.address}")
+        try:
+            found = self._ways.steps(node, candidate.address)
+        except UnreachableError as error:
+            raise OutsideReachError(str(error)) from None
+        for step in found:
+            onward = replace(packet, share=packet.share / len(found))
+            if hidden.happens:
+                source = self._ways.masquerade_source(node, step.out, candidate.address)
+                onward = replace(onward, source=source, is_masqueraded=True)
+            else:
+                onward = self._as_the_network_has_it(onward, node, step.out)
+            yield from self._arrive(onward, step.machine, step.device, steps - 1)
+
+    def _choice(self, packet: _Packet, served: ServedPort, node: str, device: str | None) -> Choice:
+        service, family = served.service, Family.of(packet.destination)
+        policy = service.external_traffic_policy if served.is_external else service.internal_traffic_policy
+        is_local, why = policy is TrafficPolicy.LOCAL, ""
+        if is_local and served.is_external:
+            if is_exempt_pod(self._moment, node, device, packet.source):
+                is_local, why = False, "pod-is-exempt-from-local"
+            elif device is None:
+                is_local, why = False, "node-is-exempt-from-local"
+        choice = choose(
+            service,
+            self._moment.candidates(served, family),
+            self._moment.setting,
+            node=node,
+            zone=self._moment.zone_of(node),
+            is_local=is_local,
+        )
+        return replace(choice, rows=(why, *choice.rows)) if why else choice
+
+    def _refused_by_ranges(self, packet: _Packet, served: ServedPort, node: str) -> tuple[str, ...]:
+        """The rows by which ``loadBalancerSourceRanges`` refuse the sender; empty if they admit it."""
+        ranges = [each for each in served.service.source_ranges if each.version == packet.destination.version]
+        if served.via is not Frontend.LOAD_BALANCER_IP or not ranges:
+            return ()
+        if any(packet.source in network for network in ranges):
+            return ()
+        own = self._moment.nodes[node].addresses if node in self._moment.nodes else ()
+        is_own = packet.source == packet.destination and self._moment.has(node, packet.source)
+        if is_own and any(address in network for address in own for network in ranges):
+            return ()
+        return ("out-of-range",)
+
+    def _without_endpoint(
+        self, packet: _Packet, served: ServedPort, choice: Choice, node: str, device: str | None
+    ) -> _End:
+        """The node has no endpoint for the packet."""
+        if choice.is_elsewhere:
+            row = "external-local-elsewhere" if served.is_external else "internal-local-elsewhere"
+            outcome = Outcome.DROPPED
+        else:
+            row, outcome = "no-endpoint", Outcome.REJECTED
+            if device is None and served.is_external and not self._moment.has(node, packet.destination):
+                difference = self._moment.setting.row("no-endpoint-from-the-node")
+                if difference is None:
+                    raise OutsideReachError("no row says what a node without endpoint does with its own packets")
+                row = difference.id
+                outcome = Outcome.UNTRANSLATED if difference.then == "untranslated" else Outcome.REJECTED
+        packet = replace(packet, endpoint_rows=(*packet.endpoint_rows, *choice.rows))
+        return _End(outcomes=(outcome,), machine=node, packet=packet, rows=(row,))
+
+    def _deliver(self, packet: _Packet, machine: str) -> _End:
+        """The packet is where it goes: a program takes it, or the stack of the machine refuses it."""
+        moment, address = self._moment, packet.destination
+        name = moment.name_at(machine, address)
+        protocol = packet.protocol.served
+        if machine in moment.gone:
+            raise OutsideReachError(f"{name} is deleted")
+        if protocol is None:
+            rows = ("echo-is-answered",)
+            return _End(outcomes=(Outcome.DELIVERED,), machine=machine, packet=packet, name=name, rows=rows)
+        listener = moment.listener(machine, address, packet.port, protocol)
+        if listener is not None:
+            return _End(outcomes=(Outcome.DELIVERED,), machine=machine, packet=packet, name=listener)
+        if moment.is_node(machine) and packet.protocol is Transport.TCP:
+            check = health_check(moment, machine, address, packet.port)
+            check = check or node_health(moment, machine, address, packet.port, packet.path)
+            if check is not None:
+                return _End(
+                    outcomes=(Outcome.DELIVERED,),
+                    machine=machine,
+                    packet=packet,
+                    name=machine,
+                    health=check.answer,
+                    rows=check.rows,
+                )
+        return _End(outcomes=(Outcome.REFUSED,), machine=machine, packet=packet, rows=("nothing-listens",))
+
+
+def _is_left_alone(meeting: Meeting) -> bool:
+    """Whether the packet was for an address of Services, and the node's rules say to leave it alone."""
+    return bool(meeting.rows)
+
+
+def _merged(ends: Iterable[_End]) -> FlowAnswer:
+    """The answer of all ways together."""
+    outcomes: dict[Outcome, None] = {}
+    at: dict[str, None] = {}
+    reached: dict[tuple[IPAddress, int, str], ReachedEndpoint] = {}
+    rows: dict[str, dict[str, None]] = {"outcome": {}, "endpoints": {}, "source": {}, "affinity": {}}
+    sticky, health = None, None
+    for end in ends:
+        outcomes |= dict.fromkeys(end.outcomes)
+        packet = end.packet
+        rows["outcome"] |= dict.fromkeys((*packet.outcome_rows, *end.rows))
+        rows["endpoints"] |= dict.fromkeys(packet.endpoint_rows)
+        if Outcome.DELIVERED not in end.outcomes:
+            at[end.machine] = None
+            continue
+        rows["source"] |= dict.fromkeys(packet.source_rows or ("preserve-untranslated",))
+        key = packet.destination, packet.port, end.name
+        seen, share = SeenSource(packet.source, packet.is_masqueraded), packet.share
+        known = reached.get(key)
+        sources = (seen,) if known is None else tuple(dict.fromkeys((*known.sources, seen)))
+        reached[key] = ReachedEndpoint(
+            address=key[0], port=key[1], name=key[2], share=share + (known.share if known else 0), sources=sources
+        )
+        sticky, health = (packet.sticky if sticky is None else sticky), (health or end.health)
+    if sticky is not None:
+        rows["affinity"]["affinity-by-client"] = None
+    elif any(each.packet.translated_by for each in ends):
+        rows["endpoints"]["even-shares"] = None
+    return FlowAnswer(
+        outcomes=tuple(outcomes),
+        reached=tuple(reached.values()),
+        at=tuple(at),
+        icmp=IcmpError.PORT_UNREACHABLE if Outcome.REJECTED in outcomes else None,
+        sticky=sticky,
+        health=health,
+        rows={part: tuple(found) for part, found in rows.items() if found},
+    )

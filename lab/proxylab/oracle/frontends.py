@@ -1,0 +1,118 @@
+"""What a node does with a packet that meets its rules: lead it to a Service's port, refuse it, or leave it alone."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from proxylab.addresses import Family, IPAddress, Transport
+from proxylab.oracle.moment import Moment, ServedPort
+from proxylab.oracle.setting import ProxySetting
+from proxylab.scenario.words import Outcome
+
+__all__ = ["Meeting", "Opening", "meet", "node_port_address"]
+
+_OUTCOMES: Final = {"rejected": Outcome.REJECTED, "dropped": Outcome.DROPPED, "untranslated": None}
+
+
+class Meeting(Struct, frozen=True, kw_only=True):
+    """What the rules of a node make of a packet.
+
+    Attributes:
+        served: the Service's port that the node leads it to.
+        outcome: what the node does to it at once; with neither of these the packet goes on unchanged.
+        rows: why, by the ids of rows.
+        undecided: why no row decides; empty if the rows do.
+    """
+
+    served: ServedPort | None = None
+    outcome: Outcome | None = None
+    rows: tuple[str, ...] = ()
+    undecided: str = ""
+
+
+class Opening(Struct, frozen=True):
+    """Whether a node opens its ports at an address, and the row that says so; without a row it is not decided."""
+
+    is_open: bool
+    row: str
+
+
+def meet(moment: Moment, node: str, destination: IPAddress, port: int, protocol: Transport) -> Meeting:
+    """What the rules of ``node`` make of a packet for that address and port."""
+    served = protocol.served
+    if served is None:
+        return _difference(moment.setting, "echo-request") if destination in moment.cluster_ips else Meeting()
+    found = moment.at_address(destination, port, served)
+    if found:
+        return _only(found, (f"frontend-{found[0].via}",))
+    if moment.has(node, destination):
+        behind = moment.at_node_port(Family.of(destination), port, served)
+        if behind:
+            return _at_node_port(moment, node, destination, behind)
+    if destination in moment.cluster_ips:
+        return _difference(moment.setting, "unused-port")
+    if any(destination in network for network in moment.service_networks) and not moment.owners(destination):
+        return _difference(moment.setting, "unassigned-address")
+    return Meeting()
+
+
+def _only(found: Sequence[ServedPort], why: tuple[str, ...]) -> Meeting:
+    services = {(each.service.namespace, each.service.name) for each in found}
+    if len(services) > 1:
+        names = " and ".join(f"{namespace}/{name}" for namespace, name in sorted(services))
+        return Meeting(undecided=f"the Services {names} claim the same address and port")
+    return Meeting(served=found[0], rows=why)
+
+
+def _difference(setting: ProxySetting, subject: str) -> Meeting:
+    """What the row of this proxy's mode says."""
+    row = setting.row(subject)
+    if row is None:
+        return Meeting(undecided=f"no document says what mode {setting.mode} does with an {subject.replace('-', ' ')}")
+    return Meeting(outcome=_OUTCOMES[row.then], rows=(row.id,))
+
+
+def _at_node_port(moment: Moment, node: str, destination: IPAddress, behind: Sequence[ServedPort]) -> Meeting:
+    """Whether the node serves node ports at that address of its own."""
+    if destination.is_loopback:
+        return _at_localhost(moment.setting, destination, behind)
+    opening = node_port_address(moment, node, destination)
+    if not opening.row:
+        return Meeting(undecided=f"no row says at which addresses mode {moment.setting.mode} serves node ports")
+    return _only(behind, ("frontend-nodePort", opening.row)) if opening.is_open else Meeting(rows=(opening.row,))
+
+
+def node_port_address(moment: Moment, node: str, address: IPAddress) -> Opening:
+    """Whether node ports are open at an address of the node, by ``nodePortAddresses``."""
+    configuration = moment.setting.configuration
+    networks = [each for each in configuration.node_port_addresses if each.version == address.version]
+    own = moment.nodes[node].addresses if node in moment.nodes else ()
+    if networks or configuration.node_port_primary:
+        is_primary = configuration.node_port_primary and address in own
+        is_open = is_primary or any(address in network for network in networks)
+        return Opening(is_open, "node-port-addresses-within" if is_open else "node-port-addresses-outside")
+    if configuration.node_port_addresses:
+        return Opening(True, "node-port-addresses-other-family")
+    default = moment.setting.row("node-port-addresses-default")
+    if default is None:
+        return Opening(False, "")
+    return Opening(default.then == "all" or address in own, default.id)
+
+
+def _at_localhost(setting: ProxySetting, destination: IPAddress, behind: Sequence[ServedPort]) -> Meeting:
+    """Whether the node serves node ports at a loopback address."""
+    configuration = setting.configuration
+    if configuration.node_port_localhost:
+        return Meeting(undecided="a process serves node ports on localhost, and no row states what it does (KEP-6032)")
+    row = setting.row("node-port-on-localhost")
+    if row is None:
+        return Meeting(undecided=f"no row says whether mode {setting.mode} serves node ports on localhost")
+    if destination.version == 6:
+        return Meeting(rows=("node-port-on-localhost-ipv6",))
+    networks = [each for each in configuration.node_port_addresses if each.version == 4]
+    covered = any(destination in each for each in networks) if networks else not configuration.node_port_primary
+    if row.then == "served" and configuration.localhost_node_ports and covered:
+        return _only(behind, ("frontend-nodePort", row.id))
+    why = row.id if row.then != "served" else "node-port-off-localhost" if covered else "node-port-addresses-outside"
+    return Meeting(rows=(why,))

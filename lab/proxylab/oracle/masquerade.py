@@ -1,0 +1,81 @@
+"""Whose address an endpoint sees: which packets a node masquerades, and as what (KEP-2450, the tutorial on source IPs).
+
+A proxy masquerades what would otherwise be answered past the node that translated it: a pod that reaches itself, and
+everything by way of another frontend than the cluster IP under ``externalTrafficPolicy: Cluster``. At a cluster IP it
+masquerades what no pod sends, as far as it can tell pods apart (``detectLocalMode``).
+"""
+
+from proxylab.addresses import IPAddress
+from proxylab.cluster.configuration import DetectLocalMode
+from proxylab.cluster.objects import TrafficPolicy
+from proxylab.encoding import Record
+from proxylab.oracle.moment import Moment, ServedPort
+
+__all__ = ["Masquerading", "is_exempt_pod", "masquerading"]
+
+
+class Masquerading(Record, frozen=True):
+    """Whether the proxy masquerades a packet, and the rows that say so."""
+
+    happens: bool
+    rows: tuple[str, ...]
+
+
+def _tells_pods_apart(moment: Moment) -> bool:
+    """Whether the proxy has a way to tell pods from other senders."""
+    configuration = moment.setting.configuration
+    if configuration.detect_local_mode is DetectLocalMode.CLUSTER_CIDR:
+        return bool(moment.cluster_cidrs)
+    return True
+
+
+def _is_pod(moment: Moment, node: str, device: str | None, source: IPAddress) -> bool:
+    """Whether the proxy of ``node`` takes a packet that arrives by ``device`` for one of a pod.
+
+    ``device`` is ``None`` for packets of the node's own programs.
+    """
+    configuration = moment.setting.configuration
+    match configuration.detect_local_mode:
+        case DetectLocalMode.CLUSTER_CIDR:
+            return any(source in network for network in moment.cluster_cidrs)
+        case DetectLocalMode.NODE_CIDR:
+            own = moment.nodes[node].pod_cidrs if node in moment.nodes else ()
+            return any(source in network for network in own)
+        case DetectLocalMode.BRIDGE_INTERFACE:
+            return device is not None and device == configuration.bridge_interface
+        case DetectLocalMode.INTERFACE_NAME_PREFIX:
+            return device is not None and device.startswith(configuration.interface_name_prefix)
+
+
+def masquerading(
+    moment: Moment, served: ServedPort, node: str, device: str | None, source: IPAddress, endpoint: IPAddress
+) -> Masquerading:
+    """Whether ``node`` masquerades a packet from ``source`` that it translates to ``endpoint``, and why."""
+    if source == endpoint:
+        return Masquerading(True, ("masquerade-hairpin",))
+    if served.is_external:
+        return Masquerading(*_at_other_frontends(moment, served, node, device, source))
+    if moment.setting.masquerades_all:
+        return Masquerading(True, ("masquerade-all",))
+    if not _tells_pods_apart(moment):
+        return Masquerading(False, ("masquerade-without-detection",))
+    if _is_pod(moment, node, device, source):
+        return Masquerading(False, ("preserve-pod-at-cluster-ip",))
+    return Masquerading(True, ("masquerade-node-at-cluster-ip" if device is None else "masquerade-others-at-cluster-ip",))
+
+
+def _at_other_frontends(
+    moment: Moment, served: ServedPort, node: str, device: str | None, source: IPAddress
+) -> tuple[bool, tuple[str, ...]]:
+    if served.service.external_traffic_policy is TrafficPolicy.CLUSTER:
+        return True, ("masquerade-external-cluster",)
+    if is_exempt_pod(moment, node, device, source):
+        return False, ("preserve-pod-under-local",)
+    if device is None:
+        return True, ("masquerade-node-under-local",)
+    return False, ("preserve-external-local",)
+
+
+def is_exempt_pod(moment: Moment, node: str, device: str | None, source: IPAddress) -> bool:
+    """Whether policy Local does not hold for the sender, since the proxy takes it for a pod of the cluster."""
+    return _tells_pods_apart(moment) and _is_pod(moment, node, device, source)

@@ -1,0 +1,172 @@
+"""``Moment``: a cluster at one moment, indexed by what a packet can be asked about.
+
+It knows the frontends of Services by address and port, the endpoints behind them, the machines by address, and what
+listens where. It decides nothing: ``choice``, ``masquerade`` and ``flows`` do.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
+from proxylab.cluster.objects import (
+    HEADLESS_LABEL,
+    SERVICE_PROXY_NAME_LABEL,
+    ZONE_LABEL,
+    EndpointSlice,
+    Node,
+    Service,
+    ServicePort,
+    ServiceType,
+)
+from proxylab.encoding import Record
+from proxylab.oracle.choice import Candidate, candidates_of
+from proxylab.oracle.setting import ProxySetting
+from proxylab.plan.model import Listener, Namespace, Plan, Role
+from proxylab.scenario.words import Frontend
+
+__all__ = ["Moment", "ServedPort", "is_proxied"]
+
+_VIP: Final = ("VIP", "")
+
+
+class ServedPort(Record, frozen=True):
+    """A port of a Service at one of its frontends."""
+
+    via: Frontend
+    service: Service
+    port: ServicePort
+
+    @property
+    def is_external(self) -> bool:
+        """Whether ``externalTrafficPolicy`` applies, and not ``internalTrafficPolicy``."""
+        return self.via is not Frontend.CLUSTER_IP
+
+
+def is_proxied(service: Service) -> bool:
+    """Whether proxies handle the Service at all."""
+    ignored = service.labels.keys() & {SERVICE_PROXY_NAME_LABEL, HEADLESS_LABEL}
+    return service.type is not ServiceType.EXTERNAL_NAME and not service.headless and not ignored
+
+
+class Moment:
+    """The objects, the network and the proxy at one moment.
+
+    Args:
+        services: with everything allocated.
+        slices: all of the cluster.
+        nodes: the Node objects.
+        plan: the network.
+        setting: the proxy of every node.
+        pod_networks: the networks of all pods, which are the cluster CIDRs of a proxy without any of its own.
+        service_networks: those of the ServiceCIDR objects.
+        gone: deleted pods, by the names of their namespaces: nothing there answers.
+    """
+
+    def __init__(
+        self,
+        *,
+        services: Sequence[Service],
+        slices: Iterable[EndpointSlice],
+        nodes: Iterable[Node],
+        plan: Plan,
+        setting: ProxySetting,
+        pod_networks: Collection[IPNetwork] = (),
+        service_networks: Collection[IPNetwork] = (),
+        gone: Collection[str] = (),
+    ) -> None:
+        self.plan: Final = plan
+        self.setting: Final = setting
+        self.gone: Final = frozenset(gone)
+        self.nodes: Final[Mapping[str, Node]] = {node.name: node for node in nodes}
+        self.machines: Final[Mapping[str, Namespace]] = {each.name: each for each in plan.namespaces}
+        self.services: Final[Mapping[tuple[str, str], Service]] = {
+            (each.namespace, each.name): each for each in services
+        }
+        self.service_networks: Final = tuple(service_networks)
+        configured = setting.configuration.cluster_cidrs
+        self.cluster_cidrs: Final = tuple(pod_networks) if configured is None else configured
+        self._slices: defaultdict[tuple[str, str], list[EndpointSlice]] = defaultdict(list)
+        for each in slices:
+            self._slices[each.namespace, each.service].append(each)
+        self._candidates: dict[tuple[str, str, str, Protocol, Family], tuple[Candidate, ...]] = {}
+        self._frontends: defaultdict[tuple[IPAddress, int, Protocol], list[ServedPort]] = defaultdict(list)
+        self._node_ports: defaultdict[tuple[Family, int, Protocol], list[ServedPort]] = defaultdict(list)
+        self.cluster_ips: Final[set[IPAddress]] = set()
+        for service in filter(is_proxied, services):
+            self._add(service)
+        self._owners: defaultdict[IPAddress, list[str]] = defaultdict(list)
+        self._listeners: defaultdict[tuple[str, Protocol, int], list[Listener]] = defaultdict(list)
+        for machine in plan.namespaces:
+            for address in machine.addresses:
+                self._owners[address.interface.ip].append(machine.name)
+            for listener in machine.listeners:
+                self._listeners[machine.name, listener.protocol, listener.port].append(listener)
+        self._pods_at: Final = {address: pod.name for pod in plan.pods for address in pod.addresses}
+
+    def _add(self, service: Service) -> None:
+        families = frozenset(service.ip_families) or {Family.of(each) for each in service.cluster_ips}
+        ingress = (each.ip for each in service.load_balancer_ingress if each.ip is not None and each.ip_mode in _VIP)
+        by_kind: dict[Frontend, Iterable[IPAddress]] = {
+            Frontend.CLUSTER_IP: service.cluster_ips,
+            Frontend.EXTERNAL_IP: service.external_ips,
+            Frontend.LOAD_BALANCER_IP: ingress,
+        }
+        self.cluster_ips.update(service.cluster_ips)
+        for via, addresses in by_kind.items():
+            for address in addresses:
+                if Family.of(address) in families:
+                    for port in service.ports:
+                        self._frontends[address, port.port, port.protocol].append(ServedPort(via, service, port))
+        for port in service.ports:
+            if port.node_port:
+                for family in families:
+                    served = ServedPort(Frontend.NODE_PORT, service, port)
+                    self._node_ports[family, port.node_port, port.protocol].append(served)
+
+    def at_address(self, address: IPAddress, port: int, protocol: Protocol) -> Sequence[ServedPort]:
+        """The ports of Services at an address of their own; several only if Services contradict each other."""
+        return self._frontends.get((address, port, protocol), ())
+
+    def at_node_port(self, family: Family, port: int, protocol: Protocol) -> Sequence[ServedPort]:
+        """The ports of Services behind a node port."""
+        return self._node_ports.get((family, port, protocol), ())
+
+    def candidates(self, served: ServedPort, family: Family) -> tuple[Candidate, ...]:
+        """All endpoints of a Service's port in a family, usable or not."""
+        service, port = served.service, served.port
+        key = service.namespace, service.name, port.name, port.protocol, family
+        if key not in self._candidates:
+            self._candidates[key] = candidates_of(port, family, self.slices_of(service))
+        return self._candidates[key]
+
+    def slices_of(self, service: Service) -> Sequence[EndpointSlice]:
+        """The slices of a Service."""
+        return self._slices.get((service.namespace, service.name), ())
+
+    def zone_of(self, node: str) -> str:
+        """The zone of a node by its label; empty without one."""
+        return self.nodes[node].labels.get(ZONE_LABEL, "") if node in self.nodes else ""
+
+    def is_node(self, machine: str) -> bool:
+        """Whether that is a node, which has a proxy."""
+        return self.machines[machine].role is Role.NODE
+
+    def owners(self, address: IPAddress) -> Sequence[str]:
+        """The machines that have the address."""
+        return self._owners.get(address, ())
+
+    def has(self, machine: str, address: IPAddress) -> bool:
+        """Whether packets for the address end in that machine."""
+        return address.is_loopback or machine in self._owners.get(address, ())
+
+    def listener(self, machine: str, address: IPAddress, port: int, protocol: Protocol) -> str | None:
+        """The name of the program that answers at an address and port of a machine; ``None`` if none does."""
+        for each in self._listeners.get((machine, protocol, port), ()):
+            if each.address in (None, address) and machine not in self.gone:
+                return each.name
+        return None
+
+    def name_at(self, machine: str, address: IPAddress) -> str:
+        """The name of the pod, node or host that has the address there."""
+        return machine if self.is_node(machine) else self._pods_at.get(address, machine)

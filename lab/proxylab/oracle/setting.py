@@ -1,0 +1,49 @@
+"""``ProxySetting``: which proxy the oracle is asked about, its mode, version and configuration."""
+
+from typing import Final
+
+from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.encoding import Record
+from proxylab.oracle.rows import OracleRow, row_that_holds
+from proxylab.scenario.versions import Version
+from proxylab.scenario.words import Mode
+
+__all__ = ["ProxySetting"]
+
+_DECIDING_GATES: Final = frozenset(
+    {
+        "PreferSameTrafficDistribution",
+        "ProxyTerminatingEndpoints",
+        "ServiceInternalTrafficPolicy",
+        "ServiceTrafficDistribution",
+        "TopologyAwareHints",
+    }
+)
+"""Feature gates that decide which endpoints a proxy uses; the rows state what their defaults in each version mean."""
+
+
+class ProxySetting(Record, frozen=True, kw_only=True):
+    """The proxy of every node: its mode, its version, and its configuration after defaulting."""
+
+    mode: Mode
+    version: Version
+    configuration: ProxyConfiguration = ProxyConfiguration()
+
+    def row(self, subject: str) -> OracleRow | None:
+        """The row of that subject that holds for this proxy; ``None`` if no row says anything about its mode."""
+        return row_that_holds(subject, self.mode, self.version)
+
+    @property
+    def masquerades_all(self) -> bool:
+        """Whether it masquerades everything that nodes send to cluster IPs (``masqueradeAll``)."""
+        if self.mode is Mode.NFTABLES:
+            return self.configuration.nftables.masquerade_all
+        return self.configuration.masquerade_all
+
+    @property
+    def undecided(self) -> str:
+        """Why the rows cannot decide which endpoints this proxy uses; empty if they can."""
+        if self.mode is Mode.USERSPACE:
+            return "a process of the node ends connections in mode userspace, which Kubernetes removed in 1.26"
+        gates = sorted(_DECIDING_GATES & self.configuration.feature_gates.keys())
+        return f"the configuration sets the feature gate {gates[0]}, and rows state only defaults" if gates else ""
