@@ -7,7 +7,7 @@ from msgspec import field
 from proxylab.addresses import IPAddress, Transport
 from proxylab.encoding import Record
 from proxylab.plan.resolved import PolicyRoute
-from proxylab.scenario.words import IcmpError, Outcome
+from proxylab.scenario.words import IcmpError, Outcome, Reply
 
 __all__ = ["FlowAnswer", "FlowQuestion", "HealthAnswer", "ReachedEndpoint", "SeenSource"]
 
@@ -48,6 +48,7 @@ class ReachedEndpoint(Record, frozen=True, kw_only=True):
         name: the pod, daemon or host that answers there.
         share: of the flows, if nothing makes them stick to one endpoint.
         sources: one, or one for each way into the cluster that a flow may take.
+        reply: whose address the answer comes from, the dialled one or the endpoint's own.
     """
 
     address: IPAddress
@@ -55,6 +56,7 @@ class ReachedEndpoint(Record, frozen=True, kw_only=True):
     name: str
     share: float
     sources: tuple[SeenSource, ...]
+    reply: Reply = Reply.TRANSLATED
 
 
 class HealthAnswer(Record, frozen=True, kw_only=True):

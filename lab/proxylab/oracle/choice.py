@@ -48,7 +48,8 @@ class Choice(Record, frozen=True, kw_only=True):
 def candidates_of(port: ServicePort, family: Family, slices: Iterable[EndpointSlice]) -> tuple[Candidate, ...]:
     """The candidates for a port of the Service that has these slices.
 
-    A slice's port belongs to the Service's port of the same name and protocol. Proxies skip slices of headless Services.
+    A slice's port belongs to the Service's port of the same name and protocol. Proxies skip the slices of a
+    headless Service.
     """
     return tuple(
         Candidate(endpoint, own.port)
@@ -63,7 +64,7 @@ def candidates_of(port: ServicePort, family: Family, slices: Iterable[EndpointSl
 def choose(
     service: Service, candidates: Sequence[Candidate], setting: ProxySetting, *, node: str, zone: str, is_local: bool
 ) -> Choice:
-    """The endpoints that ``node`` in ``zone`` uses for a flow to which policy Cluster or (``is_local``) Local applies."""
+    """The endpoints that ``node`` in ``zone`` uses for a flow, to which policy Local applies or policy Cluster."""
     if undecided := setting.undecided or _contradiction(candidates):
         return Choice(chosen=(), undecided=undecided)
     terminating = setting.row("terminating-endpoints")

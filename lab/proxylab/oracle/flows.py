@@ -15,14 +15,14 @@ from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.cluster.objects import TrafficPolicy
 from proxylab.oracle.answers import FlowAnswer, FlowQuestion, HealthAnswer, ReachedEndpoint, SeenSource
 from proxylab.oracle.choice import Candidate, Choice, choose
-from proxylab.oracle.frontends import Meeting, meet
+from proxylab.oracle.frontends import meet
 from proxylab.oracle.health import health_check, node_health
 from proxylab.oracle.masquerade import is_exempt_pod, masquerading
 from proxylab.oracle.moment import Moment, ServedPort
 from proxylab.oracle.ways import Ways
 from proxylab.plan.forwarding import UnreachableError
 from proxylab.scenario.versions import Version
-from proxylab.scenario.words import Frontend, IcmpError, Outcome
+from proxylab.scenario.words import Frontend, IcmpError, Outcome, Reply
 
 __all__ = ["Oracle"]
 
@@ -35,9 +35,17 @@ class OutsideReachError(LookupError):
     """No row decides what must happen; the message says why."""
 
 
+class _Translation(Struct, frozen=True):
+    """A node that translated a packet, and the source that the packet had before."""
+
+    node: str
+    source: IPAddress
+
+
 class _Packet(Struct, frozen=True, kw_only=True):
     """The first packet of a flow on its way, and the rows that led it so far."""
 
+    sender: str
     source: IPAddress
     destination: IPAddress
     port: int
@@ -45,7 +53,7 @@ class _Packet(Struct, frozen=True, kw_only=True):
     path: str = ""
     share: float = 1.0
     is_masqueraded: bool = False
-    translated_by: tuple[str, ...] = ()
+    translated_by: tuple[_Translation, ...] = ()
     sticky: int | None = None
     outcome_rows: tuple[str, ...] = ()
     endpoint_rows: tuple[str, ...] = ()
@@ -59,6 +67,7 @@ class _End(Struct, frozen=True, kw_only=True):
     machine: str
     packet: _Packet
     name: str = ""
+    reply: Reply = Reply.TRANSLATED
     health: HealthAnswer | None = None
     rows: tuple[str, ...] = ()
 
@@ -94,6 +103,7 @@ class _Walk:
 
     def ends(self, question: FlowQuestion) -> Iterator[_End]:
         packet = _Packet(
+            sender=question.sender,
             source=question.source,
             destination=question.destination,
             port=question.port,
@@ -116,7 +126,10 @@ class _Walk:
         if packet.destination.is_loopback and device is not None:
             yield _End(outcomes=(Outcome.DROPPED,), machine=machine, packet=packet, rows=("loopback-from-a-link",))
             return
-        if self._moment.is_node(machine) and machine not in packet.translated_by:
+        if self._is_filtered(packet, machine, device):
+            yield _End(outcomes=(Outcome.DROPPED,), machine=machine, packet=packet, rows=("strict-reverse-path",))
+            return
+        if self._moment.is_node(machine) and all(each.node != machine for each in packet.translated_by):
             meeting = meet(self._moment, machine, packet.destination, packet.port, packet.protocol)
             if meeting.undecided:
                 raise OutsideReachError(meeting.undecided)
@@ -127,24 +140,27 @@ class _Walk:
             if meeting.outcome is not None:
                 yield _End(outcomes=(meeting.outcome,), machine=machine, packet=packet)
                 return
-            if _is_left_alone(meeting) and not self._moment.owners(packet.destination):
-                yield _End(outcomes=(Outcome.UNTRANSLATED,), machine=machine, packet=packet)
-                return
         yield from self._go_on(packet, machine, device, steps)
+
+    def _is_filtered(self, packet: _Packet, machine: str, device: str | None) -> bool:
+        """Whether the kernel drops the packet, since its way back would be another one (rp_filter)."""
+        if device is None or packet.source.version == 6 or not self._moment.has_strict_reverse_path(machine, device):
+            return False
+        if self._moment.machines[machine].rules:
+            raise OutsideReachError(f"{machine} has policy routes and a strict rp_filter")
+        return self._ways.device_to(machine, packet.source) != device
 
     def _go_on(self, packet: _Packet, machine: str, device: str | None, steps: int) -> Iterator[_End]:
         """No Service's rule holds the packet in this machine."""
         if self._moment.has(machine, packet.destination):
             yield self._deliver(packet, machine)
             return
-        owners = self._moment.owners(packet.destination)
-        if not owners and not packet.translated_by:
-            row = ("no-frontend",)
-            packet = replace(packet, outcome_rows=(*packet.outcome_rows, *row))
-            yield _End(outcomes=(Outcome.UNTRANSLATED,), machine=machine, packet=packet)
+        if self._moment.is_node(machine) and not self._moment.owners(packet.destination):
+            if packet.translated_by:
+                raise OutsideReachError(f"no machine of the network has the endpoint {packet.destination}")
+            rows = () if packet.outcome_rows else ("no-frontend",)
+            yield _End(outcomes=(Outcome.UNTRANSLATED,), machine=machine, packet=packet, rows=rows)
             return
-        if not owners:
-            raise OutsideReachError(f"no machine of the network has the endpoint {packet.destination}")
         yield from self._leave(packet, machine, steps, is_forwarded=device is not None)
 
     def _leave(self, packet: _Packet, machine: str, steps: int, *, is_forwarded: bool = False) -> Iterator[_End]:
@@ -162,7 +178,7 @@ class _Walk:
             yield from self._arrive(onward, step.machine, step.device, steps - 1)
 
     def _as_the_network_has_it(self, packet: _Packet, machine: str, out: str) -> _Packet:
-        """The packet as it leaves the machine, whose CNI plugin may masquerade what its pods send out of the cluster."""
+        """The packet as it leaves the machine, whose CNI plugin may masquerade what pods send out of the cluster."""
         for rule in self._moment.machines[machine].masquerades:
             from_pod = any(packet.source in network for network in rule.sources)
             if from_pod and not any(packet.destination in network for network in rule.spared):
@@ -194,7 +210,7 @@ class _Walk:
                 destination=candidate.address,
                 port=candidate.port,
                 share=packet.share / len(choice.chosen),
-                translated_by=(*packet.translated_by, node),
+                translated_by=(*packet.translated_by, _Translation(node, packet.source)),
                 sticky=served.service.affinity_timeout if packet.sticky is None else packet.sticky,
                 endpoint_rows=(*packet.endpoint_rows, *choice.rows),
             )
@@ -216,6 +232,8 @@ class _Walk:
             return
         if not self._moment.owners(candidate.address):
             raise OutsideReachError(f"no machine of the network has the endpoint {candidate.address}")
+        if self._moment.has(packet.sender, candidate.address) and not self._ways.can_come_back(packet.sender):
+            raise OutsideReachError("the pod dials itself, and its port of the bridge has no hairpin mode")
         try:
             found = self._ways.steps(node, candidate.address)
         except UnreachableError as error:
@@ -291,7 +309,8 @@ class _Walk:
             return _End(outcomes=(Outcome.DELIVERED,), machine=machine, packet=packet, name=name, rows=rows)
         listener = moment.listener(machine, address, packet.port, protocol)
         if listener is not None:
-            return _End(outcomes=(Outcome.DELIVERED,), machine=machine, packet=packet, name=listener)
+            reply = self._reply(packet, machine)
+            return _End(outcomes=(Outcome.DELIVERED,), machine=machine, packet=packet, name=listener, reply=reply)
         if moment.is_node(machine) and packet.protocol is Transport.TCP:
             check = health_check(moment, machine, address, packet.port)
             check = check or node_health(moment, machine, address, packet.port, packet.path)
@@ -306,10 +325,21 @@ class _Walk:
                 )
         return _End(outcomes=(Outcome.REFUSED,), machine=machine, packet=packet, rows=("nothing-listens",))
 
-
-def _is_left_alone(meeting: Meeting) -> bool:
-    """Whether the packet was for an address of Services, and the node's rules say to leave it alone."""
-    return bool(meeting.rows)
+    def _reply(self, packet: _Packet, machine: str) -> Reply:
+        """Whether the answer passes every node that translated the packet, so that each translates it back."""
+        family, home = Family.of(packet.destination), packet.source
+        for each in reversed(packet.translated_by):
+            bridges = self._moment.filters_bridges(each.node, family)
+            try:
+                passes = self._ways.lead_through(machine, home, each.node, bridges_count=bridges)
+            except UnreachableError as error:
+                raise OutsideReachError(f"the answer has no way back: {error}") from None
+            if passes is None:
+                raise OutsideReachError(f"only some of the ways back lead through {each.node}, which translated")
+            if not passes:
+                return Reply.UNTRANSLATED
+            machine, home = each.node, each.source
+        return Reply.TRANSLATED
 
 
 def _merged(ends: Iterable[_End]) -> FlowAnswer:
@@ -317,13 +347,15 @@ def _merged(ends: Iterable[_End]) -> FlowAnswer:
     outcomes: dict[Outcome, None] = {}
     at: dict[str, None] = {}
     reached: dict[tuple[IPAddress, int, str], ReachedEndpoint] = {}
-    rows: dict[str, dict[str, None]] = {"outcome": {}, "endpoints": {}, "source": {}, "affinity": {}}
+    rows: dict[str, dict[str, None]] = {"outcome": {}, "endpoints": {}, "source": {}, "reply": {}, "affinity": {}}
     sticky, health = None, None
     for end in ends:
         outcomes |= dict.fromkeys(end.outcomes)
         packet = end.packet
         rows["outcome"] |= dict.fromkeys((*packet.outcome_rows, *end.rows))
         rows["endpoints"] |= dict.fromkeys(packet.endpoint_rows)
+        if end.reply is Reply.UNTRANSLATED:
+            rows["reply"]["answer-past-the-node"] = None
         if Outcome.DELIVERED not in end.outcomes:
             at[end.machine] = None
             continue
@@ -333,7 +365,12 @@ def _merged(ends: Iterable[_End]) -> FlowAnswer:
         known = reached.get(key)
         sources = (seen,) if known is None else tuple(dict.fromkeys((*known.sources, seen)))
         reached[key] = ReachedEndpoint(
-            address=key[0], port=key[1], name=key[2], share=share + (known.share if known else 0), sources=sources
+            address=key[0],
+            port=key[1],
+            name=key[2],
+            share=share + (known.share if known else 0),
+            sources=sources,
+            reply=end.reply,
         )
         sticky, health = (packet.sticky if sticky is None else sticky), (health or end.health)
     if sticky is not None:

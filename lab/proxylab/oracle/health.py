@@ -14,6 +14,7 @@ __all__ = ["HealthCheck", "health_check", "node_health"]
 
 _HEALTHY: Final = 200
 _UNHEALTHY: Final = 503
+_STATUS: Final = {"answers": _HEALTHY, "fails": _UNHEALTHY, "unknown": 404}
 
 
 class HealthCheck(Record, frozen=True, kw_only=True):
@@ -64,5 +65,5 @@ def node_health(moment: Moment, node: str, address: IPAddress, port: int, path: 
         row = moment.setting.row("leaving-node")
     if row is None:
         return None
-    status = _UNHEALTHY if row.then == "fails" else _HEALTHY
+    status = _STATUS[row.then]
     return HealthCheck(answer=HealthAnswer(status=status), rows=(row.id,))

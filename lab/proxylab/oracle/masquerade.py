@@ -61,7 +61,9 @@ def masquerading(
         return Masquerading(False, ("masquerade-without-detection",))
     if _is_pod(moment, node, device, source):
         return Masquerading(False, ("preserve-pod-at-cluster-ip",))
-    return Masquerading(True, ("masquerade-node-at-cluster-ip" if device is None else "masquerade-others-at-cluster-ip",))
+    return Masquerading(
+        True, ("masquerade-node-at-cluster-ip" if device is None else "masquerade-others-at-cluster-ip",)
+    )
 
 
 def _at_other_frontends(

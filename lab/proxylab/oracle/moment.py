@@ -28,6 +28,11 @@ from proxylab.scenario.words import Frontend
 __all__ = ["Moment", "ServedPort", "is_proxied"]
 
 _VIP: Final = ("VIP", "")
+_REVERSE_PATH: Final = "net.ipv4.conf.{}.rp_filter"
+_BRIDGED: Final = {
+    Family.IPV4: "net.bridge.bridge-nf-call-iptables",
+    Family.IPV6: "net.bridge.bridge-nf-call-ip6tables",
+}
 
 
 class ServedPort(Record, frozen=True):
@@ -102,6 +107,7 @@ class Moment:
                 self._owners[address.interface.ip].append(machine.name)
             for listener in machine.listeners:
                 self._listeners[machine.name, listener.protocol, listener.port].append(listener)
+        self._known_sysctls: dict[str, Mapping[str, str]] = {}
         self._pods_at: Final = {address: pod.name for pod in plan.pods for address in pod.addresses}
 
     def _add(self, service: Service) -> None:
@@ -159,6 +165,22 @@ class Moment:
     def has(self, machine: str, address: IPAddress) -> bool:
         """Whether packets for the address end in that machine."""
         return address.is_loopback or machine in self._owners.get(address, ())
+
+    def has_strict_reverse_path(self, machine: str, device: str) -> bool:
+        """Whether the machine drops IPv4 packets whose way back leads out by another device (``rp_filter`` 1)."""
+        known = self._sysctls(machine)
+        of_device = known.get(_REVERSE_PATH.format(device), known.get(_REVERSE_PATH.format("default"), "0"))
+        return max(known.get(_REVERSE_PATH.format("all"), "0"), of_device) == "1"
+
+    def filters_bridges(self, node: str, family: Family) -> bool:
+        """Whether packets that cross a bridge of the node pass its rules (br_netfilter)."""
+        return self._sysctls(node).get(_BRIDGED[family], "1") == "1"
+
+    def _sysctls(self, machine: str) -> Mapping[str, str]:
+        if machine not in self._known_sysctls:
+            there = self.machines[machine]
+            self._known_sysctls[machine] = {each.name: each.value for each in (*there.sysctls, *there.device_sysctls)}
+        return self._known_sysctls[machine]
 
     def listener(self, machine: str, address: IPAddress, port: int, protocol: Protocol) -> str | None:
         """The name of the program that answers at an address and port of a machine; ``None`` if none does."""

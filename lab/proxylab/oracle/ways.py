@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from proxylab.addresses import IPAddress
-from proxylab.plan.forwarding import UnreachableError, next_hops, on_segment
-from proxylab.plan.model import Plan, Route
+from proxylab.plan.forwarding import UnreachableError, next_hops, on_segment, route_to
+from proxylab.plan.model import LinkEnd, Plan, Route, Veth
 from proxylab.plan.resolved import PolicyRoute
 from proxylab.plan.sources import masquerade_source
 
@@ -64,6 +64,48 @@ class Ways:
             self._sources[key] = masquerade_source(self._plan, node, device, destination)
         return self._sources[key]
 
+    def device_to(self, machine: str, address: IPAddress) -> str:
+        """The device by which a machine sends packets to the address; empty without a route."""
+        try:
+            return route_to(self._plan.namespace(machine), address).device
+        except UnreachableError:
+            return ""
+
+    def can_come_back(self, pod: str) -> bool:
+        """Whether the node's end of a pod's link sends back a frame that came in by it."""
+        ports = (end for link in self._plan.links for end, far in _both(link) if far.namespace == pod)
+        return all(port.master is None or port.hairpin for port in ports)
+
+    def lead_through(self, machine: str, destination: IPAddress, node: str, *, bridges_count: bool) -> bool | None:
+        """Whether the ways from a machine to an address pass the rules of a node; ``None`` if only some of them do.
+
+        ``bridges_count`` says whether packets that cross a bridge of the node pass its rules, too (br_netfilter).
+
+        Raises:
+            UnreachableError: there is no way.
+        """
+        seen, ahead, verdicts = {machine}, [machine], set[bool]()
+        while ahead:
+            here = ahead.pop()
+            if here == node or self._plan.namespace(here).has(destination):
+                verdicts.add(here == node)
+                continue
+            for step in self.steps(here, destination):
+                if bridges_count and step.machine != node and self._is_bridged_by(node, here, step.out):
+                    verdicts.add(True)
+                elif step.machine not in seen:
+                    seen.add(step.machine)
+                    ahead.append(step.machine)
+        return verdicts.pop() if len(verdicts) == 1 else None
+
+    def _is_bridged_by(self, node: str, machine: str, device: str) -> bool:
+        """Whether the other end of a machine's device is a port of a bridge of the node."""
+        try:
+            port = self._plan.peer(machine, device)
+        except KeyError:
+            return False
+        return port.namespace == node and port.master is not None
+
     def by_frame(self, machine: str, destination: IPAddress, mac: str) -> Step | None:
         """The step of a frame for ``mac`` on the link by which ``machine`` reaches ``destination``."""
         try:
@@ -72,3 +114,8 @@ class Ways:
             return None
         ends = (end for end in on_segment(self._plan, machine, out) if end.mac == mac)
         return next((Step(out, end.namespace, end.device) for end in ends), None)
+
+
+def _both(link: Veth) -> tuple[tuple[LinkEnd, LinkEnd], tuple[LinkEnd, LinkEnd]]:
+    """Each end of a link with the other one."""
+    return (link.first, link.second), (link.second, link.first)
