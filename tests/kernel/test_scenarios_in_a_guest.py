@@ -29,6 +29,7 @@ IPVS = {
         rejections/daemon-on-the-node-port untranslated/other-ports-and-addresses
         untranslated/unused-port-of-a-cluster-ip steps/endpoints-move steps/service-type-changes
         steps/scaled-to-zero steps/proxy-killed-and-restarted steps/udp-client-outlives-its-backend
+        steps/node-port-number-used-again loadbalancer/settings-at-the-second-port
     """,
 }
 """What ``./dev test`` runs in mode ipvs; ``--all`` runs every scenario."""
