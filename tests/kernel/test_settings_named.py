@@ -42,8 +42,29 @@ SERVICES = {
     "slow": "selector: {app: slow}",
     "early": "publishNotReadyAddresses: true, selector: {app: slow}",
     "named": "selector: {app: web}",
+    "lonely": "selector: {tier: front}",
+    "closed": "selector: {app: web}",
+    "misplaced": "type: NodePort, externalTrafficPolicy: Local",
+    "astray": "clusterIP: 10.96.5.6",
+    "misnamed": "clusterIP: 10.96.5.7",
     "ranged": "type: LoadBalancer, loadBalancerSourceRanges: [10.0.0.0/8], selector: {app: near}",
 }
+TARGETS = {"named": "http", "closed": 8081}
+SLICES = {
+    "misplaced": ("", "10.244.1.10", "node-a"),
+    "astray": ("", "10.244.1.77", "node-b"),
+    "misnamed": ("web", "10.244.1.10", "node-b"),
+}
+"""The port's name, the address and the node of EndpointSlices that an author wrote."""
+SLICE = """\
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: {service}-x, labels: {{kubernetes.io/service-name: {service}}}}}
+addressType: IPv4
+ports: [{{name: "{name}", port: 8080}}]
+endpoints: [{{addresses: [{address}], nodeName: {node}}}]
+"""
 TO_NODE = "via: nodePort, node: node-a"
 CLUSTER_IP = "via: clusterIP"
 ARRIVES = "outcome: delivered, source: preserved"
@@ -89,7 +110,35 @@ SETTINGS = {
     ),
     "a name of no port": (
         ("client", "named", CLUSTER_IP, ARRIVES),
-        "targetPort 'http' is the name of no port of web; they name none.",
+        "targetPort 'http' is the name of no port of web; it names none; write its number.",
+    ),
+    "a label that none has": (
+        ("client", "lonely", CLUSTER_IP, ARRIVES),
+        "The selector tier=front matches no pod (no pod has the label tier); change the selector, or label a pod so.",
+    ),
+    "a port on which none listens": (
+        ("client", "closed", CLUSTER_IP, ARRIVES),
+        "The Service's targetPort is 8081/TCP, and web listens on 8080/TCP; make both the same.",
+    ),
+    "a slice with another node": (
+        ("outside", "misplaced", "via: nodePort, node: node-b", ARRIVES),
+        "externalTrafficPolicy is Local, and the slice names node node-a for web; web runs on node-b, so nodeName must",
+    ),
+    "a slice with an unused address": (
+        ("client", "astray", CLUSTER_IP, ARRIVES),
+        "The EndpointSlice names 10.244.1.77, which nothing in this lab has; it must name that of a pod, and web has",
+    ),
+    "a slice with another port": (
+        ("client", "misnamed", CLUSTER_IP, ARRIVES),
+        "they have web (TCP), and a slice's port must have no name, as the Service's.",
+    ),
+    "a pod that dials itself": (
+        ("web", "web", CLUSTER_IP, ARRIVES),
+        "node-b masqueraded the packet because the client is the endpoint",
+    ),
+    "a pod at a node port": (
+        ("client", "web", "via: nodePort, node: node-b", ARRIVES),
+        "The Service's externalTrafficPolicy is Cluster, so node-b masquerades; Local keeps the address of a pod, too.",
     ),
     "a client out of range": (
         ("outside", "ranged", "via: loadBalancerIP", ARRIVES),
@@ -134,7 +183,9 @@ def scenario(tmp_path: Path) -> Path:
             name=name, sender=sender, service=service, to=to, expect=expect, send=MANY if several else ""
         )
     for name, spec in SERVICES.items():
-        text += SERVICE.format(name=name, spec=spec, target="http" if name == "named" else 8080)
+        text += SERVICE.format(name=name, spec=spec, target=TARGETS.get(name, 8080))
+    for service, (name, address, node) in SLICES.items():
+        text += SLICE.format(service=service, name=name, address=address, node=node)
     file = tmp_path / "settings.lab.yaml"
     file.write_text(text)
     return file
@@ -166,3 +217,73 @@ def test_diagnose_says_why_the_clients_address_is_lost(cli: CommandLine, tmp_pat
     assert "matches no pod; web has app=web; change the selector" in re.sub(
         r"\s+", " ", cli.type("diagnose", file, "none").output
     )
+
+
+NODE_PORTS = """\
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: node-ports}
+spec:
+  nodes: {node-a: {addresses: [{address: 172.18.0.77, device: eth0}]}}
+  hosts: {outside: {}}
+  pods: {web: {nodes: [node-a], labels: {app: web}, ports: [8080, {port: 8080, protocol: UDP}]}}
+  probes:
+  - {name: tcp, from: outside, to: {address: 172.18.0.77, port: 30080}, expect: EXPECT}
+  - {name: udp, from: outside, to: {address: 172.18.0.77, port: 30081}, send: {protocol: UDP}, expect: EXPECT}
+  - {name: loopback, from: node-a, to: {address: 127.0.0.1, port: 30080}, expect: EXPECT}
+---
+apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+SETTING
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  type: NodePort
+  selector: {app: web}
+  ports:
+  - {name: tcp, port: 80, nodePort: 30080, targetPort: 8080}
+  - {name: udp, port: 80, nodePort: 30081, targetPort: 8080, protocol: UDP}
+"""
+NETWORKS = "nodePortAddresses: [172.18.0.2/32]"
+LEFT_OUT = "{} is not in nodePortAddresses (172.18.0.2/32); with {}/32 among them, node-a serves node ports there."
+PRIMARY = "nodePortAddresses is primary, and 172.18.0.77 is not node-a's primary address; networks that hold"
+
+
+@pytest.mark.parametrize(
+    ("engine", "setting", "told"),
+    [
+        (
+            "embedded/iptables",
+            NETWORKS,
+            {each: LEFT_OUT.format(*["172.18.0.77"] * 2) for each in ("tcp", "udp")}
+            | {"loopback": LEFT_OUT.format(*["127.0.0.1"] * 2)},
+        ),
+        ("embedded/iptables", "nodePortAddresses: [primary]", {"tcp": PRIMARY}),
+        (
+            "embedded/iptables",
+            "iptables: {localhostNodePorts: false}",
+            {"loopback": "localhostNodePorts is false, so node-a serves no node ports at 127.0.0.1; true serves them."},
+        ),
+        (
+            "embedded/nftables",
+            "mode: nftables",
+            {
+                "tcp": "nodePortAddresses is empty, so mode nftables serves node ports at node-a's primary addresses",
+                "udp": "nodePortAddresses is empty, so mode nftables serves node ports at node-a's primary addresses",
+                "loopback": "Mode nftables serves no node ports at loopback addresses; nodePortAddresses: [primary,",
+            },
+        ),
+    ],
+)
+def test_the_setting_that_leaves_an_address_without_node_ports_is_named(
+    engine: str, setting: str, told: dict[str, str], cli: CommandLine, tmp_path: Path
+) -> None:
+    file = tmp_path / "node-ports.lab.yaml"
+    file.write_text(NODE_PORTS.replace("SETTING", setting).replace("EXPECT", f"{{{MASQUERADED}}}"))
+    shown = re.sub(r"\s+", " ", cli.type("run", str(file), "--engine", engine, "--no-bundles").output)
+    for name, sentence in told.items():
+        why = shown.partition(f": FAIL: {name} ")[2].partition(" why: ")[2].partition(" reproduce: ")[0]
+        assert why.startswith("node-a serves no node port at "), shown
+        assert sentence in why

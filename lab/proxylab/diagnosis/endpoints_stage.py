@@ -1,7 +1,6 @@
 """The stage ``endpoints``: does the Service have endpoints, and do they answer."""
 
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 
 from msgspec import Struct
 
@@ -9,7 +8,7 @@ from proxylab.cluster.objects import Endpoint, Pod, Service, TrafficPolicy
 from proxylab.diagnosis.model import Finding, Stage, breaks, holds
 from proxylab.diagnosis.subject import Backend, DiagnosedService, FrontendAddress
 from proxylab.evidence.words import amount, endpoint, listed
-from proxylab.verdict.causes.no_endpoint import GIVE_ENDPOINTS, MAKE_READY, RELABEL, not_of_this_cluster
+from proxylab.verdict.causes.no_endpoint import GIVE_ENDPOINTS, MAKE_READY, RELABEL, misplaced, nearest_pod
 
 __all__ = ["Dial", "judge_endpoints", "ready_endpoints", "without_backing"]
 
@@ -58,7 +57,7 @@ def without_backing(subject: DiagnosedService, node: str | None, home: str | Non
     chosen = _selected(subject)
     if service.selector and not chosen:
         spelled = ",".join(f"{key}={value}" for key, value in service.selector.items())
-        cause = f"the selector of {service.name}, {spelled}, matches no pod{_likely_pod(subject)}; {RELABEL}."
+        cause = f"the selector of {service.name}, {spelled}, matches no pod{_nearest_pod(subject)}; {RELABEL}."
         return breaks(Stage.ENDPOINTS, (f"{spelled} matches no pod",), cause, about, "get pods -o wide")
     if not service.selector and not any(each.endpoints for each in subject.slices):
         seen = "no selector, and no EndpointSlice has an endpoint"
@@ -120,11 +119,9 @@ def _none_local(subject: DiagnosedService, named: str | None, home: str | None) 
 
 
 def _misnamed(subject: DiagnosedService, found: Endpoint) -> str:
-    """That a slice names no node of the cluster for an endpoint, which is then local to none; empty where it does."""
-    if found.node_name in {each.name for each in subject.nodes}:
-        return ""
-    pod = subject.pod_at(found.addresses[0])
-    return not_of_this_cluster(found, subject.name_of_address(found.addresses[0]), pod)
+    """That a slice names a wrong node, or none, for an endpoint; empty where it names the right one."""
+    address, nodes = found.addresses[0], [each.name for each in subject.nodes]
+    return misplaced(found, subject.name_of_address(address), subject.pod_at(address), nodes)
 
 
 def _policy(service: Service, frontend: FrontendAddress) -> tuple[str, TrafficPolicy]:
@@ -179,14 +176,10 @@ def _selected(subject: DiagnosedService) -> list[Pod]:
     ]
 
 
-def _likely_pod(subject: DiagnosedService) -> str:
-    """The pod whose labels come closest, as a clause."""
-    for key, value in subject.service.selector.items():
-        here = {pod.labels.get(key, ""): pod for pod in subject.pods if pod.namespace == subject.service.namespace}
-        close = get_close_matches(value, [each for each in here if each], n=1)
-        if close:
-            return f"; {here[close[0]].name} has {key}={close[0]}"
-        elsewhere = [pod for pod in subject.pods if pod.labels.get(key) == value]
-        if elsewhere:
-            return f"; {elsewhere[0].name} has {key}={value}, in namespace {elsewhere[0].namespace}"
-    return ""
+def _nearest_pod(subject: DiagnosedService) -> str:
+    """What the pod lacks whose labels come closest, as the end of a clause."""
+    wanted, namespace = subject.service.selector, subject.service.namespace
+    own = [pod for pod in subject.pods if pod.namespace == namespace]
+    elsewhere = [pod for pod in subject.pods if pod.namespace != namespace and wanted.items() <= pod.labels.items()]
+    nearest = nearest_pod(wanted, own, elsewhere)
+    return f"; {nearest}" if nearest else ""

@@ -4,6 +4,7 @@ No verdict rests on it. It holds the settings of Kubernetes that explain one: po
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.configuration import ProxyConfiguration
@@ -24,6 +25,7 @@ class DialledService(Record, frozen=True, kw_only=True):
         via: the frontend that the probe dials.
         slices: of the Service.
         pods: of its namespace.
+        elsewhere: a pod of another namespace that its selector would match, if there is one.
         nodes: the names of the Node objects.
         proxy: the configuration of every proxy.
     """
@@ -35,6 +37,7 @@ class DialledService(Record, frozen=True, kw_only=True):
     slices: tuple[EndpointSlice, ...]
     pods: tuple[Pod, ...]
     nodes: tuple[str, ...]
+    elsewhere: tuple[Pod, ...] = ()
     proxy: ProxyConfiguration = ProxyConfiguration()
 
     @property
@@ -112,7 +115,14 @@ def dialled_service(cluster: Cluster, resolved: ResolvedProbe) -> DialledService
         slices=slices_of(service, cluster.objects),
         pods=tuple(pod for pod in cluster.pods.values() if pod.namespace == service.namespace),
         nodes=tuple(cluster.nodes),
+        elsewhere=tuple(islice((pod for pod in cluster.pods.values() if _is_elsewhere(service, pod)), 1)),
         proxy=cluster.scenario.proxy or ProxyConfiguration(),
+    )
+
+
+def _is_elsewhere(service: Service, pod: Pod) -> bool:
+    return (
+        pod.namespace != service.namespace and bool(service.selector) and service.selector.items() <= pod.labels.items()
     )
 
 

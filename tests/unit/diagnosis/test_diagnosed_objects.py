@@ -62,13 +62,13 @@ def subject(service: Service, *pods: Pod, given: tuple[EndpointSlice, ...] = ())
 FAULTS = {
     "the selector matches no pod, but nearly one": (
         subject(replace(ECHO, selector={"app": "ecko"}), *BOTH),
-        "the selector of echo, app=ecko, matches no pod; echo-2 has app=echo; change the selector, or label a pod so.",
+        "the selector of echo, app=ecko, matches no pod; echo-1 has app=echo; change the selector, or label a pod so.",
     ),
     "the pods are in another namespace": (
         subject(ECHO, pod(1, namespace="shop")),
         (
-            "the selector of echo, app=echo, matches no pod; echo-1 has app=echo, in namespace shop; change the "
-            "selector, or label a pod so."
+            "the selector of echo, app=echo, matches no pod; echo-1 has app=echo, but in namespace shop, not in the "
+            "Service's; change the selector, or label a pod so."
         ),
     ),
     "no endpoint is ready": (

@@ -50,6 +50,7 @@ __all__ = [
     "refused_by_reverse_path",
     "rejected_by_foreign_rule",
     "rejected_by_rule",
+    "rejected_by_stack",
     "translated_to_no_pod",
 ]
 
@@ -98,15 +99,19 @@ def _for_service(failure: Failure, rule: Rule) -> str:
 
 
 def rejected_by_foreign_rule(failure: Failure) -> str:
-    """A foreign rule that counted every packet; or the sender of the ICMP error alone."""
+    """A foreign rule that counted every packet."""
     if failure.case.probe.expect.outcome is Outcome.REJECTED:
         return ""
     rule = ended_by(
         failure.case.resolved, failure.case.evidence, failure.case.packets, ended_in(failure.case.flows), rejected=True
     )
-    if rule is None:
-        return f"{failure.flow.unreachables[0].source} rejected the packet."
-    return f"{rule.node} rejected the packet by {rule_words(rule)}, which belongs to no engine."
+    return "" if rule is None else f"{rule.node} rejected the packet by {rule_words(rule)}, which belongs to no engine."
+
+
+def rejected_by_stack(failure: Failure) -> str:
+    """Only the sender of the ICMP error is known."""
+    due = failure.case.probe.expect.outcome is Outcome.REJECTED
+    return "" if due else f"{failure.flow.unreachables[0].source} rejected the packet."
 
 
 def refused_by_reverse_path(failure: Failure) -> str:

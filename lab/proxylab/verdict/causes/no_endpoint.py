@@ -3,8 +3,11 @@
 The sentences rest on the objects alone: the selector, readiness, target ports, and the nodes that slices name.
 """
 
+from collections.abc import Collection, Mapping, Sequence
+from difflib import SequenceMatcher
 from typing import Final
 
+from proxylab.addresses import IPAddress
 from proxylab.cluster.objects import Endpoint, Pod
 from proxylab.evidence.words import listed
 from proxylab.plan.dialled_service import DialledService
@@ -13,7 +16,9 @@ __all__ = [
     "GIVE_ENDPOINTS",
     "MAKE_READY",
     "RELABEL",
-    "not_of_this_cluster",
+    "misplaced",
+    "nearest_pod",
+    "why_none_listens",
     "why_none_local",
     "why_none_usable",
     "why_unready",
@@ -29,32 +34,85 @@ def why_none_usable(dialled: DialledService) -> str:
     """Why a Service has no endpoint that any node may use, with the cure."""
     if dialled.endpoints:
         return why_unready(dialled, dialled.endpoints)
-    name, port = f"{dialled.service.namespace}/{dialled.service.name}", dialled.port
+    name = f"{dialled.service.namespace}/{dialled.service.name}"
     if not any(each.endpoints for each in dialled.slices):
         if not dialled.service.selector:
             lacks = f"{name} has no selector, and no EndpointSlice names an endpoint for it"
             return f"{lacks}; {GIVE_ENDPOINTS}."
         if not dialled.selected:
-            has = f" ({_nearest_label(dialled)})" if _nearest_label(dialled) else ""
-            return f"the selector {dialled.selector} matches no pod{has}; {RELABEL}."
-    if isinstance(port.target_port, str) and dialled.selected:
-        named = dict.fromkeys(each.name for pod in dialled.selected for each in pod.ports if each.name)
-        known = f"they name {listed(list(named))}" if named else "they name none"
-        return f"targetPort {port.target_port!r} is the name of no port of {_names(dialled)}; {known}."
-    return f"no EndpointSlice of {name} has {dialled.family} endpoints of its port {port.name or port.port}."
+            nearest = nearest_pod(dialled.service.selector, dialled.pods, dialled.elsewhere)
+            return f"the selector {dialled.selector} matches no pod{nearest and f' ({nearest})'}; {RELABEL}."
+    if isinstance(dialled.port.target_port, str) and dialled.selected:
+        return _why_unnamed(dialled, dialled.port.target_port)
+    return _why_no_such_port(dialled, name)
 
 
-def _names(dialled: DialledService) -> str:
-    return listed([pod.name for pod in dialled.selected], "or")
+def _why_unnamed(dialled: DialledService, target: str) -> str:
+    """No selected pod has a port of that name and protocol."""
+    pods, protocol = dialled.selected, dialled.port.protocol
+    names = listed([pod.name for pod in pods], "or")
+    other = next((each for pod in pods for each in pod.ports if each.name == target), None)
+    if other is not None:
+        of_other = f"{target} there is a port of {other.protocol}"
+        return (
+            f"targetPort {target!r} is the name of no {protocol} port of {names}; {of_other}: give both one protocol."
+        )
+    it = "it names" if len(pods) == 1 else "they name"
+    known = list(dict.fromkeys(each.name for pod in pods for each in pod.ports if each.name))
+    cure = f"write {'one of these' if len(known) > 1 else 'that'} as targetPort" if known else "write its number"
+    return (
+        f"targetPort {target!r} is the name of no port of {names}; {it} {listed(known) if known else 'none'}; {cure}."
+    )
 
 
-def _nearest_label(dialled: DialledService) -> str:
-    """A pod that has the key of the selector, with another value."""
-    for key in dialled.service.selector:
-        for pod in dialled.pods:
-            if key in pod.labels:
-                return f"{pod.name} has {key}={pod.labels[key]}"
-    return ""
+def _why_no_such_port(dialled: DialledService, name: str) -> str:
+    """The Service has slices, and none with endpoints of this family for this port."""
+    port = dialled.port
+    lacks = f"no EndpointSlice of {name} has {dialled.family} endpoints of its port {port.name or port.port}"
+    own = [each for each in dialled.slices if each.address_type is dialled.family and each.endpoints]
+    if not own:
+        others = list(dict.fromkeys(str(each.address_type) for each in dialled.slices if each.endpoints))
+        return f"{lacks}; {'they have' if len(dialled.slices) > 1 else 'it has'} those of {listed(others)} alone."
+    has = [f"{each.name or 'one without a name'} ({each.protocol})" for found in own for each in found.ports]
+    must = (
+        f"must have the name {port.name!r}, as the Service's has"
+        if port.name
+        else "must have no name, as the Service's"
+    )
+    return f"{lacks}; they have {listed(list(dict.fromkeys(has)))}, and a slice's port {must}."
+
+
+def nearest_pod(selector: Mapping[str, str], pods: Sequence[Pod], elsewhere: Sequence[Pod] = ()) -> str:
+    """What the pod lacks whose labels come closest to a selector that matches none, as a clause; empty without pods.
+
+    ``elsewhere`` are the pods of other namespaces that it would match.
+    """
+    if elsewhere:
+        pod, spelled = elsewhere[0], ",".join(f"{key}={value}" for key, value in selector.items())
+        return f"{pod.name} has {spelled}, but in namespace {pod.namespace}, not in the Service's"
+    labelled = [pod for pod in pods if pod.labels.keys() & selector.keys()]
+    if not labelled:
+        key = next(iter(selector), "")
+        return f"no pod has the label {key}" if pods else ""
+    pod = max(labelled, key=lambda each: _likeness(selector, each))
+    key = next(key for key, value in selector.items() if pod.labels.get(key) != value)
+    return f"{pod.name} has {key}={pod.labels[key]}" if key in pod.labels else f"{pod.name} has no label {key}"
+
+
+def _likeness(selector: Mapping[str, str], pod: Pod) -> float:
+    return sum(SequenceMatcher(None, value, pod.labels.get(key, "")).ratio() for key, value in selector.items())
+
+
+def why_none_listens(dialled: DialledService, address: IPAddress, number: int) -> str:
+    """No program of the endpoint's pod listens on the target port, as the pod declares its ports."""
+    pod, port = dialled.pod_at(address), dialled.port
+    if pod is None or any((each.port, each.protocol) == (number, port.protocol) for each in pod.ports):
+        return ""
+    declared = [f"{each.port}/{each.protocol}" for each in pod.ports]
+    listens = f"{pod.name} listens on {listed(declared)}" if declared else f"{pod.name} declares no port"
+    if not dialled.service.selector:
+        return f"the port of the EndpointSlice is {number}/{port.protocol}, and {listens}; make both the same."
+    return f"the Service's targetPort is {number}/{port.protocol}, and {listens}; make both the same."
 
 
 def why_unready(dialled: DialledService, endpoints: list[Endpoint]) -> str:
@@ -75,8 +133,10 @@ def why_none_local(dialled: DialledService, node: str) -> str:
     key, _ = dialled.policy
     for each in dialled.endpoints:
         pod = dialled.pod_at(each.addresses[0])
-        if each.node_name not in dialled.nodes and (pod is None or pod.node_name == node):
-            return f"{not_of_this_cluster(each, dialled.named(each), pod)}, and {key} is Local."
+        if pod is None or pod.node_name == node:
+            wrong = misplaced(each, dialled.named(each), pod, dialled.nodes)
+            if wrong:
+                return f"{key} is Local, and {wrong}."
     others = list(dict.fromkeys(each.node_name for each in dialled.usable if each.node_name))
     cure = f"Cluster uses {'those' if len(others) != 1 else 'the one'} on {listed(others)}"
     here = [each for each in dialled.endpoints if each.node_name == node]
@@ -86,9 +146,15 @@ def why_none_local(dialled: DialledService, node: str) -> str:
     return f"no endpoint on {node}, and {key} is Local; {cure}."
 
 
-def not_of_this_cluster(endpoint: Endpoint, name: str, pod: Pod | None) -> str:
-    """The clause that a slice names no node of the cluster for an endpoint, and the node that it must name."""
+def misplaced(endpoint: Endpoint, name: str, pod: Pod | None, nodes: Collection[str]) -> str:
+    """The clause that a slice names a wrong node, or none, for an endpoint; empty where it names the right one."""
     cure = f"; {pod.name} runs on {pod.node_name}, so nodeName must be {pod.node_name}" if pod else ""
     if not endpoint.node_name:
         return f"the slice names no node for {name}, which is then local to none{cure}"
-    return f"the slice names node {endpoint.node_name}, which is no node{cure}"
+    if endpoint.node_name not in nodes:
+        return f"the slice names node {endpoint.node_name}, which is no node{cure}"
+    return (
+        f"the slice names node {endpoint.node_name} for {name}{cure}"
+        if pod and pod.node_name != endpoint.node_name
+        else ""
+    )

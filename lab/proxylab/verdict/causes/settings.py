@@ -17,7 +17,8 @@ from proxylab.scenario.words import Frontend, Outcome, Spread
 from proxylab.verdict.causes.failure import Failure
 from proxylab.verdict.causes.foreign_rewriting import source_rewritten
 from proxylab.verdict.causes.http_answers import forwards_what_it_saw
-from proxylab.verdict.causes.no_endpoint import why_none_local, why_none_usable, why_unready
+from proxylab.verdict.causes.no_endpoint import why_none_listens, why_none_local, why_none_usable, why_unready
+from proxylab.verdict.causes.node_ports import why_not_served
 from proxylab.verdict.counted_rules import NFT_TABLE, Rule, may_be_engines
 from proxylab.verdict.flows.flows import Fate
 from proxylab.verdict.nft_rules import HAIRPINS
@@ -46,9 +47,30 @@ def setting_behind(failure: Failure) -> str:
 
 
 def _of_outcome(failure: Failure, dialled: DialledService) -> str:
-    if failure.fate in _ENDED:
-        return _of_end(failure, dialled)
-    return _of_delivery(failure, dialled) if failure.fate is Fate.DELIVERED else ""
+    if failure.fate is Fate.DELIVERED:
+        return _of_delivery(failure, dialled)
+    if failure.flow.arrivals and failure.fate in (Fate.REFUSED, Fate.UNREACHABLE):
+        arrival = failure.flow.arrivals[0]
+        return why_none_listens(dialled, arrival.destination, arrival.destination_port)
+    return (_of_end(failure, dialled) if failure.fate in _ENDED else "") or (
+        _of_address(failure, dialled) or why_not_served(failure, dialled)
+    )
+
+
+def _of_address(failure: Failure, dialled: DialledService) -> str:
+    """An EndpointSlice that an author wrote names an address that no machine of the lab has."""
+    targets = (rule.translates_to[0] for rule in failure.case.translations if rule.translates_to is not None)
+    addresses = {address for each in dialled.endpoints for address in each.addresses}
+    strange = next((each for each in targets if each in addresses and each not in failure.pods), None)
+    if strange is None or dialled.service.selector:
+        return ""
+    return f"the EndpointSlice names {strange}, which nothing in this lab has; {_names_of(dialled)}."
+
+
+def _names_of(dialled: DialledService) -> str:
+    """Which address a slice may name instead."""
+    has = next((f"{pod.name} has {pod.addresses[0]}" for pod in dialled.pods if pod.ports and pod.addresses), "")
+    return f"it must name that of a pod{has and f', and {has}'}"
 
 
 def _of_end(failure: Failure, dialled: DialledService) -> str:
@@ -123,6 +145,8 @@ def _of_source(failure: Failure, dialled: DialledService) -> str:
     if dialled.policy[1] is TrafficPolicy.LOCAL:
         return ""
     says = f"the Service's externalTrafficPolicy is Cluster, so {node} masquerades"
+    if failure.case.resolved.sender.address in {pod.address for pod in failure.case.resolved.receivers}:
+        return f"{says}; Local keeps the address of a pod, too."
     return f"{says}; Local keeps the client's address, and uses only endpoints on the node that the packet enters."
 
 

@@ -27,6 +27,7 @@ from proxylab.verdict.causes import (
 )
 from proxylab.verdict.causes.failure import Failure, remembered
 from proxylab.verdict.causes.layout import holder
+from proxylab.verdict.causes.node_ports import not_served
 from proxylab.verdict.causes.settings import setting_behind
 from proxylab.verdict.expectations.end_of_step import end_of_step
 from proxylab.verdict.expectations.table import OF_PROBES, OF_STEPS, OF_STREAMS
@@ -102,16 +103,24 @@ _CAUSES: Final = (
         fate=Fate.LOST,
     ),
     *_of("outcome", translation.strayed_untranslated, fate=Fate.STRAYED),
-    *_of("outcome", loss.rejected_by_rule, loss.rejected_by_foreign_rule, fate=Fate.REJECTED),
+    *_of("outcome", loss.rejected_by_rule, loss.rejected_by_foreign_rule, not_served, fate=Fate.REJECTED),
+    *_of("outcome", loss.rejected_by_stack, fate=Fate.REJECTED),
     *_of(
         "outcome",
         translation.no_listener,
         foreign_rewriting.destination_rewritten,
+        not_served,
         translation.unreachable_untranslated,
         translation.unreachable_behind_translation,
         fate=Fate.UNREACHABLE,
     ),
-    *_of("outcome", translation.no_listener, foreign_rewriting.destination_rewritten, fate=Fate.REFUSED),
+    *_of(
+        "outcome",
+        translation.no_listener,
+        foreign_rewriting.destination_rewritten,
+        not_served,
+        fate=Fate.REFUSED,
+    ),
     *_of("outcome", loss.end_lost, translation.delivered_by, remembered, fate=Fate.DELIVERED),
     *_of("endpoint", translation.led_to_wrong_end, remembered),
     *_of(
@@ -171,7 +180,7 @@ def cause(
         if verdict.expectation in each.about and (not each.fates or failure.fate in each.fates)
     )
     known, setting = next(filter(None, sentences), ""), setting_behind(failure)
-    if known and setting.startswith(("the ", "no ")):  # names of keys and pods keep their spelling
+    if known and setting.startswith(("the ", "no ", "mode ")):  # names of keys and pods keep their spelling
         setting = setting[0].upper() + setting[1:]
     return " ".join(filter(None, (known, setting)))
 

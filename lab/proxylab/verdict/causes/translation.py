@@ -152,10 +152,16 @@ def unreachable_behind_translation(failure: Failure) -> str:
 
     So its first sighting names the machine, not its address.
     """
-    first = origin(failure.flow, Packet.OTHER_ICMP)
+    first, pods = origin(failure.flow, Packet.OTHER_ICMP), failure.pods
     if first is None or not first.maker:
         return ""
-    return f"{first.maker} answered the packet with {icmp_words(first.seen)}."
+    answered = f"{first.maker} answered the packet with {icmp_words(first.seen)}"
+    nowhere = (rule for rule in failure.case.translations if rule.translates_to and rule.translates_to[0] not in pods)
+    rule = next(nowhere, None)
+    if rule is None or rule.translates_to is None:
+        return f"{answered}."
+    there = f"{endpoint(*rule.translates_to)}, which is no pod of this lab"
+    return f"{rule.count.node} translated the packet to {there}, by {the_rule(rule)}; {answered}."
 
 
 def no_listener(failure: Failure) -> str:

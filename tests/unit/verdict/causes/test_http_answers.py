@@ -44,7 +44,7 @@ def why(forwarded: str, service: DialledService, source: object = NODE_A) -> str
 def test_the_controllers_service_decides_what_the_controller_sees() -> None:
     saw = "echo-1 saw the connection come from 172.18.0.2, and wrote that into X-Forwarded-For."
     says = (
-        "The Service's externalTrafficPolicy is Cluster, so node-a masquerades; Local keeps the client's address, and"
+        "The Service's externalTrafficPolicy is Cluster, so node-a masquerades; Local keeps the address of a pod, too."
     )
     assert why(str(NODE_A), CLUSTER).startswith(f"{saw} {says}")
     assert why(str(NODE_A), LOCAL) == saw
