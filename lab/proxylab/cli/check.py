@@ -13,8 +13,7 @@ import click
 from proxylab.cli.file_arguments import files_argument, load_all
 from proxylab.cli.standard_streams import echo
 from proxylab.engines.engine_names import mode_of, read_engine, version_of
-from proxylab.engines.ignored_settings import ignored_settings
-from proxylab.engines.lacking import lacking, lacking_of_step, refuse
+from proxylab.engines.lacking import ignored_settings, lacking, lacking_of_step, refuse
 from proxylab.errors import CapabilityError, ExitCode
 from proxylab.evidence.words import amount
 from proxylab.plan.assembly import assemble, check_every_case

@@ -1,12 +1,16 @@
 """What a mode lacks of what a scenario asks for: the reason to skip that part, in place of a verdict on the proxy.
 
 Owns ``lacking`` for a probe, ``lacking_of_step`` for the expectations of a step, and ``refuse`` for what a whole
-scenario needs. Mode userspace lacks most: kube-proxy stopped adding to it long before 1.26 removed it.
+scenario needs. Mode userspace lacks most: kube-proxy stopped adding to it long before 1.26 removed it. A proxy accepts
+settings that it does not read in its mode: they are no reason to skip, and ``ignored_settings`` lists them for a
+warning.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
 
 from proxylab.addresses import Family, IPAddress, Protocol, Transport
+from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Service, TrafficPolicy
 from proxylab.engines.engine_names import mode_of, read_engine
 from proxylab.errors import CapabilityError
@@ -22,14 +26,28 @@ from proxylab.scenario.probes import Probe, ServiceTarget, Stream
 from proxylab.scenario.steps import Step, StreamExpect
 from proxylab.scenario.words import TERMINATING_MODES, Frontend, Manner, Mode, Outcome
 
-__all__ = ["lacking", "lacking_of_step", "modes_after", "refuse", "refuse_dialogue", "refuse_server"]
-
 _ANSWERS = {
     "coredns": "questions about names alone; write via: dnsName",
     "nginx": "HTTP requests alone; write via: ingress",
 }
 _SERVICES_CHAIN = "KUBE-SERVICES"
 _REFUSALS = frozenset({Outcome.REJECTED, Outcome.DROPPED, Outcome.UNTRANSLATED})
+
+_BY_IPTABLES: Final = frozenset((Mode.IPTABLES,))
+_BY_MASQUERADING_MODES: Final = frozenset((Mode.IPTABLES, Mode.IPVS))
+_READ_BY: Final = {
+    ("localhost_node_ports", "iptables.localhostNodePorts"): _BY_IPTABLES,
+    ("masquerade_all", "iptables.masqueradeAll"): _BY_MASQUERADING_MODES,
+    ("masquerade_bit", "iptables.masqueradeBit"): _BY_MASQUERADING_MODES,
+    ("nftables", "nftables"): frozenset((Mode.NFTABLES,)),
+    ("ipvs", "ipvs"): frozenset((Mode.IPVS,)),
+    ("udp_idle_timeout", "udpIdleTimeout"): frozenset((Mode.USERSPACE,)),
+    ("node_port_addresses", "nodePortAddresses"): frozenset(Mode) - {Mode.USERSPACE},
+    ("node_port_primary", "nodePortAddresses"): frozenset(Mode) - {Mode.USERSPACE},
+}
+"""The modes that read a field, by its name and its key."""
+
+_DEFAULT_CONFIGURATION: Final = ProxyConfiguration()
 
 
 def refuse(engine: str, scenario: Scenario) -> None:
@@ -361,3 +379,10 @@ def _of_endpoints(mode: str, objects: Sequence[KubeObject], service: Service) ->
                 yield f"mode {mode} has no topology hints"
             if any(endpoint.terminating for endpoint in each.endpoints):
                 yield f"mode {mode} does not use terminating endpoints"
+
+
+def ignored_settings(mode: str, configuration: ProxyConfiguration | None) -> Iterator[str]:
+    """The keys with another value than the default that no proxy of the mode reads."""
+    for (name, key), modes in _READ_BY.items() if configuration is not None else ():
+        if mode not in modes and getattr(configuration, name) != getattr(_DEFAULT_CONFIGURATION, name):
+            yield key

@@ -2,16 +2,16 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache, partial
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from typing import Final, assert_never
 
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Transport
+from proxylab.cluster.http_routes import choose, routing
 from proxylab.cluster.kube_dns import DNS_PORT
 from proxylab.cluster.objects import EndpointSlice, Service, Unstructured
 from proxylab.errors import ScenarioError
-from proxylab.plan.behind_ingress import with_endpoints
 from proxylab.plan.device_names import ROUTER
 from proxylab.plan.endpoints import Endpoints, everywhere
 from proxylab.plan.forwarding import UnreachableError, next_hop
@@ -32,7 +32,17 @@ from proxylab.plan.lookup import (
 from proxylab.plan.model import Namespace, Plan, PodPlacement, Role
 from proxylab.plan.name_servers import Questions
 from proxylab.plan.outages import Links
-from proxylab.plan.resolved import STACK, PolicyRoute, Question, Receiver, ResolvedProbe, Sender, Sentinel
+from proxylab.plan.resolved import (
+    STACK,
+    Destination,
+    HttpRequest,
+    PolicyRoute,
+    Question,
+    Receiver,
+    ResolvedProbe,
+    Sender,
+    Sentinel,
+)
 from proxylab.plan.sources import own_source
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.network import NODES, UPLINK
@@ -97,10 +107,31 @@ def resolve(
     def whole(each: ResolvedProbe) -> ResolvedProbe:
         if each.request is None or kept is None:
             return replace(each, chain_hashes=chain_hashes)
-        request = with_endpoints(each.request, controllers, kept, services, slices)
+        request = _with_endpoints(each.request, controllers, kept, services, slices)
         return replace(each, chain_hashes=chain_hashes, request=request)
 
     return tuple(map(whole, found))
+
+
+def _with_endpoints(
+    request: HttpRequest,
+    controllers: Iterable[PodPlacement],
+    kept: Iterable[Unstructured],
+    services: Iterable[Service],
+    slices: Sequence[EndpointSlice],
+) -> HttpRequest:
+    """The request with the endpoints that it may reach; none where no rule matches, or no endpoint is ready.
+
+    The controller dials endpoints in the first family of its own pods (``cluster.http_routes`` reads the objects).
+    ``kept`` are the objects that the API only serves, the oldest first, and ``controllers`` the pods with nginx.
+    """
+    versions = [pod.addresses[0].version for pod in controllers if pod.addresses]
+    if not versions:
+        return request
+    servers = choose(routing(kept, services, slices, versions[:1]), request.host, request.path) or ()
+    return replace(
+        request, endpoints=tuple(Destination(address=ip_address(each.address), port=each.port) for each in servers)
+    )
 
 
 def _resolved(resolver: "_Resolver", asked: "Sequence[_Sent]", first: int, what: str) -> tuple[ResolvedProbe, ...]:

@@ -13,8 +13,7 @@ from proxylab.addresses import Family, Transport
 from proxylab.cluster.objects import Service
 from proxylab.scenario.document import Location, Problems, Spot, listed, shown
 from proxylab.scenario.expect import Expect
-from proxylab.scenario.implied_ports import implied_ports, note_on_ports
-from proxylab.scenario.manifests import DEFAULT_NAMESPACE, Manifests
+from proxylab.scenario.manifests import DEFAULT_NAMESPACE, Manifests, implied_ports, note_on_implied_ports
 from proxylab.scenario.parts import Parts, ProbeParts
 from proxylab.scenario.pods import ListeningPort, PodGroup
 from proxylab.scenario.probes import ServiceTarget
@@ -148,7 +147,7 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
         if entry is not None and not entry.ports:
             ports = implied_ports(manifests, entry.namespace, entry.labels)
             if ports:
-                manifests.notes.append(note_on_ports(f"Pod {entry.namespace}/{name}", ports))
+                manifests.notes.append(note_on_implied_ports(f"Pod {entry.namespace}/{name}", ports))
             entry = replace(entry, ports=tuple(ListeningPort(port=each.port, protocol=each.protocol) for each in ports))
         pods[name], in_manifests["pods", name] = entry, location
     for name, node in manifests.nodes.items():

@@ -1,6 +1,7 @@
 """Read Kubernetes manifests as the objects of the cluster.
 
-The module owns which kinds a scenario file may hold, how the lab uses each kind, and what two Services cannot share.
+The module owns which kinds a scenario file may hold, how the lab uses each kind, what two Services cannot share, and
+on which ports pods listen that declare none.
 ``proxylab.scenario.validity`` compares the fields of an object, ``proxylab.cluster.allocate`` allocates addresses and
 ports.
 """
@@ -14,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, without_leading_zeros
-from proxylab.cluster.objects import SERVICE_NAME_LABEL, EndpointSlice, Key, Namespace, Service, Unstructured
+from proxylab.cluster.objects import SERVICE_NAME_LABEL, EndpointSlice, Key, Namespace, PodPort, Service, Unstructured
 from proxylab.cluster.workloads import Workload
 from proxylab.scenario.controllers import WORKLOADS, WorkloadManifest, check_workload, workload_of
 from proxylab.scenario.document import Location, Path, Problems, describe, path_text, shown
@@ -47,6 +48,8 @@ __all__ = [
     "WorkloadId",
     "WorkloadObject",
     "check_services",
+    "implied_ports",
+    "note_on_implied_ports",
     "read_manifests",
     "with_leading_zeros",
 ]
@@ -386,3 +389,25 @@ def check_services(manifests: Manifests, problems: Problems) -> None:
                 problems.add(
                     location.spot, f"{number} is already allocated to Service {'/'.join(owner)}", allowed=_FREE
                 )
+
+
+def implied_ports(manifests: Manifests, namespace: str, labels: Mapping[str, str]) -> Mapping[PodPort, str]:
+    """The target ports of the Services that select pods with these labels, each with the Service that sends there.
+
+    Kubernetes does not need ``containerPort``, and neither does a lab: it is information only, unless a Service names
+    the port. So pods without any listen on the numeric ``targetPort`` of each Service that selects them.
+    """
+    found: dict[PodPort, str] = {}
+    for (own, name), service in manifests.services.items():
+        if service is None or own != namespace or not service.selector:
+            continue
+        if service.selector.items() <= labels.items():
+            for port in (each for each in service.ports if isinstance(each.target_port, int)):
+                found.setdefault(PodPort(name="", protocol=port.protocol, port=int(port.target_port)), name)
+    return found
+
+
+def note_on_implied_ports(owner: str, ports: Mapping[PodPort, str]) -> str:
+    """What the author may not expect: ``Deployment default/web declares no port: …``."""
+    listed = ", ".join(f"{port.protocol} port {port.port} (Service {name})" for port, name in ports.items())
+    return f"{owner} declares no port: in the lab it listens where Services send to, {listed}"

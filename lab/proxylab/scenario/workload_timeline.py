@@ -17,8 +17,14 @@ from proxylab.cluster.workloads import PodMaker, Replica, Workload
 from proxylab.scenario.change import WorkloadChange
 from proxylab.scenario.controllers import WORKLOADS
 from proxylab.scenario.document import Document, Location, Problems, listed
-from proxylab.scenario.implied_ports import implied_ports, note_on_ports
-from proxylab.scenario.manifests import DEFAULT_NAMESPACE, Manifests, WorkloadId, read_manifests
+from proxylab.scenario.manifests import (
+    DEFAULT_NAMESPACE,
+    Manifests,
+    WorkloadId,
+    implied_ports,
+    note_on_implied_ports,
+    read_manifests,
+)
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.pods import ListeningPort, PodGroup
 from proxylab.scenario.stand_for import Members, with_members
@@ -146,7 +152,7 @@ class _Reader:
         if template.ports or self._runs(workload.namespace, workload.name):
             return workload
         ports = implied_ports(self._manifests, workload.namespace, template.labels)
-        if ports and (note := note_on_ports(workload.owner, ports)) not in self._manifests.notes:
+        if ports and (note := note_on_implied_ports(workload.owner, ports)) not in self._manifests.notes:
             self._manifests.notes.append(note)
         return replace(workload, template=replace(template, ports=tuple(ports)))
 

@@ -1,7 +1,7 @@
 """A node's rules that its engine did not write, and what they counted during a probe.
 
-``ForeignRules`` decides when a node's tables are listed and parses the listing. It leaves out the tables that a meter
-counts. What a rule means is up to ``verdict``.
+``ForeignRules`` decides when a node's tables are listed and parses the listing; it leaves out the tables that a meter
+counts. ``ForeignInSteps`` adds up what steps of a lab read. What a rule means is up to ``verdict``.
 
 Most nodes have no foreign rules; two netlink requests show it. Where there are some, the tools that wrote them list
 them before a probe, and again before its first sentinel packet or at its end. What tc and XDP have put on the node's
@@ -9,21 +9,23 @@ devices is among them, though its meaning is not read.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from itertools import starmap
 from typing import Final
 
 from msgspec.structs import replace
 
 from proxylab.addresses import Family
-from proxylab.evidence.evidence import ForeignRule
+from proxylab.evidence.evidence import ForeignRule, RuleCount
 from proxylab.kernel.netfilter.foreign_tables import TableNames
 from proxylab.kernel.netfilter.nft_tool import listed_rules
 from proxylab.kernel.netlink.traffic_control import Filter, Program, Queue, TrafficControl
 from proxylab.plan.masquerade import is_masquerade
+from proxylab.plan.resolved import ResolvedProbe
+from proxylab.timing import together
 from proxylab.verdict.counted_rules import is_engines_chain
 
-__all__ = ["NAT", "ForeignRules", "Listing", "legacy_rules", "nft_rules"]
+__all__ = ["ForeignInSteps", "ForeignRules", "Listing", "legacy_rules", "nft_rules"]
 
 Listing = Callable[[], Awaitable[str | None]]
 """The node's whole nftables ruleset from ``nft --handle --numeric-priority list ruleset``; ``None`` without nft."""
@@ -32,7 +34,7 @@ Saved = Callable[[Family, str], Awaitable[str]]
 """One legacy table of the node, as iptables-save prints it with counters."""
 
 _OWN: Final = "proxylab-"
-NAT: Final = "nat"
+_NAT: Final = "nat"
 _NFT_FAMILY: Final = {Family.IPV4: "ip", Family.IPV6: "ip6"}
 _OTHER_FAMILY: Final = {Family.IPV4: "ip6", Family.IPV6: "ip"}
 _TABLE: Final = re.compile(r"^table (\w+ \S+) \{", re.MULTILINE)
@@ -46,6 +48,9 @@ _ODD: Final = re.compile(r"KUBE-(SVC|SVL|SEP|EXT|FW|XLB)-(?![A-Z2-7]{16}$)")
 """The name of a chain of a Service port without a hash."""
 _PRIORITIES: Final = {"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
 _SOURCE_NAT: Final = 100
+
+_RuleKey = tuple[bool, str, Family, object]
+"""Whether the rule stands in a table of the engine's, the node, the family, and the rule's own key."""
 
 
 class ForeignRules:
@@ -158,6 +163,82 @@ class ForeignRules:
         return not (other or name.startswith(_OWN) or table in self._counted()[0])
 
 
+class ForeignInSteps:
+    """The foreign rules that may have led packets of streams, which run in the steps of a lab.
+
+    A rule of NAT counts the first packet of a flow, and a flow lives through many steps. So this adds up all steps so
+    far, and keeps a rule that is gone; it marks those that met nothing in the latest one, since a rule that drops acts
+    at once. What probes send while the streams rest does not count. Nothing shows which rule made an entry that a
+    stream goes on with, so the doubt about who led it stays until the lab ends.
+
+    Meters cannot read while an engine reloads its rules. So the rules of the engine's own tables are listed at a step's
+    begin and end, where others have rules in them, too.
+    """
+
+    def __init__(self, nodes: Mapping[str, ForeignRules]) -> None:
+        self._nodes = nodes
+        self._watched: dict[tuple[str, Family], ForeignRules] = {}
+        self._before: dict[_RuleKey, ForeignRule] | None = None
+        self._found: dict[_RuleKey, ForeignRule] = {}
+        self._latest: set[_RuleKey] = set()
+
+    async def begin(self, streams: Iterable[ResolvedProbe] = (), *, changing: bool = False) -> None:
+        """Remember the counters on the nodes of the streams, which are about to send; a second call does nothing.
+
+        Where engines are ``changing``, the rules of one may remain beside those of its successor in another mode. What
+        they counted before is then remembered, too.
+        """
+        for each in streams:
+            for node in each.nodes if each.service_port else ():
+                if node in self._nodes:
+                    self._watched[node, Family.of(each.destination)] = self._nodes[node]
+        if self._before is None:
+            self._before = await self._read(always=changing)
+
+    async def end(self) -> None:
+        """Add what has been counted since, now that all streams are at rest; a second call does nothing."""
+        began, self._before = self._before, None
+        if began is None:
+            return
+        for key, rule in (await self._read(always=False)).items():
+            if rule.packets is None:
+                self._found[key] = rule
+                self._latest.add(key)
+                continue
+            before = _packets(began.get(key, began.get((not key[0], *key[1:]))))
+            gained = rule.packets - before if rule.packets >= before else rule.packets
+            if gained:
+                self._found[key] = replace(rule, packets=gained + _packets(self._found.get(key)))
+                self._latest.add(key)
+
+    def found(self) -> tuple[tuple[ForeignRule, ...], tuple[RuleCount, ...]]:
+        """The foreign rules that counted in this step or an earlier one or have no counter, and what rules counted.
+
+        The latter are all rules of tables that the engine shares with others, but those of the past in table nat alone.
+        The step ends with this.
+        """
+        latest, self._latest = self._latest, set()
+        foreign = dict.fromkeys(
+            replace(rule, past=key not in latest) for key, rule in self._found.items() if not key[0]
+        )
+        counts = (rule for key, rule in self._found.items() if key[0] and (rule.table == _NAT or key in latest))
+        return tuple(foreign), tuple(
+            RuleCount(rule.node, rule.table, rule.chain, rule.text, _packets(rule)) for rule in counts
+        )
+
+    async def _read(self, *, always: bool) -> dict[_RuleKey, ForeignRule]:
+        found: dict[_RuleKey, ForeignRule] = {}
+        watched = list(self._watched.items())
+        for shared in (False, True):
+            read = await together(
+                rules.read_shared(family, always=always) if shared else rules.read(family)
+                for (_, family), rules in watched
+            )
+            for ((node, family), _), listed in zip(watched, read, strict=True):
+                found.update({(shared, node, family, key): rule for key, rule in listed.items()})
+        return found
+
+
 def _is_own(chain: str, to: str) -> bool:
     """Whether a rule may be the engine's by the form of names; ``verdict`` knows the names that Service ports give."""
     own = any(is_engines_chain(each) and not _ODD.search(each) for each in (chain, to))
@@ -199,3 +280,7 @@ def legacy_rules(node: str, table: str, saved: str) -> Iterator[tuple[object, Fo
 
 
 _HOOKS: Final = frozenset({"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"})
+
+
+def _packets(rule: ForeignRule | None) -> int:
+    return 0 if rule is None else rule.packets or 0

@@ -9,6 +9,7 @@ A run never waits for a fixed time.
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -20,10 +21,11 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Family, Transport
 from proxylab.errors import InternalError
-from proxylab.evidence.evidence import Capture, Evidence, TraceStep
+from proxylab.evidence.evidence import Capture, Direction, Evidence, Packet, TraceStep
 from proxylab.evidence.segments import DialogueRecord
 from proxylab.kernel.netfilter.meters import Meter
 from proxylab.kernel.netlink.build import Wiring
+from proxylab.kernel.netlink.connections import Connection, end_these
 from proxylab.kernel.netlink.conntrack import flush
 from proxylab.kernel.netlink.netem import NetemLinks
 from proxylab.kernel.sandbox.netns import NetNs
@@ -36,13 +38,11 @@ from proxylab.timing import Deadline, together
 from proxylab.traffic.associations import Associations
 from proxylab.traffic.client_memory import ClientMemory
 from proxylab.traffic.connect import Dialogues, has_sctp, need_sctp
-from proxylab.traffic.connections_left import end_connections_of
 from proxylab.traffic.conntrack_reader import ConntrackReader
 from proxylab.traffic.craft import first_packets
 from proxylab.traffic.dialogue import Conversation
 from proxylab.traffic.exchange import Exchange, Sending
-from proxylab.traffic.foreign import ForeignRules
-from proxylab.traffic.foreign_in_steps import ForeignInSteps
+from proxylab.traffic.foreign import ForeignInSteps, ForeignRules
 from proxylab.traffic.http import Fetches, by_connection
 from proxylab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, nonce_of
 from proxylab.traffic.match import Matcher
@@ -176,7 +176,7 @@ class Runner:
             self.traced += trace
             self._seen = None  # two runs of 24,000 flows would take 190 MB more than one
             evidence = await self._run(resolved, trace=trace)
-            end_connections_of(resolved, evidence, self._plan, self._netns_by_name)
+            _end_connections_of(resolved, evidence, self._plan, self._netns_by_name)
             return self._clients.note(resolved, evidence)
 
     async def converse(self, dialogue: Dialogue) -> DialogueRecord:
@@ -360,3 +360,24 @@ class Runner:
 def _steps(tracing: Tracing, identity: Identity, meters: Mapping[str, Meter]) -> tuple[TraceStep, ...]:
     """The traced packet's way, with the rules as the meters know them."""
     return tracing.finish(identity, {node: meter.rules_by_chain() for node, meter in meters.items()})
+
+
+def _end_connections_of(
+    resolved: ResolvedProbe, evidence: Evidence, plan: Plan, netns_by_name: Mapping[str, NetNs]
+) -> None:
+    """End the connections that requests of the run may have opened where they arrived, if answers did not come back.
+
+    A pod's kernel sends an unanswered SYN-ACK or unacknowledged data again for a minute and more. Its packets would
+    count in the rules and at the taps of later runs, and its socket would keep the pod's namespace when the lab closes.
+    Where every flow of a run was settled, nothing is left, and the lab sent no sentinel packet.
+    """
+    if resolved.protocol is not Transport.TCP or not evidence.sentinels:
+        return
+    opened = defaultdict[str, set[Connection]](set)
+    for seen in evidence.observations:
+        if seen.packet is Packet.REQUEST and seen.direction is Direction.IN and seen.netns_name in netns_by_name:
+            own, peer = (seen.destination, seen.destination_port), (seen.source, seen.source_port)
+            opened[seen.netns_name].add(Connection(own, peer))
+    for namespace in plan.namespaces:
+        if here := [each for each in opened[namespace.name] if namespace.has(each.own[0])]:
+            end_these(netns_by_name[namespace.name], here)

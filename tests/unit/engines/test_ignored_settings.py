@@ -3,7 +3,7 @@
 import pytest
 
 from proxylab.cluster.configuration import IpvsConfiguration, NftablesConfiguration, ProxyConfiguration
-from proxylab.engines.ignored_settings import ignored_settings
+from proxylab.engines.lacking import ignored_settings
 
 MASQUERADE = ProxyConfiguration(masquerade_all=True, nftables=NftablesConfiguration(masquerade_all=True))
 LEAST = ProxyConfiguration(ipvs=IpvsConfiguration(scheduler="lc"), udp_idle_timeout=1)
