@@ -19,8 +19,9 @@ _LEFT_ALONE = frozenset({Fate.LOST, Fate.LOST_ON_LINK, Fate.STRAYED, Fate.UNREAC
 
 
 def _wanted(case: JudgedProbe) -> Outcome | None:
+    """No probe has this outcome by default, so it is asked for also where ``http`` would leave the outcome open."""
     outcome = case.probe.expect.outcome
-    return outcome if case.is_about_packets and outcome is Outcome.UNTRANSLATED else None
+    return outcome if outcome is Outcome.UNTRANSLATED else None
 
 
 def _judge(case: JudgedProbe, wanted: Outcome) -> Verdict:

@@ -15,7 +15,7 @@ from proxylab.plan.resolved import Destination, Receiver
 from proxylab.report.failure_text import explain
 from proxylab.scenario.expect import Masqueraded
 from proxylab.scenario.steps import Count
-from proxylab.verdict.model import Judgement, StepVerdict
+from proxylab.verdict.model import Judgement, StepVerdict, Verdict
 
 BEFORE = answered(9, 0.2, "old")
 TRANSITION = answered(10, 10, "old")
@@ -261,12 +261,17 @@ def receiver(name: str, address: IPAddress) -> Receiver:
     return Receiver(name=name, namespace=name, device="eth0", address=address)
 
 
-def told(*packets: StreamPacket, key: str = "endpoint", wanted: dict[str, Any] | None = None) -> tuple[str, ...]:
-    """The reasons of a row that appears only where something is wrong."""
+def row(*packets: StreamPacket, key: str = "endpoint", wanted: dict[str, Any] | None = None) -> Verdict | None:
+    """A row that appears only where something is wrong."""
     stream = replace(resolved(), service_port="default/dns:dns", endpoints=ENDS)
     stream = replace(stream, receivers=tuple(receiver(name, each) for name, each in (("old", OLD), ("new", NEW))))
     verdict = judged(step(**(wanted or {"lost": ZERO})), record(*packets), streams=(stream,))
-    return next((each.reasons for each in verdict.verdicts if each.expectation == f"queries.{key}"), ())
+    return next((each for each in verdict.verdicts if each.expectation == f"queries.{key}"), None)
+
+
+def told(*packets: StreamPacket, key: str = "endpoint", wanted: dict[str, Any] | None = None) -> tuple[str, ...]:
+    found = row(*packets, key=key, wanted=wanted)
+    return () if found is None else found.reasons
 
 
 def test_a_stream_stays_where_conntrack_holds_it_and_moves_to_what_new_flows_may_reach() -> None:
@@ -287,6 +292,13 @@ def test_another_port_or_address_of_the_right_pod_is_no_endpoint() -> None:
     assert told(at_end(answered(9, 21, "new"), other), wanted={"backend": "new"}) == (
         f"new got it at {other}:5353, {never}",
     )
+
+
+def test_a_wrong_end_is_shown_among_all_that_the_stream_reached() -> None:
+    right, wrong = at_end(answered(9, 21, "new"), NEW), at_end(answered(10, 22, "new"), NEW, 53)
+    found = row(right, wrong, replace(right, number=11, at=23))
+    assert found is not None
+    assert (found.expected, found.observed) == (f"{OLD}:5353 or {NEW}:5353", f"{NEW}:5353 and {NEW}:53")
 
 
 def test_packets_and_answers_come_once_and_as_they_were_sent() -> None:
