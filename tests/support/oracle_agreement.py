@@ -5,18 +5,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from proxylab.addresses import Family, IPAddress
-from proxylab.cluster.objects import Service
+from proxylab.addresses import Family
 from proxylab.oracle.answers import FlowAnswer
 from proxylab.oracle.flows import Oracle
-from proxylab.oracle.from_scenario import moment_of, question_of
+from proxylab.oracle.from_scenario import AskedProbe, ask, moment_of, outside_reach
 from proxylab.oracle.moment import Moment
-from proxylab.oracle.names import resolve_name
 from proxylab.plan.assembly import Assembly, assemble
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.plan.sources import snat_source
 from proxylab.scenario.cases import cases
-from proxylab.scenario.change import EngineAction
 from proxylab.scenario.expect import (
     Expect,
     Masqueraded,
@@ -29,9 +26,9 @@ from proxylab.scenario.expect import (
 )
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Scenario
-from proxylab.scenario.probes import Probe, ServiceTarget
+from proxylab.scenario.probes import Probe
 from proxylab.scenario.versions import Version
-from proxylab.scenario.words import Frontend, Mode, Outcome, Position, Reply, Spread
+from proxylab.scenario.words import Mode, Outcome, Position, Reply, Spread
 
 CATALOGUE = Path(__file__).resolve().parents[2] / "scenarios"
 
@@ -86,15 +83,16 @@ def _of_case(
         if number not in oracles:
             moment = moment_of(assembly.timeline[number], assembly.plan, mode, version)
             oracles[number] = moment, Oracle(moment)
-        outside = _beyond_one_moment(assembly, probe, number, version)
+        outside = outside_reach(assembly, probe, version)
         if outside:
             yield Compared(name, words, mode, outside)
             continue
-        differences, answer = _judged(assembly, probe, probe.expect, *oracles[number])
-        rows = frozenset(row for part in answer.rows.values() for row in part)
-        if answer.outside:
-            yield Compared(name, words, mode, answer.outside)
+        differences, asked = _judged(assembly, probe, probe.expect, *oracles[number])
+        if asked.outside:
+            yield Compared(name, words, mode, asked.outside)
             continue
+        rows = frozenset(row for _, answer in asked.flows for part in answer.rows.values() for row in part)
+        differences += _unreachable(asked)
         because = ""
         if (
             differences
@@ -105,61 +103,30 @@ def _of_case(
         yield Compared(name, words, mode, "", tuple(differences), because, rows)
 
 
-def _beyond_one_moment(assembly: Assembly, probe: Probe, number: int, version: Version) -> str:
-    """What decides besides the objects, the network and the proxy of one moment; empty if nothing does."""
-    scenario, target = assembly.scenario, probe.target
-    if isinstance(target, ServiceTarget) and target.via is Frontend.INGRESS:
-        return "an Ingress controller answers"
-    if scenario.requires.version is not None and version not in scenario.requires.version:
-        return "the scenario is about newer proxies"
-    if scenario.failures:
-        return "the proxy refuses to start with this configuration"
-    if any(node.leftovers.by_tool for node in scenario.nodes):
-        return "the author gives nodes rules of other programs"
-    if any(node.conntrack for node in scenario.nodes):
-        return "the author gives nodes connections that they track already"
-    actions = (action for step in scenario.steps[:number] for action in step.change.engines.values())
-    if any(action not in (EngineAction.START, EngineAction.RESTART) for action in actions):
-        return "a step stops or flushes a proxy, or changes its mode"
-    if assembly.timeline[number].links != assembly.timeline[0].links:
-        return "a step cuts a link or changes it"
-    return ""
-
-
 def _judged(
     assembly: Assembly, probe: Probe, expect: Expect, moment: Moment, oracle: Oracle
-) -> tuple[list[str], FlowAnswer]:
-    resolved = assembly.resolved(probe)
-    if resolved.question is None:
-        answer = oracle.answer(question_of(resolved))
-        return list(_differences(assembly, probe, expect, resolved, answer)), answer
-    namespace, _, name = resolved.question.service.partition("/")
-    named = _addresses(moment, moment.services[namespace, name], resolved)
-    addresses = named - set(resolved.question.own) or named
-    if not addresses:
-        return [], FlowAnswer(outside="the name gives no address that a probe could dial")
-    found, answers = list[str](), list[FlowAnswer]()
-    for address in sorted(addresses, key=int):
-        dialled, _ = assembly.with_address(probe, address)
-        answers.append(oracle.answer(question_of(dialled)))
-        found += _differences(assembly, probe, expect, dialled, answers[-1], several=resolved.question.headless)
-    if expect.backends and resolved.question.headless:
-        owners = {pod.name for pod in assembly.plan.pods if not named.isdisjoint(pod.addresses)}
+) -> tuple[list[str], AskedProbe]:
+    asked = ask(assembly, probe, moment, oracle)
+    headless = asked.name is not None and "name-of-headless" in asked.name.rows
+    found = [
+        difference
+        for resolved, answer in asked.flows
+        for difference in _differences(assembly, probe, expect, resolved, answer, several=headless)
+    ]
+    if expect.backends and asked.name is not None and headless:
+        owners = {pod.name for pod in assembly.plan.pods if not asked.name.addresses.isdisjoint(pod.addresses)}
         if owners != {each.name for each in expect.backends}:
             found.append(f"expected {sorted(each.name for each in expect.backends)}, the name gives {sorted(owners)}")
-    return found, next((each for each in answers if each.outside), answers[0])
+    return found, asked
 
 
-def _addresses(moment: Moment, service: Service, resolved: ResolvedProbe) -> set[IPAddress]:
-    question = resolved.question
-    assert question is not None
-    if question.wanted is not None:
-        return {question.wanted}
-    for family in question.families:
-        found = resolve_name(moment, service, Family(family)).addresses
-        if found:
-            return set(found)
-    return set()
+def _unreachable(asked: AskedProbe) -> Iterator[str]:
+    """Endpoints that no flow may reach by the weakest promise, which every flow has."""
+    for resolved, answer in asked.flows:
+        closed = {(each.address, each.port) for each in resolved.endpoints if not each.is_reachable}
+        yield from (
+            f"the oracle leads to {each.name}" for each in answer.reached if (each.address, each.port) in closed
+        )
 
 
 def _differences(

@@ -1,19 +1,27 @@
-"""The moment and the questions of a scenario: what its timeline and its resolved probes say, as the oracle asks it."""
+"""Asks the oracle about the probes of a scenario: at which moment, with which questions, and which are beyond it."""
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
+from proxylab.addresses import Family
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice
-from proxylab.oracle.answers import FlowQuestion
+from proxylab.oracle.answers import FlowAnswer, FlowQuestion
+from proxylab.oracle.flows import Oracle
 from proxylab.oracle.moment import Moment
+from proxylab.oracle.names import NameAnswer, resolve_name
 from proxylab.oracle.setting import ProxySetting
+from proxylab.plan.assembly import Assembly
 from proxylab.plan.cluster_timeline import Cluster
 from proxylab.plan.model import Plan
-from proxylab.plan.resolved import ResolvedProbe
+from proxylab.plan.resolved import Question, ResolvedProbe
+from proxylab.scenario.change import EngineAction
+from proxylab.scenario.probes import Probe, ServiceTarget
 from proxylab.scenario.versions import Version
-from proxylab.scenario.words import Mode
+from proxylab.scenario.words import Frontend, Mode
 
-__all__ = ["moment_of", "question_of"]
+__all__ = ["AskedProbe", "ask", "moment_of", "outside_reach", "question_of"]
 
 
 def moment_of(cluster: Cluster, plan: Plan, mode: Mode, version: Version) -> Moment:
@@ -45,3 +53,64 @@ def question_of(resolved: ResolvedProbe) -> FlowQuestion:
         frame_mac=sender.frame_mac,
         path=resolved.path,
     )
+
+
+class AskedProbe(Struct, frozen=True, kw_only=True):
+    """What the oracle says about a probe.
+
+    ``name`` is the answer to the DNS question that precedes the flow of a probe that dials a name. ``flows`` are one
+    for each address that it may dial then, with the probe as it is resolved to that address.
+    """
+
+    name: NameAnswer | None = None
+    flows: tuple[tuple[ResolvedProbe, FlowAnswer], ...] = ()
+
+    @property
+    def outside(self) -> str:
+        """Why the oracle does not say what must happen; empty if it does."""
+        if not self.flows:
+            return "the name gives no address that a probe could dial"
+        return next((answer.outside for _, answer in self.flows if answer.outside), "")
+
+
+def outside_reach(assembly: Assembly, probe: Probe, version: Version) -> str:
+    """What decides about a probe besides objects, network and proxy at one moment; empty if nothing does."""
+    scenario, target, number = assembly.scenario, probe.target, assembly.scenario.steps_before(probe)
+    if isinstance(target, ServiceTarget) and target.via is Frontend.INGRESS:
+        return "an Ingress controller answers"
+    if scenario.requires.version is not None and version not in scenario.requires.version:
+        return "the scenario is about other versions of the proxy"
+    if scenario.failures:
+        return "the proxy refuses to start with this configuration"
+    if any(node.leftovers.by_tool for node in scenario.nodes):
+        return "the author gives nodes rules of other programs"
+    if any(node.conntrack for node in scenario.nodes):
+        return "the author gives nodes connections that they track already"
+    actions = (action for step in scenario.steps[:number] for action in step.change.engines.values())
+    if any(action not in (EngineAction.START, EngineAction.RESTART) for action in actions):
+        return "a step stops or flushes a proxy, or changes its mode"
+    if assembly.timeline[number].links != assembly.timeline[0].links:
+        return "a step cuts a link or changes it"
+    return ""
+
+
+def ask(assembly: Assembly, probe: Probe, moment: Moment, oracle: Oracle) -> AskedProbe:
+    """What the oracle says about a probe, at the moment when the lab sends it."""
+    resolved = assembly.resolved(probe)
+    if resolved.question is None:
+        return AskedProbe(flows=((resolved, oracle.answer(question_of(resolved))),))
+    answer = _resolved_name(moment, resolved.question)
+    wanted = resolved.question.wanted
+    addresses = answer.addresses if wanted is None else answer.addresses & {wanted}
+    # Packets of a pod to itself cross no device, so a probe prefers other addresses.
+    addresses = addresses - set(resolved.question.own) or addresses
+    dialled = [assembly.with_address(probe, address)[0] for address in sorted(addresses, key=int)]
+    return AskedProbe(name=answer, flows=tuple((each, oracle.answer(question_of(each))) for each in dialled))
+
+
+def _resolved_name(moment: Moment, question: Question) -> NameAnswer:
+    """What the name of a Service gives in the first family of the question for which it gives anything."""
+    namespace, _, name = question.service.partition("/")
+    service = moment.services[namespace, name]
+    answers = [resolve_name(moment, service, Family(family)) for family in question.families]
+    return next((each for each in answers if each.addresses), answers[0])

@@ -28,7 +28,11 @@ SERVICE = """
 apiVersion: v1
 kind: Service
 metadata: {{name: app}}
-spec: {{type: {kind}, externalTrafficPolicy: {policy}, selector: {{app: source-ip-app}}, ports: [{{port: 80, targetPort: 8080}}]}}
+spec:
+  type: {kind}
+  externalTrafficPolicy: {policy}
+  selector: {{app: source-ip-app}}
+  ports: [{{port: 80, targetPort: 8080}}]
 """
 CLUSTER_IP = """
 apiVersion: v1
