@@ -12,16 +12,16 @@ import pytest
 import yaml
 
 from proxylab.cli import main
-from proxylab.cli.diagnose import lines_of, painted
 from proxylab.cli.terminal import changes_in_colour
 from proxylab.client.edit import edit
-from proxylab.diagnosis.endpoints_stage import Dial, judge_endpoints, ready_endpoints
-from proxylab.diagnosis.engine_stage import judge_engines
-from proxylab.diagnosis.model import Diagnosis, Stage, holds
-from proxylab.diagnosis.name_stage import judge_name
-from proxylab.diagnosis.rules_stages import judge_entries
-from proxylab.diagnosis.subject import DiagnosedService
 from proxylab.evidence.engine_progress import Progress, ProxyRecord
+from proxylab.features.diagnose.endpoints_stage import Dial, judge_endpoints, ready_endpoints
+from proxylab.features.diagnose.engine_stage import judge_engines
+from proxylab.features.diagnose.model import Diagnosis, Stage, holds
+from proxylab.features.diagnose.name_stage import judge_name
+from proxylab.features.diagnose.rules_stages import judge_entries
+from proxylab.features.diagnose.subject import DiagnosedService
+from proxylab.features.diagnose.verb import lines_of, painted
 from proxylab.plan.assembly import assemble, lay_out
 from proxylab.report.listing import KINDS, Kind
 from proxylab.report.standing_labs import labs_table, standing_lines

@@ -14,10 +14,10 @@ from command_line import CommandLine
 from sandboxed import ROOT
 
 from proxylab.binaries.choose import Sources
-from proxylab.client.diagnosis import Round
 from proxylab.client.session import Session
-from proxylab.diagnosis.model import Diagnosis
 from proxylab.engines.protocol import EngineChoice
+from proxylab.features.diagnose.model import Diagnosis
+from proxylab.features.diagnose.runs import Round
 from proxylab.scenario.load import load_scenario
 
 SCENARIO = """\
@@ -261,7 +261,7 @@ def test_so_it_is_with_the_real_kube_proxy(scenario: Path, mode: str) -> None:
     check_rounds(choice_of(f"kube-proxy/{mode}"), scenario)
 
 
-@pytest.mark.thorough  # tests/unit/diagnosis/test_program_stage.py judges the stage that mode userspace has of its own
+@pytest.mark.thorough  # tests/unit/features/diagnose/test_program_stage.py judges the stage that this mode has alone
 def test_so_it_is_where_a_process_ends_connections(scenario: Path) -> None:
     without_policies = ("echo", "sticky", "balanced", "heads", "away")
     found = rounds(EngineChoice("embedded/userspace"), scenario, *without_policies)

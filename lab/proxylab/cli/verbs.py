@@ -46,7 +46,7 @@ VERBS: Final = {
     "completion": Verb("proxylab.cli.completion", "Print the completion script for bash, fish or zsh."),
     "conformance": Verb("proxylab.features.conformance.verb", "Run the catalogue on a proxy; print a table by theme."),
     "describe": Verb("proxylab.cli.describe", "Describe a node, pod, Service or outside host of a lab."),
-    "diagnose": Verb("proxylab.cli.diagnose", "Check a Service stage by stage; report where it breaks."),
+    "diagnose": Verb("proxylab.features.diagnose.verb", "Check a Service stage by stage; report where it breaks."),
     "diff": Verb("proxylab.cli.diff", "Run the same probes on several engines and compare."),
     "doctor": Verb("proxylab.cli.doctor", "Check that this machine can run labs; print the fixes."),
     "down": Verb("proxylab.cli.down", "Stop and remove standing labs."),

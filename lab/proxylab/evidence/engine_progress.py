@@ -1,6 +1,6 @@
 """The state of an engine: ``Progress``, as the engine reports it, and ``ProxyRecord``, as the lab observed it.
 
-Pure data; ``proxylab.diagnosis`` judges it.
+Pure data; ``proxylab diagnose`` judges it.
 """
 
 from proxylab.encoding import Record

@@ -11,10 +11,10 @@ from msgspec import Struct
 
 from proxylab.addresses import Family, Protocol
 from proxylab.cluster.objects import TrafficPolicy
-from proxylab.diagnosis.model import Finding, Stage, breaks, holds
-from proxylab.diagnosis.subject import Backend, DiagnosedService, FrontendAddress
 from proxylab.engines.programmed import Entry, Hook, Programmed
 from proxylab.evidence.words import amount, endpoint, listed
+from proxylab.features.diagnose.model import Finding, Stage, breaks, holds
+from proxylab.features.diagnose.subject import Backend, DiagnosedService, FrontendAddress
 
 __all__ = ["SOCKETS", "Rules", "judge_balancing", "judge_entries", "judge_programs", "judge_targets", "listening"]
 

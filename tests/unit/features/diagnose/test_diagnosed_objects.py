@@ -20,13 +20,13 @@ from proxylab.cluster.objects import (
     TrafficPolicy,
 )
 from proxylab.cluster.slices import derive_slices
-from proxylab.diagnosis.endpoints_stage import Dial, judge_endpoints, ready_endpoints, without_backing
-from proxylab.diagnosis.engine_stage import judge_engines
-from proxylab.diagnosis.model import Finding, Stage, Standing
-from proxylab.diagnosis.name_stage import judge_name, judge_name_server, missing_service
-from proxylab.diagnosis.subject import DiagnosedService
 from proxylab.evidence.engine_progress import Progress, ProxyRecord
 from proxylab.evidence.lookups import Lookup, NamedRecord
+from proxylab.features.diagnose.endpoints_stage import Dial, judge_endpoints, ready_endpoints, without_backing
+from proxylab.features.diagnose.engine_stage import judge_engines
+from proxylab.features.diagnose.model import Finding, Stage, Standing
+from proxylab.features.diagnose.name_stage import judge_name, judge_name_server, missing_service
+from proxylab.features.diagnose.subject import DiagnosedService
 
 NODES = (Node(name="node-a", addresses=(ip_address("172.18.0.2"),)), Node(name="node-b"))
 ECHO = Service(

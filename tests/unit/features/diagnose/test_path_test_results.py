@@ -8,12 +8,17 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Node, Service, ServicePort
-from proxylab.diagnosis.model import Finding, Standing
-from proxylab.diagnosis.path_test_results import PathTestResult, judge_hairpin, judge_masquerade, judge_translation
-from proxylab.diagnosis.path_tests import Dialler, Kind, PathTest
-from proxylab.diagnosis.rules_stages import Rules
-from proxylab.diagnosis.subject import DiagnosedService, FrontendAddress
 from proxylab.engines.programmed import Hook, Programmed
+from proxylab.features.diagnose.model import Finding, Standing
+from proxylab.features.diagnose.path_test_results import (
+    PathTestResult,
+    judge_hairpin,
+    judge_masquerade,
+    judge_translation,
+)
+from proxylab.features.diagnose.path_tests import Dialler, Kind, PathTest
+from proxylab.features.diagnose.rules_stages import Rules
+from proxylab.features.diagnose.subject import DiagnosedService, FrontendAddress
 from proxylab.scenario.words import Frontend
 from proxylab.verdict.model import ProbeVerdict
 

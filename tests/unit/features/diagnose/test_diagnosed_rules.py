@@ -12,13 +12,13 @@ from rule_cases import CASES, ELSEWHERE, HERE, Addresses, Case, echo, here_and_t
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Node
-from proxylab.diagnosis.model import Finding, Stage, Standing
-from proxylab.diagnosis.rules_stages import Rules, judge_balancing, judge_entries, judge_targets
-from proxylab.diagnosis.subject import DiagnosedService
 from proxylab.engines.modes import MODES
 from proxylab.engines.programmed import Way
+from proxylab.features.diagnose.model import Finding, Stage, Standing
+from proxylab.features.diagnose.rules_stages import Rules, judge_balancing, judge_entries, judge_targets
+from proxylab.features.diagnose.subject import DiagnosedService
 
-SAVED = Path(__file__).parents[2] / "golden" / "kube-proxy-v1.36.3"
+SAVED = Path(__file__).parents[3] / "golden" / "kube-proxy-v1.36.3"
 NODES = (HERE,)
 FILES = [(file.name.split(".")[0], Family("IPv" + file.name[-7])) for file in sorted(SAVED.glob("*.saved"))]
 FILES = [(name, family) for name, family in FILES if name != "empty"]

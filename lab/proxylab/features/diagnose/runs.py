@@ -1,6 +1,6 @@
 """Diagnoses a Service in a standing lab: gathers what each stage needs, until a stage is broken.
 
-``Round`` decides in which order the lab is queried and probed. ``proxylab.diagnosis`` judges. Nothing here prints, or
+``Round`` decides in which order the lab is queried and probed. The modules beside it judge. Nothing here prints, or
 changes the lab.
 """
 
@@ -13,13 +13,24 @@ from proxylab.addresses import Family, IPAddress, Protocol, Transport
 from proxylab.client.open_lab import OpenLab
 from proxylab.cluster.kube_dns import KUBE_DNS
 from proxylab.cluster.objects import KubeObject, Service
-from proxylab.diagnosis.endpoints_stage import Dial, judge_endpoints, ready_endpoints, without_backing
-from proxylab.diagnosis.engine_stage import judge_engines
-from proxylab.diagnosis.health_stage import Checked, expected_on, judge_health
-from proxylab.diagnosis.model import Diagnosis, Finding, Stage, nothing
-from proxylab.diagnosis.name_stage import judge_name, judge_name_server, missing_service, whole_name
-from proxylab.diagnosis.path_test_results import PathTestResult, judge_hairpin, judge_masquerade, judge_translation
-from proxylab.diagnosis.path_tests import (
+from proxylab.engines.modes import MODES
+from proxylab.errors import ScenarioError
+from proxylab.evidence.engine_progress import ProxyRecord
+from proxylab.evidence.evidence import HttpReport
+from proxylab.evidence.lookups import Lookup
+from proxylab.evidence.words import listed
+from proxylab.features.diagnose.endpoints_stage import Dial, judge_endpoints, ready_endpoints, without_backing
+from proxylab.features.diagnose.engine_stage import judge_engines
+from proxylab.features.diagnose.health_stage import Checked, expected_on, judge_health
+from proxylab.features.diagnose.model import Diagnosis, Finding, Stage, nothing
+from proxylab.features.diagnose.name_stage import judge_name, judge_name_server, missing_service, whole_name
+from proxylab.features.diagnose.path_test_results import (
+    PathTestResult,
+    judge_hairpin,
+    judge_masquerade,
+    judge_translation,
+)
+from proxylab.features.diagnose.path_tests import (
     Dialler,
     Kind,
     PathTest,
@@ -30,7 +41,7 @@ from proxylab.diagnosis.path_tests import (
     nodes_at,
     path_tests,
 )
-from proxylab.diagnosis.rules_stages import (
+from proxylab.features.diagnose.rules_stages import (
     SOCKETS,
     Rules,
     judge_balancing,
@@ -39,13 +50,7 @@ from proxylab.diagnosis.rules_stages import (
     judge_targets,
     listening,
 )
-from proxylab.diagnosis.subject import Backend, DiagnosedService
-from proxylab.engines.modes import MODES
-from proxylab.errors import ScenarioError
-from proxylab.evidence.engine_progress import ProxyRecord
-from proxylab.evidence.evidence import HttpReport
-from proxylab.evidence.lookups import Lookup
-from proxylab.evidence.words import listed
+from proxylab.features.diagnose.subject import Backend, DiagnosedService
 from proxylab.scenario.expect import Backend as ExpectedBackend
 from proxylab.scenario.expect import Expect, HttpExpect
 from proxylab.scenario.probes import MOST_FLOWS, AddressTarget, Probe, Send, ServiceTarget, Source

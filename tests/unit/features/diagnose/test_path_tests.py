@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from proxylab.cluster.configuration import DetectLocalMode, NftablesConfiguration, ProxyConfiguration
 from proxylab.cluster.objects import LoadBalancerIngress, Service
-from proxylab.diagnosis.path_tests import Dialler, Terms, diallers, hairpin_tests, path_tests
-from proxylab.diagnosis.subject import DiagnosedService
+from proxylab.features.diagnose.path_tests import Dialler, Terms, diallers, hairpin_tests, path_tests
+from proxylab.features.diagnose.subject import DiagnosedService
 from proxylab.plan.assembly import assemble
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Scenario

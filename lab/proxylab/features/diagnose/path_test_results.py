@@ -6,11 +6,11 @@ from msgspec import Struct
 
 from proxylab.addresses import IPAddress
 from proxylab.cluster.objects import TrafficPolicy
-from proxylab.diagnosis.model import Finding, Stage, breaks, holds, nothing, unclear
-from proxylab.diagnosis.path_tests import Kind, PathTest
-from proxylab.diagnosis.rules_stages import Rules
-from proxylab.diagnosis.subject import DiagnosedService
 from proxylab.evidence.words import amount, listed
+from proxylab.features.diagnose.model import Finding, Stage, breaks, holds, nothing, unclear
+from proxylab.features.diagnose.path_tests import Kind, PathTest
+from proxylab.features.diagnose.rules_stages import Rules
+from proxylab.features.diagnose.subject import DiagnosedService
 from proxylab.scenario.words import Frontend, Outcome
 from proxylab.verdict.case import JudgedProbe, case_of
 from proxylab.verdict.causes.table import cause, why

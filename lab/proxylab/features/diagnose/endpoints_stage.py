@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from proxylab.cluster.objects import Endpoint, Pod, Service, TrafficPolicy
-from proxylab.diagnosis.model import Finding, Stage, breaks, holds
-from proxylab.diagnosis.subject import Backend, DiagnosedService, FrontendAddress
 from proxylab.evidence.words import amount, endpoint, listed
+from proxylab.features.diagnose.model import Finding, Stage, breaks, holds
+from proxylab.features.diagnose.subject import Backend, DiagnosedService, FrontendAddress
 from proxylab.verdict.causes.no_endpoint import GIVE_ENDPOINTS, MAKE_READY, RELABEL, misplaced, nearest_pod
 
 __all__ = ["Dial", "judge_endpoints", "ready_endpoints", "without_backing"]

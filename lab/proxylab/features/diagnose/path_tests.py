@@ -12,8 +12,8 @@ from msgspec import Struct
 from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.configuration import DetectLocalMode, ProxyConfiguration
 from proxylab.cluster.objects import TrafficPolicy
-from proxylab.diagnosis.subject import Backend, DiagnosedService, FrontendAddress
 from proxylab.engines.modes import MODES
+from proxylab.features.diagnose.subject import Backend, DiagnosedService, FrontendAddress
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.words import Frontend
 

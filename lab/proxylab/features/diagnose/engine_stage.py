@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from proxylab.diagnosis.model import Finding, Stage, breaks, holds
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.words import listed
+from proxylab.features.diagnose.model import Finding, Stage, breaks, holds
 
 __all__ = ["judge_engines"]
 

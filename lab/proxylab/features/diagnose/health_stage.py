@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from proxylab.addresses import Family, IPAddress
-from proxylab.diagnosis.model import Finding, Stage, breaks, holds, nothing, unclear
-from proxylab.diagnosis.subject import DiagnosedService
 from proxylab.evidence.words import amount, endpoint, listed
+from proxylab.features.diagnose.model import Finding, Stage, breaks, holds, nothing, unclear
+from proxylab.features.diagnose.subject import DiagnosedService
 
 __all__ = ["Checked", "expected_on", "judge_health"]
 

@@ -9,10 +9,10 @@ from difflib import get_close_matches
 from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.kube_dns import DOMAIN, KUBE_DNS
 from proxylab.cluster.objects import Service, ServiceType
-from proxylab.diagnosis.model import Finding, Stage, breaks, holds
-from proxylab.diagnosis.subject import DiagnosedService
 from proxylab.evidence.lookups import Lookup
 from proxylab.evidence.words import listed
+from proxylab.features.diagnose.model import Finding, Stage, breaks, holds
+from proxylab.features.diagnose.subject import DiagnosedService
 
 __all__ = ["judge_name", "judge_name_server", "missing_service", "whole_name"]
 

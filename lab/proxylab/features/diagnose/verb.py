@@ -1,7 +1,6 @@
 """``proxylab diagnose``: check the stages of a Service in order, and report where it breaks.
 
-``proxylab.client.diagnosis`` runs the checks. This module prints the diagnosis, and adds the lab's name to the commands
-that it suggests.
+``runs`` runs the checks. This module prints the diagnosis, and adds the lab's name to the commands that it suggests.
 """
 
 import json
@@ -19,11 +18,11 @@ from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import COLOR, OUTPUT, paint, terminal_width, wants_color
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets
-from proxylab.client.diagnosis import Round
 from proxylab.client.open_lab import OpenLab
-from proxylab.diagnosis.model import Diagnosis, Standing
 from proxylab.errors import ExitCode
 from proxylab.evidence.words import listed
+from proxylab.features.diagnose.model import Diagnosis, Standing
+from proxylab.features.diagnose.runs import Round
 from proxylab.scenario.model import Scenario
 from proxylab.text import WIDTH, table, wrapped
 from proxylab.verdict.model import Judgement

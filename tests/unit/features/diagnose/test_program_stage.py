@@ -5,11 +5,11 @@ from rule_cases import CASES, ELSEWHERE, HERE, Addresses
 
 from proxylab.addresses import Family, Protocol
 from proxylab.cluster.objects import Node
-from proxylab.diagnosis.model import Standing
-from proxylab.diagnosis.rules_stages import judge_programs, listening
-from proxylab.diagnosis.subject import DiagnosedService
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.userspace.texts import FIRST_PORT, load, read
+from proxylab.features.diagnose.model import Standing
+from proxylab.features.diagnose.rules_stages import judge_programs, listening
+from proxylab.features.diagnose.subject import DiagnosedService
 
 CASE = CASES["node-port"](Addresses(Family.IPV4))
 NODES = (Node(name=HERE), Node(name=ELSEWHERE))

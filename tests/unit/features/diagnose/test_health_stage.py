@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Endpoint, EndpointSlice, Node, PodPort, Service, ServicePort
-from proxylab.diagnosis.health_stage import Checked, expected_on, judge_health
-from proxylab.diagnosis.model import Standing
-from proxylab.diagnosis.path_tests import Dialler, Kind, Terms, askers, nodes_at
-from proxylab.diagnosis.subject import DiagnosedService
+from proxylab.features.diagnose.health_stage import Checked, expected_on, judge_health
+from proxylab.features.diagnose.model import Standing
+from proxylab.features.diagnose.path_tests import Dialler, Kind, Terms, askers, nodes_at
+from proxylab.features.diagnose.subject import DiagnosedService
 
 A, B = ip_address("172.18.0.2"), ip_address("172.18.0.3")
 PORTS = (PodPort(name="web", port=8080), PodPort(name="admin", port=9090))
