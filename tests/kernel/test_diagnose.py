@@ -145,7 +145,7 @@ def test_every_stage_is_named_at_which_a_lab_breaks(cli: CommandLine, scenario: 
     assert (asked["at"], "queried past the Service" in asked["cause"]) == ("name", True)
 
     causes = {
-        "nobody": "the selector of nobody, app=ecko, matches no pod; echo-2 has app=echo; change the selector",
+        "nobody": "the selector of nobody, app=ecko, matches no pod; echo-1 has app=echo; change the selector",
         "late": "none of 1 endpoint is ready: late is not ready; a passing readiness probe or",
         "deaf": "no program listens at 10.244.0.10:8081 on echo-1",
     }
