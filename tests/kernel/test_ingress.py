@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
+from sandboxed import ROOT
 
 from proxylab.client.session import Session
 from proxylab.cluster.http_routes import choose, routing
 from proxylab.cluster.objects import EndpointSlice, Service, Unstructured
 from proxylab.errors import CapabilityError, ProgramError
 from proxylab.plan.assembly import assemble
+from proxylab.report.failure_text import explain
 from proxylab.scenario.load import parse_scenario
 
 SCENARIO = """\
@@ -132,3 +134,41 @@ def test_nginx_follows_an_ingress_that_apply_brings(cli: CommandLine, tmp_path: 
     done = cli.type("apply", "-f", str(file))
     assert "~ Ingress.networking.k8s.io default/all: spec.rules[0].http.paths[0].path: / -> /b" in done.output
     assert '"pod": "two"' in cli.type(*ask).output
+
+
+ONE_FAMILY = {
+    "  matrix: {families: [[IPv4], [IPv6]]}\n": "",
+    "families: [IPv4, IPv6]": "families: [IPv4]",
+    ', "2001:db8:1::/124"': "",
+    "forwardedFor: node-a": "forwardedFor: client",
+}
+SILENCED = (
+    "sed -i /X-Forwarded-For/d /run/nginx.conf; before=$(pgrep -P $(cat /run/nginx.pid)); "
+    'kill -HUP $(cat /run/nginx.pid); timeout 20 sh -c "while kill -0 $before; do :; done" 2>&-'
+)
+SAW = (
+    "controller saw the connection come from 172.18.0.2, and wrote that into X-Forwarded-For. The Service's "
+    "externalTrafficPolicy is Cluster, so node-a masquerades; Local keeps the client's address, and uses only"
+)
+SENT = (
+    "controller sent shop the request without X-Forwarded-For: an Ingress controller that ends HTTP writes it, and no"
+)
+
+
+@pytest.mark.parametrize(("silenced", "why"), [(False, SAW), (True, SENT)], ids=["a node's", "missing"])
+def test_why_says_what_became_of_the_clients_address(silenced: bool, why: str) -> None:
+    """A new user expects the client's address; the header has a node's, or the controller's configuration lacks it."""
+    text = (ROOT / "scenarios/ingress/client-address.lab.yaml").read_text()
+    for was, becomes in ONE_FAMILY.items():
+        assert was in text
+        text = text.replace(was, becomes)
+    scenario = parse_scenario(text, "header.lab.yaml")
+    with Session() as session:
+        try:
+            lab = session.open(scenario)
+        except CapabilityError as lacking:
+            pytest.skip(str(lacking))
+        if silenced:
+            assert lab.execute("controller", "sh", "-c", SILENCED).status == 0
+        shown = " ".join("\n".join(explain(lab.probe(scenario.probes[0]))).split())
+    assert f"why: {why}" in shown

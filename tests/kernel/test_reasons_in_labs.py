@@ -261,3 +261,52 @@ def test_a_flow_traced_twice_gives_one_result(cli: CommandLine, tmp_path: Path) 
         shown = cli.type("trace", str(file), "n1:5000", "web").output
         traces.add(re.sub(r"(?<=172\.18\.0\.[23]:)\d+", "PORT", shown))
     assert len(traces) == 1, traces
+
+
+DNS_CACHE = """\
+  nodes:
+    node-a:
+      addresses: [{address: 10.96.0.10, device: lo}]
+      daemons: {dns-cache: {port: 53, protocol: UDP, address: 10.96.0.10}}
+      leftovers:
+        iptables: |
+          *raw
+          -A PREROUTING -d 10.96.0.10/32 -p udp -m udp --dport 53 -j NOTRACK
+          OF_THE_NODE
+          -A OUTPUT -s 10.96.0.10/32 -p udp -m udp --sport 53 -j NOTRACK
+          COMMIT
+    node-b: {}
+  pods:
+    kube-dns: {nodes: [node-b], labels: {k8s-app: kube-dns}, ports: [{port: 53, protocol: UDP}]}
+    client: {nodes: [node-a]}
+    hostnet: {nodes: [node-a], hostNetwork: true}
+  probes:
+  - {name: from a pod, from: client, to: {address: 10.96.0.10, port: 53}, send: {protocol: UDP}, expect: CACHED}
+  - {name: from the node, from: hostnet, to: {address: 10.96.0.10, port: 53}, send: {protocol: UDP}, expect: CACHED}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: kube-dns}
+spec: {clusterIP: 10.96.0.10, selector: {k8s-app: kube-dns}, ports: [{name: dns, port: 53, protocol: UDP}]}
+"""
+CACHED = "{outcome: delivered, backends: [dns-cache], source: preserved}"
+OF_THE_NODE = "-A OUTPUT -d 10.96.0.10/32 -p udp -m udp --dport 53 -j NOTRACK"
+
+
+@pytest.mark.parametrize("engine", ["embedded/iptables", "embedded/nftables"])
+@pytest.mark.parametrize("untracked", [True, False], ids=["all untracked", "the node's queries tracked"])
+def test_a_dns_cache_on_a_node_is_a_backend_where_nothing_tracks_its_queries(
+    engine: str, untracked: bool, cli: CommandLine, tmp_path: Path
+) -> None:
+    """Without its rule for the node's own queries, the proxy translates those to a pod, and its rule is the reason."""
+    spec = DNS_CACHE.replace("CACHED", CACHED).replace("OF_THE_NODE", OF_THE_NODE if untracked else "")
+    file = tmp_path / "cache.lab.yaml"
+    file.write_text(HEAD.format(spec="MARK").replace("MARK", spec))
+    typed = cli.type("run", str(file), "--no-bundles", "--engine", engine)
+    shown = re.sub(r"\s+", " ", typed.output)
+    if untracked:
+        assert typed.status == 0, shown
+        return
+    assert "1 failed, 1 passed" in shown
+    assert shown.partition(" why: ")[2].startswith("node-a sent the packet to kube-dns by its rule ")
+    assert "FAIL: from the node" in shown

@@ -11,6 +11,9 @@ from proxylab.verdict.nft_rules import HAIRPINS
 
 __all__ = ["is_from_itself", "rule_action", "short", "the_rule", "why_masqueraded"]
 
+_OF_HAIRPINS = (HAIRPINS, "for solving hairpin purpose")
+"""How kube-proxy's texts of modes nftables and ipvs name connections from an endpoint to itself."""
+
 
 def the_rule(rule: Rule) -> str:
     """A rule, named so that a reader can find it: its comment and its chain, or the map that it looks up.
@@ -58,7 +61,7 @@ def why_masqueraded(rule: Rule, resolved: ResolvedProbe) -> str:
         A clause that begins with a blank and ends with a colon; empty if the matches do not show why.
     """
     client = resolved.sender.address
-    if is_from_itself(rule, client) or HAIRPINS in rule.count.text:
+    if is_from_itself(rule, client) or any(each in rule.count.text for each in _OF_HAIRPINS):
         return " because the client is the endpoint:"
     for name, values, negated in rule.options:
         if negated and values and name == "-s" and not within(client, values[0]):

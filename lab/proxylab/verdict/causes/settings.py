@@ -11,6 +11,7 @@ from typing import Final
 
 from proxylab.cluster.configuration import DetectLocalMode
 from proxylab.cluster.objects import Endpoint, TrafficPolicy
+from proxylab.evidence.ipvs import VIRTUAL_SERVERS
 from proxylab.evidence.words import listed
 from proxylab.plan.dialled_service import DialledService
 from proxylab.scenario.words import Frontend, Outcome, Spread
@@ -242,6 +243,16 @@ def _why_never(failure: Failure, dialled: DialledService, name: str) -> str:
     return ""
 
 
+def _of_reply(failure: Failure, dialled: DialledService) -> str:
+    """Mode ipvs uses endpoints of other nodes where policy Local leaves a node without any, and masquerades nothing."""
+    node = next((rule.count.node for rule in failure.case.translations if rule.count.table == VIRTUAL_SERVERS), "")
+    key, policy = dialled.policy
+    if not node or policy is not TrafficPolicy.LOCAL or dialled.is_internal or dialled.usable_on(node):
+        return ""
+    uses = "mode ipvs then uses those of other nodes and keeps the client's address"
+    return f"no endpoint on {node}, and {key} is Local: {uses}; Cluster masquerades, so that replies pass {node}."
+
+
 def _of_spread(failure: Failure, dialled: DialledService) -> str:
     """Session affinity holds on each node alone."""
     nodes = list(dict.fromkeys(rule.count.node for rule in failure.case.translations))
@@ -262,4 +273,5 @@ _SETTINGS: Final[tuple[tuple[frozenset[str], Callable[[Failure, DialledService],
     ),
     (frozenset({"backends"}), _of_backends),
     (frozenset({"spread"}), _of_spread),
+    (frozenset({"reply"}), _of_reply),
 )
