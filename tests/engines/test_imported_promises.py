@@ -13,8 +13,8 @@ from kubectl_clusters import cloud, kind
 from sandboxed import ROOT
 
 from proxylab.binaries.binary import Binary
-from proxylab.importer.importing import import_cluster
-from proxylab.importer.reading import read_kubectl_output
+from proxylab.features.import_.importing import import_cluster
+from proxylab.features.import_.reading import read_kubectl_output
 
 CASES = [(cloud, "kube-proxy/nftables"), (kind, "kube-proxy/iptables")]
 

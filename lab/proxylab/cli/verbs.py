@@ -54,7 +54,7 @@ VERBS: Final = {
     "exec": Verb("proxylab.cli.exec", "Run a command in a node, pod or host."),
     "get": Verb("proxylab.cli.get", "List nodes, pods, Services or endpoints of a lab."),
     "graph": Verb("proxylab.features.graph.verb", "Draw a scenario's network as text, Mermaid or SVG."),
-    "import": Verb("proxylab.cli.import_", "Write a scenario from kubectl's output of a live cluster."),
+    "import": Verb("proxylab.features.import_.verb", "Write a scenario from kubectl's output of a live cluster."),
     "init": Verb("proxylab.cli.init", "Write an example scenario, or set up a repository."),
     "judge": Verb("proxylab.cli.judge", "Judge recorded probes and steps again."),
     "kernels": Verb("proxylab.cli.kernels", "List the kernels that labs can run on; build one."),

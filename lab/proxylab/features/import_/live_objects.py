@@ -7,7 +7,7 @@ from msgspec import Struct, field
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol, without_leading_zeros
 from proxylab.cluster.objects import PortKey
-from proxylab.importer.reading import Raw, at, namespaced
+from proxylab.features.import_.reading import Raw, at, namespaced
 
 __all__ = ["LiveNode", "LivePod", "read_node", "read_pod"]
 

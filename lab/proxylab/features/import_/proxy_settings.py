@@ -14,9 +14,9 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from proxylab.addresses import IPNetwork
-from proxylab.importer.manifests import Data
-from proxylab.importer.omissions import Omissions
-from proxylab.importer.reading import Raw, at, namespaced
+from proxylab.features.import_.manifests import Data
+from proxylab.features.import_.omissions import Omissions
+from proxylab.features.import_.reading import Raw, at, namespaced
 from proxylab.scenario.configuration import CONFIGURATION_KIND, CONFIGURATION_VERSION, KubeProxyManifest
 from proxylab.scenario.document import Problems
 from proxylab.scenario.keys import Declared, declared_keys

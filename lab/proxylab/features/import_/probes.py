@@ -22,9 +22,9 @@ from proxylab.cluster.objects import (
     ServicePort,
     ServiceType,
 )
-from proxylab.importer.conversion import CLIENT, OUTSIDE_CLIENT, Converted
-from proxylab.importer.manifests import Data
-from proxylab.importer.omissions import Omissions
+from proxylab.features.import_.conversion import CLIENT, OUTSIDE_CLIENT, Converted
+from proxylab.features.import_.manifests import Data
+from proxylab.features.import_.omissions import Omissions
 from proxylab.statistics import flows_to_hit_all, flows_to_stick
 
 __all__ = ["Probes"]

@@ -11,8 +11,8 @@ from kubectl_objects import Raw
 
 from proxylab.cluster.allocate import NODE_PORTS
 from proxylab.errors import ScenarioError
-from proxylab.importer.importing import Imported, import_cluster
-from proxylab.importer.reading import read_kubectl_output
+from proxylab.features.import_.importing import Imported, import_cluster
+from proxylab.features.import_.reading import read_kubectl_output
 from proxylab.plan.assembly import assemble
 from proxylab.scenario.expect import Masqueraded
 from proxylab.scenario.load import parse_scenario

@@ -11,8 +11,8 @@ import pytest
 from kubectl_clusters import cloud
 
 from proxylab.errors import ScenarioError
-from proxylab.importer.importing import import_cluster
-from proxylab.importer.reading import read_kubectl_output
+from proxylab.features.import_.importing import import_cluster
+from proxylab.features.import_.reading import read_kubectl_output
 from proxylab.scenario.load import parse_scenario
 
 ODD = [None, "", 0, -1, True, [], {}, "x", [None], {"a": 1}, "fd00::1", "10.0.0.1", 99_999, "None", ["x"], 3.5]

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxylab.importer.conversion import Names
+from proxylab.features.import_.conversion import Names
 from proxylab.scenario.syntax import is_label
 
 

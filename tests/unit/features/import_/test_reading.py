@@ -6,7 +6,7 @@ import pytest
 from kubectl_clusters import k3s
 
 from proxylab.errors import ScenarioError
-from proxylab.importer.reading import read_kubectl_output
+from proxylab.features.import_.reading import read_kubectl_output
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "n"}}

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxylab.addresses import Family
-from proxylab.importer.networks import Networks, find_networks
+from proxylab.features.import_.networks import Networks, find_networks
 
 FOUR = [Family.IPV4]
 

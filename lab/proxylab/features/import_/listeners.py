@@ -5,9 +5,9 @@ from ipaddress import ip_address
 
 from proxylab.addresses import IPAddress, Protocol, without_leading_zeros
 from proxylab.cluster.objects import PortKey
-from proxylab.importer.live_objects import LiveNode, LivePod
-from proxylab.importer.omissions import Omissions
-from proxylab.importer.reading import Raw, at, namespaced
+from proxylab.features.import_.live_objects import LiveNode, LivePod
+from proxylab.features.import_.omissions import Omissions
+from proxylab.features.import_.reading import Raw, at, namespaced
 
 __all__ = ["Backing", "Listener", "PodKey"]
 

@@ -1,4 +1,4 @@
-"""``proxylab import``: write a scenario from kubectl's output of a live cluster (see ``proxylab.importer``)."""
+"""``proxylab import``: write a scenario from kubectl's output of a live cluster."""
 
 import sys
 from pathlib import Path
@@ -11,8 +11,8 @@ from proxylab.cli.input_files import read_input
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import terminal_width
 from proxylab.errors import ExitCode
-from proxylab.importer.importing import import_cluster
-from proxylab.importer.reading import COMMAND, read_kubectl_output
+from proxylab.features.import_.importing import import_cluster
+from proxylab.features.import_.reading import COMMAND, read_kubectl_output
 from proxylab.plan.assembly import check_every_case
 from proxylab.scenario.document import Problems
 from proxylab.scenario.load import parse_scenario

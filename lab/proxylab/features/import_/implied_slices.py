@@ -9,8 +9,8 @@ from ipaddress import ip_address
 
 from proxylab.addresses import Family, without_leading_zeros
 from proxylab.cluster.objects import SERVICE_NAME_LABEL
-from proxylab.importer.live_objects import LivePod
-from proxylab.importer.reading import Raw, at, namespaced
+from proxylab.features.import_.live_objects import LivePod
+from proxylab.features.import_.reading import Raw, at, namespaced
 
 __all__ = ["derived_slices", "mirrored_slices", "sliced_services"]
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxylab.importer.importing import flow
+from proxylab.features.import_.importing import flow
 from proxylab.scenario.document import Problems
 from proxylab.scenario.source import read_documents
 

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from proxylab.importer.live_objects import LiveNode, LivePod
-from proxylab.importer.networks import Networks
-from proxylab.importer.reading import KubectlOutput, namespaced
+from proxylab.features.import_.live_objects import LiveNode, LivePod
+from proxylab.features.import_.networks import Networks
+from proxylab.features.import_.reading import KubectlOutput, namespaced
 from proxylab.text import printable
 
 __all__ = ["Omissions", "note_unneeded"]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from proxylab.cluster.objects import HEADLESS_LABEL, SERVICE_NAME_LABEL, SERVICE_PROXY_NAME_LABEL
-from proxylab.importer.reading import Raw, at, namespaced
+from proxylab.features.import_.reading import Raw, at, namespaced
 
 __all__ = ["Data", "pruned", "reduced_service", "reduced_slice"]
 

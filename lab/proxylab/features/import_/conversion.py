@@ -19,14 +19,14 @@ from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol, without_l
 from proxylab.cluster.allocate import NODE_PORTS, PortRange
 from proxylab.cluster.kube_dns import KUBE_DNS
 from proxylab.cluster.objects import SERVICE_NAME_LABEL, PortKey
-from proxylab.importer.implied_slices import derived_slices, mirrored_slices, sliced_services
-from proxylab.importer.listeners import Backing, Listener, PodKey
-from proxylab.importer.live_objects import LiveNode, LivePod, read_node, read_pod
-from proxylab.importer.manifests import Data, pruned, reduced_service, reduced_slice
-from proxylab.importer.networks import Networks, find_networks
-from proxylab.importer.omissions import Omissions, note_unneeded
-from proxylab.importer.proxy_settings import LiveProxy, read_proxy
-from proxylab.importer.reading import KubectlOutput, Raw, at, namespaced
+from proxylab.features.import_.implied_slices import derived_slices, mirrored_slices, sliced_services
+from proxylab.features.import_.listeners import Backing, Listener, PodKey
+from proxylab.features.import_.live_objects import LiveNode, LivePod, read_node, read_pod
+from proxylab.features.import_.manifests import Data, pruned, reduced_service, reduced_slice
+from proxylab.features.import_.networks import Networks, find_networks
+from proxylab.features.import_.omissions import Omissions, note_unneeded
+from proxylab.features.import_.proxy_settings import LiveProxy, read_proxy
+from proxylab.features.import_.reading import KubectlOutput, Raw, at, namespaced
 from proxylab.plan.device_names import OWN_NAMESPACES
 from proxylab.scenario.syntax import is_label
 

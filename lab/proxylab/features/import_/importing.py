@@ -9,12 +9,12 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from proxylab.errors import ScenarioError
-from proxylab.importer.conversion import Converted, convert
-from proxylab.importer.manifests import Data
-from proxylab.importer.omissions import Omissions
-from proxylab.importer.probes import Probes
-from proxylab.importer.proxy_settings import CONFIG_MAP
-from proxylab.importer.reading import COMMAND, KubectlOutput
+from proxylab.features.import_.conversion import Converted, convert
+from proxylab.features.import_.manifests import Data
+from proxylab.features.import_.omissions import Omissions
+from proxylab.features.import_.probes import Probes
+from proxylab.features.import_.proxy_settings import CONFIG_MAP
+from proxylab.features.import_.reading import COMMAND, KubectlOutput
 from proxylab.scenario.reading import read
 from proxylab.scenario.services import ServiceManifest, service_of
 from proxylab.scenario.workloads import EndpointSliceManifest, slice_of

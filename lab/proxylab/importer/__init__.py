@@ -1,5 +1,0 @@
-"""Imports a live cluster: kubectl's output becomes a scenario with the cluster's Services.
-
-The room turns the output of ``kubectl get svc,endpointslices,pods,nodes -A`` into the text of a scenario, and lists
-what the scenario leaves out. It talks to no cluster.
-"""
