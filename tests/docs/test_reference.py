@@ -9,6 +9,7 @@ from cli_page import cli_page
 from conformance_page import conformance_page
 from documents import ROOT
 from options_page import options_page
+from oracle_reference import oracle_reference
 from scenario_index import scenarios_page
 from semantics_reference import semantics_reference
 
@@ -21,6 +22,7 @@ PAGES = {
     "capabilities": capabilities_page,
     "scenarios": scenarios_page,
     "conformance": conformance_page,
+    "oracle": oracle_reference,
     "semantics": semantics_reference,
 }
 

@@ -375,7 +375,7 @@ def _merged(ends: Iterable[_End]) -> FlowAnswer:
         sticky, health = (packet.sticky if sticky is None else sticky), (health or end.health)
     if sticky is not None:
         rows["affinity"]["affinity-by-client"] = None
-    elif any(each.packet.translated_by for each in ends):
+    elif len(reached) > 1:
         rows["endpoints"]["even-shares"] = None
     return FlowAnswer(
         outcomes=tuple(outcomes),

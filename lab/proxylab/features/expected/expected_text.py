@@ -1,0 +1,123 @@
+"""What the oracle says about probes, as text and as JSON: each answer, and the sentences from which it follows."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from proxylab.addresses import IPAddress
+from proxylab.encoding import Record, encode
+from proxylab.oracle.answers import FlowAnswer, ReachedEndpoint
+from proxylab.oracle.from_scenario import AskedProbe
+from proxylab.oracle.names import NameAnswer
+from proxylab.oracle.rows import rows
+from proxylab.plan.resolved import ResolvedProbe
+from proxylab.scenario.words import Outcome, Reply
+from proxylab.text import wrapped
+
+__all__ = ["ExpectedProbe", "to_json", "to_lines"]
+
+
+class ExpectedProbe(Struct, frozen=True, kw_only=True):
+    """A probe and what must become of it. ``outside`` is why the oracle does not say."""
+
+    name: str
+    outside: str = ""
+    asked: AskedProbe = AskedProbe()
+
+
+class _Flow(Record, frozen=True, kw_only=True):
+    """A flow of the JSON: what is dialled, and the answer."""
+
+    destination: IPAddress
+    port: int
+    protocol: str
+    answer: FlowAnswer
+
+
+class _Document(Record, frozen=True, kw_only=True):
+    """A probe of the JSON."""
+
+    probe: str
+    outside: str = ""
+    name: NameAnswer | None = None
+    flows: tuple[_Flow, ...] = ()
+
+
+def to_json(expected: Sequence[ExpectedProbe]) -> str:
+    """A list with an object for each probe."""
+    documents = [
+        _Document(
+            probe=each.name,
+            outside=each.outside,
+            name=each.asked.name,
+            flows=tuple(
+                _Flow(destination=to.destination, port=to.port, protocol=to.protocol, answer=answer)
+                for to, answer in each.asked.flows
+            ),
+        )
+        for each in expected
+    ]
+    return encode(documents).decode()
+
+
+def to_lines(expected: Sequence[ExpectedProbe], width: int) -> Iterator[str]:
+    """A paragraph for each probe."""
+    for number, each in enumerate(expected):
+        if number:
+            yield ""
+        yield each.name
+        if each.outside:
+            yield from _indented(f"not said: {each.outside}", 1, width)
+            continue
+        if each.asked.name is not None:
+            yield from _name_lines(each.asked.name, width)
+        for resolved, answer in each.asked.flows:
+            yield from _flow_lines(resolved, answer, width)
+
+
+def _name_lines(name: NameAnswer, width: int) -> Iterator[str]:
+    what = f"an alias of {name.alias}" if name.alias else ", ".join(map(str, sorted(name.addresses, key=int)))
+    yield from _indented(f"the name gives {what or 'no address'}", 1, width)
+    yield from _because(name.rows, width)
+
+
+def _flow_lines(resolved: ResolvedProbe, answer: FlowAnswer, width: int) -> Iterator[str]:
+    address = resolved.destination
+    port = f" port {resolved.port}" if resolved.port else ""
+    dialled = f"{resolved.sender.name} ({resolved.sender.address}) dials {resolved.protocol} {address}{port}"
+    yield from _indented(f"{dialled}: {_outcome(answer)}", 1, width)
+    for each in sorted(answer.reached, key=lambda end: (end.name, int(end.address), end.port)):
+        yield from _indented(_reached(each, is_sticky=answer.sticky is not None), 2, width)
+    if answer.health is not None:
+        count = answer.health.local_endpoints
+        counted = "" if count is None else f", {count} local endpoints"
+        yield from _indented(f"status {answer.health.status}{counted}", 2, width)
+    if answer.sticky is not None:
+        yield from _indented(f"a client keeps its endpoint for {answer.sticky} s", 2, width)
+    yield from _because([row for part in answer.rows.values() for row in part], width)
+
+
+def _outcome(answer: FlowAnswer) -> str:
+    words = " or ".join(answer.outcomes)
+    where = f" at {' or '.join(answer.at)}" if answer.at and Outcome.DELIVERED not in answer.outcomes else ""
+    return f"{words}{where}" + (f" (icmp {answer.icmp})" if answer.icmp is not None else "")
+
+
+def _reached(end: ReachedEndpoint, *, is_sticky: bool) -> str:
+    port = f" port {end.port}" if end.port else ""
+    share = "" if is_sticky or end.share == 1 else f", {end.share:.3g} of the flows"
+    seen = " or ".join(f"{each.address}{' (masqueraded)' if each.is_masqueraded else ''}" for each in end.sources)
+    reply = "" if end.reply is Reply.TRANSLATED else ", answers from its own address"
+    return f"{end.name} at {end.address}{port}{share}, sees {seen}{reply}"
+
+
+def _because(ids: Iterable[str], width: int) -> Iterator[str]:
+    yield from _indented("because", 2, width)
+    for row in (rows()[each] for each in dict.fromkeys(ids)):
+        yield from _indented(row.text, 3, width)
+        yield f"        {row.source or f'observed on {row.observed}'}"
+
+
+def _indented(text: str, level: int, width: int) -> Sequence[str]:
+    indent = "  " * level
+    return wrapped(text, indent, f"{indent}  ", width)
