@@ -12,7 +12,7 @@ from sandboxed import ROOT
 
 from proxylab.errors import ExitCode
 
-SAID = "its launcher, which starts commands, ended; unless something has killed it"
+SAID = "its launcher, which starts commands, ended; unless something ended it"
 
 
 # test_killed_as_root and test_killed_as_ordinary_user kill the launcher in every stage.

@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
@@ -17,6 +18,7 @@ from proxylab import __version__
 from proxylab.cli.standard_streams import echo, flush, is_of_output, open_closed_streams
 from proxylab.cli.verbs import AddedVerbError, Verbs
 from proxylab.errors import ExitCode, InternalError, LabEndedError, LabError
+from proxylab.resource_limits import limit_reached
 
 if TYPE_CHECKING:
     from proxylab.cli.scenario_results import SessionMaker
@@ -95,12 +97,28 @@ def _exit_code(verb: Callable[[], object]) -> int:
         return _print_error(str(error), error.exit_code)
     except LabError as error:
         return _print_error(str(error), error.exit_code)
-    except Exception as error:  # a bug of proxylab, unless standard output cannot be written
-        if not is_of_output(error):
-            return _report(error)
-        flush()
-        return _print_output_error(error)
+    except Exception as error:
+        return _unforeseen(error)
     return code if isinstance(code, int) else ExitCode.OK
+
+
+def _unforeseen(error: Exception) -> int:
+    """Print an error that no verb foresees: a bug of proxylab, unless the process lacks something."""
+    if (lacking := limit_reached(error)) is not None:
+        return _print_error(str(lacking), lacking.exit_code)
+    if isinstance(error, FileNotFoundError) and not _has_working_directory():
+        return _print_error("the working directory is gone; change to one that is there", ExitCode.SCENARIO)
+    if not is_of_output(error):
+        return _report(error)
+    flush()
+    return _print_output_error(error)
+
+
+def _has_working_directory() -> bool:
+    try:
+        return Path.cwd().is_absolute()
+    except FileNotFoundError:
+        return False
 
 
 def _print_error(line: str, code: ExitCode) -> ExitCode:

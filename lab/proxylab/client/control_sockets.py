@@ -106,19 +106,26 @@ class ControlSocket:
         self.close()
 
 
+_CURE: Final = "set XDG_RUNTIME_DIR to a directory of your own with mode 0700"
+
+
 class ControlSockets:
     """The control sockets of one user's labs."""
 
     def __init__(self, folder: Path) -> None:
         """Use ``folder``, which is made if need be. Raises ``CapabilityError`` if another user can enter it."""
         self.folder = folder
-        with suppress(FileExistsError):
-            folder.mkdir(mode=0o700)
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+        except FileExistsError:  # it is no folder
+            pass
+        except OSError as error:
+            raise CapabilityError(f"a directory for standing labs ({folder}: {error.strerror})", _CURE) from None
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
             raise CapabilityError(
-                f"a private directory for standing labs ({folder} is open to other users)",
-                "remove it, or set XDG_RUNTIME_DIR to a directory of your own with mode 0700",
+                f"a private directory for standing labs ({folder} belongs to another user, or is open to others)",
+                f"remove it, or {_CURE}",
             )
 
     @classmethod
@@ -127,7 +134,10 @@ class ControlSockets:
         runtime = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
         if runtime.is_absolute() and runtime.is_dir() and runtime.stat().st_uid == os.geteuid():
             return cls(runtime / "proxylab")
-        return cls(Path(tempfile.gettempdir()) / f"proxylab-{os.geteuid()}")
+        try:
+            return cls(Path(tempfile.gettempdir()) / f"proxylab-{os.geteuid()}")
+        except FileNotFoundError as error:
+            raise CapabilityError(f"a directory for standing labs ({error.strerror})", _CURE) from None
 
     def names(self) -> list[str]:
         """The names of standing labs; names of killed ones are removed on the way."""

@@ -15,7 +15,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final, TypeVar
@@ -32,6 +31,7 @@ from proxylab.guest.kernels import cure_in_guest, find_kernel
 from proxylab.protocol.faults import error_of
 from proxylab.protocol.messages import Build, Examined, Failed, Ready
 from proxylab.protocol.standing_labs import AnyRequest, Detach, Detached, LabRecord
+from proxylab.resource_limits import check_limits
 from proxylab.scenario.words import HOST
 from proxylab.timing import Deadline
 
@@ -47,7 +47,8 @@ _STUCK_SECONDS: Final = 0.5
 """A lab that ends takes less; after so many seconds a process that does not run is not waited for."""
 _KILLED_SECONDS: Final = 60.0
 _STAY_SECONDS: Final = 30.0
-_KILLERS: Final = "as the kernel does when memory runs out (see dmesg)"
+_KILLED: Final = signal.SIGKILL.name
+_KILLERS: Final = "has killed it, as the kernel does when memory runs out (see dmesg)"
 _LOG_LINES: Final = 40
 _LOG_BYTES: Final = 64 * 1024
 
@@ -61,6 +62,7 @@ class LabProcess(Connection):
     """
 
     def __init__(self, control_socket: ControlSocket | None = None, kernel: str = HOST) -> None:
+        check_limits()
         found = find_kernel(kernel)
         self._in_guest = found is not None
         guest = [] if found is None else ["--kernel", encode(found).decode()]
@@ -68,7 +70,7 @@ class LabProcess(Connection):
         ours, theirs = socket.socketpair()
         given = [] if control_socket is None else [control_socket.socket.fileno(), control_socket.folder]
         with theirs:
-            self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
+            self._log: IO[bytes] = os.fdopen(os.memfd_create("log"), "w+b")  # closed by close()
             self._child = subprocess.Popen(
                 [sys.executable, "-P", "-m", "proxylab.server.main", *guest, *map(str, (theirs.fileno(), *given))],
                 stdin=subprocess.DEVNULL,
@@ -197,7 +199,8 @@ class LabProcess(Connection):
         if status != LAUNCHER_ENDED and (words := self._last_words()):
             return InternalError(ended + words)
         how = "a process below its supervisor does not end" if status is None else how_it_ended(status)
-        return LabEndedError(f"{ended}: {how}; unless something has killed it, {_KILLERS}, please report this")
+        killer = _KILLERS if _KILLED in how else "ended it"
+        return LabEndedError(f"{ended}: {how}; unless something {killer}, please report this")
 
     def _stuck(self) -> StuckProcess | None:
         return stuck_process(self.pid)

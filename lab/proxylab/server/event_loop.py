@@ -25,7 +25,6 @@ from proxylab.kernel.netfilter.iptables_tool import IptablesVariant, choose_ipta
 from proxylab.kernel.netlink.cleanup import Cleanup
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.leftovers import ClosedLab, HeldResources, leftovers
-from proxylab.kernel.sandbox.limits import limit_reached
 from proxylab.kernel.sandbox.origins import Origins
 from proxylab.protocol.channel import AsyncChannel
 from proxylab.protocol.faults import fault_of
@@ -72,6 +71,7 @@ from proxylab.protocol.standing_labs import (
     ObjectList,
     Remember,
 )
+from proxylab.resource_limits import check_descriptors, limit_reached
 from proxylab.server.client_connections import accept_clients, first_of, serve_client
 from proxylab.server.feeds import Signals, feed
 from proxylab.server.lab import Lab
@@ -201,9 +201,9 @@ async def _serve_later_clients(control_socket: socket.socket | None, handler: "_
     await first_of(accept_clients(control_socket, handler), handler.detachment.wait_until_ended())
 
 
-def _owned(error: LabError | OSError, request: AnyRequest) -> LabError:
+def _owned(error: Exception, request: AnyRequest) -> LabError:
     """The error with its owner: the machine if one of its limits is the cause. Raises the lab's own bugs."""
-    lacking = limit_reached(error)
+    lacking = limit_reached(error, in_lab=True)
     if lacking is not None:
         return lacking
     match error:
@@ -248,7 +248,7 @@ class _RequestHandler:
                 case _:
                     async with self._turn:
                         return await self._answer(request)
-        except (LabError, OSError) as error:
+        except (LabError, OSError, MemoryError, RuntimeError) as error:
             return Failed(fault_of(_owned(error, request)))
 
     async def _trouble(self) -> str:
@@ -268,7 +268,7 @@ class _RequestHandler:
             async with aclosing(feed(request, self._current_lab(), descriptors, signals)) as answers:
                 async for each in answers:
                     yield each
-        except (LabError, OSError) as error:
+        except (LabError, OSError, MemoryError, RuntimeError) as error:
             yield Failed(fault_of(_owned(error, request)))
 
     async def _answer(self, request: AnyRequest) -> Answer | ObjectList:
@@ -320,6 +320,7 @@ class _RequestHandler:
         return self._variants[asked]
 
     async def _build(self, request: Build) -> Built:
+        check_descriptors(len(request.plan.namespaces))
         variant = await self._iptables(request.engine.iptables)
         await self._wait_until_gone()
         self._before = self._before or HeldResources.take()

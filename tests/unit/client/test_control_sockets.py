@@ -118,8 +118,8 @@ def test_control_sockets_are_in_a_folder_of_their_owner(tmp_path: Path, monkeypa
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     assert ControlSockets.of_user().folder == tmp_path / f"proxylab-{os.geteuid()}"
     (tmp_path / "public").mkdir(mode=0o755)
-    with pytest.raises(CapabilityError, match="is open to other users"):
+    with pytest.raises(CapabilityError, match="belongs to another user, or is open to others"):
         ControlSockets(tmp_path / "public")
     (tmp_path / "file").touch(mode=0o600)
-    with pytest.raises(CapabilityError, match="is open to other users"):
+    with pytest.raises(CapabilityError, match="belongs to another user, or is open to others"):
         ControlSockets(tmp_path / "file")

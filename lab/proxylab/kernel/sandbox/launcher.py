@@ -88,8 +88,9 @@ class Launcher:
             LabEndedError: the launcher has ended.
         """
         made_by = here()
-        files = [os.memfd_create(name, os.MFD_CLOEXEC) for name in ("stdin", "stdout", "stderr")]
+        files: list[int] = []
         try:
+            files.extend(os.memfd_create(name, os.MFD_CLOEXEC) for name in ("stdin", "stdout", "stderr"))
             _write_all(files[0], stdin)
             os.lseek(files[0], 0, os.SEEK_SET)
             request = _request(netns, argv, netns_name, environment, links=links, fed=fed)
@@ -122,8 +123,13 @@ class Launcher:
             environment: variables on top of the launcher's own.
         """
         made_by = here()
-        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         reading, writing = os.pipe2(os.O_CLOEXEC)
+        try:
+            nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        except BaseException:
+            os.close(reading)
+            os.close(writing)
+            raise
         try:
             request = _request(netns, argv, netns_name, environment, files=files, links=links)
             number = self._register(request, made_by)

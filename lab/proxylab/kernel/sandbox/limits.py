@@ -1,18 +1,16 @@
 """Limits of the machine that a large lab runs into.
 
-The module raises the limit of the calling process and its children, avoids the one that a guest runs into, and puts a
-limit that was reached into words.
+The module raises the limit of the calling process and its children, and avoids the one that a guest runs into.
+``proxylab.resource_limits`` puts a limit that was reached into words.
 """
 
-import errno
 import resource
 import threading
 from typing import Final
 
-from proxylab.errors import CapabilityError
 from proxylab.kernel.sandbox.linux import lock_new_memory
 
-__all__ = ["limit_reached", "raise_descriptor_limit", "take_memory_in_order"]
+__all__ = ["raise_descriptor_limit", "take_memory_in_order"]
 
 _STACK_BYTES: Final = 256 * 1024
 
@@ -38,23 +36,3 @@ def take_memory_in_order() -> None:
     """
     threading.stack_size(_STACK_BYTES)  # the default stack of a thread is a mapping of 8 MiB
     lock_new_memory()
-
-
-def limit_reached(error: BaseException) -> CapabilityError | None:
-    """The limit of the machine that caused ``error``, or ``None``."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OSError):
-            if cause.errno in (errno.EMFILE, errno.ENFILE):
-                soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-                return CapabilityError(
-                    f"file descriptors for a lab of this size (the limit is {soft})",
-                    "raise the hard limit ('ulimit -Hn', LimitNOFILE=, or fs.nr_open and fs.file-max)",
-                )
-            if cause.errno == errno.ENOSPC:
-                return CapabilityError(
-                    "namespaces for a lab of this size (unshare: no space left on device)",
-                    "raise user.max_net_namespaces, or close other labs ('lsns -t net' lists what there is)",
-                )
-        cause = cause.__cause__ or cause.__context__
-    return None

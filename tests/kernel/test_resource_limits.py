@@ -1,0 +1,148 @@
+"""A limit of the process or a missing place ends a command with one line that names it, and what is needed."""
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sandboxed import ROOT, checkout_for
+
+SCENARIO = "scenarios/clusterip/from-a-pod.lab.yaml"
+OF_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, which alone mounts; run as root")
+
+
+def run(
+    words: str, *, before: str = "", folder: Path | str = "/", environment: dict[str, str] | None = None
+) -> tuple[int, str]:
+    """What a shell prints and returns for ``proxylab WORDS`` after the commands ``before``."""
+    called = f"{before}\nexec {shlex.quote(sys.executable)} -m proxylab {words}"
+    done = subprocess.run(
+        ["bash", "-c", called],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        cwd=folder,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT / "lab"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "COLUMNS": "200",
+            **(environment or {}),
+        },
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("-n 8", "'ulimit -n' allows 8"),
+        ("-n 40", "71 open files; 'ulimit -n' allows 40"),
+        ("-n 48", "71 open files; 'ulimit -n' allows 48"),
+        ("-n 64", "71 open files; 'ulimit -n' allows 64"),
+        ("-n 80", "open files; 'ulimit -n' allows 80"),
+        ("-v 100000", "KiB of address space; 'ulimit -v' allows 100,000"),
+        ("-v 400000", "1,048,576 KiB of address space; 'ulimit -v' allows 400,000"),
+        ("-f 1", "16,384 KiB in a file; 'ulimit -f' allows 1"),
+    ],
+)
+def test_a_limit_is_named_with_what_is_needed(limit: str, said: str, tmp_path: Path) -> None:
+    code, output = run(f"run {ROOT / SCENARIO} --no-bundles", before=f"ulimit {limit}", folder=tmp_path)
+    assert code == 4, output
+    assert said in output
+    assert f"raise that limit with 'ulimit {limit.split(maxsplit=1)[0]}'" in output
+    assert "Traceback" not in output
+    assert "memory" not in output
+
+
+@OF_ROOT
+def test_so_is_the_limit_on_the_processes_of_a_user(tmp_path: Path) -> None:
+    with checkout_for(ordinary=True) as (root, become):
+        program = f"ulimit -u 5; exec {sys.executable} -m proxylab up {root / SCENARIO}"
+        done = subprocess.run(
+            [*become, "bash", "-c", program],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            cwd="/",
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": f"{root}/lab", "XDG_RUNTIME_DIR": "", "COLUMNS": "200"},
+        )
+    output = done.stdout + done.stderr
+    assert done.returncode == 4, output
+    assert "processes of this user; 'ulimit -u' allows 5; raise that limit with 'ulimit -u'" in output
+    assert len(output.splitlines()) == 1
+
+
+def test_a_larger_lab_needs_more_descriptors(tmp_path: Path) -> None:
+    file = tmp_path / "many.lab.yaml"
+    text = (ROOT / SCENARIO).read_text()
+    file.write_text(text.replace("    client: {", "    more: {replicas: 60, nodes: [node-a]}\n    client: {", 1))
+    code, output = run(f"up {file} --name limited", before="ulimit -n 256", folder=tmp_path)
+    assert code == 4, output
+    assert "open files; 'ulimit -n' allows 256" in output
+    assert "Traceback" not in output
+
+
+@pytest.mark.parametrize("words", ["up {} --name gone", "run {}", "check x.lab.yaml", "init y.lab.yaml", "ps"])
+def test_a_working_directory_that_is_gone(words: str, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code, output = run(words.format(ROOT / SCENARIO), before=f"rmdir {gone}", folder=gone)
+    assert "Traceback" not in output
+    if words.startswith("up"):
+        assert (code, output) == (2, "the working directory is gone; change to one that is there\n")
+    else:
+        assert code in (0, 1, 2), output
+
+
+@OF_ROOT
+@pytest.mark.parametrize("words", ["run {}", "up {} --name nowhere", "ps", "down", "init x.lab.yaml"])
+def test_a_machine_without_a_place_to_write(words: str) -> None:
+    """Neither a temporary directory nor the working directory can be written."""
+    places = ("/dev/shm", "/tmp", "/var/tmp", "/usr/tmp", "/run")
+    mounts = [f"[ ! -d {each} ] || mount -t tmpfs -o ro none {each}" for each in places]
+    called = f"{shlex.quote(sys.executable)} -m proxylab {words.format(ROOT / SCENARIO)}"
+    script = "\n".join([*mounts, "cd /dev/shm", called])
+    done = subprocess.run(
+        ["unshare", "--mount", "bash", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "lab"), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    output = done.stdout + done.stderr
+    assert "Traceback" not in output
+    if words.startswith("run"):
+        assert done.returncode == 0, output
+    elif words.startswith("init"):
+        assert done.returncode in (1, 2), output
+    else:
+        assert done.returncode == 4, output
+        assert output.startswith("this machine lacks a directory for standing labs (")
+        assert len(output.splitlines()) == 1
+
+
+@pytest.mark.parametrize("squatter", ["file", "link", "open folder"])
+def test_a_squatted_folder_for_control_sockets(squatter: str, tmp_path: Path) -> None:
+    place = tmp_path / f"proxylab-{os.geteuid()}"
+    match squatter:
+        case "file":
+            place.write_text("")
+        case "link":
+            place.symlink_to("/etc")
+        case _:
+            place.mkdir()
+            place.chmod(0o777)
+    environment = {"XDG_RUNTIME_DIR": "", "TMPDIR": str(tmp_path)}
+    for words in (f"up {ROOT / SCENARIO}", "ps", "down"):
+        code, output = run(words, folder=tmp_path, environment=environment)
+        assert code == 4, output
+        assert output.startswith(
+            f"this machine lacks a private directory for standing labs ({place} belongs to another"
+        )
+        assert len(output.splitlines()) == 1
