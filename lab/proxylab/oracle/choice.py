@@ -65,7 +65,7 @@ def choose(
     service: Service, candidates: Sequence[Candidate], setting: ProxySetting, *, node: str, zone: str, is_local: bool
 ) -> Choice:
     """The endpoints that ``node`` in ``zone`` uses for a flow, to which policy Local applies or policy Cluster."""
-    if undecided := setting.undecided or _contradiction(candidates):
+    if undecided := _contradiction(candidates):
         return Choice(chosen=(), undecided=undecided)
     terminating = setting.row("terminating-endpoints")
     lasts = terminating is not None and terminating.then == "used"

@@ -14,19 +14,18 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.cluster.objects import TrafficPolicy
 from proxylab.oracle.answers import FlowAnswer, FlowQuestion, HealthAnswer, ReachedEndpoint, SeenSource
-from proxylab.oracle.choice import Candidate, Choice, choose
+from proxylab.oracle.choice import Choice, choose
 from proxylab.oracle.frontends import meet
 from proxylab.oracle.health import health_check, node_health
 from proxylab.oracle.masquerade import is_exempt_pod, masquerading
 from proxylab.oracle.moment import Moment, ServedPort
 from proxylab.oracle.ways import Ways
 from proxylab.plan.forwarding import UnreachableError
-from proxylab.scenario.versions import Version
+from proxylab.plan.resolved import PolicyRoute
 from proxylab.scenario.words import Frontend, IcmpError, Outcome, Reply
 
 __all__ = ["Oracle"]
 
-_FIRST_VERSION: Final[Version] = (1, 24)
 _MOST_STEPS: Final = 16
 """More machines than any way through a lab has; a longer way is a loop."""
 
@@ -78,28 +77,34 @@ class Oracle:
     def __init__(self, moment: Moment) -> None:
         self._moment = moment
         self._ways = Ways(moment.plan)
+        self._walks: dict[PolicyRoute | None, _Walk] = {}
+        self._undecided = moment.setting.undecided
 
     def answer(self, question: FlowQuestion) -> FlowAnswer:
         """What must become of a new flow."""
-        setting = self._moment.setting
-        if setting.version < _FIRST_VERSION:
-            return FlowAnswer(outside="the rows state what holds since Kubernetes 1.24")
-        if setting.undecided:
-            return FlowAnswer(outside=setting.undecided)
-        walk = _Walk(self._moment, self._ways.with_route(question.policy_route))
+        if self._undecided:
+            return FlowAnswer(outside=self._undecided)
+        route = question.policy_route
+        if route not in self._walks:
+            self._walks[route] = _Walk(self._moment, self._ways.with_route(route))
         try:
-            ends = tuple(walk.ends(question))
+            ends = tuple(self._walks[route].ends(question))
         except OutsideReachError as error:
             return FlowAnswer(outside=str(error))
         return _merged(ends)
 
 
+_FromNode = tuple[str, IPAddress, Transport, str, bool, str, bool, bool, IPAddress, int]
+"""What decides how a packet goes on that one node has translated; Services share endpoints, and so these."""
+
+
 class _Walk:
-    """The ways of one flow."""
+    """The ways of flows through one network."""
 
     def __init__(self, moment: Moment, ways: Ways) -> None:
         self._moment = moment
         self._ways = ways
+        self._known: dict[_FromNode, tuple[_End, ...]] = {}
 
     def ends(self, question: FlowQuestion) -> Iterator[_End]:
         packet = _Packet(
@@ -140,7 +145,7 @@ class _Walk:
             if meeting.outcome is not None:
                 yield _End(outcomes=(meeting.outcome,), machine=machine, packet=packet)
                 return
-        yield from self._go_on(packet, machine, device, steps)
+        yield from self._go_on(packet, machine, steps)
 
     def _is_filtered(self, packet: _Packet, machine: str, device: str | None) -> bool:
         """Whether the kernel drops the packet, since its way back would be another one (rp_filter)."""
@@ -150,7 +155,7 @@ class _Walk:
             raise OutsideReachError(f"{machine} has policy routes and a strict rp_filter")
         return self._ways.device_to(machine, packet.source) != device
 
-    def _go_on(self, packet: _Packet, machine: str, device: str | None, steps: int) -> Iterator[_End]:
+    def _go_on(self, packet: _Packet, machine: str, steps: int) -> Iterator[_End]:
         """No Service's rule holds the packet in this machine."""
         if self._moment.has(machine, packet.destination):
             yield self._deliver(packet, machine)
@@ -161,9 +166,9 @@ class _Walk:
             rows = () if packet.outcome_rows else ("no-frontend",)
             yield _End(outcomes=(Outcome.UNTRANSLATED,), machine=machine, packet=packet, rows=rows)
             return
-        yield from self._leave(packet, machine, steps, is_forwarded=device is not None)
+        yield from self._leave(packet, machine, steps)
 
-    def _leave(self, packet: _Packet, machine: str, steps: int, *, is_forwarded: bool = False) -> Iterator[_End]:
+    def _leave(self, packet: _Packet, machine: str, steps: int) -> Iterator[_End]:
         """The packet leaves a machine for the next one."""
         if self._moment.has(machine, packet.destination):
             yield self._deliver(packet, machine)
@@ -214,34 +219,68 @@ class _Walk:
                 sticky=served.service.affinity_timeout if packet.sticky is None else packet.sticky,
                 endpoint_rows=(*packet.endpoint_rows, *choice.rows),
             )
-            yield from self._to_endpoint(onward, served, candidate, node, device, steps)
+            hidden = masquerading(self._moment, served, node, device, packet.source, candidate.address)
+            onward = replace(onward, source_rows=(*packet.source_rows, *hidden.rows))
+            if packet.translated_by:
+                yield from self._to_endpoint(onward, node, steps, hides=hidden.happens, is_own=device is None)
+            else:
+                yield from self._once_translated(onward, node, steps, hides=hidden.happens, is_own=device is None)
 
-    def _to_endpoint(
-        self, packet: _Packet, served: ServedPort, candidate: Candidate, node: str, device: str | None, steps: int
-    ) -> Iterator[_End]:
-        """The translated packet goes to its endpoint, masqueraded where a row says so."""
-        hidden = masquerading(self._moment, served, node, device, packet.source, candidate.address)
-        packet = replace(packet, source_rows=(*packet.source_rows, *hidden.rows))
-        if self._moment.has(node, candidate.address):
-            if hidden.happens and device is None:
-                source = self._ways.masquerade_source(node, "lo", candidate.address)
+    def _once_translated(self, packet: _Packet, node: str, steps: int, *, hides: bool, is_own: bool) -> Iterator[_End]:
+        """The ends of a packet that one node has translated, looked up by what decides them."""
+        ends = packet.destination, packet.port
+        key = (
+            packet.sender,
+            packet.source,
+            packet.protocol,
+            packet.path,
+            packet.is_masqueraded,
+            node,
+            hides,
+            is_own,
+            *ends,
+        )
+        known = self._known.get(key)
+        if known is None:
+            bare = replace(packet, share=1.0, sticky=None, outcome_rows=(), endpoint_rows=(), source_rows=())
+            known = self._known[key] = tuple(self._to_endpoint(bare, node, steps, hides=hides, is_own=is_own))
+        for end in known:
+            after = replace(
+                end.packet,
+                share=packet.share * end.packet.share,
+                sticky=end.packet.sticky if packet.sticky is None else packet.sticky,
+                outcome_rows=packet.outcome_rows + end.packet.outcome_rows,
+                endpoint_rows=packet.endpoint_rows + end.packet.endpoint_rows,
+                source_rows=packet.source_rows + end.packet.source_rows,
+            )
+            yield replace(end, packet=after)
+
+    def _to_endpoint(self, packet: _Packet, node: str, steps: int, *, hides: bool, is_own: bool) -> Iterator[_End]:
+        """The packet that ``node`` has translated goes to its endpoint, and is masqueraded if it ``hides`` the sender.
+
+        It ``is_own`` if a program of the node sends it.
+        """
+        endpoint = packet.destination
+        if self._moment.has(node, endpoint):
+            if hides and is_own:
+                source = self._ways.masquerade_source(node, "lo", endpoint)
                 packet = replace(packet, source=source, is_masqueraded=True)
-            elif hidden.happens:
+            elif hides:
                 packet = replace(packet, source_rows=(*packet.source_rows, "no-masquerade-within-the-node"))
             yield self._deliver(packet, node)
             return
-        if not self._moment.owners(candidate.address):
-            raise OutsideReachError(f"no machine of the network has the endpoint {candidate.address}")
-        if self._moment.has(packet.sender, candidate.address) and not self._ways.can_come_back(packet.sender):
+        if not self._moment.owners(endpoint):
+            raise OutsideReachError(f"no machine of the network has the endpoint {endpoint}")
+        if self._moment.has(packet.sender, endpoint) and not self._ways.can_come_back(packet.sender):
             raise OutsideReachError("the pod dials itself, and its port of the bridge has no hairpin mode")
         try:
-            found = self._ways.steps(node, candidate.address)
+            found = self._ways.steps(node, endpoint)
         except UnreachableError as error:
             raise OutsideReachError(str(error)) from None
         for step in found:
             onward = replace(packet, share=packet.share / len(found))
-            if hidden.happens:
-                source = self._ways.masquerade_source(node, step.out, candidate.address)
+            if hides:
+                source = self._ways.masquerade_source(node, step.out, endpoint)
                 onward = replace(onward, source=source, is_masqueraded=True)
             else:
                 onward = self._as_the_network_has_it(onward, node, step.out)

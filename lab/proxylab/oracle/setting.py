@@ -10,6 +10,8 @@ from proxylab.scenario.words import Mode
 
 __all__ = ["ProxySetting"]
 
+_FIRST_VERSION: Final[Version] = (1, 24)
+
 _DECIDING_GATES: Final = frozenset(
     {
         "PreferSameTrafficDistribution",
@@ -42,7 +44,9 @@ class ProxySetting(Record, frozen=True, kw_only=True):
 
     @property
     def undecided(self) -> str:
-        """Why the rows cannot decide which endpoints this proxy uses; empty if they can."""
+        """Why the rows cannot decide what this proxy does; empty if they can."""
+        if self.version < _FIRST_VERSION:
+            return "the rows state what holds since Kubernetes 1.24"
         if self.mode is Mode.USERSPACE:
             return "a process of the node ends connections in mode userspace, which Kubernetes removed in 1.26"
         gates = sorted(_DECIDING_GATES & self.configuration.feature_gates.keys())

@@ -26,6 +26,8 @@ class Ways:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
+        self._machines = {each.name: each for each in plan.namespaces}
+        self._by_route: dict[tuple[str, Route], tuple[Step, ...]] = {}
         self._steps: dict[tuple[str, IPAddress], tuple[Step, ...] | str] = {}
         self._sources: dict[tuple[str, str, IPAddress], IPAddress] = {}
         self._with_routes: dict[PolicyRoute, Ways] = {}
@@ -48,14 +50,28 @@ class Ways:
         key = machine, destination
         if key not in self._steps:
             try:
-                hops = next_hops(self._plan, machine, destination)
-                self._steps[key] = tuple(Step(hop.out.device, hop.into.namespace, hop.into.device) for hop in hops)
+                self._steps[key] = self._looked_up(machine, destination)
             except UnreachableError as error:
                 self._steps[key] = str(error)
         found = self._steps[key]
         if isinstance(found, str):
             raise UnreachableError(found)
         return found
+
+    def _looked_up(self, machine: str, destination: IPAddress) -> tuple[Step, ...]:
+        """The steps by the plan. Those by a gateway are looked up once for all destinations of its route."""
+        namespace = self._machines[machine]
+        route = None if namespace.has(destination) else route_to(namespace, destination)
+        if route is None or (route.via is None and not route.hops):
+            return self._hops(machine, destination)
+        key = machine, route
+        if key not in self._by_route:
+            self._by_route[key] = self._hops(machine, destination)
+        return self._by_route[key]
+
+    def _hops(self, machine: str, destination: IPAddress) -> tuple[Step, ...]:
+        hops = next_hops(self._plan, machine, destination)
+        return tuple(Step(hop.out.device, hop.into.namespace, hop.into.device) for hop in hops)
 
     def masquerade_source(self, node: str, device: str, destination: IPAddress) -> IPAddress:
         """The source that ``node`` gives packets that it masquerades and that leave through ``device``."""
