@@ -358,3 +358,18 @@ def test_the_second_node_may_be_the_one_that_changes_the_port() -> None:
 def test_a_changed_port_without_all_entries_is_inconclusive() -> None:
     assert from_another_port(entries=None).judgement is INCONCLUSIVE
     assert from_another_port(tracked=None, entries=None).judgement is INCONCLUSIVE
+
+
+@pytest.mark.parametrize(("port", "judgement"), [(40000, PASS), (40001, PASS), (40002, FAIL)])
+def test_a_request_that_left_from_two_ports_may_come_from_either(port: int, judgement: object) -> None:
+    world = World(source=Preserved())
+    leaves, arrives, answers, hears = world.round_trip(0, "echo-1")
+    seen = [
+        leaves,
+        replace(leaves, source_port=40001, at=leaves.at + 1),
+        replace(arrives, source_port=port, at=leaves.at + 2),
+        replace(answers, destination_port=port, at=leaves.at + 3),
+        replace(hears, destination_port=port, at=leaves.at + 4),
+    ]
+    verdict = of_source(judge(world.probe, world.resolved, None, world.evidence(seen, entries=())))
+    assert verdict.judgement is judgement
