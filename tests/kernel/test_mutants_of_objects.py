@@ -88,6 +88,21 @@ def test_what_changes_nothing_is_not_noticed(runs: MutantRuns) -> None:
     assert runs.settled(mutant, [case], lambda _what: None).survives
 
 
+def test_a_configuration_that_the_engine_refuses_is_noticed_by_the_build_of_the_lab(runs: MutantRuns) -> None:
+    case = with_objects(load_scenario(ROOT / "scenarios/clusterip/from-a-pod.lab.yaml"))
+    mutant = Mutant(
+        engine=ENGINE,
+        rule_class="KubeProxyConfiguration.nodePortLocalhost",
+        mutation="turned on",
+        rule="",
+        of_objects=True,
+    )
+    assert case.has(ObjectMutation(mutant.rule_class, mutant.mutation))
+    noticed = runs.settled(mutant, [case], lambda _what: None).noticed
+    assert noticed is not None
+    assert (noticed.judgement, noticed.item) == ("error", "the build of the lab")
+
+
 def test_the_verb_reports_objects_and_fields(cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     file = "scenarios/clusterip/several-ports.lab.yaml"

@@ -225,16 +225,22 @@ def _with_other_rules_first(
 
 
 def _changes_rules(mutation: ObjectMutation, case: Scenario, engine: str) -> bool:
-    """Whether the embedded engine of the mode renders other rules; an event that is hidden changes some in a step."""
+    """Whether the embedded engine of the mode renders other rules, or none since it refuses the configuration.
+
+    An event that is hidden changes some in a step.
+    """
     configuration, assembly = case.proxy or ProxyConfiguration(), assemble(case)
     altered = replace(case, proxy=mutated_configuration(configuration, mutation))
     for cluster in assembly.timeline:
         true = [shown for each in cluster.objects for shown in images(each, mutation, altered=False)]
         false = [shown for each in cluster.objects for shown in images(each, mutation) if _is_there(shown, case)]
-        before, after = (
-            [each.text for each in rendered_rules(of, assembly.plan, objects, f"embedded/{mode_of(engine)}")]
-            for of, objects in ((case, true), (altered, false))
-        )
+        try:
+            before, after = (
+                [each.text for each in rendered_rules(of, assembly.plan, objects, f"embedded/{mode_of(engine)}")]
+                for of, objects in ((case, true), (altered, false))
+            )
+        except ScenarioError:
+            return True
         if before != after:
             return True
     return mutation.is_of_events
