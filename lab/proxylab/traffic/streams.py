@@ -169,12 +169,13 @@ class Streams:
             if stream.ledger.outstanding:
                 await self._settle(stream, sentinels(stream.resolved))
         self._read_taps()  # what a probe sends next begins by forgetting all frames
+        self._watch.keep_data(False)
 
     def take(self, links: Sequence[LinkCount] = ()) -> tuple[StreamRecord, ...]:
         """The records since the last call, while ``links`` dropped so much; the streams must be at rest."""
         self._read_taps()
-        budget = [link for link in links if link.dropped]
-        records = tuple(self._record(stream, budget) for stream in self._streams.values())
+        budget, lossy = [link for link in links if link.dropped], bool(self._watch.take_losses())
+        records = tuple(self._record(stream, budget, lossy=lossy) for stream in self._streams.values())
         self._paths.forget()
         return records
 
@@ -217,6 +218,7 @@ class Streams:
 
     def _go_on(self, streams: Iterable[_Stream]) -> None:
         self._resting = False
+        self._watch.keep_data(any(each.resolved.protocol is Transport.TCP for each in self._streams.values()))
         self._read_taps()
         for stream in streams:
             stream.due = asyncio.get_running_loop().time()
@@ -353,8 +355,11 @@ class Streams:
         except DeadlineExceededError:
             sentinels.give_up()
 
-    def _record(self, stream: _Stream, budget: list[LinkCount]) -> StreamRecord:
-        """The record of a stream. ``budget`` is what links dropped and no packet has accounted for yet."""
+    def _record(self, stream: _Stream, budget: list[LinkCount], *, lossy: bool) -> StreamRecord:
+        """The record of a stream.
+
+        ``budget`` is what links dropped and no packet has accounted for yet; with ``lossy``, taps missed frames.
+        """
         for at in stream.sender_tap.resets():
             stream.ledger.connection_ended(at, BreakKind.RESET)  # a reset that ended no current connection
         packets, late, breaks = stream.ledger.close_step()
@@ -374,7 +379,7 @@ class Streams:
             silent=stream.silent,
             by_connection=stream.resolved.protocol in _SENDING_AGAIN,
             undrained=stream.undrained,
-            copies=(*stream.copies.take_copies(), *again),
+            copies=(*stream.copies.take_copies(lossy=lossy), *again),
         )
 
     def _with_link(self, stream: _Stream, packet: StreamPacket, budget: list[LinkCount]) -> StreamPacket:

@@ -1,7 +1,8 @@
 """The filters of taps. The kernel runs one before a frame costs buffer space and a system call.
 
-``FLOW_FRAMES``, ``SEGMENTS`` and ``NOTHING`` are programs of the classic BPF (Documentation/networking/filter.rst in
-Linux). They pass every frame that ``match`` can use, and may pass frames that belong to no flow.
+``FLOW_FRAMES``, ``STREAM_FRAMES``, ``SEGMENTS`` and ``NOTHING`` are programs of the classic BPF
+(Documentation/networking/filter.rst in Linux). They pass every frame that ``match`` can use, and may pass frames that
+belong to no flow.
 
 Of IPv4 and IPv6 they keep TCP with SYN, or with RST and ACK; SCTP; UDP and ICMP echo with a token; and ICMP errors.
 They drop the data and the acknowledgements of dialogues, datagrams without a token, neighbour discovery, and the
@@ -17,7 +18,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["FLOW_FRAMES", "NOTHING", "SEGMENTS"]
+__all__ = ["FLOW_FRAMES", "NOTHING", "SEGMENTS", "STREAM_FRAMES"]
 
 # include/uapi/linux/bpf_common.h: class | size | mode, class | operation | source
 _LOAD_BYTE: Final = 0x30
@@ -26,6 +27,10 @@ _LOAD_BYTE_X: Final = 0x50
 _LOAD_WORD_X: Final = 0x40
 _HEADER_LENGTH_TO_X: Final = 0xB1  # x = 4 * (the byte's lower half): made for the length of an IPv4 header
 _NUMBER_TO_X: Final = 0x01
+_TO_X: Final = 0x07
+_ADD_X: Final = 0x0C
+_AND: Final = 0x54
+_SHIFT_RIGHT: Final = 0x74
 _IF_EQUAL: Final = 0x15
 _IF_ANY_BIT: Final = 0x45
 _IF_NOT_BELOW: Final = 0x35
@@ -59,6 +64,8 @@ class _Step(NamedTuple):
     label: str = ""
 
 
+_OTHER_SEGMENTS: Final = _Step(_IF_ANY_BIT, 0x04, otherwise="no")  # without RST
+
 _STEPS: Final = (
     _Step(_LOAD_HALF, 12),
     _Step(_IF_EQUAL, 0x0800, otherwise="ipv6?"),
@@ -83,7 +90,7 @@ _STEPS: Final = (
     _Step(_IF_EQUAL, 6, otherwise="no"),
     _Step(_LOAD_BYTE_X, _TCP_FLAGS, label="tcp"),
     _Step(_IF_ANY_BIT, 0x02, then="yes"),  # SYN
-    _Step(_IF_ANY_BIT, 0x04, otherwise="no"),  # RST
+    _OTHER_SEGMENTS,
     _Step(_IF_ANY_BIT, 0x10, then="yes", otherwise="no"),  # ACK
     _Step(_LOAD_BYTE_X, _ETHERNET, label="icmpv6"),
     _Step(_IF_EQUAL, 128, then="token"),
@@ -124,4 +131,22 @@ SEGMENTS: Final = _assemble(
     tuple(_Step(_RETURN, _ALL, label="tcp") if step.label == "tcp" else step for step in _STEPS)
 )
 """``FLOW_FRAMES``, and every TCP segment."""
+_WITH_TOKEN: Final = (
+    _Step(_LOAD_BYTE_X, _TCP_FLAGS - 1, label="data"),  # the header's length in words, in the upper half
+    _Step(_SHIFT_RIGHT, 2),
+    _Step(_AND, 0x3C),
+    _Step(_ADD_X, 0),
+    _Step(_TO_X, 0),
+    _Step(_LOAD_WORD_X, _ETHERNET),
+    _Step(_IF_EQUAL, _HEAD_OF_TOKEN, then="yes", otherwise="no"),
+)
+
+
+def _or_data(step: _Step) -> _Step:
+    """A step on the flags of TCP that passes segments with neither on to the look at their data."""
+    return step._replace(otherwise="data") if step == _OTHER_SEGMENTS else step
+
+
+STREAM_FRAMES: Final = _assemble((*map(_or_data, _STEPS[:-2]), *_WITH_TOKEN, *_STEPS[-2:]))
+"""``FLOW_FRAMES``, and every TCP segment whose data begin with a token."""
 NOTHING: Final = _assemble((_Step(_RETURN, 0),))

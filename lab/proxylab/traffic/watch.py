@@ -24,7 +24,7 @@ from proxylab.kernel.capture.taps import Tap, open_tap
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Device, Plan, Role
 from proxylab.plan.resolved import STACK
-from proxylab.traffic.tap_filters import FLOW_FRAMES, NOTHING, SEGMENTS
+from proxylab.traffic.tap_filters import FLOW_FRAMES, NOTHING, SEGMENTS, STREAM_FRAMES
 
 __all__ = ["AnyTap", "Watch"]
 
@@ -56,6 +56,7 @@ class Watch:
         self._plan = plan
         self._on_nodes: tuple[Tap, ...] = ()
         self._following = False
+        self._keeping = False
         self._taps: dict[tuple[str, str], Tap] = {}
         self._stacks: dict[str, StackTap] = {}
         self._by_fd: dict[int, AnyTap] = {}
@@ -93,6 +94,14 @@ class Watch:
             for tap in self._on_nodes:
                 tap.attend(FLOW_FRAMES if wanted else NOTHING)
         self._following = wanted
+
+    def keep_data(self, wanted: bool) -> None:
+        """Capture TCP segments with a token at pods and outside hosts from now on, or no more."""
+        if wanted is not self._keeping:
+            on_nodes = {id(tap) for tap in self._on_nodes}
+            for tap in (each for each in self._taps.values() if id(each) not in on_nodes):
+                tap.attend(STREAM_FRAMES if wanted else FLOW_FRAMES)
+        self._keeping = wanted
 
     @contextmanager
     def every_segment(self) -> Iterator[None]:

@@ -49,6 +49,21 @@ COPIED = {
         nft("node-a", "postrouting", 300, f'ip daddr {CLIENT} udp sport 80 dup to {CLIENT} device "client"'), "udp",
         "the reply was sent once, and came in at client twice",
     ),
+    "each segment with a request arrives twice": (
+        behind(f'ip daddr {ECHO} tcp dport 8080 tcp flags & psh == psh dup to {ECHO} device "echo"'), "tcp",
+        "the request was sent once, and came in at echo twice",
+    ),
+    "a copy of each segment with a request comes to another pod": (
+        behind(f'ip daddr {ECHO} tcp dport 8080 tcp flags & psh == psh dup to {OTHER} device "other"'), "tcp",
+        "the request was sent once, and came in at echo once and other once",
+    ),
+    "each segment with an answer arrives twice": (
+        nft(
+            "node-a", "postrouting", 300,
+            f'ip daddr {CLIENT} tcp sport 80 tcp flags & psh == psh dup to {CLIENT} device "client"',
+        ),
+        "tcp", "the reply was sent once, and came in at client twice",
+    ),
     "a copy of each SYN comes to another pod": (
         behind(f'ip daddr {ECHO} tcp dport 8080 tcp flags syn dup to {OTHER} device "other"'), "tcp",
         "the packet that begins its connection was sent once, and came in at echo once and other once",

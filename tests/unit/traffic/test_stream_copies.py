@@ -84,3 +84,54 @@ def test_a_syn_that_its_kernel_sends_again_is_no_copy() -> None:
         seen.take(where, TCP(sport=4000, dport=53, flags="A", seq=100), outgoing=False)
         seen.take(where, TCP(sport=4001, dport=53, flags="S", seq=77), outgoing=False)
     assert seen.copies.take_copies() == (StreamCopy(None, Packet.REQUEST, 1, ("old", "new")),)
+
+
+def segment(number: int, sequence: int, *, answer: bool = False, identity: Identity = IDENTITY) -> Any:
+    token = identity.stream_token(number)
+    return TCP(sport=4000, dport=53, flags="PA", seq=sequence) / (cast("bytes", answer_to(token)) if answer else token)
+
+
+def test_a_segment_with_data_that_comes_more_often_than_it_left_is_a_copy() -> None:
+    seen = Seen(Transport.TCP)
+    for number in (1, 2):
+        seen.take(CLIENT, segment(number, 100 * number), outgoing=True)
+        for where, outgoing in ((NODE, False), (NODE, True), (OLD, False), *(((NEW, False),) if number == 2 else ())):
+            seen.take(where, segment(number, 100 * number), outgoing=outgoing)
+            seen.take(where, segment(number, 100 * number, identity=OTHERS), outgoing=outgoing)
+        seen.take(CLIENT, segment(number, 7 * number, answer=True), outgoing=False)  # senders' taps are read first
+        seen.take(CLIENT, segment(number, 7 * number, answer=True), outgoing=False) if number == 1 else None
+        seen.take(OLD, segment(number, 7 * number, answer=True), outgoing=True)
+    assert seen.copies.take_copies() == (
+        StreamCopy(1, Packet.REPLY, 1, ("client", "client")),
+        StreamCopy(2, Packet.REQUEST, 1, ("old", "new")),
+    )
+    assert seen.copies.take_copies() == ()
+
+
+def test_a_segment_that_a_kernel_sends_again_is_no_copy_in_a_later_step_either() -> None:
+    seen = Seen(Transport.TCP)
+    for answer, leaves, comes in ((False, CLIENT, OLD), (True, OLD, CLIENT)):
+        seen.take(leaves, segment(3, 9, answer=answer), outgoing=True)
+        assert seen.copies.take_copies() == ()
+        seen.take(leaves, segment(3, 9, answer=answer), outgoing=True)
+        for _ in range(2):
+            seen.take(comes, segment(3, 9, answer=answer), outgoing=False)
+        assert seen.copies.take_copies() == ()
+
+
+def test_the_second_leg_of_a_program_that_ends_connections_is_no_copy() -> None:
+    seen = Seen(Transport.TCP)
+    seen.take(CLIENT, segment(3, 9), outgoing=True)
+    for _ in range(2):
+        seen.take(OLD, segment(3, 77), outgoing=False)
+        seen.take(CLIENT, segment(3, 5, answer=True), outgoing=False)
+    assert seen.copies.take_copies() == ()
+
+
+def test_where_taps_missed_frames_only_datagrams_and_beginnings_count() -> None:
+    for protocol, packet in ((Transport.TCP, segment(3, 9)), (Transport.UDP, datagram(3))):
+        seen = Seen(protocol)
+        seen.take(CLIENT, packet, outgoing=True)
+        for _ in range(2):
+            seen.take(OLD, packet, outgoing=False)
+        assert bool(seen.copies.take_copies(lossy=True)) is (protocol is Transport.UDP)

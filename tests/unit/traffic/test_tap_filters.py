@@ -9,7 +9,7 @@ import pytest
 
 from proxylab.kernel.capture.taps import attach_filter
 from proxylab.traffic.identity import Identity, Kind
-from proxylab.traffic.tap_filters import FLOW_FRAMES
+from proxylab.traffic.tap_filters import FLOW_FRAMES, STREAM_FRAMES
 
 A, B = IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")
 IDENTITY = Identity(bytes(8), 0, 1000, 5)
@@ -24,8 +24,9 @@ def ip(protocol: int, rest: bytes, *, options: bytes = b"", fragment: int = 0) -
     return head + A.packed + B.packed + options + rest
 
 
-def tcp(flags: int) -> bytes:
-    return ip(6, struct.pack("!HHIIBBHHH", 1024, 80, 1, 2, 0x50, flags, 0, 0, 0))
+def tcp(flags: int, payload: bytes = b"", *, options: bytes = b"") -> bytes:
+    length = (20 + len(options)) // 4 << 4
+    return ip(6, struct.pack("!HHIIBBHHH", 1024, 80, 1, 2, length, flags, 0, 0, 0) + options + payload)
 
 
 def udp(payload: bytes, **header: int | bytes) -> bytes:
@@ -149,3 +150,22 @@ def test_what_has_none_is_not_of_ipv6_either(network: tuple[socket.socket, socke
 def test_other_network_protocols_are_not_kept(network: tuple[socket.socket, socket.socket]) -> None:
     assert not kept(network, bytes(28), ethertype=0x0806)
     assert not kept(network, tcp(SYN), ethertype=0x8100)
+
+
+@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize("options", [b"", bytes(12), bytes(40)])
+def test_of_streams_segments_whose_data_begin_with_a_token_are_kept_too(
+    network: tuple[socket.socket, socket.socket], options: bytes, version: int
+) -> None:
+    def is_kept(packet: bytes) -> bool:
+        return kept(network, packet) if version == 4 else kept(network, six(packet), ethertype=0x86DD)
+
+    data = tcp(PSH | ACK, IDENTITY.stream_token(3), options=options)
+    assert not is_kept(data)
+    attach_filter(network[1], STREAM_FRAMES)
+    assert is_kept(data)
+    assert is_kept(tcp(SYN, options=options))
+    assert is_kept(tcp(RST | ACK))
+    assert not is_kept(tcp(ACK, options=options))
+    assert not is_kept(tcp(PSH | ACK, b"foreign data", options=options))
+    assert not is_kept(tcp(RST))
