@@ -24,6 +24,8 @@ from proxylab.plan.model import Listener
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.words import Manner
 from proxylab.timing import Deadline
+from proxylab.traffic.answer import read_answer, request_line
+from proxylab.traffic.identity import IdentityRegistry
 from proxylab.traffic.responder import PortsTakenError, Responders
 from proxylab.traffic.runner import Runner
 from proxylab.traffic.watch import Watch
@@ -393,3 +395,33 @@ def test_every_flow_asks_the_rules_however_many_flows_there_were_before(ordinary
         flows = 1 if turn in ("third", "fourth") else 50
         assert (found["sent"], found["losses"], found["unfinished"]) == (flows, [], ""), turn
         assert sum(found["counts"].values()) == flows, turn
+
+
+async def stuffed(launcher: Launcher) -> dict[str, Any]:
+    """A client of a stream whose requests come all at once, as after a link is mended, and that reads no answer yet."""
+    identity, requests = IdentityRegistry(bytes(8)).issue(1), 5_000
+    async with stage(launcher) as lab:
+        with inside(lab.netns["client"]):
+            client = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        with client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect(("10.244.0.11", 8080))
+            client.setblocking(False)
+            unsent = b"".join(request_line(identity.stream_token(number)) for number in range(requests))
+            answers, tries = b"", 0
+            while answers.count(b"\n") < requests and tries < 20_000:
+                tries += 1
+                with suppress(BlockingIOError):
+                    unsent = unsent[client.send(unsent) :]
+                lab.runner._responders.pump()
+                if tries > 20:
+                    with suppress(BlockingIOError):
+                        answers += client.recv(1 << 16)
+                await asyncio.sleep(0)
+        lines = answers.splitlines()
+        whole = [read_answer(line + b"\n", identity.stream_token(number)) for number, line in enumerate(lines)]
+        return {"lines": len(lines), "whole": sum(each is not None for each in whole)}
+
+
+def test_answers_that_the_send_buffer_has_no_room_for_are_sent_later_and_whole() -> None:
+    assert sandboxed(stuffed) == {"lines": 5_000, "whole": 5_000}

@@ -44,6 +44,7 @@ class StreamPacket(Record, frozen=True, array_like=True, gc=False):
         own: the address at which the backend got it; ``None`` without an answer.
         own_port: the port of that.
         altered: ``request`` or ``reply``, whichever came otherwise than it was sent; empty if neither did.
+        port: the source port from which it left; 0 without an answer.
     """
 
     number: int
@@ -58,6 +59,7 @@ class StreamPacket(Record, frozen=True, array_like=True, gc=False):
     own: IPAddress | None = None
     own_port: int = 0
     altered: str = ""
+    port: int = 0
 
 
 class StreamCopy(Record, frozen=True):
@@ -140,7 +142,8 @@ class StepEvidence(Record, frozen=True, kw_only=True):
         settled: when its wait ended, and the pods that it deletes were silent.
         ended: when the last packet of every stream was settled.
         streams: in the order of the scenario.
-        entries: all conntrack entries of the nodes at the end; ``None`` where the lab did not read them.
+        entries: all conntrack entries of the nodes at the end; ``None`` where the lab did not read them. It reads them
+            where a node changed a stream's port alone.
         links: what the links with netem dropped, until the last packet was settled.
         exported: the metrics of the engines of nodes of which the author expects some, at the end.
         traced: how many flows the lab has sent by itself until then, to trace a probe; metrics count them, too.

@@ -16,6 +16,7 @@ from proxylab.plan.expected_sources import ExpectedSources
 from proxylab.plan.lookup import UnresolvableError
 from proxylab.plan.model import Plan
 from proxylab.plan.name_servers import Questions, resolv_confs
+from proxylab.plan.node_ports import NodePortAddresses
 from proxylab.plan.refusals import refuse_neighbours
 from proxylab.plan.resolve import resolve, resolve_streams
 from proxylab.plan.resolved import Question, ResolvedProbe, Sentinel
@@ -220,7 +221,7 @@ def assemble(scenario: Scenario) -> Assembly:
         resolved_probes=tuple(each for each, _ in resolved_probes),
         expected_sources=tuple(source for _, source in resolved_probes),
         streams=streams,
-        streams_by_step=streams_by_step(streams, timeline, scenario.steps),
+        streams_by_step=streams_by_step(streams, timeline, scenario.steps, NodePortAddresses(scenario, plan)),
         stream_sources=of_streams,
     )
 

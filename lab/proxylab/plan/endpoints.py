@@ -5,10 +5,11 @@ Receivers are pods, programs that listen on a node, and the stacks that answer e
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, Protocol, Transport
 from proxylab.cluster.objects import EndpointSlice, Service, ServicePort
@@ -33,24 +34,32 @@ class Due(Struct, frozen=True):
     """Where the flows of a probe may arrive.
 
     ``service_port`` is the dialled Service's port, and ``affinity_timeout`` its timeoutSeconds, ``None`` without
-    session affinity. If the target is not a Service's, the port is empty.
+    session affinity. If the target is not a Service's, the port is empty. With ``or_dialled`` it is a node port at an
+    address that need not serve any, so the node's own program may get the flow, too.
     """
 
     service_port: str
     endpoints: tuple[Destination, ...]
     affinity_timeout: int | None = None
+    or_dialled: bool = False
 
 
 class Endpoints:
     """The endpoints of all Services of one lab at one time."""
 
     def __init__(
-        self, services: Iterable[Service], slices: Iterable[EndpointSlice], nodes: Collection[IPAddress]
+        self,
+        services: Iterable[Service],
+        slices: Iterable[EndpointSlice],
+        nodes: Collection[IPAddress],
+        surely_serves: Callable[[IPAddress], bool] = lambda _: True,
     ) -> None:
         """Endpoints of ``services``.
 
-        The Services have everything allocated; ``nodes`` are the addresses that may serve node ports.
+        The Services have everything allocated; ``nodes`` are the addresses that may serve node ports, and
+        ``surely_serves`` says of which that is certain.
         """
+        self._surely_serves = surely_serves
         self._services = {(each.namespace, each.name): each for each in services}
         self._nodes = frozenset(nodes)
         self._slices: defaultdict[tuple[str, str], list[EndpointSlice]] = defaultdict(list)
@@ -82,7 +91,8 @@ class Endpoints:
         found = self._at(address, number, protocol)
         if found is None:
             return Due("", (Destination(address=address, port=number),))
-        return self._of(*found, address)
+        by_node_port = (self._is_node(address) and found[1].node_port == number) and not self._surely_serves(address)
+        return replace(self._of(*found, address), or_dialled=by_node_port)
 
     def _of(self, service: Service, port: ServicePort, address: IPAddress) -> Due:
         endpoints = tuple(each for each in self._behind(service, port) if each.address.version == address.version)
@@ -97,9 +107,12 @@ class Endpoints:
 
     def _at(self, address: IPAddress, number: int, protocol: Transport) -> _Served | None:
         """The Service and its port that serve an address."""
-        is_node = address in self._nodes or address.is_loopback
+        is_node = self._is_node(address)
         by_node_port = self._frontends.get((_ANY_NODE, number, protocol.served)) if is_node else None
         return by_node_port or self._frontends.get((address, number, protocol.served))
+
+    def _is_node(self, address: IPAddress) -> bool:
+        return address in self._nodes or address.is_loopback
 
     def _behind(self, service: Service, port: ServicePort, *passed: _Served) -> Iterator[Destination]:
         """The endpoints of a Service's port. One that is itself a frontend leads on to the endpoints behind that."""

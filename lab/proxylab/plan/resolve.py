@@ -31,6 +31,7 @@ from proxylab.plan.lookup import (
 )
 from proxylab.plan.model import Namespace, Plan, PodPlacement, Role
 from proxylab.plan.name_servers import Questions
+from proxylab.plan.node_ports import NodePortAddresses
 from proxylab.plan.outages import Links
 from proxylab.plan.resolved import (
     STACK,
@@ -171,9 +172,9 @@ class _Resolver:
         self._hosts = with_role(plan, Role.HOST)
         left = [each.text for node in self._nodes.values() for each in node.leftovers]
         self._leftovers = tuple(line.strip() for text in left for line in text.splitlines())
-        local = [each.interface.ip for node in self._nodes.values() for each in node.addresses]
         slices = tuple(slices)
-        self._behind = Endpoints(services, slices, local)
+        serving = NodePortAddresses(scenario, plan)
+        self._behind = Endpoints(services, slices, serving.local, serving.surely_serves)
         self._endpoints = frozenset(each.addresses[0] for slice_ in scenario.slices for each in slice_.endpoints)
         self._pods = {pod.name: pod for pod in plan.pods}
         self._questions = Questions(plan, services, self._families, slices, scenario.name_server.corefile)
@@ -223,6 +224,7 @@ class _Resolver:
             service_port=due.service_port,
             endpoints=due.endpoints,
             affinity_timeout=due.affinity_timeout,
+            or_dialled=due.or_dialled,
             leftovers=self._leftovers,
         )
 

@@ -200,7 +200,8 @@ class ResolvedProbe(Record, frozen=True, kw_only=True):
     The lab reads the counters of ``nodes``, and of ``watched``: pods or hosts where flows may end. ``endpoints`` are
     where the flows may arrive: the endpoints of ``service_port`` (in kube-proxy's spelling), or the target itself if it
     is not a Service's, when the probe is sent; empty if no port is known. ``affinity_timeout`` is that Service's
-    timeoutSeconds, ``None`` without session affinity. Where the author expects a masqueraded source, ``masquerades``
+    timeoutSeconds, ``None`` without session affinity. With ``or_dialled`` they may arrive at what was dialled, too: a
+    node port at an address that need not serve any. Where the author expects a masqueraded source, ``masquerades``
     are the sources that masquerading gives, for each node that may translate a flow and each endpoint. ``leftovers``
     are the lines of the rules that the author gives nodes before their engines start. With ``http`` the flows are HTTP
     requests: ``request`` to an Ingress, or else for a node's health. With ``tables`` the lab saves all connection
@@ -233,6 +234,7 @@ class ResolvedProbe(Record, frozen=True, kw_only=True):
     service_port: str = ""
     endpoints: tuple[Destination, ...] = ()
     affinity_timeout: int | None = None
+    or_dialled: bool = False
     masquerades: tuple[MasqueradedAs, ...] = ()
     leftovers: tuple[str, ...] = ()
     chain_hashes: frozenset[str] | None = None

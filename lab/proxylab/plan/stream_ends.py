@@ -5,7 +5,7 @@ new flow may reach any more; so its endpoints are all that it might reach at som
 the reachable ones are those of that end. A rollout has stages, each with endpoints of its own.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -14,6 +14,7 @@ from proxylab.cluster.chain_names import chain_hashes
 from proxylab.cluster.objects import EndpointSlice
 from proxylab.plan.cluster_timeline import Cluster
 from proxylab.plan.endpoints import Due, Endpoints
+from proxylab.plan.node_ports import NodePortAddresses
 from proxylab.plan.resolved import Destination, ResolvedProbe
 from proxylab.scenario.steps import Step
 
@@ -21,10 +22,10 @@ __all__ = ["streams_by_step"]
 
 
 def streams_by_step(
-    streams: Sequence[ResolvedProbe], timeline: Sequence[Cluster], steps: Iterable[Step]
+    streams: Sequence[ResolvedProbe], timeline: Sequence[Cluster], steps: Iterable[Step], serving: NodePortAddresses
 ) -> tuple[tuple[ResolvedProbe, ...], ...]:
     """The streams at the end of each step; ``timeline`` is the cluster at first and after each step."""
-    ends = [_Ends(each) for each in streams]
+    ends = [_Ends(each, serving) for each in streams]
     for stream in ends:
         stream.meet(timeline[0])
     found = []
@@ -39,14 +40,17 @@ def streams_by_step(
 class _Ends:
     """The ends of one stream, over time. ``resolved`` is the stream with them."""
 
-    def __init__(self, resolved: ResolvedProbe) -> None:
+    def __init__(self, resolved: ResolvedProbe, serving: NodePortAddresses) -> None:
         self.resolved = resolved
+        self._serving = serving
         self._ever: dict[tuple[IPAddress, int], None] = {}
 
     def meet(self, cluster: Cluster) -> None:
         """Take in the cluster at a later time."""
-        due, resolved = _due(self.resolved, cluster), self.resolved
+        due, resolved = self._due(cluster), self.resolved
         now = [(each.address, each.port) for each in due.endpoints if each.is_reachable]
+        if due.or_dialled:
+            now.append((resolved.destination, resolved.port))
         self._ever.update(dict.fromkeys(now))
         ends = (Destination(address=each[0], port=each[1], is_reachable=each in now) for each in self._ever)
         self.resolved = replace(
@@ -56,13 +60,7 @@ class _Ends:
             chain_hashes=(resolved.chain_hashes or frozenset()).union(chain_hashes(cluster.objects)),
         )
 
-
-def _due(stream: ResolvedProbe, cluster: Cluster) -> Due:
-    slices = [each for each in cluster.objects if isinstance(each, EndpointSlice)]
-    endpoints = Endpoints(cluster.services, slices, tuple(_addresses(cluster)))
-    return endpoints.at(stream.destination, stream.port, stream.protocol)
-
-
-def _addresses(cluster: Cluster) -> Iterator[IPAddress]:
-    for node in cluster.nodes.values():
-        yield from node.addresses
+    def _due(self, cluster: Cluster) -> Due:
+        slices = [each for each in cluster.objects if isinstance(each, EndpointSlice)]
+        endpoints = Endpoints(cluster.services, slices, self._serving.local, self._serving.surely_serves)
+        return endpoints.at(self.resolved.destination, self.resolved.port, self.resolved.protocol)

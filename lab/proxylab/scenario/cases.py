@@ -93,7 +93,12 @@ class _InCase:
             steps=tuple(map(self._step, written.steps)),
             failures=tuple(each for each in written.failures if self._holds(each, None)),
             matrix=Matrix(),
-            case=Case(id=self._id(None), axes=self._axes, ids=tuple(map(self._id, self._families))),
+            case=Case(
+                id=self._id(None),
+                axes=self._axes,
+                ids=tuple(map(self._id, self._families)),
+                mode=self._conditions["mode"],
+            ),
         )
 
     def _id(self, family: Family | None) -> str:

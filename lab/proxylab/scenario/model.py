@@ -35,12 +35,14 @@ class Case(Record, frozen=True, kw_only=True):
 
     ``id`` is empty if the scenario has no matrix. ``axes`` holds the values by axis, in the form that reports print:
     ``{"families": "IPv4+IPv6", "net.ipv4.ip_forward": "1"}``. The axis ``family`` makes no cases of its own: ``ids``
-    are the endings of the probes' names, one for each family that they dial.
+    are the endings of the probes' names, one for each family that they dial. ``mode`` is the proxies' mode; empty in a
+    scenario that is no case.
     """
 
     id: str = ""
     axes: Mapping[str, str] = field(default_factory=dict)
     ids: tuple[str, ...] = ()
+    mode: str = ""
 
     def words(self, name: str) -> str:
         """The name of a probe or step as the author wrote it, without the case's ending."""

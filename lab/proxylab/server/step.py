@@ -167,7 +167,8 @@ class StepRunner:
         ended = time.time_ns()
         links = self.links.since(self._dropped_before)
         foreign, counts = self.runner.foreign_in_steps.found()
-        entries = tuple(self._entries()) if tables else None
+        records = streams.take(links)
+        entries = tuple(self._entries()) if tables or streams.any_port_changed(records) else None
         deadline, namespaces = Deadline.after(_ASK_SECONDS), self.wiring.namespaces
         exported = [
             await _read_exported(node, namespaces[node], self.metrics, names, deadline)
@@ -176,7 +177,7 @@ class StepRunner:
         return replace(
             underway,
             ended=ended,
-            streams=streams.take(links),
+            streams=records,
             entries=entries,
             exported=tuple(exported),
             links=links,

@@ -17,7 +17,7 @@ import socket
 import struct
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -79,13 +79,18 @@ class _Listener:
 
 @dataclass(slots=True)
 class _Client:
-    """A TCP client whose request is not complete, or a probe's flow whose connection has not ended."""
+    """A TCP client whose request is not complete, or a probe's flow whose connection has not ended.
+
+    ``unsent`` are answers to a stream for which its send buffer had no room: after a link is mended, all requests that
+    waited come at once.
+    """
 
     sock: socket.socket
     listener: _Listener
     peer: tuple[str, int]
     own: tuple[str, int]
     received: bytearray
+    unsent: bytearray = field(default_factory=bytearray)
 
 
 class Responders:
@@ -215,6 +220,8 @@ class Responders:
 
     def _receive(self, client: _Client) -> int:
         fd = client.sock.fileno()
+        if client.unsent and not self._flush(client):
+            return 1
         try:
             received = client.sock.recv(_LONGEST_LINE)
         except BlockingIOError:
@@ -227,9 +234,7 @@ class Responders:
             if not received or not _answer_questions(client, client.listener.names):
                 self._drop(fd)
             return 1
-        while is_of_stream(client.received) and b"\n" in client.received:
-            line, _, client.received = client.received.partition(b"\n")
-            _send_answer(client, line)
+        self._answer_stream(client)
         if (b"\r\n\r\n" if is_http(client.received) else b"\n") in client.received:
             _send_answer(client, client.received)
             if is_of_probe(client.received) and client.sock.proto == socket.IPPROTO_TCP and received:
@@ -239,6 +244,27 @@ class Responders:
         elif not received or len(client.received) > _LONGEST_LINE:
             self._drop(fd)
         return 1
+
+    def _answer_stream(self, client: _Client) -> None:
+        while is_of_stream(client.received) and b"\n" in client.received:
+            line, _, client.received = client.received.partition(b"\n")
+            client.unsent += client.listener.voice.answer(bytes(line), client.peer, client.own) or b""
+        if client.unsent:
+            self._flush(client)
+
+    def _flush(self, client: _Client) -> bool:
+        """Send what is left of the answers, or as much as the send buffer takes. Whether all is sent.
+
+        Until then the epoll waits for room, and the client's next requests wait in its kernel.
+        """
+        try:
+            del client.unsent[: client.sock.send(client.unsent)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            client.unsent.clear()  # the client is gone, as reading tells
+        self._epoll.modify(client.sock.fileno(), select.EPOLLOUT if client.unsent else select.EPOLLIN)
+        return not client.unsent
 
     def _drop(self, fd: int) -> None:
         # Closing takes the descriptor out of the epoll, too (epoll(7)): there is no duplicate of it.

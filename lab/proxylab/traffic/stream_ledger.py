@@ -36,6 +36,8 @@ class Ledger:
 
     def __init__(self, identity: Identity, tail: bytes = b"") -> None:
         """An empty ledger; ``tail`` is what follows the token of each packet."""
+        self.port = 0
+        """The source port of the socket or connection in use."""
         self.breaks: list[Break] = []
         self._tail = tail
         self._heard: dict[bytes, _Heard] = {}
@@ -102,6 +104,7 @@ class Ledger:
             own=answer.own,
             own_port=answer.own_port,
             altered=altered or ("" if answer.is_whole else "reply"),
+            port=self.port,
         )
         self._latest = packet
         self._settle(key, packet)

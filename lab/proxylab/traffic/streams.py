@@ -179,6 +179,15 @@ class Streams:
         self._paths.forget()
         return records
 
+    def any_port_changed(self, records: Iterable[StreamRecord]) -> bool:
+        """Whether a backend saw a stream's own address with another port; other connections may hold the own one."""
+        own = {name: each.resolved.sender.addresses for name, each in self._streams.items()}
+        return any(
+            packet.peer in own[record.stream] and packet.peer_port != packet.port
+            for record in records
+            for packet in record.packets
+        )
+
     def answering(self, name: str) -> str:
         """The pod behind the latest answer to a stream's packets since the change; empty if there is none."""
         stream = self._streams[name]
@@ -206,6 +215,7 @@ class Streams:
         def port_of() -> int:
             ports.append(self._port_of(resolved))
             sender_tap.watch_port(ports[-1])
+            ledger.port = ports[-1]
             return ports[-1]
 
         socket: StreamSocket

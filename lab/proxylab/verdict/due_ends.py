@@ -3,7 +3,8 @@
 An author may name a backend that is no reachable endpoint: conntrack or a proxy that has stopped may still lead there.
 At such a pod each endpoint of the Service will do; where the Service has none there any more, each address and port.
 An author may also dial a node's own address and expect its daemon there, at the node port of a Service without
-endpoints: no mode serves node ports at every address.
+endpoints: no mode serves node ports at every address. Where it has endpoints, the plan says at which addresses nothing
+need serve them (``or_dialled``).
 """
 
 from collections import defaultdict
@@ -32,6 +33,8 @@ class DueEnds:
         if not self.reachable and names_address and not expect.backend_names:
             self.is_what_was_dialled = True
             self.reachable = [(resolved.destination, resolved.port)]
+        elif resolved.or_dialled:
+            self.reachable = [*self.reachable, (resolved.destination, resolved.port)]
         self._reachable = frozenset(self.reachable)
         self._of_named = self._named(resolved, expect)
 

@@ -9,12 +9,15 @@ rule's work, or that of a proxy that ends connections.
 from collections.abc import Iterable, Mapping
 
 from proxylab.addresses import IPAddress, Transport
-from proxylab.evidence.evidence import Evidence, Observation, TableEntry, TrackedFlow
+from proxylab.evidence.evidence import Observation, TableEntry, TrackedFlow
 from proxylab.verdict.flows.flows import Flow
 
-__all__ = ["arrival_from_another_port", "holders", "nodes_that_changed_it", "other_holder"]
+__all__ = ["Held", "Replies", "arrival_from_another_port", "holders", "nodes_that_changed_it", "other_holder"]
 
-_Held = tuple[str, Transport, IPAddress, int, IPAddress, int]
+Replies = tuple[Transport, IPAddress, int, IPAddress, int]
+"""The protocol and both ends of packets, the source first."""
+
+Held = tuple[str, Transport, IPAddress, int, IPAddress, int]
 """A node, and the protocol and both ends of a tuple in its connection tracking."""
 
 _WITH_PORTS = frozenset({Transport.TCP, Transport.UDP, Transport.SCTP})
@@ -36,10 +39,10 @@ def nodes_that_changed_it(flow: Flow, arrival: Observation) -> list[str]:
     return [each.node for each in flow.tracked if _answers(each, arrival)]
 
 
-def holders(evidence: Evidence) -> dict[_Held, TableEntry]:
+def holders(entries: Iterable[TableEntry]) -> dict[Held, TableEntry]:
     """The entry that holds a tuple, in either direction, on a node."""
-    held: dict[_Held, TableEntry] = {}
-    for entry in evidence.entries or ():
+    held: dict[Held, TableEntry] = {}
+    for entry in entries:
         there, back = (
             (entry.source, entry.source_port, entry.destination, entry.destination_port),
             (entry.reply_source, entry.reply_source_port, entry.reply_destination, entry.reply_destination_port),
@@ -49,13 +52,15 @@ def holders(evidence: Evidence) -> dict[_Held, TableEntry]:
 
 
 def other_holder(
-    held: Mapping[_Held, TableEntry], nodes: Iterable[str], flow: Flow, arrival: Observation
+    held: Mapping[Held, TableEntry], nodes: Iterable[str], replies: Replies, left: int
 ) -> TableEntry | None:
-    """The entry of another connection that holds the tuple of unchanged replies, on the node that changed the port."""
-    protocol, (end, to) = arrival.protocol, ((arrival.destination, arrival.destination_port), arrival.source)
+    """The entry of another connection that holds the tuple of unchanged replies, on the node that changed the port.
+
+    ``replies`` are as the backend sends them, and ``left`` is the port from which the request left.
+    """
     for node in nodes:
-        own = held.get((node, protocol, *end, to, arrival.source_port))
-        other = held.get((node, protocol, *end, to, flow.departures[0].source_port))
+        own = held.get((node, *replies))
+        other = held.get((node, *replies[:-1], left))
         if own is not None and other is not None and own != other:
             return other
     return None

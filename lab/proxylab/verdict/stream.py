@@ -98,6 +98,15 @@ class Stream(Struct, frozen=True):
         return own or translated or any(each.at > last.at for each in self.record.breaks)
 
     @property
+    def is_led_by_kernels(self) -> bool:
+        """Whether the kernels translate its packets to the backends, or nothing does: no program ends connections."""
+        ends = {(each.own, each.own_port) for each in self.answered}
+        dialled = (self.resolved.destination, self.resolved.port)
+        return dialled in ends or any(
+            (each.reply_source, each.reply_source_port) in ends for each in self.record.tracked
+        )
+
+    @property
     def changed_by_others(self) -> Iterator[str]:
         """Rules of no engine that may have marked its packets for masquerading, where backends must see no sender's."""
         if not set(self.sources.values()) <= set(self.resolved.sender.addresses):

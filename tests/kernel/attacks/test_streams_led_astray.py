@@ -84,6 +84,9 @@ CHANGED = {
     ),
 }  # fmt: skip
 
+LEFT, TAKEN = 40_000, 51_234
+FROM_PORT = WORLD.replace("{from: client,", f"{{from: {{name: client, port: {LEFT}}},")
+
 
 @pytest.mark.parametrize("port", ["tcp", "udp"])
 @pytest.mark.parametrize("astray", ASTRAY)
@@ -114,6 +117,31 @@ def test_a_stream_whose_data_changes_fails(changed: str) -> None:
         for verdict in verdicts:
             assert f"the data of the {what} changed on the way" in said(verdict)
             assert str(verdict.overall) == "fail", said(verdict)
+
+
+@pytest.mark.parametrize("port", ["tcp", "udp"])
+def test_a_stream_whose_port_alone_a_rule_changes_keeps_no_source(port: str) -> None:
+    rule = nft("node-a", "postrouting", 50, f"ip daddr {ECHO} meta l4proto {port} snat to {CLIENT}:{TAKEN}", "nat")
+    with streaming(ENGINE, port, "{source: preserved, lost: 0}", rule, text=WORLD) as verdicts:
+        for verdict in verdicts:
+            assert str(verdict.overall) == "fail", said(verdict)
+            assert f"echo saw port {TAKEN}, not port " in said(verdict)
+
+
+@pytest.mark.parametrize("port", ["tcp", "udp"])
+@pytest.mark.parametrize(("holder", "noted"), [(f"{ECHO}:8080", True), (f"{OTHER}:8080", False)])
+def test_a_port_that_another_connection_to_the_endpoint_holds_is_noted(port: str, holder: str, *, noted: bool) -> None:
+    known = (
+        f"conntrack: [{{protocol: {port.upper()}, from: '{CLIENT}:{LEFT}', to: '10.96.1.9:80', replyFrom: '{holder}'}}]"
+    )
+    text = FROM_PORT.replace("node-a: {}", f"node-a: {{{known}}}")
+    with streaming(ENGINE, port, "{source: preserved, lost: 0}", text=text) as verdicts:
+        for verdict in verdicts:
+            assert str(verdict.overall) == "pass", said(verdict)
+            notes = [note for each in verdict.verdicts for note in each.witnesses]
+            assert (
+                any(f"not port {LEFT}: another connection on node-a holds that one" in note for note in notes) is noted
+            )
 
 
 def test_an_unaltered_lab_passes() -> None:

@@ -5,6 +5,7 @@ import pytest
 from proxylab.addresses import IPAddress
 from proxylab.plan.assembly import Assembly, assemble
 from proxylab.plan.resolved import ResolvedProbe
+from proxylab.scenario.cases import cases
 from proxylab.scenario.load import parse_scenario
 
 TEXT = """
@@ -153,3 +154,62 @@ def test_a_program_receives_what_comes_over_its_own_protocol() -> None:
     both = assemble(parse_scenario(DAEMONS, "daemons.lab.yaml"))
     for resolved in both.resolved_probes:
         assert {each.name for each in resolved.receivers} == {resolved.name}
+
+
+SERVED = """
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {{name: served}}
+spec:
+  network: {{families: [IPv4, IPv6]}}
+  nodes: {{node-a: {{addresses: [{{device: eth0, address: 172.18.0.99/24}}]}}, node-b: {{}}}}
+  pods: {{echo: {{nodes: [node-b], labels: {{app: echo}}, ports: [8080]}}}}
+  hosts: {{outside: {{}}}}
+  probes:
+  - {{name: first, from: outside, to: {{address: 172.18.0.2, port: 30080}}, expect: {{outcome: refused}}}}
+  - {{name: second, from: outside, to: {{address: 172.18.0.99, port: 30080}}, expect: {{outcome: refused}}}}
+  - {{name: loopback, from: node-a, to: {{address: 127.0.0.1, port: 30080}}, expect: {{outcome: refused}}}}
+  - {{name: loopback of IPv6, from: node-a, to: {{address: "::1", port: 30080}}, expect: {{outcome: refused}}}}
+  - {{name: other port, from: outside, to: {{address: 172.18.0.99, port: 30081}}, expect: {{outcome: refused}}}}
+{steps}
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: echo}}
+spec:
+  type: NodePort
+  ipFamilyPolicy: RequireDualStack
+  selector: {{app: echo}}
+  ports: [{{port: 80, targetPort: 8080, nodePort: 30080}}]
+---
+apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+{configuration}
+"""
+LATER_NFTABLES = "  steps: [{name: another mode, change: {engines: nftables}}]"
+
+
+@pytest.mark.parametrize(
+    ("mode", "configuration", "steps", "may_be_own"),
+    [
+        ("iptables", "", "", {"loopback of IPv6"}),
+        ("iptables", "iptables: {localhostNodePorts: false}", "", {"loopback", "loopback of IPv6"}),
+        ("iptables", "nodePortAddresses: [primary]", "", {"second", "loopback", "loopback of IPv6"}),
+        ("iptables", "nodePortAddresses: [172.18.0.2/32]", "", {"second", "loopback", "loopback of IPv6"}),
+        ("iptables", "nodePortAddresses: [172.18.0.99/32]", "", {"first", "loopback", "loopback of IPv6"}),
+        ("iptables", "", LATER_NFTABLES, {"second", "loopback", "loopback of IPv6"}),
+        ("nftables", "", "", {"second", "loopback", "loopback of IPv6"}),
+        ("nftables", "nodePortAddresses: [0.0.0.0/0]", "", {"loopback", "loopback of IPv6"}),
+        ("ipvs", "", "", {"loopback", "loopback of IPv6"}),
+        ("userspace", "nodePortAddresses: [primary]", "", {"loopback", "loopback of IPv6"}),
+    ],
+)
+def test_at_which_addresses_a_node_port_may_be_a_programs_of_the_node(
+    mode: str, configuration: str, steps: str, may_be_own: set[str]
+) -> None:
+    text = SERVED.format(configuration=configuration, steps=steps)
+    (case,) = cases(parse_scenario(text, "served.lab.yaml"), mode)
+    found = {each.name: each for each in assemble(case).resolved_probes}
+    assert {name for name, each in found.items() if each.or_dialled} == may_be_own
+    assert found["second"].service_port == "default/echo"
+    assert found["other port"].service_port == ""

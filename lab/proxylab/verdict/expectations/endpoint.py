@@ -46,7 +46,8 @@ def _judge(case: JudgedProbe, arrived: _Arrived) -> Verdict:
                 known[where] = each in due
             if not known[where]:
                 findings.wrong(_clause(case, each, due), flow.number)
-    witness = "what was dialled" if due.is_what_was_dialled else f"an endpoint of {resolved.service_port}"
+    at_dialled = due.is_what_was_dialled or (resolved.or_dialled and set(arrived) == {case.dialled})
+    witness = "what was dialled" if at_dialled else f"an endpoint of {resolved.service_port}"
     return findings.settle(
         "endpoint",
         expected=_several(due.reachable, "any of {}") or listed([endpoint(*each) for each in due.reachable]),

@@ -102,12 +102,14 @@ def _judge(case: JudgedProbe, wanted: SourceExpectation) -> Verdict:
 def _judge_ports(case: JudgedProbe, flows: Sequence[Flow], findings: Findings) -> list[str]:
     """Judge the ports of flows that must keep their source. It returns what excuses the kernel where it changed one."""
     changed = [(flow, arrival) for flow in flows if (arrival := arrival_from_another_port(flow)) is not None]
-    held, excused = holders(case.evidence) if changed else {}, list[str]()
+    held, excused = holders(case.evidence.entries or ()) if changed else {}, list[str]()
     for flow, arrival in changed:
         left = flow.departures[0].source_port
         clause = f"{arrival.netns_name} saw it come from port {arrival.source_port}, not from port {left}"
         by_nodes = case.evidence.tracked is None or nodes_that_changed_it(flow, arrival)
-        if (other := other_holder(held, case.resolved.nodes, flow, arrival)) is not None:
+        end, to = (arrival.destination, arrival.destination_port), (arrival.source, arrival.source_port)
+        other = other_holder(held, case.resolved.nodes, (arrival.protocol, *end, *to), left)
+        if other is not None:
             excused.append(f"{clause}: another connection on {other.node} holds that one ({entry_words(other)})")
         elif by_nodes and case.evidence.entries is None:
             unread = "whether another connection holds that port is not known, as the lab did not read all entries"

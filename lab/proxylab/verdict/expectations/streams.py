@@ -2,7 +2,8 @@
 
 A step lasts from its change until its streams are settled, before the next step. It begins with a packet of each stream
 just before the change. Counts and delays cover the whole step: a packet that the change costs belongs to its step.
-``backend`` and ``source`` are about the packets sent after the step's wait, at least five of each stream.
+``backend`` and ``source`` are about the packets sent after the step's wait, at least five of each stream. A preserved
+source has its port, too (``source_ports``).
 
 A packet that netem lost on a link counts as ``lostOnLink`` and not as ``lost``. Of a UDP stream the taps at both ends
 of each link tell which; a connection's kernels send again, so its loss is unclear while links drop packets.
@@ -26,14 +27,16 @@ from typing import Final
 
 from proxylab.addresses import IPAddress
 from proxylab.evidence.stream_records import BreakKind, StreamPacket, StreamPacketFate
-from proxylab.evidence.words import amount, endpoint, listed, times
-from proxylab.scenario.expect import SourceExpectation
+from proxylab.evidence.words import amount, endpoint, listed, tally, times
+from proxylab.scenario.expect import Preserved, SourceByBackend, SourceExpectation
 from proxylab.scenario.steps import Count
+from proxylab.verdict.conntrack_tables import entry_words
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.on_links import dropped_meanwhile
 from proxylab.verdict.foreign import Effect
 from proxylab.verdict.model import Verdict
+from proxylab.verdict.source_ports import holders, other_holder
 from proxylab.verdict.stream import MILLISECOND, Stream, answer_words, may_be_late
 
 __all__ = [
@@ -115,10 +118,11 @@ BACKENDS = Expectation[Stream, tuple[str, ...]](
 )
 
 
-def _judge_source(stream: Stream, _wanted: SourceExpectation) -> Verdict:
-    """Every backend saw that address."""
+def _judge_source(stream: Stream, wanted: SourceExpectation) -> Verdict:
+    """Every backend saw that address, and where it is the sender's own, that port."""
     stream = stream.after_wait
     findings = Findings(stream, chain(stream.foreign, stream.changed_by_others))
+    kept: list[StreamPacket] = []
     for packet in stream.packets:
         if packet.peer is None:
             find = findings.missing if may_be_late(packet) else findings.wrong
@@ -128,14 +132,40 @@ def _judge_source(stream: Stream, _wanted: SourceExpectation) -> Verdict:
         elif packet.peer != due:
             instead = f", not {due}" if len(stream.sources) > 1 else ""
             findings.wrong(f"{packet.backend} saw {packet.peer}{instead}", packet.number)
+        elif isinstance(_wanted_source(wanted, packet.backend), Preserved):
+            kept.append(packet)
+    noted = _judge_ports(stream, kept, findings)
     reporters = dict.fromkeys(packet.backend for packet in stream.packets if packet.backend)
     return findings.settle(
         f"{stream.name}.source",
         expected=listed(list(dict.fromkeys(map(str, filter(None, map(stream.due_source, stream.answered)))))) or "none",
         observed=listed(list(dict.fromkeys(str(each.peer) for each in stream.packets if each.peer is not None))),
         silence=stream.silence,
-        witnesses=[f"reported by {listed(list(reporters))}"],
+        witnesses=[f"reported by {listed(list(reporters))}", *noted],
     )
+
+
+def _wanted_source(wanted: SourceExpectation, backend: str) -> SourceExpectation | None:
+    return wanted.of.get(backend) if isinstance(wanted, SourceByBackend) else wanted
+
+
+def _judge_ports(stream: Stream, packets: Sequence[StreamPacket], findings: Findings) -> list[str]:
+    """Judge the ports of packets that must keep their source. It returns what excuses the kernel that changed one.
+
+    A program that ends the connection opens another one, from a port of its own.
+    """
+    changed = [each for each in packets if each.port and each.peer_port != each.port]
+    held, excused = holders(stream.step.entries or ()) if changed else {}, list[str]()
+    for packet in changed if stream.is_led_by_kernels else ():
+        if packet.own is None or packet.peer is None:
+            continue
+        clause = f"{packet.backend} saw port {packet.peer_port}, not port {packet.port}"
+        replies = (stream.resolved.protocol, packet.own, packet.own_port, packet.peer, packet.peer_port)
+        if (other := other_holder(held, stream.resolved.nodes, replies, packet.port)) is not None:
+            excused.append(f"{clause}: another connection on {other.node} holds that one ({entry_words(other)})")
+        else:
+            findings.wrong(clause, packet.number)
+    return tally(excused, *stream.counted)
 
 
 def _stranger(stream: Stream) -> StreamPacket | None:

@@ -2,6 +2,7 @@
 
 from ipaddress import ip_address
 
+import pytest
 from judging import FAIL, INCONCLUSIVE, PASS, REFUSED
 from msgspec.structs import replace
 from recorded import World
@@ -219,3 +220,33 @@ def test_a_dialled_address_at_the_port_of_a_service_without_endpoints_is_where_f
         verdict = endpoint_of(judge(probe, resolved, None, evidence))
         assert verdict is not None
         assert verdict.judgement is judgement
+
+
+@pytest.mark.parametrize("or_dialled", [True, False])
+def test_a_node_port_where_none_need_be_served_may_be_the_nodes_own(or_dialled: bool) -> None:
+    """The daemon at the dialled address, or an endpoint of the Service; another port or pod is neither."""
+    probe = replace(WORLD.probe, target=AddressTarget(address=WORLD.address("echo-1"), port=30080))
+    probe = replace(probe, expect=replace(probe.expect, backends=None))
+    resolved = replace(
+        WORLD.resolved,
+        destination=WORLD.address("echo-1"),
+        port=30080,
+        endpoints=(Destination(address=WORLD.address("echo-2"), port=8080),),
+        service_port="default/echo:http",
+        or_dialled=or_dialled,
+    )
+    for pod, port, right in (
+        ("echo-1", 30080, or_dialled),
+        ("echo-2", 8080, True),
+        ("echo-1", 8080, False),
+        ("echo-2", 30080, False),
+    ):
+        leaves, arrives, answers, hears = at_port(WORLD, 0, pod, port)
+        leaves = replace(leaves, destination=resolved.destination, destination_port=30080)
+        hears = replace(hears, source=resolved.destination, source_port=30080)
+        verdict = endpoint_of(judge(probe, resolved, None, WORLD.evidence((leaves, arrives, answers, hears))))
+        assert verdict is not None
+        assert verdict.judgement is (PASS if right else FAIL), (pod, port)
+        if right:
+            witness = "what was dialled" if pod == "echo-1" else "an endpoint of default/echo:http"
+            assert verdict.witnesses == (witness,)

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.errors import InternalError
-from proxylab.evidence.evidence import ForeignRule, LinkCount, Packet, TrackedFlow
+from proxylab.evidence.evidence import ForeignRule, LinkCount, Packet, TableEntry, TrackedFlow
 from proxylab.evidence.stream_records import StreamCopy, StreamPacket, StreamRecord
 from proxylab.plan.resolved import Destination, Receiver
 from proxylab.report.failure_text import explain
-from proxylab.scenario.expect import Masqueraded
+from proxylab.scenario.expect import Masqueraded, Preserved, SourceAddress, SourceByBackend
 from proxylab.scenario.steps import Count
 from proxylab.verdict.model import Judgement, StepVerdict, Verdict
 
@@ -66,6 +66,54 @@ def test_the_source_may_differ_from_backend_to_backend() -> None:
     verdict = judged(step(source=Masqueraded()), record(*seen(*BEHIND)), source=due)
     assert verdict.verdicts[0].expected == str(NEW)
     assert verdict.verdicts[0].reasons == (f"5 of 5 packets: new saw {CLIENT}, not {NEW}",)
+
+
+TAKEN = TableEntry("node-a", Transport.UDP, CLIENT, 4000, VIP, 53, NEW, 5353, CLIENT, 4000)
+OWN = TableEntry("node-a", Transport.UDP, CLIENT, 4000, VIP, 54, NEW, 5353, CLIENT, 12345)
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted", "led_to", "entries", "told"),
+    [
+        ({"port": 4000}, Preserved(), NEW, None, "new saw port 12345, not port 4000"),
+        ({"port": 4000}, Preserved(), NEW, (OWN,), "new saw port 12345, not port 4000"),
+        ({"port": 4000}, SourceByBackend({"new": Preserved()}), NEW, (), "new saw port 12345, not port 4000"),
+        ({"port": 12345}, Preserved(), NEW, (), ""),
+        ({"port": 0}, Preserved(), NEW, (), ""),
+        ({"port": 4000}, Masqueraded(), NEW, (), ""),
+        ({"port": 4000}, SourceAddress(CLIENT), NEW, (), ""),
+        ({"port": 4000}, Preserved(), OLD, (), ""),
+        ({"port": 4000, "own": VIP, "own_port": 53}, Preserved(), OLD, (), "new saw port 12345, not port 4000"),
+        ({"port": 4000}, Preserved(), NEW, (OWN, TAKEN), "another connection on node-a holds that one"),
+        (
+            {"port": 4000},
+            Preserved(),
+            NEW,
+            (OWN, replace(TAKEN, node="node-b")),
+            "new saw port 12345, not port 4000",
+        ),
+        (
+            {"port": 4000},
+            Preserved(),
+            NEW,
+            (replace(OWN, protocol=Transport.TCP), replace(TAKEN, protocol=Transport.TCP)),
+            "new saw port 12345, not port 4000",
+        ),
+    ],
+)
+def test_a_preserved_source_has_its_port_unless_another_connection_holds_it(
+    change: dict[str, Any], wanted: Any, led_to: IPAddress, entries: tuple[TableEntry, ...] | None, told: str
+) -> None:
+    """``led_to`` is where connection tracking leads: elsewhere than to the backend, a program ends the connections."""
+    packets = (*(replace(each, own=OLD, own_port=5353, port=1) for each in (BEFORE, TRANSITION)), *(
+        replace(each, **{"own": NEW, "own_port": 5353, **change}) for each in BEHIND
+    ))  # fmt: skip
+    tracked = (TrackedFlow(0, "node-a", led_to, 5353, CLIENT, 12345),)
+    verdict = judged(step(source=wanted), replace(record(*packets), tracked=tracked), entries=entries)
+    (source,) = (each for each in verdict.verdicts if each.expectation == "queries.source")
+    held = told.startswith("another")
+    assert source.judgement is (Judgement.FAIL if told and not held else Judgement.PASS), source
+    assert told in "; ".join(source.witnesses if held else source.reasons), source
 
 
 def test_a_source_that_nothing_masquerades_is_no_masqueraded_one() -> None:

@@ -1,0 +1,55 @@
+"""Which addresses of nodes serve node ports for sure, whatever the proxy's version.
+
+``nodePortAddresses`` chooses them, and its default depends on the mode. At any other address of a node the node's own
+program may have the port, so a flow may end at what was dialled.
+"""
+
+from collections.abc import Collection, Iterator
+from functools import cache
+
+from proxylab.addresses import Family, IPAddress
+from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.plan.addresses import allocate_addresses
+from proxylab.plan.lookup import with_role
+from proxylab.plan.model import Plan, Role
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.words import Mode
+
+__all__ = ["NodePortAddresses"]
+
+
+class NodePortAddresses:
+    """The addresses of a scenario's nodes, and which of them serve node ports in each mode that its proxies ever have.
+
+    A scenario that is no case may run in any mode.
+    """
+
+    def __init__(self, scenario: Scenario, plan: Plan) -> None:
+        nodes = with_role(plan, Role.NODE).values()
+        self.local = tuple(each.interface.ip for node in nodes for each in node.addresses)
+        self._scenario = scenario
+        self.surely_serves = cache(self._surely_serves)
+
+    def _surely_serves(self, address: IPAddress) -> bool:
+        """Whether that is certain of an address, whatever the proxy's version."""
+        primary = {each for own in allocate_addresses(self._scenario).node.values() for each in own}
+        configuration = self._scenario.proxy or ProxyConfiguration()
+        return all(_serves(mode, configuration, primary, address) for mode in _modes(self._scenario))
+
+
+def _modes(scenario: Scenario) -> Iterator[Mode]:
+    yield from [Mode(scenario.case.mode)] if scenario.case.mode else Mode
+    for step in scenario.steps:
+        yield from (Mode(action.mode) for action in step.change.engines.values() if action.mode)
+
+
+def _serves(mode: Mode, configuration: ProxyConfiguration, primary: Collection[IPAddress], address: IPAddress) -> bool:
+    if mode is Mode.USERSPACE:  # it knows no nodePortAddresses
+        return not address.is_loopback
+    chosen = [cidr for cidr in configuration.node_port_addresses if Family.of(cidr) is Family.of(address)]
+    by_default = not configuration.node_port_addresses and not configuration.node_port_words
+    if configuration.node_port_primary or (by_default and mode is Mode.NFTABLES):
+        return address in primary or any(address in cidr for cidr in chosen)
+    if address.is_loopback:
+        return mode is Mode.IPTABLES and address.version == 4 and configuration.localhost_node_ports and not chosen
+    return not chosen or any(address in cidr for cidr in chosen)
