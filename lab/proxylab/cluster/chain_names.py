@@ -7,6 +7,7 @@ in pkg/proxy/iptables). So another program has such a chain only if it computes 
 
 from base64 import b32encode
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from hashlib import sha256
 
 from proxylab.addresses import IPAddress
@@ -15,6 +16,8 @@ from proxylab.cluster.objects import EndpointSlice, KubeObject, Service
 __all__ = ["chain_hashes"]
 
 _CHARACTERS = 16
+_MOST_REMEMBERED = 1 << 16
+"""A scenario with steps asks for the same hashes at each."""
 
 
 def chain_hashes(objects: Iterable[KubeObject]) -> Iterator[str]:
@@ -40,5 +43,6 @@ def _end(address: IPAddress, port: int) -> str:
     return f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"
 
 
+@lru_cache(maxsize=_MOST_REMEMBERED)
 def _hashed(text: str) -> str:
     return b32encode(sha256(text.encode()).digest())[:_CHARACTERS].decode()

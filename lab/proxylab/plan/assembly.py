@@ -186,9 +186,10 @@ def assemble(scenario: Scenario) -> Assembly:
     sources = ExpectedSources(plan)
     hashes = frozenset[str]()
     for cluster, probes in zip(timeline, asked, strict=True):
-        hashes |= frozenset(chain_hashes(cluster.objects))
+        objects = cluster.objects
+        hashes = hashes.union(chain_hashes(objects))
         now = replace(scenario, probes=probes, slices=tuple(cluster.slices.values()))
-        slices = _slices(cluster)
+        slices = [each for each in objects if isinstance(each, EndpointSlice)]
         refuse_neighbours(now, plan, slices)
         found = resolve(
             now,

@@ -13,7 +13,7 @@ from proxylab.addresses import IPAddress
 from proxylab.cluster.chain_names import chain_hashes
 from proxylab.cluster.objects import EndpointSlice
 from proxylab.plan.cluster_timeline import Cluster
-from proxylab.plan.endpoints import Due, Endpoints
+from proxylab.plan.endpoints import Endpoints
 from proxylab.plan.node_ports import NodePortAddresses
 from proxylab.plan.resolved import Destination, ResolvedProbe
 from proxylab.scenario.steps import Step
@@ -25,14 +25,24 @@ def streams_by_step(
     streams: Sequence[ResolvedProbe], timeline: Sequence[Cluster], steps: Iterable[Step], serving: NodePortAddresses
 ) -> tuple[tuple[ResolvedProbe, ...], ...]:
     """The streams at the end of each step; ``timeline`` is the cluster at first and after each step."""
-    ends = [_Ends(each, serving) for each in streams]
-    for stream in ends:
-        stream.meet(timeline[0])
+    ends, hashes = [_Ends(each) for each in streams], frozenset[str]()
+
+    def meet(now: Cluster) -> None:
+        nonlocal hashes
+        objects = now.objects
+        slices = [each for each in objects if isinstance(each, EndpointSlice)]
+        endpoints = Endpoints(now.services, slices, serving.local, serving.surely_serves)
+        hashes = hashes.union(chain_hashes(objects))
+        for stream in ends:
+            stream.meet(endpoints, hashes)
+
+    if not ends:
+        return ((),) * (len(timeline) - 1)
+    meet(timeline[0])
     found = []
     for step, before in zip(steps, timeline[:-1], strict=True):
         for now in before.through(step):
-            for stream in ends:
-                stream.meet(now)
+            meet(now)
         found.append(tuple(stream.resolved for stream in ends))
     return tuple(found)
 
@@ -40,27 +50,19 @@ def streams_by_step(
 class _Ends:
     """The ends of one stream, over time. ``resolved`` is the stream with them."""
 
-    def __init__(self, resolved: ResolvedProbe, serving: NodePortAddresses) -> None:
+    def __init__(self, resolved: ResolvedProbe) -> None:
         self.resolved = resolved
-        self._serving = serving
         self._ever: dict[tuple[IPAddress, int], None] = {}
 
-    def meet(self, cluster: Cluster) -> None:
-        """Take in the cluster at a later time."""
-        due, resolved = self._due(cluster), self.resolved
+    def meet(self, endpoints: Endpoints, hashes: frozenset[str]) -> None:
+        """Take in the endpoints of the cluster at a later time; ``hashes`` are in the names of chains until then."""
+        resolved = self.resolved
+        due = endpoints.at(resolved.destination, resolved.port, resolved.protocol)
         now = [(each.address, each.port) for each in due.endpoints if each.is_reachable]
         if due.or_dialled:
             now.append((resolved.destination, resolved.port))
         self._ever.update(dict.fromkeys(now))
         ends = (Destination(address=each[0], port=each[1], is_reachable=each in now) for each in self._ever)
         self.resolved = replace(
-            resolved,
-            service_port=due.service_port or resolved.service_port,
-            endpoints=tuple(ends),
-            chain_hashes=(resolved.chain_hashes or frozenset()).union(chain_hashes(cluster.objects)),
+            resolved, service_port=due.service_port or resolved.service_port, endpoints=tuple(ends), chain_hashes=hashes
         )
-
-    def _due(self, cluster: Cluster) -> Due:
-        slices = [each for each in cluster.objects if isinstance(each, EndpointSlice)]
-        endpoints = Endpoints(cluster.services, slices, self._serving.local, self._serving.surely_serves)
-        return endpoints.at(self.resolved.destination, self.resolved.port, self.resolved.protocol)

@@ -42,6 +42,7 @@ from proxylab.report.trace_text import journey
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.words import HOST
 from proxylab.verdict.conntrack_tables import entry_words
+from proxylab.verdict.counted_rules import as_recorded
 from proxylab.verdict.model import ProbeVerdict, Verdict
 
 __all__ = [
@@ -139,7 +140,7 @@ def bundle(
         format=FORMAT,
         circumstances=circumstances,
         probe=verdict.probe,
-        resolved=verdict.resolved,
+        resolved=as_recorded(verdict.resolved, (verdict.evidence, verdict.traced)),
         source=verdict.source,
         evidence=verdict.evidence,
         traced=verdict.traced,

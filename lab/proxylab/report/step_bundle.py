@@ -31,6 +31,7 @@ from proxylab.report.reproduction import unreproduced
 from proxylab.report.step_timeline import stream_log
 from proxylab.scenario.steps import Step
 from proxylab.verdict.conntrack_tables import entry_words
+from proxylab.verdict.counted_rules import as_recorded
 from proxylab.verdict.model import StepVerdict, Verdict
 
 __all__ = ["STEP", "RecordedStep", "read_step", "step_bundle"]
@@ -69,7 +70,7 @@ def step_bundle(
         circumstances=circumstances,
         step=verdict.step,
         number=verdict.number,
-        streams=verdict.streams,
+        streams=tuple(as_recorded(each, verdict.evidence) for each in verdict.streams),
         sources=verdict.sources,
         nodes=verdict.nodes,
         addresses=verdict.addresses,

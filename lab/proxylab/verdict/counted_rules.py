@@ -12,8 +12,10 @@ from functools import lru_cache
 from ipaddress import ip_address, ip_network
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, IPNetwork, Transport
+from proxylab.encoding import encode
 from proxylab.evidence.evidence import RuleCount
 from proxylab.evidence.ipvs import VIRTUAL_SERVERS
 from proxylab.evidence.words import endpoint
@@ -24,6 +26,7 @@ __all__ = [
     "NFT_TABLE",
     "SHARED_TABLES",
     "Rule",
+    "as_recorded",
     "ending",
     "is_engines_chain",
     "may_be_engines",
@@ -73,6 +76,14 @@ def is_engines_chain(chain: str, hashes: Container[str] | None = None) -> bool:
         return True
     of_port = _OF_SERVICE_PORT.fullmatch(chain)
     return of_port is not None and (hashes is None or of_port[1] in hashes)
+
+
+def as_recorded(resolved: ResolvedProbe, evidence: object) -> ResolvedProbe:
+    """The resolved probe with the hashes alone that the evidence names: whose other chains are, no judge asks."""
+    if resolved.chain_hashes is None:
+        return resolved
+    named = {each.decode() for each in re.findall(_OF_SERVICE_PORT.pattern.encode(), encode(evidence))}
+    return replace(resolved, chain_hashes=resolved.chain_hashes & named)
 
 
 class Rule(Struct, frozen=True):

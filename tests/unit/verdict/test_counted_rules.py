@@ -9,7 +9,7 @@ from recorded import World
 
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import RuleCount
-from proxylab.verdict.counted_rules import ending, may_be_engines, of_service, read, read_all
+from proxylab.verdict.counted_rules import as_recorded, ending, may_be_engines, of_service, read, read_all
 from proxylab.verdict.rule_words import rule_action, short, the_rule
 
 WORLD = World()
@@ -251,3 +251,20 @@ def test_rules_of_another_service_with_the_same_endpoint_are_no_witnesses() -> N
 def test_a_chain_or_a_virtual_server_names_its_service(table: str, chain: str, packets: int) -> None:
     text = f"-a {chain} -r 10.244.1.10:8080 -m -w 1" if table == "ipvs" else "meta l4proto tcp dnat to 10.244.1.10:8080"
     assert _led(RuleCount("node-a", table, chain, text, 1, "DNAT", ip_address("10.244.1.10"), 8080)) == packets
+
+
+def test_a_bundle_keeps_the_hashes_that_its_evidence_names_and_no_others() -> None:
+    first, second, third, other = (letter * 16 for letter in "ABCD")
+    known = frozenset({first, second, third, other})
+    resolved = replace(WORLD.resolved, service_port="default/echo:http", chain_hashes=known)
+    leading = f"-A KUBE-SVC-{first} -j KUBE-SEP-{second}"
+    strange = f'-A KUBE-SEP-EVIL -m comment --comment "KUBE-FW-{third}" -j ACCEPT'
+    counts = (
+        RuleCount("node-a", "nat", f"KUBE-SVC-{first}", leading, 1),
+        RuleCount("node-a", "nat", "KUBE-SEP-EVIL", strange, 1),
+    )
+    kept = as_recorded(resolved, (WORLD.evidence((), counts=counts), None))
+    assert kept.chain_hashes == {first, second, third}
+    assert [may_be_engines(each, kept) for each in counts] == [may_be_engines(each, resolved) for each in counts]
+    unknown = replace(resolved, chain_hashes=None)
+    assert as_recorded(unknown, ()) == unknown

@@ -85,7 +85,8 @@ def _beside_the_engine(failure: Failure, node: str) -> str:
     """The counted rule outside the engine's chains that changed the destination, as the end of a clause."""
     for rule in failure.case.rules:
         count = rule.count
-        is_engines = count.table not in SHARED_TABLES or is_engines_chain(count.chain)
+        hashes = failure.case.resolved.chain_hashes
+        is_engines = count.table not in SHARED_TABLES or is_engines_chain(count.chain, hashes)
         if count.node == node and not is_engines and rule.target in ("DNAT", "REDIRECT", "NETMAP"):
             named = f'the rule "{count.text}" in chain {count.chain} of table {count.table}'
             return f" by {named}, which belongs to no engine"

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import ConnectReport, Direction, Evidence, ForeignRule, Observation, Packet, RuleCount
-from proxylab.plan.resolved import ResolvedProbe
+from proxylab.plan.resolved import Destination, ResolvedProbe
 from proxylab.scenario.words import Manner
 from proxylab.verdict.case import open_case
 from proxylab.verdict.causes.table import why
@@ -83,6 +83,25 @@ def test_a_rule_of_others_in_the_engines_table_is_named_where_a_router_answered(
     assert f'changed the packet\'s destination by the rule "{text}"' in cause(evidence, OF_SERVICE)
     engines = WORLD.evidence(ANSWERED, foreign=(LEADS,), counts=(WORLD.translated("echo-1"),))
     assert "changed the packet's destination" not in cause(engines, OF_SERVICE)
+
+
+@pytest.mark.parametrize(("chain", "is_engines"), [("KUBE-SEP-EVIL", False), ("KUBE-SEP-BBBBBBBBBBBBBBBB", True)])
+def test_a_rule_in_a_chain_that_is_only_named_like_the_engines_led_the_packet_to_a_service(
+    chain: str, *, is_engines: bool
+) -> None:
+    led, hashes = ip_address("10.96.0.99"), frozenset({"AAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBB"})
+    way = [
+        replace(each, destination=led, destination_port=80) if number in (2, 3) else each
+        for number, each in enumerate(WORLD.crossing(0, "echo-1"))
+    ]
+    leads = RuleCount("node-a", "nat", chain, f"-A {chain} -p tcp -j DNAT --to-destination {led}", 1)
+    text = "-A KUBE-SEP-AAAAAAAAAAAAAAAA -p tcp -m comment --comment default/echo:tcp -j DNAT --to-destination "
+    translates = RuleCount("node-b", "nat", "KUBE-SEP-AAAAAAAAAAAAAAAA", f"{text}{WORLD.address('echo-1')}:8080", 1)
+    elsewhere = (Destination(address=NOWHERE, port=8080),)
+    resolved = replace(OF_SERVICE, chain_hashes=hashes, endpoints=elsewhere)
+    sentence = cause(WORLD.evidence(way, counts=(leads, translates)), resolved)
+    named = f"node-a changed the packet's destination to {led}:80" in sentence
+    assert (named and f'the rule "{leads.text}" in chain {chain} of table nat' in sentence) is not is_engines, sentence
 
 
 def strayed(*changed: Observation, foreign: tuple[ForeignRule, ...] = ()) -> Evidence:
