@@ -47,6 +47,7 @@ class Capability(Record, frozen=True, kw_only=True):
         cost: what the lab cannot do without it, or does slower.
         cure: what the user or an administrator can do about it.
         required: whether every lab needs it.
+        of_program: whether a program is missing, which no other kernel has.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Capability(Record, frozen=True, kw_only=True):
     cost: str
     cure: str
     required: bool = False
+    of_program: bool = False
 
 
 def in_words(error: Exception) -> str:

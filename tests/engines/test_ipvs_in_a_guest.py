@@ -3,12 +3,14 @@
 Few machines have IPVS, so all of this runs in guests, on the kernel that proxylab builds.
 """
 
+import os
 import re
 import subprocess
 import sys
 import time
 from contextlib import closing
 from pathlib import Path
+from shutil import which
 
 import pytest
 from guest_runs import files, of_mode_ipvs, run
@@ -22,6 +24,7 @@ from proxylab.client.open_lab import OpenLab
 from proxylab.client.session import Session
 from proxylab.engines.modes import MODES
 from proxylab.engines.protocol import EngineChoice, Upstream
+from proxylab.errors import ExitCode
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 from proxylab.verdict.model import Judgement
@@ -72,6 +75,29 @@ def test_every_named_scenario_has_a_case_in_the_mode() -> None:
 @pytest.mark.parametrize("names", REAL.values(), ids=REAL)
 def test_kube_proxy_passes(names: str, kube_proxy: Binary) -> None:
     run("kube-proxy/ipvs", files(names), "--kube-proxy", str(kube_proxy.path))
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not which("ipset"), reason="needs root, and ipset, which the test hides")
+def test_without_the_program_ipset_kube_proxy_is_a_skip_with_its_cure(kube_proxy: Binary) -> None:
+    """A mount namespace of its own has nothing to run in the place of ipset. The embedded engine needs no program."""
+    hidden = f'mount --bind /dev/null {which("ipset")} && exec "$@"'
+    proxylab = [sys.executable, "-m", "proxylab", "run", "scenarios/clusterip/from-a-pod.lab.yaml", "--kernel", "uml"]
+    done = {
+        engine: subprocess.run(
+            ["unshare", "--mount", "sh", "-c", hidden, "sh", *proxylab, "--engine", engine, *options],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "lab"), "NO_COLOR": "1"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        for engine, options in (("kube-proxy/ipvs", ["--kube-proxy", str(kube_proxy.path)]), ("embedded/ipvs", []))
+    }
+    shown = " ".join(done["kube-proxy/ipvs"].stdout.split())
+    assert "SKIP needs ipset (no program ipset in the PATH of labs); install ipset kube-proxy/ipvs" in shown
+    assert done["kube-proxy/ipvs"].returncode == ExitCode.CAPABILITY
+    assert done["embedded/ipvs"].returncode == 0, done["embedded/ipvs"].stdout
 
 
 @pytest.mark.parametrize("engine", ["embedded/ipvs", "kube-proxy/ipvs"])

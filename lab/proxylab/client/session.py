@@ -150,7 +150,8 @@ class Session:
         for name in names:
             capability = self._capabilities[kernel, name]
             if not capability.works:
-                raise CapabilityError(f"{name} ({capability.found})", f"{capability.cure}; or {_OTHER_KERNEL}")
+                other = "" if capability.of_program else f"; or {_OTHER_KERNEL}"
+                raise CapabilityError(f"{name} ({capability.found})", f"{capability.cure}{other}")
 
     def _check_versions(self, scenario: Scenario) -> None:
         """Refuse what the engine's version lacks, before any probe.

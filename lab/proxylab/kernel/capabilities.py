@@ -66,20 +66,33 @@ table ip trial {
 """
 
 
+_AND_MODULES: Final = ", and "
+"""Between the program that a machine may lack and the modules that its kernel may lack."""
+
+
 class Trial(Struct, frozen=True):
-    """A capability without its outcome. ``find`` returns what it found, and raises where the capability is missing."""
+    """A capability without its outcome.
+
+    Attributes:
+        find: returns what it found, and raises where the capability is missing.
+        program: the one that the lab runs; where it is missing, the cure is to install it, and no kernel's module.
+    """
 
     name: str
     find: Callable[[NetNs, Launcher], Awaitable[str]]
     cost: str
     cure: str
     required: bool = False
+    program: str = ""
 
 
 async def examine(launcher: Launcher, names: Collection[str] = ()) -> tuple[Capability, ...]:
     """Try everything that a lab may use, or only what has these names, and report what works."""
     found, modules = [], known_modules()
     for trial in (each for each in TRIALS if not names or each.name in names):
+        if trial.program and launcher.path_of(trial.program) is None:
+            found.append(_without_program(trial))
+            continue
         scratch = make_netns(_NETNS_NAME)
         try:
             answer, works = await trial.find(scratch, launcher), True
@@ -101,6 +114,18 @@ async def examine(launcher: Launcher, names: Collection[str] = ()) -> tuple[Capa
         )
     launcher.forget([_NETNS_NAME])
     return tuple(found)
+
+
+def _without_program(trial: Trial) -> Capability:
+    return Capability(
+        name=trial.name,
+        found=f"no program {trial.program} in the PATH of labs",
+        works=False,
+        cost=trial.cost,
+        cure=trial.cure.partition(_AND_MODULES)[0],
+        required=trial.required,
+        of_program=True,
+    )
 
 
 def _device(make: Callable[[NetNs], Sequence[Request]]) -> Callable[[NetNs, Launcher], Awaitable[str]]:
@@ -297,7 +322,9 @@ TRIALS: Final = (
         "nftables",
         _command("nft", "-f", "-", stdin=_NFT_TRIAL, version=("nft", "--version")),
         "scenarios of the nftables mode are skipped",
-        "install nftables 1.0.1 or later, and " + load_modules("nf_tables nft_nat nft_masq nft_fib_ipv4 nft_reject"),
+        f"install nftables 1.0.1 or later{_AND_MODULES}"
+        + load_modules("nf_tables nft_nat nft_masq nft_fib_ipv4 nft_reject"),
+        program="nft",
     ),
     Trial(
         "large nft transactions",
@@ -377,19 +404,22 @@ TRIALS: Final = (
         "ipset",
         _command("ipset", "create", "trial", "hash:ip,port", version=("ipset", "version")),
         "scenarios of the ipvs mode are skipped",
-        "install ipset, and " + load_modules("ip_set ip_set_hash_ipport xt_set"),
+        f"install ipset{_AND_MODULES}" + load_modules("ip_set ip_set_hash_ipport xt_set"),
+        program="ipset",
     ),
     Trial(
         "nginx",
         _command("nginx", "-v", version=("nginx", "-v")),
         "scenarios with an Ingress controller are skipped",
         "install nginx-light, or nginx",
+        program="nginx",
     ),
     Trial(
         "openssl",
         _command("openssl", "version", version=("openssl", "version")),
         "scenarios with an Ingress controller that has a port for TLS are skipped",
         "install openssl",
+        program="openssl",
     ),
     Trial(
         "links that carry on request",

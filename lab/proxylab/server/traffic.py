@@ -20,7 +20,7 @@ from proxylab.kernel.netlink.traffic_control import TrafficControl
 from proxylab.plan.model import Listener, Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.protocol.messages import Build
-from proxylab.scenario.words import TERMINATING_MODES
+from proxylab.scenario.words import TERMINATING_MODES, Mode
 from proxylab.server.control_plane import ControlPlane
 from proxylab.server.network import Network
 from proxylab.traffic.foreign import ForeignRules
@@ -62,18 +62,22 @@ def open_runner(
         links=network.links,
         packet_lock=packet_lock,
         foreign={name: _foreign(modes[name], context) for name, context in control_plane.contexts.items()},
-        programs=_programs(control_plane.fleet),
+        programs=_programs(control_plane.fleet, serving_loopback=request.engine.configuration.node_port_localhost),
         trusted=trusted,
     )
     stack.callback(runner.close)
     return runner
 
 
-def _programs(fleet: Fleet) -> Programs:
+def _programs(fleet: Fleet, *, serving_loopback: bool) -> Programs:
     def terminating() -> tuple[str, ...]:
         return tuple(node for node in fleet.engines if fleet.mode(node) in TERMINATING_MODES)
 
-    return Programs(terminating, fleet.drain)
+    def at_loopback() -> tuple[str, ...]:
+        """Since 1.37 kube-proxy may serve node ports at loopback addresses by a process (localhost, mode nftables)."""
+        return tuple(node for node in fleet.engines if serving_loopback and fleet.mode(node) == Mode.NFTABLES)
+
+    return Programs(terminating, fleet.drain, at_loopback)
 
 
 def _names(plan: Plan, store: Store) -> Names | None:

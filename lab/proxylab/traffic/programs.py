@@ -32,19 +32,24 @@ class Programs:
         drain: lets the proxy of a node pass on all datagrams that it has, or end or open each connection. It returns
             how many datagrams it has discarded since it began, by service port; ``None`` where it cannot be asked, or
             is not done.
+        at_loopback: nodes whose proxies end only connections to node ports at loopback addresses.
     """
 
     def __init__(
         self,
         nodes: Callable[[], tuple[str, ...]] = tuple,
         drain: Drain = _cannot_be_asked,
+        at_loopback: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         self._nodes = nodes
         self._drain = drain
+        self._at_loopback = at_loopback
 
     def on_the_way(self, resolved: ResolvedProbe) -> "Passage":
         """Those that a probe or stream may meet now."""
-        return Passage(tuple(node for node in self._nodes() if node in resolved.nodes), self._drain, resolved.protocol)
+        to_loopback = resolved.destination.is_loopback and resolved.protocol is Transport.TCP
+        nodes = (*self._nodes(), *(self._at_loopback() if to_loopback else ()))
+        return Passage(tuple(node for node in nodes if node in resolved.nodes), self._drain, resolved.protocol)
 
 
 class Passage:

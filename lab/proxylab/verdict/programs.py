@@ -1,7 +1,7 @@
 """What of a probe came to the proxies' own processes, which end connections: by which rules, and what they discarded.
 
 Any program of a node may accept a connection or get a datagram. It is the proxy's process where an engine's rule leads
-to its port.
+to its port, or where the process listens at the dialled loopback address.
 """
 
 from collections import Counter
@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from proxylab.addresses import Protocol
 from proxylab.evidence.evidence import Discarded, Observation
 from proxylab.verdict.case import JudgedProbe
-from proxylab.verdict.counted_rules import Rule, may_be_engines
+from proxylab.verdict.counted_rules import NFT_TABLE, Rule, may_be_engines
 from proxylab.verdict.flows.flows import Flow
 
-__all__ = ["discarded", "leading_to_program", "taken_by_others"]
+__all__ = ["discarded", "leading_to_program", "listens_itself", "taken_by_others"]
 
 
 def leading_to_program(case: JudgedProbe) -> list[Rule]:
@@ -28,6 +28,14 @@ def leading_to_program(case: JudgedProbe) -> list[Rule]:
         and may_be_engines(rule.count, case.resolved)
         and {"-p", "--dport"} <= rule.names(case.resolved)
     ]
+
+
+def listens_itself(case: JudgedProbe) -> bool:
+    """Whether the proxy's process listens at the dialled address itself, so that no rule leads there.
+
+    kube-proxy 1.37 does in mode nftables, at loopback addresses (``nodePortAddresses: [localhost]``).
+    """
+    return case.resolved.destination.is_loopback and any(each.table == NFT_TABLE for each in case.evidence.counts)
 
 
 def taken_by_others(case: JudgedProbe, flows: Iterable[Flow]) -> list[Observation]:

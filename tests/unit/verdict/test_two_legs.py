@@ -122,6 +122,17 @@ def test_rules_that_led_nothing_to_the_program_are_in_doubt() -> None:
     assert "rules that lead to a proxy's process counted 0 of 1 flow" in verdict.reasons
 
 
+def test_a_process_that_listens_at_a_loopback_address_needs_no_rule() -> None:
+    """kube-proxy 1.37 in mode nftables, with localhost among nodePortAddresses."""
+    loopback = replace(WORLD, addresses={"service": ip_address("127.0.0.1")})
+    seen = through(*there(loopback), *onward(loopback), *back(loopback), world=loopback, packets=0)
+    of_nftables = replace(seen, counts=(RuleCount("node-a", "kube-proxy", "services", "tcp dport 80", 1),))
+    assert one(loopback, seen, "outcome").judgement is INCONCLUSIVE
+    assert one(loopback, of_nftables, "outcome").judgement is PASS
+    elsewhere = replace(GOOD, counts=of_nftables.counts)
+    assert one(WORLD, elsewhere, "outcome").judgement is INCONCLUSIVE
+
+
 def of_second_flow(seen: tuple[Observation, ...]) -> list[Observation]:
     own, other = WORLD.client(0)[1], WORLD.client(1)[1]
     return [

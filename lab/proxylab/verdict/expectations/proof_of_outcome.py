@@ -21,7 +21,7 @@ from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
 from proxylab.verdict.flows.hops import ended_in, last_seen, seen_untranslated
 from proxylab.verdict.foreign import Effect, rewrote, rule_words, suspicion
 from proxylab.verdict.icmp_errors import due_errors, rejecting_error
-from proxylab.verdict.programs import discarded, leading_to_program, taken_by_others
+from proxylab.verdict.programs import discarded, leading_to_program, listens_itself, taken_by_others
 from proxylab.verdict.rule_matches import Had, excludes
 
 __all__ = ["ENDING", "doubts_about_flow", "doubts_about_outcome"]
@@ -148,11 +148,12 @@ def _led_by_foreign_rule(case: JudgedProbe, node: str) -> str:
 
 def _doubts_about_program(case: JudgedProbe) -> Iterator[str]:
     """Flows that a program divided or closed, and that something else than the engine's rules may have led to it."""
+    by_rules = not listens_itself(case)
     due = [flow for flow, fate in case.flows_with_fates if flow.relayed is not None or fate is Fate.CLOSED]
     counted = sum(rule.count.packets for rule in leading_to_program(case))
-    if counted < len(due) and set(case.resolved.nodes) <= set(case.evidence.counted):
+    if by_rules and counted < len(due) and set(case.resolved.nodes) <= set(case.evidence.counted):
         yield f"rules that lead to a proxy's process counted {counted:,} of {amount(len(due), 'flow')}"
-    if others := taken_by_others(case, due):
+    if by_rules and (others := taken_by_others(case, due)):
         there = endpoint(others[0].destination, others[0].destination_port)
         yield f"no rule that counted leads to {there}, where {others[0].netns_name} got {amount(len(others), 'flow')}"
     for node in dict.fromkeys(got.netns_name for flow in due if (got := flow.taken) is not None):
