@@ -35,19 +35,6 @@ else:
     IPInterface = _either("IPInterface", IPv4Interface, IPv6Interface)
     IPNetwork = _either("IPNetwork", IPv4Network, IPv6Network)
 
-__all__ = [
-    "Family",
-    "IPAddress",
-    "IPInterface",
-    "IPNetwork",
-    "Protocol",
-    "Transport",
-    "may_overlap",
-    "unpacked",
-    "without_leading_zeros",
-]
-
-
 _IPV4_TEXT: Final = re.compile(r"[0-9]+(\.[0-9]+){3}(/[0-9]+)?")
 _LEADING_ZEROS: Final = re.compile(r"\b0+(?=[0-9])")
 

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from proxylab.encoding import Record, decode, encode
 
-__all__ = ["BinaryIdentity", "identity_lines"]
-
 _DIGITS: Final = 12
 """So many digits of a commit or a digest stand in a line. Documents have all of them."""
 

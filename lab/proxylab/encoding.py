@@ -16,8 +16,6 @@ from msgspec import Struct, ValidationError, convert, json, to_builtins
 
 from proxylab.addresses import IPAddress, IPInterface, IPNetwork
 
-__all__ = ["MisfitError", "Record", "TaggedRecord", "decode", "encode"]
-
 T = TypeVar("T")
 
 _PARSERS: Final[dict[Any, Callable[[str], object]]] = {

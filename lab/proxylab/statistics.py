@@ -17,19 +17,6 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 
-__all__ = [
-    "FINE_CHANGE",
-    "MOST_BINS",
-    "POWER",
-    "SHARE_CHANGE",
-    "SIGNIFICANCE",
-    "flows_needed",
-    "flows_needed_for",
-    "flows_to_hit_all",
-    "flows_to_stick",
-    "spread_p_value",
-]
-
 SIGNIFICANCE = 1e-9
 """A spread less likely than this is not even."""
 

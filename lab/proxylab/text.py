@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Final
 
-__all__ = ["WIDTH", "kubectl_table", "names_that_fit", "printable", "table", "width_of", "wrapped"]
-
 WIDTH = 80
 """The columns of a terminal by default."""
 

@@ -11,16 +11,6 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-__all__ = [
-    "Deadline",
-    "DeadlineExceededError",
-    "pass_by",
-    "together",
-    "wait_until",
-    "wait_until_seen",
-    "wait_while_fewer",
-]
-
 Result = TypeVar("Result")
 
 

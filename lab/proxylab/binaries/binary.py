@@ -13,8 +13,6 @@ from msgspec import Struct
 from proxylab.binary_identity import BinaryIdentity
 from proxylab.errors import CapabilityError
 
-__all__ = ["COREDNS", "KUBE_PROXY", "Binary", "Program", "digest_of", "inspect", "order"]
-
 _VERSION_SECONDS: Final = 20.0
 _NUMBERS: Final = re.compile(r"v(\d+)\.(\d+)(?:\.(\d+))?(-\S*)?")
 

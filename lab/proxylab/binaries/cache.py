@@ -26,8 +26,6 @@ from proxylab.binaries.binary import KUBE_PROXY, Binary, Program, inspect, order
 from proxylab.binary_identity import BinaryIdentity
 from proxylab.errors import CapabilityError
 
-__all__ = ["Cache"]
-
 
 class Cache(Struct, frozen=True):
     """The cache of one program in a folder, which need not exist."""

@@ -24,8 +24,6 @@ from proxylab.binaries.source_state import MAIN, SourceState, state_of
 from proxylab.errors import BuildError, CapabilityError
 from proxylab.evidence.words import amount
 
-__all__ = ["CheckoutSource", "is_checkout"]
-
 _STAGED: Final = re.compile(r"(?P<path>\S+)(?P<old> v\S+)? => (?P<folder>\./\S+)")
 _OF_MODULE: Final = re.compile(r"kubernetes@(v1\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?)")
 _CURE: Final = (

@@ -23,20 +23,6 @@ from proxylab.engines.engine_names import LAST_MINORS, SINCE, EngineName, read_e
 from proxylab.engines.protocol import Upstream
 from proxylab.errors import CapabilityError
 
-__all__ = [
-    "Offer",
-    "Source",
-    "Sources",
-    "UnobtainableError",
-    "fits",
-    "newest",
-    "obtain",
-    "offers",
-    "read_gates",
-    "upstream_for",
-    "with_mode",
-]
-
 Tell = Callable[[str], None]
 
 _CURE: Final = (

@@ -7,8 +7,6 @@ from typing import Final
 
 from proxylab.errors import CapabilityError
 
-__all__ = ["FailedCommandError", "output_of"]
-
 _SECONDS: Final = 2 * 3600.0
 _TAIL: Final = 20
 

@@ -23,8 +23,6 @@ from proxylab.binaries.download import leads_to, load
 from proxylab.binaries.go import BUILD_SECONDS, load_module, module_versions, run_go
 from proxylab.errors import CapabilityError
 
-__all__ = ["coredns_sources", "find_coredns"]
-
 _SITE: Final = "https://github.com/coredns/coredns/releases"
 _MODULE: Final = "github.com/coredns/coredns"
 _NAME: Final = "proxylab.invalid/coredns"

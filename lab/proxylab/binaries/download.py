@@ -10,8 +10,6 @@ from typing import Final
 
 from proxylab.errors import CapabilityError
 
-__all__ = ["leads_to", "load", "text_at"]
-
 _ANSWER_SECONDS: Final = 20.0
 _CHUNK_BYTES: Final = 1 << 20
 _MOST_BYTES: Final = 512 << 20

@@ -12,8 +12,6 @@ from proxylab.binaries.binary import KUBE_PROXY, Program, order
 from proxylab.binaries.commands import output_of
 from proxylab.errors import CapabilityError
 
-__all__ = ["ASK_SECONDS", "BUILD_SECONDS", "linker_flags", "load_module", "module_versions", "run_go"]
-
 BUILD_SECONDS: Final = 45 * 60.0
 ASK_SECONDS: Final = 60.0
 

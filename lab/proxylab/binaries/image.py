@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from docker.models.containers import Container
     from docker.models.images import Image
 
-__all__ = ["ImageSource"]
-
 _PATHS: Final = ("/usr/local/bin/kube-proxy", "/usr/bin/kube-proxy", "/kube-proxy", "/hyperkube")
 _ANSWER_SECONDS: Final = 300
 

@@ -15,8 +15,6 @@ from proxylab.binaries.binary import Binary
 from proxylab.binaries.cache import Cache
 from proxylab.binaries.go import BUILD_SECONDS, linker_flags, load_module, module_versions, run_go
 
-__all__ = ["ModuleSource"]
-
 _MODULE: Final = "k8s.io/kubernetes"
 _NAME: Final = "proxylab.invalid/kube-proxy"
 _MAIN: Final = """\

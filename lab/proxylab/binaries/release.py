@@ -16,8 +16,6 @@ from proxylab.binaries.cache import Cache
 from proxylab.binaries.download import load, text_at
 from proxylab.errors import CapabilityError
 
-__all__ = ["ReleaseSource"]
-
 _VERSION: Final = re.compile(r"v1\.(\d+)\.\d+")
 _MOST_MINORS: Final = 5
 _ARCHITECTURES: Final = {

@@ -15,8 +15,6 @@ from msgspec import Struct
 
 from proxylab.errors import BuildError
 
-__all__ = ["MAIN", "SourceState", "state_of"]
-
 MAIN: Final = "cmd/kube-proxy/proxy.go"
 """The main package of kube-proxy, in every version."""
 

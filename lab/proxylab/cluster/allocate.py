@@ -20,18 +20,6 @@ from proxylab.cluster.objects import Key, LoadBalancerIngress, Service, ServiceP
 from proxylab.encoding import Record
 from proxylab.errors import ScenarioError
 
-__all__ = [
-    "NODE_PORTS",
-    "NODE_PORT_TYPES",
-    "Pool",
-    "PortRange",
-    "allocate_services",
-    "give_ingress",
-    "is_host_address",
-    "keep_allocated",
-    "needs_health_check",
-]
-
 API_SERVER = Key("Service", "default", "kubernetes")
 API_SERVER_OFFSET = 1
 """The API server's own Service has the first address of each range."""

@@ -15,15 +15,6 @@ from msgspec import field
 from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.encoding import Record
 
-__all__ = [
-    "ConntrackTimeouts",
-    "DetectLocalMode",
-    "IpvsConfiguration",
-    "NftablesConfiguration",
-    "ProxyConfiguration",
-    "SocketAddress",
-]
-
 
 class DetectLocalMode(StrEnum):
     """``detectLocalMode``: how the proxy recognises traffic of local pods."""

@@ -12,8 +12,6 @@ from msgspec import Struct
 from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.objects import Endpoint, EndpointSlice, PortKey, Service, ServicePort, TrafficPolicy
 
-__all__ = ["Caller", "ExpectedResult", "from_outside", "through_cluster_ip", "through_other_frontend"]
-
 PRESERVED: Final = "preserved"
 MASQUERADED: Final = "masqueraded"
 

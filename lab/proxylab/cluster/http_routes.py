@@ -20,8 +20,6 @@ from msgspec import Struct, field
 from proxylab.addresses import IPAddress
 from proxylab.cluster.objects import EndpointSlice, Service, Unstructured
 
-__all__ = ["Match", "PathRoute", "Routing", "Server", "VirtualHost", "choose", "routing"]
-
 CONTROLLER: Final = "k8s.io/ingress-nginx"
 """The controller of the IngressClasses that the lab's nginx serves."""
 

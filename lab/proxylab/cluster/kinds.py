@@ -9,8 +9,6 @@ from typing import Final
 
 from msgspec import Struct
 
-__all__ = ["KEPT_KINDS", "OLD_GROUP", "KeptKind", "group_of", "is_custom", "kept_kind", "plural_of"]
-
 
 class KeptKind(Struct, frozen=True):
     """A kind: the group and version that serve it (``v1`` for the core group), and whether it has a namespace."""

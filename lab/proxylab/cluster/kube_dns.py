@@ -31,23 +31,6 @@ from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.cluster.allocate import DNS_OFFSET
 from proxylab.cluster.objects import EndpointSlice, Key, Pod, PodPort, Service, ServicePort, ServiceType
 
-__all__ = [
-    "COREDNS",
-    "DNS_PORT",
-    "DOMAIN",
-    "KUBE_DNS",
-    "NDOTS",
-    "TTL_SECONDS",
-    "Kind",
-    "Names",
-    "Record",
-    "Srv",
-    "coredns",
-    "kube_dns",
-    "resolv_conf",
-    "search_domains",
-]
-
 _SCHEMA_VERSION: Final = "1.1.0"
 TTL_SECONDS: Final = 5
 _REVERSE: Final = ("in-addr.arpa", "ip6.arpa")

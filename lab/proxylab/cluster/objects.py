@@ -13,28 +13,6 @@ from msgspec import field
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.encoding import Record, TaggedRecord
 
-__all__ = [
-    "ClusterEvent",
-    "Endpoint",
-    "EndpointPort",
-    "EndpointSlice",
-    "Key",
-    "KubeObject",
-    "LoadBalancerIngress",
-    "Namespace",
-    "Node",
-    "Pod",
-    "PodPort",
-    "PortKey",
-    "Service",
-    "ServiceCIDR",
-    "ServicePort",
-    "ServiceType",
-    "Taint",
-    "TrafficPolicy",
-    "Unstructured",
-]
-
 PortKey = tuple[Protocol, int]
 
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"

@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 from proxylab.cluster.objects import Node, Taint
 from proxylab.encoding import Record
 
-__all__ = ["Constraints", "Placed", "Requirement", "Spread", "Toleration", "node_for", "tolerates"]
-
 _SCHEDULED: Final = ("NoSchedule", "NoExecute")
 """The effects of taints that keep pods away."""
 

@@ -17,8 +17,6 @@ from msgspec import Struct
 from proxylab.addresses import IPAddress
 from proxylab.cluster.objects import HEADLESS_LABEL, Endpoint, EndpointSlice, Service, ServicePort, TrafficPolicy
 
-__all__ = ["PortOfEndpoint", "endpoints_of_port", "named_addresses", "of_service"]
-
 
 class PortOfEndpoint(Struct, frozen=True):
     """An address and port of an endpoint, and whether a flow may reach it."""

@@ -19,8 +19,6 @@ from math import ceil, floor
 from proxylab.cluster.workloads import PodMaker, Replica, Workload
 from proxylab.encoding import Record
 
-__all__ = ["Stage", "end", "roll", "start"]
-
 _Move = Callable[[Workload, Sequence[Replica]], Iterator["Stage"]]
 
 

@@ -31,8 +31,6 @@ from proxylab.cluster.objects import (
     ServiceType,
 )
 
-__all__ = ["MAX_ENDPOINTS_PER_SLICE", "derive_slices", "generated_suffix", "slices_of"]
-
 MAX_ENDPOINTS_PER_SLICE = 100
 """The default of kube-controller-manager's ``--max-endpoints-per-slice``."""
 

@@ -14,8 +14,6 @@ from msgspec import Struct
 
 from proxylab.cluster.objects import Key, KubeObject
 
-__all__ = ["CompactedError", "Event", "EventType", "Store"]
-
 ObjectT = TypeVar("ObjectT", bound=KubeObject)
 
 

@@ -17,8 +17,6 @@ from proxylab.cluster.placement import Constraints, Placed, Toleration, node_for
 from proxylab.cluster.slices import NAME_ALPHABET, generated_suffix
 from proxylab.encoding import Record
 
-__all__ = ["PodMaker", "PodTemplate", "Replica", "Workload", "pods_of", "revision_of"]
-
 _LONGEST_PREFIX: Final = 58
 """The API server shortens a prefix, so that a name with its suffix is a DNS label (apiserver's storage/names)."""
 

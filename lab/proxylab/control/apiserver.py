@@ -17,8 +17,6 @@ from proxylab.control.kubeapi.api import KubeApi, Reply, WatchReply
 from proxylab.errors import EngineError
 from proxylab.kernel.sandbox.netns import NetNs
 
-__all__ = ["API_ADDRESS", "API_PORT", "ApiServer"]
-
 API_ADDRESS: Final = IPv4Address("127.0.0.1")
 API_PORT: Final = 61443
 """Neither a node port nor an ephemeral port. 6443 stays free for pods that stand for an API server."""

@@ -24,8 +24,6 @@ from proxylab.plan.balance import Followed, follow, followed_route
 from proxylab.plan.model import Balancer, Route
 from proxylab.timing import Deadline, together
 
-__all__ = ["HealthChecks"]
-
 _PERIOD: Final = 0.5
 """Seconds from the end of one round to the next."""
 _PATIENCE: Final = 4.0

@@ -22,8 +22,6 @@ from proxylab.control.pod_program import PodProgram
 from proxylab.plan.resolved import Query
 from proxylab.timing import Deadline, together
 
-__all__ = ["COREFILE", "CoreDns", "NameServerPod", "corefile_for"]
-
 COREFILE: Final = "/run/Corefile"
 _CONFIG: Final = """\
 cluster.local in-addr.arpa ip6.arpa {

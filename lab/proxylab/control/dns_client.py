@@ -24,8 +24,6 @@ from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.resolved import Query
 from proxylab.timing import Deadline
 
-__all__ = ["ask"]
-
 _LENGTH: Final = struct.Struct("!H")
 _LONGEST_MESSAGE: Final = 65535
 _NAMED: Final = frozenset({"CNAME", "NS", "PTR", "SRV", "SOA"})

@@ -24,8 +24,6 @@ from proxylab.cluster.kube_dns import TTL_SECONDS, Names, Record, Srv
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.cluster.store import Store
 
-__all__ = ["LARGEST", "SMALLEST", "NameService", "answer"]
-
 SMALLEST: Final = 512
 """Octets that every client accepts by UDP (RFC 1035, section 4.2.1)."""
 

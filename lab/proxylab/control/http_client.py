@@ -16,8 +16,6 @@ from proxylab.addresses import IPAddress
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.timing import Deadline
 
-__all__ = ["HttpAnswer", "fetch", "request", "takes_connections"]
-
 Done = TypeVar("Done")
 
 _CHUNK: Final = 65536

@@ -20,8 +20,6 @@ from msgspec import Struct, field
 from proxylab.addresses import Family, IPAddress
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = ["Answer", "HttpRequest", "HttpServer", "NodeServers", "PathHandler", "Stream", "listen_inside"]
-
 _PATIENCE: Final = 10.0
 """Seconds in which a client must send its next request."""
 

@@ -10,8 +10,6 @@ from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.running import Running
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until_seen
 
-__all__ = ["PodProgram"]
-
 _LOG_LINES: Final = 1000
 _LAST_LINES: Final = 20
 _STOP_SECONDS: Final = 5.0

@@ -30,8 +30,6 @@ from proxylab.cluster.objects import (
 from proxylab.cluster.store import Event, Store
 from proxylab.engines.modes import MODES
 
-__all__ = ["BARRIER", "NAMESPACE", "Barrier", "family_of", "highest_number_in", "is_barrier", "without_barrier"]
-
 NAMESPACE: Final = "proxylab"
 NAME: Final = "barrier"
 BARRIER: Final = f"{NAMESPACE}/{NAME}"

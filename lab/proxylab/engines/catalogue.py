@@ -32,8 +32,6 @@ from proxylab.kernel.sandbox.sysctl import write_sysctls
 from proxylab.plan.model import Sysctl
 from proxylab.scenario.words import Mode
 
-__all__ = ["make_engine"]
-
 _LEAVES_UDP: Final = ((1, 32), (1, 37))
 """From the first version to the one before the second, kube-proxy forgets too few UDP flows (kubernetes#139629)."""
 

@@ -10,8 +10,6 @@ from proxylab.kernel.netfilter.iptables_tool import IptablesTool
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs
 
-__all__ = ["Cluster", "NodeContext"]
-
 
 class NodeContext(Struct, frozen=True):
     """One node: its namespace, the launcher of commands and the name by which it knows the namespace, its iptables.

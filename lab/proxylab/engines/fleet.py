@@ -10,8 +10,6 @@ from proxylab.scenario.change import EngineAction
 from proxylab.scenario.words import Mode
 from proxylab.timing import Deadline, together
 
-__all__ = ["Fleet"]
-
 _SYNC_SECONDS: Final = 60.0
 _SYNC_SECONDS_OF_IPVS: Final = 240.0
 """kube-proxy starts some eighty programs for each family in its first sync, and a busy guest starts few a second: with

@@ -25,8 +25,6 @@ from proxylab.engines.embedded.settings import Periods, ProxySettings
 from proxylab.engines.embedded.userspace import texts as userspace
 from proxylab.engines.programmed import Programmed
 
-__all__ = ["MODES", "Mode"]
-
 
 class Mode(Struct, frozen=True, kw_only=True):
     """One mode.

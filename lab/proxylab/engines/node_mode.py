@@ -19,8 +19,6 @@ from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.userspace.node import UserspaceNode
 from proxylab.kernel.netfilter.meters import Meter
 
-__all__ = ["NodeMode", "node_mode", "removed_at_start"]
-
 
 class NodeMode(Protocol):
     """One mode on one node."""

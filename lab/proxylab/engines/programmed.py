@@ -6,8 +6,6 @@ from msgspec import Struct
 
 from proxylab.addresses import IPAddress, Protocol
 
-__all__ = ["Entry", "Hook", "Programmed", "Way"]
-
 
 class Hook:
     """The three hooks that must jump to the rules of a Service proxy, by the packets that traverse them."""

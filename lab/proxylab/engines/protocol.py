@@ -16,8 +16,6 @@ from proxylab.evidence.engine_progress import Progress
 from proxylab.scenario.words import HOST
 from proxylab.timing import Deadline
 
-__all__ = ["Engine", "EngineChoice", "Killable", "Noting", "Resting", "Upstream"]
-
 
 class Upstream(Record, frozen=True):
     """A kube-proxy binary, ready to run.

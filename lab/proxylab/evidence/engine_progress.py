@@ -5,8 +5,6 @@ Pure data; ``proxylab diagnose`` judges it.
 
 from proxylab.encoding import Record
 
-__all__ = ["Progress", "ProxyRecord"]
-
 
 class Progress(Record, frozen=True, kw_only=True):
     """How far an engine has synchronised.

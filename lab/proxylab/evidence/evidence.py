@@ -11,32 +11,6 @@ from proxylab.addresses import IPAddress, Transport
 from proxylab.encoding import Record
 from proxylab.evidence.lookups import Lookup
 
-__all__ = [
-    "Altered",
-    "Capture",
-    "ConnectReport",
-    "Direction",
-    "Discarded",
-    "DropReason",
-    "EarlierConnection",
-    "Evidence",
-    "ForeignRule",
-    "HttpReport",
-    "KernelCount",
-    "Leg",
-    "LinkCount",
-    "Observation",
-    "Packet",
-    "Part",
-    "RuleCount",
-    "SeenFrame",
-    "SentinelReport",
-    "TableEntry",
-    "TapLoss",
-    "TraceStep",
-    "TrackedFlow",
-]
-
 
 class Packet(StrEnum):
     """The kind of a packet in its flow."""

@@ -12,19 +12,6 @@ from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.encoding import Record
 from proxylab.evidence.words import endpoint
 
-__all__ = [
-    "MASQUERADING",
-    "SETS",
-    "VIRTUAL_SERVERS",
-    "Connection",
-    "Destination",
-    "IpSet",
-    "IpvsCounts",
-    "IpvsTimeouts",
-    "Member",
-    "VirtualServer",
-]
-
 MASQUERADING: Final = 0
 """The forwarding method that translates addresses (IP_VS_CONN_F_MASQ), the only one of kube-proxy."""
 

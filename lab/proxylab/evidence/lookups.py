@@ -5,8 +5,6 @@ from ipaddress import ip_address
 from proxylab.addresses import IPAddress
 from proxylab.encoding import Record
 
-__all__ = ["Lookup", "NamedRecord"]
-
 
 class NamedRecord(Record, frozen=True):
     """One record of an answer: ``value`` as zone files spell it (RFC 1035, section 5.1), names without the last dot."""

@@ -13,8 +13,6 @@ from proxylab.plan.dialogue import FLAGS, Turn
 from proxylab.plan.resolved import STACK
 from proxylab.text import table, wrapped
 
-__all__ = ["DialogueRecord", "Segment"]
-
 
 class Segment(Record, frozen=True):
     """One TCP segment at one tap. ``turn`` counts from 1; a kernel's answer to a segment belongs to its turn.

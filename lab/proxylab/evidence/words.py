@@ -5,8 +5,6 @@ from collections.abc import Iterable, Sequence
 
 from proxylab.addresses import IPAddress
 
-__all__ = ["amount", "counted", "endpoint", "listed", "tally", "times"]
-
 _MOST_KINDS = 4
 """How many different clauses about flows ``tally`` spells out; it only counts the rest."""
 

@@ -22,8 +22,6 @@ from proxylab.binaries.commands import output_of
 from proxylab.errors import CapabilityError
 from proxylab.guest.kernels import cache_folder
 
-__all__ = ["build_kernel", "built_before", "lost_options", "mirror_in", "sources_list"]
-
 _CONFIG: Final = Path(__file__).with_name("uml.config")
 _KEYRING: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _SUITE: Final = "stable-backports"

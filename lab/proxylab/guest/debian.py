@@ -18,8 +18,6 @@ from proxylab.binaries.cache import Cache
 from proxylab.binaries.commands import output_of
 from proxylab.errors import CapabilityError
 
-__all__ = ["debian_kernel", "newest_package"]
-
 _FLAVOUR: Final = "amd64"
 _PACKAGE: Final = re.compile(rf"linux-image-(\d[\w.+~]*(?:-\d+)?)-{_FLAVOUR}")
 _KEPT: Final = re.compile(

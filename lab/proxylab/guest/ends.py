@@ -18,8 +18,6 @@ from typing import Final, Protocol
 
 from proxylab.encoding import MisfitError, decode
 
-__all__ = ["PIECE", "Brought", "DescriptorEnd", "End", "SocketEnd", "brings_terminal", "substitutes"]
-
 PIECE: Final = 32 * 1024
 _MOST_DESCRIPTORS: Final = 8
 _LENGTH: Final = 4

@@ -21,8 +21,6 @@ from proxylab.guest.line import CLIENT, FrameKind, Line, LineClosedError
 from proxylab.guest.outside import Start
 from proxylab.kernel.sandbox.linux import MS_BIND, MS_MOVE, MS_NODEV, MS_NOSUID, mount
 
-__all__ = ["main"]
-
 _DESCRIPTORS: Final = 1 << 20
 _CONTROL_SOCKET: Final = "/run/proxylab.sock"
 

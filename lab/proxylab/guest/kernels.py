@@ -20,8 +20,6 @@ from proxylab.encoding import Record
 from proxylab.errors import CapabilityError
 from proxylab.scenario.words import DEBIAN, HOST, UML
 
-__all__ = ["Kernel", "cache_folder", "cure_in_guest", "find_kernel", "known_images", "known_kernels"]
-
 _PROGRAM: Final = "linux.uml"
 _SECONDS: Final = 30.0
 _HEAD_BYTES: Final = 0x10400

@@ -24,8 +24,6 @@ from typing import Final
 from proxylab.guest.ends import PIECE, DescriptorEnd, End, SocketEnd, brings_terminal, substitutes
 from proxylab.timing import Deadline
 
-__all__ = ["CLIENT", "FrameKind", "Line", "LineClosedError"]
-
 CLIENT: Final = 1
 """The number of the first client's stream."""
 

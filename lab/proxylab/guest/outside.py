@@ -29,8 +29,6 @@ from proxylab.kernel.sandbox.linux import MS_NODEV, MS_NOSUID, die_with_parent, 
 from proxylab.protocol.channel import user_of
 from proxylab.timing import Deadline
 
-__all__ = ["Start", "run_guest", "stay_on_one_cpu", "uml_command"]
-
 _MEBIBYTES: Final = 1024
 _MARGIN: Final = 64
 _LINE: Final = "/dev/ttyS0"

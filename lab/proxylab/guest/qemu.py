@@ -24,8 +24,6 @@ from typing import Final, Protocol
 from proxylab.errors import CapabilityError
 from proxylab.guest.kernels import Kernel
 
-__all__ = ["boot_in_qemu", "initramfs"]
-
 _LINE: Final = "/dev/vport0p1"
 """Port 1 of the first virtio device, which is the first on the command line (drivers/char/virtio_console.c)."""
 

@@ -6,8 +6,6 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
-__all__ = ["feasible", "is_built_in", "known_modules", "load_modules"]
-
 _ADVICE: Final = "load the kernel's module as root: 'modprobe -a {}'"
 _ADVISED: Final = re.compile(_ADVICE.format("([^']*)"))
 _HOPELESS: Final = "use a kernel that has it, as this one has no such module ('--kernel uml' runs labs on another one)"

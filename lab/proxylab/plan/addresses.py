@@ -24,8 +24,6 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.network import NODES, OUTSIDE
 from proxylab.scenario.words import Position
 
-__all__ = ["AddressPlan", "allocate_addresses"]
-
 _FIRST_ADDRESS: Final = 1
 _FIRST_NODE: Final = 2
 _FIRST: Final = 10

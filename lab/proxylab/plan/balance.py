@@ -16,8 +16,6 @@ from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.cluster.objects import Service, ServiceType
 from proxylab.plan.model import Balancer, NextHop, Route
 
-__all__ = ["Followed", "follow", "followed_route", "shared_route"]
-
 
 class Followed(Struct, frozen=True, kw_only=True):
     """A balanced address that follows its nodes' health. The balancer checks each of ``nodes`` on ``port``."""

@@ -37,8 +37,6 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.steps import Step
 from proxylab.scenario.words import Position
 
-__all__ = ["Cluster", "begin"]
-
 Named = TypeVar("Named", Node, Pod)
 
 

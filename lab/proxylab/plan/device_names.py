@@ -7,16 +7,6 @@ has the author's name.
 import hashlib
 from typing import Final
 
-__all__ = [
-    "FABRIC",
-    "OVERLAY",
-    "OWN_NAMESPACES",
-    "POD_BRIDGE",
-    "ROUTER",
-    "DeviceNames",
-    "MacAddresses",
-]
-
 ROUTER: Final = "router"
 FABRIC: Final = "fabric"
 OWN_NAMESPACES: Final = frozenset({ROUTER, FABRIC})

@@ -15,8 +15,6 @@ from proxylab.plan.cluster_timeline import Cluster
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.words import Frontend
 
-__all__ = ["DialledService", "dialled_service"]
-
 
 class DialledService(Record, frozen=True, kw_only=True):
     """One Service, the port of it that a probe dials, and all that decides which endpoints a node uses for it.

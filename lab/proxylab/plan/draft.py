@@ -35,8 +35,6 @@ from proxylab.plan.sysctls import DEVICES_AT_HAND, device_of, dotted, sysctls_fo
 from proxylab.scenario.network import Netem
 from proxylab.scenario.nodes import TrackedConnection
 
-__all__ = ["Draft", "NamespaceDraft", "only"]
-
 _FIRST_INDEX: Final = 100
 """Above 1, which is ``lo``, and above the fallback devices that tunnel modules make in every new namespace."""
 

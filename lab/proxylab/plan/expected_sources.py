@@ -26,8 +26,6 @@ from proxylab.scenario.expect import (
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step, StreamExpect
 
-__all__ = ["ANY_BACKEND", "ExpectedSources"]
-
 ANY_BACKEND = ""
 """In place of a backend's name: all backends see the same source."""
 

@@ -10,8 +10,6 @@ from msgspec import Struct
 from proxylab.addresses import IPAddress
 from proxylab.plan.model import MAIN_TABLE, Bridge, LinkEnd, Namespace, Plan, Route, Vxlan
 
-__all__ = ["Hop", "UnreachableError", "next_hop", "next_hops", "on_segment", "path", "route_to"]
-
 
 class UnreachableError(LookupError):
     """No route, or no next hop: the message says where the path ends."""

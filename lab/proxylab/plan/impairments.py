@@ -14,8 +14,6 @@ from proxylab.plan.model import LinkEnd, Namespace, Neighbour, Plan, Veth
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.network import UPLINK, Netem
 
-__all__ = ["Way", "impaired_links", "ways", "with_neighbours", "without_netem"]
-
 _Where = tuple[str, IPAddress]
 """A device, and an address behind it."""
 

@@ -18,21 +18,6 @@ from proxylab.scenario.pods import ListeningPort, PodGroup
 from proxylab.scenario.probes import Probe, ServiceTarget, Stream
 from proxylab.scenario.words import Frontend, Program
 
-__all__ = [
-    "UnresolvableError",
-    "find",
-    "frame_mac",
-    "frontend_addresses",
-    "namespace_of",
-    "own_address",
-    "own_addresses_of",
-    "pod_port",
-    "request_of",
-    "service_port",
-    "through_ingress",
-    "with_role",
-]
-
 Sent = TypeVar("Sent", bound=Probe | Stream)
 
 _DIALLED_FRONTENDS: Final = (

@@ -8,8 +8,6 @@ from typing import Final
 
 from proxylab.plan.model import Masquerade
 
-__all__ = ["is_masquerade", "masquerade_text", "without_masquerade"]
-
 _CHAIN: Final = "PROXYLAB-CNI"
 _WHY: Final = '-m comment --comment "outbound masquerade of the lab network, not of the engine"'
 

@@ -18,35 +18,6 @@ from proxylab.encoding import Record
 from proxylab.scenario.network import Netem
 from proxylab.scenario.nodes import TrackedConnection
 
-__all__ = [
-    "BEHIND_LOCAL",
-    "MAIN_TABLE",
-    "POLICY_TABLE",
-    "Address",
-    "Balancer",
-    "Bridge",
-    "Device",
-    "ForwardingEntry",
-    "Leftover",
-    "LinkEnd",
-    "Listener",
-    "Masquerade",
-    "Middle",
-    "Namespace",
-    "Neighbour",
-    "NextHop",
-    "Plan",
-    "PodPlacement",
-    "PolicyRule",
-    "Role",
-    "Route",
-    "Sysctl",
-    "Veth",
-    "Vxlan",
-    "ends_by_namespace",
-]
-
-
 MAIN_TABLE: Final = 254
 """RT_TABLE_MAIN of linux/rtnetlink.h: the table of routes that name none."""
 

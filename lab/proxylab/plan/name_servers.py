@@ -17,18 +17,6 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.probes import ServiceTarget
 
-__all__ = [
-    "Questions",
-    "candidates",
-    "has_own_server",
-    "name_servers",
-    "namespace_of_name_server",
-    "own_addresses",
-    "own_devices",
-    "resolv_confs",
-    "serves_names",
-]
-
 
 def has_own_server(scenario: Scenario) -> bool:
     """Whether the lab adds its own name server and the Service for it."""

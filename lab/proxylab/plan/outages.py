@@ -12,8 +12,6 @@ from proxylab.plan.model import LinkEnd, Plan, PodPlacement, Role
 from proxylab.scenario.change import LinkChange
 from proxylab.scenario.network import UPLINK
 
-__all__ = ["Absences", "Links"]
-
 
 class Links(Struct, frozen=True):
     """Links by the name of the node, pod or host and its device."""

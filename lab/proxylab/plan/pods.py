@@ -32,8 +32,6 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.network import UPLINK
 from proxylab.scenario.pods import PodGroup
 
-__all__ = ["add_pods", "everywhere"]
-
 _EVERYWHERE: Final[Mapping[int, IPNetwork]] = {4: IPv4Network("0.0.0.0/0"), 6: IPv6Network("::/0")}
 _UNNUMBERED: Final[Mapping[int, IPAddress]] = {
     4: IPv4Address("169.254.1.1"),

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 from proxylab.plan.model import MAIN_TABLE, LinkEnd, Namespace, Plan, Route
 
-__all__ = ["plan_lines"]
-
 
 def plan_lines(plan: Plan) -> list[str]:
     """The plan, a paragraph for each namespace, in the words of ip-address(8) and ip-route(8)."""

@@ -22,8 +22,6 @@ from proxylab.scenario.pods import Host, PodGroup
 from proxylab.scenario.probes import AddressTarget, PodTarget, Probe, ServiceTarget
 from proxylab.scenario.words import Position
 
-__all__ = ["address_conflicts", "placements", "refusals", "refuse_neighbours"]
-
 _LOOPBACK: Final = "lo"
 """No segment sees an address on this device, so several nodes may have it, as they do for balanced addresses."""
 

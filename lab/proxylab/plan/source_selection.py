@@ -16,8 +16,6 @@ from typing import Final
 from proxylab.addresses import Family, IPAddress
 from proxylab.plan.model import Address, Namespace, Plan
 
-__all__ = ["selected_source"]
-
 _LABELS: Final = tuple(
     (IPv6Network(prefix), label)
     for prefix, label in (

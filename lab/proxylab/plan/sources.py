@@ -15,8 +15,6 @@ from proxylab.plan.resolved import MasqueradedAs, ResolvedProbe
 from proxylab.plan.source_selection import selected_source
 from proxylab.scenario.network import UPLINK
 
-__all__ = ["masquerade_source", "masquerades", "own_source", "snat_source"]
-
 
 def snat_source(
     plan: Plan, node: str, device: str, family: Family = Family.IPV4, destination: IPAddress | None = None

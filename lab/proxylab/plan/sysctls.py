@@ -40,8 +40,6 @@ from typing import Final
 from proxylab.addresses import Family
 from proxylab.plan.model import Role, Sysctl
 
-__all__ = ["DEVICES_AT_HAND", "device_of", "dotted", "sysctls_for"]
-
 DEVICES_AT_HAND: Final = ("all", "default", "lo")
 """The devices of per-device keys that exist before the first link; keys of other devices follow later."""
 

@@ -58,8 +58,6 @@ from proxylab.scenario.nodes import Node
 from proxylab.scenario.pods import Host, LoadBalancer
 from proxylab.scenario.probes import HostTarget, Probe, Stream
 
-__all__ = ["draw"]
-
 _VNI: Final = 1
 _VXLAN_PORT: Final = 8472  # flannel's and the kernel's own; IANA's 4789 came later
 _FIRST_TABLE: Final = 100

@@ -16,8 +16,6 @@ from typing import Any, Final, Self
 from proxylab.encoding import MisfitError, decode, encode
 from proxylab.timing import Deadline
 
-__all__ = ["AsyncChannel", "Channel", "ChannelClosedError", "user_of"]
-
 _LENGTH: Final = struct.Struct("!I")
 _CREDENTIALS: Final = struct.Struct("=iII")  # struct ucred: pid, uid, gid (unix(7))
 _LIMIT: Final = 1 << 30

@@ -13,8 +13,6 @@ from proxylab.errors import (
 )
 from proxylab.protocol.messages import Fault
 
-__all__ = ["error_of", "fault_of"]
-
 
 def fault_of(error: LabError) -> Fault:
     """The message for ``error``."""

@@ -27,41 +27,6 @@ from proxylab.plan.resolved import Query, ResolvedProbe
 from proxylab.scenario.change import Change
 from proxylab.scenario.steps import Until
 
-__all__ = [
-    "Advance",
-    "Advanced",
-    "Answer",
-    "Build",
-    "Built",
-    "Close",
-    "Closed",
-    "CollectState",
-    "CollectedState",
-    "Conclude",
-    "Concluded",
-    "Converse",
-    "Conversed",
-    "Dump",
-    "Dumped",
-    "Examine",
-    "Examined",
-    "Execute",
-    "Executed",
-    "Failed",
-    "Fault",
-    "Inspect",
-    "Inspected",
-    "LookUp",
-    "LookedUp",
-    "NodeRecord",
-    "PodStage",
-    "Ready",
-    "Request",
-    "Send",
-    "Sent",
-    "Stage",
-]
-
 
 class Build(TaggedRecord, frozen=True):
     """Make ``plan`` real, run ``engine`` in its nodes and wait until the rules reflect ``objects``. Answer: ``Built``.

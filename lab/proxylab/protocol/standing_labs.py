@@ -16,30 +16,6 @@ from proxylab.engines.protocol import EngineChoice
 from proxylab.protocol.messages import Answer, Built, Request
 from proxylab.scenario.model import Scenario
 
-__all__ = [
-    "ANY_DEVICE",
-    "AnyRequest",
-    "AnyResponse",
-    "Attach",
-    "CapturedFrame",
-    "Detach",
-    "Detached",
-    "End",
-    "Ended",
-    "Feed",
-    "Frames",
-    "Greet",
-    "Greeted",
-    "LabRecord",
-    "Lines",
-    "ListObjects",
-    "Listen",
-    "Log",
-    "ObjectList",
-    "Remember",
-    "Signal",
-]
-
 
 class LabRecord(TaggedRecord, frozen=True, kw_only=True):
     """What a later client needs to go on with a standing lab. The lab process only stores it.

@@ -35,14 +35,6 @@ from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
 from proxylab.verdict.model import Judgement, KnownFailure
 
-__all__ = [
-    "lab_bundle_store",
-    "lab_of_file",
-    "lab_open",
-    "lab_sessions",
-    "lab_verdict",
-]
-
 
 @pytest.fixture(scope="session")
 def lab_sessions(pytestconfig: pytest.Config) -> Iterator[Callable[[str], Session]]:

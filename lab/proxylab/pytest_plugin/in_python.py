@@ -35,8 +35,6 @@ from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, on_kern
 
 _Verdict = TypeVar("_Verdict", bound=ProbeVerdict | StepVerdict)
 
-__all__ = ["Lab"]
-
 _ANY_EXPECTATION: Final[Mapping[str, object]] = {"outcome": "delivered", "source": "preserved"}
 
 

@@ -27,8 +27,6 @@ from proxylab.scenario.steps import Step
 from proxylab.scenario.versions import Version
 from proxylab.scenario.words import HOST
 
-__all__ = ["BROKEN_FILES", "OPEN", "SUFFIX", "ProbeItem", "Run", "ScenarioFile", "in_id", "is_of_a_scenario"]
-
 SUFFIX: Final = ".lab.yaml"
 
 BROKEN_FILES: Final = pytest.StashKey[int]()

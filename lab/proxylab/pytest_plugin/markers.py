@@ -14,8 +14,6 @@ from proxylab.engines.engine_names import mode_of
 from proxylab.scenario.dns import NameServer
 from proxylab.scenario.model import Scenario
 
-__all__ = ["MARKERS", "markers_of", "markers_of_engine", "register"]
-
 MARKERS: Final[Mapping[str, str]] = {
     "lab(scenario, case='')": "the scenario of the fixture lab: a file beside the test, or text",
     "engine_embedded": "a probe or a Python test on proxylab's own engine",

@@ -14,8 +14,6 @@ from proxylab.pytest_plugin.items import OPEN, ProbeItem
 from proxylab.pytest_plugin.options import flag, is_paused, shell_netns_name
 from proxylab.scenario.probes import Probe
 
-__all__ = ["OnFailure"]
-
 
 class OnFailure:
     """The hooks, registered if an interactive option is given."""

@@ -15,28 +15,6 @@ from proxylab.engines.engine_names import ENGINES, IPTABLES_VARIANTS, read_engin
 from proxylab.report.shards import Shard, recorded_seconds
 from proxylab.scenario.words import HOST
 
-__all__ = [
-    "ON_FAILURE",
-    "add_options",
-    "bundle_directory",
-    "engine_of",
-    "engines",
-    "feature_gates",
-    "flag",
-    "iptables",
-    "is_paused",
-    "kernels",
-    "kube_proxy_flags",
-    "one",
-    "pcap_directory",
-    "repeats",
-    "report",
-    "seed",
-    "shard",
-    "shell_netns_name",
-    "times",
-]
-
 ON_FAILURE: Final = "proxylab-on-failure"
 """The name under which ``OnFailure`` is registered."""
 

@@ -16,8 +16,6 @@ from proxylab.scenario.words import HOST
 from proxylab.text import printable
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict
 
-__all__ = ["BINARY", "Judged", "explanation", "hold", "in_its_own_words", "leave_pcap", "record", "warn", "why_skipped"]
-
 Judged = ProbeVerdict | StepVerdict
 
 BINARY: Final = "binary"

@@ -12,8 +12,6 @@ from proxylab.report.html import Entry, Heading, entry
 from proxylab.scenario.words import HOST
 from proxylab.verdict.model import Judgement, on_kernel
 
-__all__ = ["NO_ENGINE", "heading_in_file", "heading_of_test", "is_explained", "show", "taken"]
-
 _SHOWN: Final = pytest.StashKey[list[Entry]]()
 _BAD: Final = pytest.StashKey[list[Judged]]()
 NO_ENGINE: Final = "no engine"

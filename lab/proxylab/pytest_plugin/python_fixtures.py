@@ -15,8 +15,6 @@ from proxylab.pytest_plugin.options import engines, kernels
 from proxylab.pytest_plugin.outcome import in_its_own_words
 from proxylab.pytest_plugin.tested_case import case_of, parsed, text_of
 
-__all__ = ["MARKER", "LabFactory", "lab", "lab_engine", "lab_factory", "lab_kernel", "parametrize_labs"]
-
 MARKER: Final = "lab"
 
 

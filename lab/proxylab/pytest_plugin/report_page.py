@@ -20,8 +20,6 @@ from proxylab.pytest_plugin.page_entries import NO_ENGINE, heading_in_file, head
 from proxylab.report.html import Entry, Heading, message
 from proxylab.verdict.model import Judgement
 
-__all__ = ["Attaching", "Gathering"]
-
 _TURN: Final = pytest.StashKey[int]()
 _FIELD: Final = "lab_entries"
 _LAST: Final = 1 << 30

@@ -20,8 +20,6 @@ from proxylab.pytest_plugin.items import SUFFIX, is_of_a_scenario
 from proxylab.pytest_plugin.outcome import BINARY
 from proxylab.text import printable
 
-__all__ = ["Annotations", "Binaries", "Required", "Themes", "theme_lines"]
-
 _OUTCOMES: Final = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 _ALWAYS: Final = ("passed", "failed", "skipped")
 

@@ -12,8 +12,6 @@ from proxylab.errors import ScenarioError
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
 
-__all__ = ["case_of", "parsed", "text_of"]
-
 
 def text_of(scenario: str | Path, test: Path) -> tuple[str, str]:
     """The text of a scenario and the name of its file; a text in a test is named after the test."""

@@ -10,8 +10,6 @@ from proxylab.evidence.words import endpoint
 from proxylab.plan.model import Plan
 from proxylab.report.plan_overview import snat_sources
 
-__all__ = ["describe", "describe_host"]
-
 _WIDTH = 22
 
 Field = tuple[str, str | Sequence[str]]

@@ -73,8 +73,6 @@ from proxylab.report.step_timeline import step_events
 from proxylab.scenario.words import Position
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict
 
-__all__ = ["API_VERSION", "KIND", "to_json"]
-
 API_VERSION = "proxylab/v1"
 KIND = "RunReport"
 

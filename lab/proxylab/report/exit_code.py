@@ -6,8 +6,6 @@ from typing import Protocol
 from proxylab.errors import ExitCode
 from proxylab.verdict.model import Judgement
 
-__all__ = ["AnyResult", "exit_code"]
-
 
 class _Judged(Protocol):
     @property

@@ -24,8 +24,6 @@ from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.expectations.table import OF_PROBES
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
 
-__all__ = ["briefly", "command", "explain", "sent_line", "summary"]
-
 _INDENT = "  "
 _MOST_PODS = 12
 _EXPANDED = frozenset('"$`\\!')

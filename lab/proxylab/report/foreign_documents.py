@@ -10,8 +10,6 @@ from typing import Final, TypeVar
 from proxylab.encoding import decode, encode
 from proxylab.text import printable
 
-__all__ = ["decode_printable"]
-
 T = TypeVar("T")
 
 _OF_SEVERAL_LINES: Final = ("message",)

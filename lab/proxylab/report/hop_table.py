@@ -21,8 +21,6 @@ from proxylab.verdict.model import expectations
 from proxylab.verdict.reported_drop import reason_words, reported_drop
 from proxylab.verdict.rule_words import short
 
-__all__ = ["brief", "hop_table", "missing", "rule_table", "testimony"]
-
 _MOST_HOPS = 16
 _MOST_ACTIONS = 8
 _MOST_BRIEFLY = 4

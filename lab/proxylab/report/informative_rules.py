@@ -5,8 +5,6 @@ from proxylab.verdict.case import JudgedProbe
 from proxylab.verdict.counted_rules import Rule
 from proxylab.verdict.rule_words import rule_action
 
-__all__ = ["action_of", "informative_rules"]
-
 _INFORMATIVE_TARGETS = frozenset({"DNAT", "REDIRECT", "SNAT", "MASQUERADE", "DROP", "REJECT"})
 
 _PASSING = frozenset({"ACCEPT", "RETURN"})

@@ -25,8 +25,6 @@ from proxylab.cluster.workloads import pods_of
 from proxylab.evidence.words import endpoint
 from proxylab.text import kubectl_table
 
-__all__ = ["KINDS", "Kind", "kind_named", "listing", "of_kind"]
-
 _WORKLOADS: Final = {
     "Deployment": ("deploy",),
     "ReplicaSet": ("rs",),

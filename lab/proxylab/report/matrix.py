@@ -7,8 +7,6 @@ from proxylab.report.exit_code import AnyResult
 from proxylab.text import WIDTH, wrapped
 from proxylab.verdict.model import Judgement, ScenarioResult, on_kernel, worst
 
-__all__ = ["Painter", "result_table", "slowest"]
-
 Painter = Callable[[str, Judgement], str]
 """Colours a word by its judgement. It gets aligned text, and may add characters without width."""
 

@@ -12,8 +12,6 @@ from proxylab.encoding import Record, TaggedRecord
 from proxylab.evidence.words import amount
 from proxylab.text import WIDTH, wrapped
 
-__all__ = ["Baseline", "Mutant", "Noticed", "mutant_lines", "mutants_to_json"]
-
 
 class Baseline(TaggedRecord, frozen=True, kw_only=True):
     """One case of a scenario without a mutation.

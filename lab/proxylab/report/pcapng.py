@@ -11,8 +11,6 @@ from typing import Final
 
 from proxylab.evidence.evidence import Direction, SeenFrame
 
-__all__ = ["beginning", "packet", "pcapng"]
-
 _SECTION: Final = 0x0A0D0D0A
 _INTERFACE: Final = 1
 _PACKET: Final = 6

@@ -13,8 +13,6 @@ from proxylab.plan.model import Plan, Role
 from proxylab.plan.name_servers import has_own_server, own_devices
 from proxylab.plan.sources import snat_source
 
-__all__ = ["overview", "snat_sources"]
-
 _DEVICES: Final = ("uplink", "pods", "overlay")
 
 

@@ -19,8 +19,6 @@ from proxylab.scenario.words import HOST
 from proxylab.text import WIDTH, wrapped
 from proxylab.verdict.model import UNRESOLVED, Judgement, ProbeVerdict, ScenarioResult, StepVerdict
 
-__all__ = ["Painter", "closing_lines", "run_lines", "scenario_lines", "summary_line"]
-
 _ORDER = (Judgement.FAIL, Judgement.INCONCLUSIVE, Judgement.PASS, Judgement.SKIP)
 _PARTICIPLES = {
     Judgement.FAIL: "failed",

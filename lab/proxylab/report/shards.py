@@ -13,8 +13,6 @@ from xml.etree import ElementTree
 
 from msgspec import Struct
 
-__all__ = ["Shard", "missing_shards", "recorded_seconds"]
-
 _SHARD: Final = re.compile(r"(\d{1,4})/(\d{1,4})")
 
 

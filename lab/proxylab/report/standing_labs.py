@@ -14,8 +14,6 @@ from proxylab.scenario.probes import Probe, ServiceTarget
 from proxylab.scenario.words import Frontend
 from proxylab.text import kubectl_table, names_that_fit, wrapped
 
-__all__ = ["commands", "labs_table", "standing_lines"]
-
 
 def standing_lines(
     layout: Layout,

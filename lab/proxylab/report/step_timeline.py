@@ -16,8 +16,6 @@ from proxylab.text import WIDTH, table, wrapped
 from proxylab.verdict.causes.stream_failures import owner
 from proxylab.verdict.model import StepVerdict
 
-__all__ = ["expected_streams", "memory_of_streams", "step_events", "stream_head", "stream_log", "timeline"]
-
 _INDENT = "  "
 _MILLISECOND = 1_000_000
 _MOST_ROWS = 40

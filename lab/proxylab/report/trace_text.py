@@ -29,8 +29,6 @@ from proxylab.verdict.nft_rules import read_nft
 from proxylab.verdict.reported_drop import reason_words, reported_drop
 from proxylab.verdict.rule_words import rule_action, short
 
-__all__ = ["journey", "trace_summary"]
-
 _INDENT = "  "
 _ENDINGS = frozenset({"DROP", "REJECT"})
 _NEVER = 1 << 63

@@ -20,17 +20,6 @@ from proxylab.scenario.network import UPLINK, AnyNetem, Netem
 from proxylab.scenario.syntax import Sysctls, TaintText, distinct, label_key_fault, label_value_fault
 from proxylab.scenario.words import Mode
 
-__all__ = [
-    "Change",
-    "EngineAction",
-    "LinkChange",
-    "NodeChange",
-    "PodChange",
-    "ServiceChange",
-    "SliceChange",
-    "WorkloadChange",
-]
-
 
 class EngineAction(StrEnum):
     """An action on a node's engine: SIGKILL, a clean stop, a start, a clean stop and start, a flush of its rules.

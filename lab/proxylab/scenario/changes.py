@@ -32,8 +32,6 @@ from proxylab.scenario.updates import patched, patched_service
 from proxylab.scenario.words import Position
 from proxylab.scenario.workload_timeline import Rollouts
 
-__all__ = ["ClusterState", "read_changes"]
-
 _Links = frozenset[tuple[str, str]]
 _Patcher = Callable[[Location, Location], Location]
 

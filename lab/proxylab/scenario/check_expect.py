@@ -25,8 +25,6 @@ from proxylab.scenario.syntax import is_address
 from proxylab.scenario.words import Frontend, Outcome, Reply, Spread
 from proxylab.statistics import flows_needed, flows_needed_for, flows_to_hit_all, flows_to_stick
 
-__all__ = ["check_conntrack", "check_expectations", "check_source"]
-
 
 def check_expectations(subject: Subject) -> None:
     """Note why a probe's expectation, or one of its exceptions, cannot hold or cannot be judged."""

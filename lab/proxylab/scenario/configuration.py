@@ -29,8 +29,6 @@ from proxylab.scenario.parts import validated
 from proxylab.scenario.syntax import Address, read_network
 from proxylab.scenario.words import Mode, Scheduler
 
-__all__ = ["CONFIGURATION_KIND", "CONFIGURATION_VERSION", "Configured", "KubeProxyManifest", "read_configuration"]
-
 CONFIGURATION_KIND: Final = "KubeProxyConfiguration"
 
 CONFIGURATION_VERSION: Final = "kubeproxy.config.k8s.io/v1alpha1"

@@ -18,8 +18,6 @@ from proxylab.scenario.pod_spec import LabelSelector, Loose, PodSpec, Seconds
 from proxylab.scenario.services import Metadata
 from proxylab.scenario.syntax import Labels
 
-__all__ = ["WORKLOADS", "WorkloadManifest", "check_workload", "workload_of"]
-
 WORKLOADS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
 _MOST_PODS: Final = Between(0, 1000)
 

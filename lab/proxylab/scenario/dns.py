@@ -5,8 +5,6 @@ from typing import Annotated, Any
 
 from proxylab.scenario.keys import Check, Declared, Key, Read, refused
 
-__all__ = ["AnyDns", "Dns", "NameServer"]
-
 
 class NameServer(StrEnum):
     """The programs that serve names."""

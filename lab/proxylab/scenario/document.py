@@ -19,23 +19,6 @@ from proxylab.errors import ScenarioError
 from proxylab.scenario.words import Position
 from proxylab.text import printable
 
-__all__ = [
-    "Document",
-    "Location",
-    "Marks",
-    "Path",
-    "Problems",
-    "Spot",
-    "describe",
-    "in_yaml",
-    "listed",
-    "nearest",
-    "path_text",
-    "shown",
-    "with_probes",
-    "with_steps",
-]
-
 Path = tuple[str | int, ...]
 """Keys and indexes from a document's root."""
 

@@ -18,25 +18,6 @@ from proxylab.scenario.promises import Proves
 from proxylab.scenario.syntax import PortNumber, is_address
 from proxylab.scenario.words import IcmpError, Outcome, Position, Reply, Spread
 
-__all__ = [
-    "SOURCES",
-    "Backend",
-    "ConntrackExpect",
-    "Device",
-    "Entries",
-    "Expect",
-    "HttpExpect",
-    "Masqueraded",
-    "NodeDevice",
-    "Preserved",
-    "ReplyByBackend",
-    "Shares",
-    "SourceAddress",
-    "SourceByBackend",
-    "SourceExpectation",
-    "SourceKey",
-]
-
 _MOST_PORT: Final = 65_535
 _MOST_DEVICE: Final = 15  # IFNAMSIZ of linux/if.h is 16 with its final null
 

@@ -13,8 +13,6 @@ from proxylab.scenario.pods import ListeningPort
 from proxylab.scenario.probes import AddressTarget, HostTarget, PodTarget, ServiceTarget, Source
 from proxylab.scenario.words import Frontend, Manner, Program
 
-__all__ = ["check_flow", "check_probes"]
-
 _PORTS: Final = (Frontend.NODE_PORT, Frontend.HEALTH_CHECK_NODE_PORT)
 _ADDRESSES: Final = "allowed: clusterIP, externalIP, loadBalancerIP, or to: {address: …}"
 

@@ -15,8 +15,6 @@ from proxylab.scenario.keys import NOT_EMPTY, Between, Check, Key, Manifest, ref
 from proxylab.scenario.services import Metadata
 from proxylab.scenario.syntax import PortNumber, PortReference, is_subdomain
 
-__all__ = ["HttpRouteManifest", "IngressManifest", "check_ingress", "content_of_ingress"]
-
 _REWRITES = "The lab's controller does not rewrite requests."
 
 

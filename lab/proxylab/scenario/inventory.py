@@ -13,14 +13,13 @@ from proxylab.addresses import Family, Transport
 from proxylab.cluster.objects import Service
 from proxylab.scenario.document import Location, Problems, Spot, listed, shown
 from proxylab.scenario.expect import Expect
-from proxylab.scenario.manifests import DEFAULT_NAMESPACE, Manifests, implied_ports, note_on_implied_ports
+from proxylab.scenario.manifests import Manifests, implied_ports, note_on_implied_ports
 from proxylab.scenario.parts import Parts, ProbeParts
 from proxylab.scenario.pods import ListeningPort, PodGroup
 from proxylab.scenario.probes import ServiceTarget
+from proxylab.scenario.services import DEFAULT_NAMESPACE
 from proxylab.scenario.syntax import is_label
 from proxylab.scenario.words import Frontend
-
-__all__ = ["MOST_PODS", "Inventory", "Subject", "check_readiness", "take_inventory", "with_objects"]
 
 MOST_PODS = 1000
 """Each pod is a network namespace with its own link."""

@@ -17,8 +17,6 @@ from proxylab.scenario.services import ServiceManifest
 from proxylab.scenario.spec import ScenarioDocument
 from proxylab.scenario.workloads import EndpointSliceManifest, EndpointsManifest, NodeManifest, PodManifest
 
-__all__ = ["DRAFT", "json_schema", "reference_page"]
-
 DRAFT: Final = "http://json-schema.org/draft-07/schema#"
 
 _DOCUMENTS: Final = {

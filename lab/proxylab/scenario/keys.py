@@ -21,29 +21,6 @@ from msgspec.structs import FieldInfo, fields
 
 from proxylab.encoding import Record, TaggedRecord
 
-__all__ = [
-    "NOT_EMPTY",
-    "OWN_NAME",
-    "Between",
-    "Check",
-    "Declared",
-    "DeclaredKey",
-    "Key",
-    "Manifest",
-    "NotEmpty",
-    "OtherKeys",
-    "Read",
-    "RefusedError",
-    "TaggedDeclared",
-    "WrittenAs",
-    "attached",
-    "declared_keys",
-    "ignored_keys",
-    "key_field",
-    "other_keys",
-    "refused",
-]
-
 
 class RefusedError(ValueError):
     """A value that a key refuses. The arguments are those of ``Problems.add``."""

@@ -18,19 +18,6 @@ from proxylab.scenario.keys import Key, Manifest
 from proxylab.scenario.parts import validated
 from proxylab.scenario.services import Metadata
 
-__all__ = [
-    "ROUTING_KINDS",
-    "AnyManifest",
-    "Definition",
-    "definition",
-    "is_hook",
-    "items_of",
-    "kind_of",
-    "note_on",
-    "old_version",
-    "unstructured",
-]
-
 _TYPED: Final = {
     "Service": "v1",
     "EndpointSlice": "discovery.k8s.io/v1",

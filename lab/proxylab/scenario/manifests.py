@@ -40,20 +40,6 @@ from proxylab.scenario.workloads import (
     slice_of,
 )
 
-__all__ = [
-    "DEFAULT_NAMESPACE",
-    "ManifestObject",
-    "Manifests",
-    "ServiceId",
-    "WorkloadId",
-    "WorkloadObject",
-    "check_services",
-    "implied_ports",
-    "note_on_implied_ports",
-    "read_manifests",
-    "with_leading_zeros",
-]
-
 Entry = TypeVar("Entry", PodGroup, Node)
 Kept = TypeVar("Kept", PodManifest, NodeManifest)
 ServiceId = tuple[str, str]

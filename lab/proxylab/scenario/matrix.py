@@ -15,17 +15,6 @@ from proxylab.scenario.syntax import SysctlValue, distinct
 from proxylab.scenario.versions import VersionRange, read_range
 from proxylab.scenario.words import DEBIAN, HOST, UML, Mode, Position
 
-__all__ = [
-    "EngineFailure",
-    "Exceptional",
-    "Matrix",
-    "Requirements",
-    "When",
-    "axis_names",
-    "network_axes",
-    "value_text",
-]
-
 _RANGES: Final = "write it as '<1.30', '>=1.29', '>=1.29 <1.33.6' or '1.34'"
 _SYSCTLS: Final = OtherKeys("^net\\.")
 

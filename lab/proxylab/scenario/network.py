@@ -19,22 +19,6 @@ from proxylab.scenario.keys import NOT_EMPTY, OWN_NAME, Check, Declared, Key, Re
 from proxylab.scenario.syntax import Duration, Name, Sysctls, distinct, listed_if_single
 from proxylab.scenario.words import Position
 
-__all__ = [
-    "NODES",
-    "OUTSIDE",
-    "UPLINK",
-    "AnyNetem",
-    "Families",
-    "Hairpin",
-    "InterNode",
-    "Netem",
-    "Network",
-    "PodNetwork",
-    "RoutedAddress",
-    "Segment",
-    "families_given",
-]
-
 _PERCENT: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,4})?)%")
 NODES: Final = "nodes"
 """The segment of the nodes: the bridge in the fabric, and the router's device on it."""

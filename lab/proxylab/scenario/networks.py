@@ -18,8 +18,6 @@ from proxylab.scenario.network import NODES, OUTSIDE, UPLINK, Network
 from proxylab.scenario.nodes import Node
 from proxylab.scenario.parts import Parts
 
-__all__ = ["check_network", "families_of", "known_network", "networks_of", "with_networks"]
-
 _DEFAULTS: Final[Mapping[str, Mapping[Family, IPNetwork]]] = {
     "podCIDR": {Family.IPV4: ip_network("10.244.0.0/16"), Family.IPV6: ip_network("fd00:10:244::/56")},
     "serviceCIDR": {Family.IPV4: ip_network("10.96.0.0/16"), Family.IPV6: ip_network("fd00:10:96::/112")},

@@ -25,8 +25,6 @@ from proxylab.scenario.syntax import (
 )
 from proxylab.scenario.words import Position
 
-__all__ = ["Daemon", "Leftovers", "Node", "NodeAddress", "NodeRoute", "TrackedConnection", "Uplink"]
-
 
 class NodeAddress(Declared, frozen=True, kw_only=True):
     """A further address of a node."""

@@ -29,8 +29,6 @@ from proxylab.scenario.reading import placed, read, read_as, read_key
 from proxylab.scenario.spec import ScenarioDocument
 from proxylab.scenario.steps import Step
 
-__all__ = ["Parts", "ProbeParts", "StepParts", "read_parts", "validated"]
-
 AnyDeclared = TypeVar("AnyDeclared", bound=Declared)
 
 _ON_KEY = ("[key]",)

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from proxylab.scenario.document import nearest
 
-__all__ = ["notes_on_pod"]
-
 _OF_THE_NETWORK: Final = {
     "dnsConfig": "pods resolve names as spec.dns says",
     "hostAliases": "pods resolve names as spec.dns says",

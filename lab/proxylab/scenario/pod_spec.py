@@ -15,8 +15,6 @@ from proxylab.scenario.keys import Between, Key, Manifest
 from proxylab.scenario.pods import ListeningPort
 from proxylab.scenario.syntax import PortName, PortNumber
 
-__all__ = ["LabelSelector", "Loose", "PodSpec", "Seconds"]
-
 Seconds = Annotated[int, Between(0, 3600)]
 
 

@@ -14,8 +14,6 @@ from proxylab.scenario.network import OUTSIDE, AnyNetem
 from proxylab.scenario.syntax import Address, Labels, Name, Network, PortName, PortNumber, Sysctls, distinct
 from proxylab.scenario.words import Position, Program
 
-__all__ = ["Host", "ListeningPort", "LoadBalancer", "PodGroup"]
-
 _MOST_REPLICAS: Final = 1000
 _TLS_PORTS: Final = (443, 8443)
 _MOST_ADDRESSES: Final = 1000

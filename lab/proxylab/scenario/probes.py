@@ -16,26 +16,6 @@ from proxylab.scenario.syntax import Address, Duration, Name, PortNumber, PortRe
 from proxylab.scenario.words import Frontend, Manner, Position, Spread
 from proxylab.statistics import FINE_CHANGE, SHARE_CHANGE, flows_needed_for, flows_to_hit_all, flows_to_stick
 
-__all__ = [
-    "MOST_FLOWS",
-    "MOST_PAYLOAD",
-    "STREAM_EVERY",
-    "AddressTarget",
-    "AnyTarget",
-    "EachAddress",
-    "HostTarget",
-    "OneAddress",
-    "PodTarget",
-    "Probe",
-    "ProbeName",
-    "Send",
-    "Sender",
-    "ServiceTarget",
-    "Source",
-    "Stream",
-    "Target",
-]
-
 MOST_FLOWS: Final = 32_000
 """The most flows of one probe. Each needs an unused source port of its own."""
 

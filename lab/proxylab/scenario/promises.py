@@ -19,8 +19,6 @@ from proxylab.scenario.document import shown
 from proxylab.scenario.keys import Check, Key, refused
 from proxylab.scenario.words import Frontend, Mode
 
-__all__ = ["Promise", "Proves", "Result", "promises", "sources"]
-
 _TABLE: Final = Path(__file__).with_name("promises.yaml")
 
 _SENDERS: Final = frozenset(

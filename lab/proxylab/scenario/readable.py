@@ -4,8 +4,6 @@ import stat
 from pathlib import Path
 from typing import Final
 
-__all__ = ["why_unreadable"]
-
 _OWN_DESCRIPTORS: Final = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 """A pipe among them has a writer: standard input, or a shell's ``<(…)``."""
 

@@ -47,8 +47,6 @@ from proxylab.scenario.keys import (
 )
 from proxylab.scenario.words import Position
 
-__all__ = ["Shape", "form_schema", "placed", "read", "read_as", "read_key", "schema_of", "shape_of"]
-
 Made = TypeVar("Made", bound=Declared)
 Placed = TypeVar("Placed", bound=Declared)
 

@@ -17,17 +17,6 @@ from proxylab.cluster.objects import LoadBalancerIngress, Service, ServicePort, 
 from proxylab.scenario.keys import Between, Check, Key, Manifest, Read
 from proxylab.scenario.syntax import PortNumber, port_name, read_address, read_network, read_port_reference
 
-__all__ = [
-    "DEFAULT_NAMESPACE",
-    "FamilyPolicy",
-    "Metadata",
-    "ServiceManifest",
-    "ServiceSpec",
-    "SessionAffinity",
-    "StoredAddress",
-    "service_of",
-]
-
 DEFAULT_NAMESPACE: Final = "default"
 _BY_SERVER: Final = "Written by the server."
 _BY_CONTROLLERS: Final = "Written by controllers."

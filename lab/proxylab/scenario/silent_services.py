@@ -14,8 +14,6 @@ from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.probes import Probe, ServiceTarget
 from proxylab.scenario.words import Outcome
 
-__all__ = ["State", "silent_services"]
-
 _ByLabel = Mapping[tuple[str, str, str], list[PodGroup]]
 State = tuple[Manifests, Mapping[str, PodGroup]]
 """The objects and the single pods of the cluster at one time."""

@@ -22,8 +22,6 @@ from msgspec.structs import replace
 from proxylab.scenario.document import Document, Marks, Path, Problems, Spot, shown
 from proxylab.scenario.words import Position
 
-__all__ = ["MOST_BYTES", "decode", "read_documents"]
-
 MOST_BYTES = 64 * 1024 * 1024
 """The largest file that the lab reads. The YAML of 10,000 Services as kubectl prints them has a fifth of that."""
 

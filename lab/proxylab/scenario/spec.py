@@ -17,8 +17,6 @@ from proxylab.scenario.probes import Probe, Stream
 from proxylab.scenario.steps import Step, StepExpect
 from proxylab.scenario.syntax import Name, distinct
 
-__all__ = ["ScenarioDocument", "Spec"]
-
 
 class _ApiVersion(StrEnum):
     """The version of the format."""

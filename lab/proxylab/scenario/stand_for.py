@@ -16,8 +16,6 @@ from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
 
-__all__ = ["Members", "with_members"]
-
 Members = Mapping[str, tuple[str, ...]]
 """The pods of each group or workload, by its name; a workload of another namespace is NAMESPACE/NAME."""
 

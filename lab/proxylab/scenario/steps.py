@@ -17,18 +17,6 @@ from proxylab.scenario.promises import Proves
 from proxylab.scenario.syntax import Duration, distinct
 from proxylab.scenario.words import Position
 
-__all__ = [
-    "Count",
-    "EngineState",
-    "Metric",
-    "RulesState",
-    "Step",
-    "StepException",
-    "StepExpect",
-    "StreamExpect",
-    "Until",
-]
-
 _METRIC_NAME: Final = re.compile("[a-zA-Z_:][a-zA-Z0-9_:]*")
 """https://prometheus.io/docs/concepts/data_model/"""
 

@@ -17,8 +17,6 @@ from proxylab.scenario.probes import ServiceTarget
 from proxylab.scenario.steps import EngineState, Step, StepExpect, StreamExpect, Until
 from proxylab.scenario.words import Frontend, Manner
 
-__all__ = ["check_steps", "check_streams"]
-
 _DIALLED = (Frontend.CLUSTER_IP, Frontend.NODE_PORT, Frontend.EXTERNAL_IP, Frontend.LOAD_BALANCER_IP)
 _DISTURBING = (EngineAction.KILL, EngineAction.STOP, EngineAction.FLUSH)
 

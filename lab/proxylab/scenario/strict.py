@@ -14,8 +14,6 @@ from proxylab.errors import CapabilityError
 from proxylab.scenario.document import Location, Problems, listed, shown
 from proxylab.scenario.versions import read_version
 
-__all__ = ["check_strictly", "strict_versions"]
-
 _CURE: Final = "install proxylab[strict]: pip install 'proxylab[strict]'"
 _OWN_RELEASES: Final = "gateway.networking.k8s.io/"
 """The group whose schemas are not part of Kubernetes' releases."""

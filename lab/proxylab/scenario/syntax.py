@@ -10,36 +10,6 @@ from proxylab.cluster.objects import Taint
 from proxylab.scenario.document import describe, shown
 from proxylab.scenario.keys import Between, Check, Read, refused
 
-__all__ = [
-    "Address",
-    "Destination",
-    "DeviceName",
-    "Duration",
-    "Interface",
-    "Labels",
-    "Name",
-    "Network",
-    "PortName",
-    "PortNumber",
-    "PortReference",
-    "SysctlValue",
-    "Sysctls",
-    "TaintText",
-    "distinct",
-    "is_address",
-    "is_dns1035_label",
-    "is_label",
-    "is_subdomain",
-    "label_key_fault",
-    "label_value_fault",
-    "listed_if_single",
-    "port_name",
-    "read_address",
-    "read_network",
-    "read_port_reference",
-    "sysctl_fault",
-]
-
 T = TypeVar("T")
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

@@ -9,8 +9,6 @@ from typing import Any
 
 from proxylab.scenario.document import Document, Location, Marks
 
-__all__ = ["patched", "patched_service"]
-
 _Marks = dict[int, dict[str | int, Marks]]
 
 _OF_TYPE = {

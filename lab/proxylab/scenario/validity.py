@@ -25,8 +25,6 @@ from proxylab.scenario.syntax import (
 )
 from proxylab.scenario.workloads import AddressType, EndpointSliceManifest
 
-__all__ = ["check_labels", "check_service", "check_slice"]
-
 _LINK_LOCAL_MULTICAST = (ip_network("224.0.0.0/24"), ip_network("ff02::/16"))
 _KUBELET_PORT = 10250
 _MOST_ENDPOINTS = 1000

@@ -5,8 +5,6 @@ from typing import Final
 
 from proxylab.encoding import Record
 
-__all__ = ["Version", "VersionRange", "read_range", "read_version", "release_version"]
-
 Version = tuple[int, ...]
 """Major, minor and, except for patch 0, the patch, so that tuples compare in the order of the releases."""
 

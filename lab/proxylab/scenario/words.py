@@ -5,23 +5,6 @@ from typing import Final
 
 from proxylab.encoding import Record
 
-__all__ = [
-    "DEBIAN",
-    "HOST",
-    "TERMINATING_MODES",
-    "UML",
-    "Frontend",
-    "Manner",
-    "Mode",
-    "Outcome",
-    "Position",
-    "Program",
-    "Reply",
-    "Scheduler",
-    "Spread",
-]
-
-
 HOST: Final = "host"
 UML: Final = "uml"
 DEBIAN: Final = "debian:"

@@ -18,7 +18,6 @@ from proxylab.scenario.change import WorkloadChange
 from proxylab.scenario.controllers import WORKLOADS
 from proxylab.scenario.document import Document, Location, Problems, listed
 from proxylab.scenario.manifests import (
-    DEFAULT_NAMESPACE,
     Manifests,
     WorkloadId,
     implied_ports,
@@ -27,11 +26,10 @@ from proxylab.scenario.manifests import (
 )
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.pods import ListeningPort, PodGroup
+from proxylab.scenario.services import DEFAULT_NAMESPACE
 from proxylab.scenario.stand_for import Members, with_members
 from proxylab.scenario.updates import patched
 from proxylab.scenario.words import Position
-
-__all__ = ["Rollouts", "with_workloads"]
 
 Rollouts = tuple[tuple[WorkloadChange, ...], ...]
 """The changes of workloads, by step."""

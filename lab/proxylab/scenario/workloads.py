@@ -20,19 +20,6 @@ from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.services import Metadata, StoredAddress
 from proxylab.scenario.syntax import PortNumber, distinct, is_address
 
-__all__ = [
-    "AddressType",
-    "EndpointSliceManifest",
-    "EndpointsManifest",
-    "NodeManifest",
-    "PodManifest",
-    "mirrored_slices",
-    "node_of_object",
-    "pod_of_object",
-    "slice_of",
-]
-
-
 _StoredText = Annotated[str, Check(without_leading_zeros)]
 
 

@@ -25,8 +25,6 @@ from proxylab.errors import CapabilityError
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.timing import Deadline, together
 
-__all__ = ["COUNTED", "IngressController", "IngressPod"]
-
 _FOLLOWED: Final = (Unstructured, Service, EndpointSlice)
 _RELOAD_SECONDS: Final = 30.0
 _ASK_SECONDS: Final = 2.0

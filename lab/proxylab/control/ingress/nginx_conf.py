@@ -14,8 +14,6 @@ from msgspec.structs import replace
 
 from proxylab.cluster.http_routes import Match, PathRoute, Routing, Server, VirtualHost, choose
 
-__all__ = ["CERTIFICATE", "CONFIGURATION", "PEER_HEADER", "POD_HEADER", "STATUS_PORT", "Listen", "nginx_conf"]
-
 CONFIGURATION: Final = "/run/nginx.conf"
 CERTIFICATE: Final = "/run/nginx-tls.pem"
 """The certificate and its key."""

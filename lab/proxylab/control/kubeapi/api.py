@@ -20,8 +20,6 @@ from proxylab.control.kubeapi.refusal import Refusal
 from proxylab.control.kubeapi.request import Discover, Get, List, Report, Watch, read_request
 from proxylab.control.kubeapi.resources import RESOURCES, discovery, resources_of
 
-__all__ = ["KubeApi", "Reply", "WatchReply"]
-
 _VERSION: Final = "v1.34.0"
 """The version at ``/version``; kubectl uses it for little but a warning."""
 

@@ -20,8 +20,6 @@ from proxylab.control.kubeapi.manifest import Document, Encoder
 from proxylab.control.kubeapi.refusal import Refusal
 from proxylab.control.kubeapi.request import Watch
 
-__all__ = ["OpenWatch"]
-
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 

@@ -31,8 +31,6 @@ from proxylab.cluster.objects import (
     Unstructured,
 )
 
-__all__ = ["Document", "Encoder", "labels_of", "manifest"]
-
 Document = dict[str, Any]
 
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"

@@ -3,8 +3,6 @@
 from http import HTTPStatus
 from typing import Any
 
-__all__ = ["Refusal"]
-
 
 class Refusal(Exception):  # noqa: N818 - a response, not an error of the lab
     """A Status in response to a request.

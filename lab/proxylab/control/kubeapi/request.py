@@ -14,8 +14,6 @@ from proxylab.control.kubeapi.refusal import Refusal
 from proxylab.control.kubeapi.resources import RESOURCES, Resource, resources_of
 from proxylab.control.kubeapi.selectors import Selection
 
-__all__ = ["Collection", "Discover", "Get", "List", "Report", "Request", "Watch", "read_request"]
-
 _PATH: Final = re.compile(
     r"/(?:api/(?P<core>v1)|apis/(?P<group>[a-z0-9.-]+/[a-z0-9]+))"
     r"(?:/namespaces/(?P<namespace>[^/]+)(?=/[^/]))?"

@@ -20,8 +20,6 @@ from proxylab.cluster.objects import (
     Unstructured,
 )
 
-__all__ = ["RESOURCES", "Resource", "discovery", "resources_of"]
-
 _Field = Callable[[Any], str]
 
 

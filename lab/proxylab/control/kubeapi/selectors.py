@@ -14,8 +14,6 @@ from msgspec import Struct
 
 from proxylab.control.kubeapi.refusal import Refusal
 
-__all__ = ["Selection"]
-
 Labels = Mapping[str, str]
 Fields = Mapping[str, str]
 

@@ -11,8 +11,6 @@ from typing import NamedTuple
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import EndpointInfo, ServicePortInfo
 
-__all__ = ["EndpointCategories", "Refusal", "categorize_endpoints", "ports_without_local"]
-
 
 class Refusal(StrEnum):
     """How a node refuses traffic that has no endpoint.

@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 
 from proxylab.engines.embedded.mutation import ABSENT
 
-__all__ = ["EQUIVALENTS", "proof_of"]
-
 
 class _Equivalent(NamedTuple):
     """One row."""

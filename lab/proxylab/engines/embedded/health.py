@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Node
 
-__all__ = ["Health"]
-
 
 class Health:
     """The health of one node's proxy. All times are seconds of the engine's clock.

@@ -19,8 +19,6 @@ from proxylab.engines.modes import MODES
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-__all__ = ["SyncMetrics"]
-
 _PREFIX: Final = "kubeproxy_sync_proxy_rules_"
 _ANY: Final = f"{_PREFIX}duration_seconds"
 _FULL: Final = "kubeproxy_sync_full_proxy_rules_duration_seconds"

@@ -14,8 +14,6 @@ from msgspec import Struct
 from proxylab.encoding import Record
 from proxylab.errors import EngineError
 
-__all__ = ["ABSENT", "MutantLines", "Mutation", "mutated", "refused_mutant"]
-
 ABSENT: Final = "the rule is absent"
 """The change that leaves nothing."""
 

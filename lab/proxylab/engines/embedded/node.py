@@ -19,8 +19,6 @@ from proxylab.engines.embedded.settings import (
     ProxySettings,
 )
 
-__all__ = ["NodeFacts", "local_source", "node_port_addresses"]
-
 LOOPBACK: dict[Family, IPAddress] = {Family.IPV4: IPv4Address("127.0.0.1"), Family.IPV6: IPv6Address("::1")}
 
 

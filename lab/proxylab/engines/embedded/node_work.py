@@ -26,8 +26,6 @@ from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.sync import Served
 from proxylab.engines.embedded.udp import FlowTable, UdpReconciler
 
-__all__ = ["Node", "NodeWork", "Servers", "healthz", "local_endpoints", "proxy_sysctls", "service_health"]
-
 _JSON = {"Content-Type": "application/json", "X-Content-Type-Options": "nosniff"}
 _TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 

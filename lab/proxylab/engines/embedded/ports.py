@@ -28,15 +28,6 @@ from proxylab.cluster.objects import (
 )
 from proxylab.cluster.store import Store
 
-__all__ = [
-    "ClusterView",
-    "EndpointInfo",
-    "ServicePortInfo",
-    "in_order",
-    "ports_of",
-    "slices_by_service",
-]
-
 
 class ClusterView(Struct, frozen=True):
     """The objects that determine the rules, in any order."""

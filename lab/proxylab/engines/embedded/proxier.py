@@ -10,8 +10,6 @@ from proxylab.cluster.objects import Key
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
 
-__all__ = ["Block", "Leftovers", "Proxier", "RulesRefusedError", "SyncFailedError", "Synced", "lines_of"]
-
 Block = tuple[str, Key | None]
 """Lines of a text, and their Service if they have one."""
 

@@ -12,18 +12,6 @@ from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.cluster.configuration import DetectLocalMode, IpvsConfiguration, ProxyConfiguration
 from proxylab.errors import ScenarioError
 
-__all__ = [
-    "BridgeInterface",
-    "ClusterCIDR",
-    "DetectLocal",
-    "InterfaceNamePrefix",
-    "NodeCIDR",
-    "Periods",
-    "ProxySettings",
-    "refuse_settings",
-]
-
-
 LOOPBACK: Final = IPv4Network("127.0.0.0/8")
 
 

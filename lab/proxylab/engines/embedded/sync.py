@@ -35,8 +35,6 @@ from proxylab.errors import EngineError
 from proxylab.evidence.engine_progress import Progress
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 
-__all__ = ["Clock", "EmbeddedEngine", "MonotonicClock", "Pace", "Served"]
-
 BURST = 2
 """How many syncs may follow each other at once after a quiet time (pkg/proxy/iptables/proxier.go)."""
 LOG_LINES = 1000

@@ -11,8 +11,6 @@ from proxylab.addresses import Family
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo, in_order, ports_of, slices_by_service
 
-__all__ = ["PortTracker"]
-
 Seen = tuple[Service, Sequence[EndpointSlice]]
 
 

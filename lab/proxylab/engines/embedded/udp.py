@@ -15,8 +15,6 @@ from proxylab.addresses import Family, IPAddress
 from proxylab.addresses import Protocol as Transport
 from proxylab.engines.embedded.ports import ServicePortInfo
 
-__all__ = ["FlowTable", "TrackedFlow", "UdpReconciler"]
-
 End = tuple[IPAddress, int]
 Frontend = tuple[IPAddress | None, int]
 """The dialled address and port; of a node port only the port, since any address may be the node's."""

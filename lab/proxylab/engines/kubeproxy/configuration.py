@@ -17,8 +17,6 @@ from proxylab.cluster.configuration import (
     ProxyConfiguration,
 )
 
-__all__ = ["CONFIG", "command", "configuration"]
-
 _GATES: Final[Mapping[str, Mapping[str, bool]]] = {"userspace": {"KubeletInUserNamespace": True}}
 """Mode userspace raises its limit of open files, and goes on without in a user namespace only under this gate."""
 

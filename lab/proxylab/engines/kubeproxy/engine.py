@@ -19,8 +19,6 @@ from proxylab.evidence.engine_progress import Progress
 from proxylab.kernel.sandbox.running import Running
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until, wait_until_seen
 
-__all__ = ["KubeProxyEngine", "KubeProxyNode"]
-
 _LOG_LINES: Final = 1000
 _LAST_LINES: Final = 30
 _STOP_SECONDS: Final = 5.0

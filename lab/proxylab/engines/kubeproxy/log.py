@@ -26,8 +26,6 @@ from proxylab.addresses import Family, Transport
 from proxylab.engines.barrier import family_of, highest_number_in
 from proxylab.engines.embedded.settings import Periods
 
-__all__ = ["VERBOSE", "BalancerLog", "ProgressLog", "Rest", "SyncLog"]
-
 VERBOSE: Final = ("--vmodule=proxier=4,servicechangetracker=4,endpointschangetracker=3,service=1,endpointslicecache=3",)
 """The flags of kube-proxy by which its log has these lines: the files that log them, with their levels."""
 

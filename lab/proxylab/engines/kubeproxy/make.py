@@ -33,8 +33,6 @@ from proxylab.kernel.sandbox.running import Running
 from proxylab.scenario.words import Mode
 from proxylab.timing import Deadline
 
-__all__ = ["HEALTHZ_OF_NODES", "make_kube_proxy"]
-
 _ASK_SECONDS: Final = 5.0
 _NO_MODPROBE: Final = {f"{CHOSEN_FIRST.partition(':')[0]}/modprobe": "/bin/true"}
 """Where IPVS is built in. A guest's kernel has no list of such modules, so modprobe(8) fails. Then kube-proxy in mode

@@ -9,8 +9,6 @@ from msgspec import Struct, field
 
 from proxylab.engines.modes import MODES
 
-__all__ = ["SyncState", "read_metrics", "says_of_node"]
-
 _PREFIX: Final = "kubeproxy_sync_proxy_rules_"
 _FAILURES: Final = tuple(f"{_PREFIX}{mode.failures}_total" for mode in MODES.values())
 _FULL: Final = "kubeproxy_sync_full_proxy_rules_duration_seconds_count"

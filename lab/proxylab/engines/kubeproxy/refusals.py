@@ -11,8 +11,6 @@ from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ScenarioError
 
-__all__ = ["refuse_settings"]
-
 _NODE_PORT_WORDS: Final = (1, 37)
 
 _LOCKED: Final[Mapping[tuple[int, int], str]] = {

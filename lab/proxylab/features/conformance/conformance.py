@@ -48,20 +48,6 @@ from proxylab.report.foreign_documents import decode_printable
 from proxylab.scenario.words import HOST
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, on_kernel
 
-__all__ = [
-    "Change",
-    "Conformance",
-    "Item",
-    "Result",
-    "Subject",
-    "catalogue_digest",
-    "conformance_of",
-    "conforming",
-    "read",
-    "sentence",
-    "together",
-]
-
 _KIND: Final = "ConformanceReport"
 _SUFFIX: Final = ".lab.yaml"
 _DIGITS: Final = 12

@@ -13,8 +13,6 @@ from xml.etree import ElementTree
 from proxylab.features.conformance.conformance import Conformance, Item, Result, conforming, sentence
 from proxylab.report.html.markup import Markup, tag, unbroken
 
-__all__ = ["badge", "junit", "markdown", "page"]
-
 _BAD: Final = (Result.FAIL, Result.INCONCLUSIVE)
 _LISTS: Final = (
     ("Known differences", (Result.KNOWN,)),

@@ -7,8 +7,6 @@ from proxylab.evidence.words import amount
 from proxylab.features.conformance.conformance import Change, Conformance, Item, Result, Subject, conforming, sentence
 from proxylab.text import WIDTH, table, wrapped
 
-__all__ = ["about", "change_lines", "conformance_lines"]
-
 _TURNS: Final = ("no longer conforms", "conforms now", "known difference now", "no known difference any more", "other")
 
 

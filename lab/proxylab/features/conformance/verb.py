@@ -41,8 +41,6 @@ from proxylab.features.conformance.conformance_text import change_lines, conform
 from proxylab.report.exit_code import exit_code
 from proxylab.scenario.model import Scenario
 
-__all__ = ["command"]
-
 _BUNDLES: Final = Path(".proxylab/bundles")
 _FORMS: Final = {".json": Conformance.to_json, ".xml": junit, ".html": page, ".md": markdown, ".svg": badge}
 _REPORT: Final = click.Path(path_type=Path, exists=True, dir_okay=False)

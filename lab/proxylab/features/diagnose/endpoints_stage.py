@@ -10,8 +10,6 @@ from proxylab.features.diagnose.model import Finding, Stage, breaks, holds
 from proxylab.features.diagnose.subject import Backend, DiagnosedService, FrontendAddress
 from proxylab.verdict.causes.no_endpoint import GIVE_ENDPOINTS, MAKE_READY, RELABEL, misplaced, nearest_pod
 
-__all__ = ["Dial", "judge_endpoints", "ready_endpoints", "without_backing"]
-
 
 class Dial(Struct, frozen=True, kw_only=True):
     """The result of dialling an endpoint by its own address, past the Service.

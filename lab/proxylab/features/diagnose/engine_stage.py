@@ -6,8 +6,6 @@ from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.words import listed
 from proxylab.features.diagnose.model import Finding, Stage, breaks, holds
 
-__all__ = ["judge_engines"]
-
 _OK = 200
 
 

@@ -14,8 +14,6 @@ from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.features.diagnose.model import Finding, Stage, breaks, holds, nothing, unclear
 from proxylab.features.diagnose.subject import DiagnosedService
 
-__all__ = ["Checked", "expected_on", "judge_health"]
-
 _OK, _UNAVAILABLE = 200, 503
 
 

@@ -4,8 +4,6 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-__all__ = ["Diagnosis", "Finding", "Stage", "Standing", "breaks", "holds", "nothing", "unclear"]
-
 
 class Stage(StrEnum):
     """The points at which a packet to a Service may fail, in the order in which a diagnosis checks them."""

@@ -14,8 +14,6 @@ from proxylab.evidence.words import listed
 from proxylab.features.diagnose.model import Finding, Stage, breaks, holds
 from proxylab.features.diagnose.subject import DiagnosedService
 
-__all__ = ["judge_name", "judge_name_server", "missing_service", "whole_name"]
-
 
 def whole_name(service: Service) -> str:
     """The fully qualified name of a Service, with the final dot, so that a resolver tries no other."""

@@ -17,8 +17,6 @@ from proxylab.verdict.causes.table import cause, why
 from proxylab.verdict.flows.flows import Flow
 from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
 
-__all__ = ["PathTestResult", "judge_hairpin", "judge_masquerade", "judge_translation"]
-
 _TRANSLATION = ("outcome", "backends")
 
 

@@ -17,8 +17,6 @@ from proxylab.features.diagnose.subject import Backend, DiagnosedService, Fronte
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.words import Frontend
 
-__all__ = ["Dialler", "Kind", "PathTest", "Terms", "askers", "diallers", "hairpin_tests", "nodes_at", "path_tests"]
-
 _MOST_TESTS = 64
 """The most path tests of one diagnosis."""
 _MOST_HAIRPINS = 8

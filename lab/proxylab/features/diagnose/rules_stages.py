@@ -16,8 +16,6 @@ from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.features.diagnose.model import Finding, Stage, breaks, holds
 from proxylab.features.diagnose.subject import Backend, DiagnosedService, FrontendAddress
 
-__all__ = ["SOCKETS", "Rules", "judge_balancing", "judge_entries", "judge_programs", "judge_targets", "listening"]
-
 Rules = Mapping[tuple[str, Family], Programmed]
 """The rules of every node in every family."""
 

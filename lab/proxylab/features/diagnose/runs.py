@@ -60,8 +60,6 @@ from proxylab.verdict.case import case_of
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.model import Judgement, ProbeVerdict
 
-__all__ = ["Round"]
-
 _MOST_DIALS: Final = 32
 _FEW_FLOWS: Final = 4
 """Where flows stick to an endpoint, a few are enough: no other endpoint is due."""

@@ -28,8 +28,6 @@ from proxylab.cluster.slices import slices_of
 from proxylab.evidence.words import endpoint
 from proxylab.scenario.words import Frontend
 
-__all__ = ["Backend", "DiagnosedService", "FrontendAddress"]
-
 Backend = tuple[IPAddress, int]
 """The address and port of an endpoint."""
 

@@ -27,8 +27,6 @@ from proxylab.scenario.model import Scenario
 from proxylab.text import WIDTH, table, wrapped
 from proxylab.verdict.model import Judgement
 
-__all__ = ["command", "lines_of", "painted"]
-
 _JUDGEMENTS = {
     Standing.HOLDS: Judgement.PASS,
     Standing.BREAKS: Judgement.FAIL,

@@ -14,8 +14,6 @@ from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.words import Outcome, Reply
 from proxylab.text import wrapped
 
-__all__ = ["ExpectedProbe", "to_json", "to_lines"]
-
 
 class ExpectedProbe(Struct, frozen=True, kw_only=True):
     """A probe and what must become of it. ``outside`` is why the oracle does not say."""

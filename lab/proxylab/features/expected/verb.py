@@ -19,8 +19,6 @@ from proxylab.scenario.probes import Probe
 from proxylab.scenario.versions import Version, read_version
 from proxylab.scenario.words import Mode
 
-__all__ = ["command"]
-
 
 def _version(ctx: click.Context, param: click.Parameter, value: str | None) -> Version:
     try:

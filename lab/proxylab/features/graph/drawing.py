@@ -7,19 +7,6 @@ from msgspec import Struct
 from proxylab.features.graph.paths import Path
 from proxylab.plan.model import Plan, Role
 
-__all__ = [
-    "Group",
-    "Thing",
-    "balancer_groups",
-    "box_of",
-    "mermaid_lines",
-    "path_lines",
-    "segments",
-    "text_lines",
-    "things",
-    "tunnels",
-]
-
 
 class Thing(Struct, frozen=True):
     """A box: a namespace with its addresses, and the segments or node to which it is connected."""

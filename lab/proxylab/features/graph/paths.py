@@ -9,8 +9,6 @@ from proxylab.evidence.evidence import Packet
 from proxylab.verdict.case import JudgedProbe
 from proxylab.verdict.flows.hops import Ends, Stop, stops
 
-__all__ = ["Branch", "Leg", "Path", "seen_path"]
-
 
 class Leg(Struct, frozen=True):
     """One hop of a packet, from a device of one namespace to a device of another.

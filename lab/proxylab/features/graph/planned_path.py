@@ -24,8 +24,6 @@ from proxylab.scenario.expect import Masqueraded, Preserved, SourceAddress, Sour
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.words import Outcome
 
-__all__ = ["planned_path"]
-
 _MOST_BRANCHES: Final = 8
 _MOST_HOPS: Final = 16
 

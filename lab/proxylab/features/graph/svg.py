@@ -14,8 +14,6 @@ from proxylab.features.graph.paths import Path
 from proxylab.plan.model import Plan, Role
 from proxylab.scenario.network import OUTSIDE
 
-__all__ = ["svg"]
-
 _WIDTH: Final = 168
 _HEIGHT: Final = 46
 _SIDE: Final = 24

@@ -19,8 +19,6 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
 from proxylab.verdict.case import open_case
 
-__all__ = ["command"]
-
 
 @click.command("graph", short_help="Draw a scenario's network as text, Mermaid or SVG.")
 @click.argument("file", metavar="FILE", type=click.Path(exists=True, path_type=Path))

@@ -30,8 +30,6 @@ from proxylab.features.import_.reading import KubectlOutput, Raw, at, namespaced
 from proxylab.plan.device_names import OWN_NAMESPACES
 from proxylab.scenario.syntax import is_label
 
-__all__ = ["CLIENT", "OUTSIDE_CLIENT", "Converted", "Names", "convert"]
-
 CLIENT: Final = "client"
 OUTSIDE_CLIENT: Final = "outside"
 """The names of the pod and of the machine outside that send the probes."""

@@ -12,8 +12,6 @@ from proxylab.cluster.objects import SERVICE_NAME_LABEL
 from proxylab.features.import_.live_objects import LivePod
 from proxylab.features.import_.reading import Raw, at, namespaced
 
-__all__ = ["derived_slices", "mirrored_slices", "sliced_services"]
-
 ServiceId = tuple[str, str]
 
 

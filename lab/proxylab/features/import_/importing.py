@@ -20,8 +20,6 @@ from proxylab.scenario.services import ServiceManifest, service_of
 from proxylab.scenario.workloads import EndpointSliceManifest, slice_of
 from proxylab.text import printable
 
-__all__ = ["Imported", "flow", "import_cluster", "scenario_text"]
-
 
 class Imported(Struct, frozen=True):
     """A scenario's text, a line for everything left out, the number of probes, and the engine that the cluster runs."""

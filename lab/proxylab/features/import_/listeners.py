@@ -9,8 +9,6 @@ from proxylab.features.import_.live_objects import LiveNode, LivePod
 from proxylab.features.import_.omissions import Omissions
 from proxylab.features.import_.reading import Raw, at, namespaced
 
-__all__ = ["Backing", "Listener", "PodKey"]
-
 PodKey = tuple[str, str]
 """Namespace and name of a pod."""
 

@@ -9,8 +9,6 @@ from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol, without_l
 from proxylab.cluster.objects import PortKey
 from proxylab.features.import_.reading import Raw, at, namespaced
 
-__all__ = ["LiveNode", "LivePod", "read_node", "read_pod"]
-
 _KEPT_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 _CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _FINISHED = ("Succeeded", "Failed")

@@ -6,8 +6,6 @@ from typing import Any, Final
 from proxylab.cluster.objects import HEADLESS_LABEL, SERVICE_NAME_LABEL, SERVICE_PROXY_NAME_LABEL
 from proxylab.features.import_.reading import Raw, at, namespaced
 
-__all__ = ["Data", "pruned", "reduced_service", "reduced_slice"]
-
 Data = dict[str, Any]
 """A part of the scenario, as it will be written."""
 

@@ -8,8 +8,6 @@ from msgspec import Struct
 
 from proxylab.addresses import Family, IPAddress, IPNetwork
 
-__all__ = ["Networks", "find_networks"]
-
 _WIDEST: Final = {Family.IPV4: 16, Family.IPV6: 56}
 _NODES: Final = {Family.IPV4: (24, 24), Family.IPV6: (64, 64)}
 _NODE_PART: Final = {Family.IPV4: 24, Family.IPV6: 64}

@@ -8,8 +8,6 @@ from proxylab.features.import_.networks import Networks
 from proxylab.features.import_.reading import KubectlOutput, namespaced
 from proxylab.text import printable
 
-__all__ = ["Omissions", "note_unneeded"]
-
 _MOST_NAMES: Final = 6
 
 _ALWAYS: Final = (

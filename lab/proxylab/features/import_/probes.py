@@ -27,8 +27,6 @@ from proxylab.features.import_.manifests import Data
 from proxylab.features.import_.omissions import Omissions
 from proxylab.statistics import flows_to_hit_all, flows_to_stick
 
-__all__ = ["Probes"]
-
 _MIXED: Final = "frontends without a probe: a node masquerades by different addresses, depending on the backend's node"
 
 

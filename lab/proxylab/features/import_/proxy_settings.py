@@ -24,8 +24,6 @@ from proxylab.scenario.reading import read
 from proxylab.scenario.source import read_documents
 from proxylab.scenario.words import Mode
 
-__all__ = ["CONFIG_MAP", "LiveProxy", "read_proxy"]
-
 CONFIG_MAP: Final = "kubectl -n kube-system get configmap kube-proxy -o yaml"
 
 _IMAGE: Final = re.compile(r".*\bkube-proxy(?:-\w+)?:(v\d+\.\d+(?:\.\d+)?).*")

@@ -10,8 +10,6 @@ from proxylab.errors import ScenarioError
 from proxylab.scenario.document import Problems
 from proxylab.scenario.source import read_documents
 
-__all__ = ["COMMAND", "KubectlOutput", "Raw", "at", "namespaced", "read_kubectl_output"]
-
 COMMAND: Final = "kubectl get svc,endpointslices,pods,nodes -A -o yaml"
 
 Raw = Mapping[str, Any]

@@ -19,8 +19,6 @@ from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.source import decode
 from proxylab.text import wrapped
 
-__all__ = ["command"]
-
 _STDIN: Final = "-"
 
 

@@ -27,8 +27,6 @@ from proxylab.scenario.words import HOST, Position
 from proxylab.text import WIDTH, wrapped
 from proxylab.verdict.model import UNRESOLVED, Judgement, Verdict, on_kernel
 
-__all__ = ["MergedRun", "merged_about", "merged_documents", "merged_entries", "merged_junit"]
-
 
 class _Fault(Record, frozen=True, rename="camel"):
     exit_code: ExitCode

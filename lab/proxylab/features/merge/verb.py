@@ -15,8 +15,6 @@ from proxylab.report.html import page, read_page
 from proxylab.text import printable
 from proxylab.verdict.model import Judgement
 
-__all__ = ["command"]
-
 _KINDS = {".json": "JSON", ".xml": "JUnit", ".html": "HTML"}
 
 

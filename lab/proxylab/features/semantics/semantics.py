@@ -24,8 +24,6 @@ from proxylab.scenario.versions import Version
 from proxylab.scenario.words import Mode
 from proxylab.text import wrapped
 
-__all__ = ["Coverage", "RecordedMutant", "Row", "Showing", "counts", "read_mutants", "semantics", "to_json", "to_lines"]
-
 
 class RecordedMutant(Struct, frozen=True, kw_only=True):
     """A defect, and what turned red with it: by file of the catalogue and item, the expectations that failed.

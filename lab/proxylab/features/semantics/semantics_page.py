@@ -9,8 +9,6 @@ from proxylab.report.html.markup import Markup, joined, tag
 from proxylab.report.html.page import document
 from proxylab.verdict.model import Judgement
 
-__all__ = ["semantics_page"]
-
 _LOOK: Final = {
     Coverage.PROVEN: (Judgement.PASS, "proven"),
     Coverage.NAMED: (Judgement.INCONCLUSIVE, "named, not proven"),

@@ -17,8 +17,6 @@ from proxylab.features.semantics.semantics_page import semantics_page
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.promises import promises
 
-__all__ = ["command"]
-
 
 def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(each) for each in promises() if each.startswith(incomplete)]

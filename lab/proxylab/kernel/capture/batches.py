@@ -15,8 +15,6 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-__all__ = ["Frame", "FrameReader"]
-
 _AT_ONCE: Final = 64
 
 # struct sockaddr_ll (linux/if_packet.h), of which only the packet type is used; a control message (SCM_TIMESTAMPNS)

@@ -33,8 +33,6 @@ from proxylab.errors import CapabilityError
 from proxylab.kernel.netlink.links_carry import kernel_release
 from proxylab.kernel.sandbox.linux import mount_detached, open_own_perf_event
 
-__all__ = ["Drop", "DropReasons", "Layout", "Record", "records"]
-
 # struct perf_event_attr (include/uapi/linux/perf_event.h), with its length since Linux 4.8. The clock stands at its
 # end; the blank fields are unused.
 _ATTRIBUTES: Final = struct.Struct("=IIQQQQQ44xi16x")

@@ -26,8 +26,6 @@ from proxylab.kernel.netfilter.nft_expressions import MATCH_SENT_HERE, log
 from proxylab.kernel.netfilter.nft_tables import INPUT, OUTPUT, Hook, OwnTable
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = ["StackTap"]
-
 _TABLE: Final = "proxylab-stack"
 _CHAINS: Final = {"output": Hook(OUTPUT, -350), "input": Hook(INPUT, 350)}
 _LOG_GROUP: Final = 1  # group 0 is the tracer's

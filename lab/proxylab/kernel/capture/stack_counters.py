@@ -15,8 +15,6 @@ from typing import Final
 
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = ["StackCounters", "counters_in"]
-
 # The calling thread's view. nstat(8) reads the first three files, and this module uses its names.
 _DIRECTORY: Final = "/proc/thread-self/net"
 _FILE_BYTES: Final = 1 << 16

@@ -23,8 +23,6 @@ from proxylab.kernel.capture.batches import Frame, FrameReader
 from proxylab.kernel.netlink.buffers import raise_receive_buffer
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = ["WANTED_BUFFER", "Tap", "attach_filter", "ethernet_devices", "open_tap"]
-
 # include/uapi/linux/if_ether.h, if_packet.h, socket.h; asm-generic/socket.h
 _ETH_P_ALL: Final = 0x0003
 _SOL_PACKET: Final = 263

@@ -7,8 +7,6 @@ from typing import Final
 
 from proxylab.kernel.netfilter.nfnetlink import ATTRIBUTE
 
-__all__ = ["nested", "number", "raw", "short", "text"]
-
 _NLA_F_NESTED: Final = 0x8000  # include/uapi/linux/netlink.h
 
 

@@ -21,8 +21,6 @@ from proxylab.kernel.netfilter.nft_expressions import (
 from proxylab.kernel.netfilter.nft_tables import OUTPUT, PREROUTING, Hook, OwnTable
 from proxylab.kernel.sandbox.netns import NetNs
 
-__all__ = ["FlowMarker"]
-
 _TABLE: Final = "proxylab-meter"
 _PRIORITY: Final = -190
 _CHAINS: Final = {"PREROUTING": Hook(PREROUTING, _PRIORITY), "OUTPUT": Hook(OUTPUT, _PRIORITY)}

@@ -15,8 +15,6 @@ from proxylab.kernel.netfilter.iptables_legacy_tables import Kind, TableReader, 
 from proxylab.kernel.netfilter.nfnetlink import GET_CHAIN, GET_RULE, GET_TABLE, NFPROTO, Dump, nested, open_netfilter
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = ["TableNames"]
-
 # include/uapi/linux/netfilter/nf_tables.h, netfilter.h
 _TABLE_NAME: Final = 1  # NFTA_TABLE_NAME, NFTA_RULE_TABLE, NFTA_CHAIN_TABLE
 _CHAIN_NAME: Final = 3

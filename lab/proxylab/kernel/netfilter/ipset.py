@@ -17,8 +17,6 @@ from proxylab.kernel.netlink.messages import Content, Decoded, Kind, Request, Va
 from proxylab.kernel.netlink.socket import NETLINK_NETFILTER, open_netlink
 from proxylab.kernel.sandbox.netns import NetNs
 
-__all__ = ["IpSets", "SetsRefusedError"]
-
 _PROTOCOL: Final = 6  # the oldest that kernels still take, and ipset 6 and 7 speak
 _NLM_F_ACK: Final = 0x4
 _NLM_F_CREATE: Final = 0x400

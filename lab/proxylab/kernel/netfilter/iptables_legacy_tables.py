@@ -21,21 +21,6 @@ from typing import Final, NamedTuple
 from proxylab.addresses import Family
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = [
-    "CHAINS",
-    "COUNTERS",
-    "SHAPES",
-    "Entry",
-    "Kind",
-    "Shape",
-    "Snapshot",
-    "TableReader",
-    "counters",
-    "jumps",
-    "volatile",
-    "walk",
-]
-
 # include/uapi/linux/netfilter_ipv4/ip_tables.h, netfilter_ipv6/ip6_tables.h: both families use the same numbers.
 _GET_INFO: Final = 64
 _GET_ENTRIES: Final = 65

@@ -17,8 +17,6 @@ from proxylab.kernel.netfilter.iptables_legacy_tables import Entry, Kind, Snapsh
 from proxylab.kernel.netfilter.nfnetlink import ATTRIBUTE, GET_CHAIN, GET_RULE, NFPROTO, Dump, open_netfilter
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = ["NftTableReader"]
-
 _RULE_TABLE, _RULE_CHAIN, _RULE_EXPRESSIONS = 1, 2, 4
 _CHAIN_TABLE, _CHAIN_NAME, _CHAIN_POLICY, _CHAIN_COUNTERS = 1, 3, 5, 8
 _EXPRESSION_NAME, _EXPRESSION_DATA = 1, 2

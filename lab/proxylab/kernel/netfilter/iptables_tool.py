@@ -22,8 +22,6 @@ from proxylab.plan.masquerade import masquerade_text, without_masquerade
 from proxylab.plan.model import Masquerade
 from proxylab.timing import Deadline, together
 
-__all__ = ["IptablesTool", "IptablesVariant", "RestoreRefusedError", "choose_iptables", "is_too_long", "no_room"]
-
 _VARIANTS: Final = ("legacy", "nft")
 _TABLES: Final = ("mangle", "filter", "nat")  # those in which kube-proxy has chains
 _COMMAND_SECONDS: Final = 60.0

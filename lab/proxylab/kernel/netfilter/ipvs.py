@@ -20,8 +20,6 @@ from proxylab.kernel.netlink.messages import Content, Decoded, Kind, Request, Va
 from proxylab.kernel.netlink.socket import NETLINK_GENERIC, open_netlink
 from proxylab.kernel.sandbox.netns import NetNs
 
-__all__ = ["CURE", "Ipvs", "IpvsRefusedError"]
-
 CURE: Final = "use a kernel that has it: '--kernel uml' runs labs on one"
 
 _CTRL_CMD_GETFAMILY: Final = 3

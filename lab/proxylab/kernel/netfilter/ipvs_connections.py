@@ -15,8 +15,6 @@ from proxylab.addresses import IPAddress, Protocol
 from proxylab.evidence.ipvs import Connection
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = ["Connections", "connection_in", "fields_in", "whole"]
-
 _FILE: Final = "/proc/thread-self/net/ip_vs_conn"  # of the calling thread's namespace
 _READ: Final = 1 << 16
 _MOST_READS: Final = 8

@@ -5,8 +5,6 @@ from typing import Protocol
 from proxylab.evidence.evidence import RuleCount
 from proxylab.plan.resolved import ResolvedProbe
 
-__all__ = ["Meter"]
-
 
 class Meter(Protocol):
     """Counts between ``begin`` and ``end``."""

@@ -20,8 +20,6 @@ from proxylab.kernel.netfilter.nfnetlink import (
 )
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = ["ensure_counters", "read_counters"]
-
 _NEW: Final = 7 << 8 | 0
 _GET: Final = 7 << 8 | 1
 _NAME: Final = 1

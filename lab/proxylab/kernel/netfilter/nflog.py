@@ -16,8 +16,6 @@ from proxylab.kernel.netfilter.nfnetlink import NLM_F_ACK, expect, message, mess
 from proxylab.kernel.netlink.buffers import raise_receive_buffer
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = ["Logged", "PacketLog"]
-
 _SUBSYS_ULOG: Final = 4 << 8
 _LOG_PACKET: Final = _SUBSYS_ULOG | 0
 _LOG_CONFIG: Final = _SUBSYS_ULOG | 1

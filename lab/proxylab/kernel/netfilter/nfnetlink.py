@@ -16,27 +16,6 @@ from typing import Final
 from proxylab.addresses import Family
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = [
-    "ATTRIBUTE",
-    "GET_CHAIN",
-    "GET_RULE",
-    "GET_TABLE",
-    "NFPROTO",
-    "NLM_F_ACK",
-    "NLM_F_APPEND",
-    "NLM_F_CREATE",
-    "NLM_F_EXCL",
-    "SUBSYS_NFTABLES",
-    "Dump",
-    "ask",
-    "attributes",
-    "expect",
-    "message",
-    "messages",
-    "nested",
-    "open_netfilter",
-]
-
 ATTRIBUTE: Final = struct.Struct("=HH")  # length, type
 NFPROTO: Final = {Family.IPV4: 2, Family.IPV6: 10}  # include/uapi/linux/netfilter.h
 """The number of a family in messages about its tables."""

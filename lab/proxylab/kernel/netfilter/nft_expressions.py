@@ -14,21 +14,6 @@ from proxylab.addresses import Family
 from proxylab.kernel.netfilter import attributes as nla
 from proxylab.kernel.netfilter.nfnetlink import NFPROTO
 
-__all__ = [
-    "DROP",
-    "MATCH_NEW_FLOW",
-    "MATCH_OWN_ADDRESS",
-    "MATCH_SENT_HERE",
-    "NETWORK_HEADER",
-    "TRACE",
-    "TRANSPORT_HEADER",
-    "Expressions",
-    "log",
-    "match_bytes",
-    "match_family",
-    "match_protocol",
-]
-
 Expressions = tuple[bytes, ...]
 
 NETWORK_HEADER: Final = 1  # NFT_PAYLOAD_NETWORK_HEADER

@@ -27,8 +27,6 @@ from proxylab.kernel.netfilter.nfnetlink import (
 )
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = ["INPUT", "OUTPUT", "PREROUTING", "Hook", "OwnTable", "Rule", "delete_table"]
-
 # include/uapi/linux/netlink.h, netfilter/nfnetlink.h, netfilter/nf_tables.h
 _NFPROTO_INET: Final = 1
 _BATCH_BEGIN: Final = 0x10

@@ -10,8 +10,6 @@ from proxylab.kernel.sandbox.launcher import Completed, Launcher
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.timing import Deadline
 
-__all__ = ["ListedRule", "NftRefusedError", "NftTool", "listed_rules"]
-
 _COMMAND_SECONDS = 60.0
 _LIST_ATTEMPTS = 2  # another program may make the table between the two commands
 _CHAIN: Final = re.compile(r"\tchain (\S+) \{")

@@ -23,8 +23,6 @@ from proxylab.kernel.netfilter.nfnetlink import (
 from proxylab.kernel.netlink.buffers import raise_receive_buffer
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = ["NftEvent", "NftTrace", "RuleOrder"]
-
 _GROUP: Final = 9  # NFNLGRP_NFTRACE
 _SOL_NETLINK: Final = 270
 _ADD_MEMBERSHIP: Final = 1

@@ -42,8 +42,6 @@ from proxylab.kernel.netfilter.nft_tables import OUTPUT, PREROUTING, Hook, OwnTa
 from proxylab.kernel.netfilter.nft_trace import NftEvent, NftTrace, RuleOrder
 from proxylab.kernel.sandbox.netns import NetNs
 
-__all__ = ["ENTRY", "Bytes", "Match", "TraceEvent", "Tracer"]
-
 ENTRY: Final = "entry"
 """The kind of an event that opens a passage."""
 

@@ -13,8 +13,6 @@ from proxylab.kernel.netfilter.iptables_legacy_tables import TableReader
 from proxylab.kernel.netfilter.nfnetlink import GET_CHAIN, GET_RULE, NFPROTO, SUBSYS_NFTABLES, ask, nested
 from proxylab.kernel.sandbox.netns import NetNs
 
-__all__ = ["iptables_nft_rules", "nft_chains", "nft_sets", "xtables_rules"]
-
 # include/uapi/linux/netfilter/nfnetlink.h and nf_tables.h
 _GET_SET: Final = SUBSYS_NFTABLES | 10
 _TABLE: Final = 1

@@ -24,8 +24,6 @@ from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.model import Plan
 from proxylab.timing import Deadline
 
-__all__ = ["make_addresses_answer", "read_addresses", "wait_until_local"]
-
 # include/uapi/linux/rtnetlink.h
 _RTMGRP_IPV6_ROUTE: Final = 0x400
 _RTN_LOCAL: Final = 2

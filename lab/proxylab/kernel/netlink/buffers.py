@@ -3,8 +3,6 @@
 import socket
 from typing import Final
 
-__all__ = ["raise_receive_buffer"]
-
 _SO_RCVBUFFORCE: Final = 33  # include/uapi/asm-generic/socket.h
 
 

@@ -37,8 +37,6 @@ from proxylab.kernel.sandbox.netns import NetNs, make_netns
 from proxylab.kernel.sandbox.sysctl import write_sysctls
 from proxylab.plan.model import Device, LinkEnd, Namespace, Plan, ends_by_namespace
 
-__all__ = ["Wiring", "realise"]
-
 
 class Wiring(Struct, frozen=True):
     """A built plan: its namespaces, and a route socket in each."""

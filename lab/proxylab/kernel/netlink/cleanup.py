@@ -20,8 +20,6 @@ from proxylab.kernel.netlink.socket import Netlink
 from proxylab.kernel.sandbox.netns import NetNs, make_netns
 from proxylab.timing import DeadlineExceededError, wait_while_fewer
 
-__all__ = ["Cleanup"]
-
 _NLM_F_ACK: Final = 0x4
 
 

@@ -21,8 +21,6 @@ from proxylab.kernel.netlink.messages import Content, Decoded, Kind, Request
 from proxylab.kernel.netlink.socket import NETLINK_SOCK_DIAG, open_netlink
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = ["Connection", "Left", "end_connections", "end_these"]
-
 _NLM_F_ACK: Final = 0x4
 _TCP_LISTEN: Final = 10  # include/net/tcp_states.h
 _TCP_STATES: Final = 13

@@ -25,8 +25,6 @@ from proxylab.kernel.netlink.socket import NETLINK_NETFILTER, open_netlink
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.scenario.nodes import TrackedConnection
 
-__all__ = ["Conntrack", "Entry", "Tuple", "flush"]
-
 _NLM_F_ACK: Final = 0x4
 _NLM_F_EXCL: Final = 0x200
 _NLM_F_CREATE: Final = 0x400

@@ -40,8 +40,6 @@ from proxylab.plan.device_names import FABRIC
 from proxylab.plan.model import Address, LinkEnd, Namespace, ends_by_namespace
 from proxylab.timing import Deadline
 
-__all__ = ["DummyDevice", "cut", "mend"]
-
 _PATIENCE: Final = 20.0
 
 

@@ -22,8 +22,6 @@ from proxylab.kernel.netlink.socket import Netlink
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.model import Device, LinkEnd, Plan, Veth, ends_by_namespace
 
-__all__ = ["kernel_release", "make_links_carry"]
-
 _SYNC_ON_GETLINK: Final = (6, 8)
 _ETHERTYPE: Final = 0x88B5  # IEEE 802 local experimental ethertype 1: no protocol of the lab
 _PATIENCE: Final = 5.0

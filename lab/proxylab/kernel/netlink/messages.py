@@ -26,8 +26,6 @@ from pyroute2.netlink.rtnl.nsidmsg import nsidmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-__all__ = ["Answer", "Content", "Decoded", "Kind", "Request", "Value", "answers"]
-
 _HEADER: Final = struct.Struct("=IHHI4x")  # struct nlmsghdr: length, type, flags, sequence number
 _CONNTRACK: Final = 1 << 8  # NFNL_SUBSYS_CTNETLINK
 _IPSET: Final = 6 << 8  # NFNL_SUBSYS_IPSET

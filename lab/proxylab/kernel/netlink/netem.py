@@ -17,8 +17,6 @@ from proxylab.plan.device_names import FABRIC
 from proxylab.plan.impairments import Way, ways
 from proxylab.scenario.network import Netem
 
-__all__ = ["Counters", "NetemLinks"]
-
 _NONE = Netem()
 
 

@@ -8,8 +8,6 @@ from proxylab.kernel.netlink.requests import delete_route, replace_route
 from proxylab.plan.model import POLICY_TABLE, Route
 from proxylab.plan.resolved import PolicyRoute
 
-__all__ = ["PolicyRoutes"]
-
 
 class PolicyRoutes:
     """At most one policy route exists: that of the latest probe."""

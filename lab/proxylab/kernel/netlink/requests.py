@@ -22,32 +22,6 @@ from proxylab.plan.model import (
 )
 from proxylab.scenario.network import Netem
 
-__all__ = [
-    "add_address",
-    "add_bridge",
-    "add_device",
-    "add_forwarding_entry",
-    "add_neighbour",
-    "add_route",
-    "add_rule",
-    "add_veth",
-    "add_vxlan",
-    "blackhole",
-    "delete_address",
-    "delete_device",
-    "delete_route",
-    "end_blackhole",
-    "get_link",
-    "put_address",
-    "replace_route",
-    "set_down",
-    "set_loopback_up",
-    "set_netem",
-    "set_port",
-    "set_proxy_delay",
-    "set_up",
-]
-
 # include/uapi/linux: netlink.h, if.h, if_addr.h, rtnetlink.h, fib_rules.h, neighbour.h
 _READ: Final = 0
 _CHANGE: Final = 0x4  # NLM_F_ACK

@@ -15,8 +15,6 @@ from proxylab.kernel.modules import feasible, known_modules
 from proxylab.kernel.netlink.messages import Answer, Decoded, Kind, Request, Value, answers
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = ["NETLINK_GENERIC", "NETLINK_NETFILTER", "NETLINK_SOCK_DIAG", "Netlink", "open_netlink"]
-
 # include/uapi/linux/netlink.h, linux/socket.h
 NETLINK_SOCK_DIAG: Final = 4
 NETLINK_NETFILTER: Final = 12

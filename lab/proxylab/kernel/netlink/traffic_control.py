@@ -23,8 +23,6 @@ from proxylab.kernel.netfilter import attributes as nla
 from proxylab.kernel.netfilter.nfnetlink import Dump, nested
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = ["Filter", "Program", "Queue", "TrafficControl"]
-
 # include/uapi/linux/rtnetlink.h, if_link.h, pkt_sched.h, gen_stats.h
 _GET_LINK: Final = 18
 _GET_QUEUE: Final = 38

@@ -19,8 +19,6 @@ from proxylab.verdict.counted_rules import Rule
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict
 from proxylab.verdict.rule_words import short
 
-__all__ = ["Entry", "Heading", "entries_of", "entry", "message"]
-
 _MOST_RULES: Final = 30
 _UNBROKEN: Final = 1000
 """The width of lines that the browser breaks, at the width of their box."""

@@ -23,8 +23,6 @@ from proxylab.verdict.flows.hops import Ends, Stop, stops
 from proxylab.verdict.model import ProbeVerdict
 from proxylab.verdict.rule_words import short
 
-__all__ = ["MOST_COLUMNS", "ladder"]
-
 MOST_COLUMNS: Final = 8
 """A ladder of more namespaces has no columns: the style sheet defines this many."""
 

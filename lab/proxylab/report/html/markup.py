@@ -10,8 +10,6 @@ from typing import Final
 
 from proxylab.text import printable
 
-__all__ = ["Child", "Markup", "joined", "tag", "unbroken"]
-
 _VOID: Final = frozenset({"br", "img", "input", "link", "meta"})
 """Elements of HTML without content and end tag."""
 

@@ -11,8 +11,6 @@ from proxylab.report.html.entry import Entry
 from proxylab.report.html.markup import Markup, joined, tag
 from proxylab.verdict.model import Judgement, worst
 
-__all__ = ["WORST_FIRST", "Sections", "filters", "headline", "overview"]
-
 WORST_FIRST: Final = (Judgement.FAIL, Judgement.INCONCLUSIVE, Judgement.PASS, Judgement.SKIP)
 
 _PARTICIPLES: Final = {

@@ -17,8 +17,6 @@ from proxylab.report.html.markup import Child, Markup, tag
 from proxylab.report.html.overview import Sections, filters, headline, overview
 from proxylab.verdict.model import UNRESOLVED
 
-__all__ = ["document", "page", "read_page"]
-
 _HERE: Final = Path(__file__).parent
 _MOST_OPEN: Final = 5
 """So many of the probes that did not pass are open at first."""

@@ -10,8 +10,6 @@ from proxylab.scenario.words import Spread
 from proxylab.statistics import SIGNIFICANCE, spread_p_value
 from proxylab.verdict.case import JudgedProbe
 
-__all__ = ["shares"]
-
 _MOST_BACKENDS: Final = 40
 """The number of backends shown: those furthest from their expected share."""
 

@@ -8,8 +8,6 @@ from proxylab.evidence.words import amount
 from proxylab.report.html.markup import Markup, tag
 from proxylab.verdict.model import StepVerdict
 
-__all__ = ["timeline"]
-
 _COLOURS: Final = 5
 """The number of backend colours in the style sheet; further backends reuse them."""
 

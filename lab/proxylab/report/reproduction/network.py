@@ -33,8 +33,6 @@ from proxylab.plan.outages import Absences
 from proxylab.plan.resolved import PolicyRoute, ResolvedProbe
 from proxylab.plan.sysctls import device_of, sysctls_for
 
-__all__ = ["absent", "built", "described", "reachable_part"]
-
 _FROM_THE_MACHINE: Final = (
     *(f"net.ipv4.conf.{which}.{key}=0" for which in ("all", "default") for key in ("rp_filter", "send_redirects")),
 )

@@ -15,8 +15,6 @@ from proxylab.verdict.case import JudgedProbe, case_of
 from proxylab.verdict.flows.flows import Flow
 from proxylab.verdict.model import UNRESOLVED, ProbeVerdict
 
-__all__ = ["expected", "flow_to_send", "obstacle", "seen"]
-
 _PORT_UNREACHABLE: Final = {4: "type 3 code 3", 6: "type 1 code 4"}
 _ANY: Final = ".*"
 _NO_WAY: Final = {4: "type (3 code [01]|11 code 0)", 6: "type (1 code [03]|3 code 0)"}

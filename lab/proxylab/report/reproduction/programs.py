@@ -14,8 +14,6 @@ from msgspec import Struct
 
 from proxylab.addresses import Transport
 
-__all__ = ["listener", "sender"]
-
 
 class _Protocol(Struct, frozen=True):
     """The parts of the programs that differ between protocols: statements, and conditions on a packet above IP.

@@ -27,8 +27,6 @@ from proxylab.verdict.case import case_of
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.model import ProbeVerdict, StepVerdict
 
-__all__ = ["MOST_LINES", "PRESENT", "reproduction", "unreproduced"]
-
 MOST_LINES: Final = 200
 """If the script would be longer, its rules move to files."""
 

@@ -12,8 +12,6 @@ from proxylab.addresses import Family
 from proxylab.engines.embedded.iptables.loader import RuleLoader
 from proxylab.engines.embedded.iptables.names import SERVICE_CHAIN_PREFIXES
 
-__all__ = ["IPVS_CHAINS", "cleanup_text", "remove"]
-
 IPVS_CHAINS: Final = frozenset(
     {
         "KUBE-IPVS-FILTER",

@@ -25,8 +25,6 @@ from proxylab.engines.embedded.iptables.rules import RuleLine, append_line
 from proxylab.engines.embedded.iptables.scope import PortScope
 from proxylab.engines.embedded.settings import LOOPBACK
 
-__all__ = ["dispatch_rules"]
-
 
 def dispatch_rules(scope: PortScope) -> tuple[RuleLine, ...]:
     """The rules for all frontends of a service port, in kube-proxy's order."""

@@ -12,8 +12,6 @@ from proxylab.engines.embedded.iptables.rules import Rule
 from proxylab.engines.embedded.node import NodeFacts, node_port_addresses
 from proxylab.engines.embedded.settings import LOOPBACK, ProxySettings
 
-__all__ = ["JUMPS", "fixed_chains", "fixed_rules", "kept_chains", "node_port_jumps"]
-
 NEW = "-m conntrack --ctstate NEW"
 """Only the first packet is refused: an established connection survives the loss of its endpoint's readiness."""
 

@@ -12,8 +12,6 @@ from msgspec import Struct
 from proxylab.engines.embedded.iptables.names import SERVICE_CHAIN_PREFIXES, Chain, Table
 from proxylab.engines.embedded.iptables.rules import Rule, Ruleset
 
-__all__ = ["KernelState", "read_kernel_state"]
-
 Jump = tuple[Chain, frozenset[tuple[str, ...]]]
 """A rule of a built-in chain, with its options as a set: iptables-save orders them in its own way."""
 

@@ -43,8 +43,6 @@ from proxylab.engines.embedded.node import NodeFacts, node_port_addresses
 from proxylab.engines.embedded.ports import EndpointInfo, ServicePortInfo
 from proxylab.engines.embedded.settings import LOOPBACK, ProxySettings
 
-__all__ = ["MARK_DROP", "V1_23", "generation_of", "kubelet_rules"]
-
 MARK_DROP = Chain(Table.NAT, "KUBE-MARK-DROP")
 DROP_MARK = 0x8000
 """``--iptables-drop-bit`` of the kubelet, 15 by default."""

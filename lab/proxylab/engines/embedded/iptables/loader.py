@@ -4,8 +4,6 @@ from typing import Protocol
 
 from proxylab.addresses import Family
 
-__all__ = ["RuleLoader"]
-
 
 class RuleLoader(Protocol):
     """iptables in one node's namespace."""

@@ -8,22 +8,6 @@ from proxylab.addresses import Family, IPAddress, Protocol
 from proxylab.engines.embedded.node import NodeFacts, local_source
 from proxylab.engines.embedded.settings import BridgeInterface, DetectLocal, InterfaceNamePrefix
 
-__all__ = [
-    "COUNTED",
-    "FROM_LOCAL",
-    "INVALID_COUNTER",
-    "LOCALHOST_COUNTER",
-    "TO_LOCAL",
-    "LocalDetector",
-    "comment",
-    "count_into",
-    "local_detector",
-    "mark",
-    "share",
-    "to_address",
-    "transport",
-]
-
 _TRANSPORTS = {protocol: f"-m {protocol.lower()} -p {protocol.lower()}" for protocol in Protocol}
 
 FROM_LOCAL = "-m addrtype --src-type LOCAL"

@@ -18,8 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 
-__all__ = ["Chains", "RuleMeaning", "differences", "read_rules", "rule_meaning", "split_options"]
-
 RuleMeaning = frozenset[tuple[str, ...]]
 """Options with their values; a negated one begins with ``!``."""
 

@@ -21,8 +21,6 @@ from proxylab.kernel.netfilter.iptables_legacy_tables import Entry, Kind, Snapsh
 from proxylab.kernel.netfilter.iptables_nft_tables import NftTableReader
 from proxylab.plan.resolved import ResolvedProbe
 
-__all__ = ["COUNTED_TABLES", "Save", "TableMeter", "policy_text", "rule_texts"]
-
 COUNTED_TABLES: Final = ("mangle", "filter", "nat")
 """The iptables tables in which kube-proxy has chains."""
 

@@ -17,8 +17,6 @@ from msgspec import Struct
 from proxylab.engines.embedded.iptables.meaning import rule_meaning, split_options
 from proxylab.engines.embedded.mutation import ABSENT, MutantLines
 
-__all__ = ["MUTANT_LINES"]
-
 _Option = tuple[str, ...]
 
 _ORDER: Final = ("-s", "-d", "-i", "-p", "--dport", "", "-j", "--set-xmark", "--to-destination", "#")

@@ -9,8 +9,6 @@ from hashlib import sha256
 from struct import Struct
 from typing import Final, NamedTuple
 
-__all__ = ["SERVICE_CHAIN_PREFIXES", "Chain", "PortChains", "Table", "endpoint_chain", "port_chains"]
-
 
 class Table(StrEnum):
     """The tables that kube-proxy uses, in the order in which they are loaded."""

@@ -26,8 +26,6 @@ from proxylab.kernel.netfilter.nfacct import ensure_counters
 from proxylab.kernel.netfilter.rule_dumps import iptables_nft_rules, xtables_rules
 from proxylab.kernel.sandbox.sysctl import read_sysctl
 
-__all__ = ["IptablesNode"]
-
 
 class IptablesNode:
     """Mode iptables on the node of a context; also the ``RuleLoader`` of its proxiers."""

@@ -18,8 +18,6 @@ from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
 from proxylab.engines.embedded.proxier import RulesRefusedError, Synced, SyncFailedError
 from proxylab.engines.embedded.settings import ProxySettings
 
-__all__ = ["IptablesProxier"]
-
 
 class IptablesProxier:
     """kube-proxy's rules of one family in one node.

@@ -11,8 +11,6 @@ from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.tracker import PortTracker
 
-__all__ = ["CURRENT", "LARGE_CLUSTER_ENDPOINTS", "Renderer", "render", "render_port"]
-
 LARGE_CLUSTER_ENDPOINTS = 1000
 """With more endpoints than this over all service ports, kube-proxy omits the comments of endpoint rules."""
 

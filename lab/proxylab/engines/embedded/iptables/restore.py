@@ -20,8 +20,6 @@ from proxylab.engines.embedded.iptables.names import Chain, Table
 from proxylab.engines.embedded.iptables.rules import PortRules, Rule, Ruleset
 from proxylab.engines.embedded.proxier import Block, lines_of
 
-__all__ = ["RestoreText", "restore", "restore_changes", "stale_chains"]
-
 REFUSED_LINE = re.compile(r"\bline:?\s+(\d+)")
 """Matches all versions: ``line 5 failed``, ``Error occurred at line: 5``, ``line 5: RULE_APPEND failed``."""
 

@@ -21,8 +21,6 @@ from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings
 
-__all__ = ["Generation", "PortRules", "Rule", "RuleLine", "Ruleset", "append_line"]
-
 RuleLine = tuple[Table, str]
 """A line of iptables-restore, and its table."""
 

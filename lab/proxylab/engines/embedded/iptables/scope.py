@@ -12,8 +12,6 @@ from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings
 
-__all__ = ["PortScope", "ProxyScope"]
-
 
 class ProxyScope(Struct, frozen=True):
     """What all service ports of one proxy share.

@@ -12,8 +12,6 @@ from proxylab.engines.embedded.iptables.matches import FROM_LOCAL, comment, shar
 from proxylab.engines.embedded.iptables.scope import PortScope
 from proxylab.engines.embedded.ports import EndpointInfo
 
-__all__ = ["MARK_MASQ", "endpoint_rules", "owned_chains", "service_chains"]
-
 MARK_MASQ = names.MARK_MASQ.name
 
 

@@ -20,8 +20,6 @@ from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.programmed import Entry, Hook, Programmed, Way
 
-__all__ = ["TCP_BE_LIBERAL", "assume", "by_family", "differences", "holds", "load", "read", "without"]
-
 TCP_BE_LIBERAL: Final = "net.netfilter.nf_conntrack_tcp_be_liberal"
 """Where it is set when the proxy starts, no packet is INVALID for being out of window."""
 

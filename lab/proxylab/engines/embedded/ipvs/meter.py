@@ -28,8 +28,6 @@ from proxylab.kernel.netfilter.ipvs_connections import Connections, connection_i
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe
 
-__all__ = ["IpvsMeter", "member_for"]
-
 _UNREACHABLE: Final = {Family.IPV4: "IcmpOutDestUnreachs", Family.IPV6: "Icmp6OutDestUnreachs"}
 _REJECTS: Final = "-j REJECT"
 _MATCH: Final = re.compile(r"--match-set (\S+) (\S+)")

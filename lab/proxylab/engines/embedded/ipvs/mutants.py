@@ -21,8 +21,6 @@ from proxylab.engines.embedded.ipvs.texts import print_tables
 from proxylab.engines.embedded.mutation import ABSENT, MutantLines, Mutation
 from proxylab.evidence.ipvs import VIRTUAL_SERVERS, Destination, VirtualServer
 
-__all__ = ["MUTANT_LINES", "mutated_tables"]
-
 _MEMBER: Final = re.compile(r"add (\S+) (\S+)")
 _SERVER: Final = re.compile(r"-A (\S+) (\S+)( -s \S+.*)")
 _DESTINATION: Final = re.compile(r"-a (\S+) (\S+) -r (\S+):(\d+) -m -w \d+")

@@ -28,8 +28,6 @@ from proxylab.kernel.netlink.links_carry import kernel_release
 from proxylab.kernel.sandbox.sysctl import write_sysctls
 from proxylab.plan.model import Sysctl
 
-__all__ = ["Ending", "IpvsNode"]
-
 _OWN_CHAIN: Final = b"KUBE-LOAD-BALANCER"
 """The chain of table nat that no other mode has."""
 

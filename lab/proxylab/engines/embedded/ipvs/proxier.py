@@ -25,8 +25,6 @@ from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.tracker import PortTracker
 from proxylab.evidence.ipvs import IpSet, VirtualServer
 
-__all__ = ["Held", "IpvsProxier", "NodeTables"]
-
 
 class Held(Struct, frozen=True):
     """What a node's kernel holds of one family. A destination with weight 0 only keeps its connections."""

@@ -18,8 +18,6 @@ from proxylab.engines.embedded.ipvs.tables import Tables
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.settings import LOOPBACK, ProxySettings
 
-__all__ = ["CHAINS", "make_rules"]
-
 _NODE_PORT: Final = Chain(Table.NAT, "KUBE-NODE-PORT")
 _LOAD_BALANCER: Final = Chain(Table.NAT, "KUBE-LOAD-BALANCER")
 _HEALTH_CHECKS: Final = Chain(Table.FILTER, "KUBE-NODE-PORT")

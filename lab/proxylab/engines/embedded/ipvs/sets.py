@@ -10,8 +10,6 @@ from proxylab.addresses import Family
 from proxylab.engines.embedded.iptables.matches import comment
 from proxylab.evidence.ipvs import IpSet, Member
 
-__all__ = ["NodeSet"]
-
 _NAME_LENGTH = 31
 """The kernel's limit without the terminator (IPSET_MAXNAMELEN)."""
 

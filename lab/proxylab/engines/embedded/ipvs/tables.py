@@ -22,8 +22,6 @@ from proxylab.engines.embedded.ports import EndpointInfo, ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.evidence.ipvs import Destination, IpSet, Member, VirtualServer
 
-__all__ = ["DUMMY", "ServerKey", "Tables", "plan_tables"]
-
 DUMMY: Final = "kube-ipvs0"
 
 ServerKey = tuple[IPAddress, int, Protocol]

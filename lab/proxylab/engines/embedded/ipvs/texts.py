@@ -24,8 +24,6 @@ from proxylab.engines.embedded.tracker import PortTracker
 from proxylab.engines.programmed import Entry, Programmed, Way
 from proxylab.evidence.ipvs import IpSet, VirtualServer
 
-__all__ = ["assume", "by_family", "differences", "holds", "load", "print_tables", "read", "settings", "without"]
-
 _SETS: Final = "# ipset save"
 _SERVERS: Final = "# ipvsadm --save --numeric"
 _BOUND: Final = f"# ip address show dev {DUMMY}"

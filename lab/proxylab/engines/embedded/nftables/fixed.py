@@ -10,8 +10,6 @@ from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.engines.embedded.nftables import names
 from proxylab.engines.embedded.nftables.scope import ProxyScope
 
-__all__ = ["BASE_CHAINS", "CONTAINERS", "fixed_commands"]
-
 
 class _Base(NamedTuple):
     """A chain that a hook of the kernel calls."""

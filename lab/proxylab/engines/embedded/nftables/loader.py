@@ -7,8 +7,6 @@ from msgspec import Struct, field
 
 from proxylab.addresses import Family
 
-__all__ = ["Present", "TableLoader"]
-
 
 class Present(Struct, frozen=True):
     """The table as the kernel has it, as far as it decides the content of a load; empty where there is none.

@@ -27,8 +27,6 @@ from proxylab.kernel.netfilter.nft_trace import NftEvent, NftTrace
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe
 
-__all__ = ["TraceMeter", "counted_reports"]
-
 Listing = Callable[[], Awaitable[str]]
 """The output of ``nft --handle list table`` for the table."""
 

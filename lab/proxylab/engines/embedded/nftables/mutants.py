@@ -13,8 +13,6 @@ from typing import Final
 
 from proxylab.engines.embedded.mutation import ABSENT, MutantLines
 
-__all__ = ["MUTANT_LINES"]
-
 _RULE: Final = re.compile(r"(add rule ip6? kube-proxy (\S+)) (.*)")
 _ELEMENT: Final = re.compile(
     r"(?:add|delete) element ip6? kube-proxy (\S+) \{ .+?(?: comment \"[^\"]*\")?(?: : (.*))? \}"

@@ -11,24 +11,6 @@ from typing import Final, NamedTuple
 from proxylab.addresses import Protocol
 from proxylab.engines.embedded.ports import EndpointInfo, ServicePortInfo
 
-__all__ = [
-    "AFFINITY",
-    "CLUSTER_IPS",
-    "FIREWALL_IPS",
-    "HAIRPINS",
-    "NODE_PORT_IPS",
-    "NO_ENDPOINT_NODE_PORTS",
-    "NO_ENDPOINT_SERVICES",
-    "REJECT",
-    "SERVICE_IPS",
-    "SERVICE_NODE_PORTS",
-    "TABLE",
-    "PortChains",
-    "endpoint_base",
-    "is_of_service",
-    "port_chains",
-]
-
 TABLE: Final = "kube-proxy"
 """The table, one in each family."""
 

@@ -18,8 +18,6 @@ from proxylab.kernel.netfilter.nft_tables import delete_table
 from proxylab.kernel.netfilter.nft_tool import NftRefusedError, NftTool
 from proxylab.kernel.netfilter.rule_dumps import nft_chains, nft_sets
 
-__all__ = ["NftablesNode"]
-
 
 class NftablesNode:
     """Mode nftables on the node of a context; also the ``TableLoader`` of its proxiers."""

@@ -14,8 +14,6 @@ from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
 from proxylab.engines.embedded.proxier import RulesRefusedError, Synced, SyncFailedError
 from proxylab.engines.embedded.settings import ProxySettings
 
-__all__ = ["NftablesProxier"]
-
 UNUSED_SECONDS = 1.0
 """How long a stale chain stays, as with kube-proxy."""
 

@@ -10,8 +10,6 @@ from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.tracker import PortTracker
 
-__all__ = ["Renderer", "render"]
-
 
 def render(cluster: ClusterView, node: NodeFacts, settings: ProxySettings, family: Family) -> Ruleset:
     """The table of one family that a proxy on ``node`` programs for ``cluster``, in whatever order its objects are."""

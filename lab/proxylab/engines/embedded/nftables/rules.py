@@ -12,8 +12,6 @@ from msgspec import Struct
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Key
 
-__all__ = ["Element", "PortRules", "Ruleset"]
-
 Element = tuple[str, str]
 """The set or map of an element, and its key."""
 

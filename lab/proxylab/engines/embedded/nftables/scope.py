@@ -6,8 +6,6 @@ from proxylab.addresses import Family, IPAddress
 from proxylab.engines.embedded.node import NodeFacts, local_source
 from proxylab.engines.embedded.settings import BridgeInterface, InterfaceNamePrefix, ProxySettings
 
-__all__ = ["LocalDetector", "ProxyScope"]
-
 
 class LocalDetector(Struct, frozen=True):
     """Detects traffic of this node's pods (with ``ClusterCIDR``: of all pods)."""

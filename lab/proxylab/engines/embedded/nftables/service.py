@@ -14,8 +14,6 @@ from proxylab.engines.embedded.nftables.rules import Element, PortRules
 from proxylab.engines.embedded.nftables.scope import ProxyScope
 from proxylab.engines.embedded.ports import EndpointInfo, ServicePortInfo
 
-__all__ = ["render_port"]
-
 _LONGEST_COMMENT = 128
 """nft(8) refuses a longer one."""
 

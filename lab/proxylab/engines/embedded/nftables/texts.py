@@ -18,8 +18,6 @@ from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.programmed import Entry, Hook, Programmed, Way
 
-__all__ = ["by_family", "differences", "holds", "load", "read", "settings", "without"]
-
 # nft(8) indents the objects of a table by one tab, and their contents by two.
 _OBJECT: Final = re.compile(r"^\t(chain|map|set) (\S+) \{\n(.*?)^\t\}$", re.MULTILINE | re.DOTALL)
 _ELEMENTS: Final = re.compile(r"elements = \{(.*?)\}\n", re.DOTALL)

@@ -22,8 +22,6 @@ from proxylab.engines.embedded.nftables.names import AFFINITY, TABLE, is_of_serv
 from proxylab.engines.embedded.nftables.rules import Element, PortRules, Ruleset
 from proxylab.engines.embedded.proxier import Block, lines_of
 
-__all__ = ["Transaction", "write_changes", "write_table"]
-
 _REFUSED: Final = re.compile(r"^\S*:(\d+):\d+-\d+: Error: (.*)", re.MULTILINE)
 """nft(8) names the place of an error as ``/dev/stdin:LINE:COLUMN-COLUMN:``."""
 

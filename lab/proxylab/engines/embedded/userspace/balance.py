@@ -9,8 +9,6 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Balancer", "Endpoint"]
-
 Endpoint = tuple[str, int]
 """Address and port."""
 

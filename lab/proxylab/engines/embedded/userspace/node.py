@@ -13,8 +13,6 @@ from proxylab.engines.embedded.userspace.process import StartedProcess
 from proxylab.engines.embedded.userspace.proxier import UserspaceProxier
 from proxylab.engines.embedded.userspace.rules import CHAINS
 
-__all__ = ["UserspaceNode"]
-
 _NAMES: Final = frozenset(chain.name for chain in CHAINS)
 _IN_RULES: Final = tuple(name.encode() for name in _NAMES)
 

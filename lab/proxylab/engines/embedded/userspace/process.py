@@ -23,8 +23,6 @@ from proxylab.engines.embedded.userspace.proxier import Answered, ProcessEndedEr
 from proxylab.kernel.sandbox.running import Attached
 from proxylab.timing import Deadline, wait_until
 
-__all__ = ["StartedProcess"]
-
 _COMMAND: Final = (sys.executable, "-m", "proxylab.engines.embedded.userspace.program")
 _LONGEST_ANSWER: Final = 1 << 28
 _STOP_SECONDS: Final = 5.0

@@ -27,8 +27,6 @@ from typing import Any, Final
 
 from proxylab.engines.embedded.userspace.balance import Balancer, Endpoint
 
-__all__ = ["ServedPort", "UdpPort", "serve"]
-
 _DIAL_SECONDS: Final = (0.25, 0.5, 1.0, 2.0)
 """How long each attempt to reach an endpoint may take."""
 

@@ -21,8 +21,6 @@ from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.tracker import PortTracker
 from proxylab.engines.embedded.userspace.rules import PORTALS_CONTAINER, generation, key_of
 
-__all__ = ["Answered", "ProcessEndedError", "ProxyProcess", "Served", "UserspaceProxier", "served_ports"]
-
 
 class Served(Record, frozen=True):
     """One service port as the proxy process must serve it. ``affinity`` is in seconds, ``None`` without."""

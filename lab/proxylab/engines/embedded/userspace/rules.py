@@ -20,8 +20,6 @@ from proxylab.engines.embedded.ports import ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.evidence.words import endpoint
 
-__all__ = ["CHAINS", "PORTALS_CONTAINER", "generation", "key_of"]
-
 PORTALS_CONTAINER: Final = Chain(Table.NAT, "KUBE-PORTALS-CONTAINER")
 _PORTALS_HOST: Final = Chain(Table.NAT, "KUBE-PORTALS-HOST")
 _NODE_PORT_CONTAINER: Final = Chain(Table.NAT, "KUBE-NODEPORT-CONTAINER")

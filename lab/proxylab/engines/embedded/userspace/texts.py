@@ -27,8 +27,6 @@ from proxylab.engines.embedded.userspace.proxier import served_ports
 from proxylab.engines.embedded.userspace.rules import CHAINS, generation
 from proxylab.engines.programmed import Entry, Programmed
 
-__all__ = ["FIRST_PORT", "assume", "differences", "holds", "load", "read", "settings"]
-
 FIRST_PORT: Final = 40001
 
 _CHOSEN: Final = re.compile(r"(--to-ports |--to-destination \S+:|-A KUBE-NODEPORT-NON-LOCAL .*--dport )\d+")
