@@ -49,6 +49,8 @@ class Compared:
     differences: tuple[str, ...] = ()
     because: str = ""
     rows: frozenset[str] = frozenset()
+    is_open: bool = False
+    """Whether the oracle says that one of several outcomes must happen."""
 
     @property
     def id(self) -> str:
@@ -100,7 +102,8 @@ def _of_case(
             and not _judged(assembly, probe, usual[probe.position], *oracles[number])[0]
         ):
             because, differences = probe.exceptions[0].because, []
-        yield Compared(name, words, mode, "", tuple(differences), because, rows)
+        is_open = any(len(answer.outcomes) > 1 for _, answer in asked.flows)
+        yield Compared(name, words, mode, "", tuple(differences), because, rows, is_open)
 
 
 def _judged(

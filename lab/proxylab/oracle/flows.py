@@ -115,6 +115,8 @@ class _Walk:
             protocol=question.protocol,
             path=question.path,
         )
+        if question.destination in self._moment.balanced and question.policy_route is None:
+            packet = replace(packet, outcome_rows=("balancer-leaves-out-nodes",))
         if question.frame_mac:
             step = self._ways.by_frame(question.sender, question.destination, question.frame_mac)
             if step is None:

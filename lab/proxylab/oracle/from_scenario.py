@@ -1,6 +1,8 @@
 """Asks the oracle about the probes of a scenario: at which moment, with which questions, and which are beyond it."""
 
 from collections.abc import Mapping
+from functools import partial
+from http import HTTPStatus
 
 from msgspec import Struct
 
@@ -9,11 +11,14 @@ from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice
 from proxylab.oracle.answers import FlowAnswer, FlowQuestion
 from proxylab.oracle.flows import Oracle
+from proxylab.oracle.health import health_check
 from proxylab.oracle.moment import Moment
 from proxylab.oracle.names import NameAnswer, resolve_name
 from proxylab.oracle.setting import ProxySetting
 from proxylab.plan.assembly import Assembly
+from proxylab.plan.balance import Followed, follow, followed_route
 from proxylab.plan.cluster_timeline import Cluster
+from proxylab.plan.device_names import ROUTER
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import Question, ResolvedProbe
 from proxylab.scenario.change import EngineAction
@@ -28,16 +33,28 @@ def moment_of(cluster: Cluster, plan: Plan, mode: Mode, version: Version) -> Mom
     """The moment of a scenario's cluster, with proxies of that mode and version in all nodes."""
     scenario, namespaces = cluster.scenario, {pod.name: pod.namespace for pod in plan.pods}
     nodes: Mapping[str, None] = dict.fromkeys(node.name for node in scenario.nodes)
-    return Moment(
+    made = partial(
+        Moment,
         services=cluster.services,
-        slices=(each for each in cluster.objects if isinstance(each, EndpointSlice)),
+        slices=tuple(each for each in cluster.objects if isinstance(each, EndpointSlice)),
         nodes=cluster.nodes.values(),
-        plan=plan,
         setting=ProxySetting(mode=mode, version=version, configuration=scenario.proxy or ProxyConfiguration()),
         pod_networks=scenario.network.pod_cidrs,
         service_networks=(*scenario.network.service_cidrs, *scenario.network.further_service_cidrs),
         gone={namespaces[name] for name in cluster.gone if name in namespaces} - nodes.keys(),
     )
+    balanced = follow(plan.balancers, cluster.services)
+    if not balanced:
+        return made(plan=plan)
+    before = made(plan=plan)
+    routes = tuple(followed_route(each, _healthy(before, each)) for each in balanced)
+    return made(plan=plan.with_routes(ROUTER, routes), balanced={each.address for each in balanced})
+
+
+def _healthy(moment: Moment, followed: Followed) -> set[str]:
+    """The nodes that a load balancer finds healthy."""
+    checks = {name: health_check(moment, name, own, followed.port) for name, own in followed.nodes.items()}
+    return {name for name, check in checks.items() if check is not None and check.answer.status == HTTPStatus.OK}
 
 
 def question_of(resolved: ResolvedProbe) -> FlowQuestion:

@@ -66,6 +66,7 @@ class Moment:
         pod_networks: the networks of all pods, which are the cluster CIDRs of a proxy without any of its own.
         service_networks: those of the ServiceCIDR objects.
         gone: deleted pods, by the names of their namespaces: nothing there answers.
+        balanced: addresses whose load balancer leaves out unhealthy nodes, as the routes of the plan have it.
     """
 
     def __init__(
@@ -79,10 +80,12 @@ class Moment:
         pod_networks: Collection[IPNetwork] = (),
         service_networks: Collection[IPNetwork] = (),
         gone: Collection[str] = (),
+        balanced: Collection[IPAddress] = (),
     ) -> None:
         self.plan: Final = plan
         self.setting: Final = setting
         self.gone: Final = frozenset(gone)
+        self.balanced: Final = frozenset(balanced)
         self.nodes: Final[Mapping[str, Node]] = {node.name: node for node in nodes}
         self.machines: Final[Mapping[str, Namespace]] = {each.name: each for each in plan.namespaces}
         self.services: Final[Mapping[tuple[str, str], Service]] = {

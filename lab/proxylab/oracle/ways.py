@@ -62,6 +62,8 @@ class Ways:
         """The steps by the plan. Those by a gateway are looked up once for all destinations of its route."""
         namespace = self._machines[machine]
         route = None if namespace.has(destination) else route_to(namespace, destination)
+        if route is not None and route.unreachable:
+            raise UnreachableError(f"{machine} has no way to {destination} at present")
         if route is None or (route.via is None and not route.hops):
             return self._hops(machine, destination)
         key = machine, route

@@ -63,6 +63,13 @@ def test_the_oracle_reaches_almost_all_probes_of_the_usual_modes() -> None:
         assert sum(not each.outside for each in found) > 0.92 * len(found)
 
 
+def test_only_what_is_open_has_several_outcomes() -> None:
+    """Else an agreement would say little. Where one of two endpoints does not listen, half of the flows are refused."""
+    found = [each for usual in USUAL for each in results(*usual) if each.is_open]
+    assert 0 < len(found) < 20
+    assert [str(each) for each in found if each.rows.isdisjoint({"ranges-without-endpoints", "nothing-listens"})] == []
+
+
 def test_no_row_of_the_table_is_idle() -> None:
     found = [each for usual in USUAL for each in results(*usual)]
     expectations = {each.id for each in found if each.differences}
