@@ -12,8 +12,18 @@ from pathlib import Path
 __all__ = ["programs_of", "programs_of_script"]
 
 _STARTERS = {
-    *("run", "Popen", "check_call", "check_output", "create_subprocess_exec", "output_of", "quietly", "posix_spawnp"),
-    *("execute", "Execute", "execv", "execvp", "which", "execvpe", "do"),
+    *(
+        "run",
+        "Popen",
+        "check_call",
+        "check_output",
+        "create_subprocess_exec",
+        "output_of",
+        "run_guarded",
+        "quietly",
+        "posix_spawnp",
+    ),
+    *("execute", "Execute", "execv", "execvp", "which", "execvpe", "do", "run_guarded"),
 }
 _SHELLS = {"sh", "bash", "/bin/sh", "/bin/bash"}
 _NAME = re.compile(r"[a-z/][a-z0-9/_.+-]*")

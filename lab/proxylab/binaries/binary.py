@@ -3,17 +3,18 @@
 import hashlib
 import os
 import re
-import signal
 import subprocess
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
+from proxylab.binaries.commands import TooMuchOutputError, run_guarded
 from proxylab.binary_identity import BinaryIdentity
 from proxylab.errors import CapabilityError
 
 _VERSION_SECONDS: Final = 20.0
+_MOST_PRINTED: Final = 1 << 20
 _NUMBERS: Final = re.compile(r"v(\d+)\.(\d+)(?:\.(\d+))?(-\S*)?")
 
 
@@ -86,6 +87,8 @@ def inspect(path: Path, origin: str, program: Program = KUBE_PROXY, *, seconds: 
         output = str(error)
     except subprocess.TimeoutExpired:
         output = f"nothing, in {seconds:.0f} s"
+    except TooMuchOutputError as error:
+        output = str(error)
     version = re.search(program.version, output)
     if version is None:
         first = output.splitlines()[0] if output else "nothing"
@@ -116,30 +119,15 @@ def _commit_of(path: Path, program: Program, seconds: float) -> tuple[str, bool 
         return "", None
     try:
         found = _COMMIT.search(_printed(path, program.asked_commit, seconds))
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.SubprocessError):
         found = None
     return (found[1], found[2] == "dirty" if found[2] else None) if found else ("", None)
 
 
 def _printed(path: Path, asked: str, seconds: float) -> str:
-    """Its output. Raises ``TimeoutExpired``, and ``OSError`` where it does not start."""
-    with subprocess.Popen(
-        [path, asked],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        env={"PATH": os.defpath},
-        start_new_session=True,
-    ) as process:
-        try:
-            return process.communicate(timeout=seconds)[0].strip()
-        except BaseException:
-            # A wrapper's child would live on and keep the pipe open. The group's number is still ours: its leader has
-            # not been reaped.
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
+    """Its output. Raises ``OSError`` where it does not start, and ``SubprocessError`` where it was ended."""
+    done = run_guarded((path, asked), seconds=seconds, environment={"PATH": os.defpath}, most=_MOST_PRINTED)
+    return (done.output + done.errors).decode(errors="replace").strip()
 
 
 def order(version: str) -> tuple[int, int, int, bool, str]:

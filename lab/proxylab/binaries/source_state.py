@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from proxylab.binaries.commands import run_guarded
 from proxylab.errors import BuildError
 
 MAIN: Final = "cmd/kube-proxy/proxy.go"
@@ -103,14 +104,11 @@ def _text(file: Path) -> str:
 def _git(folder: Path, *words: str) -> str | None:
     """The output of a git command, which writes nothing; ``None`` where it fails."""
     try:
-        done = subprocess.run(
-            ["git", "-C", folder, *words],
-            capture_output=True,
-            text=True,
-            timeout=_GIT_SECONDS,
-            check=False,
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+        done = run_guarded(
+            ("git", "-C", folder, *words),
+            seconds=_GIT_SECONDS,
+            environment={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    return done.output.decode(errors="replace").strip() if done.status == 0 else None

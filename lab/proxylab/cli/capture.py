@@ -17,6 +17,7 @@ from typing import BinaryIO, Final
 
 import click
 
+from proxylab.binaries.commands import run_guarded
 from proxylab.cli.chosen_lab import ChosenLab, in_lab
 from proxylab.cli.durations import Duration
 from proxylab.cli.interrupt import ending_on_interrupt
@@ -54,11 +55,14 @@ def _compiled(ctx: click.Context, param: click.Parameter, expression: str) -> st
     if program is None:
         raise CapabilityError("tcpdump, which compiles filters", "install it, or capture without --filter")
     argv = [program, "-y", "EN10MB", "-ddd", expression]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=_COMPILE_SECONDS, check=False)
-    if done.returncode != 0:
-        error = done.stderr.strip().removeprefix("tcpdump: ")
-        raise click.BadParameter(f"{error}; expected: an expression of pcap-filter(7)", ctx, param)
-    steps = (map(int, line.split()) for line in done.stdout.splitlines()[1:])
+    try:
+        done = run_guarded(argv, seconds=_COMPILE_SECONDS)
+    except subprocess.SubprocessError as error:
+        raise click.BadParameter(f"tcpdump does not compile it: {error}", ctx, param) from None
+    if done.status != 0:
+        said = done.errors.decode(errors="replace").strip().removeprefix("tcpdump: ")
+        raise click.BadParameter(f"{said}; expected: an expression of pcap-filter(7)", ctx, param)
+    steps = (map(int, line.split()) for line in done.output.splitlines()[1:])
     return b"".join(_STEP.pack(*each) for each in steps).hex()
 
 

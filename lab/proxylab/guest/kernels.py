@@ -16,12 +16,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from proxylab.binaries.commands import run_guarded
 from proxylab.encoding import Record
 from proxylab.errors import CapabilityError
 from proxylab.scenario.words import DEBIAN, HOST, UML
 
 _PROGRAM: Final = "linux.uml"
 _SECONDS: Final = 30.0
+_MOST_PRINTED: Final = 1 << 20
 _HEAD_BYTES: Final = 0x10400
 _RELEASE: Final = re.compile(r"(\d+)\.(\d+)\S*")
 _OBTAIN: Final = "build one with `proxylab kernels --obtain`, or 'apt-get install user-mode-linux'"
@@ -130,13 +132,11 @@ def _inspect(path: Path) -> Kernel:
     if release := _release_of_image(path):
         return Kernel(str(path), release, _modules_of(path, release), is_image=True)
     try:
-        done = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = run_guarded((path, "--version"), seconds=_SECONDS, most=_MOST_PRINTED)
+    except (OSError, subprocess.SubprocessError) as error:
         raise CapabilityError(f"the kernel {path} ({error})", "name a user-mode Linux that runs here") from error
-    release = done.stdout.strip()
-    if done.returncode != 0 or not _RELEASE.fullmatch(release):
+    release = done.output.decode(errors="replace").strip()
+    if done.status != 0 or not _RELEASE.fullmatch(release):
         raise CapabilityError(
             f"the kernel {path}: it is no bzImage, and no user-mode Linux, which prints its release for --version",
             _OBTAIN,
