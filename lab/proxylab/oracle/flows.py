@@ -201,12 +201,14 @@ class _Walk:
         choice = self._choice(packet, served, node, device)
         if choice.undecided:
             raise OutsideReachError(choice.undecided)
-        refusal = self._refused_by_ranges(packet, served, node)
-        if refusal:
-            outcomes: tuple[Outcome, ...] = (Outcome.DROPPED,)
-            if not choice.chosen and not choice.is_elsewhere:
-                outcomes, refusal = (Outcome.REJECTED, Outcome.DROPPED), (*refusal, "ranges-without-endpoints")
-            yield _End(outcomes=outcomes, machine=node, packet=packet, rows=refusal)
+        admitted = self._by_ranges(packet, served, node)
+        if admitted:
+            packet = replace(packet, outcome_rows=(*packet.outcome_rows, admitted))
+        if admitted == "out-of-range":
+            is_open = not choice.chosen and not choice.is_elsewhere
+            outcomes = (Outcome.REJECTED, Outcome.DROPPED) if is_open else (Outcome.DROPPED,)
+            rows = ("ranges-without-endpoints",) if is_open else ()
+            yield _End(outcomes=outcomes, machine=node, packet=packet, rows=rows)
             return
         if not choice.chosen:
             yield self._without_endpoint(packet, served, choice, node, device)
@@ -307,18 +309,20 @@ class _Walk:
         )
         return replace(choice, rows=(why, *choice.rows)) if why else choice
 
-    def _refused_by_ranges(self, packet: _Packet, served: ServedPort, node: str) -> tuple[str, ...]:
-        """The rows by which ``loadBalancerSourceRanges`` refuse the sender; empty if they admit it."""
+    def _by_ranges(self, packet: _Packet, served: ServedPort, node: str) -> str:
+        """The row by which ``loadBalancerSourceRanges`` admit the sender, or refuse it; empty where none hold."""
+        if served.via is not Frontend.LOAD_BALANCER_IP or not served.service.source_ranges:
+            return ""
         ranges = [each for each in served.service.source_ranges if each.version == packet.destination.version]
-        if served.via is not Frontend.LOAD_BALANCER_IP or not ranges:
-            return ()
+        if not ranges:
+            return "ranges-of-the-other-family"
         if any(packet.source in network for network in ranges):
-            return ()
-        own = self._moment.nodes[node].addresses if node in self._moment.nodes else ()
+            return "in-range"
+        own = self._moment.primary_address(node, Family.of(packet.destination))
         is_own = packet.source == packet.destination and self._moment.has(node, packet.source)
-        if is_own and any(address in network for address in own for network in ranges):
-            return ()
-        return ("out-of-range",)
+        if is_own and own is not None and any(own in network for network in ranges):
+            return "own-address-in-range"
+        return "out-of-range"
 
     def _without_endpoint(
         self, packet: _Packet, served: ServedPort, choice: Choice, node: str, device: str | None

@@ -43,6 +43,8 @@ def meet(moment: Moment, node: str, destination: IPAddress, port: int, protocol:
     served = protocol.served
     if served is None:
         return _difference(moment.setting, "echo-request") if destination in moment.cluster_ips else Meeting()
+    if destination in moment.undecided:
+        return Meeting(undecided=moment.undecided[destination])
     found = moment.at_address(destination, port, served)
     if found:
         return _only(found, (f"frontend-{found[0].via}",))
@@ -87,17 +89,16 @@ def node_port_address(moment: Moment, node: str, address: IPAddress) -> Opening:
     """Whether node ports are open at an address of the node, by ``nodePortAddresses``."""
     configuration = moment.setting.configuration
     networks = [each for each in configuration.node_port_addresses if each.version == address.version]
-    own = moment.nodes[node].addresses if node in moment.nodes else ()
+    is_primary = address == moment.primary_address(node, Family.of(address))
     if networks or configuration.node_port_primary:
-        is_primary = configuration.node_port_primary and address in own
-        is_open = is_primary or any(address in network for network in networks)
+        is_open = (configuration.node_port_primary and is_primary) or any(address in network for network in networks)
         return Opening(is_open, "node-port-addresses-within" if is_open else "node-port-addresses-outside")
     if configuration.node_port_addresses:
         return Opening(True, "node-port-addresses-other-family")
     default = moment.setting.row("node-port-addresses-default")
     if default is None:
         return Opening(False, "")
-    return Opening(default.then == "all" or address in own, default.id)
+    return Opening(default.then == "all" or is_primary, default.id)
 
 
 def _at_localhost(setting: ProxySetting, destination: IPAddress, behind: Sequence[ServedPort]) -> Meeting:

@@ -5,7 +5,9 @@ everything by way of another frontend than the cluster IP under ``externalTraffi
 masquerades what no pod sends, as far as it can tell pods apart (``detectLocalMode``).
 """
 
-from proxylab.addresses import IPAddress
+from collections.abc import Sequence
+
+from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.cluster.configuration import DetectLocalMode
 from proxylab.cluster.objects import TrafficPolicy
 from proxylab.encoding import Record
@@ -21,12 +23,22 @@ class Masquerading(Record, frozen=True):
     rows: tuple[str, ...]
 
 
-def _tells_pods_apart(moment: Moment) -> bool:
-    """Whether the proxy has a way to tell pods from other senders."""
-    configuration = moment.setting.configuration
-    if configuration.detect_local_mode is DetectLocalMode.CLUSTER_CIDR:
-        return bool(moment.cluster_cidrs)
-    return True
+def _pod_networks(moment: Moment, node: str, version: int) -> Sequence[IPNetwork] | None:
+    """The networks by which the proxy of ``node`` tells pods of a family; ``None`` if it does so by devices."""
+    match moment.setting.configuration.detect_local_mode:
+        case DetectLocalMode.CLUSTER_CIDR:
+            known = moment.cluster_cidrs
+        case DetectLocalMode.NODE_CIDR:
+            known = moment.nodes[node].pod_cidrs if node in moment.nodes else ()
+        case _:
+            return None
+    return [each for each in known if each.version == version]
+
+
+def _tells_pods_apart(moment: Moment, node: str, source: IPAddress) -> bool:
+    """Whether the proxy of ``node`` has a way to tell pods from other senders in the family of ``source``."""
+    networks = _pod_networks(moment, node, source.version)
+    return networks is None or bool(networks)
 
 
 def _is_pod(moment: Moment, node: str, device: str | None, source: IPAddress) -> bool:
@@ -34,17 +46,13 @@ def _is_pod(moment: Moment, node: str, device: str | None, source: IPAddress) ->
 
     ``device`` is ``None`` for packets of the node's own programs.
     """
+    networks = _pod_networks(moment, node, source.version)
+    if networks is not None:
+        return any(source in network for network in networks)
     configuration = moment.setting.configuration
-    match configuration.detect_local_mode:
-        case DetectLocalMode.CLUSTER_CIDR:
-            return any(source in network for network in moment.cluster_cidrs)
-        case DetectLocalMode.NODE_CIDR:
-            own = moment.nodes[node].pod_cidrs if node in moment.nodes else ()
-            return any(source in network for network in own)
-        case DetectLocalMode.BRIDGE_INTERFACE:
-            return device is not None and device == configuration.bridge_interface
-        case DetectLocalMode.INTERFACE_NAME_PREFIX:
-            return device is not None and device.startswith(configuration.interface_name_prefix)
+    if configuration.detect_local_mode is DetectLocalMode.BRIDGE_INTERFACE:
+        return device == configuration.bridge_interface
+    return device is not None and device.startswith(configuration.interface_name_prefix)
 
 
 def masquerading(
@@ -57,7 +65,7 @@ def masquerading(
         return Masquerading(*_at_other_frontends(moment, served, node, device, source))
     if moment.setting.masquerades_all:
         return Masquerading(True, ("masquerade-all",))
-    if not _tells_pods_apart(moment):
+    if not _tells_pods_apart(moment, node, source):
         return Masquerading(False, ("masquerade-without-detection",))
     if _is_pod(moment, node, device, source):
         return Masquerading(False, ("preserve-pod-at-cluster-ip",))
@@ -80,4 +88,4 @@ def _at_other_frontends(
 
 def is_exempt_pod(moment: Moment, node: str, device: str | None, source: IPAddress) -> bool:
     """Whether policy Local does not hold for the sender, since the proxy takes it for a pod of the cluster."""
-    return _tells_pods_apart(moment) and _is_pod(moment, node, device, source)
+    return _tells_pods_apart(moment, node, source) and _is_pod(moment, node, device, source)

@@ -23,11 +23,13 @@ from proxylab.encoding import Record
 from proxylab.oracle.choice import Candidate, candidates_of
 from proxylab.oracle.setting import ProxySetting
 from proxylab.plan.model import Listener, Namespace, Plan, Role
+from proxylab.scenario.versions import Version
 from proxylab.scenario.words import Frontend
 
 __all__ = ["Moment", "ServedPort", "is_proxied"]
 
 _VIP: Final = ("VIP", "")
+_KNOWS_IP_MODE: Final[Version] = (1, 30)
 _REVERSE_PATH: Final = "net.ipv4.conf.{}.rp_filter"
 _BRIDGED: Final = {
     Family.IPV4: "net.bridge.bridge-nf-call-iptables",
@@ -101,6 +103,7 @@ class Moment:
         self._frontends: defaultdict[tuple[IPAddress, int, Protocol], list[ServedPort]] = defaultdict(list)
         self._node_ports: defaultdict[tuple[Family, int, Protocol], list[ServedPort]] = defaultdict(list)
         self.cluster_ips: Final[set[IPAddress]] = set()
+        self.undecided: Final[dict[IPAddress, str]] = {}
         for service in filter(is_proxied, services):
             self._add(service)
         self._owners: defaultdict[IPAddress, list[str]] = defaultdict(list)
@@ -122,6 +125,11 @@ class Moment:
             Frontend.LOAD_BALANCER_IP: ingress,
         }
         self.cluster_ips.update(service.cluster_ips)
+        if self.setting.version < _KNOWS_IP_MODE:
+            proxied = (each.ip for each in service.load_balancer_ingress if each.ip_mode not in _VIP)
+            self.undecided.update(
+                dict.fromkeys(filter(None, proxied), "before 1.30 a feature gate decides about ipMode")
+            )
         for via, addresses in by_kind.items():
             for address in addresses:
                 if Family.of(address) in families:
@@ -156,6 +164,13 @@ class Moment:
     def zone_of(self, node: str) -> str:
         """The zone of a node by its label; empty without one."""
         return self.nodes[node].labels.get(ZONE_LABEL, "") if node in self.nodes else ""
+
+    def primary_address(self, node: str, family: Family) -> IPAddress | None:
+        """The address of a node that proxies take for its own: ``bindAddress``, or the Node object's first one."""
+        bound = self.setting.configuration.bind_address
+        known = self.nodes[node].addresses if node in self.nodes else ()
+        own = known if bound is None or bound.is_unspecified else (bound, *known)
+        return next((each for each in own if Family.of(each) is family), None)
 
     def is_node(self, machine: str) -> bool:
         """Whether that is a node, which has a proxy."""

@@ -127,3 +127,11 @@ def test_an_old_proxy_follows_hints_of_a_service_that_asks_for_it() -> None:
     service = Service(name="s", annotations={"service.kubernetes.io/topology-mode": "Auto"})
     choice = choose(service, candidates, setting, node="node-b", zone="zone-1", is_local=False)
     assert [each.endpoint.node_name for each in choice.chosen] == ["node-a"]
+
+
+@pytest.mark.parametrize(("zones", "nodes"), [(("zone-1",), ()), ((), ("node-a",))])
+def test_a_choice_under_local_says_that_hints_do_not_count(zones: tuple[str, ...], nodes: tuple[str, ...]) -> None:
+    end = Endpoint(addresses=(ip_address("10.0.0.1"),), node_name="node-a", for_zones=zones, for_nodes=nodes)
+    setting = ProxySetting(mode=Mode.IPTABLES, version=(1, 37))
+    choice = choose(Service(name="s"), [Candidate(end, 80)], setting, node="node-a", zone="", is_local=True)
+    assert choice.rows == ("local-endpoints", "ready-endpoints", "hints-under-local")

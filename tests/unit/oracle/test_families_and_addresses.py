@@ -1,0 +1,106 @@
+"""What holds of one family or one address alone: cluster CIDRs, source ranges, the primary address, ipMode."""
+
+import pytest
+from oracle_worlds import answers, cluster_of
+
+from proxylab.scenario.words import Outcome
+
+NETWORK = """
+network: {families: [IPv4, IPv6]}
+nodes: {node-a: {addresses: [{address: 172.18.0.99/16}]}, node-b: {}}
+pods:
+  web: {nodes: [node-a], labels: {app: web}, ports: [8080]}
+  far: {nodes: [node-b], labels: {app: web}, ports: [8080]}
+  client: {nodes: [node-a]}
+hosts: {outside: {}}
+"""
+SERVICE = """
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  type: LoadBalancer
+  ipFamilyPolicy: RequireDualStack
+  selector: {app: web}
+  ports: [{port: 80, targetPort: 8080, nodePort: 30080}]
+  loadBalancerSourceRanges: [198.51.100.0/24]
+status: {loadBalancer: {ingress: [{ip: 192.0.2.1}, {ip: "2001:db8:192::1"}, {ip: 192.0.2.2, ipMode: Proxy}]}}
+"""
+LOCAL = SERVICE.replace("  selector", "  externalTrafficPolicy: Local\n  selector")
+MODES = ["iptables", "nftables"]
+
+
+def configuration(text: str) -> str:
+    return f"apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n{text}"
+
+
+def masqueraded(mode: str, settings: str, family: str) -> set[bool]:
+    probes = {"p": f"from: outside, to: {{service: web, via: clusterIP, node: node-a, family: {family}}}"}
+    (answer,) = answers(cluster_of(NETWORK, SERVICE, configuration(settings), probes=probes), mode).values()
+    assert answer.outcomes == (Outcome.DELIVERED,)
+    return {seen.is_masqueraded for end in answer.reached for seen in end.sources}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_cluster_cidr_of_one_family_tells_pods_of_that_family_alone(mode: str) -> None:
+    settings = "clusterCIDR: 10.244.0.0/16"
+    assert masqueraded(mode, settings, "IPv4") == {True}
+    assert masqueraded(mode, settings, "IPv6") == {False}, "nothing tells pods of IPv6, so no source counts as foreign"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_pod_of_a_family_without_cluster_cidr_is_not_exempt_from_local(mode: str) -> None:
+    probes = {
+        family: f"from: client, to: {{service: web, via: loadBalancerIP, family: {family}}}"
+        for family in ("IPv4", "IPv6")
+    }
+    both = LOCAL.replace("  loadBalancerSourceRanges: [198.51.100.0/24]\n", "")
+    found = answers(cluster_of(NETWORK, both, configuration("clusterCIDR: 10.244.0.0/16"), probes=probes), mode)
+    assert {end.name for end in found["IPv4"].reached} == {"web", "far"}
+    assert {end.name for end in found["IPv6"].reached} == {"web"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_source_ranges_hold_for_their_own_family(mode: str) -> None:
+    probes = {
+        family: f"from: client, to: {{service: web, via: loadBalancerIP, family: {family}}}"
+        for family in ("IPv4", "IPv6")
+    }
+    found = answers(cluster_of(NETWORK, SERVICE, probes=probes), mode)
+    assert found["IPv4"].outcomes == (Outcome.DROPPED,)
+    assert found["IPv6"].outcomes == (Outcome.DELIVERED,)
+    assert "ranges-of-the-other-family" in found["IPv6"].rows["outcome"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "settings", "served"),
+    [
+        ("nftables", "", {"172.18.0.2"}),
+        ("iptables", "", {"172.18.0.2", "172.18.0.99"}),
+        ("nftables", "nodePortAddresses: [172.18.0.99/32]", {"172.18.0.99"}),
+        ("iptables", "nodePortAddresses: [primary]", {"172.18.0.2"}),
+        ("nftables", "bindAddress: 172.18.0.99", {"172.18.0.99"}),
+        ("nftables", 'nodePortAddresses: ["fd00::/8"]', {"172.18.0.2", "172.18.0.99"}),
+    ],
+)
+def test_a_node_opens_node_ports_at_these_of_its_addresses(mode: str, settings: str, served: set[str]) -> None:
+    probes = {each: f"from: outside, to: {{address: {each}, port: 30080}}" for each in ("172.18.0.2", "172.18.0.99")}
+    found = answers(cluster_of(NETWORK, SERVICE, configuration(settings), probes=probes), mode)
+    assert {name for name, answer in found.items() if answer.outcomes == (Outcome.DELIVERED,)} == served
+    assert {answer.outcomes for name, answer in found.items() if name not in served} <= {(Outcome.REFUSED,)}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_ip_mode_proxy_leaves_the_address_to_the_load_balancer_since_1_30(mode: str) -> None:
+    text = cluster_of(NETWORK, SERVICE, probes={"p": "from: client, to: {address: 192.0.2.2, port: 80}"})
+    assert answers(text, mode)["p"].outcomes == (Outcome.UNTRANSLATED,)
+    assert answers(text, mode, (1, 29))["p"].outside == "before 1.30 a feature gate decides about ipMode"
+
+
+def test_two_services_at_one_address_are_outside_the_reach() -> None:
+    spec = "spec: {externalIPs: [198.51.100.7], selector: {app: web}, ports: [{port: 80}]}"
+    other = f"apiVersion: v1\nkind: Service\nmetadata: {{name: %s}}\n{spec}"
+    probes = {"p": "from: client, to: {address: 198.51.100.7, port: 80}"}
+    answer = answers(cluster_of(NETWORK, other % "one", other % "two", probes=probes))["p"]
+    assert answer.outcomes == ()
+    assert answer.outside == "the Services default/one and default/two claim the same address and port"
