@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from growing_cluster import Cluster
-from kubectl_clusters import cloud, k3s, kind
+from kubectl_clusters import cloud, k3s, kind, vpc
 from sandboxed import ROOT
 
 
@@ -32,6 +32,7 @@ def proxylab(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str
         pytest.param(kind, True, id="kind", marks=pytest.mark.thorough),
         pytest.param(k3s, False, id="k3s"),
         pytest.param(cloud, False, id="cloud", marks=pytest.mark.thorough),
+        pytest.param(vpc, False, id="vpc"),
     ],
 )
 def test_a_cluster_at_the_desk(make: Callable[[], Cluster], as_yaml: bool, tmp_path: Path) -> None:
