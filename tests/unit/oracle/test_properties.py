@@ -28,6 +28,9 @@ from proxylab.oracle.flows import Oracle
 from proxylab.oracle.moment import Moment
 from proxylab.oracle.setting import ProxySetting
 from proxylab.plan.assembly import Assembly
+from proxylab.plan.device_names import ROUTER
+from proxylab.plan.resolved import PolicyRoute
+from proxylab.scenario.network import NODES
 from proxylab.scenario.words import Mode, Outcome
 
 NETWORK = """
@@ -71,6 +74,10 @@ SENT = [
 
 
 def ask(service: Service, slices: list[EndpointSlice], dialled: Dialled, mode: Mode = Mode.IPTABLES) -> FlowAnswer:
+    return oracle(service, slices, mode).answer(question(dialled))
+
+
+def oracle(service: Service, slices: list[EndpointSlice], mode: Mode) -> Oracle:
     there, assembly = network()
     moment = Moment(
         services=[service],
@@ -81,24 +88,22 @@ def ask(service: Service, slices: list[EndpointSlice], dialled: Dialled, mode: M
         pod_networks=assembly.scenario.network.pod_cidrs,
         service_networks=assembly.scenario.network.service_cidrs,
     )
-    # The router has no way to these addresses but by a node, as for a probe that names one.
-    sender = "node-a" if dialled.sender == "node-a" else dialled.sender
-    question = FlowQuestion(
-        sender=sender,
+    return Oracle(moment)
+
+
+def question(dialled: Dialled) -> FlowQuestion:
+    return FlowQuestion(
+        sender=dialled.sender,
         source=ip_address(dialled.source),
         destination=dialled.destination,  # type: ignore[arg-type]
         port=dialled.port,
         protocol=Transport.TCP,
-        policy_route=_route(dialled) if sender == "outside" else None,
+        policy_route=_route(dialled) if dialled.sender == "outside" else None,
     )
-    return Oracle(moment).answer(question)
 
 
-def _route(dialled: Dialled):  # type: ignore[no-untyped-def]
-    from proxylab.plan.device_names import ROUTER
-    from proxylab.plan.resolved import PolicyRoute
-    from proxylab.scenario.network import NODES
-
+def _route(dialled: Dialled) -> PolicyRoute | None:
+    """The router's way to an address that no machine has, as for a probe that names the node."""
     if dialled.destination == NODE_A:
         return None
     return PolicyRoute(namespace=ROUTER, destination=ip_network(f"{dialled.destination}/32"), device=NODES, via=NODE_A)
@@ -254,3 +259,13 @@ def test_every_part_of_an_answer_has_its_rows(
     assert answer.rows["endpoints"] or answer.outcomes == (Outcome.DROPPED,)
     assert ("source" in answer.rows) is bool(answer.reached)
     assert ("affinity" in answer.rows) is (answer.sticky is not None)
+
+
+@given(SERVICES, endpoints(), MODE, st.permutations(SENT))
+@settings(max_examples=examples(20), deadline=None)
+def test_what_was_asked_before_changes_no_answer(
+    service: Service, ends: list[Endpoint], mode: Mode, order: list[Dialled]
+) -> None:
+    asked = oracle(service, [slice_of(*ends)], mode)
+    together = {dialled: asked.answer(question(dialled)) for dialled in order}
+    assert together == {dialled: ask(service, [slice_of(*ends)], dialled, mode) for dialled in SENT}
