@@ -8,12 +8,12 @@ import pytest
 from command_line import CommandLine
 from sandboxed import ROOT
 
-from proxylab.client.mutants import MutantRuns, object_mutants_of, with_objects
 from proxylab.client.session import Session
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.protocol import EngineChoice
+from proxylab.features.mutate.mutants import Mutant
+from proxylab.features.mutate.runs import MutantRuns, object_mutants_of, with_objects
 from proxylab.mutate.objects import ObjectMutation
-from proxylab.report.mutants import Mutant
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 

@@ -9,7 +9,6 @@ from command_line import CommandLine
 from guests import OWN
 from sandboxed import ROOT
 
-from proxylab.client.mutants import MutantRuns, mutants_of, ruled
 from proxylab.client.rendered_rules import rendered_rules
 from proxylab.client.session import Session
 from proxylab.encoding import decode, encode
@@ -17,8 +16,9 @@ from proxylab.engines.embedded.mutation import Mutation, mutated
 from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.engines.modes import MODES
 from proxylab.engines.protocol import EngineChoice
+from proxylab.features.mutate.mutants import Baseline, Mutant, Noticed
+from proxylab.features.mutate.runs import MutantRuns, mutants_of, ruled
 from proxylab.plan.assembly import lay_out
-from proxylab.report.mutants import Baseline, Mutant, Noticed
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 

@@ -61,7 +61,7 @@ VERBS: Final = {
     "kernels": Verb("proxylab.cli.kernels", "List the kernels that labs can run on; build one."),
     "logs": Verb("proxylab.cli.logs", "Print the log of a node's engine."),
     "merge": Verb("proxylab.features.merge.verb", "Merge the reports of several runs, or of shards."),
-    "mutate": Verb("proxylab.cli.mutate", "Change each rule, and report which probe notices."),
+    "mutate": Verb("proxylab.features.mutate.verb", "Change each rule, and report which probe notices."),
     "plan": Verb("proxylab.cli.plan", "Show a scenario's nodes, pods, addresses and devices."),
     "probe": Verb("proxylab.cli.probe", "Send one probe and explain the result."),
     "ps": Verb("proxylab.cli.ps", "List the standing labs."),

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from proxylab.client.mutants import mutants_of, ruled
 from proxylab.engines.embedded.equivalents import EQUIVALENTS
 from proxylab.engines.engine_names import version_of
+from proxylab.features.mutate.runs import mutants_of, ruled
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 

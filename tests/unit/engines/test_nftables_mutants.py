@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from rule_worlds import World, worlds
 from thoroughness import examples as many
 
-from proxylab.client.mutants import MutableCase, mutants_of
 from proxylab.engines.embedded.mutation import ABSENT, Mutation, mutated
 from proxylab.engines.embedded.nftables.loader import Present
 from proxylab.engines.embedded.nftables.mutants import MUTANT_LINES
 from proxylab.engines.embedded.nftables.render import render
 from proxylab.engines.embedded.nftables.transaction import write_changes, write_table
+from proxylab.features.mutate.runs import MutableCase, mutants_of
 from proxylab.scenario.load import load_scenario
 
 ROOT = Path(__file__).parents[3]

@@ -35,7 +35,7 @@ from proxylab.cluster.objects import (
     ServiceType,
     TrafficPolicy,
 )
-from proxylab.mutate.equivalents import proof_of_mutation
+from proxylab.features.mutate.equivalents import proof_of_mutation
 from proxylab.mutate.fields import key_of
 from proxylab.mutate.objects import CONFIGURATION, ObjectMutation, images, mutated_configuration, mutations_of
 from proxylab.plan.assembly import assemble

@@ -1,6 +1,6 @@
 """``proxylab mutate``: mutate an engine's rules, or what it is shown, and report which probe notices.
 
-``proxylab.client.mutants`` runs the mutants.
+``proxylab.features.mutate.runs`` runs the mutants.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +17,6 @@ from proxylab.cli.file_arguments import files_or_catalogue_argument, load_all
 from proxylab.cli.scenario_results import SessionMaker, jobs_option
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import OUTPUT, terminal_width
-from proxylab.client.mutants import MutableCase, MutantRuns, mutants_of, object_mutants_of, ruled, with_objects
 from proxylab.client.session import Session
 from proxylab.client.tasks import Say
 from proxylab.client.workers import Work, Workers
@@ -25,7 +24,8 @@ from proxylab.encoding import MisfitError, decode, encode
 from proxylab.engines.engine_names import EMBEDDED, mode_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ExitCode, LabError
-from proxylab.report.mutants import Baseline, Mutant, mutant_lines, mutants_to_json
+from proxylab.features.mutate.mutants import Baseline, Mutant, mutant_lines, mutants_to_json
+from proxylab.features.mutate.runs import MutableCase, MutantRuns, mutants_of, object_mutants_of, ruled, with_objects
 from proxylab.scenario.cases import cases, kernel_of
 from proxylab.text import wrapped
 

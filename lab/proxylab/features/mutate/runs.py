@@ -25,10 +25,10 @@ from proxylab.engines.embedded.mutation import MutantLines, Mutation
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.modes import MODES
 from proxylab.errors import CapabilityError, EngineError, InternalError, LabError, ProgramError, ScenarioError
-from proxylab.mutate.equivalents import proof_of_mutation
+from proxylab.features.mutate.equivalents import proof_of_mutation
+from proxylab.features.mutate.mutants import Baseline, Mutant, Noticed
 from proxylab.mutate.objects import ObjectMutation, images, mutated_configuration, mutations_of
 from proxylab.plan.assembly import assemble
-from proxylab.report.mutants import Baseline, Mutant, Noticed
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.steps import Step
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict

@@ -1,6 +1,6 @@
 """Which scenario noticed which mutant of a rule or of an object: the records, their JSON document and their text.
 
-``proxylab mutate`` runs the mutants (``proxylab.client.mutants``), and keeps these records in its state file.
+``proxylab mutate`` runs the mutants (``proxylab.features.mutate.runs``), and keeps these records in its state file.
 """
 
 import json
