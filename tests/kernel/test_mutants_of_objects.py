@@ -25,6 +25,7 @@ NOTICED = (
     ("loadbalancer/source-ranges", "Service.sourceRanges", "left out"),
     ("masquerade/all", "KubeProxyConfiguration.masqueradeAll", "turned off"),
     ("steps/scaled-to-zero", "later events of EndpointSlice", "MODIFIED late"),
+    ("steps/protocol-removed-from-a-port", "later events of Service", "DELETED withheld"),
     ("steps/node-changes-zone", "later events of Node", "MODIFIED withheld"),
     ("steps/node-changes-zone", "Node.name", "another"),
     ("detect-local/node-cidr", "Node.podCIDRs[first]", "one bit longer"),
