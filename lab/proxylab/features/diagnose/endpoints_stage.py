@@ -8,7 +8,16 @@ from proxylab.cluster.objects import Endpoint, Pod, Service, TrafficPolicy
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.features.diagnose.model import Finding, Stage, breaks, holds
 from proxylab.features.diagnose.subject import Backend, DiagnosedService, FrontendAddress
-from proxylab.verdict.causes.no_endpoint import GIVE_ENDPOINTS, MAKE_READY, RELABEL, misplaced, nearest_pod
+from proxylab.verdict.causes.no_endpoint import (
+    GIVE_ENDPOINTS,
+    MAKE_READY,
+    RELABEL,
+    misplaced,
+    nearest_pod,
+    why_no_such_port,
+    why_none_listens,
+    why_unnamed,
+)
 
 
 class Dial(Struct, frozen=True, kw_only=True):
@@ -65,18 +74,20 @@ def without_backing(subject: DiagnosedService, node: str | None, home: str | Non
 
 
 def _without_port(subject: DiagnosedService, chosen: Sequence[Pod]) -> Finding | None:
-    """A target port whose name no pod declares."""
-    has = {port.name for found in subject.slices for port in found.ports if found.endpoints}
+    """A target port whose name no pod declares, or a port that no EndpointSlice has."""
+    name = subject.service.name
+    has = {(port.name, port.protocol) for found in subject.slices for port in found.ports if found.endpoints}
     for port in subject.service.ports:
-        if port.name in has or not chosen or isinstance(port.target_port, int):
+        if (port.name, port.protocol) in has:
             continue
-        declared = dict.fromkeys(f"{own.name} {own.port}" for pod in chosen for own in pod.ports if own.name)
-        known = f"they declare {listed(list(declared))}" if declared else "they name none of their ports"
-        cause = (
-            f"targetPort {port.target_port!r} is not a port of {listed([pod.name for pod in chosen], 'or')}; {known}."
-        )
-        look = (f"get pod {chosen[0].name} -o yaml", f"describe service {subject.service.name}")
-        return breaks(Stage.ENDPOINTS, (f"no pod has a port {port.target_port!r}",), cause, *look)
+        if chosen and isinstance(port.target_port, str):
+            seen, cause = f"no pod has a port {port.target_port!r}", why_unnamed(port, chosen)
+            look = (f"get pod {chosen[0].name} -o yaml", f"describe service {name}")
+            return breaks(Stage.ENDPOINTS, (seen,), cause, *look)
+        if not subject.service.selector:
+            seen = f"no EndpointSlice has the port {port.name or port.port}"
+            cause = why_no_such_port(name, port, subject.families[0], subject.slices)
+            return breaks(Stage.ENDPOINTS, (seen,), cause, "get endpointslices -o yaml", f"describe service {name}")
     return None
 
 
@@ -103,16 +114,20 @@ def _none_local(subject: DiagnosedService, named: str | None, home: str | None) 
         key, policy = _policy(subject.service, frontend)
         node = named or (home if frontend.is_internal else None)
         without = [each for each in nodes if not subject.local(frontend, each)]
-        if policy is not TrafficPolicy.LOCAL or (node not in without and len(without) < len(nodes)):
+        if policy is not TrafficPolicy.LOCAL:
+            continue
+        misnamed = next(filter(None, (_misnamed(subject, each) for each, _, _ in subject.endpoints())), "")
+        if not misnamed and node not in without and len(without) < len(nodes):
             continue
         where = node if node in without else "any node"
         others = [each for each in nodes if each not in without]
         only = f"; nodes with one: {listed(others)}; Cluster uses those from every node" if others else ""
         cause = f"{key} is Local and no endpoint is on {where}, so packets to the {frontend} there are dropped{only}."
-        if misnamed := next(filter(None, (_misnamed(subject, each) for each, _, _ in subject.endpoints())), ""):
-            cause = f"{key} is Local, and {misnamed}."
+        seen = f"{key} is Local, and none on {where}"
+        if misnamed:
+            seen, cause = f"{key} is Local, and a slice names a wrong node", f"{key} is Local, and {misnamed}."
         look = (f"get endpoints {subject.service.name} -o yaml", f"describe service {subject.service.name}")
-        return breaks(Stage.ENDPOINTS, (f"{key} is Local, and none on {where}",), cause, *look)
+        return breaks(Stage.ENDPOINTS, (seen,), cause, *look)
     return None
 
 
@@ -140,14 +155,25 @@ def judge_endpoints(subject: DiagnosedService, dials: Sequence[Dial]) -> Finding
             cause = f"{name} answers its own node {silent.node}, but not {silent.sender}: {silent.why}"
         else:
             cause = f"{name} does not answer when {silent.sender} dials it past the Service: {silent.why}"
+            cause = " ".join(filter(None, (cause, _why_silent(subject, silent.backend))))
         sender, target = silent.sender, endpoint(*silent.backend)
         look = (f"trace {sender} {target}", f"describe service {subject.service.name}")
         return breaks(Stage.ENDPOINTS, (f"{name} does not answer {sender}", count), cause, *look)
-    names = listed(list(dict.fromkeys(subject.name_of_address(dial.backend[0]) for dial in dials)))
-    answering = f"{names} {'answers' if len(dials) == 1 else 'answer'} when dialled past the Service"
-    unready = [subject.name_of_address(each) for each in addresses if each not in ready]
+    names = list(dict.fromkeys(subject.name_of_address(dial.backend[0]) for dial in dials))
+    answering = f"{listed(names)} {'answers' if len(names) == 1 else 'answer'} when dialled past the Service"
+    unready = list(dict.fromkeys(subject.name_of_address(each) for each in addresses if each not in ready))
     left = (f"not ready: {listed(unready)}",) if unready else ()
     return holds(Stage.ENDPOINTS, count, answering, *left, *_dropping(subject))
+
+
+def _why_silent(subject: DiagnosedService, backend: Backend) -> str:
+    """The Service's target port, where no program of the pod listens on it, as a sentence."""
+    address, number = backend
+    port = next((port for each, at, port in subject.endpoints() if (each.addresses[0], at) == backend), None)
+    if port is None:
+        return ""
+    why = why_none_listens(subject.service, port, subject.pod_at(address), number)
+    return why[:1].upper() + why[1:]
 
 
 def _dropping(subject: DiagnosedService) -> Iterator[str]:

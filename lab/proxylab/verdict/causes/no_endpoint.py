@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Final
 
-from proxylab.addresses import IPAddress
-from proxylab.cluster.objects import Endpoint, Pod
+from proxylab.addresses import Family
+from proxylab.cluster.objects import Endpoint, EndpointSlice, Pod, Service, ServicePort
 from proxylab.evidence.words import listed
 from proxylab.plan.dialled_service import DialledService
 
@@ -18,9 +18,11 @@ __all__ = [
     "RELABEL",
     "misplaced",
     "nearest_pod",
+    "why_no_such_port",
     "why_none_listens",
     "why_none_local",
     "why_none_usable",
+    "why_unnamed",
     "why_unready",
 ]
 
@@ -43,13 +45,13 @@ def why_none_usable(dialled: DialledService) -> str:
             nearest = nearest_pod(dialled.service.selector, dialled.pods, dialled.elsewhere)
             return f"the selector {dialled.selector} matches no pod{nearest and f' ({nearest})'}; {RELABEL}."
     if isinstance(dialled.port.target_port, str) and dialled.selected:
-        return _why_unnamed(dialled, dialled.port.target_port)
-    return _why_no_such_port(dialled, name)
+        return why_unnamed(dialled.port, dialled.selected)
+    return why_no_such_port(name, dialled.port, dialled.family, dialled.slices)
 
 
-def _why_unnamed(dialled: DialledService, target: str) -> str:
-    """No selected pod has a port of that name and protocol."""
-    pods, protocol = dialled.selected, dialled.port.protocol
+def why_unnamed(port: ServicePort, pods: Sequence[Pod]) -> str:
+    """No selected pod has a port of the name and protocol of a targetPort."""
+    target, protocol = port.target_port, port.protocol
     names = listed([pod.name for pod in pods], "or")
     other = next((each for pod in pods for each in pod.ports if each.name == target), None)
     if other is not None:
@@ -65,14 +67,13 @@ def _why_unnamed(dialled: DialledService, target: str) -> str:
     )
 
 
-def _why_no_such_port(dialled: DialledService, name: str) -> str:
-    """The Service has slices, and none with endpoints of this family for this port."""
-    port = dialled.port
-    lacks = f"no EndpointSlice of {name} has {dialled.family} endpoints of its port {port.name or port.port}"
-    own = [each for each in dialled.slices if each.address_type is dialled.family and each.endpoints]
+def why_no_such_port(name: str, port: ServicePort, family: Family, slices: Sequence[EndpointSlice]) -> str:
+    """A Service has slices, and none with endpoints of this family for this port."""
+    lacks = f"no EndpointSlice of {name} has {family} endpoints of its port {port.name or port.port}"
+    own = [each for each in slices if each.address_type is family and each.endpoints]
     if not own:
-        others = list(dict.fromkeys(str(each.address_type) for each in dialled.slices if each.endpoints))
-        return f"{lacks}; {'they have' if len(dialled.slices) > 1 else 'it has'} those of {listed(others)} alone."
+        others = list(dict.fromkeys(str(each.address_type) for each in slices if each.endpoints))
+        return f"{lacks}; {'they have' if len(slices) > 1 else 'it has'} those of {listed(others)} alone."
     has = [f"{each.name or 'one without a name'} ({each.protocol})" for found in own for each in found.ports]
     must = (
         f"must have the name {port.name!r}, as the Service's has"
@@ -103,14 +104,13 @@ def _likeness(selector: Mapping[str, str], pod: Pod) -> float:
     return sum(SequenceMatcher(None, value, pod.labels.get(key, "")).ratio() for key, value in selector.items())
 
 
-def why_none_listens(dialled: DialledService, address: IPAddress, number: int) -> str:
+def why_none_listens(service: Service, port: ServicePort, pod: Pod | None, number: int) -> str:
     """No program of the endpoint's pod listens on the target port, as the pod declares its ports."""
-    pod, port = dialled.pod_at(address), dialled.port
     if pod is None or any((each.port, each.protocol) == (number, port.protocol) for each in pod.ports):
         return ""
     declared = [f"{each.port}/{each.protocol}" for each in pod.ports]
     listens = f"{pod.name} listens on {listed(declared)}" if declared else f"{pod.name} declares no port"
-    if not dialled.service.selector:
+    if not service.selector:
         return f"the port of the EndpointSlice is {number}/{port.protocol}, and {listens}; make both the same."
     return f"the Service's targetPort is {number}/{port.protocol}, and {listens}; make both the same."
 
@@ -149,12 +149,13 @@ def why_none_local(dialled: DialledService, node: str) -> str:
 def misplaced(endpoint: Endpoint, name: str, pod: Pod | None, nodes: Collection[str]) -> str:
     """The clause that a slice names a wrong node, or none, for an endpoint; empty where it names the right one."""
     cure = f"; {pod.name} runs on {pod.node_name}, so nodeName must be {pod.node_name}" if pod else ""
+    who = pod.name if pod else name
     if not endpoint.node_name:
-        return f"the slice names no node for {name}, which is then local to none{cure}"
+        return f"the slice names no node for {who}, which is then local to none{cure}"
     if endpoint.node_name not in nodes:
         return f"the slice names node {endpoint.node_name}, which is no node{cure}"
     return (
-        f"the slice names node {endpoint.node_name} for {name}{cure}"
+        f"the slice names node {endpoint.node_name} for {who}{cure}"
         if pod and pod.node_name != endpoint.node_name
         else ""
     )

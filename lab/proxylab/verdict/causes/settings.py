@@ -52,7 +52,8 @@ def _of_outcome(failure: Failure, dialled: DialledService) -> str:
         return _of_delivery(failure, dialled)
     if failure.flow.arrivals and failure.fate in (Fate.REFUSED, Fate.UNREACHABLE):
         arrival = failure.flow.arrivals[0]
-        return why_none_listens(dialled, arrival.destination, arrival.destination_port)
+        pod = dialled.pod_at(arrival.destination)
+        return why_none_listens(dialled.service, dialled.port, pod, arrival.destination_port)
     return (_of_end(failure, dialled) if failure.fate in _ENDED else "") or (
         _of_address(failure, dialled) or why_not_served(failure, dialled)
     )

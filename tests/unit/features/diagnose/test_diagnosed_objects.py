@@ -59,6 +59,17 @@ def subject(service: Service, *pods: Pod, given: tuple[EndpointSlice, ...] = ())
     return DiagnosedService.of(service, objects, (Family.IPV4,))
 
 
+def written(name: str, port: str, *, node: str = "node-a") -> EndpointSlice:
+    """An EndpointSlice as an author writes it, with the address of echo-1."""
+    return EndpointSlice(
+        name=name,
+        service="echo",
+        address_type=Family.IPV4,
+        ports=(EndpointPort(name=port, port=8080),),
+        endpoints=(Endpoint(addresses=(ip_address("10.244.0.1"),), node_name=node),),
+    )
+
+
 FAULTS = {
     "the selector matches no pod, but nearly one": (
         subject(replace(ECHO, selector={"app": "ecko"}), *BOTH),
@@ -84,7 +95,21 @@ FAULTS = {
     ),
     "no pod has a port of that name": (
         subject(replace(ECHO, ports=(ServicePort(port=80, target_port="http"),)), *BOTH),
-        "targetPort 'http' is not a port of echo-1 or echo-2; they declare web 8080.",
+        "targetPort 'http' is the name of no port of echo-1 or echo-2; they name web; write that as targetPort.",
+    ),
+    "a slice has another port": (
+        subject(replace(ECHO, selector={}), pod(1), given=(written("echo-1", "http"),)),
+        (
+            "no EndpointSlice of echo has IPv4 endpoints of its port 80; they have http (TCP), and a slice's port must "
+            "have no name, as the Service's."
+        ),
+    ),
+    "a slice names another node, under policy Local": (
+        subject(replace(LOCAL, selector={}), pod(1), given=(written("echo-1", "", node="node-b"),)),
+        (
+            "externalTrafficPolicy is Local, and the slice names node node-b for echo-1; echo-1 runs on node-a, so "
+            "nodeName must be node-a."
+        ),
     ),
     "no selector and no endpoint": (
         subject(replace(ECHO, selector={})),
@@ -164,6 +189,18 @@ def test_an_endpoint_that_does_not_answer_breaks() -> None:
     near = judge_endpoints(about, [dial("10.244.0.2", answered=False, at_home=True)])
     assert near.cause == "echo-2 (10.244.0.2:8080) answers its own node node-b, but not client: it was lost."
     assert near.look_at[0] == "trace client 10.244.0.2:8080"
+
+
+def test_an_endpoint_on_whose_target_port_no_program_listens_has_the_cure() -> None:
+    silent = judge_endpoints(subject(ECHO, pod(1, ports=(PodPort(port=9090),))), [dial("10.244.0.1", answered=False)])
+    assert silent.cause.endswith(
+        "it was lost. The Service's targetPort is 8080/TCP, and echo-1 listens on 9090/TCP; make both the same."
+    )
+
+
+def test_an_endpoint_of_two_families_has_one_name() -> None:
+    held = judge_endpoints(subject(ECHO, pod(1)), [dial("10.244.0.1"), dial("10.244.0.1")])
+    assert held.seen[1] == "echo-1 answers when dialled past the Service"
 
 
 def test_an_unready_endpoint_is_told_beside_the_ready_ones() -> None:
