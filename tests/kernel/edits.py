@@ -22,7 +22,32 @@ class Edit:
     over_one_family: set[str] = field(default_factory=set)
 
 
+_CHANGES_THE_PORT_ALONE = (
+    "table ip cni { chain x { type nat hook postrouting priority 50; "
+    "ip daddr 10.244.1.10 meta l4proto udp counter snat to 10.244.0.10:51234-51299; }; }"
+)
+
 EDITS = [
+    Edit(
+        "clusterip/one-client-port-to-two-services",
+        "    node-a:\n",
+        f'    node-a:\n      leftovers: {{nft: "{_CHANGES_THE_PORT_ALONE}"}}\n',
+        {
+            "ClusterIP over UDP keeps a client port that no other connection has",
+            "ClusterIP keeps a client port that a connection to another endpoint has",
+        },
+        # The rule is one of IPv4.
+        over_one_family={
+            "ClusterIP over UDP keeps a client port that no other connection has",
+            "ClusterIP keeps a client port that a connection to another endpoint has",
+        },
+    ),
+    Edit(
+        "clusterip/one-client-port-to-two-services",
+        ':40001", to',
+        ':40003", to',
+        {"the kernel changes a client port that a connection to the same endpoint has"},
+    ),
     Edit(
         "steps/one-of-two-services-deleted",
         "spec: {ipFamilyPolicy: RequireDualStack, selector: {app: echo}, ports: [{port: 80",
