@@ -264,3 +264,30 @@ def test_the_connection_of_a_proxy_to_the_controller_is_none_of_the_controllers(
     probe = replace(DELIVERED.probe, expect=replace(DELIVERED.probe.expect, http=HttpExpect(status=200)))
     (verdict,) = (each for each in judge(probe, resolved, None, evidence).verdicts if each.expectation == "http")
     assert verdict.judgement is PASS
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_each_request_through_an_ingress_must_come_to_an_endpoint(number: int) -> None:
+    world = World(flows=3)
+    seen = [each for flow in range(3) for each in world.round_trip(flow, POD)]
+    reports = tuple(HttpReport(flow, 200) for flow in range(3))
+    astray = tuple(
+        replace(opened(flow=flow), destination_port=9 if flow == number else END[1], leg=Leg.ONWARD)
+        for flow in range(3)
+    )  # fmt: skip
+    request = HttpRequest(host="shop.example", path="/cart", endpoints=(HERE,))
+    resolved = replace(world.resolved, request=request)
+    probe = replace(world.probe, expect=replace(world.probe.expect, http=HttpExpect(status=200)))
+    verdicts = judge(probe, resolved, None, world.evidence(seen, http=reports, behind=astray)).verdicts
+    (verdict,) = (each for each in verdicts if each.expectation == "http")
+    assert (verdict.judgement, verdict.example) == (FAIL, number)
+    assert verdict.reasons == (f"1 of 3 flows: the request came to {POD}, at {END[0]}:9, {NO_ENDPOINT}",)
+
+
+def test_of_a_request_without_an_answer_no_more_is_said() -> None:
+    request = HttpRequest(host="shop.example", path="/cart", endpoints=(HERE,))
+    resolved = replace(DELIVERED.resolved, request=request)
+    evidence = DELIVERED.evidence(DELIVERED.round_trip(0, POD), http=(HttpReport(0, 0, error="ECONNRESET"),))
+    probe = replace(DELIVERED.probe, expect=replace(DELIVERED.probe.expect, http=HttpExpect(status=200)))
+    (verdict,) = (each for each in judge(probe, resolved, None, evidence).verdicts if each.expectation == "http")
+    assert verdict.reasons == ("no answer by HTTP: ECONNRESET",)
