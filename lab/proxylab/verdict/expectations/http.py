@@ -143,9 +143,9 @@ def _judge_ends(wanted: HttpExpect, case: JudgedProbe, findings: Findings) -> No
             for each in reached
             if (each.destination, each.destination_port) not in due and each.netns_name not in named
         ]
-        for each in strangers[:1]:
-            at = endpoint(each.destination, each.destination_port)
-            findings.wrong(f"the request came to {each.netns_name}, at {at}, {whose}", report.flow)
+        if strangers:
+            at = endpoint(strangers[0].destination, strangers[0].destination_port)
+            findings.wrong(f"the request came to {strangers[0].netns_name}, at {at}, {whose}", report.flow)
         if reached or report.backend in named:
             continue
         if report.backend:

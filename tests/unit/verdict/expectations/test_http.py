@@ -223,7 +223,9 @@ BY_ITSELF = "the controller answered by itself: no tap saw a request come to an 
             {},
             f"{CAME}, {NO_ENDPOINT}",
         ),
-        (BARE, (opened(), replace(opened(), netns_name="node-b")), (HERE,), {}, ""),
+        (BARE, (opened(), replace(opened(), netns_name="node-b", destination_port=9)), (HERE,), {}, ""),
+        (BARE, (opened(), replace(opened(), netns_name="echo-2", destination_port=9)), (HERE,), {}, "came to echo-2"),
+        (BARE, (), (ELSEWHERE, AT_A_NODE), {}, ""),
         (replace(BARE, backend=POD, source=CONTROLLER), (opened(),), (ELSEWHERE,), {"backends": (POD,)}, ""),
         (BARE, (), (HERE,), {}, BY_ITSELF),
         (BARE, (), (), {}, BY_ITSELF),
@@ -258,7 +260,7 @@ def test_an_answer_behind_an_ingress_comes_from_an_endpoint_to_which_host_and_pa
 def test_the_connection_of_a_proxy_to_the_controller_is_none_of_the_controllers() -> None:
     to_controller = replace(opened(), netns_name="controller", destination=ip_address("10.244.9.9"))
     request = HttpRequest(host="shop.example", path="/", endpoints=(HERE,))
-    endpoints = (Destination(address=to_controller.destination, port=80),)
+    endpoints = tuple(Destination(address=each, port=80) for each in (CLIENT, to_controller.destination))
     resolved = replace(DELIVERED.resolved, request=request, endpoints=endpoints)
     evidence = DELIVERED.evidence(DELIVERED.round_trip(0, POD), http=(BARE,), behind=(to_controller, opened()))
     probe = replace(DELIVERED.probe, expect=replace(DELIVERED.probe.expect, http=HttpExpect(status=200)))
