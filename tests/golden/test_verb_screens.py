@@ -59,6 +59,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "down-none-stands": ("down",),
     "exec-what": ("exec", "debug"),
     "get-what": ("get", ECHO, "cats"),
+    "expected": ("expected", ECHO, "an outside host keeps its address"),
     "graph": ("graph", ECHO),
     "graph-probe": ("graph", ECHO, "--probe", "an outside host keeps its address"),
     "import": ("import", "dump.json", "-o", "mine.lab.yaml"),
@@ -184,7 +185,7 @@ def open_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dump: str) ->
     return use
 
 
-WHOLE = re.compile(r"reproduce: |Error: |^Usage: |^\w+\.lab\.yaml:\d+:\d+: |^[-:*#] ?\w|^COMMIT|^  https:")
+WHOLE = re.compile(r"reproduce: |Error: |^Usage: |^\w+\.lab\.yaml:\d+:\d+: |^[-:*#] ?\w|^COMMIT|^ +https:")
 """Commands, rules, links and the place of a mistake are not broken, so that they can be copied."""
 
 Show = Callable[[str, int, bool], str]
