@@ -93,7 +93,8 @@ BROKEN = [
         "a responder is dead",
         FROM_A_POD,
         "ClusterIP from a pod to another node preserves the client IP",
-        "no program listens at 10.244.1.11:9 on solo: the packet reached it, and a reset came back.",
+        "no program listens at 10.244.1.11:9 on solo: the packet reached it, and a reset came back. "
+        "The Service's targetPort is 9/TCP, and solo listens on 8080/TCP; make both the same.",
         edits=(
             (
                 "{selector: {app: solo}, ports: [{port: 80, targetPort: 8080}]}",
@@ -106,7 +107,7 @@ BROKEN = [
         FROM_A_POD,
         "ClusterIP from a pod to another node preserves the client IP",
         'node-a rejected the packet by its rule "default/solo has no endpoints" in KUBE-SERVICES. '
-        "The selector app=nobody matches no pod (echo-1 has app=echo); change the selector, or label a pod so.",
+        "The selector app=nobody matches no pod (solo has app=solo); change the selector, or label a pod so.",
         edits=(("{selector: {app: solo}", "{selector: {app: nobody}"),),
     ),
     Broken(
