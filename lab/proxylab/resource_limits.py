@@ -12,8 +12,6 @@ from typing import Final, NamedTuple
 
 from proxylab.errors import CapabilityError
 
-__all__ = ["check_descriptors", "check_limits", "limit_reached"]
-
 _LEAST_DESCRIPTORS: Final = 64
 _DESCRIPTORS_A_NETNS: Final = 7
 """A lab process holds about 40 descriptors and five for each node, pod and host; probes need two more of each."""

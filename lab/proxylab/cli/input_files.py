@@ -9,8 +9,6 @@ import click
 
 from proxylab.scenario.readable import why_unreadable
 
-__all__ = ["read_input"]
-
 
 def read_input(file: Path, wanted: str) -> str:
     """The text of a file.
