@@ -11,7 +11,7 @@ from proxylab.scenario.inventory import Subject
 from proxylab.scenario.parts import ProbeParts
 from proxylab.scenario.pods import ListeningPort
 from proxylab.scenario.probes import AddressTarget, HostTarget, PodTarget, ServiceTarget, Source
-from proxylab.scenario.words import Frontend, Manner, Program
+from proxylab.scenario.words import Frontend, Manner, Outcome, Program
 
 _PORTS: Final = (Frontend.NODE_PORT, Frontend.HEALTH_CHECK_NODE_PORT)
 _ADDRESSES: Final = "allowed: clusterIP, externalIP, loadBalancerIP, or to: {address: …}"
@@ -285,18 +285,17 @@ def _check_frame(subject: Subject) -> None:
 
 def _check_agreement(probes: Sequence[ProbeParts], location: Location, problems: Problems) -> None:
     """Note probes with the same sender, target and packets, and contradictory outcomes."""
-    sent: dict[object, list[int]] = {}
+    sent: dict[object, dict[Outcome, int]] = {}
     for index, probe in enumerate(probes):
         expect, outcome = probe.expect, location[index]["expect"]["outcome"]
         flow = probe.source, probe.target, probe.send
         if expect is None or not outcome.exists or probe.exceptions or None in flow:
             continue
-        for earlier in sent.setdefault(flow, []):
-            other = probes[earlier]
-            if other.expect is not None and other.expect.outcome is not expect.outcome:
-                first = location[earlier]["expect"]["outcome"].key.position.line
-                what = f"contradicts the probe {shown(other.name)}, which sends the same packets and expects"
-                what = f"{what} {other.expect.outcome} in line {first}"
-                problems.add(outcome.spot, what, allowed="change one of the two")
-                break
-        sent[flow].append(index)
+        firsts = sent.setdefault(flow, {})  # thousands of probes may send the same, and expect the same
+        earlier = min((number for each, number in firsts.items() if each is not expect.outcome), default=None)
+        if earlier is not None:
+            first = location[earlier]["expect"]["outcome"].key.position.line
+            what = f"contradicts the probe {shown(probes[earlier].name)}, which sends the same packets and expects"
+            what = f"{what} {next(each for each in firsts if firsts[each] == earlier)} in line {first}"
+            problems.add(outcome.spot, what, allowed="change one of the two")
+        firsts.setdefault(expect.outcome, index)
