@@ -116,6 +116,18 @@ def test_a_preserved_source_has_its_port_unless_another_connection_holds_it(
     assert told in "; ".join(source.witnesses if held else source.reasons), source
 
 
+@pytest.mark.parametrize("number", range(11, 16))
+def test_one_packet_from_another_port_is_enough(number: int) -> None:
+    """The entry of its endpoint may be one of several, and so may its endpoint."""
+    packets = [replace(each, own=OLD, own_port=1, port=12345) for each in seen(*BEHIND)]
+    packets = [replace(each, own=NEW, port=4000) if each.number == number else each for each in packets]
+    tracked = tuple(TrackedFlow(0, "node-a", who, 1, CLIENT, 12345) for who in (VIP, NEW))
+    verdict = judged(step(source=Preserved()), replace(record(*packets), tracked=tracked))
+    (source,) = (each for each in verdict.verdicts if each.expectation == "queries.source")
+    assert (source.judgement, source.example) == (Judgement.FAIL, number)
+    assert source.reasons == ("1 of 5 packets: new saw port 12345, not port 4000",)
+
+
 def test_a_source_that_nothing_masquerades_is_no_masqueraded_one() -> None:
     verdict = judged(step(source=Masqueraded()), record(*seen(*BEHIND)), source={"old": NEW})
     assert only(verdict) == ("fail", str(CLIENT))
