@@ -104,3 +104,61 @@ def test_two_services_at_one_address_are_outside_the_reach() -> None:
     answer = answers(cluster_of(NETWORK, other % "one", other % "two", probes=probes))["p"]
     assert answer.outcomes == ()
     assert answer.outside == "the Services default/one and default/two claim the same address and port"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_out_of_range_drops_where_another_node_has_an_endpoint_and_is_open_without_any(mode: str) -> None:
+    probes = {"p": "from: outside, to: {service: web, via: loadBalancerIP, node: node-b, family: IPv4}"}
+    elsewhere = cluster_of(
+        NETWORK.replace("far: {nodes: [node-b], labels: {app: web}", "far: {nodes: [node-b]"), LOCAL, probes=probes
+    )
+    assert answers(elsewhere, mode)["p"].outcomes == (Outcome.DROPPED,)
+    nowhere = cluster_of(NETWORK, LOCAL.replace("app: web", "app: none"), probes=probes)
+    assert set(answers(nowhere, mode)["p"].outcomes) == {Outcome.REJECTED, Outcome.DROPPED}
+
+
+@pytest.mark.parametrize(("sent", "outcome"), [("TCP", Outcome.DELIVERED), ("UDP", Outcome.REFUSED)])
+def test_only_tcp_is_a_health_check_and_only_at_a_node(sent: str, outcome: Outcome) -> None:
+    checked = LOCAL.replace("  selector", "  healthCheckNodePort: 31000\n  selector")
+    send = f"send: {{protocol: {sent}}}"
+    probes = {
+        "node": f"from: outside, to: {{address: 172.18.0.2, port: 31000}}, {send}",
+        "healthz": f"from: outside, to: {{address: 172.18.0.2, port: 10256}}, {send}",
+        "pod": f"from: outside, to: {{pod: web, port: 31000}}, {send}",
+        "another port": f"from: outside, to: {{address: 172.18.0.2, port: 31001}}, {send}",
+    }
+    found = answers(cluster_of(NETWORK, checked, probes=probes))
+    assert {name: each.outcomes for name, each in found.items()} == {
+        "node": (outcome,),
+        "healthz": (outcome,),
+        "pod": (Outcome.REFUSED,),
+        "another port": (Outcome.REFUSED,),
+    }
+
+
+def test_slices_that_disagree_about_an_endpoint_are_outside_the_reach() -> None:
+    def of(name: str, *, ready: bool) -> str:
+        end = f"{{addresses: [10.244.0.10], conditions: {{ready: {str(ready).lower()}}}, nodeName: node-a}}"
+        head = f"metadata: {{name: {name}, labels: {{kubernetes.io/service-name: web}}}}\naddressType: IPv4"
+        kind = "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice"
+        return f"{kind}\n{head}\nports: [{{port: 8080}}]\nendpoints: [{end}]"
+
+    service = SERVICE.replace("  selector: {app: web}\n", "")
+    probes = {"p": "from: client, to: {service: web, via: clusterIP, family: IPv4}"}
+    alike = cluster_of(NETWORK, service, of("a", ready=True), of("b", ready=True), probes=probes)
+    assert [each.name for each in answers(alike)["p"].reached] == ["web"]
+    apart = cluster_of(NETWORK, service, of("a", ready=True), of("b", ready=False), probes=probes)
+    why = "two EndpointSlices disagree about 10.244.0.10, and no document says which one counts"
+    assert answers(apart)["p"].outside == why
+
+
+def test_a_balancer_sends_nothing_where_no_node_answers_its_checks() -> None:
+    network = f"{NETWORK}loadBalancers: {{edge: {{pool: [192.0.2.0/28], healthChecked: true}}}}\n"
+    probes = {"p": "from: outside, to: {service: web, via: loadBalancerIP, family: IPv4}"}
+    service = LOCAL.replace("  loadBalancerSourceRanges: [198.51.100.0/24]\n", "")
+    open_to_checks = answers(cluster_of(network, service, probes=probes))["p"]
+    assert open_to_checks.outcomes == (Outcome.DELIVERED,)
+    assert "balancer-leaves-out-nodes" in open_to_checks.rows["outcome"]
+    closed = configuration("nodePortAddresses: [127.0.0.0/8]")
+    why = "router has no way to 192.0.2.1 at present"
+    assert answers(cluster_of(network, service, closed, probes=probes))["p"].outside == why
