@@ -66,7 +66,6 @@ class Family(StrEnum):
 
     @property
     def loopback(self) -> IPAddress:
-        """The loopback address of the family."""
         return IPv4Address("127.0.0.1") if self is Family.IPV4 else IPv6Address("::1")
 
 

@@ -4,8 +4,6 @@ from enum import StrEnum
 
 from proxylab.encoding import Record
 
-__all__ = ["Capability", "CapabilityName", "in_words"]
-
 
 class CapabilityName(StrEnum):
     """Every capability that ``proxylab doctor`` tries, by which a scenario may require it."""

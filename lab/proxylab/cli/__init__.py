@@ -23,8 +23,6 @@ from proxylab.resource_limits import limit_reached
 if TYPE_CHECKING:
     from proxylab.cli.scenario_results import SessionMaker
 
-__all__ = ["main", "proxylab"]
-
 _INTERRUPTED: Final = 130  # 128 + SIGINT, as a shell counts
 
 _NEW_OBJECTS: Final = 100_000

@@ -18,8 +18,6 @@ from proxylab.errors import ExitCode, ScenarioError
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
 
-__all__ = ["command"]
-
 
 @click.command("apply", short_help="Change a standing lab to match its edited scenario.")
 @click.option(

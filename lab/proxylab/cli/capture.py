@@ -31,8 +31,6 @@ from proxylab.report.pcapng import beginning, packet
 from proxylab.scenario.network import UPLINK
 from proxylab.timing import Deadline
 
-__all__ = ["command", "frame_text"]
-
 _BEGIN_SECONDS: Final = 30.0
 _COMPILE_SECONDS: Final = 10.0
 _A_DAY: Final = 86400.0

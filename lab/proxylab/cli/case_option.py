@@ -13,8 +13,6 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.versions import Version
 from proxylab.text import wrapped
 
-__all__ = ["CASE", "FILE", "choose_case"]
-
 FILE: Final = click.argument(
     "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), shell_complete=complete_scenarios
 )

@@ -16,16 +16,6 @@ from click.shell_completion import CompletionItem
 
 from proxylab.scenario.document import nearest
 
-__all__ = [
-    "catalogue_files",
-    "complete_names",
-    "complete_themes_and_names",
-    "copies",
-    "files_of",
-    "recorded_mutants",
-    "the_scenario",
-]
-
 _PACKAGE: Final = Path(__file__).parents[1]
 _SCHEMA: Final = _PACKAGE / "scenario" / "schema.json"
 _SUFFIX: Final = ".lab.yaml"

@@ -22,8 +22,6 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.strict import strict_versions
 from proxylab.verdict.model import step_expectations
 
-__all__ = ["command"]
-
 _DEFAULT_VERSION = "v1.36"
 """The version whose rules the embedded engine renders."""
 

@@ -21,8 +21,6 @@ from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.errors import LabEndedError, LabStuckError
 from proxylab.scenario.model import Scenario
 
-__all__ = ["NAME", "ChosenLab", "complete_names", "in_lab", "standing", "with_file"]
-
 SessionMaker = Callable[..., Session]
 Command = TypeVar("Command", bound=Callable[..., Any])
 

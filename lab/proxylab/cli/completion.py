@@ -5,8 +5,6 @@ from click.shell_completion import BashComplete, FishComplete, ShellComplete, Zs
 
 from proxylab.cli.standard_streams import echo
 
-__all__ = ["command"]
-
 _SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "fish": FishComplete, "zsh": ZshComplete}
 
 

@@ -11,8 +11,6 @@ from proxylab.plan.model import Plan
 from proxylab.report.description import describe, describe_host
 from proxylab.report.listing import of_kind
 
-__all__ = ["command"]
-
 
 @click.command("describe", short_help="Describe a node, pod, Service, workload or outside host of a lab.")
 @click.argument("words", nargs=-1, required=True, metavar="[FILE] KIND NAME", shell_complete=complete_kinds)

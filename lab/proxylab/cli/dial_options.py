@@ -20,8 +20,6 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import AddressTarget, HostTarget, PodTarget, Probe, Send, ServiceTarget, Source, Target
 from proxylab.scenario.words import Frontend, Outcome, Position
 
-__all__ = ["dial_options", "opened_for", "probe_of"]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _FRONTENDS: Final = (

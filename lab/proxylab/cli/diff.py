@@ -29,8 +29,6 @@ from proxylab.scenario.steps import Step
 from proxylab.text import WIDTH, wrapped
 from proxylab.verdict.model import ProbeVerdict, StepVerdict
 
-__all__ = ["command", "differ", "difference_lines"]
-
 AnyVerdict = ProbeVerdict | StepVerdict
 
 INDENT: Final = "    "

@@ -24,8 +24,6 @@ from proxylab.scenario.words import HOST, UML
 from proxylab.text import WIDTH, wrapped
 from proxylab.timing import Deadline
 
-__all__ = ["command", "doctor_lines"]
-
 _EXAMINATION_SECONDS: Final = 120.0
 
 _CI: Final = f"""\

@@ -16,8 +16,6 @@ from proxylab.errors import ExitCode, LabError, LabStuckError
 from proxylab.protocol.standing_labs import End, Ended
 from proxylab.timing import Deadline
 
-__all__ = ["command"]
-
 _ASK_SECONDS: Final = 5.0
 _LEAVE_SECONDS: Final = 60.0
 """A lab of 1,000 pods, the most that a scenario may have, is gone 2 s after it confirms the request."""

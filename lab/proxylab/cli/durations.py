@@ -5,8 +5,6 @@ from typing import Final
 
 import click
 
-__all__ = ["Duration", "age"]
-
 _SECONDS_OF_UNIT: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _WHOLE: Final = re.compile(r"(\d+[smhd])+")
 _LONGEST_SECONDS: Final = 30 * 86400

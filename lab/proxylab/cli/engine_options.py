@@ -15,8 +15,6 @@ from proxylab.engines.protocol import EngineChoice
 from proxylab.guest.kernels import find_kernel
 from proxylab.scenario.words import HOST
 
-__all__ = ["announced_choice", "choice_of", "choices_of", "engine_options", "engines_options", "given_options"]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 

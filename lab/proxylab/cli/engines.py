@@ -16,8 +16,6 @@ from proxylab.engines.engine_names import EMBEDDED, ENGINES, mode_of, read_engin
 from proxylab.errors import ExitCode
 from proxylab.text import WIDTH, wrapped
 
-__all__ = ["command", "engines_lines"]
-
 _NEWEST = "newest"
 _MOST_VERSIONS = 5
 _BY_HAND = (

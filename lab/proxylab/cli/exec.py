@@ -6,8 +6,6 @@ from proxylab.cli.chosen_lab import ChosenLab, in_lab
 from proxylab.cli.netns_argument import check_netns, complete_netns
 from proxylab.client.exec_and_shell import run_attached
 
-__all__ = ["command"]
-
 
 @click.command("exec", short_help="Run a command in a node, pod or host.")
 @click.option("-i", "--stdin", "interactive", is_flag=True, help="Pass standard input to the command.")

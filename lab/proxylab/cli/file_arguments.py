@@ -17,16 +17,6 @@ from proxylab.errors import ScenarioError
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Scenario
 
-__all__ = [
-    "complete_scenarios",
-    "expand",
-    "files_argument",
-    "files_or_catalogue_argument",
-    "load_all",
-    "load_each",
-    "write_new",
-]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _SUFFIX: Final = ".lab.yaml"

@@ -24,8 +24,6 @@ from proxylab.report.listing import KINDS, Kind, kind_named, listing, of_kind
 from proxylab.scenario.model import Scenario
 from proxylab.timing import Deadline
 
-__all__ = ["command", "complete_kinds", "kind_of", "kinds_of", "the_cluster", "written"]
-
 _ANSWER_SECONDS: Final = 30.0
 
 _NUMBER_OF_1_2: Final = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+|0o[0-7]+")

@@ -17,8 +17,6 @@ from proxylab.cli.repository import files
 from proxylab.cli.standard_streams import echo
 from proxylab.errors import ExitCode
 
-__all__ = ["TEXT", "command"]
-
 TEXT: Final = """\
 # A scenario: a cluster, what is sent through it, and what must become of that.
 #   proxylab check FILE   says every mistake in it          proxylab plan FILE    shows what it would be made of

@@ -8,8 +8,6 @@ from proxylab.client.connection import Connection
 from proxylab.errors import InternalError
 from proxylab.timing import Deadline
 
-__all__ = ["ending_on_interrupt"]
-
 _SEND_SECONDS = 5.0
 
 

@@ -21,8 +21,6 @@ from proxylab.report.step_bundle import STEP, read_step
 from proxylab.verdict.judge import judge, judge_step
 from proxylab.verdict.model import Judgement, ScenarioResult, Verdict
 
-__all__ = ["command"]
-
 
 @click.command("judge", short_help="Judge recorded probes and steps again.")
 @click.argument("bundles", nargs=-1, required=True, metavar="BUNDLE…", type=click.Path(path_type=Path, exists=True))

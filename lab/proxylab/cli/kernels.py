@@ -14,8 +14,6 @@ from proxylab.guest.kernels import Kernel, find_kernel, known_images, known_kern
 from proxylab.scenario.words import DEBIAN, HOST, UML
 from proxylab.text import WIDTH, wrapped
 
-__all__ = ["command", "kernels_lines"]
-
 _IN_QEMU = "qemu boots it, and runs it some ten times slower unless KVM works"
 _NO_NFTABLES = "no nf_tables for IP: skips the nftables mode, and probes from nodes and from loopback"
 

@@ -12,8 +12,6 @@ from proxylab.errors import ExitCode
 from proxylab.protocol.standing_labs import Lines, Log
 from proxylab.timing import Deadline
 
-__all__ = ["command"]
-
 _BEGIN_SECONDS: Final = 30.0
 _A_DAY: Final = 86400.0
 

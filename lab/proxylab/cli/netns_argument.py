@@ -17,15 +17,6 @@ from proxylab.protocol.standing_labs import LabRecord, Remember
 from proxylab.scenario.model import Scenario
 from proxylab.timing import Deadline
 
-__all__ = [
-    "check_netns",
-    "complete_netns",
-    "complete_netns_and_services",
-    "complete_nodes",
-    "complete_services",
-    "services_of",
-]
-
 _ANSWER_SECONDS: Final = 1.0
 
 

@@ -11,8 +11,6 @@ from proxylab.plan.assembly import lay_out
 from proxylab.plan.print import plan_lines
 from proxylab.report.plan_overview import overview
 
-__all__ = ["command"]
-
 
 @click.command("plan", short_help="Show a scenario's nodes, pods, addresses and devices.")
 @FILE

@@ -22,8 +22,6 @@ from proxylab.scenario.words import Manner, Outcome
 from proxylab.text import wrapped
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult
 
-__all__ = ["command"]
-
 _BLANK: Final = " " * len("pass  ")
 _NO_WORDS: Final = "no tap saw it"
 

@@ -23,8 +23,6 @@ from proxylab.report.run_text import closing_lines, scenario_lines
 from proxylab.text import printable
 from proxylab.verdict.model import ScenarioResult
 
-__all__ = ["Progress"]
-
 _ERASE: Final = "\r\x1b[K"
 """Return to the start of the line and clear it (ECMA-48, CR and EL)."""
 

@@ -20,8 +20,6 @@ from proxylab.report.standing_labs import labs_table
 from proxylab.text import wrapped
 from proxylab.timing import Deadline
 
-__all__ = ["command"]
-
 _ANSWER_SECONDS: Final = 2.0
 
 

@@ -3,8 +3,6 @@
 from pathlib import PurePosixPath
 from typing import Final
 
-__all__ = ["CONTAINER", "GITHUB", "GITLAB", "RUNNER", "files"]
-
 _PACKAGES: Final = "iptables iproute2 nftables python3-venv"
 _INSTALL: Final = f"apt-get update && apt-get install -y --no-install-recommends {_PACKAGES}"
 _TOX: Final = "python3 -m venv .venv && .venv/bin/pip install tox"

@@ -12,8 +12,6 @@ from proxylab.engines.engine_names import EMBEDDED, mode_of
 from proxylab.plan.assembly import lay_out
 from proxylab.scenario.model import Scenario
 
-__all__ = ["command"]
-
 
 @click.command("rules", short_help="Print the rules of a node.")
 @click.option("--node", metavar="NAME", help="The node; by default the scenario's first.")

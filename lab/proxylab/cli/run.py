@@ -36,8 +36,6 @@ from proxylab.report.shards import Shard, recorded_seconds
 from proxylab.scenario.model import Scenario
 from proxylab.verdict.model import ScenarioResult
 
-__all__ = ["command"]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 

@@ -36,8 +36,6 @@ from proxylab.scenario.steps import Step
 from proxylab.scenario.versions import Version
 from proxylab.verdict.model import Fault, ProbeVerdict, ScenarioResult, StepVerdict
 
-__all__ = ["SessionMaker", "jobs_option", "loaded", "opened", "results_of", "results_of_cluster", "runs_of"]
-
 SessionMaker = Callable[..., Session]
 
 

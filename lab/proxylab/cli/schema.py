@@ -7,8 +7,6 @@ import click
 from proxylab.cli.standard_streams import echo
 from proxylab.scenario.json_schema import json_schema, reference_page
 
-__all__ = ["command"]
-
 
 @click.command("schema", short_help="Print the format of scenarios as JSON Schema.")
 @click.option("--reference", is_flag=True, help="Print the reference page as Markdown instead.")

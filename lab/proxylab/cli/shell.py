@@ -6,8 +6,6 @@ from proxylab.cli.chosen_lab import ChosenLab, in_lab
 from proxylab.cli.netns_argument import check_netns, complete_netns
 from proxylab.client.exec_and_shell import run_shell
 
-__all__ = ["command"]
-
 
 @click.command("shell", short_help="Open a shell in a node, pod or host.")
 @in_lab("[FILE] NODE|POD|HOST", complete_netns)

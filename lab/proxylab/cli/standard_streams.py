@@ -13,9 +13,6 @@ import click
 
 from proxylab.text import printable
 
-__all__ = ["echo", "flush", "is_of_output", "open_closed_streams"]
-
-
 _COLOUR: Final = re.compile(r"(\x1b\[(?:0|1|22|3[1-6])m)")
 """What ``click.style`` writes for the colours of a verdict (ECMA-48, SGR)."""
 

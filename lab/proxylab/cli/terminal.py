@@ -14,8 +14,6 @@ import click
 from proxylab.text import WIDTH
 from proxylab.verdict.model import Judgement
 
-__all__ = ["COLOR", "OUTPUT", "changes_in_colour", "paint", "terminal_width", "wants_color"]
-
 _OF_JUDGEMENTS: Final = {
     Judgement.PASS: "green",
     Judgement.FAIL: "red",

@@ -23,8 +23,6 @@ from proxylab.scenario.words import Manner
 from proxylab.text import WIDTH, wrapped
 from proxylab.verdict.model import Judgement
 
-__all__ = ["command", "painted", "trace_lines"]
-
 _ENDS: Final = re.compile(r"\b(?:drops it|rejects it)\b")
 _ARRIVES: Final = re.compile(r"^  \S+ (gets) the (?:request|reply) ")
 

@@ -24,8 +24,6 @@ from proxylab.errors import ExitCode
 from proxylab.plan.assembly import lay_out
 from proxylab.report.standing_labs import standing_lines
 
-__all__ = ["command"]
-
 _WIDTH: Final = 80
 
 

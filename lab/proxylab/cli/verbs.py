@@ -22,8 +22,6 @@ from proxylab.errors import InternalError, LabError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["VERBS", "AddedVerbError", "Verb", "Verbs"]
-
 GROUP: Final = "proxylab.features"
 _ADDED: Final = "proxylab.cli.verbs.added"
 """The key of the called verb in the context of the command line, if another package has added it."""

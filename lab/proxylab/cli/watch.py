@@ -35,8 +35,6 @@ from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
 from proxylab.verdict.model import UNRESOLVED, Judgement
 
-__all__ = ["command"]
-
 _LOOK_SECONDS: Final = 0.05
 
 

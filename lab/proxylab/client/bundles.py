@@ -13,8 +13,6 @@ from proxylab.report.bundle import CASE
 from proxylab.report.step_bundle import STEP
 from proxylab.verdict.model import UNRESOLVED, ProbeVerdict, StepVerdict
 
-__all__ = ["BundleStore", "pcap_file"]
-
 _Verdict = TypeVar("_Verdict", bound=ProbeVerdict | StepVerdict)
 
 _LONGEST_NAME: Final = 60

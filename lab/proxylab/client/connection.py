@@ -24,8 +24,6 @@ from proxylab.protocol.messages import Failed
 from proxylab.protocol.standing_labs import AnyRequest, AnyResponse, Feed, Signal
 from proxylab.timing import Deadline
 
-__all__ = ["Connection", "ControlConnection", "LabGoneError"]
-
 Wanted = TypeVar("Wanted")
 
 _PATIENCE_SECONDS: Final = 2.0

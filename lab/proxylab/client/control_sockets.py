@@ -26,16 +26,6 @@ from proxylab.client.process_states import StuckProcess, how_it_ended, stuck_pro
 from proxylab.errors import CapabilityError
 from proxylab.timing import Deadline
 
-__all__ = [
-    "ENDED_SUFFIX",
-    "SUPERVISOR_SUFFIX",
-    "ControlSocket",
-    "ControlSockets",
-    "NameTakenError",
-    "NoSuchLabError",
-    "is_name",
-]
-
 SUPERVISOR_SUFFIX: Final = ".supervisor"
 """The suffix of the file that names a control socket's supervisor, which removes both (``kernel.sandbox``)."""
 

@@ -28,8 +28,6 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe, ServiceTarget
 from proxylab.scenario.steps import Step
 
-__all__ = ["Edit", "assemble_within", "concerned", "edit"]
-
 _APPLIED: Final = "apply"
 _NEWLY_WRITTEN: Final = {"sysctls"}
 

@@ -26,8 +26,6 @@ from proxylab.errors import InternalError
 from proxylab.protocol.standing_labs import Attach, Ended
 from proxylab.timing import Deadline
 
-__all__ = ["run_attached", "run_shell"]
-
 _BEGIN_SECONDS: Final = 30.0
 _ANSWER_SECONDS: Final = 10.0
 _PATIENCE_SECONDS: Final = 2.0

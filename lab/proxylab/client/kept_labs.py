@@ -7,8 +7,6 @@ from proxylab.client.open_lab import OpenLab
 from proxylab.report.standing_labs import commands
 from proxylab.scenario.probes import Probe
 
-__all__ = ["KeptLabs"]
-
 _LIFETIME_SECONDS: Final = 8 * 3600.0
 _MOST_LABS: Final = 10
 """Each of them is a process, and a user will not look at more."""

@@ -35,8 +35,6 @@ from proxylab.resource_limits import check_limits
 from proxylab.scenario.words import HOST
 from proxylab.timing import Deadline
 
-__all__ = ["LabProcess"]
-
 Wanted = TypeVar("Wanted")
 
 _START_SECONDS: Final = 30.0

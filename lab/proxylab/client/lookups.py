@@ -12,8 +12,6 @@ from proxylab.plan.resolved import Query, ResolvedProbe
 from proxylab.scenario.probes import Probe
 from proxylab.verdict.dns import address_of, questions
 
-__all__ = ["Lookups"]
-
 
 class Lookups:
     """DNS look-ups in one lab.

@@ -71,8 +71,6 @@ from proxylab.verdict.expectations.metrics import exported_names
 from proxylab.verdict.judge import judge, judge_step, skip
 from proxylab.verdict.model import UNRESOLVED, Judgement, ProbeVerdict, StepVerdict
 
-__all__ = ["BUILD_SECONDS", "OpenLab"]
-
 Wanted = TypeVar("Wanted")
 
 BUILD_SECONDS: Final = 300.0

@@ -12,8 +12,6 @@ from proxylab.errors import EngineError
 from proxylab.scenario.model import Scenario
 from proxylab.verdict.model import KnownFailure
 
-__all__ = ["MOST_JOBS", "OpenLabs", "open_or_foresee"]
-
 MOST_JOBS: Final = 8
 """How many workers may have labs at the same time."""
 

@@ -16,8 +16,6 @@ from typing import Final
 
 from proxylab.errors import OutputError
 
-__all__ = ["write_whole"]
-
 _READER_SECONDS: Final = 60.0
 """For how long a program may read nothing of a FIFO."""
 

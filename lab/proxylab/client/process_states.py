@@ -13,8 +13,6 @@ from typing import Final
 from proxylab.encoding import Record
 from proxylab.errors import LAUNCHER_ENDED
 
-__all__ = ["StuckProcess", "how_it_ended", "stuck_process"]
-
 _ROLES: Final = ("supervisor", "init", "lab process", "launcher")
 """Each is the parent of the next (``kernel.sandbox.sandbox``). In a guest, the last is the guest's kernel."""
 

@@ -19,8 +19,6 @@ from msgspec import Struct
 from proxylab.client.open_labs import MOST_JOBS
 from proxylab.errors import CapabilityError, ExitCode, LabError
 
-__all__ = ["ClusterError", "Node", "answer_within", "connect", "lab_worker", "nodes_of"]
-
 _Result = TypeVar("_Result")
 
 _ADDRESS: Final = re.compile(r"ray://(\[[^]]+\]|[^:/\[\]]+):(\d{1,5})")

@@ -27,8 +27,6 @@ from proxylab.protocol.faults import fault_of
 from proxylab.scenario.words import HOST, Position
 from proxylab.verdict.model import UNRESOLVED, ProbeVerdict, ScenarioResult, StepVerdict
 
-__all__ = ["Answer", "NodeSettings", "RunsOnNode", "position_of"]
-
 _Verdict = TypeVar("_Verdict", bound=ProbeVerdict | StepVerdict)
 Files = Mapping[str, bytes]
 

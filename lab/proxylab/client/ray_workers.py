@@ -31,8 +31,6 @@ from proxylab.errors import ExitCode, InternalError, LabEndedError, LabError
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until_seen
 from proxylab.verdict.model import UNRESOLVED, Fault, ProbeVerdict, ScenarioResult, Skip, StepVerdict
 
-__all__ = ["RayWorkers"]
-
 _Verdict = TypeVar("_Verdict", bound=ProbeVerdict | StepVerdict)
 _Found = Mapping[int, tuple[ScenarioResult, Sequence[str]]]
 

@@ -18,8 +18,6 @@ from proxylab.engines.modes import MODES
 from proxylab.plan.model import Plan
 from proxylab.scenario.model import Scenario
 
-__all__ = ["RenderedRules", "rendered_rules"]
-
 
 class RenderedRules(Struct, frozen=True):
     """What the engine would load into an empty node for one family; ``assumed`` says what of the node's kernel."""

@@ -11,8 +11,6 @@ import proxylab
 from proxylab.client.output_files import write_whole
 from proxylab.report.html import Entry, page
 
-__all__ = ["RunStart", "write_page"]
-
 
 class RunStart(Struct, frozen=True):
     """When a run began, with which seed, and which shard it is."""

@@ -34,8 +34,6 @@ from proxylab.verdict.flows.flows import flows_of
 from proxylab.verdict.flows.hops import last_destination
 from proxylab.verdict.model import UNRESOLVED, ProbeVerdict
 
-__all__ = ["advance_to", "circumstances_of", "record_of", "single_packet", "trace_alike", "with_state_after"]
-
 _MOST_PACKETS: Final = 32
 """With three endpoints, the packet goes elsewhere once in half a million failures."""
 

@@ -32,8 +32,6 @@ from proxylab.verdict.model import (
     on_kernel,
 )
 
-__all__ = ["Bundles", "Run", "ScenarioRuns", "ended_early", "judged"]
-
 _Verdict = TypeVar("_Verdict", bound=ProbeVerdict | StepVerdict)
 
 

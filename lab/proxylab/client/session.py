@@ -35,8 +35,6 @@ from proxylab.scenario.versions import release_version
 from proxylab.scenario.words import HOST
 from proxylab.timing import Deadline
 
-__all__ = ["Session"]
-
 _OTHER_KERNEL: Final = "choose another kernel with --kernel (`proxylab kernels` lists them)"
 _CLOSE_SECONDS: Final = 30.0
 _CLOSE_SECONDS_A_NETNS: Final = 0.1

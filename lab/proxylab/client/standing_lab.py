@@ -16,8 +16,6 @@ from proxylab.plan.assembly import assemble
 from proxylab.protocol.standing_labs import LabRecord, Remember
 from proxylab.timing import Deadline
 
-__all__ = ["StandingLab", "attach_to"]
-
 _ANSWER_SECONDS: Final = 30.0
 
 

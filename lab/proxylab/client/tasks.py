@@ -13,8 +13,6 @@ from proxylab.errors import InternalError, LabError
 from proxylab.protocol.faults import error_of
 from proxylab.protocol.messages import Fault
 
-__all__ = ["Ended", "Say", "TaskQueue", "as_they_come", "in_order"]
-
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Say = Callable[[str], None]

@@ -25,8 +25,6 @@ from proxylab.client.tasks import Ended, Say, TaskQueue, as_they_come, in_order
 from proxylab.errors import InternalError, LabEndedError, LabError
 from proxylab.protocol.faults import fault_of
 
-__all__ = ["Work", "Workers"]
-
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 

@@ -13,8 +13,6 @@ from hashlib import sha256
 from proxylab.addresses import IPAddress
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Service
 
-__all__ = ["chain_hashes"]
-
 _CHARACTERS = 16
 _MOST_REMEMBERED = 1 << 16
 """A scenario with steps asks for the same hashes at each."""

@@ -10,8 +10,6 @@ from proxylab.addresses import IPAddress
 from proxylab.encoding import Record
 from proxylab.evidence.evidence import ForeignRule, LinkCount, Packet, RuleCount, TableEntry, TrackedFlow
 
-__all__ = ["Break", "BreakKind", "StepEvidence", "StreamCopy", "StreamPacket", "StreamPacketFate", "StreamRecord"]
-
 
 class StreamPacketFate(StrEnum):
     """What became of a stream packet by the end of its step."""

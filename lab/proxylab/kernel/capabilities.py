@@ -38,8 +38,6 @@ from proxylab.plan.model import Bridge, LinkEnd, Veth, Vxlan
 from proxylab.scenario.network import Netem
 from proxylab.timing import Deadline
 
-__all__ = ["TRIALS", "Trial", "examine"]
-
 _NETNS_NAME: Final = "doctor"
 _TRIAL_SECONDS: Final = 30.0
 _SCTP: Final = 132  # IPPROTO_SCTP; the socket module has it only where the C library's headers had

@@ -14,8 +14,6 @@ from msgspec.structs import fields, replace
 
 from proxylab.addresses import IPAddress, IPNetwork
 
-__all__ = ["changes", "key_of"]
-
 FIRST: Final = "[first]"
 LAST: Final = "[last]"
 _UPPER: Final = ("ip", "ips", "cidr", "cidrs", "arp")

@@ -20,8 +20,6 @@ from proxylab.cluster.store import EventType
 from proxylab.encoding import Record
 from proxylab.mutate.fields import changes
 
-__all__ = ["CONFIGURATION", "KINDS", "ObjectMutation", "images", "mutated_configuration", "mutations_of"]
-
 KINDS: Final = (Service, EndpointSlice, Node, ServiceCIDR)
 """The kinds of objects that a proxy reads."""
 CONFIGURATION: Final = "KubeProxyConfiguration"

@@ -8,8 +8,6 @@ from proxylab.cluster.objects import Key
 from proxylab.cluster.store import Event, EventType, Store
 from proxylab.mutate.objects import ObjectMutation, images
 
-__all__ = ["ShownStore"]
-
 
 class ShownStore:
     """Follows a store, which must be empty. ``store`` is what proxies see; the lab may add objects of its own."""

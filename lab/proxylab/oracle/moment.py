@@ -158,7 +158,6 @@ class Moment:
         return self._candidates[key]
 
     def slices_of(self, service: Service) -> Sequence[EndpointSlice]:
-        """The slices of a Service."""
         return self._slices.get((service.namespace, service.name), ())
 
     def zone_of(self, node: str) -> str:

@@ -79,7 +79,6 @@ class NamespaceDraft:
         self.routes.append(Route(destination, device, via, onlink=onlink))
 
     def finished(self) -> Namespace:
-        """The finished namespace."""
         return Namespace(
             name=self.name,
             role=self.role,
@@ -189,7 +188,6 @@ class Draft:
         self._pods.append(pod)
 
     def finished(self) -> Plan:
-        """The plan."""
         return Plan(
             namespaces=tuple(namespace.finished() for namespace in self._namespaces.values()),
             links=tuple(self._links),

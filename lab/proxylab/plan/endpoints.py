@@ -21,8 +21,6 @@ from proxylab.scenario.network import UPLINK
 from proxylab.scenario.probes import ServiceTarget, Target
 from proxylab.scenario.words import Frontend
 
-__all__ = ["Due", "Endpoints", "everywhere"]
-
 _Served = tuple[Service, ServicePort]
 
 _NO_PORT: Final = 0

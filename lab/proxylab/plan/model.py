@@ -249,7 +249,6 @@ class Veth(Record, frozen=True):
 
     @property
     def pairs(self) -> tuple["Veth", ...]:
-        """Its veth pairs."""
         if self.middle is None:
             return (self,)
         return Veth(self.first, self.middle.ends[0]), Veth(self.middle.ends[1], self.second)

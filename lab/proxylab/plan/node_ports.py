@@ -15,8 +15,6 @@ from proxylab.plan.model import Plan, Role
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.words import Mode
 
-__all__ = ["NodePortAddresses"]
-
 
 class NodePortAddresses:
     """The addresses of a scenario's nodes, and which of them serve node ports in each mode that its proxies ever have.

@@ -59,9 +59,6 @@ from proxylab.scenario.probes import (
 )
 from proxylab.scenario.words import Frontend, Manner, Program
 
-__all__ = ["resolve", "resolve_streams"]
-
-
 _Sent = Probe | Stream
 _Dialled = tuple[IPAddress, int, Transport]
 

@@ -13,20 +13,6 @@ from proxylab.addresses import Family, IPAddress, IPNetwork, Transport
 from proxylab.encoding import Record
 from proxylab.scenario.words import Manner
 
-__all__ = [
-    "STACK",
-    "Destination",
-    "HttpRequest",
-    "MasqueradedAs",
-    "PolicyRoute",
-    "Query",
-    "Question",
-    "Receiver",
-    "ResolvedProbe",
-    "Sender",
-    "Sentinel",
-]
-
 STACK: Final = "stack"
 """Instead of a device: packets of a namespace's own programs, which pass its rules."""
 

@@ -18,8 +18,6 @@ from proxylab.plan.node_ports import NodePortAddresses
 from proxylab.plan.resolved import Destination, ResolvedProbe
 from proxylab.scenario.steps import Step
 
-__all__ = ["streams_by_step"]
-
 
 def streams_by_step(
     streams: Sequence[ResolvedProbe], timeline: Sequence[Cluster], steps: Iterable[Step], serving: NodePortAddresses

@@ -45,21 +45,6 @@ from proxylab.verdict.conntrack_tables import entry_words
 from proxylab.verdict.counted_rules import as_recorded
 from proxylab.verdict.model import ProbeVerdict, Verdict
 
-__all__ = [
-    "CASE",
-    "FORMAT",
-    "PLAN",
-    "Circumstances",
-    "NodeState",
-    "Recorded",
-    "bundle",
-    "files_of_nodes",
-    "read_case",
-    "read_plan",
-    "read_recorded",
-    "text_file",
-]
-
 CASE: Final = "case.json"
 PLAN: Final = "plan.json"
 FORMAT: Final = 6

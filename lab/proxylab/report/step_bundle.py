@@ -34,8 +34,6 @@ from proxylab.verdict.conntrack_tables import entry_words
 from proxylab.verdict.counted_rules import as_recorded
 from proxylab.verdict.model import StepVerdict, Verdict
 
-__all__ = ["STEP", "RecordedStep", "read_step", "step_bundle"]
-
 STEP: Final = "step.json"
 _FORMAT: Final = 5
 

@@ -27,8 +27,6 @@ from proxylab.scenario.words import TERMINATING_MODES, Manner, Mode
 if TYPE_CHECKING:  # it imports pydantic, which a run of loaded scenarios does not need
     from proxylab.scenario.parts import Parts
 
-__all__ = ["cases", "check_conditions", "kernel_of"]
-
 Located = TypeVar("Located", IPAddress, IPNetwork)
 Sent = TypeVar("Sent", Probe, Stream)
 Said = TypeVar("Said")

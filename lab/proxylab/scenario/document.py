@@ -54,7 +54,6 @@ class Document(Struct, frozen=True):
 
     @property
     def marked(self) -> "Document":
-        """The document with its marks."""
         return self if self.read_again is None else self.read_again()
 
     @property

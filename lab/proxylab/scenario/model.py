@@ -27,8 +27,6 @@ from proxylab.scenario.steps import (
 )
 from proxylab.scenario.words import Frontend, Position
 
-__all__ = ["Case", "Scenario"]
-
 
 class Case(Record, frozen=True, kw_only=True):
     """One combination of the axes of a matrix.

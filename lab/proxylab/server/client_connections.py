@@ -22,8 +22,6 @@ from proxylab.protocol.messages import Failed
 from proxylab.protocol.standing_labs import AnyRequest, AnyResponse, End, Feed, Signal
 from proxylab.timing import pass_by
 
-__all__ = ["RequestHandler", "accept_clients", "first_of", "serve_client"]
-
 _FEEDS: Final = get_args(Feed)
 _MOST_CLIENTS: Final = 64
 """That have asked something: each may hold four descriptors of the lab process."""

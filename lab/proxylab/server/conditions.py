@@ -20,8 +20,6 @@ from proxylab.timing import Deadline, DeadlineExceededError, pass_by, together, 
 from proxylab.traffic.runner import Runner
 from proxylab.verdict.conntrack_tables import is_met
 
-__all__ = ["StepConditions"]
-
 _LAST_LINES: Final = 30
 _Addresses = Mapping[str, tuple[IPAddress, ...]]
 

@@ -35,8 +35,6 @@ from proxylab.scenario.words import Mode
 from proxylab.server.network import Network
 from proxylab.timing import Deadline, together
 
-__all__ = ["ControlPlane"]
-
 _PROGRESS_SECONDS: Final = 3.0
 """Longer than ``minSyncPeriod``, so that a recent change can still be programmed."""
 _ASK_SECONDS: Final = 2.0

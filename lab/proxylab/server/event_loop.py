@@ -78,8 +78,6 @@ from proxylab.server.lab import Lab
 from proxylab.server.network import Network
 from proxylab.timing import Deadline, DeadlineExceededError, wait_while_fewer
 
-__all__ = ["serve"]
-
 _GONE_SECONDS: Final = 5.0
 _CLEANUP_SECONDS: Final = 20.0
 

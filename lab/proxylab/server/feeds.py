@@ -31,8 +31,6 @@ from proxylab.protocol.standing_labs import (
 from proxylab.server.lab import Lab
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 
-__all__ = ["feed", "new_lines"]
-
 _HANG_UP_SECONDS: Final = 1.0
 _STANDARD: Final = 3
 _A_WHILE: Final = 3600.0

@@ -59,8 +59,6 @@ from proxylab.server.traffic import open_runner
 from proxylab.timing import Deadline, together
 from proxylab.traffic.runner import Runner
 
-__all__ = ["Lab"]
-
 _KINDS: Final[tuple[type[KubeObject], ...]] = (
     *(Namespace, Node, Pod, Service, EndpointSlice, ServiceCIDR, ClusterEvent, Unstructured),
 )

@@ -18,8 +18,6 @@ from proxylab.kernel.sandbox.leftovers import ClosedLab, end_processes, remember
 from proxylab.plan.model import Plan
 from proxylab.traffic.watch import Watch
 
-__all__ = ["Network"]
-
 
 class Network(Struct, frozen=True):
     """A network in the kernel. ``number`` distinguishes its namespaces from those of other networks in the launcher."""

@@ -20,8 +20,6 @@ from proxylab.server.control_plane import ControlPlane
 from proxylab.server.network import Network
 from proxylab.timing import Deadline
 
-__all__ = ["start_commands", "start_coredns", "start_ingress"]
-
 _COREDNS: Final = NameServer.COREDNS.value
 _START_SECONDS: Final = 20.0
 

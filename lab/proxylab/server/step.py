@@ -46,8 +46,6 @@ from proxylab.server.conditions import StepConditions
 from proxylab.timing import Deadline, pass_by
 from proxylab.traffic.runner import Runner
 
-__all__ = ["StepRunner", "parse_exported"]
-
 _ASK_SECONDS: Final = 5.0
 _NONE: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 

@@ -28,8 +28,6 @@ from proxylab.traffic.programs import Programs
 from proxylab.traffic.responder import Names, PortsTakenError, Responders
 from proxylab.traffic.runner import Runner
 
-__all__ = ["open_runner"]
-
 
 def open_runner(
     request: Build,

@@ -18,8 +18,6 @@ from proxylab.traffic.dissect import ICMP, ICMPV6, UDP, Datagram
 from proxylab.traffic.identity import TOKEN_BYTES
 from proxylab.traffic.legs import TapPoint
 
-__all__ = ["Alterations", "has_ip_checksum"]
-
 _ETHERNET: Final = 14
 _IPV4: Final = b"\x08\x00"
 _WORDS: Final = struct.Struct("!10H")

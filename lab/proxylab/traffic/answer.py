@@ -19,8 +19,6 @@ from proxylab.addresses import IPAddress
 from proxylab.encoding import MisfitError, decode
 from proxylab.traffic.identity import TOKEN_BYTES, answer_to
 
-__all__ = ["LONGEST_ANSWER", "Answer", "AnswerWriter", "is_http", "read_answer", "read_document", "request_line"]
-
 LONGEST_ANSWER: Final = 1024
 _FORWARDED: Final = re.compile(rb"\r\n[Xx]-[Ff]orwarded-[Ff]or: ([0-9A-Fa-f:., ]*)\r\n")
 

@@ -21,8 +21,6 @@ from proxylab.traffic.craft import enveloped
 from proxylab.traffic.dissect import SCTP, Chunk, dissect
 from proxylab.traffic.watch import AnyTap
 
-__all__ = ["Associations"]
-
 _TABLE: Final = "proxylab-sctp"
 _CHAINS: Final = {"output": Hook(OUTPUT, 0)}
 _TYPE_AT: Final = 0

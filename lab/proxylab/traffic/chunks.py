@@ -11,8 +11,6 @@ from typing import Final
 
 from proxylab.traffic.dissect import Chunk
 
-__all__ = ["abort", "init", "init_ack"]
-
 _COMMON: Final = struct.Struct("!HHII")  # source port, destination port, verification tag, checksum
 _CHUNK: Final = struct.Struct("!BBH")  # type, flags, length
 _INIT: Final = struct.Struct("!IIHHI")  # initiate tag, receiver window, streams out, streams in, first TSN

@@ -14,8 +14,6 @@ from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Direction, EarlierConnection, Evidence, Leg, Observation, Packet
 from proxylab.plan.resolved import ResolvedProbe
 
-__all__ = ["ClientMemory"]
-
 _Frontend = tuple[IPAddress, int, IPAddress | None]
 """The dialled address and port, and the node that a policy route leads to: each node remembers for itself, and IPVS
 remembers by frontend."""

@@ -30,8 +30,6 @@ from proxylab.traffic.answer import LONGEST_ANSWER, Answer, read_answer, request
 from proxylab.traffic.craft import filling
 from proxylab.traffic.identity import Identity, Kind
 
-__all__ = ["RESET_ON_CLOSE", "Dialogues", "error_name", "has_sctp", "need_sctp"]
-
 # The most sockets in flight at once: far below the usual limit of 1,024 descriptors.
 _AT_ONCE: Final = 64
 

@@ -11,8 +11,6 @@ from proxylab.kernel.netlink.conntrack import Conntrack, Tuple
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe
 
-__all__ = ["ConntrackReader"]
-
 
 class ConntrackReader:
     """Connection tracking on all nodes of a lab.

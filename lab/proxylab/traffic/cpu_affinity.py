@@ -10,8 +10,6 @@ from contextlib import contextmanager
 
 from proxylab.kernel.sandbox.linux import current_cpu
 
-__all__ = ["one_cpu"]
-
 
 @contextmanager
 def one_cpu(cpu: int | None = None) -> Iterator[str]:

@@ -22,8 +22,6 @@ from proxylab.plan.resolved import ResolvedProbe, Sender
 from proxylab.traffic.chunks import init
 from proxylab.traffic.identity import TOKEN_BYTES, Identity, Kind
 
-__all__ = ["enveloped", "filling", "first_packets", "framed", "sentinels", "tcp_segment"]
-
 _ETHERNET_BYTES: Final = 14
 _IP_BYTES: Final = {4: 20, 6: 40}
 _SOURCE_AT: Final = {4: _ETHERNET_BYTES + 12, 6: _ETHERNET_BYTES + 8}

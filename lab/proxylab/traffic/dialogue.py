@@ -38,8 +38,6 @@ from proxylab.traffic.responder import Responders
 from proxylab.traffic.sentinels import Sentinels
 from proxylab.traffic.watch import Watch
 
-__all__ = ["Conversation"]
-
 _SENTINEL_SECONDS: Final = 1.0
 _HALF: Final = 16
 _HALVES: Final = range(0x2000, 0x6000, 2)

@@ -15,8 +15,6 @@ from typing import Final, NamedTuple
 
 from proxylab.addresses import IPAddress, unpacked
 
-__all__ = ["ICMP", "ICMPV6", "SCTP", "TCP", "UDP", "Chunk", "Datagram", "TcpFlag", "dissect"]
-
 # IANA protocol numbers
 ICMP: Final = 1
 TCP: Final = 6

@@ -26,8 +26,6 @@ from proxylab.traffic.responder import Responders
 from proxylab.traffic.sentinels import Sentinels
 from proxylab.traffic.watch import AnyTap, Watch
 
-__all__ = ["Exchange", "Sending"]
-
 _SENTINEL_SECONDS: Final = 1.0
 
 _PATIENCE: Final = {Transport.TCP: 3.0}

@@ -25,8 +25,6 @@ from proxylab.plan.resolved import ResolvedProbe
 from proxylab.timing import together
 from proxylab.verdict.counted_rules import is_engines_chain
 
-__all__ = ["ForeignInSteps", "ForeignRules", "Listing", "legacy_rules", "nft_rules"]
-
 Listing = Callable[[], Awaitable[str | None]]
 """The node's whole nftables ruleset from ``nft --handle --numeric-priority list ruleset``; ``None`` without nft."""
 

@@ -15,8 +15,6 @@ from typing import Final
 
 from proxylab.kernel.capture.batches import Frame
 
-__all__ = ["Reassembly", "cut"]
-
 _ETHERNET: Final = 14
 _IPV4: Final = b"\x08\x00"
 _IPV6: Final = b"\x86\xdd"

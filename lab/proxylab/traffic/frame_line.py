@@ -15,8 +15,6 @@ conf.route_autoload = conf.route6_autoload = False  # the machine's own routes d
 from scapy.layers import inet, inet6, l2, sctp, vxlan  # noqa: E402 - reads the settings above
 from scapy.packet import Padding, Raw  # noqa: E402
 
-__all__ = ["frame_line"]
-
 _KINDS: Final = {
     l2.Ether: "Ethernet type %Ether.type% ",
     inet.IP: "protocol %IP.proto% ",

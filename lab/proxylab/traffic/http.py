@@ -29,8 +29,6 @@ from proxylab.traffic.answer import Answer, read_document
 from proxylab.traffic.connect import error_name
 from proxylab.traffic.identity import Identity, Kind
 
-__all__ = ["Fetches", "by_connection"]
-
 _ANSWER_SECONDS: Final = 2.0
 _REQUESTS_AT_ONCE: Final = 16
 """Flows under way at once: an unanswered flow waits for all of its seconds. As many as fit the smallest of taps."""

@@ -27,18 +27,6 @@ from binascii import unhexlify
 from enum import Enum
 from typing import Final
 
-__all__ = [
-    "TOKEN_BYTES",
-    "WORDS",
-    "Identity",
-    "IdentityRegistry",
-    "Kind",
-    "answer_to",
-    "is_of_probe",
-    "is_of_stream",
-    "nonce_of",
-]
-
 TOKEN_BYTES: Final = 48
 _NUMBER_AT: Final = 40
 

@@ -18,8 +18,6 @@ from proxylab.plan.resolved import STACK
 from proxylab.traffic.dissect import Datagram, TcpFlag
 from proxylab.traffic.identity import Identity
 
-__all__ = ["Legs", "TapPoint", "Waiting", "opening"]
-
 _OPENING = {
     TcpFlag.SYN: Packet.REQUEST,
     TcpFlag.SYN | TcpFlag.ACK: Packet.REPLY,

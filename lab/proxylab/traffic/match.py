@@ -33,8 +33,6 @@ from proxylab.traffic.fragments import Reassembly
 from proxylab.traffic.identity import Identity, Kind
 from proxylab.traffic.legs import Legs, TapPoint, opening
 
-__all__ = ["Matcher", "SentinelSighting"]
-
 _SYN_ACK = TcpFlag.SYN | TcpFlag.ACK
 _RST_ACK = TcpFlag.RST | TcpFlag.ACK
 _DECISIVE = TcpFlag.SYN | TcpFlag.RST | TcpFlag.ACK

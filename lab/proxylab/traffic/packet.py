@@ -9,8 +9,6 @@ from proxylab.traffic.connect import error_name
 from proxylab.traffic.fragments import cut
 from proxylab.traffic.watch import AnyTap
 
-__all__ = ["Dispatch"]
-
 # A flow crosses a tap at most four times before taps are read: request, reply, and the stacks' answers to those. With
 # hairpin traffic one tap is the sender's and the receiver's, which doubles it.
 _CROSSINGS: Final = 8

@@ -18,8 +18,6 @@ from proxylab.addresses import Family, Transport
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.probes import MOST_FLOWS
 
-__all__ = ["PortAllocator", "Sender", "side_of"]
-
 Sender = tuple[str, Family]
 """A namespace and the family of what it sends: tuples of two families never meet."""
 

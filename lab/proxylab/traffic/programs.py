@@ -14,8 +14,6 @@ from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Discarded
 from proxylab.plan.resolved import ResolvedProbe
 
-__all__ = ["Passage", "Programs"]
-
 Drain = Callable[[str, bool], Awaitable[Mapping[str, int] | None]]
 """From a node, and whether it is about connections, to what its proxy has discarded."""
 

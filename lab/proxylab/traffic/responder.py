@@ -29,8 +29,6 @@ from proxylab.traffic.answer import AnswerWriter, is_http
 from proxylab.traffic.connect import has_sctp
 from proxylab.traffic.identity import WORDS, is_of_probe, is_of_stream
 
-__all__ = ["PortsTakenError", "Responders"]
-
 _BACKLOG: Final = 4096
 _CONNECTIONS: Final = 512
 _LONGEST_LINE: Final = 128 * 1024

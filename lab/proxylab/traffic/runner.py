@@ -55,8 +55,6 @@ from proxylab.traffic.streams import Streams
 from proxylab.traffic.tracing import Tracing, with_virtual_servers
 from proxylab.traffic.watch import Watch
 
-__all__ = ["Runner"]
-
 _RUN_SECONDS: Final = 10.0
 _FLOW_SECONDS: Final = 0.005
 # Ethernet, IP and transport header with options: the bytes of a frame beyond its token and payload.

@@ -20,8 +20,6 @@ from proxylab.traffic.identity import Identity, Kind
 from proxylab.traffic.match import SentinelSighting
 from proxylab.traffic.watch import AnyTap
 
-__all__ = ["Sentinels"]
-
 
 class Sentinels:
     """The sentinel packets of one run. They may go out several times; each round has numbers of its own."""

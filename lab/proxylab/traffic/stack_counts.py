@@ -13,8 +13,6 @@ from proxylab.kernel.netlink.traffic_control import Queue, TrafficControl
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.verdict.drops import COUNTERS
 
-__all__ = ["Stacks"]
-
 
 class Stacks:
     """The counters of the stacks in which a run's packets may end, one run at a time.

@@ -24,8 +24,6 @@ from proxylab.traffic.dissect import SCTP, TCP, UDP, Chunk, Datagram, TcpFlag
 from proxylab.traffic.identity import Identity, is_of_stream
 from proxylab.traffic.watch import AnyTap
 
-__all__ = ["StreamCopies"]
-
 _CONTROL = TcpFlag.SYN | TcpFlag.RST
 _BEGINNING = _CONTROL | TcpFlag.ACK
 

@@ -11,8 +11,6 @@ from proxylab.evidence.stream_records import Break, BreakKind, StreamPacket, Str
 from proxylab.traffic.answer import read_answer
 from proxylab.traffic.identity import TOKEN_BYTES, Identity, answer_to
 
-__all__ = ["Ledger"]
-
 _LOST = StreamPacketFate.LOST
 
 

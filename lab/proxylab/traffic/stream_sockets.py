@@ -25,8 +25,6 @@ from proxylab.traffic.connect import RESET_ON_CLOSE, error_name
 from proxylab.traffic.craft import filling
 from proxylab.traffic.stream_ledger import Ledger
 
-__all__ = ["Connection", "Datagrams", "StreamSocket"]
-
 # include/uapi/linux/in.h, in6.h, errqueue.h; asm-generic/socket.h
 _IP_RECVERR: Final = 11
 _IPV6_RECVERR: Final = 25

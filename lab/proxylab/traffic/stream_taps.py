@@ -18,8 +18,6 @@ from proxylab.traffic.legs import TapPoint
 from proxylab.traffic.match import Matcher, SentinelSighting
 from proxylab.traffic.watch import AnyTap
 
-__all__ = ["SenderTap", "StreamPaths"]
-
 _WORD_BYTES: Final = len(b"proxylab pulse ")
 """A packet and its answer have the same token behind its first two words."""
 

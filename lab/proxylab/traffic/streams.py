@@ -46,8 +46,6 @@ from proxylab.traffic.stream_sockets import Connection, Datagrams, StreamSocket
 from proxylab.traffic.stream_taps import SenderTap, StreamPaths
 from proxylab.traffic.watch import AnyTap, Watch
 
-__all__ = ["Streams"]
-
 _SENTINEL_SECONDS: Final = 1.0
 _SENDING_AGAIN: Final = {Transport.TCP: 1.0, Transport.SCTP: 3.5}
 """The seconds that hold two attempts: without an acknowledgement, TCP sends again after 200 ms (TCP_RTO_MIN) and 400 ms

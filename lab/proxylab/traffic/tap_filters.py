@@ -18,8 +18,6 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["FLOW_FRAMES", "NOTHING", "SEGMENTS", "STREAM_FRAMES"]
-
 # include/uapi/linux/bpf_common.h: class | size | mode, class | operation | source
 _LOAD_BYTE: Final = 0x30
 _LOAD_HALF: Final = 0x28

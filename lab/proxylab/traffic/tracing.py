@@ -28,8 +28,6 @@ from proxylab.scenario.words import Manner
 from proxylab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
 from proxylab.traffic.identity import TOKEN_BYTES, Identity, Kind
 
-__all__ = ["RuleTexts", "Tracing", "with_virtual_servers"]
-
 RuleTexts = Mapping[tuple[str, str], Sequence[str]]
 """The rules of a node by table and chain, in order, as iptables-save prints them."""
 

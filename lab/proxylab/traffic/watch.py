@@ -26,8 +26,6 @@ from proxylab.plan.model import Device, Plan, Role
 from proxylab.plan.resolved import STACK
 from proxylab.traffic.tap_filters import FLOW_FRAMES, NOTHING, SEGMENTS, STREAM_FRAMES
 
-__all__ = ["AnyTap", "Watch"]
-
 AnyTap = Tap | StackTap
 """A tap sees packets on a device, or between a node's programs and its rules."""
 

@@ -12,8 +12,6 @@ from proxylab.evidence.evidence import EarlierConnection, Evidence, Observation
 from proxylab.plan.resolved import Receiver, ResolvedProbe
 from proxylab.verdict.flows.flows import Flow
 
-__all__ = ["came_too_late"]
-
 _SECOND = 1e9
 """In nanoseconds."""
 

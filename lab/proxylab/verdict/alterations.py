@@ -12,8 +12,6 @@ from proxylab.plan.resolved import ResolvedProbe
 from proxylab.verdict.flows.flows import Flow
 from proxylab.verdict.flows.on_links import copied_on_link
 
-__all__ = ["altered_clauses", "turned_away_again"]
-
 _ICMP = frozenset({Packet.PORT_UNREACHABLE, Packet.OTHER_ICMP})
 
 

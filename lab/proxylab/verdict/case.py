@@ -46,8 +46,6 @@ from proxylab.verdict.flows.on_links import copied_on_link, lost_on_links
 from proxylab.verdict.icmp_errors import icmp_words
 from proxylab.verdict.model import ProbeVerdict
 
-__all__ = ["JudgedProbe", "case_of", "fate_clause", "fates_text", "nodes_of", "open_case"]
-
 _ARRIVED = frozenset({Fate.DELIVERED, Fate.MULTIPLIED, Fate.COPIED})
 
 
@@ -114,7 +112,6 @@ class JudgedProbe(Struct, frozen=True):
 
     @property
     def flows_with_fates(self) -> Iterator[tuple[Flow, Fate]]:
-        """Every flow with its fate."""
         return zip(self.flows, self.fates, strict=True)
 
     @property
@@ -325,7 +322,6 @@ def _with_links(
 
 
 def case_of(verdict: ProbeVerdict) -> JudgedProbe:
-    """The case of a verdict."""
     return open_case(verdict.probe, verdict.resolved, verdict.evidence, verdict.source)
 
 

@@ -10,8 +10,6 @@ from proxylab.evidence.evidence import TableEntry
 from proxylab.evidence.words import endpoint
 from proxylab.scenario.expect import ConntrackExpect, Entries
 
-__all__ = ["Tables", "entry_words", "is_met"]
-
 _OF_STREAMS = frozenset({Transport.TCP, Transport.UDP, Transport.SCTP})
 """The protocols that steps mean where their author names none. Not ICMP: the lab's own sentinel packets use it."""
 

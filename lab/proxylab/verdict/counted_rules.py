@@ -22,21 +22,6 @@ from proxylab.evidence.words import endpoint
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.verdict.nft_rules import read_nft
 
-__all__ = [
-    "NFT_TABLE",
-    "SHARED_TABLES",
-    "Rule",
-    "as_recorded",
-    "ending",
-    "is_engines_chain",
-    "may_be_engines",
-    "of_service",
-    "read",
-    "read_all",
-    "within",
-]
-
-
 _MAP = re.compile(r" vmap @(\S+)")
 _PORT = frozenset({"-p", "--dport"})
 
@@ -101,7 +86,6 @@ class Rule(Struct, frozen=True):
 
     @property
     def comment(self) -> str:
-        """The comment of the rule."""
         return self.value("--comment")
 
     @property

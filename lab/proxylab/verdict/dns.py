@@ -10,8 +10,6 @@ from proxylab.evidence.lookups import Lookup
 from proxylab.plan.resolved import Query, Question, ResolvedProbe
 from proxylab.scenario.probes import Probe
 
-__all__ = ["KINDS", "address_of", "expected_addresses", "found_addresses", "has_no_address", "questions"]
-
 KINDS: Final = {Family.IPV4: "A", Family.IPV6: "AAAA"}
 """The type of record with addresses of a family."""
 

@@ -13,17 +13,6 @@ from proxylab.verdict.flows.flows import Fate, Flow
 from proxylab.verdict.flows.hops import ended_in, last_reply, way
 from proxylab.verdict.foreign import ended_by
 
-__all__ = [
-    "conntrack_contradiction",
-    "counted_as_dropped",
-    "disagreement",
-    "doubts_about",
-    "lost_answers",
-    "packets_of",
-    "packets_until",
-    "reasons_it_may_be_late",
-]
-
 _OWN_WORDS = {"timeout": "a timeout", "": "an answer"}
 
 _ERRNO_OF = {

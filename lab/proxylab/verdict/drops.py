@@ -17,18 +17,6 @@ from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.verdict.foreign import Effect, may_meet, suspicion
 
-__all__ = [
-    "COUNTERS",
-    "KernelDrop",
-    "answer_drop",
-    "drop_at",
-    "dropped_with_sentinels",
-    "ended_with_sentinels",
-    "kernel_drop",
-    "policy_drop",
-    "reverse_path_counted",
-]
-
 _REVERSE_PATH = "TcpExtIPReversePathFilter"
 _OTHER_ERRORS_OF_IPSEC = (
     "AcquireError FwdHdrError InBufferError InError InHdrError InIptfsError InNoStates InPolError InStateDirError "

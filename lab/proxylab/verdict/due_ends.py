@@ -17,8 +17,6 @@ from proxylab.scenario.expect import Expect
 from proxylab.scenario.probes import AddressTarget, Target
 from proxylab.scenario.words import Outcome
 
-__all__ = ["DueEnds"]
-
 End = tuple[IPAddress, int]
 
 

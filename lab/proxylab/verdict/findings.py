@@ -18,8 +18,6 @@ from proxylab.evidence.words import tally
 from proxylab.scenario.words import Position
 from proxylab.verdict.model import Judgement, Verdict
 
-__all__ = ["Findings", "Judged"]
-
 
 class Judged(Protocol):
     """The subject of findings: a probe, a stream in a step, or a step."""

@@ -21,18 +21,6 @@ from proxylab.verdict.counted_rules import may_be_engines
 from proxylab.verdict.rule_matches import excludes
 from proxylab.verdict.rule_statements import statements
 
-__all__ = [
-    "Effect",
-    "ended_by",
-    "may_count_sentinels",
-    "may_have",
-    "may_meet",
-    "rewrote",
-    "rule_words",
-    "suspicion",
-    "suspicion_where_lost",
-]
-
 _DROPPING: Final = re.compile(r"\bdrop$|-j DROP(?!\S)")
 _REJECTING: Final = re.compile(r"\breject\b|-j REJECT(?!\S)")
 _MOST_RULES: Final = 3

@@ -10,8 +10,6 @@ from typing import Final
 from proxylab.evidence.evidence import Observation
 from proxylab.scenario.words import IcmpError
 
-__all__ = ["due_errors", "icmp_words", "rejecting_error"]
-
 _REJECTING: Final[Mapping[tuple[int, int, int], IcmpError]] = {
     (4, 3, 0): IcmpError.NO_ROUTE,
     (4, 3, 1): IcmpError.HOST_UNREACHABLE,

@@ -25,8 +25,6 @@ from proxylab.verdict.findings import Findings
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict, expectations
 from proxylab.verdict.stream import stream_of
 
-__all__ = ["judge", "judge_step", "skip"]
-
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _NONE_ARRIVE = frozenset({Outcome.DROPPED, Outcome.REJECTED, Outcome.CLOSED})
 

@@ -20,22 +20,6 @@ from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step, StepExpect, StreamExpect
 from proxylab.scenario.words import HOST, Position
 
-__all__ = [
-    "UNRESOLVED",
-    "Fault",
-    "Judgement",
-    "KnownFailure",
-    "ProbeVerdict",
-    "ScenarioResult",
-    "Skip",
-    "StepVerdict",
-    "Verdict",
-    "expectations",
-    "on_kernel",
-    "step_expectations",
-    "worst",
-]
-
 
 class Judgement(StrEnum):
     """The judgement of an expectation. ``inconclusive`` lacks a witness, and it is not green."""

@@ -7,8 +7,6 @@ rule that leads on to another chain has no target here: the kernel's own verdict
 import re
 from typing import Final
 
-__all__ = ["ENDING_MAP", "HAIRPINS", "Options", "read_nft"]
-
 Options = tuple[tuple[str, tuple[str, ...], bool], ...]
 """Options of iptables with their values, and whether ``!`` stood before each."""
 

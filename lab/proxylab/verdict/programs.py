@@ -15,8 +15,6 @@ from proxylab.verdict.case import JudgedProbe
 from proxylab.verdict.counted_rules import NFT_TABLE, Rule, may_be_engines
 from proxylab.verdict.flows.flows import Flow
 
-__all__ = ["discarded", "leading_to_program", "listens_itself", "taken_by_others"]
-
 
 def leading_to_program(case: JudgedProbe) -> list[Rule]:
     """The engine's rules that counted, and lead what the probe dials to a process that ends connections."""

@@ -12,8 +12,6 @@ from typing import Final
 from proxylab.evidence.evidence import DropReason, Evidence, Observation, TraceStep
 from proxylab.plan.resolved import ResolvedProbe
 
-__all__ = ["reason_words", "reported_drop"]
-
 _MEANINGS: Final = {
     "BPF_CGROUP_EGRESS": "a BPF program of a control group",
     "BRIDGE_INGRESS_STP_STATE": "the bridge's port does not forward",

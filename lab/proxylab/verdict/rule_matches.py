@@ -10,8 +10,6 @@ from typing import Final
 
 from proxylab.addresses import IPAddress, Transport
 
-__all__ = ["Had", "excludes"]
-
 Had = IPAddress | int | Transport
 """What a packet had: an address, a port, or the protocol."""
 

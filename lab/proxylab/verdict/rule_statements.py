@@ -7,8 +7,6 @@ import re
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["statements"]
-
 _QUOTED: Final = r'"(?:\\.|[^"\\])*"'
 _NO_STATEMENT: Final = re.compile(
     rf"(?:--(?:comment|(?:nf)?log-prefix|match-set|name) |\bcomment )?{_QUOTED}"

@@ -9,8 +9,6 @@ from proxylab.plan.resolved import ResolvedProbe
 from proxylab.verdict.counted_rules import NFT_TABLE, Rule, within
 from proxylab.verdict.nft_rules import HAIRPINS
 
-__all__ = ["is_from_itself", "rule_action", "short", "the_rule", "why_masqueraded"]
-
 _OF_HAIRPINS = (HAIRPINS, "for solving hairpin purpose")
 """How kube-proxy's texts of modes nftables and ipvs name connections from an endpoint to itself."""
 

@@ -12,8 +12,6 @@ from proxylab.addresses import IPAddress, Transport
 from proxylab.evidence.evidence import Observation, TableEntry, TrackedFlow
 from proxylab.verdict.flows.flows import Flow
 
-__all__ = ["Held", "Replies", "arrival_from_another_port", "holders", "nodes_that_changed_it", "other_holder"]
-
 Replies = tuple[Transport, IPAddress, int, IPAddress, int]
 """The protocol and both ends of packets, the source first."""
 

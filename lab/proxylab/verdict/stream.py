@@ -16,8 +16,6 @@ from proxylab.scenario.words import Position
 from proxylab.verdict.flows.on_links import dropped_meanwhile
 from proxylab.verdict.foreign import Effect, suspicion
 
-__all__ = ["MILLISECOND", "Stream", "answer_words", "may_be_late", "stream_of", "when"]
-
 MILLISECOND = 1_000_000
 """In nanoseconds."""
 
@@ -43,7 +41,6 @@ class Stream(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Its name."""
         return self.record.stream
 
     @property
@@ -145,7 +142,6 @@ class Stream(Struct, frozen=True):
 
     @property
     def answered(self) -> list[StreamPacket]:
-        """The packets with an answer."""
         return self.of_fate(StreamPacketFate.ANSWERED)
 
     def of_fate(self, fate: StreamPacketFate) -> list[StreamPacket]:

@@ -48,7 +48,6 @@ class LivePod(Struct, frozen=True, kw_only=True):
 
 
 def read_node(raw: Raw) -> LiveNode:
-    """Read a Node."""
     given = [(at(each, "type"), str(at(each, "address"))) for each in at(raw, "status", "addresses") or []]
     networks = at(raw, "spec", "podCIDRs") or filter(None, [at(raw, "spec", "podCIDR")])
     labels = at(raw, "metadata", "labels") or {}
@@ -65,7 +64,6 @@ def read_node(raw: Raw) -> LiveNode:
 
 
 def read_pod(raw: Raw) -> LivePod:
-    """Read a Pod."""
     namespace, name = namespaced(raw)
     addresses = [at(each, "ip") for each in at(raw, "status", "podIPs") or []] or [at(raw, "status", "podIP")]
     return LivePod(

@@ -68,7 +68,6 @@ class Probes:
         self._on_nodes = {key for key, name in converted.listeners.items() if name in on_nodes}
 
     def of(self, service: Service) -> Iterator[Data]:
-        """The probes of one Service."""
         name = f"{service.namespace}/{service.name}"
         if service.type is ServiceType.EXTERNAL_NAME:
             self._omissions.add("Services that are only a name for another: nothing to dial", name)

@@ -33,8 +33,6 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.steps import Step
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict
 
-__all__ = ["MutableCase", "MutantRuns", "mutants_of", "object_mutants_of", "ruled", "with_objects"]
-
 
 class MutableCase(Struct, frozen=True):
     """A case, and what of it can have a mutant, at its beginning or after a step.

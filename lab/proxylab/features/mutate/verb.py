@@ -29,8 +29,6 @@ from proxylab.features.mutate.runs import MutableCase, MutantRuns, mutants_of, o
 from proxylab.scenario.cases import cases, kernel_of
 from proxylab.text import wrapped
 
-__all__ = ["command"]
-
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 

@@ -122,7 +122,6 @@ class DummyDevice:
         self._routes.send([delete_address(Address(self._name, ip_interface(each)), index) for each in addresses])
 
     def delete(self) -> None:
-        """Delete the device."""
         index = self.index
         if index is not None:
             self._routes.send([delete_device(self._name, index)])

@@ -86,7 +86,6 @@ class NetemLinks:
         return 2 * sum(netem.longest for netem in self._netem.values())
 
     def read(self) -> Mapping[Way, Counters]:
-        """The counters of every way."""
         if not self._ways:
             return {}
         by_index = {

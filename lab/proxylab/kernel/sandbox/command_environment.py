@@ -10,8 +10,6 @@ from typing import Final
 
 from proxylab.kernel.sandbox.linux import MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_RDONLY, MS_REC, mount
 
-__all__ = ["furnish"]
-
 _RUN: Final = Path("/run")
 _RESOLV_CONF: Final = Path("/etc/resolv.conf")
 _NO_NAME_SERVER: Final = (

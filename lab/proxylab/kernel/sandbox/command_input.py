@@ -19,8 +19,6 @@ from typing import Final
 
 from proxylab.kernel.sandbox.linux import borrow_descriptor
 
-__all__ = ["feed"]
-
 _BUFFER_BYTES: Final = 1 << 30
 """More than any limit. The kernel caps it, and doubles it for its own book-keeping (socket(7))."""
 

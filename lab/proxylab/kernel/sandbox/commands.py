@@ -14,8 +14,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["MARK", "Command", "command_of", "family_of", "processes_of"]
-
 MARK: Final = "PROXYLAB_COMMAND"
 _ENVIRONMENT_BYTES: Final = 1 << 16
 

@@ -9,8 +9,6 @@ variant first in PATH. ``kernel.netfilter.iptables_tool`` chooses the variant.
 import shutil
 from typing import Final
 
-__all__ = ["CHOSEN_FIRST", "PATH", "links_to"]
-
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """The default PATH of commands."""
 

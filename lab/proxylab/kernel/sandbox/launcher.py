@@ -28,8 +28,6 @@ from proxylab.kernel.sandbox.origins import here
 from proxylab.kernel.sandbox.running import Attached, Running
 from proxylab.timing import Deadline
 
-__all__ = ["Completed", "Launcher"]
-
 _ENVIRONMENT: Final = {"PATH": PATH, "LC_ALL": "C.UTF-8"}
 _GONE: Final = "the lab's launcher, which starts commands, has ended"
 _COMMANDS_AT_ONCE: Final = 32

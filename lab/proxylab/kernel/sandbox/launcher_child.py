@@ -44,8 +44,6 @@ from proxylab.kernel.sandbox.linux import (
     unshare,
 )
 
-__all__ = ["ENDED", "MESSAGE_LIMIT", "fork_launcher"]
-
 MESSAGE_LIMIT: Final = 128 * 1024  # a request; SEQPACKET keeps it whole
 # Signals that nohup(1) and background shells ignore, and those that Python handles or ignores.
 _RESTORED: Final = tuple(

@@ -26,8 +26,6 @@ from proxylab.kernel.sandbox.commands import command_of
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.origins import Origins, current_line
 
-__all__ = ["ClosedLab", "HeldResources", "end_processes", "leftovers", "remember_namespaces"]
-
 _SIOCGSKNS: Final = 0x894C  # include/uapi/linux/sockios.h
 
 

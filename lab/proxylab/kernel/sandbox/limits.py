@@ -10,8 +10,6 @@ from typing import Final
 
 from proxylab.kernel.sandbox.linux import lock_new_memory
 
-__all__ = ["raise_descriptor_limit", "take_memory_in_order"]
-
 _STACK_BYTES: Final = 256 * 1024
 
 

@@ -11,33 +11,6 @@ import os
 import signal
 from typing import Final
 
-__all__ = [
-    "CLONE_NEWNET",
-    "CLONE_NEWNS",
-    "CLONE_NEWPID",
-    "CLONE_NEWUSER",
-    "CLONE_NEWUTS",
-    "MS_BIND",
-    "MS_MOVE",
-    "MS_NODEV",
-    "MS_NOEXEC",
-    "MS_NOSUID",
-    "MS_PRIVATE",
-    "MS_RDONLY",
-    "MS_REC",
-    "MS_REMOUNT",
-    "borrow_descriptor",
-    "current_cpu",
-    "die_with_parent",
-    "forgo_machine_capabilities",
-    "lock_new_memory",
-    "mount",
-    "mount_detached",
-    "open_own_perf_event",
-    "setns",
-    "unshare",
-]
-
 # include/uapi/linux/sched.h
 CLONE_NEWNS: Final = 0x00020000
 CLONE_NEWUTS: Final = 0x04000000

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from proxylab.kernel.sandbox.linux import CLONE_NEWNET, setns, unshare
 from proxylab.kernel.sandbox.origins import here
 
-__all__ = ["NetNs", "inside", "make_netns"]
-
 # /proc/self is the main thread's, and a namespace belongs to the calling thread (proc(5)).
 _OWN = "/proc/thread-self/ns/net"
 

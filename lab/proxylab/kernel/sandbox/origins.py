@@ -21,8 +21,6 @@ from weakref import WeakKeyDictionary
 
 import proxylab
 
-__all__ = ["Origins", "current_line", "here"]
-
 _Line = tuple[str, int]
 """A file and the number of a line in it."""
 

@@ -15,8 +15,6 @@ from proxylab.kernel.sandbox.stillness import are_still
 from proxylab.text import printable
 from proxylab.timing import Deadline
 
-__all__ = ["Attached", "Running"]
-
 _READ: Final = 65536
 _LINE_LIMIT: Final = 65536
 

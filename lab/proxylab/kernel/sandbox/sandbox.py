@@ -56,8 +56,6 @@ from proxylab.kernel.sandbox.linux import (
     unshare,
 )
 
-__all__ = ["ControlSocket", "enter"]
-
 _SPACES = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWUTS
 _HOSTNAME = "proxylab"
 

@@ -12,8 +12,6 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
-__all__ = ["are_still"]
-
 _SLEEPS: Final = "S"
 _SYN_SENT: Final = "02"
 

@@ -11,8 +11,6 @@ from proxylab.errors import CapabilityError, InternalError
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.model import Sysctl
 
-__all__ = ["read_sysctl", "write_sysctls"]
-
 
 def _path(name: str) -> str:
     """``net.ipv4.conf.eth0/1.rp_filter`` is net/ipv4/conf/eth0.1/rp_filter (sysctl(8))."""

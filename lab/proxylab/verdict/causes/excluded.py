@@ -8,8 +8,6 @@ from proxylab.verdict.causes.failure import Failure
 from proxylab.verdict.flows.hops import hops
 from proxylab.verdict.rule_matches import Had, excludes
 
-__all__ = ["without_excluded"]
-
 
 def without_excluded(failure: Failure, *kinds: Packet) -> Failure:
     """The failure without the rules that can have matched no packet of the flow in any of these directions.

@@ -20,8 +20,6 @@ from proxylab.verdict.model import Verdict
 from proxylab.verdict.reported_drop import reason_words, reported_drop
 from proxylab.verdict.rule_words import the_rule
 
-__all__ = ["Failure", "by_foreign_rule", "remembered"]
-
 
 class Failure(Struct, frozen=True):
     """A failed expectation of a probe.

@@ -19,8 +19,6 @@ from proxylab.verdict.foreign import Effect, ended_by, may_have, rule_words, sus
 from proxylab.verdict.icmp_errors import icmp_words
 from proxylab.verdict.rule_words import the_rule
 
-__all__ = ["answered_by_foreign_rule", "led_to_service"]
-
 _SERVICE: Final = re.compile(r"[a-z]+-[0-9A-Z]{8}-([^/]+/[^/]+)/")
 """The Service in the name of a chain of mode nftables."""
 

@@ -23,8 +23,6 @@ from proxylab.verdict.icmp_errors import icmp_words
 from proxylab.verdict.rule_statements import statements
 from proxylab.verdict.rule_words import the_rule
 
-__all__ = ["destination_rewritten", "kept_untracked", "not_tracking", "source_rewritten"]
-
 _OF_SOURCE: Final = re.compile(r"\b(snat|masquerade)\b|\bs(addr|port) set\b|-j (SNAT|MASQUERADE)(?!\S)")
 _OF_DESTINATION: Final = re.compile(r"\b(dnat|redirect)\b|\bd(addr|port) set\b|-j (DNAT|REDIRECT)(?!\S)")
 _WITHOUT_TRACKING: Final = re.compile(r"\b[sd](addr|port) set\b")

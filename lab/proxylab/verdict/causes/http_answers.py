@@ -4,8 +4,6 @@ from proxylab.evidence.evidence import HttpReport
 from proxylab.evidence.words import amount
 from proxylab.verdict.causes.failure import Failure
 
-__all__ = ["address_not_forwarded", "forwards_what_it_saw", "health_port_knows"]
-
 
 def health_port_knows(failure: Failure) -> str:
     """A health-check node port answers by the number of local endpoints that the proxy of its node knows."""

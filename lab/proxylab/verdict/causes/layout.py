@@ -13,17 +13,6 @@ from proxylab.plan.forwarding import UnreachableError, next_hop, route_to
 from proxylab.plan.model import LinkEnd, Namespace, Plan, Role
 from proxylab.scenario.network import UPLINK
 
-__all__ = [
-    "BridgePort",
-    "RefusedEntry",
-    "bridge_of",
-    "calls_iptables",
-    "holder",
-    "is_hairpin",
-    "port_of",
-    "rp_filter_refusal",
-]
-
 _MOST_HOPS = 8
 
 

@@ -30,30 +30,6 @@ from proxylab.verdict.foreign import (
 from proxylab.verdict.nft_rules import ENDING_MAP
 from proxylab.verdict.rule_words import the_rule
 
-__all__ = [
-    "data_lost",
-    "dropped_by_foreign_rule",
-    "dropped_by_other_rule",
-    "dropped_by_policy",
-    "dropped_by_rule",
-    "dropped_by_stack",
-    "end_lost",
-    "lost_after_trace",
-    "lost_at_hairpin",
-    "lost_before_foreign_rules",
-    "lost_behind_translation",
-    "lost_past_services",
-    "lost_rejection",
-    "lost_to_memory",
-    "lost_untranslated",
-    "neighbour_silent",
-    "refused_by_reverse_path",
-    "rejected_by_foreign_rule",
-    "rejected_by_rule",
-    "rejected_by_stack",
-    "translated_to_no_pod",
-]
-
 _ENDING: Final = re.compile(r"-j (DROP|REJECT)\b")
 
 

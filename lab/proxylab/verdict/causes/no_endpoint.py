@@ -12,20 +12,6 @@ from proxylab.cluster.objects import Endpoint, EndpointSlice, Pod, Service, Serv
 from proxylab.evidence.words import listed
 from proxylab.plan.dialled_service import DialledService
 
-__all__ = [
-    "GIVE_ENDPOINTS",
-    "MAKE_READY",
-    "RELABEL",
-    "misplaced",
-    "nearest_pod",
-    "why_no_such_port",
-    "why_none_listens",
-    "why_none_local",
-    "why_none_usable",
-    "why_unnamed",
-    "why_unready",
-]
-
 RELABEL: Final = "change the selector, or label a pod so"
 GIVE_ENDPOINTS: Final = "give it a selector, or write an EndpointSlice"
 MAKE_READY: Final = "a passing readiness probe or publishNotReadyAddresses: true lets such a pod get connections"

@@ -15,8 +15,6 @@ from proxylab.verdict.causes.failure import Failure
 from proxylab.verdict.counted_rules import NFT_TABLE
 from proxylab.verdict.flows.origins import origin
 
-__all__ = ["not_served", "why_not_served"]
-
 _ANSWERS: Final = ((Packet.RESET, "a reset"), (Packet.PORT_UNREACHABLE, "ICMP port unreachable"))
 
 

@@ -6,8 +6,6 @@ from proxylab.verdict.causes.failure import Failure
 from proxylab.verdict.foreign import rewrote, rule_words
 from proxylab.verdict.programs import taken_by_others
 
-__all__ = ["chosen_by_program", "closed_by_program", "kept_on_node", "sent_by_program"]
-
 
 def sent_by_program(failure: Failure) -> str:
     """The pod saw the node's own address, because a process of the proxy opened the connection to it."""

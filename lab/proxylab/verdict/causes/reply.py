@@ -19,16 +19,6 @@ from proxylab.verdict.flows.hops import hop, last_reply, stops
 from proxylab.verdict.foreign import ended_by, rule_words, suspicion_where_lost
 from proxylab.verdict.rule_words import the_rule
 
-__all__ = [
-    "answered_from_other_address",
-    "not_answered",
-    "not_translated_back",
-    "reply_copied",
-    "reply_lost",
-    "reply_rewritten",
-    "reply_strayed",
-]
-
 _OF_UNTRACKED = re.compile(r"--ctstate INVALID|ct state invalid")
 _BIND = "A UDP server on a node must bind each of its addresses, or answer by IP_PKTINFO"
 

@@ -25,8 +25,6 @@ from proxylab.verdict.flows.flows import Fate
 from proxylab.verdict.nft_rules import HAIRPINS
 from proxylab.verdict.rule_words import is_from_itself
 
-__all__ = ["setting_behind"]
-
 _OF_FIREWALL: Final = re.compile(r"(?:KUBE-(?:PROXY-FIREWALL|FW-|SOURCE-RANGES|LOAD-BALANCER)|firewall-)\S*")
 _DETECTS_PODS: Final = {
     DetectLocalMode.CLUSTER_CIDR: "it must cover the networks of all pods",

@@ -15,17 +15,6 @@ from proxylab.evidence.words import amount, endpoint
 from proxylab.scenario.change import Change
 from proxylab.verdict.stream import MILLISECOND, Stream, when
 
-__all__ = [
-    "StreamFailure",
-    "answered_slowly",
-    "led_to_gone_pod",
-    "not_answered",
-    "owner",
-    "pod_was_killed",
-    "sent_to_earlier_backend",
-    "was_reset",
-]
-
 
 class StreamFailure(Struct, frozen=True):
     """A stream of which an expectation failed.

@@ -35,8 +35,6 @@ from proxylab.verdict.flows.flows import Fate
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
 from proxylab.verdict.stream import Stream, stream_of
 
-__all__ = ["cause", "known_cause", "why", "why_step", "with_holder"]
-
 
 class Cause(Struct, frozen=True):
     """One cause.

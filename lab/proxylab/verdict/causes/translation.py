@@ -18,25 +18,6 @@ from proxylab.verdict.icmp_errors import icmp_words
 from proxylab.verdict.rule_statements import statements
 from proxylab.verdict.rule_words import is_from_itself, the_rule, why_masqueraded
 
-__all__ = [
-    "delivered_by",
-    "kept_the_source",
-    "led_by_others",
-    "led_to_backend",
-    "led_to_wrong_end",
-    "masqueraded",
-    "masqueraded_tunnel",
-    "never_chosen",
-    "no_listener",
-    "query_untranslated",
-    "request_copied",
-    "share_is_wrong",
-    "strayed_untranslated",
-    "translated_twice",
-    "unreachable_behind_translation",
-    "unreachable_untranslated",
-]
-
 _LED_ASTRAY = frozenset({Fate.LOST, Fate.REFUSED, Fate.STRAYED, Fate.UNREACHABLE})
 
 _OF_DESTINATION = re.compile(r"\b(dnat|redirect)\b|\bd(addr|port) set\b|-j (DNAT|REDIRECT|NETMAP)\b")

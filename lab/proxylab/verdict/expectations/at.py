@@ -20,8 +20,6 @@ from proxylab.verdict.flows.flows import Fate
 from proxylab.verdict.flows.hops import hop, hops, is_at, last_seen, seen_untranslated
 from proxylab.verdict.model import Verdict
 
-__all__ = ["AT"]
-
 _ENDING = {Outcome.DROPPED: ("DROP", Fate.LOST), Outcome.REJECTED: ("REJECT", Fate.REJECTED)}
 """The target of rules that end flows so, and the fate of these flows."""
 

@@ -13,8 +13,6 @@ from proxylab.verdict.expectations.expectation import Expectation, Needs
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.model import Verdict
 
-__all__ = ["BACKENDS"]
-
 
 def _judge(case: JudgedProbe, expected: tuple[Backend, ...]) -> Verdict:
     """The flows reached exactly the pods in ``expected``, and where it names ports exactly those.

@@ -14,8 +14,6 @@ from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings, Judged
 from proxylab.verdict.model import Verdict
 
-__all__ = ["CONNTRACK", "CONNTRACK_OF_STEP"]
-
 _MOST_ENTRIES = 3
 
 
@@ -48,7 +46,6 @@ def _expected(wanted: ConntrackExpect) -> Iterator[str]:
 
 
 def _kind_words(entries: Entries) -> str:
-    """The kind of entries, in words."""
     parts = [] if entries.protocol is None else [f"of {entries.protocol}"]
     if entries.original_from is not None:
         parts.append(f"from {entries.original_from}")

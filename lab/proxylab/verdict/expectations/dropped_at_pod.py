@@ -16,8 +16,6 @@ from proxylab.verdict.flows.flows import Fate, Flow
 from proxylab.verdict.flows.hops import hop, is_at, last_seen
 from proxylab.verdict.model import Verdict
 
-__all__ = ["AT_POD", "DROPPED_AT_POD"]
-
 
 def _judge_drop(case: JudgedProbe, wanted: Outcome) -> Verdict:
     """Every flow came in there, and the stack counted each packet as received and passed none on."""

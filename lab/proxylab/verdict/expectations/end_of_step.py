@@ -10,8 +10,6 @@ from proxylab.scenario.steps import Step
 from proxylab.scenario.words import Position
 from proxylab.verdict.conntrack_tables import Tables
 
-__all__ = ["EndOfStep", "end_of_step"]
-
 
 class EndOfStep(Struct, frozen=True):
     """Connection tracking and metrics at the end of a step: the subject of findings.

@@ -21,8 +21,6 @@ from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.flows import counted_ends
 from proxylab.verdict.model import Verdict
 
-__all__ = ["ENDPOINT"]
-
 _End = tuple[IPAddress, int]
 _Arrived = Counter[_End]
 

@@ -12,8 +12,6 @@ from msgspec import Struct
 from proxylab.addresses import IPAddress
 from proxylab.verdict.model import Verdict
 
-__all__ = ["Expectation", "Needs"]
-
 S = TypeVar("S")
 W = TypeVar("W")
 

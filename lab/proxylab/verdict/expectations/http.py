@@ -19,8 +19,6 @@ from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.model import Verdict
 
-__all__ = ["HTTP"]
-
 _SUCCESS: Final = 2
 """The class of a status that a controller gives no request by itself."""
 

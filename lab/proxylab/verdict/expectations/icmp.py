@@ -8,8 +8,6 @@ from proxylab.verdict.findings import Findings
 from proxylab.verdict.icmp_errors import icmp_words, rejecting_error
 from proxylab.verdict.model import Verdict
 
-__all__ = ["ICMP"]
-
 
 def _judge(case: JudgedProbe, wanted: IcmpError) -> Verdict:
     """Each flow was rejected by that error."""

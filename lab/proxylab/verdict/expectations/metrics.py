@@ -13,8 +13,6 @@ from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.model import Verdict
 
-__all__ = ["METRICS", "exported_names"]
-
 _PREFIX: Final = "kubeproxy_"
 
 

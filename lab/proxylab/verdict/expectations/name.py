@@ -20,8 +20,6 @@ from proxylab.verdict.expectations.expectation import Expectation, Needs
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.model import Verdict
 
-__all__ = ["NAME"]
-
 
 def _judge(case: JudgedProbe, question: Question) -> Verdict:
     """The name gives the addresses that it must give."""

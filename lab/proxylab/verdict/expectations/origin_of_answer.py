@@ -18,8 +18,6 @@ from proxylab.verdict.flows.origins import origin
 from proxylab.verdict.foreign import Effect, may_have, suspicion
 from proxylab.verdict.icmp_errors import due_errors, icmp_words, rejecting_error
 
-__all__ = ["answered_elsewhere", "doubts_about_refusal", "doubts_about_rejection", "not_due", "rejects"]
-
 
 def not_due(case: JudgedProbe, flow: Flow) -> str:
     """The clause that the refusal or rejection of a flow is not the due one; empty if it may be."""

@@ -59,8 +59,6 @@ from proxylab.verdict.model import Verdict
 from proxylab.verdict.programs import discarded
 from proxylab.verdict.rule_words import the_rule
 
-__all__ = ["OUTCOME", "lost_where", "seen_instead"]
-
 _FATE = {
     Outcome.DELIVERED: Fate.DELIVERED,
     Outcome.REJECTED: Fate.REJECTED,

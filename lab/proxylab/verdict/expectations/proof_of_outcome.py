@@ -24,8 +24,6 @@ from proxylab.verdict.icmp_errors import due_errors, rejecting_error
 from proxylab.verdict.programs import discarded, leading_to_program, listens_itself, taken_by_others
 from proxylab.verdict.rule_matches import Had, excludes
 
-__all__ = ["ENDING", "doubts_about_flow", "doubts_about_outcome"]
-
 ENDING: Final = {Outcome.DROPPED: "DROP", Outcome.REJECTED: "REJECT"}
 """The target of the rules that end flows so."""
 

@@ -20,9 +20,6 @@ from proxylab.verdict.flows.on_links import copied_on_link, dropped_meanwhile
 from proxylab.verdict.foreign import suspicion_where_lost
 from proxylab.verdict.model import Verdict
 
-__all__ = ["REPLY"]
-
-
 _NO_ARRIVAL = "it never arrived at a pod that could reply"
 
 

@@ -39,8 +39,6 @@ from proxylab.verdict.source_ports import (
     other_holder,
 )
 
-__all__ = ["SOURCE"]
-
 _MARKS = re.compile(r"-j KUBE-MARK-MASQ\b|\bmark set meta mark (\||or)|\bmark-for-masquerade\b")
 """The engine's rules that mark packets for masquerading, in iptables and in nftables."""
 

@@ -11,8 +11,6 @@ from proxylab.verdict.expectations.expectation import Expectation, Needs
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.model import Verdict
 
-__all__ = ["SPREAD"]
-
 
 def _judge(case: JudgedProbe, wanted: Spread | Shares) -> Verdict:
     """The spread of flows over the expected backends, or without those over the pods that they reached.

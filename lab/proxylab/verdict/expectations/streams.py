@@ -39,20 +39,6 @@ from proxylab.verdict.model import Verdict
 from proxylab.verdict.source_ports import holders, other_holder
 from proxylab.verdict.stream import MILLISECOND, Stream, answer_words, may_be_late
 
-__all__ = [
-    "BACKEND",
-    "BACKENDS",
-    "DELAY",
-    "ENDPOINT",
-    "LOST",
-    "LOST_ON_LINK",
-    "REJECTED",
-    "RESETS",
-    "SOURCE",
-    "WHOLE",
-]
-
-
 _ENDS: Final = {"lost": Effect.END, "rejected": Effect.REJECT, "resets": Effect.RESET}
 """What a foreign rule does to packets that count under a key."""
 

@@ -25,8 +25,6 @@ from proxylab.verdict.expectations.spread import SPREAD
 from proxylab.verdict.expectations.untranslated import UNTRANSLATED
 from proxylab.verdict.stream import Stream
 
-__all__ = ["OF_PROBES", "OF_STEPS", "OF_STREAMS"]
-
 OF_PROBES: Final[tuple[Expectation[JudgedProbe, Any], ...]] = (
     NAME,
     OUTCOME,

@@ -12,8 +12,6 @@ from proxylab.verdict.flows.hops import hop, seen_translated, seen_untranslated
 from proxylab.verdict.foreign import Effect, suspicion
 from proxylab.verdict.model import Verdict
 
-__all__ = ["UNTRANSLATED"]
-
 _LEFT_ALONE = frozenset({Fate.LOST, Fate.LOST_ON_LINK, Fate.STRAYED, Fate.UNREACHABLE})
 """Fates of an untranslated packet: it ends somewhere, and a router may report that by ICMP."""
 

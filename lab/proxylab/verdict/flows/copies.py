@@ -20,8 +20,6 @@ from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.verdict.flows.flows import Fate, Flow
 from proxylab.verdict.flows.hops import way
 
-__all__ = ["copies", "copying", "lost_copies"]
-
 _ENDED: Final = frozenset({Fate.DELIVERED, Fate.REFUSED})
 
 

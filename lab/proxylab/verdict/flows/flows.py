@@ -20,8 +20,6 @@ from proxylab.evidence.evidence import ConnectReport, Direction, Evidence, Leg, 
 from proxylab.plan.resolved import STACK, Receiver, ResolvedProbe
 from proxylab.verdict.icmp_errors import rejecting_error
 
-__all__ = ["Fate", "Flow", "counted_ends", "flows_of"]
-
 _PORT_UNREACHABLE = {4: (3, 3), 6: (1, 4)}
 """(type, code) by IP version: RFC 792 and RFC 4443, section 3.1."""
 

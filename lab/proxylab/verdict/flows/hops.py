@@ -25,25 +25,6 @@ from proxylab.evidence.words import endpoint
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.verdict.flows.flows import Flow
 
-__all__ = [
-    "Ends",
-    "SecondNat",
-    "Stop",
-    "Translation",
-    "ended_in",
-    "hop",
-    "hops",
-    "is_at",
-    "last_destination",
-    "last_reply",
-    "last_seen",
-    "second_nat",
-    "seen_translated",
-    "seen_untranslated",
-    "stops",
-    "way",
-]
-
 
 class Ends(Struct, frozen=True):
     """From where to where a packet goes, each as an address with its port."""
@@ -92,7 +73,6 @@ class Stop(Struct, frozen=True):
 
     @property
     def left(self) -> bool:
-        """Whether it left."""
         return self.seen[-1].direction is Direction.OUT
 
     @property

@@ -14,8 +14,6 @@ from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.verdict.flows.flows import Flow
 from proxylab.verdict.flows.hops import hops
 
-__all__ = ["copied_on_link", "dropped_meanwhile", "link_words", "lost_on_links"]
-
 
 def link_words(link: LinkCount) -> str:
     """A link, with what its netem does."""

@@ -10,8 +10,6 @@ from proxylab.evidence.evidence import Direction, Observation, Packet
 from proxylab.plan.resolved import STACK
 from proxylab.verdict.flows.flows import Flow
 
-__all__ = ["Origin", "origin"]
-
 
 class Origin(Struct, frozen=True):
     """The first sighting of an answer. ``maker`` is the namespace that made it; empty where no tap saw that."""

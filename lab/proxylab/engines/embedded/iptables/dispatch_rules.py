@@ -50,7 +50,6 @@ def cluster_ip(scope: PortScope) -> RuleLine:
 
 
 def external_ip(scope: PortScope, address: IPAddress) -> Iterator[RuleLine]:
-    """One external IP."""
     destination = to_address(scope.port.protocol, address, scope.port.port)
     if scope.endpoints.has_endpoints:
         remark = comment(f"{scope.port.name} external IP")
