@@ -164,6 +164,16 @@ REASONS = {
         filtering("-p tcp -m tcp --dport 8080 -j REJECT --reject-with tcp-reset") + WEB,
         REJECTED.format("a reset"),
     ),
+    "a reset at a pod's own address": (
+        filtering("-p tcp -m tcp --dport 8080 -j REJECT --reject-with tcp-reset").replace(
+            "{service: web, via: clusterIP}", "{pod: web}"
+        )
+        + WEB,
+        (
+            'node-a rejected the packet with a reset by the rule "-A FORWARD -p tcp -m tcp --dport 8080 -j REJECT '
+            '--reject-with tcp-reset" in chain FORWARD of table filter.'
+        ),
+    ),
     "DNAT to a cluster IP": (
         LED + WEB,
         (

@@ -10,6 +10,7 @@ from typing import Final
 from proxylab.evidence.evidence import Packet
 from proxylab.evidence.words import endpoint
 from proxylab.plan.resolved import STACK
+from proxylab.verdict.case import JudgedProbe
 from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule
 from proxylab.verdict.counted_rules import SHARED_TABLES, Rule, is_engines_chain
@@ -38,15 +39,26 @@ def answered_by_foreign_rule(failure: Failure) -> str:
         if first is None or first.maker not in failure.case.resolved.nodes:
             continue
         about = without_excluded(failure, Packet.REQUEST).case
+        answer = "a reset" if packet is Packet.RESET else icmp_words(first.seen)
+        if not about.resolved.service_port and (by := _by_counted_rule(about, first.maker, effect)):
+            return f"{first.maker} rejected the packet with {answer} by {by}."
         if not may_have(effect, about.resolved, about.evidence, (first.maker,)):
             continue
-        answer = "a reset" if packet is Packet.RESET else icmp_words(first.seen)
         rule = ended_by(about.resolved, about.evidence, about.packets, {first.maker}, rejected=True)
         if rule is not None and effect.value.search(rule.text):
             by = f"{rule_words(rule)}, which belongs to no engine"
             return f"{first.maker} rejected the packet with {answer} by {by}."
         clause = suspicion(about.resolved, about.evidence, first.maker, effect)
         return f"{first.maker} answered the packet with {answer}: {clause}, and may have sent it."
+    return ""
+
+
+def _by_counted_rule(case: JudgedProbe, node: str, effect: Effect) -> str:
+    """The rule of the node that rejected each packet of a probe of no Service, whose rules may be anybody's."""
+    for rule in case.rules:
+        counted = rule.target == "REJECT" and rule.count.node == node and rule.count.packets == case.packets
+        if counted and effect.value.search(rule.count.text):
+            return f'the rule "{rule.count.text}" in chain {rule.count.chain} of table {rule.count.table}'
     return ""
 
 
