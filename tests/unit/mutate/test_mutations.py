@@ -262,6 +262,18 @@ def test_only_mode_nftables_reads_service_cidrs(mode: Mode) -> None:
     assert bool(proof) is (mode is not Mode.NFTABLES)
 
 
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize(
+    ("where", "change"),
+    [
+        ("KubeProxyConfiguration.nodePortPrimary", "turned off"),
+        ("KubeProxyConfiguration.conntrack.tcpBeLiberal", "turned on"),
+    ],
+)
+def test_what_mode_nftables_does_without_a_setting_changes_nothing_there(where: str, change: str, mode: Mode) -> None:
+    assert bool(proof_of_mutation(ObjectMutation(where, change), mode)) is (mode is Mode.NFTABLES)
+
+
 @pytest.mark.parametrize(
     "mutation",
     [each for each in MUTATIONS if each.where.startswith(("Service.ports[last].nodePort", "Node.labels["))],

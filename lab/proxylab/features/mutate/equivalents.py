@@ -82,6 +82,12 @@ _ALIKE: Final[Mapping[str, str]] = {
     ),
 }
 
+_ALIKE_IN_NFTABLES: Final[Mapping[str, str]] = {
+    "KubeProxyConfiguration.nodePortPrimary: turned off": "without nodePortAddresses it serves the same address",
+    "KubeProxyConfiguration.conntrack.tcpBeLiberal: turned on": "it has no rule against invalid packets, and no probe "
+    "sends a segment outside its window, as scenarios/bugs/test_74839_segment_out_of_window.py does",
+}
+
 _WITHOUT: Final[Mapping[str, Set[str]]] = {
     "internalTrafficPolicy": {"last ingress address", "last external IP", "node ports"},
     "sourceRanges": {"last external IP", "node ports"},
@@ -111,6 +117,8 @@ def proof_of_mutation(mutation: ObjectMutation, mode: str) -> str:
         return f"{setting} does not count for the {part}"
     if any(mode not in modes for each, modes in _OF_MODES.items() if _is_in(field, each)):
         return f"a proxy in mode {mode} does not read it"
+    if mode == Mode.NFTABLES and mutation.key in _ALIKE_IN_NFTABLES:
+        return _ALIKE_IN_NFTABLES[mutation.key]
     unread = next((proof for each, proof in _UNREAD.items() if _is_in(field, each)), "")
     return unread or _ALIKE.get(mutation.key, "")
 
