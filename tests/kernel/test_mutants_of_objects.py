@@ -9,7 +9,7 @@ from command_line import CommandLine
 from sandboxed import ROOT
 
 from proxylab.client.session import Session
-from proxylab.engines.engine_names import mode_of
+from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.features.mutate.mutants import Mutant
 from proxylab.features.mutate.runs import MutantRuns, object_mutants_of, with_objects
@@ -18,6 +18,7 @@ from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 
 ENGINE = "embedded/iptables"
+NFTABLES = "embedded/nftables"
 NOTICED = (
     ("clusterip/from-a-pod", "EndpointSlice.ports[first].port", "one more"),
     ("clusterip/several-ports", "Service.ports", "without the last"),
@@ -55,28 +56,53 @@ NOTICED = (
 """A mutation that each scenario notices: of an element, a list, a part, a setting, a configuration, later events."""
 
 
+NOTICED_IN_NFTABLES = (
+    ("clusterip/in-a-second-service-cidr", "ServiceCIDR", "absent"),
+    ("clusterip/in-a-second-service-cidr", "ServiceCIDR.cidrs[first]", "one bit longer"),
+    ("clusterip/in-a-second-service-cidr", "ServiceCIDR.cidrs[first]", "one bit shorter"),
+)
+"""The same of objects that no other mode reads."""
+
+
 @pytest.fixture(scope="module")
 def runs() -> Iterator[MutantRuns]:
     with Session(EngineChoice(ENGINE)) as session:
         yield MutantRuns(session, ENGINE)
 
 
-@pytest.mark.parametrize(("scenario", "where", "change"), NOTICED)
-def test_a_scenario_notices_what_its_proxies_are_wrongly_shown(
-    scenario: str, where: str, change: str, runs: MutantRuns
-) -> None:
-    mutation = ObjectMutation(where, change)
-    (each, *_) = cases(load_scenario(ROOT / f"scenarios/{scenario}.lab.yaml"), mode_of(ENGINE))
+@pytest.fixture(scope="module")
+def runs_in_nftables() -> Iterator[MutantRuns]:
+    with Session(EngineChoice(NFTABLES)) as session:
+        yield MutantRuns(session, NFTABLES)
+
+
+def judgement_of(scenario: str, mutation: ObjectMutation, engine: str, runs: MutantRuns) -> str:
+    """What the first case of a scenario says of a mutation; empty if it passes."""
+    file = ROOT / f"scenarios/{scenario}.lab.yaml"
+    (each, *_) = cases(load_scenario(file), mode_of(engine), version_of(engine))
     case = with_objects(each)
     assert runs.baseline(case.case, lambda _what: None).trouble == ""
     (mutant,) = (
         each
-        for each in object_mutants_of([case], ENGINE)
+        for each in object_mutants_of([case], engine)
         if (each.rule_class, each.mutation) == (mutation.where, mutation.change)
     )
     noticed = runs.settled(mutant, [case], lambda _what: None).noticed
-    assert noticed is not None
-    assert noticed.judgement == "fail"
+    return "" if noticed is None else noticed.judgement
+
+
+@pytest.mark.parametrize(("scenario", "where", "change"), NOTICED)
+def test_a_scenario_notices_what_its_proxies_are_wrongly_shown(
+    scenario: str, where: str, change: str, runs: MutantRuns
+) -> None:
+    assert judgement_of(scenario, ObjectMutation(where, change), ENGINE, runs) == "fail"
+
+
+@pytest.mark.parametrize(("scenario", "where", "change"), NOTICED_IN_NFTABLES)
+def test_a_scenario_notices_what_only_mode_nftables_reads(
+    scenario: str, where: str, change: str, runs_in_nftables: MutantRuns
+) -> None:
+    assert judgement_of(scenario, ObjectMutation(where, change), NFTABLES, runs_in_nftables) == "fail"
 
 
 def test_what_changes_nothing_is_not_noticed(runs: MutantRuns) -> None:
