@@ -11,6 +11,7 @@ from proxylab.scenario.words import Mode
 __all__ = ["ProxySetting"]
 
 _FIRST_VERSION: Final[Version] = (1, 24)
+_NFTABLES: Final[Version] = (1, 31)
 
 _DECIDING_GATES: Final = frozenset(
     {
@@ -47,6 +48,8 @@ class ProxySetting(Record, frozen=True, kw_only=True):
         """Why the rows cannot decide what this proxy does; empty if they can."""
         if self.version < _FIRST_VERSION:
             return "the rows state what holds since Kubernetes 1.24"
+        if self.mode is Mode.NFTABLES and self.version < _NFTABLES:
+            return "mode nftables is alpha before Kubernetes 1.31"
         if self.mode is Mode.USERSPACE:
             return "a process of the node ends connections in mode userspace, which Kubernetes removed in 1.26"
         gates = sorted(_DECIDING_GATES & self.configuration.feature_gates.keys())

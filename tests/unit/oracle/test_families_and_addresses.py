@@ -94,7 +94,7 @@ def test_a_node_opens_node_ports_at_these_of_its_addresses(mode: str, settings: 
 def test_ip_mode_proxy_leaves_the_address_to_the_load_balancer_since_1_30(mode: str) -> None:
     text = cluster_of(NETWORK, SERVICE, probes={"p": "from: client, to: {address: 192.0.2.2, port: 80}"})
     assert answers(text, mode)["p"].outcomes == (Outcome.UNTRANSLATED,)
-    assert answers(text, mode, (1, 29))["p"].outside == "before 1.30 a feature gate decides about ipMode"
+    assert answers(text, "iptables", (1, 29))["p"].outside == "before 1.30 a feature gate decides about ipMode"
 
 
 def test_two_services_at_one_address_are_outside_the_reach() -> None:
@@ -162,3 +162,53 @@ def test_a_balancer_sends_nothing_where_no_node_answers_its_checks() -> None:
     closed = configuration("nodePortAddresses: [127.0.0.0/8]")
     why = "router has no way to 192.0.2.1 at present"
     assert answers(cluster_of(network, service, closed, probes=probes))["p"].outside == why
+
+
+@pytest.mark.parametrize(
+    ("mode", "version", "settings", "outside"),
+    [
+        ("iptables", (1, 24), "", ""),
+        ("iptables", (1, 23), "", "the rows state what holds since Kubernetes 1.24"),
+        ("nftables", (1, 31), "", ""),
+        ("nftables", (1, 30), "", "mode nftables is alpha before Kubernetes 1.31"),
+        ("ipvs", (1, 37), "", ""),
+        (
+            "userspace",
+            (1, 25),
+            "",
+            "a process of the node ends connections in mode userspace, which Kubernetes removed in 1.26",
+        ),
+        (
+            "iptables",
+            (1, 25),
+            "featureGates: {ProxyTerminatingEndpoints: true}",
+            "the configuration sets the feature gate ProxyTerminatingEndpoints, and rows state only defaults",
+        ),
+    ],
+)
+def test_the_oracle_answers_about_these_proxies_alone(
+    mode: str, version: tuple[int, int], settings: str, outside: str
+) -> None:
+    probes = {"p": "from: client, to: {service: web, via: clusterIP, family: IPv4}"}
+    answer = answers(cluster_of(NETWORK, SERVICE, configuration(settings), probes=probes), mode, version)["p"]
+    assert answer.outside == outside
+    assert bool(answer.outcomes) is not bool(outside)
+
+
+@pytest.mark.parametrize(
+    ("mode", "settings", "row", "outcome"),
+    [
+        ("iptables", "", "node-port-on-localhost/iptables", Outcome.DELIVERED),
+        ("iptables", "iptables: {localhostNodePorts: false}", "node-port-off-localhost", Outcome.REFUSED),
+        ("iptables", "nodePortAddresses: [172.18.0.0/16]", "node-port-addresses-outside", Outcome.REFUSED),
+        ("iptables", "nodePortAddresses: [primary]", "node-port-addresses-outside", Outcome.REFUSED),
+        ("iptables", "nodePortAddresses: [127.0.0.0/8]", "node-port-on-localhost/iptables", Outcome.DELIVERED),
+        ("nftables", "", "node-port-on-localhost/others", Outcome.REFUSED),
+        ("nftables", "nodePortAddresses: [0.0.0.0/0]", "node-port-on-localhost/others", Outcome.REFUSED),
+    ],
+)
+def test_a_node_port_on_localhost_has_its_reason(mode: str, settings: str, row: str, outcome: Outcome) -> None:
+    probes = {"p": "from: {name: node-a, loopback: true}, to: {address: 127.0.0.1, port: 30080}"}
+    answer = answers(cluster_of(NETWORK, SERVICE, configuration(settings), probes=probes), mode)["p"]
+    assert answer.outcomes == (outcome,)
+    assert row in answer.rows["outcome"]
