@@ -102,7 +102,9 @@ PREFERENCES: list[tuple[str, list[tuple[str, str]], tuple[str, str], Version, se
 
 
 @pytest.mark.parametrize(
-    ("case", "ends", "client", "version", "expected"), PREFERENCES, ids=lambda each: str(each)[:40]
+    ("case", "ends", "client", "version", "expected"),
+    PREFERENCES,
+    ids=lambda each: each if isinstance(each, str) else "",
 )
 def test_prefer_same_node_takes_the_nearest_that_has_an_endpoint(
     case: str, ends: list[tuple[str, str]], client: tuple[str, str], version: Version, expected: set[str]
