@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import Final
 
 __all__ = [
+    "HOW_TO_SEE_MORE",
     "LAUNCHER_ENDED",
     "BuildError",
     "CapabilityError",
@@ -40,7 +41,7 @@ class ExitCode(IntEnum):
 LAUNCHER_ENDED: Final = 70
 """The exit status of a lab process that ends because its launcher did."""
 
-_MORE: Final = (
+HOW_TO_SEE_MORE: Final = (
     "to see more: --kube-proxy-flag --v=4 makes kube-proxy log more, and\n"
     "`proxylab rules FILE --node NODE` prints what the embedded engine loads"
 )
@@ -111,7 +112,7 @@ class EngineError(LabError):
     exit_code = ExitCode.FAILED
 
     def __init__(self, node: str, what: str, log: str = "") -> None:
-        super().__init__("\n".join([f"engine on {node}: {what}", *([log] if log else []), _MORE]))
+        super().__init__("\n".join([f"engine on {node}: {what}", *([log] if log else []), HOW_TO_SEE_MORE]))
         self.node = node
         self.what = what
         self.log = log

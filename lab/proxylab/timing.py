@@ -7,7 +7,7 @@ event tells of a free one.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
@@ -55,10 +55,24 @@ async def wait_until(condition: Callable[[], bool], deadline: Deadline, why: str
     await wait_until_seen(look, deadline, why)
 
 
+_LOOK_SECONDS: Final = 5.0
+
+
 async def wait_until_seen(look: Callable[[], Awaitable[bool]], deadline: Deadline, why: str) -> None:
-    """``wait_until`` for a condition that takes time to look at. Raises ``DeadlineExceededError``."""
+    """``wait_until`` for a condition that takes time to look at. Raises ``DeadlineExceededError``.
+
+    A look that takes longer than the deadline is cancelled, such as a connection that a firewall drops: the kernel
+    would try for two minutes. Each look has five seconds at least.
+    """
     pause = 0.0
-    while not await look():
+    while True:
+        try:
+            async with asyncio.timeout(max(deadline.remaining, _LOOK_SECONDS)) as looking:
+                if await look():
+                    return
+        except TimeoutError:
+            if not looking.expired():
+                raise
         if deadline.passed:
             raise DeadlineExceededError(f"gave up waiting: {why}")
         await asyncio.sleep(min(pause, deadline.remaining))

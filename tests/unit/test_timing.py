@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from proxylab.timing import Deadline, DeadlineExceededError, together, wait_until, wait_while_fewer
+from proxylab.timing import Deadline, DeadlineExceededError, together, wait_until, wait_until_seen, wait_while_fewer
 
 
 def test_results_come_in_order() -> None:
@@ -101,3 +101,30 @@ async def _counted(*, down_from: int, patience: float) -> float:
     left = list(range(down_from))
     await wait_while_fewer(left.pop, patience, "a count to fall")
     return asyncio.get_running_loop().time() - began
+
+
+def test_a_look_that_never_ends_is_cancelled_at_the_deadline() -> None:
+    cancelled = []
+
+    async def never() -> bool:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(True)
+            raise
+        return True
+
+    async def main() -> None:
+        with pytest.raises(DeadlineExceededError, match="gave up waiting: a port opens"):
+            await wait_until_seen(never, Deadline.after(0.01), "a port opens")
+
+    asyncio.run(main())
+    assert cancelled
+
+
+def test_a_look_of_its_own_deadline_is_no_late_one() -> None:
+    async def late() -> bool:
+        raise TimeoutError("of the look itself")
+
+    with pytest.raises(TimeoutError, match="of the look itself"):
+        asyncio.run(wait_until_seen(late, Deadline.after(60), "never"))

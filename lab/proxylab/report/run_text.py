@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from proxylab.binary_identity import identity_lines
+from proxylab.errors import HOW_TO_SEE_MORE, ExitCode
 from proxylab.evidence.words import amount
 from proxylab.report.exit_code import AnyResult
 from proxylab.report.failure_text import briefly, explain
@@ -122,16 +123,22 @@ def _probes(result: ScenarioResult, paint: Painter, width: int) -> Iterator[str]
                 yield from wrapped(sentence, " " * (_LABEL + 4), " " * (_LABEL + 6), width)
 
 
+_QUIET_LINES = 5
+"""Of a log in a quiet run: its end."""
+
+
 def _quiet(result: ScenarioResult, paint: Painter) -> Iterator[str]:
-    """One line for each probe that did not pass, and one for a scenario's error or skip."""
+    """One line for each probe that did not pass, and for a scenario's skip or error, with the end of its log."""
     for probe in result.judged:
         if probe.overall in UNRESOLVED:
             first = next(each for each in probe.verdicts if each.judgement is probe.overall)
             reason = first.reasons[0] if first.reasons else f"{first.expectation} {first.observed}"
             yield f"{first.position}: {paint(probe.overall, probe.overall)}: {_name(probe)}: {reason}"
     if result.fault is not None:
-        message, _, _ = result.fault.message.partition("\n")
+        message, *log = result.fault.message.removesuffix(HOW_TO_SEE_MORE).splitlines()
         yield f"{result.file}: {paint('error', Judgement.FAIL)}: {message}"
+        if result.fault.exit_code is ExitCode.FAILED:  # of an engine, a program or a build
+            yield from (f"  {line}" for line in log[-_QUIET_LINES:])
     if result.skipped is not None:
         skipped = paint(Judgement.SKIP, Judgement.SKIP)
         yield f"{result.file}: {skipped}: needs {result.skipped.missing}; {result.skipped.cure}"
