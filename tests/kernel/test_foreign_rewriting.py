@@ -28,6 +28,7 @@ class Case:
     node: str = "node-a"
     sender: str = "client"
     after: str = "which belongs to no engine"
+    protocol: str = "TCP"
 
 
 BEFORE, RAW, BEHIND = ("prerouting", "filter", -150), ("prerouting", "filter", -300), ("prerouting", "filter", -50)
@@ -93,6 +94,21 @@ NFT = (
         sender="node-a",
     ),
 )
+NFT += (
+    Case(
+        "udp dport PORT counter redirect to :9999",
+        "node-a changed the packet's destination by the rule",
+        DNAT,
+        after="which belongs to no engine, and answered with ICMP port unreachable (3/3).",
+        protocol="UDP",
+    ),
+    Case(
+        "udp dport TARGET counter ip daddr set 10.244.1.99",
+        THEN,
+        FORWARD,
+        protocol="UDP",
+    ),
+)
 IPTABLES = (
     Case("-A PREROUTING -p tcp -m tcp --dport PORT -j NOTRACK", UNTRACKED, "raw"),
     Case(
@@ -125,18 +141,20 @@ IPTABLES = (
 
 def written(cases: tuple[Case, ...], folder: Path) -> Path:
     rules: dict[str, dict[object, list[str]]] = {"node-a": {}, "node-b": {}}
-    probes, services = [], ""
+    probes, services, listening = [], "", list[dict[str, object]]()
     for number, case in enumerate(cases, 1):
         text = case.rule.replace("PORT", str(PORT + number)).replace("TARGET", str(TARGET + number))
         rules[case.node].setdefault(case.at, []).append(text)
         expect = {"outcome": "delivered", "source": "preserved" if case.sender == "client" else "masqueraded"}
         to = {"service": f"s{number}", "via": "clusterIP"}
-        probes.append({"name": f"rule {number}.", "from": case.sender, "to": to, "expect": expect})
-        ports = {"port": PORT + number, "targetPort": TARGET + number}
+        send = {"protocol": case.protocol}
+        probes.append({"name": f"rule {number}.", "from": case.sender, "to": to, "send": send, "expect": expect})
+        listening.append({"port": TARGET + number, "protocol": case.protocol})
+        ports = {"port": PORT + number, "targetPort": TARGET + number, "protocol": case.protocol}
         spec = {"selector": {"app": "web"}, "ports": [ports]}
         service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": f"s{number}"}, "spec": spec}
         services += f"---\n{json.dumps(service)}\n"
-    web = {"nodes": ["node-b"], "labels": {"app": "web"}, "ports": [TARGET + each for each in range(1, len(cases) + 1)]}
+    web = {"nodes": ["node-b"], "labels": {"app": "web"}, "ports": listening}
     spec = {
         "nodes": {node: {"leftovers": _leftovers(own)} if own else {} for node, own in rules.items()},
         "pods": {"client": {"nodes": ["node-a"]}, "web": web},

@@ -101,7 +101,14 @@ _CAUSES: Final = (
         fate=Fate.LOST,
     ),
     *_of("outcome", translation.strayed_untranslated, fate=Fate.STRAYED),
-    *_of("outcome", loss.rejected_by_rule, loss.rejected_by_foreign_rule, not_served, fate=Fate.REJECTED),
+    *_of(
+        "outcome",
+        loss.rejected_by_rule,
+        loss.rejected_by_foreign_rule,
+        foreign_rewriting.destination_rewritten,
+        not_served,
+        fate=Fate.REJECTED,
+    ),
     *_of("outcome", loss.rejected_by_stack, fate=Fate.REJECTED),
     *_of(
         "outcome",
