@@ -137,3 +137,17 @@ def test_a_choice_under_local_says_that_hints_do_not_count(zones: tuple[str, ...
     setting = ProxySetting(mode=Mode.IPTABLES, version=(1, 37))
     choice = choose(Service(name="s"), [Candidate(end, 80)], setting, node="node-a", zone="", is_local=True)
     assert choice.rows == ("local-endpoints", "ready-endpoints", "hints-under-local")
+
+
+@pytest.mark.parametrize(("version", "is_used"), [((1, 25), False), ((1, 26), True)])
+@pytest.mark.parametrize("is_local", [False, True])
+def test_endpoints_that_terminate_serve_since_1_26_where_none_is_ready(
+    version: Version, is_used: bool, is_local: bool
+) -> None:
+    end = Endpoint(addresses=(ip_address("10.0.0.1"),), node_name="node-a", ready=False, terminating=True)
+    setting = ProxySetting(mode=Mode.IPTABLES, version=version)
+    for node in ("node-a", "node-b"):
+        choice = choose(Service(name="s"), [Candidate(end, 80)], setting, node=node, zone="", is_local=is_local)
+        is_here = node == "node-a" or not is_local
+        assert bool(choice.chosen) is (is_used and is_here)
+        assert choice.is_elsewhere is (is_used and not is_here)
