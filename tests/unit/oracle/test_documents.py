@@ -151,3 +151,4 @@ def test_endpoints_that_terminate_serve_since_1_26_where_none_is_ready(
         is_here = node == "node-a" or not is_local
         assert bool(choice.chosen) is (is_used and is_here)
         assert choice.is_elsewhere is (is_used and not is_here)
+        assert any(row.startswith("terminating-endpoints") for row in choice.rows) is is_here

@@ -156,7 +156,10 @@ def test_a_balancer_sends_nothing_where_no_node_answers_its_checks() -> None:
     network = f"{NETWORK}loadBalancers: {{edge: {{pool: [192.0.2.0/28], healthChecked: true}}}}\n"
     probes = {"p": "from: outside, to: {service: web, via: loadBalancerIP, family: IPv4}"}
     service = LOCAL.replace("  loadBalancerSourceRanges: [198.51.100.0/24]\n", "")
-    open_to_checks = answers(cluster_of(network, service, probes=probes))["p"]
+    by_name = {"named": "from: outside, to: {service: web, via: loadBalancerIP, family: IPv4, node: node-a}"}
+    found = answers(cluster_of(network, service, probes=probes | by_name))
+    open_to_checks = found["p"]
+    assert "balancer-leaves-out-nodes" not in found["named"].rows["outcome"]
     assert open_to_checks.outcomes == (Outcome.DELIVERED,)
     assert "balancer-leaves-out-nodes" in open_to_checks.rows["outcome"]
     closed = configuration("nodePortAddresses: [127.0.0.0/8]")
