@@ -140,3 +140,4 @@ def test_each_port_of_a_service_leads_to_the_pods_that_have_it(mode: str) -> Non
 def test_a_service_without_pods_serves_nothing(mode: str) -> None:
     found = answers(world(CLUSTER_IP.replace("app: web", "app: none"), {"cluster IP": BY_ADDRESS}), mode)
     assert found["cluster IP"].outcomes == (Outcome.REJECTED,)
+    assert found["cluster IP"].rows["outcome"] == ("frontend-clusterIP", "no-endpoint")

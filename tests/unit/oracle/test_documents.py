@@ -72,6 +72,7 @@ def test_policy_local_keeps_the_client_and_drops_on_the_other_node(mode: str) ->
     assert sources(found["node-1"]) == {"endpoint": CLIENT}
     assert found["node-2"].outcomes == (Outcome.DROPPED,)
     assert found["node-2"].at == ("node-2",)
+    assert "external-local-elsewhere" in found["node-2"].rows["outcome"]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -89,6 +90,8 @@ def test_a_load_balancer_with_policy_local_keeps_the_client_and_checks_the_nodes
         "node-1": (200, 1),
         "node-2": (503, 0),
     }
+    assert "health-check-with-endpoint" in found["node-1"].rows["outcome"]
+    assert "health-check-without-endpoint" in found["node-2"].rows["outcome"]
 
 
 A, B, C = ("node-a", "zone-1"), ("node-b", "zone-1"), ("node-c", "zone-2")

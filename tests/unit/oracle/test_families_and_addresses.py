@@ -1,8 +1,10 @@
 """What holds of one family or one address alone: cluster CIDRs, source ranges, the primary address, ipMode."""
 
 import pytest
-from oracle_worlds import answers, cluster_of
+from oracle_worlds import answers, cluster_of, moment_and_assembly
 
+from proxylab.oracle.flows import Oracle
+from proxylab.oracle.from_scenario import ask
 from proxylab.scenario.words import Outcome
 
 NETWORK = """
@@ -152,19 +154,44 @@ def test_slices_that_disagree_about_an_endpoint_are_outside_the_reach() -> None:
     assert answers(apart)["p"].outside == why
 
 
-def test_a_balancer_sends_nothing_where_no_node_answers_its_checks() -> None:
-    network = f"{NETWORK}loadBalancers: {{edge: {{pool: [192.0.2.0/28], healthChecked: true}}}}\n"
-    probes = {"p": "from: outside, to: {service: web, via: loadBalancerIP, family: IPv4}"}
+ALONE = NETWORK.replace("far: {nodes: [node-b], labels: {app: web}", "far: {nodes: [node-b]")
+BALANCED = f'{ALONE}loadBalancers: {{edge: {{pool: [192.0.2.0/28, "2001:db8:192::/64"], healthChecked: true}}}}\n'
+
+
+@pytest.mark.parametrize(("family", "address"), [("IPv4", "192.0.2.1"), ("IPv6", "2001:db8:192::1")])
+def test_a_balancer_leaves_out_nodes_that_do_not_answer_its_checks(family: str, address: str) -> None:
+    to = f"to: {{service: web, via: loadBalancerIP, family: {family}"
+    probes = {"p": f"from: outside, {to}}}", "named": f"from: outside, {to}, node: node-a}}"}
     service = LOCAL.replace("  loadBalancerSourceRanges: [198.51.100.0/24]\n", "")
-    by_name = {"named": "from: outside, to: {service: web, via: loadBalancerIP, family: IPv4, node: node-a}"}
-    found = answers(cluster_of(network, service, probes=probes | by_name))
-    open_to_checks = found["p"]
+    found = answers(cluster_of(BALANCED, service, probes=probes))
+    assert found["p"].outcomes == (Outcome.DELIVERED,)
+    assert "balancer-leaves-out-nodes" in found["p"].rows["outcome"]
     assert "balancer-leaves-out-nodes" not in found["named"].rows["outcome"]
-    assert open_to_checks.outcomes == (Outcome.DELIVERED,)
-    assert "balancer-leaves-out-nodes" in open_to_checks.rows["outcome"]
-    closed = configuration("nodePortAddresses: [127.0.0.0/8]")
-    why = "router has no way to 192.0.2.1 at present"
-    assert answers(cluster_of(network, service, closed, probes=probes))["p"].outside == why
+    closed = configuration('nodePortAddresses: [127.0.0.0/8, "::1/128"]')
+    why = f"router has no way to {address} at present"
+    assert answers(cluster_of(BALANCED, service, closed, probes=probes))["p"].outside == why
+
+
+def test_a_name_gives_the_first_family_that_has_addresses() -> None:
+    service = "apiVersion: v1\nkind: Service\nmetadata: {name: db}\n"
+    service += "spec: {clusterIP: None, ipFamilyPolicy: RequireDualStack, ports: [{port: 8080}]}"
+    head = "metadata: {name: db-1, labels: {kubernetes.io/service-name: db}}\naddressType: IPv6"
+    ends = 'ports: [{port: 8080}]\nendpoints: [{addresses: ["fd00:10:244::a"]}]'
+    slices = f"apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n{head}\n{ends}"
+    text = cluster_of(NETWORK, service, slices, probes={"p": "from: client, to: {service: db, via: dnsName}"})
+    moment, assembly = moment_and_assembly(text)
+    asked = ask(assembly, assembly.scenario.probes[0], moment, Oracle(moment))
+    assert asked.name is not None
+    assert [str(each) for each in asked.name.addresses] == ["fd00:10:244::a"]
+    assert [end.name for _, answer in asked.flows for end in answer.reached] == ["web"]
+
+
+@pytest.mark.parametrize("family", ["IPv4", "IPv6"])
+def test_an_echo_request_is_answered_by_the_pod_that_has_the_address(family: str) -> None:
+    probes = {"p": f"from: client, to: {{pod: web, family: {family}}}, send: {{protocol: ICMP}}"}
+    answer = answers(cluster_of(NETWORK, probes=probes))["p"]
+    assert [end.name for end in answer.reached] == ["web"]
+    assert answer.rows["outcome"] == ("echo-is-answered",)
 
 
 @pytest.mark.parametrize(
