@@ -240,3 +240,24 @@ def test_the_service_to_which_a_rule_of_others_led_the_packet_is_named(translati
     rule = replace(LEADS, text=LEADS.text.replace(str(NOWHERE), str(OTHER)))
     evidence = WORLD.evidence((*LOST, led, came, there), foreign=(rule,), counts=(translating,))
     assert f"changed the packet's destination to {OTHER}:80, {named}" in cause(evidence)
+
+
+@pytest.mark.parametrize(
+    ("node", "packets", "text", "is_named"),
+    [
+        ("node-a", 1, "-p tcp -m tcp --dport 80 -j REJECT --reject-with tcp-reset", True),
+        ("node-b", 1, "-p tcp -m tcp --dport 80 -j REJECT --reject-with tcp-reset", False),
+        ("node-a", 2, "-p tcp -m tcp --dport 80 -j REJECT --reject-with tcp-reset", False),
+        ("node-a", 1, "-p tcp -m tcp --dport 80 -j REJECT --reject-with icmp-port-unreachable", False),
+    ],
+    ids=["this one", "of another node", "that counted others", "that sends no reset"],
+)
+def test_the_rule_that_reset_a_connection_past_all_services_is_named(
+    node: str, packets: int, text: str, is_named: bool
+) -> None:
+    heard = replace(WORLD.hears_reset(0), at=1010)
+    left = replace(heard, netns_name="node-a", device="debug", direction=Direction.OUT, at=1009)
+    rule = RuleCount(node, "filter", "FORWARD", f"-A FORWARD {text}", packets)
+    said = cause(WORLD.evidence((*LOST, left, heard), counts=(rule,)))
+    by = f'node-a rejected the packet with a reset by the rule "{rule.text}" in chain FORWARD of table filter.'
+    assert (said == by) is is_named, said
