@@ -35,6 +35,7 @@ FILES = (
 )
 KEEPS = "udp-client-keeps-its-endpoint"
 FLOWS = 40
+BECOMES_READY = "another pod, which listens, becomes ready"
 
 # The question of each row, and the words that begin the name of its probe.
 ROWS = {
@@ -51,7 +52,7 @@ ROWS = {
     "a Service over UDP has no endpoint": "ClusterIP over UDP without endpoints",
     "a node port has no endpoint": "NodePort without endpoints",
     "the only endpoint listens on no port": "ClusterIP of a closed port",
-    "one of two endpoints listens on no port": "ClusterIP reaches the listening pod",
+    "the endpoint of a client under ClientIP affinity listens on no port": f"{BECOMES_READY}: ClusterIP fails",
     "connections to a Service of two endpoints": "ClusterIP spreads connections",
     "connections of a client under ClientIP affinity": "ClusterIP with ClientIP affinity",
     "the proxy has stopped": "the proxy of the client's node stops",
