@@ -59,13 +59,14 @@ TRANSLATED = [
         "a rule translates to an address with an unreachable route",
         (translating("198.51.100.7"), route("node-a", "unreachable 198.51.100.7")),
         "fail", "The rule counted the packet, and node-a has no way there.", never="no rule translated",
-        why="of table ip attack, which belongs to no engine, and node-a answered with ICMP host unreachable (3/1)",
+        why="of table ip attack, which belongs to no engine, and answered with ICMP host unreachable (3/1)",
     ),
     Attack(
         "a rule rewrites the destination before connection tracking, to an address that nothing has",
         (nft("node-a", "prerouting", -350, f"ip daddr {VIP} udp dport 80 counter ip daddr set 172.18.0.77"),),
         "fail", "The rule counted the packet, and no machine answers for that address.", dialled=UDP,
-        why="node-a changed the packet's destination by the rule \"ip daddr 10.96.1.1", never="no rule translated",
+        why="node-a changed the packet's destination to 172.18.0.77 by the rule \"ip daddr 10.96.1.1",
+        never="no rule translated",
     ),
 ]  # fmt: skip
 ATTACKS = [

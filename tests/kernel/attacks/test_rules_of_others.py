@@ -52,7 +52,7 @@ ATTACKS = [
         (iptables("node-a", "mangle", "PREROUTING", f"-d {LOCAL} -p tcp --dport 80 -j DROP"),),
         "inconclusive", NOT_THE_ENGINE, DROPPED, OF_LOCAL,
         (
-            "-p tcp -m tcp --dport 80 -j DROP\" in chain PREROUTING of table mangle, which counted 1 packet",
+            "-p tcp -m tcp --dport 80 -j DROP\" in chain PREROUTING of table mangle, which counted",
             "which belongs to no engine, and may have dropped it before the engine's rules saw it",
         ),
     ),
@@ -320,7 +320,8 @@ ATTACKS = [
             (SECOND_ADDRESS, iptables("node-a", "nat", "POSTROUTING", f"{OUTSIDE} -j SNAT --to-source {address}")),
             "fail", "The pod saw another source than that of the device to node-b.", MASQUERADED, FROM_OUTSIDE,
             (f"source: echo saw it come from {address}, not from 172.18.0.2",),
-            "node-a changed the packet's source by the rule \"-A POSTROUTING", never="because of its rule",
+            f"node-a changed the packet's source to {address} by the rule \"-A POSTROUTING",
+            never="because of its rule",
         )
         for what, address in (("the node's second address", "172.18.0.22"), ("the gateway's address", "10.244.0.1"))
     ),
