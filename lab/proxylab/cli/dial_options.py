@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import click
 from msgspec.structs import replace
 
-from proxylab.addresses import IPAddress, Transport
+from proxylab.addresses import Transport
 from proxylab.cli.chosen_lab import ChosenLab
 from proxylab.cli.netns_argument import check_netns, services_of
 from proxylab.cli.standard_streams import echo
@@ -144,7 +144,8 @@ def _target(scenario: Scenario, text: str, via: Frontend, node: str | None, *, e
         there = ", ".join(_known(scenario))
         raise click.UsageError(f"TO: {text!r} is no Service and no pod; there are {there}; or NODE:PORT, ADDRESS:PORT")
     if any(node.name == name for node in scenario.nodes):
-        return AddressTarget(address=_primary_address(scenario, name), port=number)
+        primary = own_addresses_of(draw(scenario).namespace(name))[0]  # node ports are served there
+        return AddressTarget(address=primary, port=number)
     if any(host.name == name for host in scenario.hosts):
         return HostTarget(host=name, port=number)
     try:
@@ -155,11 +156,6 @@ def _target(scenario: Scenario, text: str, via: Frontend, node: str | None, *, e
             f"TO: {name!r} is no Service, pod, node, host or address of the scenario; there are {there}; "
             "or ADDRESS:PORT"
         ) from None
-
-
-def _primary_address(scenario: Scenario, node: str) -> IPAddress:
-    """The first of a node's own addresses, which serves its node ports."""
-    return own_addresses_of(draw(scenario).namespace(node))[0]
 
 
 def _known(scenario: Scenario) -> list[str]:

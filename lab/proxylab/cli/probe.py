@@ -91,12 +91,8 @@ def _lines(verdict: ProbeVerdict, width: int) -> list[str]:
     """The judgement and the observation; the whole explanation unless the probe passes."""
     word = paint(str(verdict.overall), verdict.overall)
     if verdict.overall is Judgement.PASS:
-        lines = [part for line in briefly(verdict) or (_NO_WORDS,) for part in _below(line, width)]
+        below, further = _BLANK, f"{_BLANK}  "
+        lines = [part for line in briefly(verdict) or (_NO_WORDS,) for part in wrapped(line, below, further, width)]
         return [lines[0].replace(_BLANK, f"{word}  ", 1), *lines[1:]]
     first, *rest = explain(verdict, width)
     return [word + first.removeprefix(f"{verdict.probe.position}: {verdict.overall.upper()}"), *rest]
-
-
-def _below(line: str, width: int) -> list[str]:
-    """A wrapped line after the judgement, with its continuation indented further."""
-    return wrapped(line, _BLANK, f"{_BLANK}  ", width)

@@ -89,12 +89,9 @@ def change_lines(found: Conformance, before: int, after: int, width: int = WIDTH
             lines += wrapped(each.reason, "    ", width=width) if each.reason else []
     ran = found.scenarios(before), found.scenarios(after)
     same = f", and {amount(len(ran[0] ^ ran[1]), 'scenario')} ran in only one of them" if ran[0] != ran[1] else ""
-    total = f"{sum(map(len, groups.values())):,} of {_judged(found, ran[0] & ran[1])}"
+    judged = amount(sum(each.scenario in ran[0] & ran[1] for each in found.items), "item")
+    total = f"{sum(map(len, groups.values())):,} of {judged}"
     return [*lines, "", *wrapped(f"{total} differ{same}", width=width)]
-
-
-def _judged(found: Conformance, scenarios: frozenset[str]) -> str:
-    return amount(sum(each.scenario in scenarios for each in found.items), "item")
 
 
 def _turn(change: Change) -> str:

@@ -94,7 +94,8 @@ class Probes:
                     if name is not None and name in self._converted.pods and endpoint.ready:
                         target = {"pod": name, "port": port.port}
                         what = f"{service.namespace} {service.name}, headless, at {name}"
-                        yield _probe(what, self._client(self._callers[0]), target, port.protocol, _untranslated(name))
+                        expect = {"outcome": "delivered", "backends": [name], "source": "preserved"}
+                        yield _probe(what, self._client(self._callers[0]), target, port.protocol, expect)
                         return
         self._omissions.add(
             "headless Services without a ready pod: nothing to dial", f"{service.namespace}/{service.name}"
@@ -234,10 +235,6 @@ class Probes:
         names = sorted({self._converted.listeners[each.address, each.port] for each in promise.used})
         sticky = {"spread": "sticky"} if service.affinity_timeout is not None and len(names) > 1 else {}
         return {"outcome": "delivered", "backends": names, "source": promise.source, **sticky}
-
-
-def _untranslated(name: str) -> Data:
-    return {"outcome": "delivered", "backends": [name], "source": "preserved"}
 
 
 def _probe(name: str, client: str, target: Mapping[str, object], protocol: Protocol, expect: Data) -> Data:

@@ -37,7 +37,9 @@ def command(*, files: tuple[Path, ...], output: Path | None, name: str) -> ExitC
     Example: proxylab import cluster.yaml -o mine.lab.yaml
     """
     imported = import_cluster(read_kubectl_output((str(file), _text(file)) for file in files or (Path(_STDIN),)), name)
-    _check_size(imported.text, str(output or "standard output"))
+    place, too_large = str(output or "standard output"), Problems()
+    decode(imported.text.encode(), place, too_large)
+    too_large.raise_any()
     if output is None:
         echo(imported.text, nl=False)
     else:
@@ -45,7 +47,8 @@ def command(*, files: tuple[Path, ...], output: Path | None, name: str) -> ExitC
     echo("left out:", err=True)
     for line in imported.left:
         echo("\n".join(wrapped(line, "  ", "    ", terminal_width())), err=True)
-    _check(imported.text, str(output or "standard output"))
+    # As `proxylab check` does: a cluster may hold objects that a lab cannot run.
+    check_every_case([parse_scenario(imported.text, place)])
     if output is not None:
         probes = f"{imported.probes} {'probe' if imported.probes == 1 else 'probes'}"
         echo(f"{output}: {probes}; try `proxylab run {output}`", err=True)
@@ -65,14 +68,3 @@ def _text(file: Path) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         raise click.UsageError(f"standard input is not UTF-8 text; give it the output of `{COMMAND}`") from None
-
-
-def _check_size(text: str, file: str) -> None:
-    problems = Problems()
-    decode(text.encode(), file, problems)
-    problems.raise_any()
-
-
-def _check(text: str, file: str) -> None:
-    """Check the scenario as ``proxylab check`` does: a cluster may hold objects that a lab cannot run."""
-    check_every_case([parse_scenario(text, file)])

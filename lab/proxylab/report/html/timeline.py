@@ -44,7 +44,8 @@ def _lane(evidence: StepEvidence, record: StreamRecord, kinds: Mapping[str, str]
     width = min(_WIDEST_MARK, max(_NARROWEST_MARK, _PART_OF_THE_GAP * 100 / max(len(packets), 1)))
     marks = [_mark(evidence, packet, width, kinds) for packet in packets]
     breaks = [_line(_at(evidence, each.at), f"break {each.kind}") for each in record.breaks]
-    steps = [_line(_at(evidence, at), f"moment {name}") for name, at in _moments(evidence)]
+    moments = ("changed", evidence.changed), ("settled", evidence.settled)
+    steps = [_line(_at(evidence, at), f"moment {name}") for name, at in moments]
     drawing = tag("svg", steps, marks, breaks, aria_hidden="true")
     return tag("tr", tag("th", record.stream, scope="row"), tag("td", drawing, class_="lane"))
 
@@ -69,10 +70,6 @@ def _line(at: float, kind: str) -> Markup:
 def _at(evidence: StepEvidence, at: int) -> float:
     """A time as a percentage of the step's duration."""
     return 100 * (at - evidence.began) / max(evidence.ended - evidence.began, 1)
-
-
-def _moments(evidence: StepEvidence) -> tuple[tuple[str, int], ...]:
-    return ("changed", evidence.changed), ("settled", evidence.settled)
 
 
 def _scale(evidence: StepEvidence) -> Markup:
