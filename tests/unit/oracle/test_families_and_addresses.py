@@ -188,9 +188,10 @@ def test_a_name_gives_the_first_family_that_has_addresses() -> None:
 
 @pytest.mark.parametrize("family", ["IPv4", "IPv6"])
 def test_an_echo_request_is_answered_by_the_pod_that_has_the_address(family: str) -> None:
-    probes = {"p": f"from: client, to: {{pod: web, family: {family}}}, send: {{protocol: ICMP}}"}
-    answer = answers(cluster_of(NETWORK, probes=probes))["p"]
-    assert [end.name for end in answer.reached] == ["web"]
+    shared = NETWORK.replace("  client:", "  duo: {replicas: 2, nodes: [node-a], sharedNetns: true}\n  client:")
+    probes = {"p": f"from: client, to: {{pod: duo-2, family: {family}}}, send: {{protocol: ICMP}}"}
+    answer = answers(cluster_of(shared, probes=probes))["p"]
+    assert [end.name for end in answer.reached] == ["duo-2"]
     assert answer.rows["outcome"] == ("echo-is-answered",)
 
 
