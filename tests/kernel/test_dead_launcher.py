@@ -8,9 +8,14 @@ import time
 
 import pytest
 from killing import Run
+from machine import descendants
 from sandboxed import ROOT
 
-from proxylab.errors import ExitCode
+from proxylab.client.lab_process import LabProcess
+from proxylab.client.session import Session
+from proxylab.engines.protocol import EngineChoice
+from proxylab.errors import ExitCode, LabEndedError
+from proxylab.scenario.load import load_scenario
 
 SAID = "its launcher, which starts commands, ended; unless something ended it"
 
@@ -40,3 +45,21 @@ def test_a_run_whose_launcher_is_killed_ends_with_one_line(after: float) -> None
     assert told.count(SAID) == 1, told
     assert "Traceback" not in told
     assert client.returncode == ExitCode.INTERNAL
+
+
+def close_without_launcher(session: Session) -> None:
+    with session:
+        lab = session.open(load_scenario(ROOT / "tests/kernel/killed.lab.yaml"))
+        assert isinstance(lab.connection, LabProcess)
+        below = descendants(lab.connection.pid)
+        (init,) = below[lab.connection.pid]
+        (lab_process,) = below[init]
+        os.kill(below[lab_process][0], signal.SIGKILL)
+
+
+@pytest.mark.parametrize("engine", ["embedded/iptables", "embedded/userspace"])
+def test_a_launcher_that_dies_while_the_lab_closes_is_told_in_one_line(engine: str) -> None:
+    session = Session(EngineChoice(name=engine))
+    with pytest.raises(LabEndedError, match=SAID) as error:
+        close_without_launcher(session)
+    assert "\n" not in str(error.value)
