@@ -243,7 +243,9 @@ def _different_cases(scenario: Scenario) -> list[Scenario]:
     """The cases of a scenario in all modes, each once: most scenarios are the same in every mode."""
     found: list[Scenario] = []
     for mode in Mode:
-        found += [case for case in cases(scenario, mode) if case not in found]
+        # A case without its mode stands for all modes where nothing else of it differs.
+        of_mode = (replace(each, case=replace(each.case, mode="")) for each in cases(scenario, mode))
+        found += [case for case in of_mode if case not in found]
     return found
 
 
