@@ -54,7 +54,7 @@ def answered_by_foreign_rule(failure: Failure) -> str:
 
 
 def _by_counted_rule(case: JudgedProbe, node: str, effect: Effect) -> str:
-    """The rule of the node that rejected each packet of a probe of no Service, whose rules may be anybody's."""
+    """The rule of the node that rejected each packet of a probe of no Service, whose rules may be any program's."""
     for rule in case.rules:
         counted = rule.target == "REJECT" and rule.count.node == node and rule.count.packets == case.packets
         if counted and effect.value.search(rule.count.text):
