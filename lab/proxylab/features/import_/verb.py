@@ -37,8 +37,8 @@ def command(*, files: tuple[Path, ...], output: Path | None, name: str) -> ExitC
     Example: proxylab import cluster.yaml -o mine.lab.yaml
     """
     imported = import_cluster(read_kubectl_output((str(file), _text(file)) for file in files or (Path(_STDIN),)), name)
-    place, too_large = str(output or "standard output"), Problems()
-    decode(imported.text.encode(), place, too_large)
+    target, too_large = str(output or "standard output"), Problems()
+    decode(imported.text.encode(), target, too_large)
     too_large.raise_any()
     if output is None:
         echo(imported.text, nl=False)
@@ -48,7 +48,7 @@ def command(*, files: tuple[Path, ...], output: Path | None, name: str) -> ExitC
     for line in imported.left:
         echo("\n".join(wrapped(line, "  ", "    ", terminal_width())), err=True)
     # As `proxylab check` does: a cluster may hold objects that a lab cannot run.
-    check_every_case([parse_scenario(imported.text, place)])
+    check_every_case([parse_scenario(imported.text, target)])
     if output is not None:
         probes = f"{imported.probes} {'probe' if imported.probes == 1 else 'probes'}"
         echo(f"{output}: {probes}; try `proxylab run {output}`", err=True)
