@@ -29,7 +29,7 @@ def scenario(matrix: str, exceptions: str = "") -> Scenario:
 
 def test_a_scenario_without_matrix_is_its_only_case() -> None:
     (case,) = cases(parse_scenario(BASE, "f"), "iptables")
-    assert case.case == Case()
+    assert case.case == Case(mode="iptables")
     assert [probe.name for probe in case.probes] == ["first"]
 
 
