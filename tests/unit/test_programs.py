@@ -94,7 +94,7 @@ BUILTINS = {
 NO_PROGRAMS = {
     *VERBS,
     *("build", "commit", "list", "mod", "tool"),  # of go and git
-    *("client", "filter", "ipvs", "nat", "nodeport"),  # names in the kernel and in scenarios
+    *("client", "filter", "ipvs", "nat", "node-a", "node-b", "nodeport"),  # names in the kernel and in scenarios
     "said",  # a program of a test's own making
 }
 
