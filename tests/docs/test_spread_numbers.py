@@ -5,7 +5,15 @@ import re
 from documents import ROOT
 
 from proxylab.scenario.probes import MOST_FLOWS
-from proxylab.statistics import FINE_CHANGE, POWER, SHARE_CHANGE, SIGNIFICANCE, flows_needed_for
+from proxylab.statistics import (
+    FINE_CHANGE,
+    POWER,
+    SHARE_CHANGE,
+    SIGNIFICANCE,
+    flows_needed_for,
+    flows_to_hit_all,
+    flows_to_stick,
+)
 
 PAGE = (ROOT / "docs/explanation/spread.md").read_text(encoding="utf-8")
 REFERENCE = (ROOT / "docs/reference/scenario.md").read_text(encoding="utf-8")
@@ -27,4 +35,12 @@ def test_page_and_key_name_the_probabilities_and_the_defaults() -> None:
     assert "p < 1e-9" in PAGE
     assert "99.9 %" in PAGE
     assert f"by 10 % where flows are packets (for two backends {flows_needed_for((0.5, 0.5), 0.1):,})" in REFERENCE
-    assert f"by 30 % where they are connections ({flows_needed_for((0.5, 0.5))}); at most {MOST_FLOWS:,}" in REFERENCE
+    assert f"by 30 % where they are connections ({flows_needed_for((0.5, 0.5))})" in REFERENCE
+    assert f"It is at most {MOST_FLOWS:,}." in REFERENCE
+
+
+def test_page_and_key_name_the_flows_that_reach_each_backend() -> None:
+    reaching = f"{flows_to_hit_all(2)} for two, {flows_to_hit_all(3)} for three"
+    assert f"the number that reaches each of them ({reaching})" in REFERENCE
+    assert f"without affinity ({flows_to_stick(2)} for two, {flows_to_stick(3)} for three)" in REFERENCE
+    assert f"{flows_to_hit_all(2)} flows for two, {flows_to_hit_all(3)} for three" in PAGE
