@@ -51,25 +51,22 @@ async def serve_client(channel: AsyncChannel, handler: RequestHandler) -> None:
     """Answer one request after the other; when the client hangs up, end at once, even during an answer."""
     requests: asyncio.Queue[tuple[AnyRequest, list[int]]] = asyncio.Queue(_MOST_QUEUED)
     signals: asyncio.Queue[Signal] = asyncio.Queue()
-    over = asyncio.Event()
 
     async def listen() -> None:
-        try:
-            with suppress(ChannelClosedError):
-                while True:
-                    request = await channel.receive(AnyRequest)
-                    if isinstance(request, Signal):
-                        await signals.put(request)
-                    else:
-                        await requests.put((request, channel.descriptors()))
-        finally:
-            over.set()
+        with suppress(ChannelClosedError):
+            while True:
+                request = await channel.receive(AnyRequest)
+                if isinstance(request, Signal):
+                    await signals.put(request)
+                else:
+                    await requests.put((request, channel.descriptors()))
 
     async def answer() -> None:
+        task = asyncio.current_task()
         with suppress(ChannelClosedError):
             # A cancelled answer still cleans up. An error in the clean-up replaces the cancellation, which does not
-            # come a second time.
-            while not over.is_set():
+            # come a second time; the task still counts it.
+            while task is not None and not task.cancelling():
                 request, descriptors = await requests.get()
                 if not isinstance(request, _FEEDS):
                     await channel.send(await handler.answer(request))

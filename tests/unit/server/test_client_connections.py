@@ -164,9 +164,24 @@ class Tidy(RequestHandler):
             return Failed(fault_of(InternalError("nothing can be put in order")))
 
 
-def test_a_conversation_ends_when_an_error_takes_the_place_of_its_cancellation() -> None:
+class Busy(RequestHandler):
+    """Its answer runs at each turn of the event loop, so it hears of a cancellation before a task that waits does."""
+
+    async def answer(self, request: AnyRequest) -> AnyResponse:
+        self.begun.set()
+        try:
+            while True:
+                await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            return Failed(fault_of(InternalError("nothing can be put in order")))
+
+
+@pytest.mark.parametrize("handler_type", [Tidy, Busy])
+def test_a_conversation_ends_when_an_error_takes_the_place_of_its_cancellation(
+    handler_type: type[RequestHandler],
+) -> None:
     async def play() -> None:
-        handler = Tidy()
+        handler = handler_type()
         ours, theirs = socket.socketpair()
         client = AsyncChannel(ours)
         conversing = asyncio.create_task(serve_client(AsyncChannel(theirs), handler))
