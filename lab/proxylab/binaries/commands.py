@@ -91,9 +91,14 @@ def run_guarded(
     with guard:
         try:
             output, errors = _read(guard, words, most, deadline, seconds)
+            # A kernel closes a program's descriptors before its exit can be waited for (do_exit()). If the lifeline
+            # closed in between, the guard would kill a program that has done its work.
+            status = guard.wait(max(deadline.remaining, 0.0))
+        except subprocess.TimeoutExpired:
+            raise subprocess.TimeoutExpired(words, seconds) from None
         finally:
             os.close(ours)  # the guard kills what still runs
-        return Done(guard.wait(), output, errors)
+        return Done(status, output, errors)
 
 
 def _find(program: str, environment: Mapping[str, str] | None) -> None:

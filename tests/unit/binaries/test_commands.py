@@ -55,6 +55,14 @@ def test_output_errors_and_status_are_told(tmp_path: Path) -> None:
     assert run_guarded((script(tmp_path, "cat"),), seconds=PATIENCE).output == b""
 
 
+def test_a_program_goes_on_after_the_end_of_its_output_until_the_deadline(tmp_path: Path) -> None:
+    file = script(tmp_path, "echo said; exec >&- 2>&-; sleep 0.2; exit 3")
+    assert run_guarded((file,), seconds=PATIENCE) == (3, b"said\n", b"")
+    file = script(tmp_path, "exec >&- 2>&-; sleep 1000")
+    with pytest.raises(subprocess.TimeoutExpired, match=str(file)):
+        run_guarded((file,), seconds=0.3)
+
+
 def test_what_cannot_start_is_told(tmp_path: Path) -> None:
     missing = "no-such-program"
     with pytest.raises(FileNotFoundError):
