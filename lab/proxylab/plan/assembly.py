@@ -215,6 +215,8 @@ def assemble(scenario: Scenario) -> Assembly:
         for step, cluster in zip(scenario.steps, timeline[1:], strict=True)
     )
     sources.close()
+    serving = NodePortAddresses(scenario, plan)
+    tracked = [connection for namespace in plan.namespaces for connection in namespace.conntrack]
     return Assembly(
         scenario=scenario,
         plan=plan,
@@ -222,7 +224,7 @@ def assemble(scenario: Scenario) -> Assembly:
         resolved_probes=tuple(each for each, _ in resolved_probes),
         expected_sources=tuple(source for _, source in resolved_probes),
         streams=streams,
-        streams_by_step=streams_by_step(streams, timeline, scenario.steps, NodePortAddresses(scenario, plan)),
+        streams_by_step=streams_by_step(streams, timeline, scenario.steps, serving, tracked),
         stream_sources=of_streams,
     )
 

@@ -2,28 +2,40 @@
 
 A stream keeps its flow while the cluster changes. Conntrack, or an open connection, may hold it at an endpoint that no
 new flow may reach any more; so its endpoints are all that it might reach at some time until the end of the step, and
-the reachable ones are those of that end. A rollout has stages, each with endpoints of its own.
+the reachable ones are those of that end. A rollout has stages, each with endpoints of its own. A stream may begin at
+the endpoint of an entry that a node has from before its proxy: kube-proxy deletes stale entries after its first rules
+serve.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress
 from proxylab.cluster.chain_names import chain_hashes
+from proxylab.cluster.configuration import SocketAddress
 from proxylab.cluster.objects import EndpointSlice
 from proxylab.plan.cluster_timeline import Cluster
 from proxylab.plan.endpoints import Endpoints
 from proxylab.plan.node_ports import NodePortAddresses
 from proxylab.plan.resolved import Destination, ResolvedProbe
+from proxylab.scenario.nodes import TrackedConnection
 from proxylab.scenario.steps import Step
 
 
 def streams_by_step(
-    streams: Sequence[ResolvedProbe], timeline: Sequence[Cluster], steps: Iterable[Step], serving: NodePortAddresses
+    streams: Sequence[ResolvedProbe],
+    timeline: Sequence[Cluster],
+    steps: Iterable[Step],
+    serving: NodePortAddresses,
+    tracked: Collection[TrackedConnection] = (),
 ) -> tuple[tuple[ResolvedProbe, ...], ...]:
-    """The streams at the end of each step; ``timeline`` is the cluster at first and after each step."""
-    ends, hashes = [_Ends(each) for each in streams], frozenset[str]()
+    """The streams at the end of each step.
+
+    ``timeline`` is the cluster at first and after each step; ``tracked`` are the connections that nodes know before
+    their proxies start.
+    """
+    ends, hashes = [_Ends(each, tracked) for each in streams], frozenset[str]()
 
     def meet(now: Cluster) -> None:
         nonlocal hashes
@@ -48,9 +60,16 @@ def streams_by_step(
 class _Ends:
     """The ends of one stream, over time. ``resolved`` is the stream with them."""
 
-    def __init__(self, resolved: ResolvedProbe) -> None:
+    def __init__(self, resolved: ResolvedProbe, tracked: Collection[TrackedConnection]) -> None:
         self.resolved = resolved
-        self._ever: dict[tuple[IPAddress, int], None] = {}
+        sender, dialled = resolved.sender, SocketAddress(resolved.destination, resolved.port)
+        self._ever: dict[tuple[IPAddress, int], None] = {
+            (each.reply_from.address, each.reply_from.port): None
+            for each in tracked
+            if each.reply_from is not None
+            and (each.protocol.value, each.destination) == (resolved.protocol.value, dialled)
+            and (each.source.address, each.source.port) == (sender.address, sender.port)
+        }
 
     def meet(self, endpoints: Endpoints, hashes: frozenset[str]) -> None:
         """Take in the endpoints of the cluster at a later time; ``hashes`` are in the names of chains until then."""

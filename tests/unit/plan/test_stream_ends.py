@@ -45,3 +45,22 @@ def test_a_stream_keeps_the_ends_that_it_once_could_reach() -> None:
     assert gone[0] == "default/dns:dns"
     assert gone[1] | {old: False, new: False} == gone[1]
     assert all(each == ("", {old: True}) for each in ends(assembly, 1))
+
+
+def test_a_stream_may_begin_at_the_end_of_its_own_entry_from_before_the_proxy() -> None:
+    known = """\
+          conntrack:
+          - {protocol: UDP, from: "10.244.0.50:40001", to: "10.96.0.53:53", replyFrom: "10.244.0.99:5353"}
+          - {protocol: UDP, from: "10.244.0.50:40002", to: "10.96.0.53:53", replyFrom: "10.244.0.98:5353"}
+          - {protocol: TCP, from: "10.244.0.50:40001", to: "10.96.0.53:53", replyFrom: "10.244.0.97:5353"}
+          - {protocol: UDP, from: "10.244.0.50:40001", to: "10.96.0.53:54", replyFrom: "10.244.0.96:5353"}
+"""
+    text = (
+        SCENARIO.replace("{node-a: {}, node-b: {}}", "\n    node-b: {}\n    node-a:\n" + known.rstrip())
+        .replace("client: {nodes: [node-a]}", "client: {nodes: [node-a], addresses: [10.244.0.50]}")
+        .replace("queries: {from: client,", "queries: {from: {name: client, port: 40001},")
+        .replace("spec: {selector", "spec: {clusterIP: 10.96.0.53, selector")
+    )
+    assembly = assemble(parse_scenario(dedent(text), "moving.lab.yaml"))
+    old = str(assembly.addresses["old"][0])
+    assert ends(assembly, 0)[0] == ("default/dns:dns", {"10.244.0.99": False, old: True})
