@@ -35,7 +35,7 @@ IPVS = {
 """What ``./dev test`` runs in mode ipvs; ``--all`` runs every scenario."""
 
 LACKING = {
-    "netem": "links/lossy-link links/link-begins-to-lose",
+    "netem": "links/lossy-link links/link-begins-to-lose links/link-begins-to-delay",
     "SCTP sockets": "sctp/connections sctp/associations",
 }
 """The scenarios of a folder that ``./dev test`` runs for what many kernels lack; ``--all`` runs all of the folder."""
@@ -64,7 +64,7 @@ def test_what_many_kernels_lack_is_there(names: str, engine: str) -> None:
     assert "skipped" not in run(engine, files(names))
 
 
-@pytest.mark.thorough  # two files of each folder run without it
+@pytest.mark.thorough  # some files of each folder run without it
 @pytest.mark.parametrize("engine", ["embedded/iptables", "embedded/nftables"])
 @pytest.mark.parametrize("names", LACKING.values(), ids=LACKING)
 def test_all_that_many_kernels_lack_is_there(names: str, engine: str) -> None:

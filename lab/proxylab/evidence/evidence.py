@@ -204,7 +204,7 @@ class LinkCount(Record, frozen=True, kw_only=True):
         outward: whether packets leave that machine; otherwise they come to it.
         netem: what the link does now, in words.
         dropped: how many packets it dropped.
-        copies: whether it may copy packets.
+        copies: whether it may have copied packets.
         behind: the devices from which packets come into this way next, as ``NAMESPACE/DEVICE``.
     """
 

@@ -7,6 +7,7 @@ once, in the sender's own system call. A queue that is changed keeps its counter
 from collections.abc import Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.errors import ScenarioError
 from proxylab.evidence.evidence import LinkCount
@@ -21,11 +22,12 @@ _NONE = Netem()
 
 
 class Counters(Struct, frozen=True):
-    """What a queue has dropped and passed on so far, and how many packets wait in it."""
+    """What a queue has dropped and passed on so far, how many packets wait in it, and whether it copies them now."""
 
     dropped: int
     passed: int
     waiting: int
+    copies: bool = False
 
 
 class NetemLinks:
@@ -97,7 +99,7 @@ class NetemLinks:
             for each in self._wiring.routes[FABRIC].dump(Kind.GET_QUEUE)
             if each.find(str, "TCA_KIND") == "netem"
         }
-        return {way: by_index[way.port.index] for way in self._ways}
+        return {way: replace(by_index[way.port.index], copies=bool(self._of(way).duplicate)) for way in self._ways}
 
     def at_rest(self) -> bool:
         """Whether no packet is on its way through any link: two looks find all queues empty, and nothing passed."""
@@ -105,18 +107,21 @@ class NetemLinks:
         return not any(each.waiting for each in before.values()) and self.read() == before
 
     def since(self, before: Mapping[Way, Counters]) -> tuple[LinkCount, ...]:
-        """What every way with netem, now or before, has dropped since ``before``."""
+        """What every way with netem, now or before, has dropped since ``before``.
+
+        A way that copied packets then may have copied what passed before it was mended.
+        """
         return tuple(
             LinkCount(
                 link=way.link,
                 outward=way.outward,
                 netem=str(self._of(way)),
                 dropped=now.dropped - before[way].dropped,
-                copies=bool(self._of(way).duplicate),
+                copies=now.copies or before[way].copies,
                 behind=way.behind,
             )
             for way, now in self.read().items()
-            if now.dropped > before[way].dropped or self._of(way) != _NONE
+            if now.dropped > before[way].dropped or self._of(way) != _NONE or before[way].copies
         )
 
     def _of(self, way: Way) -> Netem:
