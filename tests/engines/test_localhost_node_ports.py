@@ -4,14 +4,10 @@ Mode nftables has that behind an alpha gate, KubeProxyNFTablesLocalhostNodePorts
 at kube-proxy, which opens another one to an endpoint; a datagram is rejected.
 """
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from sandboxed import ROOT
+from judged_runs import judged_cases
 
 from proxylab.binaries.binary import Binary, order
 
@@ -67,18 +63,7 @@ spec:
 def judged(addresses: str, kube_proxy: Binary, folder: Path) -> dict[str, dict[str, str]]:
     file = folder / "localhost.lab.yaml"
     file.write_text(SCENARIO.replace("ADDRESSES", addresses))
-    command = ["run", "--no-bundles", "-o", "json", "--engine", "kube-proxy/nftables", "--kube-proxy"]
-    done = subprocess.run(
-        [sys.executable, "-m", "proxylab", *command, str(kube_proxy.path), str(file)],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "lab")},
-    )
-    assert done.stdout, done.stderr
-    (case,) = json.loads(done.stdout)["scenarios"]
-    assert case["fault"] is None
+    (case,) = judged_cases(file, "kube-proxy/nftables", kube_proxy)
     return {each["name"]: each for each in case["probes"]}
 
 

@@ -1,12 +1,9 @@
 """What a scenario asserts of mode nftables alone is lost without what it is about, on each proxy of that mode."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from judged_runs import judged_cases
 from sandboxed import ROOT
 
 from proxylab.binaries.binary import Binary
@@ -44,18 +41,7 @@ def test_it_turns_red_without_what_it_is_about(file: str, engine: str, kube_prox
     assert text in written
     edited = tmp_path / "edited.lab.yaml"
     edited.write_text(written.replace(text, becomes))
-    command = ["run", "--no-bundles", "-o", "json", "--engine", engine, "--kube-proxy"]
-    done = subprocess.run(
-        [sys.executable, "-m", "proxylab", *command, str(kube_proxy.path), str(edited)],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "lab")},
-    )
-    assert done.stdout, done.stderr
-    cases = json.loads(done.stdout)["scenarios"]
-    assert [case["fault"] for case in cases] == [None] * len(cases)
+    cases = judged_cases(edited, engine, kube_proxy)
     probes = [probe for case in cases for probe in case["probes"]]
     found = {probe["name"].partition("[")[0] for probe in probes if probe["judgement"] != "pass"}
     assert found == red
