@@ -5,7 +5,7 @@ program may have the port, so a flow may end at what was dialled.
 """
 
 from collections.abc import Collection, Iterator
-from functools import cache
+from functools import cache, cached_property
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.configuration import ProxyConfiguration
@@ -30,9 +30,12 @@ class NodePortAddresses:
 
     def _surely_serves(self, address: IPAddress) -> bool:
         """Whether that is certain of an address, whatever the proxy's version."""
-        primary = {each for own in allocate_addresses(self._scenario).node.values() for each in own}
         configuration = self._scenario.proxy or ProxyConfiguration()
-        return all(_serves(mode, configuration, primary, address) for mode in _modes(self._scenario))
+        return all(_serves(mode, configuration, self._primary, address) for mode in _modes(self._scenario))
+
+    @cached_property
+    def _primary(self) -> frozenset[IPAddress]:
+        return frozenset(each for own in allocate_addresses(self._scenario).node.values() for each in own)
 
 
 def _modes(scenario: Scenario) -> Iterator[Mode]:
