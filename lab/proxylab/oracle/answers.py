@@ -9,8 +9,6 @@ from proxylab.encoding import Record
 from proxylab.plan.resolved import PolicyRoute
 from proxylab.scenario.words import IcmpError, Outcome, Reply
 
-__all__ = ["FlowAnswer", "FlowQuestion", "HealthAnswer", "ReachedEndpoint", "SeenSource"]
-
 
 class FlowQuestion(Record, frozen=True, kw_only=True):
     """A new flow: who sends it, from which address, and what it dials.

@@ -12,8 +12,6 @@ from proxylab.cluster.objects import HEADLESS_LABEL, Endpoint, EndpointSlice, Se
 from proxylab.encoding import Record
 from proxylab.oracle.setting import ProxySetting
 
-__all__ = ["Candidate", "Choice", "candidates_of", "choose"]
-
 _TOPOLOGY_ANNOTATIONS: Final = ("service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints")
 
 

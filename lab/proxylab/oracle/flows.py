@@ -24,8 +24,6 @@ from proxylab.plan.forwarding import UnreachableError
 from proxylab.plan.resolved import PolicyRoute
 from proxylab.scenario.words import Frontend, IcmpError, Outcome, Reply
 
-__all__ = ["Oracle"]
-
 _MOST_STEPS: Final = 16
 """More machines than any way through a lab has; a longer way is a loop."""
 

@@ -26,8 +26,6 @@ from proxylab.scenario.probes import Probe, ServiceTarget
 from proxylab.scenario.versions import Version
 from proxylab.scenario.words import Frontend, Mode
 
-__all__ = ["AskedProbe", "ask", "moment_of", "outside_reach", "question_of"]
-
 
 def moment_of(cluster: Cluster, plan: Plan, mode: Mode, version: Version) -> Moment:
     """The moment of a scenario's cluster, with proxies of that mode and version in all nodes."""

@@ -10,8 +10,6 @@ from proxylab.oracle.moment import Moment, ServedPort
 from proxylab.oracle.setting import ProxySetting
 from proxylab.scenario.words import Outcome
 
-__all__ = ["Meeting", "Opening", "meet", "node_port_address"]
-
 _OUTCOMES: Final = {"rejected": Outcome.REJECTED, "dropped": Outcome.DROPPED, "untranslated": None}
 
 

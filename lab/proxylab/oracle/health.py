@@ -10,8 +10,6 @@ from proxylab.oracle.frontends import node_port_address
 from proxylab.oracle.moment import Moment, ServedPort, is_proxied
 from proxylab.scenario.words import Frontend
 
-__all__ = ["HealthCheck", "health_check", "node_health"]
-
 _HEALTHY: Final = 200
 _UNHEALTHY: Final = 503
 _STATUS: Final = {"answers": _HEALTHY, "fails": _UNHEALTHY, "unknown": 404}

@@ -13,8 +13,6 @@ from proxylab.cluster.objects import TrafficPolicy
 from proxylab.encoding import Record
 from proxylab.oracle.moment import Moment, ServedPort
 
-__all__ = ["Masquerading", "is_exempt_pod", "masquerading"]
-
 
 class Masquerading(Record, frozen=True):
     """Whether the proxy masquerades a packet, and the rows that say so."""

@@ -26,8 +26,6 @@ from proxylab.plan.model import Listener, Namespace, Plan, Role
 from proxylab.scenario.versions import Version
 from proxylab.scenario.words import Frontend
 
-__all__ = ["Moment", "ServedPort", "is_proxied"]
-
 _VIP: Final = ("VIP", "")
 _KNOWS_IP_MODE: Final[Version] = (1, 30)
 _REVERSE_PATH: Final = "net.ipv4.conf.{}.rp_filter"

@@ -5,8 +5,6 @@ from proxylab.cluster.objects import Service, ServiceType
 from proxylab.encoding import Record
 from proxylab.oracle.moment import Moment
 
-__all__ = ["NameAnswer", "resolve_name"]
-
 
 class NameAnswer(Record, frozen=True, kw_only=True):
     """The addresses that a name gives in one family, or the name of which it is an alias, and the rows that say so."""

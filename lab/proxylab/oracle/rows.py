@@ -15,8 +15,6 @@ from proxylab.scenario.promises import promises, sources
 from proxylab.scenario.versions import Version, VersionRange, read_range
 from proxylab.scenario.words import Mode
 
-__all__ = ["OracleRow", "row_that_holds", "rows"]
-
 _TABLE: Final = Path(__file__).with_name("rows.yaml")
 
 

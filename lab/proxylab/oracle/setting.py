@@ -8,8 +8,6 @@ from proxylab.oracle.rows import OracleRow, row_that_holds
 from proxylab.scenario.versions import Version
 from proxylab.scenario.words import Mode
 
-__all__ = ["ProxySetting"]
-
 _FIRST_VERSION: Final[Version] = (1, 24)
 _NFTABLES: Final[Version] = (1, 31)
 

@@ -10,8 +10,6 @@ from proxylab.plan.model import LinkEnd, Plan, Route, Veth
 from proxylab.plan.resolved import PolicyRoute
 from proxylab.plan.sources import masquerade_source
 
-__all__ = ["Step", "Ways"]
-
 
 class Step(Struct, frozen=True):
     """One step of a packet: the device that it leaves through, and the machine and device where it arrives."""

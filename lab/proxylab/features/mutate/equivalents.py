@@ -12,8 +12,6 @@ from proxylab.cluster.objects import HEADLESS_LABEL, SERVICE_PROXY_NAME_LABEL, Z
 from proxylab.mutate.objects import ObjectMutation
 from proxylab.scenario.words import Mode
 
-__all__ = ["proof_of_mutation"]
-
 _ORDER: Final = "a proxy takes them as a set, of which each has its own meaning"
 _SLICES: Final = "a proxy reads the EndpointSlices, which the control plane has made of it"
 _TEXT: Final = "the text of an address that the API server stored in another form, with the same meaning"
