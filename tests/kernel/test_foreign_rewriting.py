@@ -39,7 +39,7 @@ SOURCE = "node-a changed the packet's source to {} by the rule"
 THEN = "and then changed its destination to 10.244.1.99:TARGET by the rule"
 BROKEN = "the way back is broken: "
 UNTRACKED = "no rule translated the packet: node-a does not track the flow, by the rule"
-NOBODY = "web replied to 172.18.0.77, which nothing in this lab has, and client heard nothing."
+UNANSWERED = "web replied to 172.18.0.77, which nothing in this lab has, and client heard nothing."
 NFT = (
     Case(
         "tcp dport PORT counter ip saddr set 10.9.9.9",
@@ -72,7 +72,7 @@ NFT = (
         DNAT,
         after="which belongs to no engine, and answered with a reset: no program listens there.",
     ),
-    Case("tcp dport TARGET counter snat to 172.18.0.77", BROKEN + SOURCE.format("172.18.0.77"), SNAT, after=NOBODY),
+    Case("tcp dport TARGET counter snat to 172.18.0.77", BROKEN + SOURCE.format("172.18.0.77"), SNAT, after=UNANSWERED),
     Case("tcp dport TARGET counter masquerade", SOURCE.format("172.18.0.2"), SNAT),
     Case("tcp dport PORT counter notrack", UNTRACKED, RAW_OUT, sender="node-a"),
     Case(
@@ -115,7 +115,7 @@ IPTABLES = (
         "-A POSTROUTING -p tcp -m tcp --dport TARGET -j SNAT --to-source 172.18.0.77",
         BROKEN + SOURCE.format("172.18.0.77"),
         "nat",
-        after=NOBODY,
+        after=UNANSWERED,
     ),
     Case("-A POSTROUTING -p tcp -m tcp --dport TARGET -j MASQUERADE", SOURCE.format("172.18.0.2"), "nat"),
     Case(
