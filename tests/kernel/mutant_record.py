@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Set
 from mutated_labs import Judged, name_of
 from sandboxed import ROOT
 
-from proxylab.features.semantics.semantics import RecordedMutant, read_mutants
+from proxylab.features.semantics.promise_coverage import RecordedMutant, read_mutants
 from proxylab.verdict.model import Judgement
 
 __all__ = ["RECORD", "Failed", "compare", "failures", "recorded"]

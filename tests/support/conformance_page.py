@@ -2,8 +2,8 @@
 
 from documents import ROOT
 
-from proxylab.features.conformance.conformance import read
 from proxylab.features.conformance.conformance_files import markdown
+from proxylab.features.conformance.conformance_table import read
 
 __all__ = ["conformance_page"]
 

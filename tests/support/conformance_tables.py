@@ -1,6 +1,6 @@
 """Two small tables of conformance: of a release of kube-proxy, and of a build of it in which something broke."""
 
-from proxylab.features.conformance.conformance import Conformance, Item, Result, Subject
+from proxylab.features.conformance.conformance_table import Conformance, Item, Result, Subject
 
 __all__ = ["BROKEN", "RELEASE", "subject"]
 

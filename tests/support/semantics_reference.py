@@ -6,7 +6,7 @@ from itertools import groupby
 from scenario_index import SCENARIOS, SUFFIX, anchor, places, text
 
 from proxylab.engines.engine_names import EMBEDDED, version_of
-from proxylab.features.semantics.semantics import Row, read_mutants, semantics
+from proxylab.features.semantics.promise_coverage import Row, read_mutants, semantics
 from proxylab.scenario.load import load_scenario
 
 __all__ = ["semantics_reference"]

@@ -42,7 +42,7 @@ def catalogue_files() -> dict[str, Path]:
 
 
 def recorded_mutants() -> bytes:
-    """Which mutant turned which probes of the catalogue red (``proxylab.features.semantics.semantics``)."""
+    """Which mutant turned which probes of the catalogue red (``proxylab.features.semantics.promise_coverage``)."""
     return (_folder() / "mutations.json").read_bytes()
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from xml.etree import ElementTree
 
-from proxylab.features.conformance.conformance import Conformance, Item, Result, conforming, sentence
+from proxylab.features.conformance.conformance_table import Conformance, Item, Result, conforming, sentence
 from proxylab.report.html.markup import Markup, tag, unbroken
 
 _BAD: Final = (Result.FAIL, Result.INCONCLUSIVE)

@@ -4,7 +4,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from proxylab.evidence.words import amount
-from proxylab.features.conformance.conformance import Change, Conformance, Item, Result, Subject, conforming, sentence
+from proxylab.features.conformance.conformance_table import (
+    Change,
+    Conformance,
+    Item,
+    Result,
+    Subject,
+    conforming,
+    sentence,
+)
 from proxylab.text import WIDTH, table, wrapped
 
 _TURNS: Final = ("no longer conforms", "conforms now", "known difference now", "no known difference any more", "other")

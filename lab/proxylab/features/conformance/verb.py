@@ -28,7 +28,8 @@ from proxylab.client.session import Session
 from proxylab.engines.engine_names import ENGINES
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ExitCode
-from proxylab.features.conformance.conformance import (
+from proxylab.features.conformance.conformance_files import badge, junit, markdown, page
+from proxylab.features.conformance.conformance_table import (
     Conformance,
     Subject,
     catalogue_digest,
@@ -36,7 +37,6 @@ from proxylab.features.conformance.conformance import (
     read,
     together,
 )
-from proxylab.features.conformance.conformance_files import badge, junit, markdown, page
 from proxylab.features.conformance.conformance_text import change_lines, conformance_lines
 from proxylab.report.exit_code import exit_code
 from proxylab.scenario.model import Scenario

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from proxylab.features.semantics.semantics import Coverage, Row, Showing, counts
+from proxylab.features.semantics.promise_coverage import Coverage, Row, Showing, counts
 from proxylab.report.html.markup import Markup, joined, tag
 from proxylab.report.html.page import document
 from proxylab.verdict.model import Judgement

@@ -12,7 +12,7 @@ from proxylab.client.output_files import write_whole
 from proxylab.engines.engine_names import EMBEDDED, version_of
 from proxylab.errors import ExitCode
 from proxylab.evidence.words import amount
-from proxylab.features.semantics.semantics import Coverage, read_mutants, semantics, to_json, to_lines
+from proxylab.features.semantics.promise_coverage import Coverage, read_mutants, semantics, to_json, to_lines
 from proxylab.features.semantics.semantics_page import semantics_page
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.promises import promises

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from scenario_text import scenario_text
 
 from proxylab.errors import ExitCode
-from proxylab.features.conformance.conformance import (
+from proxylab.features.conformance.conformance_files import badge, junit, markdown, page
+from proxylab.features.conformance.conformance_table import (
     Conformance,
     Item,
     Result,
@@ -25,7 +26,6 @@ from proxylab.features.conformance.conformance import (
     sentence,
     together,
 )
-from proxylab.features.conformance.conformance_files import badge, junit, markdown, page
 from proxylab.features.conformance.conformance_text import change_lines, conformance_lines
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import parse_scenario

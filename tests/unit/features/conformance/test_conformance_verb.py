@@ -11,8 +11,8 @@ from conformance_tables import BROKEN, RELEASE
 from kube_proxies import program
 
 from proxylab.errors import ExitCode
-from proxylab.features.conformance.conformance import read
 from proxylab.features.conformance.conformance_files import markdown
+from proxylab.features.conformance.conformance_table import read
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from scenario_index import SCENARIOS, SUFFIX, places
 
 from proxylab.engines.engine_names import EMBEDDED, version_of
-from proxylab.features.semantics.semantics import (
+from proxylab.features.semantics.promise_coverage import (
     Coverage,
     RecordedMutant,
     Row,
