@@ -8,7 +8,7 @@ from proxylab.features.mutate.runs import mutants_of, ruled
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 
-SCENARIOS = Path(__file__).parents[3] / "scenarios"
+SCENARIOS = Path(__file__).parents[4] / "scenarios"
 FILES = (  # with source ranges, affinity, both policies at every frontend and protocol, and each way to know pods
     "loadbalancer/source-ranges",
     "affinity/client-ip",
