@@ -18,7 +18,10 @@ from proxylab.report.html import Entry, Heading, entries_of, entry, page
 from proxylab.scenario.expect import NodeDevice, Preserved
 from proxylab.verdict.judge import judge
 
-pytestmark = pytest.mark.skipif(chromium() is None, reason="needs Chromium; 'apt-get install chromium'")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(chromium() is None, reason="needs Chromium; 'apt-get install chromium'"),
+]
 
 HOSTILE = "</script><img src=x onerror=hacked=1><svg onload=hacked=1>"
 PICTURE = Path(__file__).resolve().parents[2] / "docs" / "report.png"

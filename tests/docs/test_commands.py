@@ -46,6 +46,7 @@ CLONE = "git clone https://github.com/kubernetes/kubernetes"
 
 NOT_TYPED = {
     "./dev lab": "runs every scenario, as the tests do anyway; tests/unit/test_dev.py types it elsewhere",
+    "./dev lint": "is of the tests that run now",
     "./dev size": "counts the clone itself; tests/unit/test_code_size.py shows what it counts",
     "./dev test": "runs this test",
     "./dev test --all": "runs this test",
@@ -58,7 +59,6 @@ NOT_TYPED = {
     CLONE: "is a gigabyte; tests/engines/test_checkout.py puts a checkout there instead",
     "./dev pytest tests/unit": "is of the tests that run now",
     "./dev pytest tests/kernel": "is of the tests that run now",
-    "./dev pytest tests/lint": "is of the tests that run now",
     "./dev ruff format . && ./dev ruff check --fix .": "changes the files of the project; tests/lint only looks",
     REPEATED: "takes half an hour of a machine that does nothing else",
     MUTATED: "mutates every rule, which takes half an hour",
@@ -101,7 +101,14 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, id=str(page.relative_to(ROOT)), marks=[OWN] if "--kernel uml" in page.read_text() else [])
+        pytest.param(
+            page,
+            id=str(page.relative_to(ROOT)),
+            marks=[
+                *([OWN] if "--kernel uml" in page.read_text() else []),
+                *([pytest.mark.pages] if page.name != "README.md" else []),
+            ],
+        )
         for page in PAGES
     ],
 )

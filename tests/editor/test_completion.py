@@ -16,6 +16,9 @@ SCENARIO = (HERE.parent / "golden" / "scenario" / "base.lab.yaml").read_text(enc
 CURE = "./dev brings npm, which must reach its registry once"
 
 
+pytestmark = pytest.mark.editor
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the server is installed, as ``package-lock.json`` has it, and where the documents are said to be."""

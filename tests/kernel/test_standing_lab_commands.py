@@ -196,6 +196,7 @@ PREPARED = {
 }
 
 
+@pytest.mark.completion
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_real_shell_completes_the_names_of_a_standing_lab(cli: CommandLine, tmp_path: Path, shell: str) -> None:
     if shutil.which(shell) is None:
@@ -230,6 +231,7 @@ def test_a_real_shell_completes_the_names_of_a_standing_lab(cli: CommandLine, tm
         os.close(each)
 
 
+@pytest.mark.completion
 def test_the_names_of_a_standing_lab_are_completed(cli: CommandLine) -> None:
     cli.up("--name", "mine")
     for words, completed in {

@@ -64,6 +64,9 @@ class Reader:
         )
 
 
+pytestmark = pytest.mark.wheel
+
+
 @pytest.fixture
 def reader(tmp_path: Path, distribution: Distribution) -> Reader:
     return Reader(tmp_path, distribution.wheel)

@@ -26,6 +26,9 @@ def test_own():
 INI = "[pytest]\npythonpath = .\naddopts = --import-mode={}\n"
 
 
+pytestmark = pytest.mark.wheel
+
+
 @pytest.fixture
 def beside_lab(environment: Environment, tmp_path: Path) -> Path:
     """A folder whose own package is called lab, with a scenario and its Python test in it."""

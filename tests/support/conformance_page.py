@@ -24,8 +24,7 @@ lacked.
 [conformance.json](conformance.json) has each item with its results. `proxylab conformance --compare` compares a run
 of yours with it. A run of one release is `proxylab conformance --engine kube-proxy@v1.37/nftables --report
 v1.37-nftables.json`. `proxylab conformance --from v1.36-nftables.json --from v1.37-nftables.json --report
-docs/reference/conformance.json` puts several together, and `LAB_DOCS=write ./dev pytest tests/docs/test_reference.py`
-writes this page.
+docs/reference/conformance.json` puts several together, and `LAB_DOCS=write ./dev lint` writes this page.
 
 ## What failed
 

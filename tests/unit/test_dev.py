@@ -19,6 +19,8 @@ import pytest
 
 from proxylab.timing import Deadline
 
+pytestmark = pytest.mark.dev_script
+
 DEV = Path(__file__).resolve().parents[2] / "dev"
 
 RECORDING = """#!/bin/sh
@@ -192,9 +194,30 @@ def test_a_command_runs_where_the_caller_stands_with_its_own_output_and_status(r
     assert (code, output.splitlines(), errors) == (7, [str(tmp_path), str(ready.root / ".venv")], "")
 
 
-def test_the_size_of_a_folder_is_counted_in_the_environment(ready: Clone) -> None:
-    ready.program("python", 'echo "$* with $PYTHONPATH"', folder=ready.root / ".venv/bin")
-    assert ready.run("size", "tests/unit") == (0, f"-m code_size tests/unit with {ready.root}/tests/support\n", "")
+@pytest.mark.parametrize(
+    ("words", "typed"),
+    [
+        (["size", "tests/unit"], "python -m code_size tests/unit"),
+        (["times", "run.xml"], "python -m file_times run.xml"),
+        (["lint", "-k", "types"], "pytest tests/lint -k types"),
+    ],
+)
+def test_what_looks_at_the_code_runs_in_the_environment(ready: Clone, words: list[str], typed: str) -> None:
+    for name in ("python", "pytest"):
+        ready.program(name, "exit 3", folder=ready.root / ".venv/bin")
+    assert ready.run(*words) == (3, "", "")
+    assert ready.calls("") == [typed]
+
+
+@pytest.mark.parametrize("option", [(), ("--all",)])
+def test_what_no_changed_file_concerns_is_left_out(ready: Clone, option: tuple[str, ...]) -> None:
+    scripts = ready.root / ".venv/bin"
+    ready.program("python", 'test "$*" != "-m concerns" || printf "browser\\nwheel\\n"', folder=scripts)
+    ready.program("proxylab", "exit 4", folder=scripts)
+    ready.program("pytest", folder=scripts)
+    assert ready.run("test", *option)[0] == 0
+    (call,) = ready.calls("pytest")
+    assert ("and not browser and not wheel" in call) is (option == ())
 
 
 def test_when_nothing_is_missing_nothing_is_installed(ready: Clone) -> None:

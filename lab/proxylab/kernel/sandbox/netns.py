@@ -3,7 +3,7 @@
 A network namespace is an attribute of a thread. ``inside`` moves the thread, runs a block and moves it back. A block
 must not await, yield or start another thread's work: the whole event loop would go on in the wrong namespace. A socket
 belongs for good to the namespace that it was made in. So a block is short: it makes sockets, or opens files below
-/proc/sys/net (open(2) resolves them by the caller's namespace), and nothing else. ``tests/unit/test_architecture.py``
+/proc/sys/net (open(2) resolves them by the caller's namespace), and nothing else. ``tests/lint/test_architecture.py``
 walks the syntax tree of every block. Namespaces have no names in the file system.
 """
 

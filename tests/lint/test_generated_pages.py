@@ -33,7 +33,7 @@ def test_the_page_is_of_this_code(name: str, make: Callable[[], str]) -> None:
     made = make()
     if os.environ.get("LAB_DOCS") == "write":
         page.write_text(made)
-    assert page.read_text() == made, "LAB_DOCS=write ./dev pytest tests/docs"
+    assert page.read_text() == made, "LAB_DOCS=write ./dev lint"
 
 
 def test_they_are_linked_from_the_contents() -> None:
