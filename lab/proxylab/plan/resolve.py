@@ -205,6 +205,7 @@ class _Resolver:
             protocol=protocol,
             manner=Manner.PACKET if echo else probe.send.manner,
             flows=probe.send.flows_for(expect, names_pods=question is not None and question.headless),
+            concurrency=probe.send.concurrency,
             payload=probe.send.payload,
             receivers=(*self._everywhere(family, protocol), *self._receivers(probe, family)),
             sentinels=self._sentinels(probe.source.name, self._entrances(probe, destination), family),

@@ -191,7 +191,8 @@ class ResolvedProbe(Record, frozen=True, kw_only=True):
     are the sources that masquerading gives, for each node that may translate a flow and each endpoint. ``leftovers``
     are the lines of the rules that the author gives nodes before their engines start. With ``http`` the flows are HTTP
     requests: ``request`` to an Ingress, or else for a node's health. With ``tables`` the lab saves all connection
-    tracking entries after the probe; it does so as well where a node changed a flow's port alone. ``addresses`` maps
+    tracking entries after the probe; it does so as well where a node changed a flow's port alone. ``concurrency`` is
+    how many connections are open at once, ``None`` for as many as the lab can. ``addresses`` maps
     the scenario's names to addresses, where an expectation names any. ``chain_hashes`` are in the names of the chains
     that a proxy may have made for Service ports until then (``cluster.chain_names``); ``None`` if they are unknown.
     """
@@ -204,6 +205,7 @@ class ResolvedProbe(Record, frozen=True, kw_only=True):
     protocol: Transport
     manner: Manner
     flows: int
+    concurrency: int | None = None
     payload: int
     receivers: tuple[Receiver, ...]
     sentinels: tuple[Sentinel, ...]

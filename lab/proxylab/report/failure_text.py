@@ -156,6 +156,8 @@ def sent_line(verdict: ProbeVerdict) -> str:
     """What the probe sent: sender, target, the address dialled, and the number of flows."""
     resolved = verdict.resolved
     sent = f"{amount(resolved.flows, 'flow')} of {resolved.protocol} by {resolved.manner}"
+    if resolved.concurrency and resolved.flows > 1:
+        sent += ", one after another" if resolved.concurrency == 1 else f", {resolved.concurrency} at once"
     if resolved.sender.frame_mac:
         sent += f", in frames to {verdict.probe.send.frame_to}"
     more = f" and {len(resolved.sender.others):,} more" if resolved.sender.others else ""

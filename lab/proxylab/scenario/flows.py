@@ -63,6 +63,10 @@ def check_flow(subject: Subject) -> None:
             problems.add(location["path"].key, "only a request has a path", allowed="expect http, or remove the key")
     _check_echo(subject)
     _check_frame(subject)
+    send, concurrency = subject.probe.send, subject.location["send"]["concurrency"]
+    if concurrency.exists and (subject.echo or (send is not None and send.manner is not Manner.CONNECT)):
+        what = "packets make no connection, which is open until it is closed"
+        problems.add(concurrency.key, what, allowed=f"needed: as: {Manner.CONNECT}")
 
 
 def _check_sender(subject: Subject, source: Source, location: Location) -> None:

@@ -22,6 +22,9 @@ MOST_FLOWS: Final = 32_000
 STREAM_EVERY: Final = 20
 """The default time between two packets of a stream, in milliseconds."""
 
+MOST_CONCURRENCY: Final = 64
+"""The most connections of one probe that are open at once: far below the usual limit of 1,024 descriptors."""
+
 MOST_PAYLOAD: Final = 8000
 """The most bytes after the marker of a flow."""
 _MOST_NAME: Final = 200
@@ -219,7 +222,11 @@ def _frame_to(text: str) -> str:
 class Send(Declared, frozen=True, kw_only=True):
     """The packets to send."""
 
-    meant: ClassVar[Mapping[str, str]] = {"count": "write flows: NUMBER", "size": "write payload: BYTES"}
+    meant: ClassVar[Mapping[str, str]] = {
+        "count": "write flows: NUMBER",
+        "parallel": "write concurrency: NUMBER",
+        "size": "write payload: BYTES",
+    }
 
     protocol: Annotated[
         Transport | None,
@@ -248,6 +255,17 @@ class Send(Declared, frozen=True, kw_only=True):
             "backends 8,464), and by 30 % where they are connections (941); with a sticky one, the number that hardly "
             f"all go to one backend without affinity (31 for two, 20 for three). It is at most {MOST_FLOWS:,}.",
             [2000],
+        ),
+    ] = None
+    concurrency: Annotated[
+        int | None,
+        Between(1, MOST_CONCURRENCY),
+        Key(
+            "With connect, how many flows are under way at once, at most. With 1 the flows come one after another: "
+            "each begins after both ends have closed the connection before it, or, over UDP, after its answer. What "
+            "counts open connections, as some schedulers of IPVS do, sees the difference. The default is the most, "
+            f"{MOST_CONCURRENCY}, and 16 for HTTP requests.",
+            [1],
         ),
     ] = None
     payload: Annotated[

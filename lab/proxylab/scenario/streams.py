@@ -42,8 +42,9 @@ def _check_stream(subject: Subject) -> None:
         problems.add(location["to"]["via"].spot, what, allowed=f"allowed: {listed(_DIALLED)}")
     if send is None:
         return
-    if send.flows not in (None, 1):
-        problems.add(location["send"]["flows"].spot, "a stream is one flow", allowed="remove the key")
+    for key, number in (("flows", send.flows), ("concurrency", send.concurrency)):
+        if number not in (None, 1):
+            problems.add(location["send"][key].spot, "a stream is one flow", allowed="remove the key")
     if subject.echo:
         what = "a stream cannot send echo requests: it needs answers from a backend"
         problems.add(location["send"]["protocol"].spot, what, allowed="allowed: TCP, UDP, SCTP")

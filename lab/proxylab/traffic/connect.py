@@ -26,12 +26,10 @@ from proxylab.evidence.evidence import Altered, ConnectReport, Packet, Part
 from proxylab.kernel.modules import feasible, known_modules, load_modules
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.resolved import ResolvedProbe
+from proxylab.scenario.probes import MOST_CONCURRENCY
 from proxylab.traffic.answer import LONGEST_ANSWER, Answer, read_answer, request_line
 from proxylab.traffic.craft import filling
 from proxylab.traffic.identity import Identity, Kind
-
-# The most sockets in flight at once: far below the usual limit of 1,024 descriptors.
-_AT_ONCE: Final = 64
 
 # A TCP dialogue is ten frames: handshake, line, answer, their acknowledgements, and the end. With hairpin traffic one
 # tap sees both the sender's and the receiver's frames, which doubles it.
@@ -69,7 +67,7 @@ class Dialogues:
         self.refused: list[str] = []
         self.sent = 0
         self._netns = netns
-        self._at_once = max(1, min(_AT_ONCE, room // _CROSSINGS))
+        self._at_once = max(1, min(resolved.concurrency or MOST_CONCURRENCY, room // _CROSSINGS))
         self._resolved = resolved
         self._identity = identity
         self._filling = filling(resolved.payload)
@@ -85,7 +83,7 @@ class Dialogues:
     def advance(self) -> bool:
         """Dial as many flows as may be under way, and serve those that are ready. Returns whether anything happened."""
         happened = self._dial()
-        for fd, _event in self._epoll.poll(0, _AT_ONCE):
+        for fd, _event in self._epoll.poll(0, MOST_CONCURRENCY):
             dialogue = self._open.get(fd)
             if dialogue is not None:
                 self._continue(dialogue)

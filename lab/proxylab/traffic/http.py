@@ -103,7 +103,8 @@ class Fetches:
 
     async def _request_all(self) -> None:
         waiting = enumerate(self._ports)
-        await together(self._request_each(waiting) for _ in range(min(_REQUESTS_AT_ONCE, len(self._ports))))
+        at_once = min(self._resolved.concurrency or _REQUESTS_AT_ONCE, len(self._ports))
+        await together(self._request_each(waiting) for _ in range(at_once))
 
     async def _request_each(self, waiting: Iterator[tuple[int, int]]) -> None:
         """Take one flow after the other from the shared iterator."""

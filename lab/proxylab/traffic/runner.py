@@ -33,6 +33,7 @@ from proxylab.plan.dialogue import Dialogue
 from proxylab.plan.model import Plan, Role
 from proxylab.plan.name_servers import own_addresses
 from proxylab.plan.resolved import STACK, ResolvedProbe
+from proxylab.scenario.probes import MOST_CONCURRENCY
 from proxylab.scenario.words import Manner
 from proxylab.timing import Deadline, together
 from proxylab.traffic.associations import Associations
@@ -57,6 +58,8 @@ from proxylab.traffic.watch import Watch
 
 _RUN_SECONDS: Final = 10.0
 _FLOW_SECONDS: Final = 0.005
+_ROUND_TRIP_SECONDS: Final = 0.05
+"""For each flow where none begins before another has ended: a whole connection, also in a guest."""
 # Ethernet, IP and transport header with options: the bytes of a frame beyond its token and payload.
 _HEADER_BYTES: Final = 14 + 40 + 40
 
@@ -260,7 +263,8 @@ class Runner:
 
     async def _take(self, turns: Exchange, resolved: ResolvedProbe, *, every_segment: bool) -> str:
         follows_data = every_segment and resolved.protocol is Transport.TCP
-        deadline = Deadline.after(self._links.longer(_RUN_SECONDS + _FLOW_SECONDS * resolved.flows))
+        of_flow = max(_FLOW_SECONDS, _ROUND_TRIP_SECONDS / (resolved.concurrency or MOST_CONCURRENCY))
+        deadline = Deadline.after(self._links.longer(_RUN_SECONDS + of_flow * resolved.flows))
         try:
             with self._watch.every_segment() if follows_data else nullcontext():
                 unfinished = await turns.run(deadline)

@@ -65,6 +65,7 @@ def test_probes_streams_and_steps() -> None:
         Reply.TRANSLATED,
         {"family": "IPv6", "hairpin": "none", "mode": "ipvs"},
     )
+    assert (shared.send.flows, shared.send.concurrency) == (2000, 1)
     assert shared.expect.spread == Shares({"echo-1": 0.5, "echo-2": 0.5})
     assert health.expect.http == HttpExpect(
         status=200, local_endpoints=1, headers={"Content-Type": "application/json"}, body={"service.name": '"echo"'}

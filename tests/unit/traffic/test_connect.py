@@ -110,6 +110,40 @@ def test_an_association_is_dialled_spoken_and_answered_like_a_connection(sockets
     flows.close()
 
 
+def test_with_concurrency_1_a_flow_begins_after_both_ends_of_the_one_before_have_closed_it(
+    sockets: list[LooksLikeSctp],
+) -> None:
+    one_by_one = replace(resolved(), protocol=Transport.TCP, flows=2, concurrency=1)
+    flows = Dialogues(NetNs("c", -1), one_by_one, Identity(bytes(8), 0, 4, 1), [4000, 4001], 1000)
+    flows.advance()
+    flows.advance()
+    (first,) = sockets
+    token = first.other.recv(100)[:48]
+    first.other.send(b"proxylab reply " + token[15:] + b' {"pod": "echo", "peer": "10.244.0.2", "port": 4000}\n')
+    flows.advance()
+    assert first.other.recv(100) == b"", "the client has ended its direction"
+    assert not flows.advance()
+    assert len(sockets) == 1, "the server has not"
+    first.other.shutdown(socket.SHUT_WR)
+    flows.advance()
+    flows.advance()
+    assert len(sockets) == 2
+    assert [each.error for each in flows.reports] == [""]
+    flows.close()
+
+
+@pytest.mark.parametrize(("concurrency", "open_at_once"), [(None, 64), (1, 1), (10, 10)])
+def test_concurrency_says_how_many_flows_are_under_way_at_once(
+    sockets: list[LooksLikeSctp], concurrency: int | None, open_at_once: int
+) -> None:
+    many = replace(resolved(), flows=100, concurrency=concurrency)
+    flows = Dialogues(NetNs("c", -1), many, Identity(bytes(8), 0, 4, 1), range(4000, 4100), 10_000)
+    flows.advance()
+    flows.advance()
+    assert len(sockets) == open_at_once
+    flows.close()
+
+
 def test_an_association_that_is_turned_away_says_so(
     sockets: list[LooksLikeSctp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
