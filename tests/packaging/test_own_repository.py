@@ -104,6 +104,8 @@ def test_init_writes_a_repository_whose_tests_run(environment: Environment, tmp_
     said = environment.lab(tmp_path, "proxylab", "init", "--repo")
     assert "tox.ini exists already; add to it what you lack of\n\n  # tox -e lab runs" in said
     assert (tmp_path / "tox.ini").read_text() == "[tox]\n"
+    assert ".proxylab/" in (tmp_path / ".gitignore").read_text().splitlines()
+    assert "commit them, but not the evidence of failed probes in .proxylab/:\n  git add tests/" in said
     assert "4 passed" in environment.lab(tmp_path, "pytest", "tests").splitlines()[-1]
     github = yaml.safe_load((tmp_path / ".github/workflows/lab.yml").read_text())
     gitlab = yaml.safe_load((tmp_path / ".gitlab-ci.yml").read_text())

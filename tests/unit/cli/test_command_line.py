@@ -203,11 +203,24 @@ def test_a_file_with_mistakes_is_an_error_of_its_own_and_the_others_run(caller: 
     assert "pass          one of a" in output
     assert "pass          one of b" in output
     assert "bad.lab.yaml [embedded/iptables]: ERROR\n" in output
+    assert "error         bad.lab.yaml [embedded/iptables]" in output
+    assert ("fail  " in output, "0 probes" in output) == (False, False)
     assert "  bad.lab.yaml:2:1: spce: unknown key" in output
     assert caller.type("run", ".")[0] == ExitCode.SCENARIO
     code, output, _ = caller.type("run", ".", "--probe", "in bad")
     assert code == ExitCode.SCENARIO
     assert "bad.lab.yaml:2:1: spce" in output
+
+
+def test_a_file_with_a_mistake_is_told_in_one_line_and_exits_2(caller: Caller) -> None:
+    caller.scenario("bad.lab.yaml", "one")
+    file = caller.folder / "bad.lab.yaml"
+    file.write_text(file.read_text().replace("spec:", "spce: {}\nspec:", 1))
+    line = file.read_text().splitlines().index("spce: {}") + 1
+    code, output, errors = caller.type("run", "bad.lab.yaml")
+    assert (code, output) == (ExitCode.SCENARIO, "")
+    assert errors.startswith(f"bad.lab.yaml:{line}:1: spce: unknown key; ")
+    assert len(errors.splitlines()) == 1
 
 
 def test_json_has_the_mistakes_of_a_file_among_its_results(caller: Caller) -> None:
