@@ -49,6 +49,12 @@ COREDNS: Final = Program(
     r"CoreDNS-(\d+\.\d+\.\d+\S*)",
     "name another by --name-server, or type `proxylab engines --obtain coredns`",
 )
+CONTROL_PLANE: Final = Program(
+    "control-plane",
+    "--version",
+    r"Kubernetes v(\d+\.\d+\S*)",
+    "type `proxylab engines --obtain control-plane`, once",
+)
 
 
 _COMMIT: Final = re.compile(r'GitCommit:"([0-9a-f]{7,64})"(?:, GitTreeState:"(clean|dirty)")?')

@@ -34,6 +34,7 @@ _CURE: Final = (
 _SLOW_NOTES: Final = {
     ("kube-proxy", "module"): "by Go, which takes some nine minutes of one processor",
     ("coredns", "module"): "by Go, which takes some two minutes of one processor",
+    ("control-plane", "module"): "by Go, which takes some eleven minutes of one processor",
 }
 """A warning about slow sources."""
 

@@ -15,7 +15,7 @@ from proxylab.binaries.binary import Binary
 from proxylab.binaries.cache import Cache
 from proxylab.binaries.go import BUILD_SECONDS, linker_flags, load_module, module_versions, run_go
 
-_MODULE: Final = "k8s.io/kubernetes"
+MODULE: Final = "k8s.io/kubernetes"
 _NAME: Final = "proxylab.invalid/kube-proxy"
 _MAIN: Final = """\
 package main
@@ -32,7 +32,7 @@ import (
 
 func main() { os.Exit(cli.Run(app.NewProxyCommand())) }
 """
-_RELEASE: Final = re.compile(r"v1\.\d+\.\d+")
+RELEASE: Final = re.compile(r"v1\.\d+\.\d+")
 
 
 class ModuleSource(Struct, frozen=True):
@@ -42,11 +42,11 @@ class ModuleSource(Struct, frozen=True):
 
     def versions(self) -> list[str]:
         """The releases that the module proxy lists, oldest first; it may have more. Raises ``CapabilityError``."""
-        return module_versions(self.go, _MODULE, _RELEASE)
+        return module_versions(self.go, MODULE, RELEASE)
 
     def origin(self, version: str) -> str:
         """The module and version that a binary is built from."""
-        return f"built from {_MODULE}@{version}"
+        return f"built from {MODULE}@{version}"
 
     def obtain(self, version: str, cache: Cache) -> Binary:
         """Build one version, which takes minutes. Raises ``CapabilityError``."""
@@ -61,19 +61,19 @@ class ModuleSource(Struct, frozen=True):
             return cache.keep(built, self.origin(version))
 
     def _write(self, folder: Path, version: str) -> None:
-        _, described = load_module(self.go, folder, _NAME, f"{_MODULE}@{version}")
-        (folder / "go.mod").write_text(_go_mod(described, version), encoding="utf-8")
+        _, described = load_module(self.go, folder, _NAME, f"{MODULE}@{version}")
+        (folder / "go.mod").write_text(pinned_go_mod(_NAME, described, version), encoding="utf-8")
         (folder / "main.go").write_text(_MAIN, encoding="utf-8")
 
 
-def _go_mod(kubernetes: Mapping[str, Any], version: str) -> str:
-    """The go.mod of the main package, from that of kubernetes as ``go mod edit -json`` prints it."""
+def pinned_go_mod(name: str, kubernetes: Mapping[str, Any], version: str) -> str:
+    """The go.mod of a main package, from that of kubernetes as ``go mod edit -json`` prints it."""
     published = "v0" + version.removeprefix("v1")
     replaced = {each["Old"]["Path"]: each["New"] for each in kubernetes.get("Replace") or ()}
     lines = [
-        f"module {_NAME}",
+        f"module {name}",
         f"go {kubernetes['Go']}",
-        f"require {_MODULE} {version}",
+        f"require {MODULE} {version}",
         f"require k8s.io/component-base {published}",
         *(
             f"replace {path} => {path} {published}"

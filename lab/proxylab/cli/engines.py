@@ -1,14 +1,15 @@
-"""``proxylab engines``: list the engines and the sources of kube-proxy and CoreDNS, and obtain a binary."""
+"""``proxylab engines``: list the engines and the sources of the programs that labs run, and obtain a binary."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import click
 
-from proxylab.binaries.binary import COREDNS, Binary
+from proxylab.binaries.binary import CONTROL_PLANE, COREDNS, Binary, Program
 from proxylab.binaries.cache import Cache
 from proxylab.binaries.choose import Offer, Sources, UnobtainableError, newest, obtain, offers, with_mode
+from proxylab.binaries.control_plane import control_plane_sources
 from proxylab.binaries.coredns import coredns_sources
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import OUTPUT, terminal_width
@@ -18,6 +19,12 @@ from proxylab.text import WIDTH, wrapped
 
 _NEWEST = "newest"
 _MOST_VERSIONS = 5
+_OTHERS: Mapping[str, Callable[[], Sources]] = {
+    COREDNS.name: coredns_sources,
+    CONTROL_PLANE.name: control_plane_sources,
+}
+"""The programs besides kube-proxy, by what ``--obtain`` calls them."""
+
 _BY_HAND = (
     ("a file", "--kube-proxy FILE"),
     ("a kubernetes checkout", "--kube-proxy DIRECTORY builds it, with uncommitted changes"),
@@ -33,7 +40,7 @@ _BY_HAND = (
     flag_value=_NEWEST,
     metavar="[VERSION]",
     help="Put a kube-proxy into the cache: the newest available, or VERSION (v1.34, v1.34.2). coredns or "
-    "coredns@VERSION puts a CoreDNS there.",
+    "coredns@VERSION puts a CoreDNS there, and control-plane or control-plane@VERSION a control plane of Kubernetes.",
 )
 @OUTPUT
 @click.pass_obj
@@ -48,12 +55,12 @@ def command(sources: object, /, *, wanted: str | None, output: str) -> ExitCode:
     known = sources if isinstance(sources, Sources) else Sources.of_user()
     if wanted is not None:
         return _obtain(wanted, known)
-    coredns = Cache.of_user(COREDNS).binaries() if sources is None else []
+    others = {each: Cache.of_user(each).binaries() if sources is None else [] for each in (COREDNS, CONTROL_PLANE)}
     cached, offered = known.obtained(), offers(known)
     if output == "json":
-        echo(json.dumps(_document(cached, offered, coredns), indent=2))
+        echo(json.dumps(_document(cached, offered, others), indent=2))
     else:
-        echo("\n".join(engines_lines(cached, offered, terminal_width(), coredns)))
+        echo("\n".join(engines_lines(cached, offered, terminal_width(), others)))
     return ExitCode.OK
 
 
@@ -61,8 +68,8 @@ def _obtain(wanted: str, sources: Sources) -> ExitCode:
     print_progress = partial(echo, err=True)
     try:
         program, _, version = wanted.partition("@")
-        if program == COREDNS.name:
-            binary = newest(version, coredns_sources(), print_progress)
+        if program in _OTHERS:
+            binary = newest(version, _OTHERS[program](), print_progress)
         elif wanted == _NEWEST:
             binary = newest("", sources, print_progress)
         else:
@@ -79,11 +86,14 @@ def _obtain(wanted: str, sources: Sources) -> ExitCode:
 
 
 def engines_lines(
-    cached: list[Binary], offered: tuple[Offer, ...], width: int = WIDTH, coredns: Sequence[Binary] = ()
+    cached: list[Binary],
+    offered: tuple[Offer, ...],
+    width: int = WIDTH,
+    others: Mapping[Program, Sequence[Binary]] | None = None,
 ) -> list[str]:
-    """The engines and name servers, then the sources of kube-proxy."""
-    width_of_names = max(map(len, ENGINES))
-    names = [f"{COREDNS.name:<{width_of_names}}  {_here(coredns)}"]
+    """The engines, the other programs that labs run, then the sources of kube-proxy."""
+    width_of_names, found = max(map(len, ENGINES)), others or {}
+    names = [f"{each.name:<{width_of_names}}  {_here(found.get(each, ()))}" for each in (COREDNS, CONTROL_PLANE)]
     return [*_engine_lines(cached), *names, "", *_source_lines(offered, width)]
 
 
@@ -119,11 +129,14 @@ def _offered(offered: tuple[Offer, ...]) -> Iterator[tuple[str, str]]:
         yield offer.word, f"--kube-proxy {offer.word}:VERSION: {shown}{f' and {more} more' if more > 0 else ''}"
 
 
-def _document(cached: list[Binary], offered: tuple[Offer, ...], coredns: Sequence[Binary]) -> dict[str, object]:
+def _document(
+    cached: list[Binary], offered: tuple[Offer, ...], others: Mapping[Program, Sequence[Binary]]
+) -> dict[str, object]:
     return {
         "engines": list(ENGINES),
         "binaries": [{"path": str(each.path), **each.identity.to_document()} for each in cached],
-        "nameServers": [{"path": str(each.path), **each.identity.to_document()} for each in coredns],
+        "nameServers": [{"path": str(each.path), **each.identity.to_document()} for each in others[COREDNS]],
+        "controlPlanes": [{"path": str(each.path), **each.identity.to_document()} for each in others[CONTROL_PLANE]],
         "sources": [
             {"name": each.word, "versions": list(each.versions), "missing": each.error or None} for each in offered
         ],
