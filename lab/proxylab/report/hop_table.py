@@ -16,7 +16,6 @@ from proxylab.scenario.words import Outcome, Reply
 from proxylab.text import WIDTH, table, width_of, wrapped
 from proxylab.verdict.case import JudgedProbe
 from proxylab.verdict.flows.flows import Flow
-from proxylab.verdict.flows.hops import hops
 from proxylab.verdict.model import expectations
 from proxylab.verdict.reported_drop import reason_words, reported_drop
 from proxylab.verdict.rule_words import short
@@ -40,7 +39,7 @@ def hop_table(case: JudgedProbe, traced: Evidence | None, example: int | None, w
     if len(case.flows) > 1 and example is None:
         return []
     flow = case.flows[example or 0]
-    seen = hops(flow)
+    seen = flow.hops
     if not seen:
         return []
     rows: list[_Row] = [("hop", "packet", "from", "to"), *_rows(case, flow, seen[:_MOST_HOPS])]

@@ -40,9 +40,10 @@ from proxylab.verdict.doubts import (
 from proxylab.verdict.drops import KernelDrop, kernel_drop
 from proxylab.verdict.due_ends import DueEnds
 from proxylab.verdict.flows.copies import copies, lost_copies
-from proxylab.verdict.flows.flows import Fate, Flow, flows_of
-from proxylab.verdict.flows.hops import SecondNat, ended_in, is_at, last_seen, second_nat
+from proxylab.verdict.flows.flows import Fate, Flow
+from proxylab.verdict.flows.hops import SecondNat, ended_in, is_at, second_nat
 from proxylab.verdict.flows.on_links import copied_on_link, lost_on_links
+from proxylab.verdict.flows.sorting import flows_of
 from proxylab.verdict.icmp_errors import icmp_words
 from proxylab.verdict.model import ProbeVerdict
 
@@ -252,7 +253,7 @@ class JudgedProbe(Struct, frozen=True):
         where = self.probe.expect.at
         if self.probe.expect.outcome is not Outcome.DROPPED or where is None or self.ending("DROP"):
             return False
-        last = [last_seen(flow) for flow in self.flows]
+        last = [flow.last_seen for flow in self.flows]
         return all(seen is not None and seen.netns_name in self.resolved.nodes and is_at(seen, where) for seen in last)
 
     def position(self, key: str) -> Position:

@@ -10,7 +10,7 @@ from proxylab.scenario.words import Manner
 from proxylab.verdict.counted_rules import ending
 from proxylab.verdict.drops import answer_drop, dropped_with_sentinels, ended_with_sentinels, kernel_drop
 from proxylab.verdict.flows.flows import Fate, Flow
-from proxylab.verdict.flows.hops import ended_in, last_reply, way
+from proxylab.verdict.flows.hops import ended_in
 from proxylab.verdict.foreign import ended_by
 
 _OWN_WORDS = {"timeout": "a timeout", "": "an answer"}
@@ -119,7 +119,7 @@ def lost_answers(flows: Iterable[Flow]) -> tuple[Sequence[int], frozenset[str]]:
     for flow in flows:
         if flow.replies:
             continue
-        last = last_reply(flow)
+        last = flow.last_reply
         if last is None or last.direction is Direction.OUT:
             return (), frozenset()
         here = (each for each in flow.passages if each.netns_name == last.netns_name)
@@ -239,6 +239,6 @@ def conntrack_contradiction(flow: Flow, fate: Fate, resolved: ResolvedProbe) -> 
             says = listed([f"{endpoint(*each[2:])} > {endpoint(*each[:2])}" for each in entries], "or")
             return f"{at_tap}, but conntrack on {listed([each.node for each in flow.tracked])} has {says}"
         # Another zone of connection tracking has entries that the lab does not look up.
-        if seen[:2] != (resolved.destination, resolved.port) and not way(flow):
+        if seen[:2] != (resolved.destination, resolved.port) and not flow.way:
             return f"{at_tap}, but no node's conntrack has an entry for the flow"
     return ""

@@ -6,9 +6,9 @@ from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import Direction, Evidence, ForeignRule, Observation, Packet
-from proxylab.verdict.flows.flows import flows_of
-from proxylab.verdict.flows.hops import ended_in, last_seen
+from proxylab.verdict.flows.hops import ended_in
 from proxylab.verdict.flows.origins import origin
+from proxylab.verdict.flows.sorting import flows_of
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement
 
@@ -81,7 +81,7 @@ def test_what_a_bridge_floods_is_no_step_of_the_way() -> None:
     came = moved(WORLD.leaves(0), "node-a", "debug", Direction.IN, at=1001)
     flooded = replace(moved(came, "node-b", "eth0", Direction.IN, at=1002), otherhost=True)
     (flow,) = flows_of(WORLD.resolved, WORLD.evidence([WORLD.leaves(0), came, flooded]))
-    assert last_seen(flow) == came
+    assert flow.last_seen == came
     assert ended_in([flow]) == {"node-a"}
 
 

@@ -13,8 +13,8 @@ from proxylab.plan.resolved import STACK, Destination, ResolvedProbe
 from proxylab.report.failure_text import explain
 from proxylab.scenario.expect import SourceAddress
 from proxylab.scenario.words import Manner, Outcome
-from proxylab.verdict.flows.flows import Fate, flows_of
-from proxylab.verdict.flows.hops import stops
+from proxylab.verdict.flows.flows import Fate
+from proxylab.verdict.flows.sorting import flows_of
 from proxylab.verdict.judge import skip
 from proxylab.verdict.model import Judgement
 
@@ -94,7 +94,7 @@ def test_both_legs_are_one_delivery() -> None:
 
 def test_the_way_leads_up_to_the_program_and_on_from_it() -> None:
     (flow,) = flows_of(WORLD.resolved, GOOD)
-    way = [(stop.netns_name, stop.packet, stop.leg, stop.relayed) for stop in stops(flow)]
+    way = [(stop.netns_name, stop.packet, stop.leg, stop.relayed) for stop in flow.stops]
     request, reply = Packet.REQUEST, Packet.REPLY
     assert way == [
         ("debug", request, Leg.OWN, False),
@@ -106,7 +106,7 @@ def test_the_way_leads_up_to_the_program_and_on_from_it() -> None:
         ("node-a", reply, Leg.OWN, True),
         ("debug", reply, Leg.OWN, False),
     ]
-    assert all(stop.follows for stop in stops(flow)[1:] if stop.netns_name != "echo-1" or stop.packet is request)
+    assert all(stop.follows for stop in flow.stops[1:] if stop.netns_name != "echo-1" or stop.packet is request)
 
 
 def test_a_second_leg_that_no_program_sent_is_in_doubt() -> None:

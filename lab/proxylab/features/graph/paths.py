@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from proxylab.evidence.evidence import Packet
 from proxylab.verdict.case import JudgedProbe
-from proxylab.verdict.flows.hops import Ends, Stop, stops
+from proxylab.verdict.flows.flows import Ends, Stop
 
 
 class Leg(Struct, frozen=True):
@@ -54,7 +54,7 @@ class Path(Struct, frozen=True):
 
 def seen_path(case: JudgedProbe, number: int = 0) -> Path:
     """The path of one flow in both directions, as the taps saw it."""
-    found = stops(case.flows[number])
+    found = case.flows[number].stops
     legs = tuple(_legs(found))
     title = f"{case.probe.name}, as captured"
     if len(case.flows) > 1:

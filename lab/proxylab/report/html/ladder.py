@@ -18,8 +18,7 @@ from proxylab.report.html.markup import Child, Markup, joined, tag
 from proxylab.report.informative_rules import informative_rules
 from proxylab.verdict.case import JudgedProbe
 from proxylab.verdict.counted_rules import Rule, ending
-from proxylab.verdict.flows.flows import Flow
-from proxylab.verdict.flows.hops import Ends, Stop, stops
+from proxylab.verdict.flows.flows import Ends, Flow, Stop
 from proxylab.verdict.model import ProbeVerdict
 from proxylab.verdict.rule_words import short
 
@@ -41,7 +40,7 @@ _TRANSLATIONS: Final = {
 def ladder(case: JudgedProbe, probed: ProbeVerdict, number: int) -> Markup | None:
     """The drawing of the flow with this number; ``None`` if no tap saw it."""
     flow = case.flows[number]
-    seen = stops(flow)
+    seen = flow.stops
     if not seen:
         return None
     netns_names = list(dict.fromkeys(stop.netns_name for stop in seen))

@@ -5,7 +5,6 @@ from msgspec.structs import replace
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Packet
 from proxylab.verdict.causes.failure import Failure
-from proxylab.verdict.flows.hops import hops
 from proxylab.verdict.rule_matches import Had, excludes
 
 
@@ -37,7 +36,7 @@ def _possible(failure: Failure, kind: Packet) -> dict[str, set[Had]]:
         return {"-p": {Transport.ICMP}}
     case, there = failure.case, kind is Packet.REQUEST
     client, (service, port) = case.resolved.sender.address_of_flow(failure.flow.number), case.dialled
-    seen = [each for each in hops(failure.flow) if each.packet is kind]
+    seen = [each for each in failure.flow.hops if each.packet is kind]
     # No tap sees a packet that a rule ended between its translation and the device by which it would have left.
     pods = [rule.translates_to for rule in case.translations if rule.translates_to is not None]
     ends = ([address for address, _ in pods], [number for _, number in pods])

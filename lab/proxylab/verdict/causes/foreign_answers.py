@@ -14,7 +14,6 @@ from proxylab.verdict.case import JudgedProbe
 from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule
 from proxylab.verdict.counted_rules import SHARED_TABLES, Rule, is_engines_chain
-from proxylab.verdict.flows.hops import stops
 from proxylab.verdict.flows.origins import Origin, origin
 from proxylab.verdict.foreign import Effect, ended_by, may_have, rule_words, suspicion
 from proxylab.verdict.icmp_errors import icmp_words
@@ -72,7 +71,7 @@ def _made_by_sender(failure: Failure, packet: Packet) -> Origin | None:
 
 def led_to_service(failure: Failure) -> str:
     """A rule of no engine led the packet to an address of a Service, and the engine translated it from there."""
-    requests = [stop for stop in stops(failure.flow) if stop.packet is Packet.REQUEST]
+    requests = [stop for stop in failure.flow.stops if stop.packet is Packet.REQUEST]
     for number, stop in enumerate(requests):
         if stop.came.destination != failure.dialled or stop.went.destination == failure.dialled:
             continue

@@ -15,8 +15,7 @@ from proxylab.evidence.words import endpoint
 from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure
 from proxylab.verdict.counted_rules import Rule, may_be_engines
-from proxylab.verdict.flows.flows import Fate
-from proxylab.verdict.flows.hops import Stop, stops
+from proxylab.verdict.flows.flows import Fate, Stop
 from proxylab.verdict.flows.origins import origin
 from proxylab.verdict.foreign import Effect, may_have, may_meet, rule_words
 from proxylab.verdict.icmp_errors import icmp_words
@@ -113,7 +112,7 @@ def _rewriting(failure: Failure, pattern: re.Pattern[str]) -> Iterator[ForeignRu
 def _requests(failure: Failure) -> list[Stop]:
     return [
         stop
-        for stop in stops(failure.flow)
+        for stop in failure.flow.stops
         if stop.packet is Packet.REQUEST and stop.netns_name in failure.case.resolved.nodes
     ]
 

@@ -18,7 +18,7 @@ from proxylab.verdict.causes.translation import led_by_others
 from proxylab.verdict.counted_rules import NFT_TABLE, Rule, may_be_engines
 from proxylab.verdict.drops import kernel_drop, policy_drop, reverse_path_counted
 from proxylab.verdict.flows.flows import Fate
-from proxylab.verdict.flows.hops import ended_in, hop, last_seen, seen_translated
+from proxylab.verdict.flows.hops import ended_in, hop, seen_translated
 from proxylab.verdict.foreign import (
     ended_by,
     may_count_sentinels,
@@ -195,7 +195,7 @@ def dropped_by_policy(failure: Failure) -> str:
 
 def lost_before_foreign_rules(failure: Failure) -> str:
     """The packet came no further than a node with foreign rules that may have dropped it."""
-    seen = last_seen(failure.flow)
+    seen = failure.flow.last_seen
     if seen is None:
         return ""
     clause = suspicion_where_lost(failure.case.resolved, failure.case.evidence, seen)

@@ -15,7 +15,7 @@ from proxylab.verdict.counted_rules import may_be_engines
 from proxylab.verdict.doubts import lost_answers
 from proxylab.verdict.drops import answer_drop, reverse_path_counted
 from proxylab.verdict.flows.copies import copies, copying
-from proxylab.verdict.flows.hops import hop, last_reply, stops
+from proxylab.verdict.flows.hops import hop
 from proxylab.verdict.foreign import ended_by, rule_words, suspicion_where_lost
 from proxylab.verdict.rule_words import the_rule
 
@@ -48,7 +48,7 @@ def reply_strayed(failure: Failure) -> str:
         return ""
     stray = flow.stray_replies[0]
     went, to = copies(flow.stray_replies), endpoint(stray.destination, stray.destination_port)
-    for stop in stops(flow):
+    for stop in flow.stops:
         there = stop.packet is Packet.REQUEST
         came, left = (stop.came.source, stop.went.source) if there else (stop.came.destination, stop.went.destination)
         if stop.packet in (Packet.REQUEST, Packet.REPLY) and came != left == to:
@@ -82,10 +82,10 @@ def not_translated_back(failure: Failure) -> str:
 
 def _past_the_entrance(failure: Failure) -> str:
     """The reply passed other nodes than the one that translated the request, whose connection tracking it needs."""
-    requests = [stop for stop in stops(failure.flow) if stop.packet is Packet.REQUEST]
+    requests = [stop for stop in failure.flow.stops if stop.packet is Packet.REQUEST]
     changing = (stop for stop in requests if stop.came.destination == failure.dialled != stop.went.destination)
     entrance = next((stop.netns_name for stop in changing), "")
-    back = [stop for stop in stops(failure.flow) if stop.packet is Packet.REPLY]
+    back = [stop for stop in failure.flow.stops if stop.packet is Packet.REPLY]
     passed = [stop.netns_name for stop in back if stop.netns_name in failure.case.resolved.nodes]
     if not entrance or not passed or entrance in passed:
         return ""
@@ -121,7 +121,7 @@ def reply_rewritten(failure: Failure) -> str:
     """A node gave the reply a source that was not dialled, as the taps on its devices show."""
     for reply in failure.flow.replies[:1]:
         came = (reply.source, reply.source_port)
-        for stop in stops(failure.flow) if came != failure.case.dialled else ():
+        for stop in failure.flow.stops if came != failure.case.dialled else ():
             if stop.packet is Packet.REPLY and stop.came.source != stop.went.source == endpoint(*came):
                 by = by_foreign_rule(failure, stop.netns_name)
                 changed = f"{stop.netns_name} changed the reply's source to {endpoint(*came)}{by}"
@@ -142,7 +142,7 @@ def reply_lost(failure: Failure) -> str:
         refused = rp_filter_refusal(plan, translated[0].count.node, resolved.destination, resolved.sender.address)
     if refused is not None and reverse_path_counted(failure.case.evidence, refused.node):
         return f"{broken}{refused.node} refused the reply: {refused.because(resolved.destination)}."
-    last = last_reply(flow) or answer
+    last = flow.last_reply or answer
     seen = f"the taps saw the reply last at {hop(last)}"
     about = without_excluded(failure, Packet.REPLY)
     came_in = last.direction is Direction.IN and last.netns_name in resolved.nodes

@@ -11,7 +11,7 @@ from proxylab.verdict.counted_rules import may_be_engines
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.flows.copies import copying
 from proxylab.verdict.flows.flows import Fate
-from proxylab.verdict.flows.hops import Translation, last_seen, second_nat, seen_translated, seen_untranslated, stops
+from proxylab.verdict.flows.hops import Translation, second_nat, seen_translated, seen_untranslated
 from proxylab.verdict.flows.origins import origin
 from proxylab.verdict.foreign import Effect, may_have, rule_words, suspicion
 from proxylab.verdict.icmp_errors import icmp_words
@@ -101,9 +101,9 @@ def led_by_others(failure: Failure) -> str:
     leading = [rule for rule in case.rules if rule.target in ("DNAT", "REDIRECT")]
     if any(may_be_engines(rule.count, case.resolved) for rule in leading):
         return ""
-    requests = [stop for stop in stops(flow) if stop.packet is Packet.REQUEST]
+    requests = [stop for stop in flow.stops if stop.packet is Packet.REQUEST]
     changed = (stop for stop in requests if stop.came.destination == failure.dialled != stop.went.destination)
-    stop, last = next(changed, None), last_seen(flow)
+    stop, last = next(changed, None), flow.last_seen
     if last is None or (stop is None and seen_untranslated(flow, case.dialled)):
         return ""
     node = stop.netns_name if stop else last.netns_name

@@ -17,7 +17,7 @@ from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.expectations.outcome import lost_where
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.flows import Fate
-from proxylab.verdict.flows.hops import hop, hops, is_at, last_seen, seen_untranslated
+from proxylab.verdict.flows.hops import hop, is_at, seen_untranslated
 from proxylab.verdict.model import Verdict
 
 _ENDING = {Outcome.DROPPED: ("DROP", Fate.LOST), Outcome.REJECTED: ("REJECT", Fate.REJECTED)}
@@ -75,10 +75,10 @@ def _ends(case: JudgedProbe) -> Iterator[Observation]:
     """
     for flow in case.flows:
         if case.probe.expect.outcome is Outcome.DROPPED:
-            seen = last_seen(flow)
+            seen = flow.last_seen
             if seen is not None and (seen.direction is Direction.IN or seen.device == STACK):
                 yield seen
-        elif (error := next((each for each in hops(flow) if each.packet in _ERRORS), None)) and _sent_there(error):
+        elif (error := next((each for each in flow.hops if each.packet in _ERRORS), None)) and _sent_there(error):
             yield error
 
 
@@ -88,7 +88,7 @@ def _by_taps(case: JudgedProbe, expected: str) -> Verdict:
     findings = Findings(case)
     reached: dict[str, None] = {}
     for flow in case.flows:
-        seen = seen_untranslated(flow, case.dialled) if untranslated else last_seen(flow)
+        seen = seen_untranslated(flow, case.dialled) if untranslated else flow.last_seen
         if seen is None:
             findings.missing("no tap saw it on its way", flow.number)
             continue
@@ -103,7 +103,7 @@ def _by_refusals(case: JudgedProbe, expected: str) -> Verdict:
     findings = Findings(case)
     reached = dict.fromkeys(case.arrivals_by_pod)
     for flow in case.flows:
-        answer = next((each for each in hops(flow) if each.packet in _REFUSALS), None)
+        answer = next((each for each in flow.hops if each.packet in _REFUSALS), None)
         if flow.reached:
             if not all(is_at(arrival, expected) for arrival in flow.arrivals):
                 findings.wrong(f"it arrived at {listed(flow.reached)}", flow.number)
@@ -134,7 +134,7 @@ def _unknown(answer: Observation) -> str:
 
 
 def _as_seen(case: JudgedProbe, verdict: Verdict) -> str:
-    seen = last_seen(case.flows[verdict.example or 0])
+    seen = case.flows[verdict.example or 0].last_seen
     if seen is None:
         return ""
     if case.probe.expect.outcome is Outcome.DROPPED and (sentence := lost_where(case)):

@@ -13,7 +13,7 @@ from proxylab.verdict.drops import KernelDrop, drop_at
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.flows import Fate, Flow
-from proxylab.verdict.flows.hops import hop, is_at, last_seen
+from proxylab.verdict.flows.hops import hop, is_at
 from proxylab.verdict.model import Verdict
 
 
@@ -53,7 +53,7 @@ def _judge_end(case: JudgedProbe, where: str) -> Verdict:
     findings = Findings(case)
     reached: dict[str, None] = {}
     for flow, fate in case.flows_with_fates:
-        seen = last_seen(flow)
+        seen = flow.last_seen
         if seen is not None:
             reached[hop(seen)] = None
         if _answered(flow):
@@ -89,7 +89,7 @@ def _heard(flow: Flow) -> bool:
 def _came(flow: Flow, where: str) -> bool:
     """Whether the flow came in there, and nowhere else."""
     seen = [*flow.arrivals, *flow.strays]
-    return all(is_at(each, where) for each in seen) and (last := last_seen(flow)) is not None and is_at(last, where)
+    return all(is_at(each, where) for each in seen) and (last := flow.last_seen) is not None and is_at(last, where)
 
 
 DROPPED_AT_POD = Expectation[JudgedProbe, Outcome](

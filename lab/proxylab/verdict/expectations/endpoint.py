@@ -18,7 +18,7 @@ from proxylab.verdict.case import JudgedProbe
 from proxylab.verdict.due_ends import DueEnds
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
-from proxylab.verdict.flows.flows import counted_ends
+from proxylab.verdict.flows.sorting import counted_ends
 from proxylab.verdict.model import Verdict
 
 _End = tuple[IPAddress, int]

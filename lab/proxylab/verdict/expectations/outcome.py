@@ -52,7 +52,7 @@ from proxylab.verdict.expectations.origin_of_answer import answered_elsewhere, n
 from proxylab.verdict.expectations.proof_of_outcome import ENDING, doubts_about_flow, doubts_about_outcome
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.flows import Fate, Flow
-from proxylab.verdict.flows.hops import ended_in, hop, last_seen
+from proxylab.verdict.flows.hops import ended_in, hop
 from proxylab.verdict.flows.on_links import dropped_meanwhile
 from proxylab.verdict.icmp_errors import icmp_words
 from proxylab.verdict.model import Verdict
@@ -155,7 +155,7 @@ def _unended(case: JudgedProbe, flow: Flow) -> str:
 
 
 def _unseen(case: JudgedProbe, flow: Flow) -> str:
-    seen = last_seen(flow)
+    seen = flow.last_seen
     if seen is None:
         return f"no tap saw it leave {case.resolved.sender.name}"
     behind = hop(seen) if seen.netns_name in case.resolved.nodes else ""
@@ -206,7 +206,7 @@ def _ended_silently(case: JudgedProbe) -> str:
     """Where the taps saw flows last that no rule and no stack counted as dropped; empty for other flows."""
     if not case.went_no_further or case.stack_drop or set(case.fates) != {Fate.LOST}:
         return ""
-    return f"seen last at {listed(list(dict.fromkeys(hop(seen) for flow in case.flows if (seen := last_seen(flow)))))}"
+    return f"seen last at {listed(list(dict.fromkeys(hop(seen) for flow in case.flows if (seen := flow.last_seen))))}"
 
 
 def _witnesses_of_drop(case: JudgedProbe) -> Iterator[str]:
@@ -216,7 +216,7 @@ def _witnesses_of_drop(case: JudgedProbe) -> Iterator[str]:
         for by in of_programs:
             yield f"the proxy's process on {by.node} discarded {amount(by.datagrams, 'datagram')}"
     elif case.went_no_further:
-        seen = [each for flow in case.flows if (each := last_seen(flow)) is not None]
+        seen = [each for flow in case.flows if (each := flow.last_seen) is not None]
         came_back = all(each.answered for each in case.evidence.sentinels)
         no_later = "the sentinel packets came back" if came_back else "a counter there accounts for every packet"
         yield from tally((f"seen last at {hop(each)}, and {no_later}" for each in seen), len(case.flows))
@@ -285,7 +285,7 @@ def lost_where(case: JudgedProbe) -> str:
         return ""
     by_hop: defaultdict[tuple[str, str, Direction] | None, list[tuple[Flow, Observation | None]]] = defaultdict(list)
     for flow in lost:
-        seen = last_seen(flow)
+        seen = flow.last_seen
         by_hop[None if seen is None else (seen.netns_name, seen.device, seen.direction)].append((flow, seen))
     most = max(by_hop.values(), key=len)
     flows, seen = [flow for flow, _ in most], most[0][1]

@@ -17,8 +17,9 @@ from proxylab.verdict.case import JudgedProbe, fate_clause, nodes_of
 from proxylab.verdict.counted_rules import Rule, may_be_engines, of_service
 from proxylab.verdict.drops import dropped_with_sentinels
 from proxylab.verdict.expectations.origin_of_answer import doubts_about_refusal, doubts_about_rejection
-from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
-from proxylab.verdict.flows.hops import ended_in, last_seen, seen_untranslated
+from proxylab.verdict.flows.flows import Fate, Flow
+from proxylab.verdict.flows.hops import ended_in, seen_untranslated
+from proxylab.verdict.flows.sorting import counted_ends
 from proxylab.verdict.foreign import Effect, rewrote, rule_words, suspicion
 from proxylab.verdict.icmp_errors import due_errors, rejecting_error
 from proxylab.verdict.programs import discarded, leading_to_program, listens_itself, taken_by_others
@@ -62,7 +63,7 @@ def _doubts_about_whose_drop(case: JudgedProbe) -> Iterator[str]:
         if case.resolved.service_port and not case.stack_drop.is_known and not _came_back(case):
             yield f"{case.stack_drop}; no rule of the engine did, and no address shows why"
         return
-    last = [seen for flow in case.flows if (seen := last_seen(flow)) is not None]
+    last = [seen for flow in case.flows if (seen := flow.last_seen) is not None]
     within = {seen.netns_name for seen in last if seen.direction is Direction.IN or seen.device == STACK}
     for node in case.resolved.nodes:
         if node in within and (clause := suspicion(case.resolved, case.evidence, node)):
@@ -71,7 +72,7 @@ def _doubts_about_whose_drop(case: JudgedProbe) -> Iterator[str]:
 
 def _came_back(case: JudgedProbe) -> bool:
     """Whether each packet ended where it entered its own sender: the kernel takes no packet with its own source."""
-    last = [last_seen(flow) for flow in case.flows]
+    last = [flow.last_seen for flow in case.flows]
     sender = case.resolved.sender.name
     return all(seen and seen.direction is Direction.IN and seen.netns_name == sender for seen in last)
 

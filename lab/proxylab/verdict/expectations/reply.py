@@ -14,9 +14,9 @@ from proxylab.verdict.case import JudgedProbe, fate_clause
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.copies import copies
-from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
-from proxylab.verdict.flows.hops import last_reply
+from proxylab.verdict.flows.flows import Fate, Flow
 from proxylab.verdict.flows.on_links import copied_on_link, dropped_meanwhile
+from proxylab.verdict.flows.sorting import counted_ends
 from proxylab.verdict.foreign import suspicion_where_lost
 from proxylab.verdict.model import Verdict
 
@@ -130,7 +130,7 @@ def _due_end(case: JudgedProbe, flow: Flow, wanted: Reply) -> tuple[tuple[IPAddr
 
 def _doubts_about_loss(case: JudgedProbe, flow: Flow) -> Iterator[str]:
     """Foreign rules that may have dropped the answer, where the taps saw it last."""
-    last = last_reply(flow)
+    last = flow.last_reply
     if last is not None and (clause := suspicion_where_lost(case.resolved, case.evidence, last)):
         yield f"{clause}, and may have dropped the answer"
 

@@ -18,7 +18,6 @@ from proxylab.plan.device_names import POD_BRIDGE
 from proxylab.plan.model import Plan, Role
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.verdict.flows.flows import Fate, Flow
-from proxylab.verdict.flows.hops import way
 
 _ENDED: Final = frozenset({Fate.DELIVERED, Fate.REFUSED})
 
@@ -65,7 +64,8 @@ def lost_copies(
         for number, packets in Counter(came).items():
             if number >= len(flows) or fates[number] not in _ENDED:
                 continue
-            if packets - counted[number] > _lost(flows[number], packet) and way(flows[number], packet):
+            whole = flows[number].way if packet is Packet.REQUEST else flows[number].way_back
+            if packets - counted[number] > _lost(flows[number], packet) and whole:
                 where = _ended_at(flows[number], node, packet)
                 if where:
                     found.setdefault(number, where)

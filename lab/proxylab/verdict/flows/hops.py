@@ -1,11 +1,4 @@
-"""Where one flow was: its sightings in order, as stops, and the last of them.
-
-A stop is one packet in one node, pod or host, from its first sighting there to its last. Where a flow ended, and what
-each node changed, follow from the stops.
-
-A program between two legs stands between two stops in its node: the request goes up to it on the first leg and leaves
-it on the second, and the reply comes back in the other order. So the hops follow the legs, not the clock: the program
-accepts the first leg before it opens the second.
+"""Hops by their names, and what each node changed of a request on its way.
 
 A Service translates a packet once: the first node makes a pod its destination, and may masquerade it in the same pass.
 An endpoint that is a node port of another node is translated there once more, since its address is no pod's. No Service
@@ -14,7 +7,7 @@ tracking does not know the second translation, so it contradicts the pod's tap. 
 decide: only the second node can have changed a packet between coming in and leaving.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from itertools import pairwise, zip_longest
 
 from msgspec import Struct
@@ -26,247 +19,11 @@ from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.verdict.flows.flows import Flow
 
 
-class Ends(Struct, frozen=True):
-    """From where to where a packet goes, each as an address with its port."""
-
-    source: str
-    destination: str
-
-
-class Stop(Struct, frozen=True):
-    """One packet in one node, pod or host, from its first sighting there to its last.
-
-    Attributes:
-        seen: the sightings, in the order of time.
-        follows: whether the packet may have come there from the stop before.
-        relayed: whether a program ended the leg of the stop before, and opened this one.
-    """
-
-    seen: tuple[Observation, ...]
-    follows: bool
-    relayed: bool = False
-
-    @property
-    def netns_name(self) -> str:
-        """The node, pod or host."""
-        return self.seen[0].netns_name
-
-    @property
-    def packet(self) -> Packet:
-        """Its kind: request, reply or ICMP error."""
-        return self.seen[0].packet
-
-    @property
-    def leg(self) -> Leg:
-        """The leg that it belongs to."""
-        return self.seen[0].leg
-
-    @property
-    def came(self) -> Ends:
-        """Its addresses as it came or was generated."""
-        return _ends(self.seen[0])
-
-    @property
-    def went(self) -> Ends:
-        """Its addresses at its last sighting there."""
-        return _ends(self.seen[-1])
-
-    @property
-    def left(self) -> bool:
-        return self.seen[-1].direction is Direction.OUT
-
-    @property
-    def by(self) -> str:
-        """The device by which it came; empty for a packet generated there."""
-        return self.seen[0].device if self.seen[0].direction is Direction.IN else ""
-
-    @property
-    def out(self) -> str:
-        """The device by which it left; empty if it did not."""
-        return self.seen[-1].device if self.left else ""
-
-
-def hops(flow: Flow) -> tuple[Observation, ...]:
-    """Every observation of a flow, in the order of time.
-
-    The kernel gives no time in OUTPUT, so a program's reply carries the time of the run's beginning. It sorts behind
-    the request that the program got. The same holds for what a program between two legs sends: it opens its leg.
-    """
-    kinds = (
-        flow.departures,
-        flow.passages,
-        flow.strays,
-        flow.flooded,
-        flow.arrivals,
-        flow.answers,
-        flow.answers_from_wrong_address,
-        flow.replies,
-        flow.stray_replies,
-        flow.resets,
-        flow.unreachables,
-        flow.errors,
-        flow.relays,
-        flow.tries,
-        () if flow.arrivals else flow.closings,
-    )
-    if flow.relays or flow.tries:
-        return tuple(sorted((each for kind in kinds for each in kind), key=_in_order_of_legs))
-    seen_at_all = [each for kind in kinds for each in kind]
-    got = max((_came_up(flow, arrival, seen_at_all) for arrival in flow.arrivals), default=0)
-    return tuple(sorted(seen_at_all, key=lambda seen: max(_came_up(flow, seen, seen_at_all), _not_before(seen, got))))
-
-
-def _in_order_of_legs(seen: Observation) -> tuple[int, int, bool, int, int]:
-    """There on the first leg and then the second, back on the second and then the first; the end of all comes last.
-
-    A leg begins and ends at programs. Ports tell the connections apart that did not get the request.
-    """
-    there = seen.packet is Packet.REQUEST
-    first = seen.leg is Leg.OWN
-    way = (0 if first else 2) if there else (3 if not first else 4)
-    if seen.leg is Leg.TRIED:
-        way = 1
-    elif seen.packet is Packet.CLOSE:
-        way = 5
-    port = 0
-    if seen.leg is Leg.TRIED:
-        port = seen.source_port if there else seen.destination_port
-    at_stack = 0 if seen.device != STACK else -1 if seen.direction is Direction.OUT else 1
-    return way, port, not there and seen.leg is Leg.TRIED, at_stack, seen.at
-
-
-def _came_up(flow: Flow, seen: Observation, seen_at_all: Sequence[Observation]) -> int:
-    """When a program got a packet: behind all devices, whose taps may read the clock later than its own.
-
-    A packet sent again comes in once more; what the taps saw of that belongs to the next sighting.
-    """
-    if seen.device != STACK or seen.direction is Direction.OUT:
-        return seen.at
-    again = min((each.at for each in flow.departures if each.at > seen.at), default=None)
-    before = (
-        each.at
-        for each in seen_at_all
-        if each.packet is seen.packet and each.device != STACK and (again is None or each.at < again)
-    )
-    return max(seen.at, max(before, default=0))
-
-
-def _not_before(seen: Observation, got: int) -> int:
-    return got if seen.device == STACK and seen.direction is Direction.OUT and seen.packet is not Packet.REQUEST else 0
-
-
-def stops(flow: Flow) -> tuple[Stop, ...]:
-    """The stops of a flow, in the order of time."""
-    found: list[Stop] = []
-    for seen in _grouped(flow):
-        last = found[-1].seen[-1] if found else None
-        relayed = last is not None and _is_relayed(last, seen[0])
-        found.append(Stop(seen, relayed or (last is not None and _goes_on(last, seen[0])), relayed))
-    return tuple(found)
-
-
 def last_destination(flow: Flow) -> str:
     """Where a tap last saw the request go, translated if it was: a kernel may send it again, and rules drop that."""
-    requests = [stop for stop in stops(flow) if stop.packet is Packet.REQUEST]
+    requests = [stop for stop in flow.stops if stop.packet is Packet.REQUEST]
     translated = [stop for stop in requests if stop.went.destination != requests[0].came.destination]
     return (translated or requests)[-1].went.destination if requests else ""
-
-
-def _grouped(flow: Flow) -> Iterator[tuple[Observation, ...]]:
-    """Successive sightings in one node, pod or host. The same tap twice shows the same packet sent twice."""
-    together: list[Observation] = []
-    for seen in hops(flow):
-        if together and (
-            (seen.netns_name, seen.packet, seen.leg) != (together[-1].netns_name, together[-1].packet, together[-1].leg)
-            or (together[-1].direction is Direction.OUT and seen.direction is Direction.IN)
-            or any((each.device, each.direction) == (seen.device, seen.direction) for each in together)
-        ):
-            yield tuple(together)
-            together = []
-        together.append(seen)
-    if together:
-        yield tuple(together)
-
-
-def _goes_on(last: Observation, first: Observation) -> bool:
-    """Whether the packet last seen at one stop can be the one first seen at the next.
-
-    No link lies between a node and the pods in its namespace: incoming packets go up to their stack, and outgoing ones
-    leave by the node's devices.
-    """
-    if last.packet is not first.packet or last.leg is not first.leg:
-        return False
-    if first.device == STACK and first.direction is Direction.IN:
-        return True
-    if last.device == STACK and last.direction is Direction.OUT:
-        return True
-    return last.direction is Direction.OUT and first.direction is Direction.IN
-
-
-def _is_relayed(last: Observation, first: Observation) -> bool:
-    """Whether a program got one packet, and then sent the other as its own."""
-    got = last.device == STACK and last.direction is Direction.IN
-    sent = first.device == STACK and first.direction is Direction.OUT
-    return (
-        got
-        and sent
-        and (last.netns_name, last.packet) == (first.netns_name, first.packet)
-        and last.leg is not first.leg
-    )
-
-
-def _ends(seen: Observation) -> Ends:
-    return Ends(endpoint(seen.source, seen.source_port), endpoint(seen.destination, seen.destination_port))
-
-
-def way(flow: Flow, packet: Packet = Packet.REQUEST) -> tuple[Stop, ...]:
-    """The stops of a request from the sender to its first pod or its last sighting, or of a reply from pod to sender.
-
-    It leads back from the end: a stop where a copy ended is not on it. Empty if the taps missed a hop.
-    """
-    begins, ends = (flow.departures, flow.arrivals) if packet is Packet.REQUEST else (flow.answers, flow.replies)
-    there = [stop for stop in stops(flow) if stop.packet is packet and stop.leg is not Leg.TRIED]
-    end = next((at for at, stop in enumerate(there) if stop.seen[-1] in ends), len(there) - 1)
-    found = there[end : end + 1]
-    for stop in reversed(there[: max(end, 0)]):
-        if found[0].seen[0] in begins:
-            break
-        if _leads_to(stop, found[0]):
-            found.insert(0, stop)
-    return tuple(found) if found and found[0].seen[0] in begins else ()
-
-
-def _leads_to(stop: Stop, following: Stop) -> bool:
-    """Whether the packet went from one stop to the other: between a node's devices and its programs stand its rules.
-
-    A stop that sends copies has several sightings on the way out, and a copy may be the last of them. Two by one device
-    are two stops; so are the way in and the way out, if the taps saw a copy elsewhere in between.
-    """
-    first = following.seen[0]
-    if following.relayed or _is_relayed(stop.seen[-1], first):
-        return True
-    goes_out = stop.netns_name == first.netns_name and first.direction is Direction.OUT
-    return goes_out or any(
-        _goes_on(seen, first) and (STACK in (seen.device, first.device) or _ends(seen) == following.came)
-        for seen in stop.seen
-    )
-
-
-def last_seen(flow: Flow) -> Observation | None:
-    """The last observation of a request; of observations at one time the last recorded.
-
-    A frame that a bridge flooded to another machine shows no step of the way.
-    """
-    seen = (*flow.departures, *flow.passages, *flow.relays, *flow.strays, *flow.arrivals)
-    requests = [each for each in seen if each.packet is Packet.REQUEST and not each.otherhost]
-    requests.sort(key=lambda each: each.at)
-    return requests[-1] if requests else None
-
-
-def last_reply(flow: Flow) -> Observation | None:
-    """The last observation of an answer, also as it came in under another device's MAC: the stack there drops it."""
-    replies = (each for each in hops(flow) if each.packet is Packet.REPLY)
-    return max(replies, key=lambda each: each.at, default=None)
 
 
 def ended_in(flows: Iterable[Flow]) -> frozenset[str]:
@@ -274,7 +31,7 @@ def ended_in(flows: Iterable[Flow]) -> frozenset[str]:
 
     The result is empty where one of them was seen last as it left: it ended in no namespace that the taps know.
     """
-    last = [last_seen(flow) for flow in flows]
+    last = [flow.last_seen for flow in flows]
     if any(seen is None or (seen.direction is Direction.OUT and seen.device != STACK) for seen in last):
         return frozenset()
     return frozenset(seen.netns_name for seen in last if seen is not None)
@@ -353,7 +110,7 @@ def second_nat(flow: Flow, resolved: ResolvedProbe) -> SecondNat | None:
 
 def _changes(flow: Flow) -> list[Translation]:
     """What each node changed between the sender and the pod, one entry for each pass through a node."""
-    found, whole = list[Translation](), [stop for stop in way(flow) if stop.leg is Leg.OWN]
+    found, whole = list[Translation](), [stop for stop in flow.way if stop.leg is Leg.OWN]
     for stop, following in zip_longest(whole, whole[1:]):
         if stop.came != stop.went:
             found.append(Translation(stop.netns_name, stop.seen[0], stop.seen[-1]))

@@ -12,7 +12,6 @@ from proxylab.evidence.evidence import Direction, Evidence, LinkCount, Packet
 from proxylab.evidence.words import amount, listed
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.verdict.flows.flows import Flow
-from proxylab.verdict.flows.hops import hops
 
 
 def link_words(link: LinkCount) -> str:
@@ -28,7 +27,7 @@ def lost_on_links(evidence: Evidence, flows: Sequence[Flow]) -> Mapping[int, str
     vanished: defaultdict[str, list[int]] = defaultdict(list)
     for flow in flows:
         # A bridge floods frames to a machine from which it never gets one; the stacks of the others drop them.
-        last = max((seen for seen in hops(flow) if not seen.otherhost), key=lambda seen: seen.at, default=None)
+        last = max((seen for seen in flow.hops if not seen.otherhost), key=lambda seen: seen.at, default=None)
         if last is not None and last.direction is Direction.OUT and last.device != STACK and not _is_over(flow):
             vanished[f"{last.netns_name}/{last.device}"].append(flow.number)
     found: dict[int, str] = {}

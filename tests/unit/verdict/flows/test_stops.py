@@ -7,8 +7,8 @@ from recorded import World
 
 from proxylab.evidence.evidence import Direction, Observation, Packet
 from proxylab.plan.resolved import STACK
-from proxylab.verdict.flows.flows import flows_of
-from proxylab.verdict.flows.hops import Ends, Stop, stops, way
+from proxylab.verdict.flows.flows import Ends, Stop
+from proxylab.verdict.flows.sorting import flows_of
 
 WORLD = World()
 NODE = ip_address("172.18.0.2")
@@ -16,7 +16,7 @@ NODE = ip_address("172.18.0.2")
 
 def stopped(seen: list[Observation], world: World = WORLD) -> list[Stop]:
     (flow,) = flows_of(world.resolved, world.evidence(seen))
-    return list(stops(flow))
+    return list(flow.stops)
 
 
 def netns_names(found: list[Stop]) -> list[str]:
@@ -71,12 +71,12 @@ def test_a_program_answers_what_it_got_whenever_the_kernel_says_it_did() -> None
     came = replace(got, device="eth0", at=1999)
     evidence = world.evidence([said, world.leaves(0), came, got])
     (flow,) = flows_of(replace(resolved, receivers=(pod,)), evidence)
-    assert netns_names(list(stops(flow))) == ["debug", "> node-b", "> echo-1", "echo-1"]
+    assert netns_names(list(flow.stops)) == ["debug", "> node-b", "> echo-1", "echo-1"]
 
 
 def on_the_way(seen: list[Observation], packet: Packet = Packet.REQUEST) -> list[str]:
     (flow,) = flows_of(WORLD.resolved, WORLD.evidence(seen))
-    return list(dict.fromkeys(stop.netns_name for stop in way(flow, packet)))
+    return list(dict.fromkeys(stop.netns_name for stop in (flow.way if packet is Packet.REQUEST else flow.way_back)))
 
 
 def test_a_stop_where_a_copy_ends_is_not_on_the_way() -> None:
