@@ -62,7 +62,7 @@ def entries() -> list[Entry]:
     found += [entry(every, make()) for make in CASES.values()]
     hostile = Heading(file=HOSTILE, engine=OURS, case=HOSTILE, description=HOSTILE, tags=(HOSTILE,))
     verdict = CASES["passed"]()
-    named = replace(verdict, probe=replace(verdict.probe, name=HOSTILE))
+    named = replace(verdict, case=replace(verdict.case, probe=replace(verdict.probe, name=HOSTILE)))
     found += [entry(every, make()) for make in (all_well, entry_remains, torn_connection)]
     return [*found, crossing(ipv6=False), crossing(ipv6=True), entry(hostile, named)]
 

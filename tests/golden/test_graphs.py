@@ -19,7 +19,7 @@ from proxylab.plan.assembly import assemble
 from proxylab.plan.model import Plan
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
-from proxylab.verdict.case import open_case
+from proxylab.verdict.case import Case
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = Path(__file__).parent / "graph"
@@ -105,7 +105,7 @@ def test_every_leg_is_an_arrow_between_boxes_and_inside_the_picture(name: str) -
 
 def test_a_way_as_it_was_seen(update_golden: bool) -> None:
     world = World(backends=("echo-1", "echo-2", "echo-3"))
-    case = open_case(world.probe, world.resolved, world.evidence(world.crossing(0, "echo-1", NODE_A)))
+    case = Case(world.probe, world.resolved, world.evidence(world.crossing(0, "echo-1", NODE_A)))
     compare("seen.txt", "\n".join(path_lines(seen_path(case))) + "\n", update_golden)
 
 

@@ -14,7 +14,7 @@ from sandboxed import ORDINARY
 
 from proxylab.report.bundle import Recorded
 from proxylab.report.reproduction.outcome import seen
-from proxylab.verdict.case import open_case
+from proxylab.verdict.case import Case
 
 __all__ = ["Played", "in_the_lab", "may_differ", "played", "seen_by"]
 
@@ -61,5 +61,5 @@ def may_differ(done: Played) -> bool:
 
 def in_the_lab(recorded: Recorded) -> set[str]:
     """The lab's observations of each flow, in the format of a script."""
-    case = open_case(recorded.probe, recorded.resolved, recorded.evidence)
+    case = Case(recorded.probe, recorded.resolved, recorded.evidence)
     return {seen(case, flow) for flow in case.flows}

@@ -18,7 +18,7 @@ from proxylab.scenario.matrix import Matrix
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.words import Manner
-from proxylab.verdict.case import case_of, open_case
+from proxylab.verdict.case import Case
 from proxylab.verdict.causes.layout import holder
 from proxylab.verdict.flows.flows import Fate
 from proxylab.verdict.model import Judgement, ProbeVerdict
@@ -112,7 +112,7 @@ def in_every_mode(scenario: Scenario, mode: str) -> Scenario:
 
 
 def seen(probe: Probe, verdict: ProbeVerdict) -> str:
-    case = open_case(probe, verdict.resolved, verdict.evidence)
+    case = Case(probe, verdict.resolved, verdict.evidence)
     became = sorted({str(fate) for fate in case.fates}, key=list(map(str, Fate)).index)
     sources = {arrival.source for flow in case.arrived for arrival in flow.arrivals}
     assert verdict.plan is not None
@@ -125,7 +125,7 @@ def seen(probe: Probe, verdict: ProbeVerdict) -> str:
 
 def chosen(verdict: ProbeVerdict) -> str:
     """How the flows went to endpoints, in the order of their arrival."""
-    arrivals = sorted((each for flow in case_of(verdict).arrived for each in flow.arrivals), key=lambda each: each.at)
+    arrivals = sorted((each for flow in verdict.case.arrived for each in flow.arrivals), key=lambda each: each.at)
     ends = [each.destination for each in arrivals]
     assert len(ends) == FLOWS
     if len(set(ends)) == 1:

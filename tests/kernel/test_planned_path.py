@@ -19,7 +19,7 @@ from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.words import Outcome
-from proxylab.verdict.case import open_case
+from proxylab.verdict.case import Case
 from proxylab.verdict.model import Judgement, ProbeVerdict
 
 ENGINE = "embedded/iptables"
@@ -55,7 +55,7 @@ def way_of(legs: tuple[Leg, ...]) -> Way:
 
 def seen(verdict: ProbeVerdict) -> Way:
     """The observed path of the first flow's packet."""
-    case = open_case(verdict.probe, verdict.resolved, verdict.evidence)
+    case = Case(verdict.probe, verdict.resolved, verdict.evidence)
     found = [stop for stop in case.flows[0].stops if stop.packet is Packet.REQUEST]
     last = found[-1].seen[0]
     return Way(tuple(stop.netns_name for stop in found), str(last.source), found[-1].came.destination)

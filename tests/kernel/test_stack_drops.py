@@ -18,7 +18,7 @@ from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.report.trace_text import journey
 from proxylab.scenario.words import Outcome
-from proxylab.verdict.case import open_case
+from proxylab.verdict.case import Case
 from proxylab.verdict.causes.table import cause
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement
@@ -63,7 +63,7 @@ async def told(lab: Stage, sender: IPAddress | None = None, destination: IPAddre
     followed = await lab.runner.run(replace(sent, flows=1), trace=True)
     world = World(flows=FLOWS, outcome=Outcome.DROPPED, at="node-a")
     verdict = judge(world.probe, sent, None, evidence)
-    case = open_case(world.probe, sent, evidence)
+    case = Case(world.probe, sent, evidence)
     failed = replace(verdict.verdicts[0], judgement=Judgement.FAIL)
     return {
         "overall": verdict.overall,

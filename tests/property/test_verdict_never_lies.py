@@ -17,7 +17,6 @@ from proxylab.evidence.evidence import Evidence, HttpReport, KernelCount, Packet
 from proxylab.report.failure_text import explain, why
 from proxylab.scenario.expect import ConntrackExpect, Entries, HttpExpect
 from proxylab.scenario.words import Manner, Outcome
-from proxylab.verdict.case import open_case
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, ProbeVerdict
 
@@ -52,7 +51,7 @@ def hold(world: World, evidence: Evidence) -> ProbeVerdict:
         forbidden = NO_OUTCOME[world.outcome] if each.expectation == "outcome" else FORBIDDEN[each.expectation]
         lies = [*untrustworthy(world, evidence), *forbidden(world, evidence)]
         assert not lies, f"{each.expectation} passed, but: {lies}"
-    sentence = why(open_case(world.probe, world.resolved, evidence), verdict)
+    sentence = why(verdict)
     unproven = {Judgement.FAIL, Judgement.INCONCLUSIVE} & {each.judgement for each in verdict.verdicts}
     assert sentence.endswith(".") if unproven else not sentence, (
         "every failure and doubt has its sentence, and no pass has one"

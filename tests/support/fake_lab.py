@@ -25,8 +25,10 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
 from proxylab.scenario.words import HOST
+from proxylab.verdict.case import Case
 from proxylab.verdict.judge import skip
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict, expectations, step_expectations
+from proxylab.verdict.step_case import StepCase
 
 __all__ = ["UNSENDABLE", "FakeLab", "FakeSession", "verdict_on"]
 
@@ -52,24 +54,22 @@ def verdict_on(probe: Probe) -> ProbeVerdict:
     judgement = _JUDGEMENTS.get(probe.name.split()[0], Judgement.PASS)
     reasons = tuple(filter(None, [_REASONS[judgement]]))
     here = ip_address("10.244.0.2")
+    resolved = ResolvedProbe(
+        number=0,
+        name=probe.name,
+        sender=Sender(name="c", namespace="c", device="eth0", address=here, mac="02:00:00:00:00:01", next_hop_mac=""),
+        destination=ip_address("10.96.0.1"),
+        port=80,
+        protocol=Transport.TCP,
+        manner=probe.send.manner,
+        flows=1,
+        payload=0,
+        receivers=(),
+        sentinels=(),
+        nodes=(),
+    )
     return ProbeVerdict(
-        probe=probe,
-        resolved=ResolvedProbe(
-            number=0,
-            name=probe.name,
-            sender=Sender(
-                name="c", namespace="c", device="eth0", address=here, mac="02:00:00:00:00:01", next_hop_mac=""
-            ),
-            destination=ip_address("10.96.0.1"),
-            port=80,
-            protocol=Transport.TCP,
-            manner=probe.send.manner,
-            flows=1,
-            payload=0,
-            receivers=(),
-            sentinels=(),
-            nodes=(),
-        ),
+        case=Case(probe, resolved, Evidence(sent=1)),
         verdicts=tuple(
             Verdict(
                 expectation=expectation,
@@ -81,20 +81,21 @@ def verdict_on(probe: Probe) -> ProbeVerdict:
             )
             for expectation in expectations(probe.expect)
         ),
-        evidence=Evidence(sent=1),
     )
 
 
 def step_verdict_on(step: Step, number: int, streams: tuple[ResolvedProbe, ...]) -> StepVerdict:
     """The verdict that the step's name asks for, on records of streams that sent nothing."""
     judgement = _JUDGEMENTS.get(step.name.split()[0], Judgement.PASS)
+    evidence = StepEvidence(
+        began=0,
+        changed=1,
+        settled=2,
+        ended=3,
+        streams=tuple(StreamRecord(stream=name, port=1) for name in step.expect.streams),
+    )
     return StepVerdict(
-        step=step,
-        number=number,
-        streams=streams,
-        sources={},
-        nodes=(),
-        addresses={},
+        case=StepCase(step, number, streams, {}, (), {}, evidence),
         verdicts=tuple(
             Verdict(
                 expectation=expectation,
@@ -105,13 +106,6 @@ def step_verdict_on(step: Step, number: int, streams: tuple[ResolvedProbe, ...])
                 position=step.expect.position,
             )
             for expectation in step_expectations(step.expect)
-        ),
-        evidence=StepEvidence(
-            began=0,
-            changed=1,
-            settled=2,
-            ended=3,
-            streams=tuple(StreamRecord(stream=name, port=1) for name in step.expect.streams),
         ),
     )
 

@@ -18,7 +18,7 @@ from proxylab.report.step_timeline import expected_streams, memory_of_streams, s
 from proxylab.scenario.probes import AddressTarget, HostTarget, PodTarget, ServiceTarget, Target
 from proxylab.scenario.words import Spread
 from proxylab.text import WIDTH, table, wrapped
-from proxylab.verdict.case import JudgedProbe, case_of
+from proxylab.verdict.case import Case
 from proxylab.verdict.causes.table import why, why_step, with_holder
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.expectations.table import OF_PROBES
@@ -47,7 +47,7 @@ def explain(verdict: ProbeVerdict | StepVerdict, width: int = WIDTH) -> tuple[st
 
 
 def _of_probe(verdict: ProbeVerdict, width: int) -> list[str]:
-    case = case_of(verdict)
+    case = verdict.case
     lines = [*_title(verdict, verdict.probe.name, width), *wrapped(sent_line(verdict), _INDENT, width=width)]
     lines += ["", *_verdicts(verdict, width), *_reasons(verdict, width)]
     for section in (
@@ -57,7 +57,7 @@ def _of_probe(verdict: ProbeVerdict, width: int) -> list[str]:
     ):
         if section:
             lines += ["", *section]
-    return [*lines, *_cause(why(case, verdict), width)]
+    return [*lines, *_cause(why(verdict), width)]
 
 
 def _of_step(verdict: StepVerdict, width: int) -> list[str]:
@@ -84,8 +84,7 @@ def briefly(verdict: ProbeVerdict | StepVerdict) -> tuple[str, ...]:
     """A pass in a few lines: the observation, and where the packet was with what rules did to it, or the streams."""
     if isinstance(verdict, StepVerdict):
         return tuple(filter(None, (summary(verdict), *map(_sent, verdict.evidence.streams))))
-    case = case_of(verdict)
-    return (summary(verdict), *brief(case, verdict.traced))
+    return (summary(verdict), *brief(verdict.case, verdict.traced))
 
 
 def _sent(record: StreamRecord) -> str:
@@ -205,7 +204,7 @@ def _reasons(verdict: ProbeVerdict | StepVerdict, width: int, rest: str | None =
         yield from wrapped(clause, expectation, rest, width)
 
 
-def _shares(case: JudgedProbe, verdict: ProbeVerdict, width: int) -> list[str]:
+def _shares(case: Case, verdict: ProbeVerdict, width: int) -> list[str]:
     """The shares of flows, where those failed: the furthest from its due first, the rest only counted."""
     decisive = {each.expectation for each in verdict.verdicts if each.judgement is verdict.overall}
     about = {each.key for each in OF_PROBES if each.shows_in_shares}

@@ -14,7 +14,7 @@ from proxylab.plan.resolved import STACK
 from proxylab.report.informative_rules import action_of, informative_rules
 from proxylab.scenario.words import Outcome, Reply
 from proxylab.text import WIDTH, table, width_of, wrapped
-from proxylab.verdict.case import JudgedProbe
+from proxylab.verdict.case import Case
 from proxylab.verdict.flows.flows import Flow
 from proxylab.verdict.model import expectations
 from proxylab.verdict.reported_drop import reason_words, reported_drop
@@ -31,7 +31,7 @@ _MISSING = "expected, not seen"
 _Row = tuple[str, str, str, str]
 
 
-def hop_table(case: JudgedProbe, traced: Evidence | None, example: int | None, width: int = WIDTH) -> list[str]:
+def hop_table(case: Case, traced: Evidence | None, example: int | None, width: int = WIDTH) -> list[str]:
     """One packet, hop by hop, with a star where an address changed since the hop before.
 
     Of many flows the table shows only ``example``, which shows what went wrong.
@@ -71,14 +71,14 @@ def _way(source: str, destination: str) -> str:
     return f"from {source}" if source else f"to {destination}" if destination else ""
 
 
-def _which(case: JudgedProbe, flow: Flow) -> str:
+def _which(case: Case, flow: Flow) -> str:
     changed = "* changed since the hop before"
     if len(case.flows) == 1:
         return f"the packet, hop by hop ({changed}):"
     return f"flow {flow.number:,}, hop by hop ({changed}):"
 
 
-def _rows(case: JudgedProbe, flow: Flow, seen: tuple[Observation, ...]) -> Iterator[_Row]:
+def _rows(case: Case, flow: Flow, seen: tuple[Observation, ...]) -> Iterator[_Row]:
     before: dict[Packet, tuple[str, str]] = {}
     for each in seen:
         ends = _ends(each)
@@ -93,7 +93,7 @@ def _rows(case: JudgedProbe, flow: Flow, seen: tuple[Observation, ...]) -> Itera
         yield from missing(case, flow)
 
 
-def _expected_row(case: JudgedProbe, flow: Flow, seen: Observation) -> Iterator[_Row]:
+def _expected_row(case: Case, flow: Flow, seen: Observation) -> Iterator[_Row]:
     """The expectation of a packet that a tap saw, in the columns that differ."""
     expect = case.probe.expect
     if seen in flow.arrivals and expect.outcome in (Outcome.DELIVERED, Outcome.REFUSED):
@@ -114,7 +114,7 @@ def _expected_row(case: JudgedProbe, flow: Flow, seen: Observation) -> Iterator[
         yield _EXPECTED, f"{expect.outcome} before", _DITTO, _DITTO
 
 
-def missing(case: JudgedProbe, flow: Flow) -> Iterator[tuple[str, str, str, str]]:
+def missing(case: Case, flow: Flow) -> Iterator[tuple[str, str, str, str]]:
     """The first expected packet that no tap saw; the later ones depend on it.
 
     Yields:
@@ -142,14 +142,14 @@ def missing(case: JudgedProbe, flow: Flow) -> Iterator[tuple[str, str, str, str]
             yield _MISSING, str(Packet.PORT_UNREACHABLE), "a node", str(resolved.sender.address)
 
 
-def _answerer(case: JudgedProbe, flow: Flow) -> tuple[IPAddress, int]:
+def _answerer(case: Case, flow: Flow) -> tuple[IPAddress, int]:
     """The source address and port that the reply should have."""
     if flow.arrivals and case.probe.expect.reply_from(flow.reached[0]) is Reply.UNTRANSLATED:
         return flow.arrivals[0].destination, flow.arrivals[0].destination_port
     return case.dialled
 
 
-def _client(case: JudgedProbe, flow: Flow) -> str:
+def _client(case: Case, flow: Flow) -> str:
     left = flow.departures[0] if flow.departures else None
     return endpoint(case.resolved.sender.address_of_flow(flow.number), left.source_port if left else 0)
 
@@ -158,7 +158,7 @@ def _ends(seen: Observation) -> tuple[str, str]:
     return endpoint(seen.source, seen.source_port), endpoint(seen.destination, seen.destination_port)
 
 
-def testimony(case: JudgedProbe, flow: Flow, traced: Evidence | None) -> Iterator[str]:
+def testimony(case: Case, flow: Flow, traced: Evidence | None) -> Iterator[str]:
     """The other witnesses of a flow: sockets, connection tracking, and the kernel's drop reason for a traced packet."""
     yield from _sockets(flow)
     yield from _tracked(case, flow)
@@ -176,7 +176,7 @@ def _sockets(flow: Flow) -> Iterator[str]:
             yield f"{report.backend} answered, and saw {endpoint(report.peer, report.peer_port)}"
 
 
-def _tracked(case: JudgedProbe, flow: Flow) -> Iterator[str]:
+def _tracked(case: Case, flow: Flow) -> Iterator[str]:
     """The conntrack entries of a flow on the nodes that translated it."""
     sent = (case.resolved.destination, case.resolved.port)
     for entry in flow.tracked:
@@ -186,7 +186,7 @@ def _tracked(case: JudgedProbe, flow: Flow) -> Iterator[str]:
             yield f"conntrack on {entry.node}: {endpoint(*there)} answers, to {back}"
 
 
-def rule_table(case: JudgedProbe, traced: Evidence | None, width: int = WIDTH) -> list[str]:
+def rule_table(case: Case, traced: Evidence | None, width: int = WIDTH) -> list[str]:
     """The actions of the rules that counted, node by node in the order of the path."""
     rules = informative_rules(case, traced)
     if not rules:
@@ -201,7 +201,7 @@ def rule_table(case: JudgedProbe, traced: Evidence | None, width: int = WIDTH) -
     return [*lines, f"{_INDENT}and {amount(others, 'more rule')}"] if others else lines
 
 
-def brief(case: JudgedProbe, traced: Evidence | None) -> list[str]:
+def brief(case: Case, traced: Evidence | None) -> list[str]:
     """A pass in few lines: the path of the first packet, and each rule that changed or ended it."""
     flow = case.flows[0]
     seen = [*flow.departures[:1], *flow.arrivals[:1]]

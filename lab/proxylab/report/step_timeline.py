@@ -59,7 +59,7 @@ def stream_log(evidence: StepEvidence, record: StreamRecord) -> Iterator[str]:
 def expected_streams(verdict: StepVerdict) -> list[ResolvedProbe]:
     """The streams with expectations; all streams if none has any."""
     expected = verdict.step.expect.streams
-    return [resolved for resolved in verdict.streams if resolved.name in expected] or list(verdict.streams)
+    return [each for each in verdict.case.streams if each.name in expected] or list(verdict.case.streams)
 
 
 def stream_head(resolved: ResolvedProbe, evidence: StepEvidence) -> str:
@@ -125,7 +125,7 @@ def memory_of_streams(verdict: StepVerdict, width: int) -> Iterator[str]:
         if record.stream not in resolved_probes:
             continue
         for entry in record.tracked:
-            who = owner(verdict.addresses, entry.reply_source)
+            who = owner(verdict.case.addresses, entry.reply_source)
             where = endpoint(entry.reply_source, entry.reply_source_port)
             named = f"{who} ({where})" if who else where
             yield from wrapped(f"conntrack on {entry.node}: {record.stream} goes to {named}", _INDENT * 2, width=width)

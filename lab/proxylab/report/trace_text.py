@@ -19,7 +19,7 @@ from proxylab.scenario.expect import Expect, Preserved
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.words import Outcome
 from proxylab.text import WIDTH, table, wrapped
-from proxylab.verdict.case import JudgedProbe, fate_clause, fates_text, open_case
+from proxylab.verdict.case import Case, fate_clause, fates_text
 from proxylab.verdict.causes.table import known_cause
 from proxylab.verdict.counted_rules import NFT_TABLE, Rule, read
 from proxylab.verdict.expectations.outcome import lost_where
@@ -207,12 +207,11 @@ def trace_summary(
     """
     plain = Expect(outcome=Outcome.DELIVERED, source=Preserved(), position=probe.expect.position)
     probe = replace(probe, expect=plain)
-    case = open_case(probe, resolved, evidence)
     verdict = replace(judge(probe, resolved, None, evidence), plan=plan, traced=evidence, service=service)
-    return known_cause(case, verdict) or _how_it_went(case)
+    return known_cause(verdict) or _how_it_went(verdict.case)
 
 
-def _how_it_went(case: JudgedProbe) -> str:
+def _how_it_went(case: Case) -> str:
     """What the taps saw of a packet without a known cause."""
     flow, fate = case.flows[0], case.fates[0]
     if fate is Fate.DELIVERED and flow.replies:

@@ -1,4 +1,7 @@
-"""One probe before its judge: its flows, and every reason to doubt the evidence. It knows no particular expectation.
+"""``Case``: one probe before its judge, with every fact that its verdicts, their causes and all reports rest on.
+
+Each fact is worked out once, when it is asked for first. A later one rests on earlier ones, in the order of the class:
+observations, flows, stops (of each flow), fates, rules, doubts. The case knows no particular expectation.
 
 Kernel sockets are a second witness of their flows, and connection tracking is another. Where one contradicts the taps
 about the path of a flow, that flow is in doubt, unless the taps captured it at every hop: then the packets decide, and
@@ -7,11 +10,13 @@ a translation that another node added is wrong (``second_nat``).
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress
-from proxylab.evidence.evidence import Evidence, Packet
+from proxylab.evidence.evidence import Evidence, ForeignRule, Packet, RuleCount
 from proxylab.evidence.words import amount, endpoint, listed, times
 from proxylab.plan.resolved import MasqueradedAs, ResolvedProbe
 from proxylab.scenario.expect import (
@@ -29,10 +34,11 @@ from proxylab.verdict.affinity import came_too_late
 from proxylab.verdict.conntrack_tables import Tables
 from proxylab.verdict.counted_rules import Rule, ending, may_be_engines, read_all
 from proxylab.verdict.doubts import (
+    answers_ended,
     conntrack_contradiction,
-    counted_as_dropped,
     disagreement,
     doubts_about,
+    dropped_by_rules,
     packets_of,
     packets_until,
     reasons_it_may_be_late,
@@ -45,54 +51,31 @@ from proxylab.verdict.flows.hops import SecondNat, ended_in, is_at, second_nat
 from proxylab.verdict.flows.on_links import copied_on_link, lost_on_links
 from proxylab.verdict.flows.sorting import flows_of
 from proxylab.verdict.icmp_errors import icmp_words
-from proxylab.verdict.model import ProbeVerdict
 
 _ARRIVED = frozenset({Fate.DELIVERED, Fate.MULTIPLIED, Fate.COPIED})
 
+_OF_TAPS = ("flows", "fates", "ended_in", "packets", "packets_counted")
+"""Facts of a case that no rule changes."""
 
-class JudgedProbe(Struct, frozen=True):
+
+class Case(Struct, frozen=True, dict=True):
     """One probe and its evidence.
 
     Attributes:
         probe: with the expectations.
         resolved: the probe, resolved.
         evidence: as recorded.
-        flows: every flow of the probe, in order.
-        fates: what became of each.
-        arrived: the flows that reached one pod or more.
-        disagreements: where taps contradict sockets or connection tracking, by flow number.
-        doubts: reasons to doubt the evidence as a whole.
-        silence: reasons why a flow that no tap saw again may only be late.
-        second_nats: flows that a second node translated too, as the captured hops show, by flow number.
-        lost_copies: copies of requests that ended at a node, by flow number.
-        lost_reply_copies: copies of replies that ended at a node, by flow number.
-        on_links: where netem lost the request of a flow or its answer, by flow number.
-        too_late: flows to unexpected pods, of clients that the proxy may have forgotten by then, by flow number.
         source: the one address that ``expect.source`` stands for; ``None`` where it is the sender's or differs.
     """
 
     probe: Probe
     resolved: ResolvedProbe
     evidence: Evidence
-    flows: tuple[Flow, ...]
-    fates: tuple[Fate, ...]
-    arrived: tuple[Flow, ...]
-    disagreements: dict[int, str]
-    doubts: tuple[str, ...]
-    silence: tuple[str, ...]
-    second_nats: dict[int, SecondNat]
-    lost_copies: Mapping[int, str]
-    lost_reply_copies: Mapping[int, str]
-    on_links: Mapping[int, str]
-    too_late: Mapping[int, str]
     source: IPAddress | None = None
 
-    @property
-    def counted(self) -> tuple[int, str]:
-        """The number of flows, and the word for one."""
-        return len(self.flows), "flow"
+    # What the author asks.
 
-    @property
+    @cached_property
     def is_about_packets(self) -> bool:
         """Whether the flows must have an outcome: not where the author expects an HTTP answer, and no Service gives it.
 
@@ -111,26 +94,44 @@ class JudgedProbe(Struct, frozen=True):
         """The address and port that the probe dialled."""
         return self.resolved.destination, self.resolved.port
 
-    @property
-    def flows_with_fates(self) -> Iterator[tuple[Flow, Fate]]:
-        return zip(self.flows, self.fates, strict=True)
+    @cached_property
+    def due_ends(self) -> DueEnds:
+        """Where its flows may arrive."""
+        return DueEnds(self.resolved, self.probe.expect, self.probe.target)
 
     @property
+    def ends_beyond_nodes(self) -> bool:
+        """Whether the author expects the drop at a pod or host."""
+        return self.probe.expect.outcome is Outcome.DROPPED and bool(self.resolved.watched)
+
+    def position(self, key: str) -> Position:
+        """Where the author wrote that expectation; the position of ``expect`` for one that the author did not write."""
+        expect = self.probe.expect
+        return expect.positions.get(key, expect.position)
+
+    # Flows.
+
+    @cached_property
+    def flows(self) -> tuple[Flow, ...]:
+        """Every flow of the probe, in order. A flow has its stops."""
+        return flows_of(self.resolved, self.evidence)
+
+    @property
+    def counted(self) -> tuple[int, str]:
+        """The number of flows, and the word for one."""
+        return len(self.flows), "flow"
+
+    @cached_property
+    def arrived(self) -> tuple[Flow, ...]:
+        """The flows that reached one pod or more."""
+        return tuple([flow for flow in self.flows if flow.arrivals])
+
+    @cached_property
     def arrivals_by_pod(self) -> Counter[str]:
         """How many flows arrived at each pod, in the order of first arrival."""
         return Counter(netns_name for flow in self.flows for netns_name in flow.reached)
 
-    @property
-    def rules(self) -> list[Rule]:
-        """Every rule that counted and can be read."""
-        return read_all(self.evidence.counts)
-
-    @property
-    def translations(self) -> list[Rule]:
-        """The DNAT rules that counted."""
-        return [rule for rule in self.rules if rule.target == "DNAT"]
-
-    @property
+    @cached_property
     def clients(self) -> dict[IPAddress, set[str]]:
         """Where the flows of each sending address arrived."""
         if not self.resolved.sender.others:
@@ -140,18 +141,7 @@ class JudgedProbe(Struct, frozen=True):
             found.setdefault(self.resolved.sender.address_of_flow(flow.number), set()).update(flow.reached)
         return found
 
-    @property
-    def unseen(self) -> tuple[str, ...]:
-        """The doubt about verdicts on arrivals: flows that no pod saw show nothing there."""
-        unseen = len(self.flows) - len(self.arrived)
-        if self.arrived:
-            unseen -= self.fates.count(Fate.LOST_ON_LINK)
-        if unseen and self.arrived:
-            them = f"{unseen:,} of {amount(len(self.flows), 'flow')}"
-            return (f"{them} did not arrive, so the judge cannot compare those",)
-        return ("no flow arrived, so the judge has nothing to compare",) if unseen else ()
-
-    @property
+    @cached_property
     def expected_shares(self) -> Mapping[str, float]:
         """The share of the flows due to each pod: the one that the author wrote, or an equal one for each backend."""
         spread = self.probe.expect.spread
@@ -159,6 +149,167 @@ class JudgedProbe(Struct, frozen=True):
             return spread.of
         names = self.probe.expect.backend_names or tuple(self.arrivals_by_pod)
         return dict.fromkeys(names, 1 / len(names)) if names else {}
+
+    @cached_property
+    def ended_in(self) -> frozenset[str]:
+        """Where requests were seen last: see ``hops.ended_in``."""
+        return ended_in(self.flows)
+
+    @cached_property
+    def packets(self) -> int:
+        """How many packets a counter must show if its rule ended every flow: a repeated SYN is one more."""
+        return packets_of(self.flows)
+
+    @cached_property
+    def packets_counted(self) -> int:
+        """How many of them had left when the lab read the stack counters."""
+        return packets_until(self.flows, self.evidence.counters_read_at)
+
+    @property
+    def came_beyond_nodes(self) -> bool:
+        """Whether a flow that must end at a pod or host came in there."""
+        return self.ends_beyond_nodes and any(flow.arrivals or flow.strays for flow in self.flows)
+
+    # Fates.
+
+    @cached_property
+    def _contradicted(self) -> Mapping[int, str]:
+        """How connection tracking contradicts the taps, by flow number."""
+        if self.evidence.tracked is None:
+            return {}
+        found = ((flow.number, conntrack_contradiction(flow, self.resolved)) for flow in self.flows)
+        return {number: clause for number, clause in found if clause}
+
+    @cached_property
+    def second_nats(self) -> Mapping[int, SecondNat]:
+        """The flows that a second node translated too, as the captured hops show, by flow number.
+
+        Where the lab read no entry of a flow, as of another zone, the captured hops alone show it.
+        """
+        found = {}
+        for flow in self.flows:
+            in_question = flow.number in self._contradicted or (flow.fate in _ARRIVED and not flow.tracked)
+            if in_question and (second := second_nat(flow, self.resolved)) is not None:
+                found[flow.number] = second
+        return found
+
+    @cached_property
+    def disagreements(self) -> Mapping[int, str]:
+        """Where taps contradict sockets or connection tracking, by flow number."""
+        found = {number: clause for number, clause in self._contradicted.items() if number not in self.second_nats}
+        if self.resolved.manner is Manner.CONNECT:
+            for flow in self.flows:
+                if clause := disagreement(flow, self.resolved.protocol):
+                    found[flow.number] = clause
+        return found
+
+    @cached_property
+    def lost_copies(self) -> Mapping[int, str]:
+        """The copies of requests that ended at a node, by flow number."""
+        return self._lost_copies(Packet.REQUEST)
+
+    @cached_property
+    def lost_reply_copies(self) -> Mapping[int, str]:
+        """The copies of replies that ended at a node, by flow number."""
+        return self._lost_copies(Packet.REPLY)
+
+    def _lost_copies(self, packet: Packet) -> Mapping[int, str]:
+        # Without the plan no tap shows a hop that was passed over: contradictions of other witnesses rule out a copy.
+        sound = [None if flow.number in self.disagreements else flow.fate for flow in self.flows]
+        return lost_copies(self.evidence, self.resolved, self.flows, sound, packet)
+
+    @cached_property
+    def on_links(self) -> Mapping[int, str]:
+        """Where netem lost the request of a flow or its answer, by flow number."""
+        return lost_on_links(self.evidence, self.flows)
+
+    @cached_property
+    def fates(self) -> tuple[Fate, ...]:
+        """What became of each flow, by the taps, its copies, and without what links did."""
+        return tuple([self._fate(flow) for flow in self.flows])
+
+    def _fate(self, flow: Flow) -> Fate:
+        fate = Fate.COPIED if flow.number in self.lost_copies else flow.fate
+        if fate is Fate.LOST and flow.number in self.on_links:
+            return Fate.LOST_ON_LINK
+        if fate is Fate.MULTIPLIED and copied_on_link(self.resolved, self.evidence, flow):
+            return Fate.DELIVERED
+        return fate
+
+    @property
+    def flows_with_fates(self) -> Iterator[tuple[Flow, Fate]]:
+        return zip(self.flows, self.fates, strict=True)
+
+    @cached_property
+    def stack_drop(self) -> KernelDrop | None:
+        """The drop by a node's stack that accounts for every packet of the probe, if there is one."""
+        if set(self.fates) != {Fate.LOST}:
+            return None
+        return kernel_drop(self.resolved, self.evidence, self.packets_counted, self.ended_in)
+
+    @cached_property
+    def too_late(self) -> Mapping[int, str]:
+        """The flows to unexpected pods, of clients that the proxy may have forgotten by then, by flow number."""
+        return came_too_late(self.resolved, self.evidence, self.flows, self.probe.expect.backend_names)
+
+    # Rules.
+
+    @cached_property
+    def rules(self) -> Sequence[Rule]:
+        """Every rule that counted and can be read."""
+        return read_all(self.evidence.counts)
+
+    @cached_property
+    def translations(self) -> Sequence[Rule]:
+        """The DNAT rules that counted."""
+        return [rule for rule in self.rules if rule.target == "DNAT"]
+
+    @cached_property
+    def dropping(self) -> tuple[Rule, ...]:
+        """The rules that drop, counted, and match what the probe dials."""
+        return ending(self.resolved, self.rules, "DROP")
+
+    @cached_property
+    def rejecting(self) -> tuple[Rule, ...]:
+        """The rules that reject, counted, and match what the probe dials."""
+        return ending(self.resolved, self.rules, "REJECT")
+
+    def ending(self, target: str) -> tuple[Rule, ...]:
+        """Those that drop or those that reject, by their target ``DROP`` or ``REJECT``."""
+        return self.dropping if target == "DROP" else self.rejecting
+
+    @cached_property
+    def masqueraded_again(self) -> Rule | None:
+        """The engine's rule that changed more sources than there are flows; ``None`` where there is none.
+
+        The kernel consults source NAT once for each flow, and a lab has no other traffic. A further change is that of a
+        tunnel's packet, which inherits the mark of the packet inside (skb->mark); a rule should have cleared it.
+        """
+        changing = (rule for rule in self.rules if rule.changes_source and may_be_engines(rule.count, self.resolved))
+        return next((rule for rule in changing if rule.count.packets > len(self.flows)), None)
+
+    @cached_property
+    def went_no_further(self) -> bool:
+        """Whether the taps saw each flow last where the author expects its end, and no rule counted its end."""
+        where = self.probe.expect.at
+        if self.probe.expect.outcome is not Outcome.DROPPED or where is None or self.dropping:
+            return False
+        last = [flow.last_seen for flow in self.flows]
+        return all(seen is not None and seen.netns_name in self.resolved.nodes and is_at(seen, where) for seen in last)
+
+    @cached_property
+    def tables(self) -> Tables:
+        """The connection tracking after the probe."""
+        resolved = self.resolved
+        return Tables(self.evidence.entries, resolved.nodes, resolved.addresses, (resolved.protocol,))
+
+    def with_rules(self, counts: Sequence[RuleCount], foreign: Sequence[ForeignRule]) -> "Case":
+        """The case with these rules alone. Its flows and fates stay: they rest on taps and links, not on counters."""
+        case = replace(self, evidence=replace(self.evidence, counts=tuple(counts), foreign=tuple(foreign)))
+        case.__dict__.update({fact: getattr(self, fact) for fact in _OF_TAPS})
+        return case
+
+    # Sources.
 
     def wanted_source(self, flow: Flow) -> SourceExpectation | None:
         """What the author expects of a flow's source at its backend; ``None`` without such an expectation."""
@@ -195,141 +346,44 @@ class JudgedProbe(Struct, frozen=True):
                 return next((way.source for way in self.ways(flow)), self.source)
         return None
 
-    @property
-    def masqueraded_again(self) -> Rule | None:
-        """The engine's rule that changed more sources than there are flows; ``None`` where there is none.
+    # Doubts.
 
-        The kernel consults source NAT once for each flow, and a lab has no other traffic. A further change is that of a
-        tunnel's packet, which inherits the mark of the packet inside (skb->mark); a rule should have cleared it.
-        """
-        changing = (rule for rule in self.rules if rule.changes_source and may_be_engines(rule.count, self.resolved))
-        return next((rule for rule in changing if rule.count.packets > len(self.flows)), None)
+    @cached_property
+    def doubts(self) -> tuple[str, ...]:
+        """Reasons to doubt the evidence as a whole."""
+        return tuple(doubts_about(self.resolved, self.evidence, self.flows))
 
-    @property
-    def tables(self) -> Tables:
-        """The connection tracking after the probe."""
-        resolved = self.resolved
-        return Tables(self.evidence.entries, resolved.nodes, resolved.addresses, (resolved.protocol,))
+    @cached_property
+    def silence(self) -> tuple[str, ...]:
+        """Reasons why a flow that no tap saw again may only be late."""
+        if set(self.fates) == {Fate.DELIVERED}:
+            accounted_for = answers_ended(self.resolved, self.evidence, self.flows)
+        elif set(self.fates) == {Fate.LOST}:
+            accounted_for = self.stack_drop is not None or dropped_by_rules(
+                self.resolved, self.evidence, self.flows, self.dropping
+            )
+        else:
+            accounted_for = False
+        if accounted_for:
+            return ()
+        return tuple(reasons_it_may_be_late(self.resolved, self.evidence, self.flows, self.fates))
 
-    @property
-    def due_ends(self) -> DueEnds:
-        """Where its flows may arrive."""
-        return DueEnds(self.resolved, self.probe.expect, self.probe.target)
-
-    def ending(self, target: str) -> tuple[Rule, ...]:
-        """The rules with that target (``DROP``, ``REJECT``) that counted and name what the probe dials."""
-        return ending(self.resolved, self.evidence.counts, target)
-
-    @property
-    def packets(self) -> int:
-        """How many packets a counter must show if its rule ended every flow: a repeated SYN is one more."""
-        return packets_of(self.flows)
-
-    @property
-    def packets_counted(self) -> int:
-        """How many of them had left when the lab read the stack counters."""
-        return packets_until(self.flows, self.evidence.counters_read_at)
-
-    @property
-    def stack_drop(self) -> KernelDrop | None:
-        """The drop by a node's stack that accounts for every packet of the probe, if there is one."""
-        if set(self.fates) != {Fate.LOST}:
-            return None
-        return kernel_drop(self.resolved, self.evidence, self.packets_counted, ended_in(self.flows))
-
-    @property
-    def ends_beyond_nodes(self) -> bool:
-        """Whether the author expects the drop at a pod or host."""
-        return self.probe.expect.outcome is Outcome.DROPPED and bool(self.resolved.watched)
-
-    @property
-    def came_beyond_nodes(self) -> bool:
-        """Whether such a flow came in at a pod or host."""
-        return self.ends_beyond_nodes and any(flow.arrivals or flow.strays for flow in self.flows)
-
-    @property
-    def went_no_further(self) -> bool:
-        """Whether the taps saw each flow last where the author expects its end, and no rule counted its end."""
-        where = self.probe.expect.at
-        if self.probe.expect.outcome is not Outcome.DROPPED or where is None or self.ending("DROP"):
-            return False
-        last = [flow.last_seen for flow in self.flows]
-        return all(seen is not None and seen.netns_name in self.resolved.nodes and is_at(seen, where) for seen in last)
-
-    def position(self, key: str) -> Position:
-        """Where the author wrote that expectation; the position of ``expect`` for one that the author did not write."""
-        expect = self.probe.expect
-        return expect.positions.get(key, expect.position)
+    @cached_property
+    def unseen(self) -> tuple[str, ...]:
+        """The doubt about verdicts on arrivals: flows that no pod saw show nothing there."""
+        unseen = len(self.flows) - len(self.arrived)
+        if self.arrived:
+            unseen -= self.fates.count(Fate.LOST_ON_LINK)
+        if unseen and self.arrived:
+            them = f"{unseen:,} of {amount(len(self.flows), 'flow')}"
+            return (f"{them} did not arrive, so the judge cannot compare those",)
+        return ("no flow arrived, so the judge has nothing to compare",) if unseen else ()
 
 
-def open_case(
-    probe: Probe, resolved: ResolvedProbe, evidence: Evidence, source: IPAddress | None = None
-) -> JudgedProbe:
-    """Sort the evidence by flow and look for reasons to doubt it."""
-    flows = flows_of(resolved, evidence)
-    fates = tuple(flow.fate for flow in flows)
-    disagreements: dict[int, str] = {}
-    second_nats: dict[int, SecondNat] = {}
-    for flow, fate in zip(flows, fates, strict=True):
-        clause = "" if evidence.tracked is None else conntrack_contradiction(flow, fate, resolved)
-        # Where the lab read no entry of a flow, as of another zone, the captured hops alone show a second translation.
-        in_question = clause or (fate in _ARRIVED and not flow.tracked)
-        if in_question and (second := second_nat(flow, resolved)) is not None:
-            second_nats[flow.number] = second
-        elif clause:
-            disagreements[flow.number] = clause
-    if resolved.manner is Manner.CONNECT:
-        for flow, fate in zip(flows, fates, strict=True):
-            clause = disagreement(flow, fate, resolved.protocol)
-            if clause:
-                disagreements[flow.number] = clause
-    # Without the plan no tap shows a hop that was passed over, so contradictions of other witnesses rule out a copy.
-    sound = [None if number in disagreements else fate for number, fate in enumerate(fates)]
-    lost = lost_copies(evidence, resolved, flows, sound, Packet.REQUEST)
-    lost_replies = lost_copies(evidence, resolved, flows, sound, Packet.REPLY)
-    if lost:
-        fates = tuple(Fate.COPIED if number in lost else fate for number, fate in enumerate(fates))
-    on_links = lost_on_links(evidence, flows)
-    if evidence.links:
-        fates = tuple(_with_links(resolved, evidence, *each, on_links) for each in zip(flows, fates, strict=True))
-    return JudgedProbe(
-        probe,
-        resolved,
-        evidence,
-        flows,
-        fates,
-        tuple([flow for flow in flows if flow.arrivals]),
-        disagreements,
-        tuple(doubts_about(resolved, evidence, flows)),
-        ()
-        if counted_as_dropped(resolved, evidence, flows, fates)
-        else tuple(reasons_it_may_be_late(resolved, evidence, flows, fates)),
-        second_nats,
-        lost,
-        lost_replies,
-        on_links,
-        came_too_late(resolved, evidence, flows, probe.expect.backend_names),
-        source,
-    )
-
-
-def _with_links(
-    resolved: ResolvedProbe, evidence: Evidence, flow: Flow, fate: Fate, on_links: Mapping[int, str]
-) -> Fate:
-    """The fate without what links did to the flow."""
-    if fate is Fate.LOST and flow.number in on_links:
-        return Fate.LOST_ON_LINK
-    return Fate.DELIVERED if fate is Fate.MULTIPLIED and copied_on_link(resolved, evidence, flow) else fate
-
-
-def case_of(verdict: ProbeVerdict) -> JudgedProbe:
-    return open_case(verdict.probe, verdict.resolved, verdict.evidence, verdict.source)
-
-
-def fates_text(case: JudgedProbe) -> str:
+def fates_text(case: Case) -> str:
     """What became of the flows; a loss is called a drop only where rules or a stack account for all of it."""
     counts = Counter(case.fates)
-    rules = case.ending("DROP")
+    rules = case.dropping
     if set(counts) == {Fate.LOST} and sum(rule.count.packets for rule in rules) >= case.packets:
         return f"dropped on {listed(nodes_of(rules))}"
     if (drop := case.stack_drop) is not None:
@@ -339,7 +393,7 @@ def fates_text(case: JudgedProbe) -> str:
     return ", ".join(f"{count:,} {fate}" for fate, count in counts.most_common())
 
 
-def fate_clause(case: JudgedProbe, flow: Flow, fate: Fate) -> str:
+def fate_clause(case: Case, flow: Flow, fate: Fate) -> str:
     """A clause about what the taps saw of a flow."""
     heard = [f"{icmp_words(icmp)} from {icmp.source}" for icmp in flow.errors if icmp.icmp]
     heard += [f"ICMP port unreachable from {icmp.source}" for icmp in flow.unreachables]

@@ -183,13 +183,12 @@ def _parsed(text: str) -> tuple[str, tuple[tuple[str, tuple[str, ...], bool], ..
     return next((values[0] for name, values, _ in options if name in ("-j", "-g") and values), ""), options
 
 
-def ending(resolved: ResolvedProbe, counts: Iterable[RuleCount], target: str) -> tuple[Rule, ...]:
-    """The engine's rules with ``target`` (``DROP``, ``REJECT``) that counted and name what the probe dials.
+def ending(resolved: ResolvedProbe, counted: Sequence[Rule], target: str) -> tuple[Rule, ...]:
+    """Of the rules that counted, the engine's with ``target`` (``DROP``, ``REJECT``) that name what the probe dials.
 
     A rule that matches a mark alone stands for the rule that set the mark (KUBE-MARK-DROP, up to Kubernetes 1.24). One
     that matches everything stands for the rules that lead to its chain (KUBE-SOURCE-RANGES-FIREWALL of mode ipvs).
     """
-    counted = read_all(counts)
     marks = _marks(resolved, counted)
     ends = [rule for rule in counted if rule.target == target and may_be_engines(rule.count, resolved)]
     return tuple(
@@ -199,13 +198,12 @@ def ending(resolved: ResolvedProbe, counts: Iterable[RuleCount], target: str) ->
     )
 
 
-def of_service(resolved: ResolvedProbe, counts: Iterable[RuleCount]) -> tuple[Rule, ...]:
-    """The engine's DNAT rules that counted, and that what the probe dials leads to.
+def of_service(resolved: ResolvedProbe, counted: Sequence[Rule]) -> tuple[Rule, ...]:
+    """Of the rules that counted, the engine's DNAT rules that what the probe dials leads to.
 
     Two Services may have the same endpoints. A rule that the kernel reported of the probe's own packets stands in a
     chain that has the Service's name.
     """
-    counted = read_all(counts)
     named = [(rule, rule.names(resolved)) for rule in counted]
     reached = _behind([rule for rule, options in named if options >= _PORT or "-d" in options], counted)
     return tuple(

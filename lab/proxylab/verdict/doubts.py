@@ -7,8 +7,8 @@ from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.words import Manner
-from proxylab.verdict.counted_rules import ending
-from proxylab.verdict.drops import answer_drop, dropped_with_sentinels, ended_with_sentinels, kernel_drop
+from proxylab.verdict.counted_rules import Rule
+from proxylab.verdict.drops import answer_drop, dropped_with_sentinels, ended_with_sentinels
 from proxylab.verdict.flows.flows import Fate, Flow
 from proxylab.verdict.flows.hops import ended_in
 from proxylab.verdict.foreign import ended_by
@@ -29,7 +29,7 @@ _ERRNO_OF = {
 _UNANSWERED = frozenset({Fate.UNSENT, Fate.UNREACHABLE, Fate.STRAYED})
 
 
-def doubts_about(resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...]) -> Iterator[str]:
+def doubts_about(resolved: ResolvedProbe, evidence: Evidence, flows: Sequence[Flow]) -> Iterator[str]:
     """Reasons to doubt the evidence as a whole."""
     if evidence.unfinished:
         yield f"the run did not finish: {evidence.unfinished}"
@@ -66,36 +66,27 @@ def packets_until(flows: Iterable[Flow], counters_read_at: int) -> int:
     return sum(max(1, sum(each.at <= counters_read_at for each in flow.departures)) for flow in flows)
 
 
-def counted_as_dropped(
-    resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]
+def dropped_by_rules(
+    resolved: ResolvedProbe, evidence: Evidence, flows: Sequence[Flow], dropping: Sequence[Rule]
 ) -> bool:
-    """Whether something is known to have dropped every packet, or ended every answer: then none can be late.
+    """Whether rules dropped every packet of a probe whose flows are all lost: then none can be late.
 
-    A node's stack, a rule for what was dialled, a foreign rule or the policy of a chain counted them; or the sockets
-    heard of it, from a router (EMSGSIZE) or from a rule of the sender's own (EPERM).
+    A rule for what was dialled, a foreign rule or the policy of a chain counted them; or the sockets heard of it, from
+    a router (EMSGSIZE) or from a rule of the sender's own (EPERM).
     """
-    if set(fates) == {Fate.DELIVERED}:
-        return _answers_ended(resolved, evidence, flows)
-    if set(fates) != {Fate.LOST}:
-        return False
     if all(flow.report is not None and flow.report.error in ("EMSGSIZE", "EPERM") for flow in flows):
         return True
-    packets = packets_until(flows, evidence.counters_read_at)
-    ended = ended_in(flows)
-    if kernel_drop(resolved, evidence, packets, ended):
-        return True
+    packets, ended = packets_until(flows, evidence.counters_read_at), ended_in(flows)
     # A kernel may have sent again while the lab read the counters of foreign rules.
     possible = range(packets, packets_until(flows, evidence.foreign_read_at or evidence.counters_read_at) + 1)
     if any(ended_by(resolved, evidence, each, ended) for each in possible):
         return True
-    dropping = [rule.count for rule in ending(resolved, evidence.counts, "DROP") if {rule.count.node} == ended]
-    if sum(count.packets for count in dropping) == packets_of(flows):
-        return True
-    return dropped_with_sentinels(evidence, packets_of(flows), ended)
+    counted = sum(rule.count.packets for rule in dropping if {rule.count.node} == ended)
+    return counted == packets_of(flows) or dropped_with_sentinels(evidence, packets_of(flows), ended)
 
 
-def _answers_ended(resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...]) -> bool:
-    """Whether a counter accounts for every missing answer, as it does for a request."""
+def answers_ended(resolved: ResolvedProbe, evidence: Evidence, flows: Sequence[Flow]) -> bool:
+    """Whether a counter accounts for every missing answer, as it does for a request: then none can be late."""
     times, ended = lost_answers(flows)
     if ended_with_sentinels(evidence, len(times), ended):
         return True
@@ -128,7 +119,7 @@ def lost_answers(flows: Iterable[Flow]) -> tuple[Sequence[int], frozenset[str]]:
 
 
 def reasons_it_may_be_late(
-    resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]
+    resolved: ResolvedProbe, evidence: Evidence, flows: Sequence[Flow], fates: Sequence[Fate]
 ) -> Iterator[str]:
     """Reasons why a flow that no tap saw again may only be late: a sentinel packet is missing or early."""
     lost = [flow for flow, fate in zip(flows, fates, strict=True) if fate is Fate.LOST]
@@ -180,13 +171,13 @@ def _silent(flow: Flow, fate: Fate) -> bool:
     return bool(flow.departures) and (fate is Fate.LOST or not flow.replies)
 
 
-def disagreement(flow: Flow, fate: Fate, protocol: Transport) -> str:
+def disagreement(flow: Flow, protocol: Transport) -> str:
     """How the taps and the kernel's socket contradict each other about one flow; empty where they agree.
 
     Over TCP a socket may fail although the taps saw a reply: the pod answered the handshake and not the data. That is
     no contradiction; ``reply`` judges it.
     """
-    report = flow.report
+    report, fate = flow.report, flow.fate
     if report is None:
         return ""
     says = f"the socket reports {_OWN_WORDS.get(report.error, report.error)}"
@@ -213,7 +204,7 @@ def _from_dialled(flow: Flow, reply: Observation) -> bool:
     return not dialled or (reply.source, reply.source_port) in dialled
 
 
-def conntrack_contradiction(flow: Flow, fate: Fate, resolved: ResolvedProbe) -> str:
+def conntrack_contradiction(flow: Flow, resolved: ResolvedProbe) -> str:
     """How connection tracking contradicts the tap at the pod that a flow reached; empty where they agree.
 
     A missing entry contradicts nothing where taps captured the flow at every hop: then the packets show who changed it.
@@ -222,10 +213,10 @@ def conntrack_contradiction(flow: Flow, fate: Fate, resolved: ResolvedProbe) -> 
     ``second_nat`` reads from the captured hops. A program that divides the flow sends it on from its own address, and
     the tap at its node's stack, which saw that, is the witness.
     """
-    if fate in (Fate.DELIVERED, Fate.MULTIPLIED, Fate.COPIED) and any(each.leg for each in flow.arrivals):
-        return "" if flow.relayed is not None else "a second connection reached a pod, but no tap saw a program open it"
-    if fate not in (Fate.DELIVERED, Fate.MULTIPLIED, Fate.COPIED):
+    if flow.fate not in (Fate.DELIVERED, Fate.MULTIPLIED, Fate.COPIED):
         return ""
+    if any(each.leg for each in flow.arrivals):
+        return "" if flow.relayed is not None else "a second connection reached a pod, but no tap saw a program open it"
     entries = [
         (each.reply_source, each.reply_source_port, each.reply_destination, each.reply_destination_port)
         for each in flow.tracked

@@ -16,14 +16,13 @@ from proxylab.scenario.expect import NodeDevice
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
 from proxylab.scenario.words import Outcome, Position
-from proxylab.verdict.case import JudgedProbe, open_case
+from proxylab.verdict.case import Case
 from proxylab.verdict.dns import has_no_address
-from proxylab.verdict.expectations.end_of_step import end_of_step
 from proxylab.verdict.expectations.expectation import Needs
 from proxylab.verdict.expectations.table import OF_PROBES, OF_STEPS, OF_STREAMS
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict, expectations
-from proxylab.verdict.stream import stream_of
+from proxylab.verdict.step_case import StepCase
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _NONE_ARRIVE = frozenset({Outcome.DROPPED, Outcome.REJECTED, Outcome.CLOSED})
@@ -44,10 +43,8 @@ def judge(probe: Probe, resolved: ResolvedProbe, source: IPAddress | None, evide
     if source is None and isinstance(probe.expect.source, NodeDevice):
         what = f"the plan gave no address for the source {probe.expect.source}"
         raise InternalError(f"{probe.expect.position}: {what}; please report this")
-    case = open_case(probe, resolved, evidence, source)
-    return ProbeVerdict(
-        probe=probe, resolved=resolved, verdicts=tuple(_verdicts(case)), evidence=evidence, source=source
-    )
+    case = Case(probe, resolved, evidence, source)
+    return ProbeVerdict(case=case, verdicts=tuple(_verdicts(case)))
 
 
 def skip(probe: Probe, resolved: ResolvedProbe, reason: str) -> ProbeVerdict:
@@ -56,7 +53,7 @@ def skip(probe: Probe, resolved: ResolvedProbe, reason: str) -> ProbeVerdict:
         _skipped(key, probe.expect.positions.get(key, probe.expect.position), reason, "not sent")
         for key in expectations(probe.expect)
     )
-    return ProbeVerdict(probe=probe, resolved=resolved, verdicts=verdicts, evidence=Evidence(sent=0))
+    return ProbeVerdict(case=Case(probe, resolved, Evidence(sent=0)), verdicts=verdicts)
 
 
 def _skipped(key: str, position: Position, reason: str, observed: str = "") -> Verdict:
@@ -70,7 +67,7 @@ def _skipped(key: str, position: Position, reason: str, observed: str = "") -> V
     )
 
 
-def _verdicts(case: JudgedProbe) -> Iterator[Verdict]:
+def _verdicts(case: Case) -> Iterator[Verdict]:
     """The verdicts in the order of the table, also where what an expectation needs cannot exist."""
     expect = case.probe.expect
     undialled = has_no_address(case.resolved, case.evidence.lookups)
@@ -87,14 +84,14 @@ def _verdicts(case: JudgedProbe) -> Iterator[Verdict]:
             yield each.judge(case, wanted)
 
 
-def _undecided(case: JudgedProbe, key: str) -> Verdict:
+def _undecided(case: Case, key: str) -> Verdict:
     """An expectation about packets of a probe that sent none."""
     findings = Findings(case)
     findings.doubt("the probe dialled nothing, since the name gave no address")
     return findings.settle(key, expected="", observed="nothing dialled")
 
 
-def _beside_the_point(case: JudgedProbe, key: str) -> Verdict:
+def _beside_the_point(case: Case, key: str) -> Verdict:
     """An expectation about pods, where the outcome lets no packet reach a pod: no evidence could decide it."""
     findings, outcome = Findings(case), case.probe.expect.outcome
     findings.wrong(f"{key} needs packets at a pod, and the outcome {outcome} allows none: take one of the two out")
@@ -111,7 +108,7 @@ def judge_step(
     evidence: StepEvidence,
     lacks: Mapping[str, str] = _NOTHING,
 ) -> StepVerdict:
-    """Judge every expectation of a step; see ``StepVerdict`` for the arguments.
+    """Judge every expectation of a step; see ``StepCase`` for the arguments.
 
     ``lacks`` has the reasons to skip expectations that the proxy's mode cannot show: by their keys, or by the name of a
     stream for all of its expectations.
@@ -119,26 +116,16 @@ def judge_step(
     Raises:
         InternalError: the step expects something of a stream without a record.
     """
+    case = StepCase(step, number, tuple(streams), sources, tuple(nodes), addresses, evidence)
     verdicts: list[Verdict] = []
-    for name in step.expect.streams:
-        stream = stream_of(step, evidence, name, sources, streams)
+    for name, stream in case.expected_streams.items():
         for each in OF_STREAMS:
             key = f"{name}.{each.key}"
             if (wanted := each.wanted(stream)) is not None:
                 reason = lacks.get(name) or lacks.get(key)
                 verdicts.append(_skipped(key, stream.position(key), reason) if reason else each.judge(stream, wanted))
-    end = end_of_step(step, evidence, nodes, addresses)
     for of_end in OF_STEPS:
-        if (looked_for := of_end.wanted(end)) is not None:
+        if (looked_for := of_end.wanted(case)) is not None:
             reason, key = lacks.get(of_end.key), of_end.key
-            verdicts.append(_skipped(key, end.position(key), reason) if reason else of_end.judge(end, looked_for))
-    return StepVerdict(
-        step=step,
-        number=number,
-        streams=tuple(streams),
-        sources=sources,
-        nodes=tuple(nodes),
-        addresses=addresses,
-        verdicts=tuple(verdicts),
-        evidence=evidence,
-    )
+            verdicts.append(_skipped(key, case.position(key), reason) if reason else of_end.judge(case, looked_for))
+    return StepVerdict(case=case, verdicts=tuple(verdicts))

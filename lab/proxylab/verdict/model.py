@@ -1,6 +1,5 @@
 """The data of judgements: ``Verdict`` for an expectation, ``ProbeVerdict`` for a probe, ``ScenarioResult``."""
 
-from collections.abc import Mapping
 from enum import StrEnum
 
 from msgspec import Struct
@@ -19,6 +18,8 @@ from proxylab.scenario.keys import declared_keys
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step, StepExpect, StreamExpect
 from proxylab.scenario.words import HOST, Position
+from proxylab.verdict.case import Case
+from proxylab.verdict.step_case import StepCase
 
 
 class Judgement(StrEnum):
@@ -99,10 +100,7 @@ class ProbeVerdict(_Judged, frozen=True, kw_only=True):
     """All verdicts of one probe, with the evidence to explain them and to judge them again.
 
     Attributes:
-        probe: with what the author expects.
-        resolved: the probe, resolved.
-        evidence: of the probe.
-        source: the one address that ``expect.source`` stands for; ``None`` where it is the sender's or differs.
+        case: the probe and its evidence, with the facts that the verdicts rest on.
         traced: the evidence of one more packet, which the lab sent afterwards and traced through the rules. Only the
             explanation rests on it. ``None`` without a trace.
         service: what the API server says of the dialled Service, for the explanation; ``None`` where nothing is wrong.
@@ -111,12 +109,27 @@ class ProbeVerdict(_Judged, frozen=True, kw_only=True):
         InternalError: if an expectation of the probe has no verdict.
     """
 
-    probe: Probe
-    resolved: ResolvedProbe
-    evidence: Evidence
-    source: IPAddress | None = None
+    case: Case
     traced: Evidence | None = None
     service: DialledService | None = None
+
+    @property
+    def probe(self) -> Probe:
+        """With what the author expects."""
+        return self.case.probe
+
+    @property
+    def resolved(self) -> ResolvedProbe:
+        return self.case.resolved
+
+    @property
+    def evidence(self) -> Evidence:
+        return self.case.evidence
+
+    @property
+    def source(self) -> IPAddress | None:
+        """The one address that ``expect.source`` stands for; ``None`` where it is the sender's or differs."""
+        return self.case.source
 
     def __post_init__(self) -> None:
         self._hold(expectations(self.probe.expect), f"{self.probe.position}: probe {self.probe.name!r}")
@@ -126,25 +139,22 @@ class StepVerdict(_Judged, frozen=True, kw_only=True):
     """All verdicts on one step's own expectations: of streams, and of connection tracking.
 
     Attributes:
-        step: with what the author expects.
-        number: of the step, from 1.
-        streams: the resolved probes of the scenario's streams.
-        sources: the addresses that backends must see, by stream and by backend.
-        nodes: of the lab.
-        addresses: of every node, pod and host.
-        evidence: of the step.
+        case: the step and its evidence.
 
     Raises:
         InternalError: if an expectation of the step has no verdict.
     """
 
-    step: Step
-    number: int
-    streams: tuple[ResolvedProbe, ...]
-    sources: Mapping[str, Mapping[str, IPAddress]]
-    nodes: tuple[str, ...]
-    addresses: Mapping[str, tuple[IPAddress, ...]]
-    evidence: StepEvidence
+    case: StepCase
+
+    @property
+    def step(self) -> Step:
+        """With what the author expects."""
+        return self.case.step
+
+    @property
+    def evidence(self) -> StepEvidence:
+        return self.case.evidence
 
     @property
     def overall(self) -> Judgement:

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Protocol
 from proxylab.evidence.evidence import Discarded, Observation
-from proxylab.verdict.case import JudgedProbe
+from proxylab.verdict.case import Case
 from proxylab.verdict.counted_rules import NFT_TABLE, Rule, may_be_engines
 from proxylab.verdict.flows.flows import Flow
 
 
-def leading_to_program(case: JudgedProbe) -> list[Rule]:
+def leading_to_program(case: Case) -> list[Rule]:
     """The engine's rules that counted, and lead what the probe dials to a process that ends connections."""
     return [
         rule
@@ -28,7 +28,7 @@ def leading_to_program(case: JudgedProbe) -> list[Rule]:
     ]
 
 
-def listens_itself(case: JudgedProbe) -> bool:
+def listens_itself(case: Case) -> bool:
     """Whether the proxy's process listens at the dialled address itself, so that no rule leads there.
 
     kube-proxy 1.37 does in mode nftables, at loopback addresses (``nodePortAddresses: [localhost]``).
@@ -36,14 +36,14 @@ def listens_itself(case: JudgedProbe) -> bool:
     return case.resolved.destination.is_loopback and any(each.table == NFT_TABLE for each in case.evidence.counts)
 
 
-def taken_by_others(case: JudgedProbe, flows: Iterable[Flow]) -> list[Observation]:
+def taken_by_others(case: Case, flows: Iterable[Flow]) -> list[Observation]:
     """The requests of these flows that a program got at a port to which no such rule leads."""
     leading = {(rule.count.node, rule.leads_to_port) for rule in leading_to_program(case)}
     got = [seen for flow in flows if (seen := flow.taken) is not None and seen.netns_name in case.evidence.counted]
     return [seen for seen in got if (seen.netns_name, str(seen.destination_port)) not in leading]
 
 
-def discarded(case: JudgedProbe) -> tuple[Discarded, ...]:
+def discarded(case: Case) -> tuple[Discarded, ...]:
     """What proxies' processes discarded of the probe's datagrams for the dialled service port.
 
     A process counts all that it discards. So its count stands for no more than what the taps saw come to it.

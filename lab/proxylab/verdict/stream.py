@@ -6,12 +6,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, Transport
-from proxylab.errors import InternalError
 from proxylab.evidence.stream_records import StepEvidence, StreamPacket, StreamPacketFate, StreamRecord
 from proxylab.evidence.words import endpoint, listed
 from proxylab.plan.expected_sources import ANY_BACKEND
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.steps import Step, StreamExpect
+from proxylab.scenario.steps import StreamExpect
 from proxylab.scenario.words import Position
 from proxylab.verdict.flows.on_links import dropped_meanwhile
 from proxylab.verdict.foreign import Effect, suspicion
@@ -155,22 +154,6 @@ class Stream(Struct, frozen=True):
     def position(self, key: str) -> Position:
         """Where the author wrote that expectation."""
         return self.expect.positions.get(key.rpartition(".")[2], self.expect.position)
-
-
-def stream_of(
-    step: Step,
-    evidence: StepEvidence,
-    name: str,
-    sources: Mapping[str, Mapping[str, IPAddress]],
-    streams: Iterable[ResolvedProbe],
-) -> Stream:
-    """One stream of a step, with what is expected of it. Raises InternalError for a stream without a record."""
-    expect = step.expect.streams[name]
-    record = next((each for each in evidence.streams if each.stream == name), None)
-    resolved = next((each for each in streams if each.name == name), None)
-    if record is None or resolved is None:
-        raise InternalError(f"{expect.position}: nothing was recorded of stream {name!r}; please report this")
-    return Stream(expect, record, evidence, sources.get(name, {}), resolved, record.packets)
 
 
 def when(at: int, changed: int, what: str = "the change was made") -> str:

@@ -34,7 +34,6 @@ from proxylab.engines.protocol import EngineChoice
 from proxylab.kernel.netlink.links_carry import kernel_release
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import parse_scenario
-from proxylab.verdict.case import case_of
 from proxylab.verdict.causes.table import why
 
 DROPPED = {"outcome": "dropped"}
@@ -267,6 +266,6 @@ def test_the_plan_alone_does_not_blame_the_reverse_path_filter() -> None:
         for command in ("true", f"nft 'table ip attack {{ chain x {{ {BEFORE_ROUTING} }}; }}'"):
             assert opened.execute("node-a", "sh", "-c", command).status == 0
             verdict = opened.probe(opened.scenario.probes[0])
-            said.append(why(case_of(verdict), verdict))
+            said.append(why(verdict))
     assert said[0].startswith("node-a refused the packet after its PREROUTING rules: rp_filter is 1 there, it came in")
     assert said[1].startswith('node-a dropped the packet by the rule "tcp dport 8080 counter drop" in chain x')

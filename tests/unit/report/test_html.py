@@ -138,7 +138,7 @@ def test_a_scenario_has_a_row_and_an_engine_a_column() -> None:
 
 def test_a_name_stands_without_its_case() -> None:
     verdict = CASES["passed"]()
-    named = replace(verdict, probe=replace(verdict.probe, name="it holds[ipv6]"))
+    named = replace(verdict, case=replace(verdict.case, probe=replace(verdict.probe, name="it holds[ipv6]")))
     assert entry(Heading(file="f", engine="e", case="ipv6"), named).name == "it holds"
     assert entry(Heading(file="f", engine="e"), named).name == "it holds[ipv6]"
 

@@ -9,7 +9,6 @@ from proxylab.evidence.evidence import Direction, Evidence, ForeignRule, KernelC
 from proxylab.evidence.ipvs import VIRTUAL_SERVERS
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.scenario.words import Outcome
-from proxylab.verdict.case import open_case
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.drops import policy_drop
 from proxylab.verdict.foreign import Effect, ended_by, may_have, may_meet
@@ -31,7 +30,7 @@ def lost(world: World, *foreign: ForeignRule, **changes: object) -> Evidence:
 
 
 def cause(world: World, evidence: Evidence) -> str:
-    return why(open_case(world.probe, world.resolved, evidence), judged(world, evidence))
+    return why(judged(world, evidence))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from recorded import World
 
 from proxylab.evidence.evidence import DropReason, Evidence
 from proxylab.scenario.words import Outcome
-from proxylab.verdict.case import open_case
+from proxylab.verdict.case import Case
 from proxylab.verdict.causes.table import cause
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement
@@ -51,7 +51,7 @@ def why(evidence: Evidence, followed: Evidence | None) -> str:
     verdict = judge(WORLD.probe, WORLD.resolved, None, evidence)
     outcome = verdict.verdicts[0]
     assert outcome.judgement is Judgement.FAIL
-    return cause(open_case(WORLD.probe, WORLD.resolved, evidence), outcome, None, followed)
+    return cause(Case(WORLD.probe, WORLD.resolved, evidence), outcome, None, followed)
 
 
 def test_where_nothing_else_names_a_cause_the_kernels_word_does() -> None:

@@ -12,7 +12,7 @@ from proxylab.features.diagnose.path_tests import Kind, PathTest
 from proxylab.features.diagnose.rules_stages import Rules
 from proxylab.features.diagnose.subject import DiagnosedService
 from proxylab.scenario.words import Frontend, Outcome
-from proxylab.verdict.case import JudgedProbe, case_of
+from proxylab.verdict.case import Case
 from proxylab.verdict.causes.table import cause, why
 from proxylab.verdict.flows.flows import Flow
 from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
@@ -27,9 +27,9 @@ class PathTestResult(Struct, frozen=True, kw_only=True):
     verdict: ProbeVerdict
 
     @property
-    def case(self) -> JudgedProbe:
+    def case(self) -> Case:
         """The flows of the path test, sorted."""
-        return case_of(self.verdict)
+        return self.verdict.case
 
     def unresolved(self, *expectations: str) -> Verdict | None:
         """The first of these expectations that failed, or else the first that did not pass."""
@@ -39,7 +39,7 @@ class PathTestResult(Struct, frozen=True, kw_only=True):
 
     def because(self, verdict: Verdict) -> str:
         """Why the verdict is not a pass, as a sentence."""
-        sentence = why(self.case, self.verdict) or f"{'; '.join(verdict.reasons)}."
+        sentence = why(self.verdict) or f"{'; '.join(verdict.reasons)}."
         return sentence if verdict.judgement is Judgement.FAIL else f"{'; '.join(verdict.reasons)}."
 
 

@@ -56,7 +56,6 @@ from proxylab.scenario.expect import Expect, HttpExpect
 from proxylab.scenario.probes import MOST_FLOWS, AddressTarget, Probe, Send, ServiceTarget, Source
 from proxylab.scenario.words import TERMINATING_MODES, Frontend, Manner, Outcome, Position
 from proxylab.statistics import flows_to_hit_all
-from proxylab.verdict.case import case_of
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.model import Judgement, ProbeVerdict
 
@@ -371,6 +370,5 @@ class Round:
 
 def _because(verdict: ProbeVerdict) -> str:
     """Why a probe did not pass, as a sentence."""
-    case = case_of(verdict)
     reasons = [reason for each in verdict.verdicts for reason in each.reasons]
-    return why(case, verdict) or f"{'; '.join(reasons[:2])}."
+    return why(verdict) or f"{'; '.join(reasons[:2])}."

@@ -6,7 +6,7 @@ from itertools import pairwise
 from msgspec import Struct
 
 from proxylab.evidence.evidence import Packet
-from proxylab.verdict.case import JudgedProbe
+from proxylab.verdict.case import Case
 from proxylab.verdict.flows.flows import Ends, Stop
 
 
@@ -52,7 +52,7 @@ class Path(Struct, frozen=True):
         return (*self.legs, *(leg for branch in self.branches for leg in branch.legs))
 
 
-def seen_path(case: JudgedProbe, number: int = 0) -> Path:
+def seen_path(case: Case, number: int = 0) -> Path:
     """The path of one flow in both directions, as the taps saw it."""
     found = case.flows[number].stops
     legs = tuple(_legs(found))

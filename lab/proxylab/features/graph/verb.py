@@ -17,7 +17,7 @@ from proxylab.report.bundle import CASE as RECORDED
 from proxylab.report.bundle import PLAN, read_case, read_plan
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
-from proxylab.verdict.case import open_case
+from proxylab.verdict.case import Case
 
 
 @click.command("graph", short_help="Draw a scenario's network as text, Mermaid or SVG.")
@@ -74,5 +74,5 @@ def _recorded(file: Path) -> tuple[Plan, PacketPath | None]:
     if not plan.is_file():
         raise click.UsageError(f"FILE: {plan} is missing, which describes the network; name a complete bundle")
     shown = next((each.example for each in recorded.verdicts if each.example is not None), 0)
-    case = open_case(recorded.probe, recorded.resolved, recorded.evidence)
+    case = Case(recorded.probe, recorded.resolved, recorded.evidence)
     return read_plan(str(plan), plan.read_bytes()), seen_path(case, shown)

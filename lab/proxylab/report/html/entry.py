@@ -13,7 +13,7 @@ from proxylab.report.html.timeline import timeline
 from proxylab.report.informative_rules import action_of, informative_rules
 from proxylab.report.trace_text import journey
 from proxylab.scenario.words import HOST
-from proxylab.verdict.case import JudgedProbe, case_of
+from proxylab.verdict.case import Case
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.counted_rules import Rule
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict
@@ -144,8 +144,7 @@ def _reason(probed: ProbeVerdict | StepVerdict) -> str:
 
 
 def _body(probed: ProbeVerdict) -> Markup:
-    case = case_of(probed)
-    cause = why(case, probed)
+    case, cause = probed.case, why(probed)
     shown = next((each.example for each in probed.verdicts if each.judgement is probed.overall), None)
     return joined(
         tag("p", sent_line(probed), class_="intent"),
@@ -194,7 +193,7 @@ def _again(probed: ProbeVerdict | StepVerdict) -> Markup:
     return tag("dl", [joined(tag("dt", word), tag("dd", tag("code", text))) for word, text in rows], class_="again")
 
 
-def rules(case: JudgedProbe, probed: ProbeVerdict) -> Markup | None:
+def rules(case: Case, probed: ProbeVerdict) -> Markup | None:
     """A table of the relevant rules that counted packets, with their texts; ``None`` if there are none."""
     found = informative_rules(case, probed.traced)
     if not found:
@@ -220,7 +219,7 @@ def rules(case: JudgedProbe, probed: ProbeVerdict) -> Markup | None:
 _COLUMNS: Final = (("on", ""), ("packets", "number"), ("rule in", ""), ("what it did", ""))
 
 
-def _row(rule: Rule, case: JudgedProbe) -> Markup:
+def _row(rule: Rule, case: Case) -> Markup:
     count = rule.count
     text = f"-t {count.table} {count.text}" if count.text.startswith("-A ") else count.text
     return tag(

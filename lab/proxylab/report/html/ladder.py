@@ -16,7 +16,7 @@ from proxylab.plan.resolved import STACK
 from proxylab.report.hop_table import missing, testimony
 from proxylab.report.html.markup import Child, Markup, joined, tag
 from proxylab.report.informative_rules import informative_rules
-from proxylab.verdict.case import JudgedProbe
+from proxylab.verdict.case import Case
 from proxylab.verdict.counted_rules import Rule, ending
 from proxylab.verdict.flows.flows import Ends, Flow, Stop
 from proxylab.verdict.model import ProbeVerdict
@@ -37,7 +37,7 @@ _TRANSLATIONS: Final = {
 """By whether the packet is a request, and whether its destination changed."""
 
 
-def ladder(case: JudgedProbe, probed: ProbeVerdict, number: int) -> Markup | None:
+def ladder(case: Case, probed: ProbeVerdict, number: int) -> Markup | None:
     """The drawing of the flow with this number; ``None`` if no tap saw it."""
     flow = case.flows[number]
     seen = flow.stops
@@ -60,7 +60,7 @@ def ladder(case: JudgedProbe, probed: ProbeVerdict, number: int) -> Markup | Non
     )
 
 
-def _caption(case: JudgedProbe, flow: Flow) -> str:
+def _caption(case: Case, flow: Flow) -> str:
     if len(case.flows) == 1:
         return "The packet, hop by hop"
     return f"Flow {flow.number:,} of {len(case.flows):,}, hop by hop"
@@ -92,7 +92,7 @@ def _in_rows(rungs: Sequence[_Rung]) -> Iterator[Markup]:
 class _Drawing:
     """What all rungs of a ladder share: the column of each namespace, and the rules that counted packets."""
 
-    def __init__(self, case: JudgedProbe, probed: ProbeVerdict, columns: Mapping[str, int]) -> None:
+    def __init__(self, case: Case, probed: ProbeVerdict, columns: Mapping[str, int]) -> None:
         self._case = case
         self._probed = probed
         self._columns = columns
@@ -224,9 +224,9 @@ class _Drawing:
     def _ended(self, stop: Stop) -> str:
         """The rule that ended the packet: one of this node's, or of any node if nodes were not captured."""
         here = stop.netns_name in self._case.resolved.nodes
-        counts = [count for count in self._case.evidence.counts if not here or count.node == stop.netns_name]
+        counted = [rule for rule in self._case.rules if not here or rule.count.node == stop.netns_name]
         for target, verb in (("DROP", "dropped"), ("REJECT", "rejected")):
-            if rules := ending(self._case.resolved, counts, target):
+            if rules := ending(self._case.resolved, counted, target):
                 where = "" if here else f"on {rules[0].count.node} "
                 note = f": “{rules[0].comment}”" if rules[0].comment else ""
                 return f"{verb} {where}by {short(rules[0].count.chain)}{note}"

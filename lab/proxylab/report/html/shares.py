@@ -8,7 +8,7 @@ from proxylab.report.html.markup import Markup, tag
 from proxylab.scenario.expect import Shares
 from proxylab.scenario.words import Spread
 from proxylab.statistics import SIGNIFICANCE, spread_p_value
-from proxylab.verdict.case import JudgedProbe
+from proxylab.verdict.case import Case
 
 _MOST_BACKENDS: Final = 40
 """The number of backends shown: those furthest from their expected share."""
@@ -17,7 +17,7 @@ _SCALE: Final = 1.1
 """The full width divided by the longest bar's: some room stays to the right of that bar."""
 
 
-def shares(case: JudgedProbe) -> Markup | None:
+def shares(case: Case) -> Markup | None:
     """A bar for each backend; ``None`` for a single flow."""
     found = case.arrivals_by_pod
     total = found.total()
@@ -59,13 +59,13 @@ def _by_number(name: str) -> tuple[str, int, str]:
     return (stem, int(number), "") if number.isdecimal() else (name, 0, "")
 
 
-def _due(case: JudgedProbe) -> Mapping[str, float]:
+def _due(case: Case) -> Mapping[str, float]:
     """The expected shares; empty if the probe expects none."""
     spread = case.probe.expect.spread
     return case.expected_shares if isinstance(spread, Shares) or spread is Spread.EVEN else {}
 
 
-def _chance(case: JudgedProbe, due: Mapping[str, float], hit: Sequence[str], total: int) -> str:
+def _chance(case: Case, due: Mapping[str, float], hit: Sequence[str], total: int) -> str:
     """The probability of these counts by chance alone, as the judge computes it."""
     found = case.arrivals_by_pod
     if len(due) < 2 or any(name not in due for name in hit):

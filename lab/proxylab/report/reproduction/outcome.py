@@ -11,7 +11,7 @@ from proxylab.addresses import IPAddress, Transport
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.expect import Masqueraded, Preserved, SourceAddress, SourceByBackend
 from proxylab.scenario.words import Outcome, Reply
-from proxylab.verdict.case import JudgedProbe, case_of
+from proxylab.verdict.case import Case
 from proxylab.verdict.flows.flows import Flow
 from proxylab.verdict.model import UNRESOLVED, ProbeVerdict
 
@@ -21,7 +21,7 @@ _NO_WAY: Final = {4: "type (3 code [01]|11 code 0)", 6: "type (1 code [03]|3 cod
 """No route, no such host, or a routing loop that ends when the packet's TTL expires."""
 
 
-def expected(case: JudgedProbe, flow: Flow) -> str:
+def expected(case: Case, flow: Flow) -> str:
     """An extended regular expression for the lines of a flow that the probe's expectations allow."""
     resolved, expect = case.resolved, case.probe.expect
     version = resolved.destination.version
@@ -43,7 +43,7 @@ def expected(case: JudgedProbe, flow: Flow) -> str:
             return "|".join([unheard, *(f"delivered to {name} from .*" for name in sorted(own))])
 
 
-def _delivered(case: JudgedProbe, flow: Flow, dialled: str) -> str:
+def _delivered(case: Case, flow: Flow, dialled: str) -> str:
     """Any backend will do, from the source and with the reply that the author or the network gives it."""
     expect = case.probe.expect
     backends: dict[tuple[str, str], list[str]] = {}
@@ -60,7 +60,7 @@ def _one_of(words: Sequence[str]) -> str:
     return f"({'|'.join(words)})" if len(words) > 1 else words[0]
 
 
-def _source(case: JudgedProbe, flow: Flow, backend: str) -> str:
+def _source(case: Case, flow: Flow, backend: str) -> str:
     wanted, own = case.probe.expect.source, case.resolved.sender.address_of_flow(flow.number)
     if isinstance(wanted, SourceByBackend):
         wanted = wanted.of.get(backend)
@@ -79,7 +79,7 @@ def _source(case: JudgedProbe, flow: Flow, backend: str) -> str:
             return str(case.source)
 
 
-def seen(case: JudgedProbe, flow: Flow) -> str:
+def seen(case: Case, flow: Flow) -> str:
     """The line of a flow, from the lab's evidence."""
     resolved = case.resolved
     if flow.unsendable:
@@ -97,7 +97,7 @@ def _end(resolved: ResolvedProbe, address: IPAddress, port: int) -> str:
     return str(address) if resolved.protocol is Transport.ICMP else f"{address} port {port}"
 
 
-def flow_to_send(case: JudgedProbe) -> tuple[Flow, str]:
+def flow_to_send(case: Case) -> tuple[Flow, str]:
     """The flow that a script sends, and its line: the first unexpected one, or else the first."""
     lines = ((flow, seen(case, flow)) for flow in case.flows)
     wrong = ((flow, line) for flow, line in lines if not re.fullmatch(expected(case, flow), line))
@@ -115,11 +115,11 @@ def obstacle(verdict: ProbeVerdict) -> str:
         return "the probe sends frames to a MAC address that the author chose, which no socket can do"
     if verdict.evidence.terminating:
         return "a process of the proxy ends the connection, and a script has rules and one packet only"
-    case = case_of(verdict)
+    case = verdict.case
     return _in_what_was_seen(case, verdict) or _from_before(case, verdict)
 
 
-def _in_what_was_seen(case: JudgedProbe, verdict: ProbeVerdict) -> str:
+def _in_what_was_seen(case: Case, verdict: ProbeVerdict) -> str:
     if any(link.dropped for link in case.evidence.links):
         return "links with netem dropped packets by chance, and the links of a script pass all packets"
     flow, line = flow_to_send(case)
@@ -131,7 +131,7 @@ def _in_what_was_seen(case: JudgedProbe, verdict: ProbeVerdict) -> str:
     return ""
 
 
-def _from_before(case: JudgedProbe, verdict: ProbeVerdict) -> str:
+def _from_before(case: Case, verdict: ProbeVerdict) -> str:
     resolved, counts = case.resolved, case.evidence.counts
     if resolved.protocol is not Transport.ICMP and _was_known(case, flow_to_send(case)[0]):
         return "connection tracking had an entry from an earlier flow, and a script starts with empty tables"
@@ -143,7 +143,7 @@ def _from_before(case: JudgedProbe, verdict: ProbeVerdict) -> str:
     return ""
 
 
-def _was_known(case: JudgedProbe, flow: Flow) -> bool:
+def _was_known(case: Case, flow: Flow) -> bool:
     """Whether a node translated the flow although none of its rules did: the conntrack entry was there before."""
     if not set(case.resolved.nodes) <= set(case.evidence.counted):
         return False

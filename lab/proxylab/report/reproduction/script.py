@@ -23,7 +23,6 @@ from proxylab.report.reproduction.reduced_rules import Ruleset, rulesets
 from proxylab.scenario.words import Outcome
 from proxylab.statistics import flows_to_hit_all
 from proxylab.text import table, wrapped
-from proxylab.verdict.case import case_of
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.model import ProbeVerdict, StepVerdict
 
@@ -129,7 +128,7 @@ def _text(lines: Iterable[str]) -> bytes:
 
 def _head(verdict: ProbeVerdict, part: Plan, engine: str) -> Iterator[str]:
     """The header comment: the probe, its network, the expected result and the observed one."""
-    probe, case = verdict.probe, case_of(verdict)
+    probe, case, cause = verdict.probe, verdict.case, why(verdict)
     flow, line = flow_to_send(case)
     paragraphs = [
         wrapped(f"{verdict.overall.upper()}: {probe.name} ({probe.position}, engine {engine})", width=_WIDTH),
@@ -137,7 +136,7 @@ def _head(verdict: ProbeVerdict, part: Plan, engine: str) -> Iterator[str]:
         wrapped(sent_line(verdict), width=_WIDTH),
         wrapped(expected(case, flow), "  expected:   ", width=_WIDTH),
         wrapped(line, "  in the lab: ", width=_WIDTH),
-        wrapped(why(case, verdict), "why: ", width=_WIDTH) if why(case, verdict) else [],
+        wrapped(cause, "why: ", width=_WIDTH) if cause else [],
         [""],
         ["The part of the network that the probe can meet:"],
         table(tuple(network.described(part)), "  "),
@@ -229,7 +228,7 @@ def _endpoints(verdict: ProbeVerdict, part: Plan, addresses: frozenset[IPAddress
 
 def _probe(verdict: ProbeVerdict, targets: frozenset[IPAddress]) -> Iterator[str]:
     resolved = verdict.resolved
-    case = case_of(verdict)
+    case = verdict.case
     flow, _ = flow_to_send(case)
     chance = len(targets) > 1 and resolved.sender.port is None and verdict.probe.expect.outcome is Outcome.DELIVERED
     times = min(flows_to_hit_all(len(targets)), _MOST_TIMES) if chance else 1

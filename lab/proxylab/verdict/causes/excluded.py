@@ -22,12 +22,9 @@ def without_excluded(failure: Failure, *kinds: Packet) -> Failure:
     def may_match(text: str) -> bool:
         return any(not excludes(text, way) for way in ways)
 
-    evidence = replace(
-        case.evidence,
-        counts=tuple(each for each in case.evidence.counts if may_match(each.text)),
-        foreign=tuple(each for each in case.evidence.foreign if may_match(each.text)),
-    )
-    return replace(failure, case=replace(case, evidence=evidence))
+    counts = [each for each in case.evidence.counts if may_match(each.text)]
+    foreign = [each for each in case.evidence.foreign if may_match(each.text)]
+    return replace(failure, case=case.with_rules(counts, foreign))
 
 
 def _possible(failure: Failure, kind: Packet) -> dict[str, set[Had]]:

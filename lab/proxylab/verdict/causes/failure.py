@@ -12,7 +12,7 @@ from proxylab.evidence.words import endpoint
 from proxylab.plan.dialled_service import DialledService
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import Receiver
-from proxylab.verdict.case import JudgedProbe
+from proxylab.verdict.case import Case
 from proxylab.verdict.counted_rules import Rule
 from proxylab.verdict.flows.flows import Fate, Flow
 from proxylab.verdict.foreign import rewrote, rule_words
@@ -32,7 +32,7 @@ class Failure(Struct, frozen=True):
         service: what the API server says of the dialled Service; ``None`` where that is not known.
     """
 
-    case: JudgedProbe
+    case: Case
     verdict: Verdict
     plan: Plan | None = None
     traced: Evidence | None = None

@@ -10,7 +10,7 @@ from typing import Final
 from proxylab.evidence.evidence import Packet
 from proxylab.evidence.words import endpoint
 from proxylab.plan.resolved import STACK
-from proxylab.verdict.case import JudgedProbe
+from proxylab.verdict.case import Case
 from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule
 from proxylab.verdict.counted_rules import SHARED_TABLES, Rule, is_engines_chain
@@ -52,7 +52,7 @@ def answered_by_foreign_rule(failure: Failure) -> str:
     return ""
 
 
-def _by_counted_rule(case: JudgedProbe, node: str, effect: Effect) -> str:
+def _by_counted_rule(case: Case, node: str, effect: Effect) -> str:
     """The rule of the node that rejected each packet of a probe of no Service, whose rules may be any program's."""
     for rule in case.rules:
         counted = rule.target == "REJECT" and rule.count.node == node and rule.count.packets == case.packets

@@ -18,7 +18,7 @@ from proxylab.verdict.causes.translation import led_by_others
 from proxylab.verdict.counted_rules import NFT_TABLE, Rule, may_be_engines
 from proxylab.verdict.drops import kernel_drop, policy_drop, reverse_path_counted
 from proxylab.verdict.flows.flows import Fate
-from proxylab.verdict.flows.hops import ended_in, hop, seen_translated
+from proxylab.verdict.flows.hops import hop, seen_translated
 from proxylab.verdict.foreign import (
     ended_by,
     may_count_sentinels,
@@ -79,7 +79,7 @@ def rejected_by_foreign_rule(failure: Failure) -> str:
     if failure.case.probe.expect.outcome is Outcome.REJECTED:
         return ""
     rule = ended_by(
-        failure.case.resolved, failure.case.evidence, failure.case.packets, ended_in(failure.case.flows), rejected=True
+        failure.case.resolved, failure.case.evidence, failure.case.packets, failure.case.ended_in, rejected=True
     )
     return "" if rule is None else f"{rule.node} rejected the packet by {rule_words(rule)}, which belongs to no engine."
 
@@ -159,14 +159,14 @@ def _with_droppers(failure: Failure, lost: str) -> str:
 def dropped_by_stack(failure: Failure) -> str:
     """A node's own stack, by the counter that accounts for every packet."""
     case = failure.case
-    drop = kernel_drop(case.resolved, case.evidence, case.packets_counted, ended_in(case.flows), failure.plan)
+    drop = kernel_drop(case.resolved, case.evidence, case.packets_counted, case.ended_in, failure.plan)
     return "" if drop is None else f"{drop}."
 
 
 def dropped_by_foreign_rule(failure: Failure) -> str:
     """A foreign rule that counted every packet."""
     packets = failure.case.packets_counted
-    rule = ended_by(failure.case.resolved, failure.case.evidence, packets, ended_in(failure.case.flows))
+    rule = ended_by(failure.case.resolved, failure.case.evidence, packets, failure.case.ended_in)
     if rule is None:
         return ""
     dropped = f"{rule.node} dropped the packet by {rule_words(rule)}"
@@ -176,7 +176,7 @@ def dropped_by_foreign_rule(failure: Failure) -> str:
 def dropped_by_other_rule(failure: Failure) -> str:
     """A rule that dropped as many packets without naming the dialled address."""
     case = failure.case
-    packets, ended = case.packets_counted, ended_in(case.flows)
+    packets, ended = case.packets_counted, case.ended_in
     for rule in case.rules:
         if not may_meet(rule.count, case.resolved, case.evidence) or may_count_sentinels(rule.count, case.evidence):
             continue
@@ -190,7 +190,7 @@ def dropped_by_other_rule(failure: Failure) -> str:
 def dropped_by_policy(failure: Failure) -> str:
     """A chain's policy."""
     case = failure.case
-    return policy_drop(case.resolved, case.evidence, case.packets_counted, ended_in(case.flows))
+    return policy_drop(case.resolved, case.evidence, case.packets_counted, case.ended_in)
 
 
 def lost_before_foreign_rules(failure: Failure) -> str:

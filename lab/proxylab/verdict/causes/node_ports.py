@@ -31,7 +31,7 @@ def not_served(failure: Failure) -> str:
 def _refused_by(failure: Failure) -> tuple[str, str] | None:
     """The node that answered for itself, and what with; ``None`` where a rule took part, or another machine did."""
     case, flow, sender = failure.case, failure.flow, failure.case.resolved.sender
-    if flow.arrivals or case.translations or case.ending("REJECT") or case.ending("DROP"):
+    if flow.arrivals or case.translations or case.rejecting or case.dropping:
         return None
     for packet, answer in _ANSWERS:
         heard = any(each.packet is packet for each in (*flow.resets, *flow.unreachables))

@@ -14,7 +14,7 @@ from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Evidence
 from proxylab.plan.dialled_service import DialledService
 from proxylab.plan.model import Plan
-from proxylab.verdict.case import JudgedProbe, case_of
+from proxylab.verdict.case import Case
 from proxylab.verdict.causes import (
     foreign_answers,
     foreign_rewriting,
@@ -29,11 +29,10 @@ from proxylab.verdict.causes.failure import Failure, remembered
 from proxylab.verdict.causes.layout import holder
 from proxylab.verdict.causes.node_ports import not_served
 from proxylab.verdict.causes.settings import setting_behind
-from proxylab.verdict.expectations.end_of_step import end_of_step
 from proxylab.verdict.expectations.table import OF_PROBES, OF_STEPS, OF_STREAMS
 from proxylab.verdict.flows.flows import Fate
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
-from proxylab.verdict.stream import Stream, stream_of
+from proxylab.verdict.stream import Stream
 
 
 class Cause(Struct, frozen=True):
@@ -166,7 +165,7 @@ _CAUSES_OF_STREAMS: Final = {
 
 
 def cause(
-    case: JudgedProbe,
+    case: Case,
     verdict: Verdict,
     plan: Plan | None = None,
     traced: Evidence | None = None,
@@ -190,32 +189,33 @@ def cause(
     return " ".join(filter(None, (known, setting)))
 
 
-def known_cause(case: JudgedProbe, verdict: ProbeVerdict) -> str:
+def known_cause(verdict: ProbeVerdict) -> str:
     """The cause of a failure in one sentence; empty if nothing failed or the evidence shows no cause."""
-    sentences = (cause(case, each, verdict.plan, verdict.traced, verdict.service) for each in verdict.verdicts)
+    sentences = (cause(verdict.case, each, verdict.plan, verdict.traced, verdict.service) for each in verdict.verdicts)
     return next(filter(None, sentences), "")
 
 
-def why(case: JudgedProbe, verdict: ProbeVerdict) -> str:
+def why(verdict: ProbeVerdict) -> str:
     """The cause of a failure in one sentence, or else what the taps saw; why nothing decides, if that is so.
 
     It is empty for a pass.
     """
-    known = known_cause(case, verdict)
+    known = known_cause(verdict)
     failed = next((each for each in verdict.verdicts if each.judgement is Judgement.FAIL), None)
     if known or failed is None:
-        return known or _undecided(case, verdict)
-    seen = next((each.as_seen(case, failed) for each in OF_PROBES if each.key == failed.expectation), "")
+        return known or _undecided(verdict)
+    seen = next((each.as_seen(verdict.case, failed) for each in OF_PROBES if each.key == failed.expectation), "")
     return seen or f"{failed.reasons[0]}."
 
 
-def _undecided(case: JudgedProbe, verdict: ProbeVerdict) -> str:
+def _undecided(verdict: ProbeVerdict) -> str:
     """Why nothing decides an expectation, and what the lab saw of a reply that is missing, or a request."""
     doubted = next((each for each in verdict.verdicts if each.judgement is Judgement.INCONCLUSIVE), None)
     if doubted is None:
         return ""
     sentence = f"nothing decides {doubted.expectation}: {'; '.join(doubted.reasons[:_MOST_DOUBTS])}."
-    flow, missing = case.flows[doubted.example or 0], replace(doubted, judgement=Judgement.FAIL)
+    case, missing = verdict.case, replace(doubted, judgement=Judgement.FAIL)
+    flow = case.flows[doubted.example or 0]
     seen = ""
     if doubted.expectation == "outcome":
         seen = loss.neighbour_silent(Failure(case, missing, verdict.plan))
@@ -241,7 +241,7 @@ def _cause_in_step(verdict: StepVerdict, failed: Verdict) -> str:
     stream, key = _stream_of(verdict, failed)
     if stream is None:
         return ""
-    failure = stream_failures.StreamFailure(stream, verdict.addresses, verdict.step.change)
+    failure = stream_failures.StreamFailure(stream, verdict.case.addresses, verdict.step.change)
     return next(filter(None, (sentence(failure) for sentence in _CAUSES_OF_STREAMS.get(key, ()))), "")
 
 
@@ -250,8 +250,7 @@ def _seen_in_step(verdict: StepVerdict, failed: Verdict) -> str:
     if stream is not None:
         seen = next((each.as_seen(stream, failed) for each in OF_STREAMS if each.key == key), "")
     else:
-        end = end_of_step(verdict.step, verdict.evidence, verdict.nodes, verdict.addresses)
-        seen = next((each.as_seen(end, failed) for each in OF_STEPS if each.key == key), "")
+        seen = next((each.as_seen(verdict.case, failed) for each in OF_STEPS if each.key == key), "")
     return seen or f"{failed.reasons[0]} when the step ended."
 
 
@@ -272,8 +271,7 @@ def _seen_address(verdict: ProbeVerdict | StepVerdict, failed: Verdict) -> IPAdd
         of_stream = next((each for each in OF_STREAMS if each.key == key), None)
         return None if stream is None or of_stream is None else of_stream.seen_address(stream, failed)
     row = next((each for each in OF_PROBES if each.key == failed.expectation), None)
-    case = case_of(verdict)
-    return None if row is None else row.seen_address(case, failed)
+    return None if row is None else row.seen_address(verdict.case, failed)
 
 
 def _stream_of(verdict: StepVerdict, failed: Verdict) -> tuple[Stream | None, str]:
@@ -281,4 +279,4 @@ def _stream_of(verdict: StepVerdict, failed: Verdict) -> tuple[Stream | None, st
     name, _, key = failed.expectation.rpartition(".")
     if not name:
         return None, key
-    return stream_of(verdict.step, verdict.evidence, name, verdict.sources, verdict.streams), key
+    return verdict.case.expected_streams[name], key

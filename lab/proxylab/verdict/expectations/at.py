@@ -12,7 +12,7 @@ from proxylab.evidence.evidence import Direction, Observation, Packet
 from proxylab.evidence.words import amount, listed
 from proxylab.plan.resolved import STACK
 from proxylab.scenario.words import Outcome
-from proxylab.verdict.case import JudgedProbe
+from proxylab.verdict.case import Case
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.expectations.outcome import lost_where
 from proxylab.verdict.findings import Findings
@@ -27,7 +27,7 @@ _REFUSALS = frozenset({Packet.RESET, Packet.PORT_UNREACHABLE})
 _ERRORS = frozenset({Packet.PORT_UNREACHABLE, Packet.OTHER_ICMP})
 
 
-def _judge(case: JudgedProbe, expected: str) -> Verdict:
+def _judge(case: Case, expected: str) -> Verdict:
     """``at``: the node whose rule or stack ended every flow, or the node, pod or host that refused every flow."""
     outcome = case.probe.expect.outcome
     if outcome is Outcome.UNTRANSLATED or case.went_no_further:
@@ -37,7 +37,7 @@ def _judge(case: JudgedProbe, expected: str) -> Verdict:
     return _by_refusals(case, expected)
 
 
-def _by_rules(case: JudgedProbe, expected: str, target: str, fate: Fate) -> Verdict:
+def _by_rules(case: Case, expected: str, target: str, fate: Fate) -> Verdict:
     outcome, rules = case.probe.expect.outcome, case.ending(target)
     findings, needed = Findings(case), case.packets
     counted = Counter[str]()
@@ -68,7 +68,7 @@ def _by_rules(case: JudgedProbe, expected: str, target: str, fate: Fate) -> Verd
     return findings.settle("at", expected=expected, observed=observed, silence=case.silence)
 
 
-def _ends(case: JudgedProbe) -> Iterator[Observation]:
+def _ends(case: Case) -> Iterator[Observation]:
     """Where the taps show that flows ended: a dropped one came in there and went no further; or it was rejected there.
 
     What was seen last as it left a node may have ended behind that node, where no tap is.
@@ -82,7 +82,7 @@ def _ends(case: JudgedProbe) -> Iterator[Observation]:
             yield error
 
 
-def _by_taps(case: JudgedProbe, expected: str) -> Verdict:
+def _by_taps(case: Case, expected: str) -> Verdict:
     """``at`` by the taps on devices of nodes: where each flow went on untranslated, or where it was seen last."""
     untranslated = case.probe.expect.outcome is Outcome.UNTRANSLATED
     findings = Findings(case)
@@ -98,7 +98,7 @@ def _by_taps(case: JudgedProbe, expected: str) -> Verdict:
     return findings.settle("at", expected=expected, observed=listed(list(reached)), silence=case.silence)
 
 
-def _by_refusals(case: JudgedProbe, expected: str) -> Verdict:
+def _by_refusals(case: Case, expected: str) -> Verdict:
     """``at``: the pod that got and refused every flow, or the node that sent the refusal."""
     findings = Findings(case)
     reached = dict.fromkeys(case.arrivals_by_pod)
@@ -133,7 +133,7 @@ def _unknown(answer: Observation) -> str:
     return f"the {answer.packet} came in at {hop(answer)}, and no tap saw where it came from"
 
 
-def _as_seen(case: JudgedProbe, verdict: Verdict) -> str:
+def _as_seen(case: Case, verdict: Verdict) -> str:
     seen = case.flows[verdict.example or 0].last_seen
     if seen is None:
         return ""
@@ -143,7 +143,7 @@ def _as_seen(case: JudgedProbe, verdict: Verdict) -> str:
     return f"the packet got as far as {hop(seen)}: no tap saw it again after {went} there."
 
 
-AT = Expectation[JudgedProbe, str](
+AT = Expectation[Case, str](
     key="at",
     wanted=lambda case: None if case.ends_beyond_nodes else case.probe.expect.at,
     judge=_judge,

@@ -8,13 +8,13 @@ from proxylab.evidence.words import amount, counted, listed
 from proxylab.scenario.expect import Backend
 from proxylab.scenario.words import Spread
 from proxylab.statistics import flows_to_hit_all
-from proxylab.verdict.case import JudgedProbe
+from proxylab.verdict.case import Case
 from proxylab.verdict.expectations.expectation import Expectation, Needs
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.model import Verdict
 
 
-def _judge(case: JudgedProbe, expected: tuple[Backend, ...]) -> Verdict:
+def _judge(case: Case, expected: tuple[Backend, ...]) -> Verdict:
     """The flows reached exactly the pods in ``expected``, and where it names ports exactly those.
 
     The proxy picks a backend by chance, so few flows need not reach all of them. Only from ``flows_to_hit_all`` flows
@@ -61,14 +61,14 @@ def _called(arrival: Observation, with_port: Collection[str]) -> str:
     return f"{name}:{arrival.destination_port}" if name in with_port else name
 
 
-def _as_seen(case: JudgedProbe, verdict: Verdict) -> str:
+def _as_seen(case: Case, verdict: Verdict) -> str:
     flow = None if verdict.example is None else case.flows[verdict.example]
     if flow is None or not flow.arrivals:
         return ""
     return f"the packet reached {flow.arrivals[0].netns_name}, and no counter shows which rule sent it there."
 
 
-BACKENDS = Expectation[JudgedProbe, tuple[Backend, ...]](
+BACKENDS = Expectation[Case, tuple[Backend, ...]](
     key="backends",
     wanted=lambda case: case.probe.expect.backends,
     judge=_judge,

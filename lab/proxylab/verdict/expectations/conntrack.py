@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from proxylab.evidence.words import amount, listed
 from proxylab.scenario.expect import ConntrackExpect, Entries
-from proxylab.verdict.case import JudgedProbe
+from proxylab.verdict.case import Case
 from proxylab.verdict.conntrack_tables import Tables, entry_words
-from proxylab.verdict.expectations.end_of_step import EndOfStep
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings, Judged
 from proxylab.verdict.model import Verdict
+from proxylab.verdict.step_case import StepCase
 
 _MOST_ENTRIES = 3
 
@@ -68,16 +68,16 @@ def _as_seen(tables: Tables, wanted: ConntrackExpect | None) -> str:
     return f"{missing}{amount(len(tables.there(wanted)), 'entry')}: no such flow passed there, or its entry is gone."
 
 
-CONNTRACK = Expectation[JudgedProbe, ConntrackExpect](
+CONNTRACK = Expectation[Case, ConntrackExpect](
     key="conntrack",
     wanted=lambda case: case.probe.expect.conntrack,
     judge=lambda case, wanted: _judge(case, case.tables, wanted),
     as_seen=lambda case, _verdict: _as_seen(case.tables, case.probe.expect.conntrack),
 )
 
-CONNTRACK_OF_STEP = Expectation[EndOfStep, ConntrackExpect](
+CONNTRACK_OF_STEP = Expectation[StepCase, ConntrackExpect](
     key="conntrack",
-    wanted=lambda end: end.step.expect.conntrack,
-    judge=lambda end, wanted: _judge(end, end.tables, wanted),
-    as_seen=lambda end, _verdict: _as_seen(end.tables, end.step.expect.conntrack),
+    wanted=lambda case: case.step.expect.conntrack,
+    judge=lambda case, wanted: _judge(case, case.tables, wanted),
+    as_seen=lambda case, _verdict: _as_seen(case.tables, case.step.expect.conntrack),
 )

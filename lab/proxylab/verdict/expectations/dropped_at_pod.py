@@ -7,7 +7,7 @@ rule is a witness here.
 
 from proxylab.evidence.words import amount, listed
 from proxylab.scenario.words import Outcome
-from proxylab.verdict.case import JudgedProbe, fate_clause, fates_text
+from proxylab.verdict.case import Case, fate_clause, fates_text
 from proxylab.verdict.doubts import disagreement
 from proxylab.verdict.drops import KernelDrop, drop_at
 from proxylab.verdict.expectations.expectation import Expectation
@@ -17,7 +17,7 @@ from proxylab.verdict.flows.hops import hop, is_at
 from proxylab.verdict.model import Verdict
 
 
-def _judge_drop(case: JudgedProbe, wanted: Outcome) -> Verdict:
+def _judge_drop(case: Case, wanted: Outcome) -> Verdict:
     """Every flow came in there, and the stack counted each packet as received and passed none on."""
     where = str(case.probe.expect.at)
     findings = Findings(case)
@@ -37,7 +37,7 @@ def _judge_drop(case: JudgedProbe, wanted: Outcome) -> Verdict:
             findings.wrong(fate_clause(case, flow, fate), flow.number)
         elif drop is None:
             findings.doubt(f"it came to {where}, but no counter shows that {where} dropped it", flow.number)
-    for rule in case.ending("DROP"):
+    for rule in case.dropping:
         findings.doubt(f"a rule on {rule.count.node} dropped {amount(rule.count.packets, 'packet')} on the way")
     return findings.settle(
         "outcome",
@@ -48,7 +48,7 @@ def _judge_drop(case: JudgedProbe, wanted: Outcome) -> Verdict:
     )
 
 
-def _judge_end(case: JudgedProbe, where: str) -> Verdict:
+def _judge_end(case: Case, where: str) -> Verdict:
     """``at``: the taps saw every flow last there, and nothing answered it."""
     findings = Findings(case)
     reached: dict[str, None] = {}
@@ -66,14 +66,14 @@ def _judge_end(case: JudgedProbe, where: str) -> Verdict:
     return findings.settle("at", expected=where, observed=listed(list(reached)), silence=case.silence)
 
 
-def _drop(case: JudgedProbe) -> KernelDrop | None:
+def _drop(case: Case) -> KernelDrop | None:
     (namespace,) = case.resolved.watched
     came = {(arrival.source, arrival.destination) for flow in case.flows for arrival in flow.arrivals}
     alike = came.pop() if len(came) == 1 else None
     return drop_at(case.resolved, case.evidence, namespace, case.packets_counted, alike)
 
 
-def _answer(case: JudgedProbe, flow: Flow, fate: Fate) -> str:
+def _answer(case: Case, flow: Flow, fate: Fate) -> str:
     return fate_clause(case, flow, fate) if _heard(flow) and not flow.replies else f"{listed(flow.reached)} answered it"
 
 
@@ -92,11 +92,11 @@ def _came(flow: Flow, where: str) -> bool:
     return all(is_at(each, where) for each in seen) and (last := flow.last_seen) is not None and is_at(last, where)
 
 
-DROPPED_AT_POD = Expectation[JudgedProbe, Outcome](
+DROPPED_AT_POD = Expectation[Case, Outcome](
     key="outcome",
     wanted=lambda case: case.probe.expect.outcome if case.came_beyond_nodes else None,
     judge=_judge_drop,
 )
-AT_POD = Expectation[JudgedProbe, str](
+AT_POD = Expectation[Case, str](
     key="at", wanted=lambda case: case.probe.expect.at if case.ends_beyond_nodes else None, judge=_judge_end
 )

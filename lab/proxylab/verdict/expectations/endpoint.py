@@ -14,7 +14,7 @@ from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Observation
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.scenario.words import Outcome
-from proxylab.verdict.case import JudgedProbe
+from proxylab.verdict.case import Case
 from proxylab.verdict.due_ends import DueEnds
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
@@ -25,7 +25,7 @@ _End = tuple[IPAddress, int]
 _Arrived = Counter[_End]
 
 
-def _wanted(case: JudgedProbe) -> _Arrived | None:
+def _wanted(case: Case) -> _Arrived | None:
     """How many packets arrived at each address and port; ``None`` where none did or should, or any end will do."""
     may_arrive = case.probe.expect.outcome in (Outcome.DELIVERED, Outcome.REFUSED) or case.ends_beyond_nodes
     if not case.is_about_packets or not may_arrive or not case.due_ends.is_known:
@@ -33,7 +33,7 @@ def _wanted(case: JudgedProbe) -> _Arrived | None:
     return counted_ends([_end(each) for flow in case.arrived for each in flow.arrivals]) or None
 
 
-def _judge(case: JudgedProbe, arrived: _Arrived) -> Verdict:
+def _judge(case: Case, arrived: _Arrived) -> Verdict:
     """Every packet that arrived came to an endpoint that it may reach."""
     resolved, findings, due = case.resolved, Findings(case), case.due_ends
     known: dict[tuple[str, IPAddress, int], bool] = {}
@@ -60,7 +60,7 @@ def _several(ends: Collection[_End], words: str) -> str:
     return words.format(amount(len(ends), "endpoint")) if len(ends) > 1 else ""
 
 
-def _clause(case: JudgedProbe, arrival: Observation, due: DueEnds) -> str:
+def _clause(case: Case, arrival: Observation, due: DueEnds) -> str:
     at, service_port = endpoint(*_end(arrival)), case.resolved.service_port
     instead = due.instead_of(arrival.destination)
     ports = listed([str(port) for _, port in instead], "or")
@@ -79,4 +79,4 @@ def _end(arrival: Observation) -> _End:
     return arrival.destination, arrival.destination_port
 
 
-ENDPOINT = Expectation[JudgedProbe, _Arrived](key="endpoint", wanted=_wanted, judge=_judge)
+ENDPOINT = Expectation[Case, _Arrived](key="endpoint", wanted=_wanted, judge=_judge)

@@ -14,7 +14,7 @@ from proxylab.evidence.evidence import Direction, HttpReport, Observation, Packe
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import STACK
 from proxylab.scenario.expect import HttpExpect
-from proxylab.verdict.case import JudgedProbe
+from proxylab.verdict.case import Case
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.model import Verdict
@@ -23,7 +23,7 @@ _SUCCESS: Final = 2
 """The class of a status that a controller gives no request by itself."""
 
 
-def _judge(case: JudgedProbe, wanted: HttpExpect) -> Verdict:
+def _judge(case: Case, wanted: HttpExpect) -> Verdict:
     """Every flow got the HTTP answer that the author expects."""
     findings = Findings(case)
     answers: dict[int, list[HttpReport]] = {flow.number: [] for flow in case.flows}
@@ -55,7 +55,7 @@ def _judge(case: JudgedProbe, wanted: HttpExpect) -> Verdict:
     )
 
 
-def _faults(case: JudgedProbe, wanted: HttpExpect, report: HttpReport) -> Iterator[str]:
+def _faults(case: Case, wanted: HttpExpect, report: HttpReport) -> Iterator[str]:
     """How an answer differs from the expected one, the decisive difference first."""
     if report.error:
         yield (
@@ -89,7 +89,7 @@ def _values_that_differ(wanted: HttpExpect, report: HttpReport) -> Iterator[str]
             yield f"its body said {name}: {found}" if found is not None else f"its body had no {name}"
 
 
-def _contradiction(case: JudgedProbe, report: HttpReport) -> str:
+def _contradiction(case: Case, report: HttpReport) -> str:
     """How the packets of the second connection contradict the pod's answer; empty where they say the same."""
     own = {each.address for each in case.resolved.receivers if each.name == report.backend and each.device != STACK}
     if not own:
@@ -110,7 +110,7 @@ def _contradiction(case: JudgedProbe, report: HttpReport) -> str:
     )
 
 
-def _judge_backends(wanted: HttpExpect, case: JudgedProbe, findings: Findings) -> None:
+def _judge_backends(wanted: HttpExpect, case: Case, findings: Findings) -> None:
     """Note the pods that no request came to, where every request got an answer from some pod."""
     answered = {report.backend for report in case.evidence.http}
     if "" in answered:
@@ -119,7 +119,7 @@ def _judge_backends(wanted: HttpExpect, case: JudgedProbe, findings: Findings) -
         findings.wrong(f"no request came to {listed(missed)}")
 
 
-def _judge_ends(wanted: HttpExpect, case: JudgedProbe, findings: Findings) -> None:
+def _judge_ends(wanted: HttpExpect, case: Case, findings: Findings) -> None:
     """Note answers to a request through an Ingress that come from no endpoint to which its host and path lead.
 
     Each connection of the controller must lead to one of them, or to a pod that the author names. The controller may
@@ -153,7 +153,7 @@ def _judge_ends(wanted: HttpExpect, case: JudgedProbe, findings: Findings) -> No
             findings.missing(f"the controller answered by itself: no tap saw a request come to an {asked}", report.flow)
 
 
-def _behind_controller(case: JudgedProbe) -> defaultdict[int, list[Observation]]:
+def _behind_controller(case: Case) -> defaultdict[int, list[Observation]]:
     """Where requests of the controller's own connections arrived, by flow. The first may be a proxy's, to it."""
     controllers = {each.address for each in case.resolved.endpoints}
     found: defaultdict[int, list[Observation]] = defaultdict(list)
@@ -164,7 +164,7 @@ def _behind_controller(case: JudgedProbe) -> defaultdict[int, list[Observation]]
     return found
 
 
-def _names_at(case: JudgedProbe, ends: Collection[tuple[IPAddress, int]]) -> set[str]:
+def _names_at(case: Case, ends: Collection[tuple[IPAddress, int]]) -> set[str]:
     """The pods that answer at these addresses and ports."""
     return {
         each.name
@@ -174,12 +174,12 @@ def _names_at(case: JudgedProbe, ends: Collection[tuple[IPAddress, int]]) -> set
     }
 
 
-def _addresses(case: JudgedProbe, named: str) -> tuple[str, ...]:
+def _addresses(case: Case, named: str) -> tuple[str, ...]:
     """The addresses that a name of the scenario has, or the address itself."""
     return tuple(map(str, case.resolved.addresses.get(named, (named,))))
 
 
-def _called(case: JudgedProbe, address: str) -> str:
+def _called(case: Case, address: str) -> str:
     owners = [name for name, addresses in case.resolved.addresses.items() if address in map(str, addresses)]
     return f"{address or 'nothing'}{f', of {listed(owners)}' if owners else ''}"
 
@@ -213,7 +213,7 @@ def _endpoints(number: int | None) -> str:
     return "no number of local endpoints" if number is None else amount(number, "local endpoint")
 
 
-def _as_seen(case: JudgedProbe, verdict: Verdict) -> str:
+def _as_seen(case: Case, verdict: Verdict) -> str:
     report = next((each for each in case.evidence.http if each.flow == (verdict.example or 0)), None)
     if report is None:
         return ""
@@ -223,6 +223,6 @@ def _as_seen(case: JudgedProbe, verdict: Verdict) -> str:
     return f"{endpoint(*case.dialled)} answered with status {report.status}{behind}."
 
 
-HTTP = Expectation[JudgedProbe, HttpExpect](
+HTTP = Expectation[Case, HttpExpect](
     key="http", wanted=lambda case: case.probe.expect.http, judge=_judge, as_seen=_as_seen
 )

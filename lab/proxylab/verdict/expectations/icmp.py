@@ -2,14 +2,14 @@
 
 from proxylab.evidence.words import listed
 from proxylab.scenario.words import IcmpError
-from proxylab.verdict.case import JudgedProbe
+from proxylab.verdict.case import Case
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.icmp_errors import icmp_words, rejecting_error
 from proxylab.verdict.model import Verdict
 
 
-def _judge(case: JudgedProbe, wanted: IcmpError) -> Verdict:
+def _judge(case: Case, wanted: IcmpError) -> Verdict:
     """Each flow was rejected by that error."""
     findings, heard = Findings(case), dict[str, None]()
     for flow in case.flows:
@@ -25,4 +25,4 @@ def _judge(case: JudgedProbe, wanted: IcmpError) -> Verdict:
     )
 
 
-ICMP = Expectation[JudgedProbe, IcmpError](key="icmp", wanted=lambda case: case.probe.expect.icmp, judge=_judge)
+ICMP = Expectation[Case, IcmpError](key="icmp", wanted=lambda case: case.probe.expect.icmp, judge=_judge)

@@ -8,10 +8,10 @@ from typing import Final
 from proxylab.evidence.stream_records import Exported, Sample
 from proxylab.evidence.words import amount, listed
 from proxylab.scenario.steps import Count, Metric
-from proxylab.verdict.expectations.end_of_step import EndOfStep
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.model import Verdict
+from proxylab.verdict.step_case import StepCase
 
 _PREFIX: Final = "kubeproxy_"
 
@@ -24,9 +24,9 @@ def exported_names(wanted: Iterable[Metric]) -> Mapping[str, tuple[str, ...]]:
     return dict(names)
 
 
-def _judge(end: EndOfStep, wanted: Sequence[Metric]) -> Verdict:
+def _judge(case: StepCase, wanted: Sequence[Metric]) -> Verdict:
     """Each metric has the value that its author expects."""
-    findings, pages = Findings(end), {each.node: each for each in end.evidence.exported}
+    findings, pages = Findings(case), {each.node: each for each in case.evidence.exported}
     observed: list[str] = []
     witnesses: list[str] = []
     for metric in wanted:
@@ -51,7 +51,7 @@ def _judge(end: EndOfStep, wanted: Sequence[Metric]) -> Verdict:
             witnesses.append(f"{_called(metric)} is {value:g} on {metric.node}")
             if value not in metric.value:
                 wrong = f"{_called(metric)} is {value:g} on {metric.node}, not {_words(metric.value)}"
-                traced = end.evidence.traced
+                traced = case.evidence.traced
                 if any(value - each in metric.value for each in range(1, traced + 1)):
                     findings.doubt(f"{wrong}; it may count {amount(traced, 'flow')} that the lab sent to trace probes")
                 else:
@@ -92,9 +92,9 @@ def _words(count: Count) -> str:
     return " and ".join(filter(None, (least, most))) or "any"
 
 
-METRICS = Expectation[EndOfStep, Sequence[Metric]](
+METRICS = Expectation[StepCase, Sequence[Metric]](
     key="metrics",
-    wanted=lambda end: end.step.expect.metrics or None,
+    wanted=lambda case: case.step.expect.metrics or None,
     judge=_judge,
     as_seen=lambda _end, verdict: verdict.reasons[0] + "." * (not verdict.reasons[0].endswith("?")),
 )

@@ -14,14 +14,14 @@ from proxylab.addresses import IPAddress
 from proxylab.evidence.lookups import Lookup, NamedRecord
 from proxylab.evidence.words import listed
 from proxylab.plan.resolved import Question
-from proxylab.verdict.case import JudgedProbe
+from proxylab.verdict.case import Case
 from proxylab.verdict.dns import expected_addresses, found_addresses
 from proxylab.verdict.expectations.expectation import Expectation, Needs
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.model import Verdict
 
 
-def _judge(case: JudgedProbe, question: Question) -> Verdict:
+def _judge(case: Case, question: Question) -> Verdict:
     """The name gives the addresses that it must give."""
     lookups = case.evidence.lookups
     asked = [each for each in lookups if each.server in question.resolvers]
@@ -90,7 +90,7 @@ def _nothing(asked: Sequence[Lookup]) -> str:
     return f"{informative.server} answered {informative.code} for {_spelled(informative)}"
 
 
-def _strangers(case: JudgedProbe, question: Question, found: Sequence[IPAddress]) -> Iterator[str]:
+def _strangers(case: Case, question: Question, found: Sequence[IPAddress]) -> Iterator[str]:
     """How the answer is wrong."""
     due = expected_addresses(case.probe, question)
     if due is not None:
@@ -103,7 +103,7 @@ def _strangers(case: JudgedProbe, question: Question, found: Sequence[IPAddress]
         yield f"the name does not give {question.wanted}, which the probe must dial"
 
 
-def _expected(case: JudgedProbe, question: Question) -> str:
+def _expected(case: Case, question: Question) -> str:
     backends = case.probe.expect.backend_names
     if question.headless and backends:
         return listed(list(backends))
@@ -142,6 +142,6 @@ def _error(error: str) -> str:
     return "the answer is malformed" if error == "malformed" else f"the socket reports {error}"
 
 
-NAME = Expectation[JudgedProbe, Question](
+NAME = Expectation[Case, Question](
     key="name", wanted=lambda case: case.resolved.question, judge=_judge, needs=Needs.NOTHING
 )

@@ -11,7 +11,7 @@ from itertools import chain
 from proxylab.evidence.evidence import Packet
 from proxylab.evidence.words import endpoint, listed
 from proxylab.scenario.words import Outcome
-from proxylab.verdict.case import JudgedProbe, nodes_of
+from proxylab.verdict.case import Case, nodes_of
 from proxylab.verdict.flows.flows import Flow
 from proxylab.verdict.flows.hops import hop
 from proxylab.verdict.flows.origins import origin
@@ -19,13 +19,13 @@ from proxylab.verdict.foreign import Effect, may_have, suspicion
 from proxylab.verdict.icmp_errors import due_errors, icmp_words, rejecting_error
 
 
-def not_due(case: JudgedProbe, flow: Flow) -> str:
+def not_due(case: Case, flow: Flow) -> str:
     """The clause that the refusal or rejection of a flow is not the due one; empty if it may be."""
     if case.probe.expect.outcome is Outcome.REFUSED:
         return _refused_by_stranger(case, flow)
     if flow.refusals:
         return f"{_each([each.netns_name for each in flow.refusals])} sent the ICMP error, and no rule did"
-    nodes = nodes_of(case.ending("REJECT"))
+    nodes = nodes_of(case.rejecting)
     first = origin(flow, _packet_of(flow))
     if wrong := _another_error(case, flow):
         return wrong
@@ -43,16 +43,16 @@ def _packet_of(flow: Flow) -> Packet:
     return flow.rejected_by.packet if flow.rejected_by is not None else Packet.PORT_UNREACHABLE
 
 
-def _another_error(case: JudgedProbe, flow: Flow) -> str:
+def _another_error(case: Case, flow: Flow) -> str:
     """The clause that the sender heard another ICMP error than the counted rules send; empty if it may be theirs."""
-    rules, heard = case.ending("REJECT"), flow.rejected_by
+    rules, heard = case.rejecting, flow.rejected_by
     due = frozenset(chain.from_iterable(due_errors(rule.value("--reject-with")) for rule in rules))
     if not due or heard is None or rejecting_error(heard) in due:
         return ""
     return f"a rule on {listed(nodes_of(rules))} rejects with {listed(sorted(due), 'or')}, but {icmp_words(heard)} came"
 
 
-def _refused_by_stranger(case: JudgedProbe, flow: Flow) -> str:
+def _refused_by_stranger(case: Case, flow: Flow) -> str:
     """The clause that a machine refused a flow which is no endpoint of the Service, and no node."""
     others = [each.netns_name for each in flow.refusals if each.netns_name not in flow.reached]
     if others:
@@ -63,14 +63,14 @@ def _refused_by_stranger(case: JudgedProbe, flow: Flow) -> str:
     return f"a machine beyond the nodes refused it: the reset was first seen coming in at {hop(first.seen)}"
 
 
-def rejects(case: JudgedProbe) -> bool:
+def rejects(case: Case) -> bool:
     """Whether any rule, foreign or not, rejected packets or may have."""
     if may_have(Effect.REJECT, case.resolved, case.evidence, case.resolved.nodes):
         return True
     return any(count.target == "REJECT" or Effect.REJECT.value.search(count.text) for count in case.evidence.counts)
 
 
-def answered_elsewhere(case: JudgedProbe, flow: Flow) -> bool:
+def answered_elsewhere(case: Case, flow: Flow) -> bool:
     """Whether a machine was seen to answer a flow that reached no pod, and not for a pod that its program asked.
 
     A socket that got a pod's own answer shows that a program handed the flow on where no tap could follow.
@@ -87,15 +87,15 @@ def answered_elsewhere(case: JudgedProbe, flow: Flow) -> bool:
     return bool(strangers) or by_node or not first.maker
 
 
-def doubts_about_rejection(case: JudgedProbe, flow: Flow) -> Iterator[str]:
+def doubts_about_rejection(case: Case, flow: Flow) -> Iterator[str]:
     """Addresses of ICMP errors that no rule gives them, where no tap saw the error leave the rule's node."""
     resolved = case.resolved
     # A receiver on a node has the node's address, so an ICMP error from there may be a rule's.
     pods = {pod.address: pod.name for pod in resolved.receivers if not pod.ports}
     # A node that owns the address of a host, as mode ipvs makes it, rejects in its name.
-    is_known = any(rule.count.target or rule.count.member for rule in case.ending("REJECT"))
+    is_known = any(rule.count.target or rule.count.member for rule in case.rejecting)
     first = origin(flow, _packet_of(flow))
-    left_a_node = first is not None and first.maker in nodes_of(case.ending("REJECT"))
+    left_a_node = first is not None and first.maker in nodes_of(case.rejecting)
     for icmp in flow.rejections:
         if icmp.source in pods and not is_known and not left_a_node:
             yield f"the ICMP error is from {pods[icmp.source]}'s address, but {pods[icmp.source]} saw no request"
@@ -103,7 +103,7 @@ def doubts_about_rejection(case: JudgedProbe, flow: Flow) -> Iterator[str]:
             yield f"the ICMP error is addressed to {icmp.destination}, not to {resolved.sender.name}"
 
 
-def doubts_about_refusal(case: JudgedProbe, flow: Flow) -> Iterator[str]:
+def doubts_about_refusal(case: Case, flow: Flow) -> Iterator[str]:
     """Resets that a foreign rule may have sent, where no pod or host was seen to send one, and strange addresses."""
     if flow.resets and not flow.refusals:
         for node in case.resolved.nodes:

@@ -44,7 +44,7 @@ from proxylab.evidence.words import amount, endpoint, listed, tally
 from proxylab.plan.resolved import STACK
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.alterations import altered_clauses, turned_away_again
-from proxylab.verdict.case import JudgedProbe, fate_clause, fates_text, nodes_of
+from proxylab.verdict.case import Case, fate_clause, fates_text, nodes_of
 from proxylab.verdict.doubts import packets_of, packets_until
 from proxylab.verdict.drops import kernel_drop
 from proxylab.verdict.expectations.expectation import Expectation
@@ -75,7 +75,7 @@ _TURNED_AWAY = frozenset({Fate.REFUSED, Fate.REJECTED, Fate.UNREACHABLE})
 """The fates that look like ``refused``."""
 
 
-def _wanted(case: JudgedProbe) -> Outcome | None:
+def _wanted(case: Case) -> Outcome | None:
     """``untranslated``, and a drop at a pod that packets came to, have rows of their own."""
     outcome = case.probe.expect.outcome
     if not case.is_about_packets or outcome is Outcome.UNTRANSLATED or case.came_beyond_nodes:
@@ -83,7 +83,7 @@ def _wanted(case: JudgedProbe) -> Outcome | None:
     return outcome
 
 
-def _judge(case: JudgedProbe, outcome: Outcome) -> Verdict:
+def _judge(case: Case, outcome: Outcome) -> Verdict:
     """What became of every flow is what the author expects."""
     wanted, findings = _FATE[outcome], Findings(case)
     altered = altered_clauses(case.evidence.altered, replies=False)
@@ -116,7 +116,7 @@ def _judge(case: JudgedProbe, outcome: Outcome) -> Verdict:
     )
 
 
-def _with_the_error(case: JudgedProbe, flow: Flow, fate: Fate, strange: str) -> str:
+def _with_the_error(case: Case, flow: Flow, fate: Fate, strange: str) -> str:
     """The clause on what came otherwise than it was sent, behind the ICMP error that breaks the outcome by itself."""
     if fate is not Fate.UNREACHABLE or _comes_to(case, flow, fate):
         return strange
@@ -130,7 +130,7 @@ def _is_turned_away(outcome: Outcome, flow: Flow, fate: Fate) -> bool:
     return outcome is Outcome.REFUSED and fate in _TURNED_AWAY
 
 
-def _comes_to(case: JudgedProbe, flow: Flow, fate: Fate) -> bool:
+def _comes_to(case: Case, flow: Flow, fate: Fate) -> bool:
     """Whether another fate is the outcome, too: a drop in the sender's own OUTPUT, or a closed port over UDP.
 
     For a closed UDP port a stack sends what a rejecting rule sends: ICMP port unreachable. It is the stack's where no
@@ -146,7 +146,7 @@ def _comes_to(case: JudgedProbe, flow: Flow, fate: Fate) -> bool:
     return not flow.errors and fate in (Fate.REJECTED, Fate.UNREACHABLE) and not rejects(case)
 
 
-def _unended(case: JudgedProbe, flow: Flow) -> str:
+def _unended(case: Case, flow: Flow) -> str:
     """How the connection of an answered flow remained without an end, as a clause."""
     sender = case.resolved.sender.name
     if flow.unended != "timeout":
@@ -154,7 +154,7 @@ def _unended(case: JudgedProbe, flow: Flow) -> str:
     return f"its connection did not end: {sender} sent its FIN, and none came back from {listed(flow.reached)}"
 
 
-def _unseen(case: JudgedProbe, flow: Flow) -> str:
+def _unseen(case: Case, flow: Flow) -> str:
     seen = flow.last_seen
     if seen is None:
         return f"no tap saw it leave {case.resolved.sender.name}"
@@ -162,7 +162,7 @@ def _unseen(case: JudgedProbe, flow: Flow) -> str:
     return f"no tap saw it behind {behind}" if behind else "no tap saw it again after it left"
 
 
-def _look_closer(case: JudgedProbe, flow: Flow, fate: Fate, findings: Findings) -> None:
+def _look_closer(case: Case, flow: Flow, fate: Fate, findings: Findings) -> None:
     """What speaks against a fate that looks as expected, or that shows nothing of the proxy."""
     if fate is Fate.LOST_ON_LINK:
         if case.probe.expect.outcome is not Outcome.DELIVERED or not case.arrived:
@@ -178,22 +178,22 @@ def _look_closer(case: JudgedProbe, flow: Flow, fate: Fate, findings: Findings) 
         findings.doubt(clause, flow.number)
 
 
-def _look_at_rules(case: JudgedProbe, outcome: Outcome, findings: Findings) -> None:
+def _look_at_rules(case: Case, outcome: Outcome, findings: Findings) -> None:
     """What speaks against the rules' share in fates that look as expected."""
     is_silent = Fate.LOST in case.fates  # of the other flows, the sender heard the ICMP error
-    if outcome is Outcome.DROPPED and is_silent and not case.ending("DROP") and (rejecting := case.ending("REJECT")):
+    if outcome is Outcome.DROPPED and is_silent and not case.dropping and (rejecting := case.rejecting):
         findings.wrong(f"{listed(nodes_of(rejecting))} rejected it by a rule, and the ICMP error was lost")
     for clause in doubts_about_outcome(case, outcome):
         findings.doubt(clause)
 
 
-def _observed(case: JudgedProbe) -> str:
+def _observed(case: Case) -> str:
     unended = sum(1 for flow in case.flows if flow.unended)
     more = f", {amount(unended, 'connection')} without an end" if unended else ""
     return (_ended_silently(case) or _rejected_by(case) or fates_text(case)) + more
 
 
-def _rejected_by(case: JudgedProbe) -> str:
+def _rejected_by(case: Case) -> str:
     """The ICMP errors of rejected flows; empty for port unreachable, which is the usual one, and for other flows."""
     errors = [error for flow in case.flows if (error := flow.rejected_by) is not None]
     unusual = any(flow.errors for flow in case.flows)
@@ -202,14 +202,14 @@ def _rejected_by(case: JudgedProbe) -> str:
     return f"rejected by {listed(list(dict.fromkeys(map(icmp_words, errors))))}"
 
 
-def _ended_silently(case: JudgedProbe) -> str:
+def _ended_silently(case: Case) -> str:
     """Where the taps saw flows last that no rule and no stack counted as dropped; empty for other flows."""
     if not case.went_no_further or case.stack_drop or set(case.fates) != {Fate.LOST}:
         return ""
     return f"seen last at {listed(list(dict.fromkeys(hop(seen) for flow in case.flows if (seen := flow.last_seen))))}"
 
 
-def _witnesses_of_drop(case: JudgedProbe) -> Iterator[str]:
+def _witnesses_of_drop(case: Case) -> Iterator[str]:
     if (drop := case.stack_drop) is not None:
         yield str(drop)
     elif of_programs := discarded(case):
@@ -222,7 +222,7 @@ def _witnesses_of_drop(case: JudgedProbe) -> Iterator[str]:
         yield from tally((f"seen last at {hop(each)}, and {no_later}" for each in seen), len(case.flows))
 
 
-def _witnesses(case: JudgedProbe, outcome: Outcome) -> Iterator[str]:
+def _witnesses(case: Case, outcome: Outcome) -> Iterator[str]:
     if outcome is Outcome.DELIVERED:
         reached = [netns_name for flow in case.arrived for netns_name in flow.reached]
         yield from tally((f"seen at {netns_name}" for netns_name in reached), len(case.flows))
@@ -243,7 +243,7 @@ def _witnesses(case: JudgedProbe, outcome: Outcome) -> Iterator[str]:
             yield f"{rule.count.node} counted {amount(rule.count.packets, 'packet')}: {rule.count.text}"
 
 
-def seen_instead(case: JudgedProbe, verdict: Verdict) -> str:
+def seen_instead(case: Case, verdict: Verdict) -> str:
     """What became of a flow with another fate, as a sentence."""
     flow = case.flows[verdict.example or 0]
     sender = case.resolved.sender.name
@@ -275,7 +275,7 @@ def seen_instead(case: JudgedProbe, verdict: Verdict) -> str:
             return f"{fate_clause(case, flow, fate)}."
 
 
-def lost_where(case: JudgedProbe) -> str:
+def lost_where(case: Case) -> str:
     """Where the taps saw most of the lost flows last, as a sentence; empty if none was lost.
 
     It does not guess why: it names a rule or a counter only if that counted exactly as many packets there.
@@ -295,11 +295,11 @@ def lost_where(case: JudgedProbe) -> str:
     return _dropped_at(case, flows, seen, who) or f"{who} {_lost(case, flows, seen)}."
 
 
-def _who(case: JudgedProbe, flows: Sequence[Flow]) -> str:
+def _who(case: Case, flows: Sequence[Flow]) -> str:
     return "the packet" if len(case.flows) == 1 else f"{len(flows):,} of {amount(len(case.flows), 'flow')}"
 
 
-def _dropped_at(case: JudgedProbe, flows: Sequence[Flow], seen: Observation, who: str) -> str:
+def _dropped_at(case: Case, flows: Sequence[Flow], seen: Observation, who: str) -> str:
     """The rule or stack that counted exactly as many packets at their last hop; empty if there is none."""
     ended, packets = ended_in(flows), packets_of(flows)
     if seen.netns_name not in case.resolved.nodes or ended != {seen.netns_name}:
@@ -313,7 +313,7 @@ def _dropped_at(case: JudgedProbe, flows: Sequence[Flow], seen: Observation, who
     return f"{drop}." if drop is not None and drop.node == seen.netns_name else ""
 
 
-def _lost(case: JudgedProbe, flows: Sequence[Flow], seen: Observation) -> str:
+def _lost(case: Case, flows: Sequence[Flow], seen: Observation) -> str:
     was, they, them = ("was", "it", "it") if len(flows) == 1 else ("were", "they", "them")
     to = f"addressed to {endpoint(seen.destination, seen.destination_port)}"
     if seen.netns_name not in case.resolved.nodes:
@@ -325,7 +325,7 @@ def _lost(case: JudgedProbe, flows: Sequence[Flow], seen: Observation) -> str:
     return f"{was} lost behind {seen.netns_name}: {they} left by {seen.device}, {to}, and came in nowhere"
 
 
-OUTCOME = Expectation[JudgedProbe, Outcome](
+OUTCOME = Expectation[Case, Outcome](
     key="outcome",
     wanted=_wanted,
     judge=_judge,

@@ -13,12 +13,12 @@ from proxylab.evidence.evidence import Direction, Leg
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import STACK
 from proxylab.scenario.words import Outcome
-from proxylab.verdict.case import JudgedProbe, fate_clause, nodes_of
+from proxylab.verdict.case import Case, fate_clause, nodes_of
 from proxylab.verdict.counted_rules import Rule, may_be_engines, of_service
 from proxylab.verdict.drops import dropped_with_sentinels
 from proxylab.verdict.expectations.origin_of_answer import doubts_about_refusal, doubts_about_rejection
 from proxylab.verdict.flows.flows import Fate, Flow
-from proxylab.verdict.flows.hops import ended_in, seen_untranslated
+from proxylab.verdict.flows.hops import seen_untranslated
 from proxylab.verdict.flows.sorting import counted_ends
 from proxylab.verdict.foreign import Effect, rewrote, rule_words, suspicion
 from proxylab.verdict.icmp_errors import due_errors, rejecting_error
@@ -29,7 +29,7 @@ ENDING: Final = {Outcome.DROPPED: "DROP", Outcome.REJECTED: "REJECT"}
 """The target of the rules that end flows so."""
 
 
-def doubts_about_outcome(case: JudgedProbe, outcome: Outcome) -> Iterator[str]:
+def doubts_about_outcome(case: Case, outcome: Outcome) -> Iterator[str]:
     """Reasons why flows with the expected fate may owe it to something else than the rules."""
     yield from _doubts_about_first_node(case)
     if outcome is Outcome.DELIVERED:
@@ -46,14 +46,14 @@ def doubts_about_outcome(case: JudgedProbe, outcome: Outcome) -> Iterator[str]:
             yield from _doubts_about_rules(case, outcome, "drop", "nothing arrived")
 
 
-def _doubts_about_whose_drop(case: JudgedProbe) -> Iterator[str]:
+def _doubts_about_whose_drop(case: Case) -> Iterator[str]:
     """Foreign rules that may have dropped the packets in place of the engine under test.
 
     Rules that name the dialled address, and stacks, prove a drop by their own counters. Otherwise the last hop is the
     only witness, and a foreign rule that dropped the packets there shows nothing about the engine. A packet that left a
     node has passed all rules of that node. A rule that counted more than the probe's packets counted others as well.
     """
-    counted = sum(rule.count.packets for rule in case.ending("DROP"))
+    counted = sum(rule.count.packets for rule in case.dropping)
     if counted == case.packets:
         return
     for node in case.resolved.nodes:
@@ -70,14 +70,14 @@ def _doubts_about_whose_drop(case: JudgedProbe) -> Iterator[str]:
             yield f"{clause}, and may have dropped it before the engine's rules saw it"
 
 
-def _came_back(case: JudgedProbe) -> bool:
+def _came_back(case: Case) -> bool:
     """Whether each packet ended where it entered its own sender: the kernel takes no packet with its own source."""
     last = [flow.last_seen for flow in case.flows]
     sender = case.resolved.sender.name
     return all(seen and seen.direction is Direction.IN and seen.netns_name == sender for seen in last)
 
 
-def doubts_about_flow(case: JudgedProbe, flow: Flow, fate: Fate) -> Iterator[str]:
+def doubts_about_flow(case: Case, flow: Flow, fate: Fate) -> Iterator[str]:
     """Reasons why a fate that looks as expected may be another one."""
     if case.probe.expect.outcome is Outcome.REFUSED:
         yield from doubts_about_refusal(case, flow)
@@ -87,7 +87,7 @@ def doubts_about_flow(case: JudgedProbe, flow: Flow, fate: Fate) -> Iterator[str
         yield fate_clause(case, flow, fate)
 
 
-def _doubts_about_first_node(case: JudgedProbe) -> Iterator[str]:
+def _doubts_about_first_node(case: Case) -> Iterator[str]:
     """Foreign rules that may have kept flows from the engine's on a node that they left as they were sent."""
     dropped = case.probe.expect.outcome is Outcome.DROPPED
     fared = [flow for flow in case.flows if dropped or flow.arrivals or flow.unreachables]
@@ -99,7 +99,7 @@ def _doubts_about_first_node(case: JudgedProbe) -> Iterator[str]:
                 break
 
 
-def _doubts_about_translation(case: JudgedProbe) -> Iterator[str]:
+def _doubts_about_translation(case: Case) -> Iterator[str]:
     """Pods that got more flows than the DNAT rules to them counted: something else may have sent the flows there.
 
     A DNAT rule counts the first packet of a new flow. The kernel translates a flow that conntrack knew before the probe
@@ -129,9 +129,9 @@ def _doubts_about_translation(case: JudgedProbe) -> Iterator[str]:
             yield f"{whose}DNAT rules to {endpoint(*where)} counted {found}{instead}"
 
 
-def _translating(case: JudgedProbe, got: Container[tuple[IPAddress, int] | None]) -> Iterator[Rule]:
+def _translating(case: Case, got: Container[tuple[IPAddress, int] | None]) -> Iterator[Rule]:
     """The Service's DNAT rules, and those of nodes to which these send flows, as where an endpoint is a NodePort."""
-    own = of_service(case.resolved, case.evidence.counts)
+    own = of_service(case.resolved, case.rules)
     yield from own
     onward = {rule.count.node for rule in own if rule.translates_to not in got}
     for rule in case.translations if onward else ():
@@ -139,13 +139,13 @@ def _translating(case: JudgedProbe, got: Container[tuple[IPAddress, int] | None]
             yield rule
 
 
-def _led_by_foreign_rule(case: JudgedProbe, node: str) -> str:
+def _led_by_foreign_rule(case: Case, node: str) -> str:
     """The clause that a node has a rule which may have led the flows in place of the engine's; empty without one."""
     rule = rewrote(case.resolved, case.evidence, node)
     return "" if rule is None else f"; {node} has {rule_words(rule)}, which belongs to no engine"
 
 
-def _doubts_about_program(case: JudgedProbe) -> Iterator[str]:
+def _doubts_about_program(case: Case) -> Iterator[str]:
     """Flows that a program divided or closed, and that something else than the engine's rules may have led to it."""
     by_rules = not listens_itself(case)
     due = [flow for flow, fate in case.flows_with_fates if flow.relayed is not None or fate is Fate.CLOSED]
@@ -160,12 +160,12 @@ def _doubts_about_program(case: JudgedProbe) -> Iterator[str]:
             yield f"{clause}, and may have led it to another program"
 
 
-def _dropped_alike(case: JudgedProbe) -> bool:
+def _dropped_alike(case: Case) -> bool:
     """Whether one rule or policy dropped every packet of a probe that asks nothing of the engine."""
-    return not case.resolved.service_port and dropped_with_sentinels(case.evidence, case.packets, ended_in(case.flows))
+    return not case.resolved.service_port and dropped_with_sentinels(case.evidence, case.packets, case.ended_in)
 
 
-def _rejected_alike(case: JudgedProbe) -> bool:
+def _rejected_alike(case: Case) -> bool:
     """Whether one rule rejected every packet of a probe that asks nothing of the engine, with the error that came.
 
     A rule that the scenario gives a node need not name the dialled address.
@@ -183,7 +183,7 @@ def _rejected_alike(case: JudgedProbe) -> bool:
     return any(heard <= due_errors(rule.value("--reject-with")) for rule in counted)
 
 
-def _doubts_about_rules(case: JudgedProbe, outcome: Outcome, verb: str, seen: str) -> Iterator[str]:
+def _doubts_about_rules(case: Case, outcome: Outcome, verb: str, seen: str) -> Iterator[str]:
     """Why ``seen`` does not prove the work of rules: no counter accounts for every packet."""
     needed = case.packets
     rules = case.ending(ENDING[outcome])

@@ -10,7 +10,7 @@ from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.scenario.expect import ReplyByBackend
 from proxylab.scenario.words import Manner, Outcome, Reply
 from proxylab.verdict.alterations import altered_clauses
-from proxylab.verdict.case import JudgedProbe, fate_clause
+from proxylab.verdict.case import Case, fate_clause
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.copies import copies
@@ -23,7 +23,7 @@ from proxylab.verdict.model import Verdict
 _NO_ARRIVAL = "it never arrived at a pod that could reply"
 
 
-def _wanted(case: JudgedProbe) -> Reply | ReplyByBackend | None:
+def _wanted(case: Case) -> Reply | ReplyByBackend | None:
     """The author's word; a reply from the dialled address where the author only expects a delivery."""
     expect = case.probe.expect
     if not case.is_about_packets or expect.outcome is not Outcome.DELIVERED:
@@ -31,7 +31,7 @@ def _wanted(case: JudgedProbe) -> Reply | ReplyByBackend | None:
     return expect.reply or Reply.TRANSLATED
 
 
-def _judge(case: JudgedProbe, wanted: Reply | ReplyByBackend) -> Verdict:
+def _judge(case: Case, wanted: Reply | ReplyByBackend) -> Verdict:
     """The reply has the dialled address as its source; for ``untranslated`` that of the backend which the flow reached.
 
     A backend that the author does not name answers as usual.
@@ -67,7 +67,7 @@ def _judge(case: JudgedProbe, wanted: Reply | ReplyByBackend) -> Verdict:
     )
 
 
-def _judge_answer(case: JudgedProbe, flow: Flow, fate: Fate, due: Reply, findings: Findings) -> bool:
+def _judge_answer(case: Case, flow: Flow, fate: Fate, due: Reply, findings: Findings) -> bool:
     """Whether the backend's answer came back as it is due."""
     wrong, reached = _wrong_reply(case, flow, due), listed(flow.reached)
     if wrong:
@@ -93,7 +93,7 @@ def _judge_answer(case: JudgedProbe, flow: Flow, fate: Fate, due: Reply, finding
     return False
 
 
-def _judge_loss(case: JudgedProbe, flow: Flow, findings: Findings) -> bool:
+def _judge_loss(case: Case, flow: Flow, findings: Findings) -> bool:
     """Whether the backend's answer did not come back; only sentinel packets prove that it is not merely late."""
     if flow.replies:
         findings.wrong(f"the reply of {listed(flow.reached)} came back", flow.number)
@@ -105,7 +105,7 @@ def _judge_loss(case: JudgedProbe, flow: Flow, findings: Findings) -> bool:
     return not flow.replies and bool(flow.answers)
 
 
-def _wrong_reply(case: JudgedProbe, flow: Flow, wanted: Reply) -> str:
+def _wrong_reply(case: Case, flow: Flow, wanted: Reply) -> str:
     """What is wrong with the replies that the sender heard; empty if nothing is, or if there are none."""
     resolved = case.resolved
     if strange := _strange_end(case, flow, *_due_end(case, flow, wanted)):
@@ -121,21 +121,21 @@ def _wrong_reply(case: JudgedProbe, flow: Flow, wanted: Reply) -> str:
     return ""
 
 
-def _due_end(case: JudgedProbe, flow: Flow, wanted: Reply) -> tuple[tuple[IPAddress, int], str]:
+def _due_end(case: Case, flow: Flow, wanted: Reply) -> tuple[tuple[IPAddress, int], str]:
     """The address and port from which the reply must come, and what is there."""
     if wanted is Reply.UNTRANSLATED:
         return (flow.arrivals[0].destination, flow.arrivals[0].destination_port), "where it arrived"
     return case.dialled, "that was dialled"
 
 
-def _doubts_about_loss(case: JudgedProbe, flow: Flow) -> Iterator[str]:
+def _doubts_about_loss(case: Case, flow: Flow) -> Iterator[str]:
     """Foreign rules that may have dropped the answer, where the taps saw it last."""
     last = flow.last_reply
     if last is not None and (clause := suspicion_where_lost(case.resolved, case.evidence, last)):
         yield f"{clause}, and may have dropped the answer"
 
 
-def _strange_end(case: JudgedProbe, flow: Flow, due: tuple[IPAddress, int], which: str) -> str:
+def _strange_end(case: Case, flow: Flow, due: tuple[IPAddress, int], which: str) -> str:
     """What is wrong with the ends of the replies that the sender heard; empty if nothing is.
 
     Where no tap saw it dial that address, its own namespace may have translated the request, and will the reply.
@@ -153,7 +153,7 @@ def _strange_end(case: JudgedProbe, flow: Flow, due: tuple[IPAddress, int], whic
     return ""
 
 
-def _unanswered_data(case: JudgedProbe, flow: Flow) -> str:
+def _unanswered_data(case: Case, flow: Flow) -> str:
     """The clause that a connection began and its data got no answer; empty if it got one, or never began."""
     by_streams = case.resolved.manner is Manner.CONNECT and case.resolved.protocol is Transport.TCP
     # With an untranslated reply, the sender's socket dialled another address, and rightly rejects the reply.
@@ -163,7 +163,7 @@ def _unanswered_data(case: JudgedProbe, flow: Flow) -> str:
     return f"the handshake was answered, the data was not: {flow.report.error}"
 
 
-def _in_words(case: JudgedProbe, wanted: Reply | ReplyByBackend) -> str:
+def _in_words(case: Case, wanted: Reply | ReplyByBackend) -> str:
     if isinstance(wanted, ReplyByBackend):
         return ", ".join(f"{name} {reply}" for name, reply in wanted.of.items())
     words = {Reply.UNTRANSLATED: "from the backend itself", Reply.LOST: "none"}
@@ -174,7 +174,7 @@ def _number(replies: int) -> str:
     return "one" if replies == 1 else f"{replies:,}"
 
 
-def _replies(case: JudgedProbe) -> str:
+def _replies(case: Case) -> str:
     sources = counted_ends(
         [(flow.replies[0].source, flow.replies[0].source_port) for flow in case.flows if flow.replies]
     )
@@ -185,7 +185,7 @@ def _replies(case: JudgedProbe) -> str:
     return ", ".join(found[:4]) or "none"
 
 
-def _as_seen(case: JudgedProbe, verdict: Verdict) -> str:
+def _as_seen(case: Case, verdict: Verdict) -> str:
     flow = case.flows[verdict.example or 0]
     if not flow.replies:
         return ""
@@ -195,10 +195,10 @@ def _as_seen(case: JudgedProbe, verdict: Verdict) -> str:
     return f"the probe dialled {due}, but {endpoint(*came)} answered, or a rule made that the reply's source."
 
 
-def _seen_address(case: JudgedProbe, verdict: Verdict) -> IPAddress | None:
+def _seen_address(case: Case, verdict: Verdict) -> IPAddress | None:
     return next((reply.source for reply in case.flows[verdict.example or 0].replies), None)
 
 
-REPLY = Expectation[JudgedProbe, Reply | ReplyByBackend](
+REPLY = Expectation[Case, Reply | ReplyByBackend](
     key="reply", wanted=_wanted, judge=_judge, as_seen=_as_seen, seen_address=_seen_address
 )

@@ -24,7 +24,7 @@ from proxylab.scenario.expect import (
     SourceExpectation,
 )
 from proxylab.scenario.words import Manner
-from proxylab.verdict.case import JudgedProbe
+from proxylab.verdict.case import Case
 from proxylab.verdict.conntrack_tables import entry_words
 from proxylab.verdict.counted_rules import may_be_engines
 from proxylab.verdict.expectations.expectation import Expectation, Needs
@@ -56,7 +56,7 @@ class _Changes(NamedTuple):
     unwanted: int
 
 
-def _judge(case: JudgedProbe, wanted: SourceExpectation) -> Verdict:
+def _judge(case: Case, wanted: SourceExpectation) -> Verdict:
     """Every packet that arrived has the expected source address, and each node changed it once at most."""
     findings, kept = Findings(case, case.unseen), list[Flow]()
     changes = _changes(case)
@@ -98,7 +98,7 @@ def _judge(case: JudgedProbe, wanted: SourceExpectation) -> Verdict:
     )
 
 
-def _judge_ports(case: JudgedProbe, flows: Sequence[Flow], findings: Findings) -> list[str]:
+def _judge_ports(case: Case, flows: Sequence[Flow], findings: Findings) -> list[str]:
     """Judge the ports of flows that must keep their source. It returns what excuses the kernel where it changed one."""
     changed = [(flow, arrival) for flow in flows if (arrival := arrival_from_another_port(flow)) is not None]
     held, excused = holders(case.evidence.entries or ()) if changed else {}, list[str]()
@@ -118,7 +118,7 @@ def _judge_ports(case: JudgedProbe, flows: Sequence[Flow], findings: Findings) -
     return tally(excused, *case.counted)
 
 
-def _changed_by_others(case: JudgedProbe) -> Iterator[str]:
+def _changed_by_others(case: Case) -> Iterator[str]:
     """Foreign rules that may have given flows the due source, where the engine's changed or marked fewer flows.
 
     An author who names an address may mean the work of a rule that the scenario gives a node itself.
@@ -136,7 +136,7 @@ def _changed_by_others(case: JudgedProbe) -> Iterator[str]:
                 yield f"{clause}, and may have {verb} in place of the engine's rules"
 
 
-def _must_change(case: JudgedProbe, flow: Flow) -> bool:
+def _must_change(case: Case, flow: Flow) -> bool:
     """Whether the author expects that rules change the source of a flow; only of a Service they are the engine's."""
     if isinstance(case.wanted_source(flow), Masqueraded):
         return True
@@ -144,7 +144,7 @@ def _must_change(case: JudgedProbe, flow: Flow) -> bool:
     return bool(case.resolved.service_port) and case.due_source(flow) not in (None, own)
 
 
-def _note_nothing_due(case: JudgedProbe, flow: Flow, findings: Findings) -> None:
+def _note_nothing_due(case: Case, flow: Flow, findings: Findings) -> None:
     """Neither the author nor the plan gives a source for the backend that the flow reached."""
     reached, source = listed(flow.reached), flow.arrivals[0].source
     if case.wanted_source(flow) is None:
@@ -161,13 +161,13 @@ def _due_there(wanted: SourceExpectation, due: IPAddress) -> str:
     return f", not from {due}" if isinstance(wanted, Masqueraded | NodeDevice | SourceByBackend) else ""
 
 
-def _changes(case: JudgedProbe) -> _Changes:
+def _changes(case: Case) -> _Changes:
     wanted = Counter(type(case.wanted_source(flow)) for flow in case.arrived)
     packets, preserved = sum(rule.count.packets for rule in case.rules if rule.changes_source), wanted[Preserved]
     return _Changes(preserved, wanted[Masqueraded], packets, packets - (len(case.flows) - preserved))
 
 
-def _tell_apart(case: JudgedProbe, flow: Flow, changes: _Changes, findings: Findings) -> bool:
+def _tell_apart(case: Case, flow: Flow, changes: _Changes, findings: Findings) -> bool:
     """Judge whether a node masqueraded its own packet, whose source address is the same in either case.
 
     It returns whether it found that.
@@ -191,7 +191,7 @@ def _tell_apart(case: JudgedProbe, flow: Flow, changes: _Changes, findings: Find
     return False
 
 
-def _in_words(case: JudgedProbe, wanted: SourceExpectation) -> str:
+def _in_words(case: Case, wanted: SourceExpectation) -> str:
     """What the author wrote, and the addresses that it stands for."""
     sender = case.resolved.sender
     match wanted:
@@ -221,7 +221,7 @@ def _in_a_word(wanted: Preserved | Masqueraded | SourceAddress) -> str:
             return str(address)
 
 
-def _disagreement(case: JudgedProbe, flow: Flow) -> str:
+def _disagreement(case: Case, flow: Flow) -> str:
     """How the tap at the pod and the responder behind it contradict each other; empty where they agree."""
     report = flow.report
     if case.resolved.manner is not Manner.CONNECT or report is None or report.error:
@@ -236,7 +236,7 @@ def _disagreement(case: JudgedProbe, flow: Flow) -> str:
     return f"the tap at {listed(flow.reached)} saw {at_tap}, {report.backend} itself saw {endpoint(*peer)}"
 
 
-def _as_seen(case: JudgedProbe, verdict: Verdict) -> str:
+def _as_seen(case: Case, verdict: Verdict) -> str:
     flow = case.flows[verdict.example or 0]
     client = case.resolved.sender.address_of_flow(flow.number)
     for arrival in flow.arrivals:
@@ -249,11 +249,11 @@ def _as_seen(case: JudgedProbe, verdict: Verdict) -> str:
     return f"nothing changed the packet's source: {listed(flow.reached)} saw {client}." if flow.arrivals else ""
 
 
-def _seen_address(case: JudgedProbe, verdict: Verdict) -> IPAddress | None:
+def _seen_address(case: Case, verdict: Verdict) -> IPAddress | None:
     return next((arrival.source for arrival in case.flows[verdict.example or 0].arrivals), None)
 
 
-SOURCE = Expectation[JudgedProbe, SourceExpectation](
+SOURCE = Expectation[Case, SourceExpectation](
     key="source",
     wanted=lambda case: case.probe.expect.source,
     judge=_judge,

@@ -6,13 +6,13 @@ from proxylab.evidence.words import amount, counted, listed
 from proxylab.scenario.expect import Shares
 from proxylab.scenario.words import Spread
 from proxylab.statistics import SHARE_CHANGE, SIGNIFICANCE, flows_needed_for, flows_to_stick, spread_p_value
-from proxylab.verdict.case import JudgedProbe
+from proxylab.verdict.case import Case
 from proxylab.verdict.expectations.expectation import Expectation, Needs
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.model import Verdict
 
 
-def _judge(case: JudgedProbe, wanted: Spread | Shares) -> Verdict:
+def _judge(case: Case, wanted: Spread | Shares) -> Verdict:
     """The spread of flows over the expected backends, or without those over the pods that they reached.
 
     A spread over too few flows is neither even nor uneven: see ``proxylab.statistics``.
@@ -32,7 +32,7 @@ def _judge(case: JudgedProbe, wanted: Spread | Shares) -> Verdict:
             )
 
 
-def _judge_shares(case: JudgedProbe, due: Mapping[str, float], expected: str, *, named: bool = True) -> Verdict:
+def _judge_shares(case: Case, due: Mapping[str, float], expected: str, *, named: bool = True) -> Verdict:
     """Each pod got its due share of all flows, as far as chance allows."""
     found = case.arrivals_by_pod
     counts = [found[name] for name in due]
@@ -56,7 +56,7 @@ def _judge_shares(case: JudgedProbe, due: Mapping[str, float], expected: str, *,
     return findings.settle("spread", expected=expected, observed=counted(found))
 
 
-def _judge_sticky(case: JudgedProbe, names: Sequence[str]) -> Verdict:
+def _judge_sticky(case: Case, names: Sequence[str]) -> Verdict:
     """All flows of a client went to one backend, and there were too many of them for chance.
 
     A client is an address. Each client may have another backend; the flows after its first show whether affinity held.
@@ -84,7 +84,7 @@ def _judge_sticky(case: JudgedProbe, names: Sequence[str]) -> Verdict:
     return findings.settle("spread", expected=wanted, observed=counted(found))
 
 
-def _note_strangers(case: JudgedProbe, findings: Findings, names: Collection[str]) -> None:
+def _note_strangers(case: Case, findings: Findings, names: Collection[str]) -> None:
     in_time = (name for flow in case.arrived if flow.number not in case.too_late for name in flow.reached)
     strangers = [name for name in dict.fromkeys(in_time) if name not in names]
     if strangers:
@@ -92,7 +92,7 @@ def _note_strangers(case: JudgedProbe, findings: Findings, names: Collection[str
     findings.doubt_each(case.too_late)
 
 
-SPREAD = Expectation[JudgedProbe, Spread | Shares](
+SPREAD = Expectation[Case, Spread | Shares](
     key="spread",
     wanted=lambda case: case.probe.expect.spread,
     judge=_judge,

@@ -5,13 +5,12 @@ Rows may share a key: the one that wants something of a subject judges it, and t
 
 from typing import Any, Final
 
-from proxylab.verdict.case import JudgedProbe
+from proxylab.verdict.case import Case
 from proxylab.verdict.expectations import streams
 from proxylab.verdict.expectations.at import AT
 from proxylab.verdict.expectations.backends import BACKENDS
 from proxylab.verdict.expectations.conntrack import CONNTRACK, CONNTRACK_OF_STEP
 from proxylab.verdict.expectations.dropped_at_pod import AT_POD, DROPPED_AT_POD
-from proxylab.verdict.expectations.end_of_step import EndOfStep
 from proxylab.verdict.expectations.endpoint import ENDPOINT
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.expectations.http import HTTP
@@ -23,9 +22,10 @@ from proxylab.verdict.expectations.reply import REPLY
 from proxylab.verdict.expectations.source import SOURCE
 from proxylab.verdict.expectations.spread import SPREAD
 from proxylab.verdict.expectations.untranslated import UNTRANSLATED
+from proxylab.verdict.step_case import StepCase
 from proxylab.verdict.stream import Stream
 
-OF_PROBES: Final[tuple[Expectation[JudgedProbe, Any], ...]] = (
+OF_PROBES: Final[tuple[Expectation[Case, Any], ...]] = (
     NAME,
     OUTCOME,
     UNTRANSLATED,
@@ -55,5 +55,5 @@ OF_STREAMS: Final[tuple[Expectation[Stream, Any], ...]] = (
     streams.WHOLE,
 )
 
-OF_STEPS: Final[tuple[Expectation[EndOfStep, Any], ...]] = (CONNTRACK_OF_STEP, METRICS)
+OF_STEPS: Final[tuple[Expectation[StepCase, Any], ...]] = (CONNTRACK_OF_STEP, METRICS)
 """The expectations of a step that are about no stream."""

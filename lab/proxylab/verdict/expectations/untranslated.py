@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from proxylab.evidence.words import amount, endpoint, tally
 from proxylab.scenario.words import Outcome
-from proxylab.verdict.case import JudgedProbe, fate_clause, fates_text
+from proxylab.verdict.case import Case, fate_clause, fates_text
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.flows import Fate
@@ -16,13 +16,13 @@ _LEFT_ALONE = frozenset({Fate.LOST, Fate.LOST_ON_LINK, Fate.STRAYED, Fate.UNREAC
 """Fates of an untranslated packet: it ends somewhere, and a router may report that by ICMP."""
 
 
-def _wanted(case: JudgedProbe) -> Outcome | None:
+def _wanted(case: Case) -> Outcome | None:
     """No probe has this outcome by default, so it is asked for also where ``http`` would leave the outcome open."""
     outcome = case.probe.expect.outcome
     return outcome if outcome is Outcome.UNTRANSLATED else None
 
 
-def _judge(case: JudgedProbe, wanted: Outcome) -> Verdict:
+def _judge(case: Case, wanted: Outcome) -> Verdict:
     """Every flow left a node, or reached a pod or host, under the dialled address and never under another."""
     findings = Findings(case, (*_signs_of_translation(case), *_doubts_about_engine(case)))
     witnesses: list[str] = []
@@ -49,14 +49,14 @@ def _judge(case: JudgedProbe, wanted: Outcome) -> Verdict:
     )
 
 
-def _signs_of_translation(case: JudgedProbe) -> Iterator[str]:
+def _signs_of_translation(case: Case) -> Iterator[str]:
     """DNAT rules that counted: the lab sends nothing but the probe that they could translate."""
     for rule in case.translations:
         to = endpoint(*rule.translates_to) if rule.translates_to else rule.value("--to-destination")
         yield f"a DNAT rule to {to} counted {amount(rule.count.packets, 'packet')} on {rule.count.node}"
 
 
-def _doubts_about_engine(case: JudgedProbe) -> Iterator[str]:
+def _doubts_about_engine(case: Case) -> Iterator[str]:
     """What may have kept the packets from the engine's rules: then nothing shows what those would have done.
 
     It is a foreign rule, or an entry of connection tracking from before the probe that the author does not expect.
@@ -70,4 +70,4 @@ def _doubts_about_engine(case: JudgedProbe) -> Iterator[str]:
             yield f"{clause}, and may have kept it from the engine's rules"
 
 
-UNTRANSLATED = Expectation[JudgedProbe, Outcome](key="outcome", wanted=_wanted, judge=_judge)
+UNTRANSLATED = Expectation[Case, Outcome](key="outcome", wanted=_wanted, judge=_judge)

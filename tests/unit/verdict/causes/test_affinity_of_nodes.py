@@ -8,7 +8,6 @@ from proxylab.addresses import Family
 from proxylab.cluster.objects import Service, ServicePort
 from proxylab.plan.dialled_service import DialledService
 from proxylab.scenario.words import Frontend, Spread
-from proxylab.verdict.case import case_of
 from proxylab.verdict.causes.table import cause
 from proxylab.verdict.judge import judge
 
@@ -28,7 +27,7 @@ def why(spread: Spread, timeout: int | None, *nodes: str) -> str:
     dialled = DialledService(
         service=service, port=port, family=Family.IPV4, via=Frontend.CLUSTER_IP, slices=(), pods=(), nodes=nodes
     )
-    return cause(case_of(verdict), failed, service=dialled)
+    return cause(verdict.case, failed, service=dialled)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Evidence, HttpReport, KernelCount, Packet, RuleCount, TrackedFlow
 from proxylab.plan.model import Plan
 from proxylab.scenario.expect import HttpExpect, Preserved
-from proxylab.verdict.case import open_case
+from proxylab.verdict.case import Case
 from proxylab.verdict.causes import loss, reply
 from proxylab.verdict.causes.layout import RefusedEntry
 from proxylab.verdict.causes.table import cause
@@ -32,7 +32,7 @@ def why(
     plan: Plan | None = None,
 ) -> str:
     verdict = judge(world.probe, world.resolved, source, evidence)
-    case = open_case(world.probe, world.resolved, evidence)
+    case = Case(world.probe, world.resolved, evidence)
     (wanted,) = [each for each in verdict.verdicts if each.expectation == expectation]
     return cause(case, wanted, plan)
 
@@ -135,7 +135,7 @@ def test_an_answer_without_a_number_of_endpoints_says_nothing_of_what_the_proxy_
     verdict = judge(world.probe, world.resolved, None, evidence)
     (wanted,) = [each for each in verdict.verdicts if each.expectation == "http"]
     failed = replace(wanted, judgement=Judgement.FAIL)
-    assert cause(open_case(world.probe, world.resolved, evidence), failed, None) == sentence
+    assert cause(Case(world.probe, world.resolved, evidence), failed, None) == sentence
 
 
 def test_a_reply_past_the_node_that_translated_the_request_is_explained_by_the_nodes_it_passed() -> None:
@@ -152,7 +152,7 @@ def test_where_nothing_decides_and_nothing_more_was_seen_the_reasons_stand_alone
     world = World()
     silent = tuple(replace(each, answered=False) for each in world.sentinels)
     evidence = world.evidence([world.leaves(0)], sentinels=silent)
-    case = open_case(world.probe, world.resolved, evidence)
+    case = Case(world.probe, world.resolved, evidence)
     sentence = first_cause(case, judge(world.probe, world.resolved, None, evidence))
     assert sentence.startswith("nothing decides outcome: ")
     assert "What the lab saw" not in sentence

@@ -9,7 +9,7 @@ from scenario_cases import frontend, probe, two_nodes
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Evidence, ForeignRule, Packet, RuleCount
 from proxylab.plan.topology import draw
-from proxylab.verdict.case import open_case
+from proxylab.verdict.case import Case
 from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure
 
@@ -23,7 +23,7 @@ def rule(text: str) -> ForeignRule:
 
 def failure(evidence: Evidence, world: World = WORLD) -> Failure:
     verdict = judged(world, evidence)
-    return Failure(open_case(world.probe, world.resolved, evidence), verdict.verdicts[0])
+    return Failure(Case(world.probe, world.resolved, evidence), verdict.verdicts[0])
 
 
 def remains(text: str, kinds: tuple[Packet, ...], world: World = WORLD) -> bool:

@@ -10,7 +10,7 @@ from recorded import World
 from proxylab.evidence.evidence import Direction, Evidence, ForeignRule, Observation, Packet
 from proxylab.plan.topology import draw
 from proxylab.scenario.expect import Preserved
-from proxylab.verdict.case import open_case
+from proxylab.verdict.case import Case
 from proxylab.verdict.causes.failure import Failure
 from proxylab.verdict.causes.foreign_rewriting import (
     destination_rewritten,
@@ -39,7 +39,7 @@ def failure(
     evidence: Evidence = WORLD.evidence(
         [WORLD.leaves(0), CAME, *seen], foreign=(foreign,), counts=counts, counted=("node-a", "node-b"), **changes
     )
-    case = open_case(WORLD.probe, RESOLVED, evidence)
+    case = Case(WORLD.probe, RESOLVED, evidence)
     found = judge(WORLD.probe, RESOLVED, None, evidence).verdicts
     verdict = next((each for each in found if each.expectation == expectation), found[0])
     return Failure(case, replace(verdict, expectation=expectation, judgement=Judgement.FAIL))

@@ -11,7 +11,7 @@ from proxylab.evidence.evidence import HttpReport
 from proxylab.plan.dialled_service import DialledService
 from proxylab.scenario.expect import HttpExpect
 from proxylab.scenario.words import Frontend, Position
-from proxylab.verdict.case import open_case
+from proxylab.verdict.case import Case
 from proxylab.verdict.causes.table import cause
 from proxylab.verdict.judge import judge
 
@@ -38,7 +38,7 @@ def why(forwarded: str, service: DialledService, source: object = NODE_A) -> str
     positions = {"outcome": Position("x", 1, 1), "http": Position("x", 1, 1)}
     probe = replace(world.probe, expect=replace(world.probe.expect, http=expect, positions=positions))
     (verdict,) = [each for each in judge(probe, resolved, None, evidence).verdicts if each.expectation == "http"]
-    return cause(open_case(probe, resolved, evidence), verdict, service=service)
+    return cause(Case(probe, resolved, evidence), verdict, service=service)
 
 
 def test_the_controllers_service_decides_what_the_controller_sees() -> None:

@@ -12,7 +12,7 @@ from proxylab.cluster.objects import Service, ServicePort
 from proxylab.evidence.evidence import Direction, Packet, RuleCount
 from proxylab.plan.dialled_service import DialledService
 from proxylab.scenario.words import Frontend
-from proxylab.verdict.case import open_case
+from proxylab.verdict.case import Case
 from proxylab.verdict.causes.failure import Failure
 from proxylab.verdict.causes.node_ports import not_served, why_not_served
 from proxylab.verdict.model import Judgement, Verdict
@@ -40,7 +40,7 @@ def refused(
     verdict = Verdict(
         expectation="outcome", judgement=Judgement.FAIL, expected="", observed="", position=world.probe.position
     )
-    return Failure(open_case(world.probe, world.resolved, evidence), verdict, service=dialled), dialled
+    return Failure(Case(world.probe, world.resolved, evidence), verdict, service=dialled), dialled
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from recorded import World
 from proxylab.evidence.evidence import ConnectReport, Direction, Evidence, ForeignRule, Observation, Packet, RuleCount
 from proxylab.plan.resolved import Destination, ResolvedProbe
 from proxylab.scenario.words import Manner
-from proxylab.verdict.case import open_case
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.judge import judge
 
@@ -29,7 +28,7 @@ ANSWERED = (*LOST, WORLD.hears_icmp(0, SERVICE, (3, 1)))
 
 
 def cause(evidence: Evidence, resolved: ResolvedProbe = WORLD.resolved, world: World = WORLD) -> str:
-    return why(open_case(world.probe, resolved, evidence), judge(world.probe, resolved, None, evidence))
+    return why(judge(world.probe, resolved, None, evidence))
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_otherwise_it_says_when(verdict: StepVerdict, sentence: str) -> None:
 
 
 def changed(verdict: StepVerdict, change: Change) -> StepVerdict:
-    return replace(verdict, step=replace(verdict.step, change=change))
+    return replace(verdict, case=replace(verdict.case, step=replace(verdict.step, change=change)))
 
 
 def test_a_connection_that_leads_to_a_gone_pod_is_no_riddle() -> None:

@@ -9,7 +9,6 @@ from recorded import World
 
 from proxylab.evidence.evidence import Direction, Evidence, KernelCount, Observation, Packet
 from proxylab.scenario.words import Outcome
-from proxylab.verdict.case import case_of
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.model import Judgement, Verdict
 
@@ -100,16 +99,14 @@ def test_the_reason_of_a_drop_elsewhere_says_where_the_packet_was_lost() -> None
     came = replace(world.leaves(0), netns_name="node-b", device="eth0", direction=Direction.IN, at=1002)
     verdict = judged(world, world.evidence([world.leaves(0), came]))
     lost = "the packet was lost in node-b: it came in by eth0, addressed to 10.96.0.10:80, and did not leave again."
-    assert why(case_of(verdict), verdict) == lost
+    assert why(verdict) == lost
 
 
 def test_the_reason_of_a_packet_that_went_on_elsewhere_says_how_far_it_got() -> None:
     world = World(outcome=Outcome.UNTRANSLATED, at="node-b")
     verdict = judged(world, world.evidence([world.leaves(0), passing(world, 0, "eth0", Direction.OUT)]))
     assert one(world, verdict.evidence, "at").judgement is FAIL
-    assert why(case_of(verdict), verdict) == (
-        "the packet got as far as node-a/eth0: no tap saw it again after leaving there."
-    )
+    assert why(verdict) == ("the packet got as far as node-a/eth0: no tap saw it again after leaving there.")
 
 
 REFUSED = World(flows=FLOWS, outcome=Outcome.REFUSED, at="echo-1")

@@ -11,7 +11,6 @@ from proxylab.evidence.evidence import (
     TapLoss,
 )
 from proxylab.report.failure_text import explain
-from proxylab.verdict.case import case_of
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement
@@ -97,5 +96,5 @@ def test_why_a_flow_came_to_another_port() -> None:
     world = World(backends=("echo-1:8443",))
     evidence = world.evidence(world.round_trip(0, "echo-1"), counts=(world.translated("echo-1"),))
     verdict = judged(world, evidence)
-    assert why(case_of(verdict), verdict).startswith("node-a sent the packet to port 8080 of echo-1 by its rule")
+    assert why(verdict).startswith("node-a sent the packet to port 8080 of echo-1 by its rule")
     assert "echo-1:8443" in "".join(explain(verdict))

@@ -41,7 +41,7 @@ from proxylab.plan.resolved import STACK, Sender
 from proxylab.scenario.expect import NodeDevice
 from proxylab.scenario.probes import PodTarget
 from proxylab.scenario.words import IcmpError, Manner, Outcome
-from proxylab.verdict.case import case_of, open_case
+from proxylab.verdict.case import Case
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.expectations.outcome import lost_where
 from proxylab.verdict.judge import judge
@@ -84,9 +84,7 @@ def test_a_connection_that_carried_data_ends_with_a_fin_of_both_sides() -> None:
         "delivered, 1 connection without an end",
         ("it was answered, but its connection did not end: debug sent its FIN, and none came back from echo-1",),
     )
-    assert why(case_of(verdict), verdict) == (
-        "its connection did not end: debug sent its FIN, and none came back from echo-1."
-    )
+    assert why(verdict) == ("its connection did not end: debug sent its FIN, and none came back from echo-1.")
     reset = without_end("ECONNRESET")
     assert reset.verdicts[0].reasons == ("it was answered, but its connection ended with ECONNRESET at debug",)
 
@@ -100,7 +98,7 @@ def test_a_rule_that_counted_drops_is_the_cause_of_a_connection_without_an_end()
     verdict = without_end(
         "timeout", counts=(CONNECTED.translated("echo-1"), CONNECTED.dropped(2)), counted=("node-a", "node-b")
     )
-    assert why(case_of(verdict), verdict) == (
+    assert why(verdict) == (
         "the end of the connection (FIN) was lost after its data had crossed the network: node-a may have dropped it "
         'by its rule "default/echo has no local endpoints" in KUBE-SERVICES, which counted 2 packets.'
     )
@@ -118,7 +116,7 @@ def test_a_rule_that_did_its_work_is_not_the_cause_of_a_connection_without_an_en
 ) -> None:
     """Nor is one that dropped something the cause of a reset."""
     verdict = without_end(why_not, counts=(CONNECTED.translated("echo-1"), *drops))
-    assert why(case_of(verdict), verdict) == reason
+    assert why(verdict) == reason
 
 
 def test_a_pod_that_reaches_itself_is_both_sender_and_backend() -> None:
@@ -516,7 +514,7 @@ def test_a_loss_is_laid_to_a_rule_or_a_stack_of_the_node_where_it_was_seen_last(
 ) -> None:
     seen = [DELIVERED.leaves(0), came(), *([came(leaves=True)] if left else [])]
     evidence = DELIVERED.evidence(seen, counted=("node-a", "node-b"), **told)
-    assert lost_where(open_case(DELIVERED.probe, DELIVERED.resolved, evidence)) == sentence
+    assert lost_where(Case(DELIVERED.probe, DELIVERED.resolved, evidence)) == sentence
 
 
 def test_a_pod_is_judged_by_packets_though_the_author_writes_no_outcome() -> None:

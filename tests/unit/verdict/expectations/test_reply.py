@@ -9,7 +9,6 @@ from proxylab.evidence.evidence import (
 )
 from proxylab.scenario.expect import ReplyByBackend
 from proxylab.scenario.words import Position, Reply
-from proxylab.verdict.case import case_of
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Verdict
@@ -59,7 +58,7 @@ def test_a_port_rewritten_in_the_reply_fails_and_names_the_reply() -> None:
         ("the reply came from 10.96.0.10:81, not from 10.96.0.10:80 that was dialled",),
     )
     changed = "node-a changed the reply's source to 10.96.0.10:81, but the probe dialled 10.96.0.10:80."
-    assert why(case_of(verdict), verdict) == changed
+    assert why(verdict) == changed
 
 
 def test_a_lost_reply_needs_an_answer_and_sentinel_packets() -> None:

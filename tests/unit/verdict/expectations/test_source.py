@@ -19,7 +19,6 @@ from proxylab.scenario.expect import (
     SourceByBackend,
     SourceExpectation,
 )
-from proxylab.verdict.case import case_of
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
@@ -187,10 +186,10 @@ def test_why_a_nodes_own_packet_is_not_as_expected() -> None:
     assert of_source(hidden).reasons == (
         "node-a masqueraded it to port 51234, although its address is 172.18.0.2 in either case",
     )
-    assert why(case_of(hidden), hidden).startswith("node-a masqueraded the packet by its rule")
+    assert why(hidden).startswith("node-a masqueraded the packet by its rule")
     kept = from_a_node(Masqueraded(), 40000, ())
     assert of_source(kept).reasons == ("nothing masqueraded it: echo-2 saw port 40000, from which it left",)
-    assert why(case_of(kept), kept) == "the packet kept the client's address: nothing masqueraded it."
+    assert why(kept) == "the packet kept the client's address: nothing masqueraded it."
 
 
 def test_a_node_may_not_masquerade_some_of_its_own_packets() -> None:

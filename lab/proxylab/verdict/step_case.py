@@ -1,0 +1,73 @@
+"""``StepCase``: one step before its judge: its streams, and the connection tracking at its end."""
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from msgspec import Struct
+
+from proxylab.addresses import IPAddress
+from proxylab.errors import InternalError
+from proxylab.evidence.stream_records import StepEvidence
+from proxylab.plan.resolved import ResolvedProbe
+from proxylab.scenario.steps import Step
+from proxylab.scenario.words import Position
+from proxylab.verdict.conntrack_tables import Tables
+from proxylab.verdict.stream import Stream
+
+
+class StepCase(Struct, frozen=True, dict=True):
+    """One step and its evidence. It is the subject of findings about no stream: connection tracking and metrics.
+
+    Attributes:
+        step: with what the author expects.
+        number: of the step, from 1.
+        streams: the resolved probes of the scenario's streams.
+        sources: the addresses that backends must see, by stream and by backend.
+        nodes: of the lab.
+        addresses: of every node, pod and host.
+        evidence: of the step.
+    """
+
+    step: Step
+    number: int
+    streams: tuple[ResolvedProbe, ...]
+    sources: Mapping[str, Mapping[str, IPAddress]]
+    nodes: tuple[str, ...]
+    addresses: Mapping[str, tuple[IPAddress, ...]]
+    evidence: StepEvidence
+
+    @cached_property
+    def expected_streams(self) -> Mapping[str, Stream]:
+        """The streams of which the step expects something, by name.
+
+        Raises:
+            InternalError: one has no record.
+        """
+        return {name: self._stream(name) for name in self.step.expect.streams}
+
+    def _stream(self, name: str) -> Stream:
+        expect = self.step.expect.streams[name]
+        record = next((each for each in self.evidence.streams if each.stream == name), None)
+        resolved = next((each for each in self.streams if each.name == name), None)
+        if record is None or resolved is None:
+            raise InternalError(f"{expect.position}: nothing was recorded of stream {name!r}; please report this")
+        return Stream(expect, record, self.evidence, self.sources.get(name, {}), resolved, record.packets)
+
+    @cached_property
+    def tables(self) -> Tables:
+        """The connection tracking at the end of the step."""
+        return Tables(self.evidence.entries, self.nodes, self.addresses)
+
+    @property
+    def counted(self) -> tuple[int, str]:
+        """No finding about the end of a step is about single packets."""
+        return 0, "packet"
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Each expectation has its own reasons to doubt the evidence."""
+        return ()
+
+    def position(self, key: str) -> Position:
+        """Where the author wrote that expectation."""
+        return self.step.expect.positions.get(key, self.step.expect.position)
