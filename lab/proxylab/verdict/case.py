@@ -199,7 +199,7 @@ class Case(Struct, frozen=True, dict=True):
         found = {number: clause for number, clause in self._contradicted.items() if number not in self.second_nats}
         if self.resolved.manner is Manner.CONNECT:
             for flow in self.flows:
-                if clause := disagreement(flow, self.resolved.protocol):
+                if clause := disagreement(flow, flow.fate, self.resolved.protocol):
                     found[flow.number] = clause
         return found
 

@@ -171,13 +171,13 @@ def _silent(flow: Flow, fate: Fate) -> bool:
     return bool(flow.departures) and (fate is Fate.LOST or not flow.replies)
 
 
-def disagreement(flow: Flow, protocol: Transport) -> str:
+def disagreement(flow: Flow, fate: Fate, protocol: Transport) -> str:
     """How the taps and the kernel's socket contradict each other about one flow; empty where they agree.
 
     Over TCP a socket may fail although the taps saw a reply: the pod answered the handshake and not the data. That is
     no contradiction; ``reply`` judges it.
     """
-    report, fate = flow.report, flow.fate
+    report = flow.report
     if report is None:
         return ""
     says = f"the socket reports {_OWN_WORDS.get(report.error, report.error)}"
