@@ -20,7 +20,7 @@ def counted(text: str, packets: int = 1) -> RuleCount:
 
 
 def speaks(text: str, world: World = WORLD) -> bool:
-    return bool(ending(world.resolved, [counted(text)], "DROP"))
+    return bool(ending(world.resolved, read_all([counted(text)]), "DROP"))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_rule_names_the_ports_of_its_range_and_no_other(ports: str, holds: boo
         resolved = replace(WORLD.resolved, port=port)
         for text in ("80", is_in):
             counts = [counted(f"-A K -d 10.96.0.10/32 -p tcp -m tcp --dport {text} -j DROP")]
-            assert bool(ending(resolved, counts, "DROP")) is (text == is_in or port == 80)
+            assert bool(ending(resolved, read_all(counts), "DROP")) is (text == is_in or port == 80)
 
 
 def test_the_protocol_is_the_probes() -> None:
@@ -115,7 +115,7 @@ def test_a_rule_is_about_an_echo_request_if_it_names_the_address_and_no_other_pr
 
 
 def test_a_rule_that_did_not_count_is_no_witness() -> None:
-    assert not ending(WORLD.resolved, [counted("-A K -d 10.96.0.10 -p tcp --dport 80 -j DROP", 0)], "DROP")
+    assert not ending(WORLD.resolved, read_all([counted("-A K -d 10.96.0.10 -p tcp --dport 80 -j DROP", 0)]), "DROP")
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def drops(changes: Mapping[int, str], nodes: str = "aaaa") -> tuple[str, ...]:
         RuleCount(f"node-{node}", table, chain, changes.get(number, text), 1 if changes.get(number) != "" else 0)
         for number, ((table, chain, text), node) in enumerate(zip(MARKED, nodes, strict=True))
     ]
-    return tuple(rule.count.chain for rule in ending(WORLD.resolved, counts, "DROP"))
+    return tuple(rule.count.chain for rule in ending(WORLD.resolved, read_all(counts), "DROP"))
 
 
 def test_a_drop_by_mark_speaks_for_what_set_the_mark() -> None:
@@ -217,7 +217,7 @@ def test_a_rule_of_others_in_the_engines_tables_is_not_the_engines(
 def _led(*counts: RuleCount) -> int:
     """How many packets the Service's own DNAT rules counted."""
     resolved = replace(WORLD.resolved, service_port="default/echo:http")
-    return sum(rule.count.packets for rule in of_service(resolved, counts))
+    return sum(rule.count.packets for rule in of_service(resolved, read_all(counts)))
 
 
 def _in_nat(chain: str, text: str, packets: int = 1) -> RuleCount:

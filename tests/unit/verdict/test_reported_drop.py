@@ -66,5 +66,5 @@ def test_no_verdict_rests_on_it() -> None:
     """Not even where the author expects a drop and the kernel reported one during the probe."""
     world = World(outcome=Outcome.DROPPED)
     verdict = judge(world.probe, world.resolved, None, traced(TOLD))
-    assert verdict == replace(judge(world.probe, world.resolved, None, traced()), evidence=verdict.evidence)
+    assert verdict.verdicts == judge(world.probe, world.resolved, None, traced()).verdicts
     assert verdict.overall is Judgement.INCONCLUSIVE

@@ -40,7 +40,7 @@ def test_a_destination_translates() -> None:
     [("", "has no destination"), (f", -a {SERVER} -r {POD}:8080 -m -w 0", "has destinations of weight 0 only")],
 )
 def test_a_virtual_server_without_a_destination_rejects(destinations: str, why: str) -> None:
-    (rule,) = ending(WORLD.resolved, [replace(REFUSED, text=REFUSED.text + destinations)], "REJECT")
+    (rule,) = ending(WORLD.resolved, read_all([replace(REFUSED, text=REFUSED.text + destinations)]), "REJECT")
     assert the_rule(rule) == f"its virtual server -t 10.96.0.10:80, which {why}"
     assert rule_action(rule, WORLD.resolved) == f"rejects it with ICMP port unreachable: the virtual server {why}"
 
@@ -56,18 +56,18 @@ RANGES = "-m set --match-set KUBE-LOAD-BALANCER-FW dst,dst -j KUBE-SOURCE-RANGES
 
 
 def test_a_rule_that_matches_a_set_speaks_of_the_probe_where_the_set_has_a_member_for_it() -> None:
-    assert ending(WORLD.resolved, [of_filter("KUBE-IPVS-FILTER", GUARD, str(VIP))], "REJECT")
-    assert not ending(WORLD.resolved, [of_filter("KUBE-IPVS-FILTER", GUARD)], "REJECT")
+    assert ending(WORLD.resolved, read_all([of_filter("KUBE-IPVS-FILTER", GUARD, str(VIP))]), "REJECT")
+    assert not ending(WORLD.resolved, read_all([of_filter("KUBE-IPVS-FILTER", GUARD)]), "REJECT")
 
 
 @pytest.mark.parametrize("member", ["10.96.0.10,tcp:80", ""])
 def test_a_rule_without_conditions_stands_for_those_that_lead_to_its_chain(member: str) -> None:
     leading = of_filter("KUBE-PROXY-FIREWALL", RANGES, member)
     dropping = of_filter("KUBE-SOURCE-RANGES-FIREWALL", "-j DROP")
-    assert bool(ending(WORLD.resolved, [leading, dropping], "DROP")) is bool(member)
-    assert not ending(WORLD.resolved, [dropping], "DROP")
+    assert bool(ending(WORLD.resolved, read_all([leading, dropping]), "DROP")) is bool(member)
+    assert not ending(WORLD.resolved, read_all([dropping]), "DROP")
     other = of_filter("FORWARD", "-s 10.0.0.0/8 -j KUBE-SOURCE-RANGES-FIREWALL")
-    assert not ending(WORLD.resolved, [leading, other, dropping], "DROP")
+    assert not ending(WORLD.resolved, read_all([leading, other, dropping]), "DROP")
 
 
 RANGED = {"address": VIP, "protocol": Protocol.TCP, "port": 80}

@@ -152,7 +152,6 @@ def test_where_nothing_decides_and_nothing_more_was_seen_the_reasons_stand_alone
     world = World()
     silent = tuple(replace(each, answered=False) for each in world.sentinels)
     evidence = world.evidence([world.leaves(0)], sentinels=silent)
-    case = Case(world.probe, world.resolved, evidence)
-    sentence = first_cause(case, judge(world.probe, world.resolved, None, evidence))
+    sentence = first_cause(judge(world.probe, world.resolved, None, evidence))
     assert sentence.startswith("nothing decides outcome: ")
     assert "What the lab saw" not in sentence
