@@ -1,4 +1,4 @@
-"""``Capability``: what a machine can do for a lab. The kernel room tries it, and ``proxylab doctor`` shows it."""
+"""``Capability``: what a machine can do for a lab. ``kernel.capabilities`` tries it; ``proxylab doctor`` shows it."""
 
 from enum import StrEnum
 

@@ -21,7 +21,7 @@ from proxylab.errors import ExitCode, InternalError, LabEndedError, LabError
 from proxylab.resource_limits import limit_reached
 
 if TYPE_CHECKING:
-    from proxylab.cli.scenario_results import SessionMaker
+    from proxylab.client.session import SessionMaker
 
 _INTERRUPTED: Final = 130  # 128 + SIGINT, as a shell counts
 

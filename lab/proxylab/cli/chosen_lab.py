@@ -15,13 +15,12 @@ from proxylab.cli.engine_options import announced_choice, engine_options
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
 from proxylab.client.open_lab import OpenLab
-from proxylab.client.session import Session
+from proxylab.client.session import Session, SessionMaker
 from proxylab.client.standing_lab import attach_to
 from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.errors import LabEndedError, LabStuckError
 from proxylab.scenario.model import Scenario
 
-SessionMaker = Callable[..., Session]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _OF_ENGINES: Final = ("kube_proxy", "feature_gates", "flags", "iptables", "kernel", "name_server")

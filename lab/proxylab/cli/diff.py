@@ -11,11 +11,10 @@ from proxylab.binary_identity import BinaryIdentity, identity_lines
 from proxylab.cli.case_option import CASE, FILE
 from proxylab.cli.engine_options import choices_of, given_options
 from proxylab.cli.file_arguments import load_all
-from proxylab.cli.scenario_results import SessionMaker
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import terminal_width
 from proxylab.client.open_lab import OpenLab
-from proxylab.client.session import Session
+from proxylab.client.session import Session, SessionMaker
 from proxylab.engines.engine_names import mode_of, read_engine
 from proxylab.engines.modes import MODES
 from proxylab.engines.protocol import EngineChoice

@@ -14,7 +14,6 @@ from proxylab.cli.file_arguments import expand, files_argument
 from proxylab.cli.input_files import read_input
 from proxylab.cli.progress import Progress
 from proxylab.cli.scenario_results import (
-    SessionMaker,
     jobs_option,
     loaded,
     opened,
@@ -27,7 +26,7 @@ from proxylab.cli.terminal import COLOR, OUTPUT, paint
 from proxylab.client.bundles import BundleStore
 from proxylab.client.ray_node import NodeSettings
 from proxylab.client.report_page import RunStart, write_page
-from proxylab.client.session import Session
+from proxylab.client.session import Session, SessionMaker
 from proxylab.engines.engine_names import version_of
 from proxylab.errors import ExitCode
 from proxylab.report.exit_code import exit_code

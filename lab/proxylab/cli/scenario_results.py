@@ -23,7 +23,7 @@ from proxylab.client.open_labs import MOST_JOBS, OpenLabs
 from proxylab.client.ray_node import NodeSettings
 from proxylab.client.ray_workers import RayWorkers
 from proxylab.client.scenario_run import Run, ScenarioRuns, ended_early
-from proxylab.client.session import Session
+from proxylab.client.session import SessionMaker
 from proxylab.client.workers import Work, Workers
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.protocol import EngineChoice
@@ -35,8 +35,6 @@ from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
 from proxylab.scenario.versions import Version
 from proxylab.verdict.model import Fault, ProbeVerdict, ScenarioResult, StepVerdict
-
-SessionMaker = Callable[..., Session]
 
 
 def _jobs(ctx: click.Context, param: click.Parameter, value: str | None) -> int:

@@ -1,11 +1,12 @@
 """``proxylab up``: start a lab that keeps running after the command ends (a standing lab).
 
-``command`` reads the scenario, claims the lab's name, and opens the lab: ``client.session.Session.open`` starts the lab
-process and has it build the lab. Then the lab is detached from this command, which prints what runs in it and ends.
+``command`` reads the scenario, obtains the engine, claims the lab's name, and opens the lab:
+``client.session.Session.open`` starts the lab process and has it build the lab. Then the lab is detached from this
+command, which prints what runs in it and ends.
 """
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -15,10 +16,9 @@ import click
 from proxylab.cli.case_option import CASE, FILE, SEED, choose_case
 from proxylab.cli.durations import Duration, age
 from proxylab.cli.engine_options import choice_of, engine_options
-from proxylab.cli.scenario_results import SessionMaker
 from proxylab.cli.standard_streams import echo
 from proxylab.client.control_sockets import ControlSocket, ControlSockets, NameTakenError, is_name
-from proxylab.client.session import Session
+from proxylab.client.session import Session, SessionMaker
 from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.errors import ExitCode
 from proxylab.plan.assembly import lay_out
@@ -57,8 +57,16 @@ def command(
     Example: proxylab up scenarios/clusterip/from-a-pod.lab.yaml --ttl 1h
     """
     scenario = choose_case(file, case_id, mode_of(engine), version_of(engine))
-    with _session(make_session, engine, seed, of_engine) as (session, claim):
-        lab_name = claim(name or scenario.name)
+    lab_name = name or scenario.name
+    if not is_name(lab_name):
+        raise click.UsageError(f"--name: {lab_name!r} is not a valid name; use up to 63 of a-z, 0-9, dot and hyphen")
+    if lab_name in ControlSockets.of_user().names():
+        raise _taken(lab_name)  # now, not after minutes in which a kube-proxy is built
+    with _session(make_session, engine, seed, of_engine) as (session, control_socket):
+        try:
+            control_socket.claim(lab_name)
+        except NameTakenError:
+            raise _taken(lab_name) from None
         session.open(scenario).detach(lab_name, ttl)
         binary = session.engine.binary
     alone = len(ControlSockets.of_user().names()) == 1
@@ -75,31 +83,24 @@ def command(
     return ExitCode.OK
 
 
+def _taken(name: str) -> click.UsageError:
+    return click.UsageError(
+        f"--name: a lab {name!r} runs already; stop it with `proxylab down {name}`, or choose another --name"
+    )
+
+
 @contextmanager
 def _session(
     make_session: SessionMaker | None, engine: str, seed: int, of_engine: dict[str, Any]
-) -> Iterator[tuple[Session, Callable[[str], str]]]:
-    """A session for a standing lab with its engine, and a function that claims the lab's name.
+) -> Iterator[tuple[Session, ControlSocket]]:
+    """A session for a standing lab with its engine, and the lab's control socket, which has no name yet.
 
-    It makes a control socket without a name, and obtains the engine. The session starts the lab process when it opens a
-    lab.
+    It obtains the engine. The session starts the lab process when it opens a lab.
     """
     control_socket = ControlSocket(ControlSockets.of_user())
-
-    def claim(name: str) -> str:
-        if not is_name(name):
-            raise click.UsageError(f"--name: {name!r} is not a valid name; use up to 63 of a-z, 0-9, dot and hyphen")
-        try:
-            control_socket.claim(name)
-        except NameTakenError:
-            raise click.UsageError(
-                f"--name: a lab {name!r} runs already; stop it with `proxylab down {name}`, or choose another --name"
-            ) from None
-        return name
-
     try:
         with (make_session or Session)(choice_of(engine, **of_engine), seed, lambda: control_socket) as session:
-            yield session, claim
+            yield session, control_socket
     except BaseException:
         control_socket.give_up()
         raise

@@ -19,14 +19,13 @@ import click
 
 from proxylab.cli.case_option import CASE, FILE, choose_case
 from proxylab.cli.engine_options import announced_choice, engine_options
-from proxylab.cli.scenario_results import SessionMaker
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import COLOR, changes_in_colour, paint, terminal_width, wants_color
 from proxylab.client.edit import Edit, concerned
 from proxylab.client.kept_labs import KeptLabs
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.scenario_run import judged
-from proxylab.client.session import Session
+from proxylab.client.session import Session, SessionMaker
 from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.errors import ExitCode, LabError
 from proxylab.report.failure_text import explain

@@ -202,6 +202,10 @@ class Session:
                 self._processes = {}
 
 
+SessionMaker = Callable[..., Session]
+"""Makes the session of a verb: ``Session`` itself, or what a caller of ``proxylab.cli.main`` gives instead."""
+
+
 def _configured(engine: EngineChoice, scenario: Scenario) -> EngineChoice:
     return replace(
         engine,

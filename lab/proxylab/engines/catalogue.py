@@ -46,7 +46,7 @@ def make_engine(choice: EngineChoice, node: str, context: NodeContext, cluster: 
     """Make the chosen engine for the node of that name; it is not started.
 
     Raises:
-        InternalError: there is no engine of that name. Callers check a user's name by ``names.read_engine``.
+        InternalError: there is no engine of that name. Callers check a user's name by ``engine_names.read_engine``.
     """
     try:
         name = read_engine(choice.name)
@@ -109,7 +109,7 @@ def _make_embedded(choice: EngineChoice, node: str, context: NodeContext, cluste
 
 
 class _Flows:
-    """``FlowTable`` by the kernel room's conntrack."""
+    """``FlowTable`` by the connection tracking of ``kernel``."""
 
     def __init__(self, netns: NetNs) -> None:
         self._conntrack = Conntrack(netns)

@@ -1,5 +1,5 @@
-"""The only room that creates namespaces, links, rules and child processes.
+"""The only package that creates namespaces, links and rules, and that starts processes inside a lab.
 
-It builds a ``Plan`` in the kernel, one for one, and runs the commands, captures and traces that other rooms request. It
-knows no scenarios, Services or verdicts.
+It builds a ``Plan`` in the kernel, one for one, and runs the commands, captures and traces that other packages request.
+It knows no scenarios, Services or verdicts.
 """

@@ -301,20 +301,20 @@ TRIALS: Final = (
         "iptables legacy",
         _iptables("legacy"),
         "the iptables mode runs on the nft variant, which loads ten times slower",
-        "install iptables, and "
+        f"install iptables{_AND_MODULES}"
         + load_modules("ip_tables iptable_nat iptable_filter xt_conntrack xt_statistic xt_recent xt_MASQUERADE"),
     ),
     Trial(
         "iptables nft",
         _iptables("nft"),
         "no scenario is skipped while the legacy variant works",
-        "install iptables, and " + load_modules("nf_tables nft_compat"),
+        f"install iptables{_AND_MODULES}" + load_modules("nf_tables nft_compat"),
     ),
     Trial(
         "ip6tables",
         _iptables(family=Family.IPV6),
         "scenarios of IPv6 in iptables mode are skipped",
-        "install iptables, and " + load_modules("ip6table_nat ip6table_filter"),
+        f"install iptables{_AND_MODULES}" + load_modules("ip6table_nat ip6table_filter"),
     ),
     Trial(
         "nftables",

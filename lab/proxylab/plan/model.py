@@ -1,8 +1,8 @@
 """The plan: every namespace, link, address, route, neighbour and sysctl of a lab.
 
-``plan.topology`` computes these frozen objects and ``kernel.realise`` makes each of them real. Interface indexes are
-unique over the whole plan: if both ends of a veth had the same index, the kernel would handle its carrier event up to
-a second late (``linkwatch_urgent_event`` in net/core/link_watch.c). Known indexes also spare netlink look-ups.
+``plan.topology`` computes these frozen objects and ``kernel.netlink.build`` makes each of them real. Interface indexes
+are unique over the whole plan: if both ends of a veth had the same index, the kernel would handle its carrier event up
+to a second late (``linkwatch_urgent_event`` in net/core/link_watch.c). Known indexes also spare netlink look-ups.
 """
 
 from collections.abc import Mapping

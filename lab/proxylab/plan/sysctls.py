@@ -1,6 +1,6 @@
 """The sysctls of every namespace, so that no setting of the machine leaks into a lab.
 
-The initial values of a new network namespace decide which keys the lab writes (``kernel.sysctl`` writes them):
+The initial values of a new network namespace decide which keys the lab writes (``kernel.sandbox.sysctl`` writes them):
 
 * ``net.ipv4.conf.{all,default}``, and with them ``ip_forward``, are copies from the machine's first namespace, not from
   the parent (``net.core.devconf_inherit_init_net`` at 0, devinet_init_net in net/ipv4/devinet.c). The lab writes every

@@ -2,5 +2,5 @@
 
 ``report.failure_text`` writes both down.
 
-The room sends, receives and reads nothing, so a laptop can judge evidence from a CI run again.
+The package sends, receives and reads nothing, so a laptop can judge evidence from a CI run again.
 """

@@ -68,6 +68,10 @@ def test_ages_are_those_of_kubectl(seconds: float, words: str) -> None:
             ("up", FROM_A_POD, "--name", "Not A Name"),
             "is not a valid name; use up to 63 of a-z, 0-9, dot and hyphen",
         ),
+        (  # before a kube-proxy is looked for, which may take minutes to build
+            ("up", FROM_A_POD, "--name", "Not A Name", "--engine", "kube-proxy/iptables", "--kube-proxy", "/missing"),
+            "is not a valid name; use up to 63 of a-z, 0-9, dot and hyphen",
+        ),
         (("up", FROM_A_POD, "--ttl", "soon"), "'soon' is not a duration; write it as 90s, 45m, 8h, 1h30m or 2d"),
         (("up", FROM_A_POD, "--case", "x"), "there is no 'x'; there are none"),
         (("logs", "a", "b"), "NODE: name one node"),

@@ -17,14 +17,14 @@ from proxylab.cli.engine_options import choices_of, engines_options
 from proxylab.cli.file_arguments import expand, load_all
 from proxylab.cli.input_files import read_input
 from proxylab.cli.progress import Progress
-from proxylab.cli.scenario_results import SessionMaker, jobs_option, opened, results_of, runs_of
+from proxylab.cli.scenario_results import jobs_option, opened, results_of, runs_of
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import COLOR, OUTPUT, paint, terminal_width
 from proxylab.client.bundles import BundleStore
 from proxylab.client.output_files import write_whole
 from proxylab.client.report_page import RunStart
 from proxylab.client.scenario_run import ScenarioRuns
-from proxylab.client.session import Session
+from proxylab.client.session import Session, SessionMaker
 from proxylab.engines.engine_names import ENGINES
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ExitCode

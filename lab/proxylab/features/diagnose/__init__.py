@@ -1,5 +1,5 @@
 """``proxylab diagnose``: finds where a Service that does not answer breaks, stage by stage, as handbooks teach it.
 
-``runs`` collects the facts from a lab, stage after stage. A module for each stage judges them; for that, some read the
-rules of both modes.
+``runs`` collects the facts from a lab, stage after stage. The modules ``…_stage``, ``…_stages`` and
+``path_test_results`` judge them.
 """

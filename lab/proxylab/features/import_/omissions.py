@@ -1,4 +1,4 @@
-"""What the imported scenario leaves out, listed by reason; ``importer.listeners`` decides which pods it needs."""
+"""What the imported scenario leaves out, by reason; ``features.import_.listeners`` decides which pods it needs."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final

@@ -53,7 +53,7 @@ class _Judged(Struct, frozen=True):
 
 
 class _Scenario(Struct, frozen=True):
-    """A scenario in a document; a ``report.matrix.Outcome``."""
+    """A scenario in a document; a ``report.exit_code.AnyResult``."""
 
     file: str
     engine: str

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from proxylab.cli.engine_options import announced_choice, engine_options
 from proxylab.cli.file_arguments import files_or_catalogue_argument, load_all
-from proxylab.cli.scenario_results import SessionMaker, jobs_option
+from proxylab.cli.scenario_results import jobs_option
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import OUTPUT, terminal_width
-from proxylab.client.session import Session
+from proxylab.client.session import Session, SessionMaker
 from proxylab.client.tasks import Say
 from proxylab.client.workers import Work, Workers
 from proxylab.encoding import MisfitError, decode, encode

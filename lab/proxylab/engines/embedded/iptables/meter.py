@@ -1,4 +1,4 @@
-"""Counts which rules of iptables matched while a probe ran; a ``traffic.meters.Meter``.
+"""Counts which rules of iptables matched while a probe ran; a ``kernel.netfilter.meters.Meter``.
 
 A lab has few changes of rules and many probes. So ``TableMeter`` has iptables-save print the rules once for each state
 of a table, and then reads the bare table before and after each probe. Two readings with equal bytes everywhere but in

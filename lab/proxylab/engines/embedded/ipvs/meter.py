@@ -1,4 +1,4 @@
-"""Counts what IPVS did with a probe, beside the rules of iptables; a ``traffic.meters.Meter``.
+"""Counts what IPVS did with a probe, beside the rules of iptables; a ``kernel.netfilter.meters.Meter``.
 
 IPVS has counters, but the kernel brings them up to date every two seconds only. Its connections are a better witness:
 each one shows its client, its virtual server and the destination. ``IpvsMeter`` counts those that a probe has made, and

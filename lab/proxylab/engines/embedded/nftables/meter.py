@@ -1,4 +1,4 @@
-"""Counts a probe's flows in rules without counters; a ``traffic.meters.Meter``.
+"""Counts a probe's flows in rules without counters; a ``kernel.netfilter.meters.Meter``.
 
 kube-proxy writes no counters into its nftables, and a lab does not change the rules under test. But for marked packets
 nf_tables traces each rule that they meet and its verdict. So a table of the lab marks the first packet of every flow
