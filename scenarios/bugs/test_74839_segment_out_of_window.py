@@ -14,6 +14,8 @@ from proxylab.engines.engine_names import mode_of
 from proxylab.plan.dialogue import client, server
 from proxylab.pytest_plugin import Lab, LabFactory
 
+pytestmark = pytest.mark.core
+
 SCENARIO = Path(__file__).with_name("74839-segment-out-of-window.lab.yaml")
 TO_THE_SERVICE = {"service": "echo", "via": "clusterIP"}
 FAMILIES = ("IPv4", "IPv6")  # each family has its own rules and connection tracking

@@ -13,6 +13,8 @@ import pytest
 from proxylab.plan.dialogue import client, server
 from proxylab.pytest_plugin import Lab, LabFactory
 
+pytestmark = pytest.mark.core
+
 SCENARIO: Final = Path(__file__).with_name("half-closed-connections.lab.yaml")
 FAMILIES: Final = ("IPv4", "IPv6")
 DATA: Final = 6

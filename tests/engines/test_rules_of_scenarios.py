@@ -57,9 +57,9 @@ UNKNOWN_TO_IT = {
 }
 """The scenarios whose rules kube-proxy 1.23 writes in another way, or cannot write in these nodes."""
 
-CORE = re.compile(r"^  tags: \[.*\bcore\b", re.MULTILINE)  # to load all scenarios would take two seconds, twice
+UPSTREAM = re.compile(r"^  tags: \[.*\bupstream\b", re.MULTILINE)  # to load all scenarios would take two seconds, twice
 ENDS = "ends of others"
-PARTS = ("others", "core")
+PARTS = ("others", "upstream")
 NODES = ("node-a", "node-b")
 FEW = 2
 UNALLOCATED = "Drop traffic to unallocated ClusterIPs"
@@ -71,10 +71,10 @@ AnyResponse = tuple[tuple[IPNetwork, ...], ProxyConfiguration, tuple[KubeObject,
 Clusters = dict[str, tuple[KubeObject, ...]]
 
 
-def clusters(mode: str, *, core: bool, ends: bool) -> Iterator[tuple[str, AnyResponse, tuple[KubeObject, ...]]]:
+def clusters(mode: str, *, upstream: bool, ends: bool) -> Iterator[tuple[str, AnyResponse, tuple[KubeObject, ...]]]:
     """Every cluster that a scenario goes through, or the first and last, with what engines are told at their start."""
     unknown = UNKNOWN_TO_IT if os.environ.get("TEST_ENGINES") else set()
-    for path in (each for each in files(core=core) if each.stem not in unknown):
+    for path in (each for each in files(upstream=upstream) if each.stem not in unknown):
         for case in cases(load_scenario(path), mode):
             timeline = assemble(case).timeline
             for number, cluster in enumerate(timeline):
@@ -90,10 +90,10 @@ def clusters(mode: str, *, core: bool, ends: bool) -> Iterator[tuple[str, AnyRes
                 yield f"{path.stem} {case.case.id} after {number} steps", told, cluster.objects
 
 
-def files(*, core: bool) -> list[Path]:
-    """The files of the scenarios with or without the tag ``core``."""
+def files(*, upstream: bool) -> list[Path]:
+    """The files of the scenarios with or without the tag ``upstream``."""
     every = sorted((ROOT / "scenarios").rglob("*.lab.yaml"))
-    return [path for path in every if (CORE.search(path.read_text(encoding="utf-8")) is not None) is core]
+    return [path for path in every if (UPSTREAM.search(path.read_text(encoding="utf-8")) is not None) is upstream]
 
 
 def by_configuration(
@@ -118,7 +118,7 @@ def parts(clusters: list[Any]) -> Iterator[list[Any]]:
 async def compared(launcher: Launcher) -> dict[str, Any]:
     """How rules differ, by cluster and node; how many were compared; and the scenarios that they are of."""
     part = os.environ["TEST_PART"]
-    every = list(clusters(os.environ["TEST_MODE"], core=part == "core", ends=part == ENDS))
+    every = list(clusters(os.environ["TEST_MODE"], upstream=part == "upstream", ends=part == ENDS))
     room = asyncio.Semaphore(AT_ONCE)
 
     async def in_its_turn(told: AnyResponse, group: Clusters) -> tuple[dict[str, list[str]], int]:
@@ -202,10 +202,12 @@ async def until_networks_are_known(stage: Stage) -> None:
 
 def of_others(mode: str) -> set[str]:
     """The scenarios that a mode does not have."""
-    return {path.stem for path in (*files(core=True), *files(core=False)) if not [*cases(load_scenario(path), mode)]}
+    return {
+        path.stem for path in (*files(upstream=True), *files(upstream=False)) if not [*cases(load_scenario(path), mode)]
+    }
 
 
-# The scenarios of the core run on a real kube-proxy in every run of the tests. Of the others, these are thorough: a
+# The scenarios tagged upstream run on a real kube-proxy in every run of the tests. Of the others, these are thorough: a
 # cluster between the first and the last, which changes what the way from one scenario to the next changes here; and
 # node-b where a configuration has few clusters, since node-a shows there what the configuration changes.
 @pytest.mark.timeout(420)
@@ -217,7 +219,7 @@ def test_both_write_the_same_rules_for_every_scenario(mode: str, part: str, monk
     monkeypatch.setenv("TEST_PART", part)
     result = sandboxed(compared, seconds=400)
     assert result["differences"] == {}
-    everything = {path.name.removesuffix(".yaml") for path in files(core=part == "core")}
+    everything = {path.name.removesuffix(".yaml") for path in files(upstream=part == "upstream")}
     assert set(result["scenarios"]) == everything - of_others(mode)
     assert result["compared"] > 2 * len(everything)
 
@@ -236,6 +238,6 @@ def test_so_they_did_before_1_24(part: str, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("TEST_KUBE_PROXY", str(cached[-1].path))
     result = sandboxed(compared, seconds=400)
     assert result["differences"] == {}
-    everything = {path.stem for path in files(core=part == "core")}
+    everything = {path.stem for path in files(upstream=part == "upstream")}
     assert set(result["scenarios"]) == everything - of_others("iptables") - UNKNOWN_TO_IT
     assert result["compared"] > 2 * len(result["scenarios"])

@@ -250,7 +250,7 @@ def test_sound_services_give_no_false_alarm_and_a_dead_engine_does(scenario: Pat
     check_rounds(EngineChoice(), scenario)
 
 
-@pytest.mark.core
+@pytest.mark.upstream
 @pytest.mark.engine_kube_proxy
 @pytest.mark.parametrize("mode", [pytest.param("iptables", marks=pytest.mark.thorough), "nftables"])
 def test_so_it_is_with_the_real_kube_proxy(scenario: Path, mode: str) -> None:

@@ -343,7 +343,9 @@ def test_scenarios_run_on_the_kube_proxies_that_can_be_had(
     given = [word.removeprefix("--lab-engine=") for word in call.split() if word.startswith("--lab-engine=")]
     assert given == engines
     assert call.endswith(" -x")
-    assert ("not thorough and (core or not engine_kube_proxy)" in call) is ("--all" not in option)
+    assert ("not thorough and (upstream or not engine_kube_proxy) and (core or not mode_nftables)" in call) is (
+        "--all" not in option
+    )
     assert "proxylab kernels --obtain" in ready.calls("proxylab")
     assert "proxylab engines --obtain coredns" in ready.calls("proxylab")
     assert ("proxylab kernels --obtain debian:" in ready.calls("proxylab")) is ("--all" in option)
