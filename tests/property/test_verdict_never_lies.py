@@ -108,7 +108,7 @@ def test_the_expected_stories_pass_when_nothing_goes_wrong(outcome: Outcome, man
             [each for seen, _ in told for each in seen],
             connects=tuple(said) if manner is Manner.CONNECT else (),
             counts=() if outcome is Outcome.UNTRANSLATED or at == "echo-1" else counted,
-            counted=("node-a",),
+            metered_nodes=("node-a",),
             kernel=(KernelCount("echo-1", "IpInReceives", 2),) if at == "echo-1" else (),
             http=tuple(HttpReport(flow, 200, 1) for flow in range(2)),
             entries=tuple(entry(world, flow) for flow in range(2)),

@@ -129,7 +129,7 @@ def no_delivery(world: World, evidence: Evidence) -> Iterator[str]:
         if heard(evidence, flow, Packet.RESET, Packet.PORT_UNREACHABLE, Packet.OTHER_ICMP):
             yield "turned away"
         awaited = [o for o in arrivals if not remembered(world, evidence, o)]
-        if evidence.counted and any(leading_to(evidence, o) < 1 for o in awaited):
+        if evidence.metered_nodes and any(leading_to(evidence, o) < 1 for o in awaited):
             yield "no rule translated it"
         for report in reports(evidence, flow) if world.manner is Manner.CONNECT else ():
             if not report.error and report.backend not in {o.netns_name for o in arrivals}:

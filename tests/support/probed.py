@@ -222,7 +222,7 @@ def not_forgotten() -> ProbeVerdict:
     ends = (*world.client(0), *world.dialled, world.address("old"), 8080, *world.client(0))
     entries = (TableEntry("node-a", world.resolved.protocol, *ends),)
     evidence = world.evidence((world.leaves(0), world.arrives(0, "old")), tracked=tracked, entries=entries)
-    return judge(probe, resolved, None, replace(evidence, counted=("node-a", "node-b")))
+    return judge(probe, resolved, None, replace(evidence, metered_nodes=("node-a", "node-b")))
 
 
 def forgotten_too_late() -> ProbeVerdict:

@@ -83,7 +83,7 @@ def cases(draw: st.DrawFn) -> tuple[World, Evidence]:
         sorted(seen, key=lambda o: o.at),
         connects=tuple(connects) if world.manner is Manner.CONNECT else (),
         counts=draw(counts(world)),
-        counted=draw(st.sampled_from([(), ("node-a", "node-b")])),
+        metered_nodes=draw(st.sampled_from([(), ("node-a", "node-b")])),
         tracked=draw(tracked(world)),
         http=draw(st.sampled_from(answered(world))) if world.http else (),
         entries=draw(st.sampled_from(tables(world))) if world.conntrack else None,

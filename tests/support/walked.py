@@ -66,7 +66,7 @@ def walk(do: Callable[[], object]) -> Walk:
 
 def lost() -> tuple[World, Evidence]:
     """A request that a rule drops on its way."""
-    return LOST, LOST.evidence([LOST.leaves(0)], counts=(LOST.dropped(1),), counted=("node-a", "node-b"))
+    return LOST, LOST.evidence([LOST.leaves(0)], counts=(LOST.dropped(1),), metered_nodes=("node-a", "node-b"))
 
 
 def to_the_cause(world: World, evidence: Evidence) -> Walk:

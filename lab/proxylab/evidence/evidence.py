@@ -7,6 +7,8 @@ the kernel stamps frames (SO_TIMESTAMPNS, socket(7)).
 from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 
+from msgspec import field
+
 from proxylab.addresses import IPAddress, Transport
 from proxylab.encoding import Record
 from proxylab.evidence.lookups import Lookup
@@ -322,19 +324,19 @@ class DropReason(Record, frozen=True):
 class Evidence(Record, frozen=True, kw_only=True):
     """The record of one probe. ``sent`` counts the flows that left; ``refused_sends`` holds the errors of others.
 
-    ``foreign`` holds the rules of nodes that belong to no engine and no meter counts. ``counted`` names the nodes whose
-    rule counters the lab read; a rule of theirs that is not in ``counts`` counted nothing. ``unpinned`` is why the run
-    could not stay on one CPU; empty when it did. ``tracked`` holds the conntrack entries of the probe's flows on all
-    nodes, ``entries`` all entries; ``None`` where the lab did not read them. ``known`` are those that flows from the
-    author's port had before. ``earlier`` are the clients' last connections to the same frontend, or else to another one
-    of the service port; none without session affinity. ``http`` holds the HTTP answers, and ``behind`` the packets of
-    connections that an Ingress controller opened. Where a flow was missing, ``kernel`` holds the stack counters until
-    ``counters_read_at``, which is 0 otherwise; by ``foreign_read_at`` the lab had read the counters of ``foreign``.
-    ``lookups`` are the queries for the dialled name, in order. ``steps`` are those of a traced packet: there through
-    every node, then back; ``drops`` are the kernel's reported drops meanwhile. ``links`` are the links with netem,
-    there and back. ``altered`` are packets that came otherwise than they were sent. ``terminating`` names the nodes
-    whose proxies end connections themselves, ``undrained`` those of them whose processes may still have held a packet
-    at the end, and ``discarded`` what the others discarded.
+    ``foreign`` holds the rules of nodes that belong to no engine and no meter counts. ``metered_nodes`` names the nodes
+    whose rule counters the lab read; a rule of theirs that is not in ``counts`` counted nothing. ``unpinned`` is why
+    the run could not stay on one CPU; empty when it did. ``tracked`` holds the conntrack entries of the probe's flows
+    on all nodes, ``entries`` all entries; ``None`` where the lab did not read them. ``known`` are those that flows from
+    the author's port had before. ``earlier`` are the clients' last connections to the same frontend, or else to another
+    one of the service port; none without session affinity. ``http`` holds the HTTP answers, and ``behind`` the packets
+    of connections that an Ingress controller opened. Where a flow was missing, ``kernel`` holds the stack counters
+    until ``counters_read_at``, which is 0 otherwise; by ``foreign_read_at`` the lab had read the counters of
+    ``foreign``. ``lookups`` are the queries for the dialled name, in order. ``steps`` are those of a traced packet:
+    there through every node, then back; ``drops`` are the kernel's reported drops meanwhile. ``links`` are the links
+    with netem, there and back. ``altered`` are packets that came otherwise than they were sent. ``terminating`` names
+    the nodes whose proxies end connections themselves, ``undrained`` those of them whose processes may still have held
+    a packet at the end, and ``discarded`` what the others discarded.
     """
 
     sent: int
@@ -342,7 +344,7 @@ class Evidence(Record, frozen=True, kw_only=True):
     behind: tuple[Observation, ...] = ()
     connects: tuple[ConnectReport, ...] = ()
     counts: tuple[RuleCount, ...] = ()
-    counted: tuple[str, ...] = ()
+    metered_nodes: tuple[str, ...] = field(default=(), name="counted")
     foreign: tuple[ForeignRule, ...] = ()
     sentinels: tuple[SentinelReport, ...] = ()
     unpinned: str = ""

@@ -63,11 +63,11 @@ def listed(names: Sequence[str], last: str = "and") -> str:
     return f" {last} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def counted(found: Counter[str]) -> str:
+def numbers(found: Counter[str]) -> str:
     """Names with their numbers of flows, the most frequent ones if there are many; the name alone for one flow.
 
     Example:
-        >>> counted(Counter({"web-1": 2, "web-2": 1})), counted(Counter(["web-1"]))
+        >>> numbers(Counter({"web-1": 2, "web-2": 1})), numbers(Counter(["web-1"]))
         ('web-1 2, web-2 1', 'web-1')
     """
     if found.total() <= 1:

@@ -205,21 +205,23 @@ def _reasons(verdict: ProbeVerdict | StepVerdict, width: int, rest: str | None =
 
 
 def _shares(case: Case, verdict: ProbeVerdict, width: int) -> list[str]:
-    """The shares of flows, where those failed: the furthest from its due first, the rest only counted."""
+    """The shares of flows, where those failed: the furthest from its expected share first, the rest only counted."""
     decisive = {each.expectation for each in verdict.verdicts if each.judgement is verdict.overall}
     about = {each.key for each in OF_PROBES if each.shows_in_shares}
-    found, due = case.arrivals_by_pod, case.expected_shares
-    names = list(dict.fromkeys([*due, *found]))
+    found, expected = case.arrivals_by_pod, case.expected_shares
+    names = list(dict.fromkeys([*expected, *found]))
     total = found.total()
     if len(case.flows) == 1 or verdict.overall is Judgement.PASS or decisive.isdisjoint(about) or not total:
         return []
     shown = names
     if len(names) > _MOST_PODS:
-        shown = sorted(names, key=lambda name: -abs(found[name] - total * due.get(name, 0.0)))[:_MOST_PODS]
+        shown = sorted(names, key=lambda name: -abs(found[name] - total * expected.get(name, 0.0)))[:_MOST_PODS]
     rows: list[tuple[str, ...]] = [("backend", "flows", "share", "due")]
-    rows += [(name, f"{found[name]:,}", f"{found[name] / total:.1%}", f"{due.get(name, 0.0):.1%}") for name in shown]
+    rows += [
+        (name, f"{found[name]:,}", f"{found[name] / total:.1%}", f"{expected.get(name, 0.0):.1%}") for name in shown
+    ]
     if case.probe.expect.spread is Spread.STICKY:
-        rows = [row[:3] for row in rows]  # one of them is due all, and the author does not say which
+        rows = [row[:3] for row in rows]  # one of them is expected to get all, and the author does not say which
     lines = table(rows, _INDENT, right=frozenset({1, 2, 3}), width=width)
     if len(names) > len(shown):
         lines.append(f"{_INDENT}and {len(names) - len(shown):,} more, closer to their due")

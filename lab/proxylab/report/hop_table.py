@@ -97,11 +97,10 @@ def _expected_row(case: Case, flow: Flow, seen: Observation) -> Iterator[_Row]:
     """The expectation of a packet that a tap saw, in the columns that differ."""
     expect = case.probe.expect
     if seen in flow.arrivals and expect.outcome in (Outcome.DELIVERED, Outcome.REFUSED):
-        wanted = case.due_source(flow)
-        source = str(wanted) if wanted and seen.source != wanted else _DITTO
-        ends = case.due_ends
-        due = [] if seen in ends else [endpoint(*end) for end in ends.instead_of(seen.destination)]
-        netns_name = listed(due, "or") if due else _DITTO
+        address, ends = case.expected_source(flow), case.expected_ends
+        source = str(address) if address and seen.source != address else _DITTO
+        instead = [] if seen in ends else [endpoint(*end) for end in ends.instead_of(seen.destination)]
+        netns_name = listed(instead, "or") if instead else _DITTO
         if not expect.allows_backend(seen.netns_name, seen.destination_port):
             netns_name = listed(list(map(str, expect.backends or ())), "or")
         if source or netns_name:
@@ -127,7 +126,7 @@ def missing(case: Case, flow: Flow) -> Iterator[tuple[str, str, str, str]]:
     match expect.outcome:
         case Outcome.DELIVERED if not flow.arrivals:
             netns_name = listed(list(map(str, expect.backends or ["a pod"])), "or")
-            yield _MISSING, str(Packet.REQUEST), str(case.due_source(flow) or _DITTO), netns_name
+            yield _MISSING, str(Packet.REQUEST), str(case.expected_source(flow) or _DITTO), netns_name
         case Outcome.DELIVERED if not flow.answers:
             pod = flow.arrivals[-1]
             reply = endpoint(pod.destination, pod.destination_port), endpoint(pod.source, pod.source_port)

@@ -237,7 +237,7 @@ class Runner:
             behind=behind,
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
             counts=counts,
-            counted=tuple(node for node, meter in meters.items() if meter.is_complete),
+            metered_nodes=tuple(node for node, meter in meters.items() if meter.is_complete),
             foreign=(*chain.from_iterable(foreign_rules), *self._stacks.holding),
             sentinels=turns.sentinels.reports(),
             unpinned=turns.unpinned,

@@ -28,8 +28,8 @@ def came_too_late(
     if timeout is None:
         return {}
     remembered = [each for each in resolved.receivers if each.name in backends]
-    due = {each.client: each for each in evidence.earlier if any(map(partial(_is_of, each), remembered))}
-    if not due:
+    remembered_at = {each.client: each for each in evidence.earlier if any(map(partial(_is_of, each), remembered))}
+    if not remembered_at:
         return {}
     began = sorted(
         (flow for flow in flows if flow.departures and flow.arrivals), key=lambda flow: flow.departures[0].at
@@ -40,7 +40,7 @@ def came_too_late(
     for flow in began:
         client, end = resolved.sender.address_of_flow(flow.number), _end(flow.arrivals[0])
         if client not in away:
-            earlier = due.get(client)
+            earlier = remembered_at.get(client)
             away[client] = 0.0 if earlier is None else (flow.arrivals[0].at - earlier.at) / _SECOND
             if earlier is not None and away[client] > timeout and end != (earlier.address, earlier.port):
                 moved[client] = end

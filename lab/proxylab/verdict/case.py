@@ -44,7 +44,7 @@ from proxylab.verdict.doubts import (
     reasons_it_may_be_late,
 )
 from proxylab.verdict.drops import KernelDrop, kernel_drop
-from proxylab.verdict.due_ends import DueEnds
+from proxylab.verdict.expected_ends import ExpectedEnds
 from proxylab.verdict.flows.copies import copies, lost_copies
 from proxylab.verdict.flows.flows import Fate, Flow
 from proxylab.verdict.flows.hops import SecondNat, ended_in, is_at, second_nat
@@ -95,9 +95,9 @@ class Case(Struct, frozen=True, dict=True):
         return self.resolved.destination, self.resolved.port
 
     @cached_property
-    def due_ends(self) -> DueEnds:
+    def expected_ends(self) -> ExpectedEnds:
         """Where its flows may arrive."""
-        return DueEnds(self.resolved, self.probe.expect, self.probe.target)
+        return ExpectedEnds(self.resolved, self.probe.expect, self.probe.target)
 
     @property
     def ends_beyond_nodes(self) -> bool:
@@ -117,7 +117,7 @@ class Case(Struct, frozen=True, dict=True):
         return flows_of(self.resolved, self.evidence)
 
     @property
-    def counted(self) -> tuple[int, str]:
+    def size(self) -> tuple[int, str]:
         """The number of flows, and the word for one."""
         return len(self.flows), "flow"
 
@@ -255,6 +255,11 @@ class Case(Struct, frozen=True, dict=True):
     # Rules.
 
     @cached_property
+    def is_metered(self) -> bool:
+        """Whether the lab read the counters of all nodes: a rule without a count then counted nothing."""
+        return set(self.resolved.nodes) <= set(self.evidence.metered_nodes)
+
+    @cached_property
     def rules(self) -> Sequence[Rule]:
         """Every rule that counted and can be read."""
         return read_all(self.evidence.counts)
@@ -311,12 +316,12 @@ class Case(Struct, frozen=True, dict=True):
 
     # Sources.
 
-    def wanted_source(self, flow: Flow) -> SourceExpectation | None:
+    def source_expectation(self, flow: Flow) -> SourceExpectation | None:
         """What the author expects of a flow's source at its backend; ``None`` without such an expectation."""
-        wanted = self.probe.expect.source
-        if isinstance(wanted, SourceByBackend):
-            return wanted.of.get(flow.reached[0]) if flow.reached else None
-        return wanted
+        expected = self.probe.expect.source
+        if isinstance(expected, SourceByBackend):
+            return expected.of.get(flow.reached[0]) if flow.reached else None
+        return expected
 
     def ways(self, flow: Flow) -> list[MasqueradedAs]:
         """What masquerading gives a flow, by the nodes on its way that may translate it, in order."""
@@ -327,13 +332,13 @@ class Case(Struct, frozen=True, dict=True):
         passed = [each.netns_name for each in flow.passages if each.packet is Packet.REQUEST]
         return sorted((way for way in ways if way.node in passed), key=lambda way: passed.index(way.node))
 
-    def due_source(self, flow: Flow) -> IPAddress | None:
+    def expected_source(self, flow: Flow) -> IPAddress | None:
         """The source that a flow's backend must see.
 
         It is ``None`` where the author or the network does not say, and where nothing masquerades it although expected.
         """
         own = self.resolved.sender.address_of_flow(flow.number)
-        match self.wanted_source(flow):
+        match self.source_expectation(flow):
             case Preserved():
                 return own
             case Masqueraded():
@@ -354,7 +359,7 @@ class Case(Struct, frozen=True, dict=True):
         return tuple(doubts_about(self.resolved, self.evidence, self.flows))
 
     @cached_property
-    def silence(self) -> tuple[str, ...]:
+    def may_be_late(self) -> tuple[str, ...]:
         """Reasons why a flow that no tap saw again may only be late."""
         if set(self.fates) == {Fate.DELIVERED}:
             accounted_for = answers_ended(self.resolved, self.evidence, self.flows)

@@ -29,25 +29,25 @@ class Tables(Struct, frozen=True):
     addresses: Mapping[str, tuple[IPAddress, ...]]
     usual: Collection[Transport] = _OF_STREAMS
 
-    def there(self, wanted: ConntrackExpect) -> list[TableEntry]:
+    def there(self, expected: ConntrackExpect) -> list[TableEntry]:
         """The entries of the nodes that an expectation is about."""
-        nodes = self.about(wanted)
+        nodes = self.about(expected)
         return [entry for entry in self.entries or () if entry.node in nodes]
 
-    def about(self, wanted: ConntrackExpect) -> tuple[str, ...]:
+    def about(self, expected: ConntrackExpect) -> tuple[str, ...]:
         """The nodes that an expectation is about."""
-        return self.nodes if wanted.node is None else (wanted.node,)
+        return self.nodes if expected.node is None else (expected.node,)
 
-    def some(self, wanted: ConntrackExpect | None) -> list[TableEntry]:
+    def some(self, expected: ConntrackExpect | None) -> list[TableEntry]:
         """The entries of which there must be one."""
-        return [] if wanted is None else self._matching(wanted, wanted.some)
+        return [] if expected is None else self._matching(expected, expected.some)
 
-    def none(self, wanted: ConntrackExpect | None) -> list[TableEntry]:
+    def none(self, expected: ConntrackExpect | None) -> list[TableEntry]:
         """The entries that must not be there."""
-        return [] if wanted is None else self._matching(wanted, wanted.none)
+        return [] if expected is None else self._matching(expected, expected.none)
 
-    def _matching(self, wanted: ConntrackExpect, kind: Entries | None) -> list[TableEntry]:
-        return [] if kind is None else [entry for entry in self.there(wanted) if self._fits(entry, kind)]
+    def _matching(self, expected: ConntrackExpect, kind: Entries | None) -> list[TableEntry]:
+        return [] if kind is None else [entry for entry in self.there(expected) if self._fits(entry, kind)]
 
     def _fits(self, entry: TableEntry, kind: Entries) -> bool:
         return (
@@ -69,12 +69,12 @@ class Tables(Struct, frozen=True):
 
 
 def is_met(
-    wanted: ConntrackExpect, entries: Iterable[TableEntry], addresses: Mapping[str, tuple[IPAddress, ...]]
+    expected: ConntrackExpect, entries: Iterable[TableEntry], addresses: Mapping[str, tuple[IPAddress, ...]]
 ) -> bool:
     """Whether the tables hold an entry that they must hold, and none that they must not."""
     there = tuple(entries)
     tables = Tables(there, tuple({entry.node: None for entry in there}), addresses)
-    return (wanted.some is None or bool(tables.some(wanted))) and not tables.none(wanted)
+    return (expected.some is None or bool(tables.some(expected))) and not tables.none(expected)
 
 
 def entry_words(entry: TableEntry) -> str:

@@ -57,11 +57,11 @@ def expected_addresses(probe: Probe, question: Question) -> tuple[IPAddress, ...
 
     Of a headless Service they are those of its ready endpoints, and of the backends that the author names.
     """
-    due = question.due
+    expected = question.due
     if question.headless and probe.expect.backend_names:
         own = [question.pods.get(name, ()) for name in probe.expect.backend_names]
-        due = tuple(each for of_one in own for each in (set(of_one) & {*(due or ())} or of_one))
-    return None if due is None else tuple(each for each in due if Family.of(each) in question.families)
+        expected = tuple(each for of_one in own for each in (set(of_one) & {*(expected or ())} or of_one))
+    return None if expected is None else tuple(each for each in expected if Family.of(each) in question.families)
 
 
 def found_addresses(question: Question, lookups: Iterable[Lookup]) -> tuple[IPAddress, ...]:

@@ -145,7 +145,7 @@ def kernel_drop(
             return KernelDrop(node, "its forwarding: the packet had no hops left (TTL or hop limit)", packets, told)
         if not (is_answered and _ON_THE_WAY_OUT.search(counter)):
             return KernelDrop(node, _REASONS[counter], packets, counter)
-    if node not in evidence.counted:
+    if node not in evidence.metered_nodes:
         return None
     source = resolved.sender.address
     is_own = plan is not None and plan.namespace(node).has(source)

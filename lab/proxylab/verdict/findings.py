@@ -23,7 +23,7 @@ class Judged(Protocol):
     """The subject of findings: a probe, a stream in a step, or a step."""
 
     @property
-    def counted(self) -> tuple[int, str]:
+    def size(self) -> tuple[int, str]:
         """The number of flows or stream packets, and the word for one."""
 
     @property
@@ -87,14 +87,14 @@ class Findings:
         *,
         expected: str,
         observed: str,
-        silence: Iterable[str] = (),
+        may_be_late: Iterable[str] = (),
         witnesses: Iterable[str] = (),
     ) -> Verdict:
-        """The verdict. ``silence`` holds the doubts that bear on missing findings only."""
-        wrong, missing, doubts = (kind.clauses(*self._subject.counted) for kind in self._kinds)
+        """The verdict. ``may_be_late`` holds the doubts that bear on missing findings only."""
+        wrong, missing, doubts = (kind.clauses(*self._subject.size) for kind in self._kinds)
         doubts += self._subject.doubts
         if missing:
-            doubts += silence
+            doubts += may_be_late
         if wrong or (missing and not doubts):
             judgement, reasons = Judgement.FAIL, [*wrong, *missing]
         elif missing or doubts:

@@ -62,7 +62,7 @@ def rejecting_error(error: Observation) -> IcmpError | None:
     return _REJECTING.get((error.source.version, *(error.icmp or (0, 0))))
 
 
-def due_errors(reject_with: str) -> frozenset[IcmpError]:
+def errors_of(reject_with: str) -> frozenset[IcmpError]:
     """The error that a rule sends by its ``--reject-with``; every one for a name that is unknown."""
     name = reject_with.removeprefix("icmp6-").removeprefix("icmp-")
     return frozenset({_IN_RULES[name]} if name in _IN_RULES else IcmpError)

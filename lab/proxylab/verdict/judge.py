@@ -72,8 +72,8 @@ def _verdicts(case: Case) -> Iterator[Verdict]:
     expect = case.probe.expect
     undialled = has_no_address(case.resolved, case.evidence.lookups)
     for each in OF_PROBES:
-        wanted = each.wanted(case)
-        if wanted is None:
+        expected = each.expected(case)
+        if expected is None:
             continue
         if undialled and each.needs >= Needs.PACKETS:
             if each.key in expectations(expect):
@@ -81,7 +81,7 @@ def _verdicts(case: Case) -> Iterator[Verdict]:
         elif each.needs is Needs.ARRIVALS and expect.outcome in _NONE_ARRIVE:
             yield _beside_the_point(case, each.key)
         else:
-            yield each.judge(case, wanted)
+            yield each.judge(case, expected)
 
 
 def _undecided(case: Case, key: str) -> Verdict:
@@ -121,11 +121,11 @@ def judge_step(
     for name, stream in case.expected_streams.items():
         for each in OF_STREAMS:
             key = f"{name}.{each.key}"
-            if (wanted := each.wanted(stream)) is not None:
+            if (expected := each.expected(stream)) is not None:
                 reason = lacks.get(name) or lacks.get(key)
-                verdicts.append(_skipped(key, stream.position(key), reason) if reason else each.judge(stream, wanted))
+                verdicts.append(_skipped(key, stream.position(key), reason) if reason else each.judge(stream, expected))
     for of_end in OF_STEPS:
-        if (looked_for := of_end.wanted(case)) is not None:
+        if (expected := of_end.expected(case)) is not None:
             reason, key = lacks.get(of_end.key), of_end.key
-            verdicts.append(_skipped(key, case.position(key), reason) if reason else of_end.judge(case, looked_for))
+            verdicts.append(_skipped(key, case.position(key), reason) if reason else of_end.judge(case, expected))
     return StepVerdict(case=case, verdicts=tuple(verdicts))

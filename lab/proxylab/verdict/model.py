@@ -266,7 +266,7 @@ def step_expectations(expect: StepExpect) -> tuple[str, ...]:
     """The expectations of a step: ``STREAM.KEY`` for each key of each stream, ``conntrack``, and ``metrics``."""
     of_streams = (f"{name}.{key}" for name, each in expect.streams.items() for key in _keys(each))
     whole = (("conntrack", expect.conntrack), ("metrics", expect.metrics))
-    return (*of_streams, *(key for key, wanted in whole if wanted))
+    return (*of_streams, *(key for key, expected in whole if expected))
 
 
 def _keys(expect: Expect | StreamExpect) -> list[str]:

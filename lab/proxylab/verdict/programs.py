@@ -39,7 +39,9 @@ def listens_itself(case: Case) -> bool:
 def taken_by_others(case: Case, flows: Iterable[Flow]) -> list[Observation]:
     """The requests of these flows that a program got at a port to which no such rule leads."""
     leading = {(rule.count.node, rule.leads_to_port) for rule in leading_to_program(case)}
-    got = [seen for flow in flows if (seen := flow.taken) is not None and seen.netns_name in case.evidence.counted]
+    got = [
+        seen for flow in flows if (seen := flow.taken) is not None and seen.netns_name in case.evidence.metered_nodes
+    ]
     return [seen for seen in got if (seen.netns_name, str(seen.destination_port)) not in leading]
 
 

@@ -59,7 +59,7 @@ class StepCase(Struct, frozen=True, dict=True):
         return Tables(self.evidence.entries, self.nodes, self.addresses)
 
     @property
-    def counted(self) -> tuple[int, str]:
+    def size(self) -> tuple[int, str]:
         """No finding about the end of a step is about single packets."""
         return 0, "packet"
 

@@ -43,7 +43,7 @@ class Stream(Struct, frozen=True):
         return self.record.stream
 
     @property
-    def counted(self) -> tuple[int, str]:
+    def size(self) -> tuple[int, str]:
         """The number of stream packets, and the word for one."""
         return len(self.packets), "packet"
 
@@ -58,7 +58,7 @@ class Stream(Struct, frozen=True):
         return tuple(doubts)
 
     @property
-    def silence(self) -> tuple[str, ...]:
+    def may_be_late(self) -> tuple[str, ...]:
         """Why a missing answer may only be late, or may be missing because of a link."""
         clauses = []
         if self.record.silent:
@@ -135,7 +135,7 @@ class Stream(Struct, frozen=True):
         behind = [packet for packet in self.record.packets if packet.at >= self.step.settled and not packet.link]
         return replace(self, packets=tuple(behind))
 
-    def due_source(self, packet: StreamPacket) -> IPAddress | None:
+    def expected_source(self, packet: StreamPacket) -> IPAddress | None:
         """The address that the backend of a packet must see; ``None`` where neither author nor plan gives one."""
         return self.sources.get(packet.backend, self.sources.get(ANY_BACKEND))
 

@@ -13,7 +13,7 @@ BY_IPSEC = "node-a dropped the packet by its IPsec policy on the way out: XfrmOu
 
 def drop(world: World = WORLD, **counters: int) -> KernelDrop | None:
     kernel = tuple(KernelCount("node-a", name, packets) for name, packets in sorted(counters.items()))
-    return kernel_drop(world.resolved, world.evidence([], kernel=kernel, counted=("node-a",)), 1, {"node-a"})
+    return kernel_drop(world.resolved, world.evidence([], kernel=kernel, metered_nodes=("node-a",)), 1, {"node-a"})
 
 
 def test_ipsec_is_named_before_what_the_ip_layer_says_of_the_same_packet() -> None:
@@ -73,7 +73,7 @@ def test_a_packet_without_hops_is_explained_unless_a_rule_may_have_taken_them(ip
     names = ("Ip6InHdrErrors", "Icmp6OutTimeExcds") if ipv6 else ("IpInHdrErrors", "IcmpOutTimeExcds")
     kernel = tuple(KernelCount("node-a", name, 1) for name in names)
     foreign = (ForeignRule("node-a", "ip filter", "x", "prerouting", -300, text, 1),) if text else ()
-    evidence = world.evidence([], kernel=kernel, counted=("node-a",), foreign=foreign)
+    evidence = world.evidence([], kernel=kernel, metered_nodes=("node-a",), foreign=foreign)
     found = kernel_drop(world.resolved, evidence, 1, {"node-a"})
     assert found is not None
     assert found.is_known is not bool(text)
@@ -84,7 +84,7 @@ def test_a_packet_without_hops_is_explained_unless_a_rule_may_have_taken_them(ip
 def test_a_counter_is_a_witness_of_exactly_as_many_packets(counter: str, packets: int) -> None:
     """One with more counted others too, and of those at most one fewer may be the probe's."""
     kernel = (KernelCount("node-a", counter, packets),)
-    evidence = WORLD.evidence([], kernel=kernel, counted=("node-a",))
+    evidence = WORLD.evidence([], kernel=kernel, metered_nodes=("node-a",))
     found = kernel_drop(WORLD.resolved, evidence, 2, {"node-a"})
     assert (found is not None) is (packets == 2)
 
@@ -116,5 +116,5 @@ def test_a_rule_of_another_node_does_not_hide_what_routing_dropped() -> None:
         for text in (POLICY, "-A FORWARD -p tcp -j DROP", "-A FORWARD -p tcp -j REJECT"):
             counts = (RuleCount(node, "filter", "FORWARD", text, 1),)
             kernel = (KernelCount("node-a", "IpInReceives", 1),)
-            evidence = WORLD.evidence([], kernel=kernel, counts=counts, counted=("node-a", "node-b"))
+            evidence = WORLD.evidence([], kernel=kernel, counts=counts, metered_nodes=("node-a", "node-b"))
             assert (kernel_drop(WORLD.resolved, evidence, 1, {"node-a"}) is not None) is is_witness

@@ -24,7 +24,7 @@ def lost(world: World, *foreign: ForeignRule, **changes: object) -> Evidence:
     """The flow came in at node-a, and its stack counted it only as received."""
     seen = replace(world.leaves(0), netns_name="node-a", device="debug", direction=Direction.IN, at=1001)
     told = world.evidence(
-        [world.leaves(0), seen], kernel=ROUTED, counters_read_at=2000, foreign=foreign, counted=("node-a",)
+        [world.leaves(0), seen], kernel=ROUTED, counters_read_at=2000, foreign=foreign, metered_nodes=("node-a",)
     )
     return replace(told, **changes)  # type: ignore[arg-type]
 
@@ -160,7 +160,7 @@ def test_a_drop_on_the_next_node_is_doubted_where_a_rule_kept_the_packet_from_th
     world = replace(DROPPED, at="node-b")
     left = replace(world.leaves(0), netns_name="node-a", device="eth0", direction=Direction.OUT, at=1002)
     came = replace(left, netns_name="node-b", direction=Direction.IN, at=1003)
-    told = lost(world, rule, kernel=(), counts=(world.dropped(node="node-b"),), counted=("node-a", "node-b"))
+    told = lost(world, rule, kernel=(), counts=(world.dropped(node="node-b"),), metered_nodes=("node-a", "node-b"))
     told = replace(told, observations=(*told.observations, left, came))
     resolved = replace(world.resolved, service_port="default/echo:tcp")
     verdict = next(each for each in judge(world.probe, resolved, None, told).verdicts if each.expectation == "outcome")

@@ -26,7 +26,7 @@ def rejection(*first: tuple[str, str, Direction]) -> Evidence:
     return REJECTED.evidence(
         [REJECTED.leaves(0), *way, replace(heard, at=1009)],
         counts=(REJECTED.rejected(),),
-        counted=("node-a", "node-b"),
+        metered_nodes=("node-a", "node-b"),
     )
 
 
@@ -49,7 +49,7 @@ def test_a_rejection_is_that_of_the_node_whose_rule_counted(
 def test_without_a_rule_on_any_node_an_icmp_error_is_no_rejection() -> None:
     bare = replace(rejection(("node-a", "debug", Direction.OUT)), counts=())
     assert one(REJECTED, bare, "outcome").judgement is FAIL
-    assert one(REJECTED, replace(bare, counted=("node-a",)), "outcome").judgement is INCONCLUSIVE
+    assert one(REJECTED, replace(bare, metered_nodes=("node-a",)), "outcome").judgement is INCONCLUSIVE
 
 
 def test_a_reset_of_a_pod_that_did_not_get_the_request_is_no_refusal() -> None:

@@ -76,7 +76,7 @@ def through(*observations: Observation, world: World = WORLD, error: str = "", p
         observations,
         connects=(report,),
         counts=(redirected(packets),),
-        counted=("node-a", "node-b"),
+        metered_nodes=("node-a", "node-b"),
         tracked=(tracked,),
         terminating=("node-a", "node-b"),
     )

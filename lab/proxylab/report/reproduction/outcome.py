@@ -48,8 +48,12 @@ def _delivered(case: Case, flow: Flow, dialled: str) -> str:
     expect = case.probe.expect
     backends: dict[tuple[str, str], list[str]] = {}
     for name in sorted(expect.backend_names) or [_ANY]:
-        due = expect.reply_from(name)
-        reply = "no answer" if due is Reply.LOST else f"answered by {_ANY if due is Reply.UNTRANSLATED else dialled}"
+        of_author = expect.reply_from(name)
+        reply = (
+            "no answer"
+            if of_author is Reply.LOST
+            else f"answered by {_ANY if of_author is Reply.UNTRANSLATED else dialled}"
+        )
         backends.setdefault((_source(case, flow, name), reply), []).append(name)
     return "|".join(
         f"delivered to {_one_of(names)} from {source}, {reply}" for (source, reply), names in backends.items()
@@ -61,10 +65,10 @@ def _one_of(words: Sequence[str]) -> str:
 
 
 def _source(case: Case, flow: Flow, backend: str) -> str:
-    wanted, own = case.probe.expect.source, case.resolved.sender.address_of_flow(flow.number)
-    if isinstance(wanted, SourceByBackend):
-        wanted = wanted.of.get(backend)
-    match wanted:
+    of_author, own = case.probe.expect.source, case.resolved.sender.address_of_flow(flow.number)
+    if isinstance(of_author, SourceByBackend):
+        of_author = of_author.of.get(backend)
+    match of_author:
         case None:
             return _ANY
         case Preserved():
@@ -145,7 +149,7 @@ def _from_before(case: Case, verdict: ProbeVerdict) -> str:
 
 def _was_known(case: Case, flow: Flow) -> bool:
     """Whether a node translated the flow although none of its rules did: the conntrack entry was there before."""
-    if not set(case.resolved.nodes) <= set(case.evidence.counted):
+    if not case.is_metered:
         return False
     dialled = (case.resolved.destination, case.resolved.port)
     ruled = {rule.translates_to for rule in case.translations}

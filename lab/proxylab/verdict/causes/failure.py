@@ -100,7 +100,7 @@ def remembered(failure: Failure) -> str:
     net/netfilter/nf_nat_core.c).
     """
     case = failure.case
-    for entry in failure.flow.tracked if case.evidence.counted else ():
+    for entry in failure.flow.tracked if case.evidence.metered_nodes else ():
         there = (entry.reply_source, entry.reply_source_port)
         if there != failure.case.dialled and failure.translation(entry.reply_source) is None:
             pod = failure.pods.get(entry.reply_source)

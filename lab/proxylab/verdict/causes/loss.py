@@ -40,8 +40,8 @@ def dropped_by_rule(failure: Failure) -> str:
 
 def rejected_by_rule(failure: Failure) -> str:
     """A rule that names the dialled address. Where the author expects that, it is no cause of a failure."""
-    due = failure.case.probe.expect.outcome is Outcome.REJECTED
-    return "" if due else _by_rule(failure, "REJECT", "rejected")
+    is_expected = failure.case.probe.expect.outcome is Outcome.REJECTED
+    return "" if is_expected else _by_rule(failure, "REJECT", "rejected")
 
 
 def lost_rejection(failure: Failure) -> str:
@@ -86,8 +86,8 @@ def rejected_by_foreign_rule(failure: Failure) -> str:
 
 def rejected_by_stack(failure: Failure) -> str:
     """Only the sender of the ICMP error is known."""
-    due = failure.case.probe.expect.outcome is Outcome.REJECTED
-    return "" if due else f"{failure.flow.unreachables[0].source} rejected the packet."
+    is_expected = failure.case.probe.expect.outcome is Outcome.REJECTED
+    return "" if is_expected else f"{failure.flow.unreachables[0].source} rejected the packet."
 
 
 def refused_by_reverse_path(failure: Failure) -> str:

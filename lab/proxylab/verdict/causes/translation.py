@@ -171,19 +171,19 @@ def delivered_by(failure: Failure) -> str:
 
 def led_to_wrong_end(failure: Failure) -> str:
     """A rule translated the packet to what is no endpoint of the Service, or to a wrong port of one."""
-    case, resolved, ends = failure.case, failure.case.resolved, failure.case.due_ends
+    case, resolved, ends = failure.case, failure.case.resolved, failure.case.expected_ends
     arrival = next(each for each in failure.flow.arrivals if each not in ends)
     there = (arrival.destination, arrival.destination_port)
     rule = next((each for each in case.translations if each.translates_to == there), None)
     if rule is None:
         return ""
-    due = [endpoint(*each) for each in ends.instead_of(arrival.destination)]
+    expected = [endpoint(*each) for each in ends.instead_of(arrival.destination)]
     of_service = f"{resolved.service_port} has no endpoint"
-    if len(due) == 1:
-        of_service = f"the endpoint of {resolved.service_port} is {due[0]}"
-    elif due:
-        of_service = f"the endpoints of {resolved.service_port} are {listed(due)}"
-    has = of_service if resolved.service_port else f"the probe dialled {listed(due, 'or')}"
+    if len(expected) == 1:
+        of_service = f"the endpoint of {resolved.service_port} is {expected[0]}"
+    elif expected:
+        of_service = f"the endpoints of {resolved.service_port} are {listed(expected)}"
+    has = of_service if resolved.service_port else f"the probe dialled {listed(expected, 'or')}"
     return f"{rule.count.node} translated the packet to {endpoint(*there)} by {the_rule(rule)}, but {has}."
 
 
@@ -270,7 +270,7 @@ def never_chosen(failure: Failure) -> str:
 
 
 def share_is_wrong(failure: Failure) -> str:
-    """The backend furthest from its due share; or, of a client that must stay, that nothing remembered it."""
+    """The backend furthest from its expected share; or, of a client that must stay, that nothing remembered it."""
     case = failure.case
     if case.probe.expect.spread is Spread.STICKY:
         remembering = any(rule.value("-m") and "--rcheck" in rule.count.text for rule in case.rules)

@@ -65,7 +65,7 @@ def _by_rules(case: Case, expected: str, target: str, fate: Fate) -> Verdict:
     elif here < needed:
         findings.doubt(f"no rule on {expected} counted it as {outcome}")
     observed = listed([*counted] or [*seen]) if counted or seen else "not known"
-    return findings.settle("at", expected=expected, observed=observed, silence=case.silence)
+    return findings.settle("at", expected=expected, observed=observed, may_be_late=case.may_be_late)
 
 
 def _ends(case: Case) -> Iterator[Observation]:
@@ -95,7 +95,7 @@ def _by_taps(case: Case, expected: str) -> Verdict:
         reached[hop(seen)] = None
         if not is_at(seen, expected):
             findings.wrong(f"it was seen at {hop(seen)}", flow.number)
-    return findings.settle("at", expected=expected, observed=listed(list(reached)), silence=case.silence)
+    return findings.settle("at", expected=expected, observed=listed(list(reached)), may_be_late=case.may_be_late)
 
 
 def _by_refusals(case: Case, expected: str) -> Verdict:
@@ -119,7 +119,7 @@ def _by_refusals(case: Case, expected: str) -> Verdict:
         "at",
         expected=expected,
         observed=listed(list(reached)),
-        silence=case.silence,
+        may_be_late=case.may_be_late,
         witnesses=[f"{listed(list(reached))} refused it"],
     )
 
@@ -145,7 +145,7 @@ def _as_seen(case: Case, verdict: Verdict) -> str:
 
 AT = Expectation[Case, str](
     key="at",
-    wanted=lambda case: None if case.ends_beyond_nodes else case.probe.expect.at,
+    expected=lambda case: None if case.ends_beyond_nodes else case.probe.expect.at,
     judge=_judge,
     as_seen=_as_seen,
 )

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from proxylab.evidence.evidence import Observation
-from proxylab.evidence.words import amount, counted, listed
+from proxylab.evidence.words import amount, listed, numbers
 from proxylab.scenario.expect import Backend
 from proxylab.scenario.words import Spread
 from proxylab.statistics import flows_to_hit_all
@@ -23,11 +23,11 @@ def _judge(case: Case, expected: tuple[Backend, ...]) -> Verdict:
     headless Service's name dials one pod; ``name`` checks that the name gives all of them.
     """
     with_port = {each.name for each in expected if each.port is not None}
-    wanted, found, findings = list(dict.fromkeys(map(str, expected))), Counter[str](), Findings(case, case.unseen)
+    names, found, findings = list(dict.fromkeys(map(str, expected))), Counter[str](), Findings(case, case.unseen)
     for flow in case.arrived:
         reached = list(dict.fromkeys(_called(each, with_port) for each in flow.arrivals))
         found.update(reached)
-        strangers = [each for each in reached if each not in wanted]
+        strangers = [each for each in reached if each not in names]
         if strangers:
             clause = f"the request reached {listed(strangers)}, not an expected backend"
             if flow.number in case.too_late:
@@ -38,21 +38,21 @@ def _judge(case: Case, expected: tuple[Backend, ...]) -> Verdict:
             findings.doubt(case.disagreements[flow.number], flow.number)
     question = case.resolved.question
     chosen_by_client = question is not None and question.headless
-    never = [] if chosen_by_client else [each for each in wanted if not found[each]]
-    observed = counted(found)
+    never = [] if chosen_by_client else [each for each in names if not found[each]]
+    observed = numbers(found)
     by_client = case.probe.expect.spread is Spread.STICKY or case.resolved.affinity_timeout is not None
     choices = len(case.clients) if by_client else len(case.arrived)
-    said = (findings.any_wrong or case.too_late) and len(wanted) == 1  # a stranger was hit, so the only backend was not
+    said = (findings.any_wrong or case.too_late) and len(names) == 1  # a stranger was hit, so the only backend was not
     if never and found and not said and (choices > 1 or not by_client):
         chosen = amount(choices, "client" if by_client else "flow")
-        enough = flows_to_hit_all(len(wanted))
+        enough = flows_to_hit_all(len(names))
         if choices >= enough:
             findings.missing(f"the proxy never chose {listed(never)} in {chosen}")
         elif by_client:
-            observed += f" ({chosen} need not hit all {len(wanted):,})"
+            observed += f" ({chosen} need not hit all {len(names):,})"
         else:
-            findings.doubt(f"no flow reached {listed(never)}: {chosen} need not hit all {len(wanted):,}, {enough:,} do")
-    return findings.settle("backends", expected=listed(wanted), observed=observed)
+            findings.doubt(f"no flow reached {listed(never)}: {chosen} need not hit all {len(names):,}, {enough:,} do")
+    return findings.settle("backends", expected=listed(names), observed=observed)
 
 
 def _called(arrival: Observation, with_port: Collection[str]) -> str:
@@ -70,7 +70,7 @@ def _as_seen(case: Case, verdict: Verdict) -> str:
 
 BACKENDS = Expectation[Case, tuple[Backend, ...]](
     key="backends",
-    wanted=lambda case: case.probe.expect.backends,
+    expected=lambda case: case.probe.expect.backends,
     judge=_judge,
     needs=Needs.ARRIVALS,
     as_seen=_as_seen,

@@ -17,32 +17,32 @@ from proxylab.verdict.step_case import StepCase
 _MOST_ENTRIES = 3
 
 
-def _judge(subject: Judged, tables: Tables, wanted: ConntrackExpect) -> Verdict:
+def _judge(subject: Judged, tables: Tables, expected: ConntrackExpect) -> Verdict:
     """The tables hold an entry that matches ``some``, and none that matches ``none``."""
     findings = Findings(subject)
-    where = listed(tables.about(wanted), "or")
+    where = listed(tables.about(expected), "or")
     if tables.entries is None:
         findings.doubt(f"the connection tracking of {where} was not read")
-    some, none = tables.some(wanted), tables.none(wanted)
-    if wanted.some is not None and not some:
-        findings.missing(f"no entry {_kind_words(wanted.some)} on {where}")
+    some, none = tables.some(expected), tables.none(expected)
+    if expected.some is not None and not some:
+        findings.missing(f"no entry {_kind_words(expected.some)} on {where}")
     if none:
         findings.wrong(f"{none[0].node} holds {entry_words(none[0])}")
     shown = [f"{entry_words(entry)} on {entry.node}" for entry in (*none, *some)[:_MOST_ENTRIES]]
     more = len(none) + len(some) - len(shown)
     return findings.settle(
         "conntrack",
-        expected="; ".join(_expected(wanted)),
+        expected="; ".join(_expected(expected)),
         observed=", ".join(shown) + (f", {more:,} more" if more else "") if shown else "no such entry",
-        witnesses=[f"the tables of {where} hold {amount(len(tables.there(wanted)), 'entry')}"],
+        witnesses=[f"the tables of {where} hold {amount(len(tables.there(expected)), 'entry')}"],
     )
 
 
-def _expected(wanted: ConntrackExpect) -> Iterator[str]:
-    if wanted.some is not None:
-        yield f"some {_kind_words(wanted.some)}"
-    if wanted.none is not None:
-        yield f"none {_kind_words(wanted.none)}"
+def _expected(expected: ConntrackExpect) -> Iterator[str]:
+    if expected.some is not None:
+        yield f"some {_kind_words(expected.some)}"
+    if expected.none is not None:
+        yield f"none {_kind_words(expected.none)}"
 
 
 def _kind_words(entries: Entries) -> str:
@@ -58,26 +58,26 @@ def _kind_words(entries: Entries) -> str:
     return " ".join(parts) or "at all"
 
 
-def _as_seen(tables: Tables, wanted: ConntrackExpect | None) -> str:
-    left = tables.none(wanted)
+def _as_seen(tables: Tables, expected: ConntrackExpect | None) -> str:
+    left = tables.none(expected)
     if left:
         return f"conntrack on {left[0].node} still holds {entry_words(left[0])}: nothing deleted it."
-    if wanted is None or wanted.some is None:
+    if expected is None or expected.some is None:
         return ""
-    missing = f"conntrack on {listed(tables.about(wanted), 'or')} has no such entry among "
-    return f"{missing}{amount(len(tables.there(wanted)), 'entry')}: no such flow passed there, or its entry is gone."
+    missing = f"conntrack on {listed(tables.about(expected), 'or')} has no such entry among "
+    return f"{missing}{amount(len(tables.there(expected)), 'entry')}: no such flow passed there, or its entry is gone."
 
 
 CONNTRACK = Expectation[Case, ConntrackExpect](
     key="conntrack",
-    wanted=lambda case: case.probe.expect.conntrack,
-    judge=lambda case, wanted: _judge(case, case.tables, wanted),
+    expected=lambda case: case.probe.expect.conntrack,
+    judge=lambda case, expected: _judge(case, case.tables, expected),
     as_seen=lambda case, _verdict: _as_seen(case.tables, case.probe.expect.conntrack),
 )
 
 CONNTRACK_OF_STEP = Expectation[StepCase, ConntrackExpect](
     key="conntrack",
-    wanted=lambda case: case.step.expect.conntrack,
-    judge=lambda case, wanted: _judge(case, case.tables, wanted),
+    expected=lambda case: case.step.expect.conntrack,
+    judge=lambda case, expected: _judge(case, case.tables, expected),
     as_seen=lambda case, _verdict: _as_seen(case.tables, case.step.expect.conntrack),
 )

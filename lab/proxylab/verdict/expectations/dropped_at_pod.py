@@ -17,7 +17,7 @@ from proxylab.verdict.flows.hops import hop, is_at
 from proxylab.verdict.model import Verdict
 
 
-def _judge_drop(case: Case, wanted: Outcome) -> Verdict:
+def _judge_drop(case: Case, expected: Outcome) -> Verdict:
     """Every flow came in there, and the stack counted each packet as received and passed none on."""
     where = str(case.probe.expect.at)
     findings = Findings(case)
@@ -41,9 +41,9 @@ def _judge_drop(case: Case, wanted: Outcome) -> Verdict:
         findings.doubt(f"a rule on {rule.count.node} dropped {amount(rule.count.packets, 'packet')} on the way")
     return findings.settle(
         "outcome",
-        expected=wanted,
+        expected=expected,
         observed=f"dropped at {drop.node} by {drop.by}" if drop and not findings.any_wrong else fates_text(case),
-        silence=case.silence,
+        may_be_late=case.may_be_late,
         witnesses=() if drop is None else (str(drop),),
     )
 
@@ -63,7 +63,7 @@ def _judge_end(case: Case, where: str) -> Verdict:
         elif not _came(flow, where):
             strangers = [hop(each) for each in (seen, *flow.strays, *flow.arrivals) if not is_at(each, where)]
             findings.wrong(f"it was seen last at {strangers[0]}", flow.number)
-    return findings.settle("at", expected=where, observed=listed(list(reached)), silence=case.silence)
+    return findings.settle("at", expected=where, observed=listed(list(reached)), may_be_late=case.may_be_late)
 
 
 def _drop(case: Case) -> KernelDrop | None:
@@ -94,9 +94,9 @@ def _came(flow: Flow, where: str) -> bool:
 
 DROPPED_AT_POD = Expectation[Case, Outcome](
     key="outcome",
-    wanted=lambda case: case.probe.expect.outcome if case.came_beyond_nodes else None,
+    expected=lambda case: case.probe.expect.outcome if case.came_beyond_nodes else None,
     judge=_judge_drop,
 )
 AT_POD = Expectation[Case, str](
-    key="at", wanted=lambda case: case.probe.expect.at if case.ends_beyond_nodes else None, judge=_judge_end
+    key="at", expected=lambda case: case.probe.expect.at if case.ends_beyond_nodes else None, judge=_judge_end
 )

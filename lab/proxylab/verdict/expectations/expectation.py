@@ -37,8 +37,8 @@ class Expectation(Struct, Generic[S, W], frozen=True, kw_only=True):
 
     Attributes:
         key: its YAML key, or the word in reports for one that needs no key.
-        wanted: what a subject is judged by; ``None`` where it is not judged by this expectation.
-        judge: the verdict on a subject, by what is wanted of it.
+        expected: what a subject is judged by; ``None`` where it is not judged by this expectation.
+        judge: the verdict on a subject, by what is expected of it.
         needs: what must exist before it can be judged.
         as_seen: what the evidence shows of its failure, in a sentence, where no cause is known; empty where the
             verdict's reasons say it all.
@@ -47,7 +47,7 @@ class Expectation(Struct, Generic[S, W], frozen=True, kw_only=True):
     """
 
     key: str
-    wanted: Callable[[S], W | None]
+    expected: Callable[[S], W | None]
     judge: Callable[[S, W], Verdict]
     needs: Needs = Needs.PACKETS
     as_seen: Callable[[S, Verdict], str] = _nothing_seen

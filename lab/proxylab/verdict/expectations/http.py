@@ -23,7 +23,7 @@ _SUCCESS: Final = 2
 """The class of a status that a controller gives no request by itself."""
 
 
-def _judge(case: Case, wanted: HttpExpect) -> Verdict:
+def _judge(case: Case, expected: HttpExpect) -> Verdict:
     """Every flow got the HTTP answer that the author expects."""
     findings = Findings(case)
     answers: dict[int, list[HttpReport]] = {flow.number: [] for flow in case.flows}
@@ -37,25 +37,25 @@ def _judge(case: Case, wanted: HttpExpect) -> Verdict:
         for report in reports:
             if report.error == "timeout":
                 findings.missing("no answer came by HTTP", flow)
-            elif (fault := next(_faults(case, wanted, report), "")) != "":
+            elif (fault := next(_faults(case, expected, report), "")) != "":
                 findings.wrong(fault, flow)
-    _judge_ends(wanted, case, findings)
-    _judge_backends(wanted, case, findings)
+    _judge_ends(expected, case, findings)
+    _judge_backends(expected, case, findings)
     for report in case.evidence.http:
         if report.backend and (doubt := _contradiction(case, report)):
             findings.doubt(doubt, report.flow)
     seen = Counter(report.error or _shown(report) for report in case.evidence.http)
     return findings.settle(
         "http",
-        expected=_expected(wanted),
+        expected=_expected(expected),
         observed=", ".join(f"{count:,} x {what}" if len(seen) > 1 else what for what, count in seen.most_common())
         or "none",
-        silence=case.silence,
+        may_be_late=case.may_be_late,
         witnesses=[f"{amount(len(answers), 'flow')} answered by HTTP"],
     )
 
 
-def _faults(case: Case, wanted: HttpExpect, report: HttpReport) -> Iterator[str]:
+def _faults(case: Case, expected: HttpExpect, report: HttpReport) -> Iterator[str]:
     """How an answer differs from the expected one, the decisive difference first."""
     if report.error:
         yield (
@@ -64,27 +64,27 @@ def _faults(case: Case, wanted: HttpExpect, report: HttpReport) -> Iterator[str]
             else (f"no answer by HTTP: the socket reports {report.error}")
         )
         return
-    if report.status != wanted.status:
+    if report.status != expected.status:
         yield f"the status was {report.status}"
-    if wanted.local_endpoints not in (None, report.local_endpoints):
+    if expected.local_endpoints not in (None, report.local_endpoints):
         yield f"it reported {_endpoints(report.local_endpoints)}"
-    if wanted.backends is not None and report.backend not in wanted.backends:
+    if expected.backends is not None and report.backend not in expected.backends:
         yield f"{report.backend} answered" if report.backend else "no pod answered"
-    yield from _values_that_differ(wanted, report)
+    yield from _values_that_differ(expected, report)
     for named, address, what in (
-        (wanted.source, str(report.source or ""), "the pod saw a connection from"),
-        (wanted.forwarded_for, report.forwarded_for, "the pod saw X-Forwarded-For"),
+        (expected.source, str(report.source or ""), "the pod saw a connection from"),
+        (expected.forwarded_for, report.forwarded_for, "the pod saw X-Forwarded-For"),
     ):
         if named is not None and address not in _addresses(case, named):
             yield f"{what} {_called(case, address)}"
 
 
-def _values_that_differ(wanted: HttpExpect, report: HttpReport) -> Iterator[str]:
+def _values_that_differ(expected: HttpExpect, report: HttpReport) -> Iterator[str]:
     """The headers and the values of the body that are missing or others than the author expects."""
-    for name, value in (wanted.headers or {}).items():
+    for name, value in (expected.headers or {}).items():
         if (found := report.headers.get(name.lower())) != value:
             yield f"the header {name} was {found}" if found is not None else f"it had no header {name}"
-    for name, value in (wanted.body or {}).items():
+    for name, value in (expected.body or {}).items():
         if (found := report.body.get(name)) != value:
             yield f"its body said {name}: {found}" if found is not None else f"its body had no {name}"
 
@@ -110,16 +110,16 @@ def _contradiction(case: Case, report: HttpReport) -> str:
     )
 
 
-def _judge_backends(wanted: HttpExpect, case: Case, findings: Findings) -> None:
+def _judge_backends(expected: HttpExpect, case: Case, findings: Findings) -> None:
     """Note the pods that no request came to, where every request got an answer from some pod."""
     answered = {report.backend for report in case.evidence.http}
     if "" in answered:
         return
-    if missed := [name for name in wanted.backends or () if name not in answered]:
+    if missed := [name for name in expected.backends or () if name not in answered]:
         findings.wrong(f"no request came to {listed(missed)}")
 
 
-def _judge_ends(wanted: HttpExpect, case: Case, findings: Findings) -> None:
+def _judge_ends(expected: HttpExpect, case: Case, findings: Findings) -> None:
     """Note answers to a request through an Ingress that come from no endpoint to which its host and path lead.
 
     Each connection of the controller must lead to one of them, or to a pod that the author names. The controller may
@@ -129,7 +129,7 @@ def _judge_ends(wanted: HttpExpect, case: Case, findings: Findings) -> None:
     request = case.resolved.request
     if request is None or request.endpoints is None:
         return
-    due, named = {(each.address, each.port) for each in request.endpoints}, wanted.backends or ()
+    ends, named = {(each.address, each.port) for each in request.endpoints}, expected.backends or ()
     on_nodes = {each.address for each in case.resolved.receivers if each.device == STACK}
     asked = f"endpoint behind {request.host}{request.path}"
     whose = f"which is no {asked}"
@@ -139,7 +139,7 @@ def _judge_ends(wanted: HttpExpect, case: Case, findings: Findings) -> None:
         strangers = [
             each
             for each in reached
-            if (each.destination, each.destination_port) not in due and each.netns_name not in named
+            if (each.destination, each.destination_port) not in ends and each.netns_name not in named
         ]
         if strangers:
             at = endpoint(strangers[0].destination, strangers[0].destination_port)
@@ -147,9 +147,9 @@ def _judge_ends(wanted: HttpExpect, case: Case, findings: Findings) -> None:
         if reached or report.backend in named:
             continue
         if report.backend:
-            if report.backend not in _names_at(case, due):
+            if report.backend not in _names_at(case, ends):
                 findings.wrong(f"{report.backend} answered, {whose}", report.flow)
-        elif wanted.status // 100 == _SUCCESS and on_nodes.isdisjoint(address for address, _ in due):
+        elif expected.status // 100 == _SUCCESS and on_nodes.isdisjoint(address for address, _ in ends):
             findings.missing(f"the controller answered by itself: no tap saw a request come to an {asked}", report.flow)
 
 
@@ -184,17 +184,17 @@ def _called(case: Case, address: str) -> str:
     return f"{address or 'nothing'}{f', of {listed(owners)}' if owners else ''}"
 
 
-def _expected(wanted: HttpExpect) -> str:
-    parts = [str(wanted.status)]
-    if wanted.local_endpoints is not None:
-        parts.append(_endpoints(wanted.local_endpoints))
-    if wanted.backends is not None:
-        parts.append(f"from {listed(wanted.backends, 'or')}")
-    if wanted.source is not None:
-        parts.append(f"which sees {wanted.source}")
-    if wanted.forwarded_for is not None:
-        parts.append(f"X-Forwarded-For {wanted.forwarded_for}")
-    parts += [f"{name}: {value}" for each in (wanted.headers, wanted.body) for name, value in (each or {}).items()]
+def _expected(expected: HttpExpect) -> str:
+    parts = [str(expected.status)]
+    if expected.local_endpoints is not None:
+        parts.append(_endpoints(expected.local_endpoints))
+    if expected.backends is not None:
+        parts.append(f"from {listed(expected.backends, 'or')}")
+    if expected.source is not None:
+        parts.append(f"which sees {expected.source}")
+    if expected.forwarded_for is not None:
+        parts.append(f"X-Forwarded-For {expected.forwarded_for}")
+    parts += [f"{name}: {value}" for each in (expected.headers, expected.body) for name, value in (each or {}).items()]
     return ", ".join(parts)
 
 
@@ -224,5 +224,5 @@ def _as_seen(case: Case, verdict: Verdict) -> str:
 
 
 HTTP = Expectation[Case, HttpExpect](
-    key="http", wanted=lambda case: case.probe.expect.http, judge=_judge, as_seen=_as_seen
+    key="http", expected=lambda case: case.probe.expect.http, judge=_judge, as_seen=_as_seen
 )

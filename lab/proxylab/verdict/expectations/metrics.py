@@ -16,20 +16,20 @@ from proxylab.verdict.step_case import StepCase
 _PREFIX: Final = "kubeproxy_"
 
 
-def exported_names(wanted: Iterable[Metric]) -> Mapping[str, tuple[str, ...]]:
+def exported_names(expected: Iterable[Metric]) -> Mapping[str, tuple[str, ...]]:
     """The names to read, by node: each as its author writes it, and with kube-proxy's prefix."""
     names: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
-    for each in wanted:
+    for each in expected:
         names[each.node] += (each.name, f"{_PREFIX}{each.name}")
     return dict(names)
 
 
-def _judge(case: StepCase, wanted: Sequence[Metric]) -> Verdict:
+def _judge(case: StepCase, expected: Sequence[Metric]) -> Verdict:
     """Each metric has the value that its author expects."""
     findings, pages = Findings(case), {each.node: each for each in case.evidence.exported}
     observed: list[str] = []
     witnesses: list[str] = []
-    for metric in wanted:
+    for metric in expected:
         page = pages.get(metric.node, Exported(metric.node, problem="the lab did not ask it"))
         if page.problem:
             observed.append("no answer")
@@ -58,7 +58,7 @@ def _judge(case: StepCase, wanted: Sequence[Metric]) -> Verdict:
                     findings.wrong(wrong)
     return findings.settle(
         "metrics",
-        expected=", ".join(_words(each.value) for each in wanted),
+        expected=", ".join(_words(each.value) for each in expected),
         observed=", ".join(observed),
         witnesses=witnesses,
     )
@@ -94,7 +94,7 @@ def _words(count: Count) -> str:
 
 METRICS = Expectation[StepCase, Sequence[Metric]](
     key="metrics",
-    wanted=lambda case: case.step.expect.metrics or None,
+    expected=lambda case: case.step.expect.metrics or None,
     judge=_judge,
     as_seen=lambda _end, verdict: verdict.reasons[0] + "." * (not verdict.reasons[0].endswith("?")),
 )

@@ -92,11 +92,11 @@ def _nothing(asked: Sequence[Lookup]) -> str:
 
 def _strangers(case: Case, question: Question, found: Sequence[IPAddress]) -> Iterator[str]:
     """How the answer is wrong."""
-    due = expected_addresses(case.probe, question)
-    if due is not None:
-        if missing := [each for each in due if each not in found]:
+    expected = expected_addresses(case.probe, question)
+    if expected is not None:
+        if missing := [each for each in expected if each not in found]:
             yield f"the name does not give {listed([_called(question, each) for each in missing])}"
-        if strangers := [each for each in found if each not in due]:
+        if strangers := [each for each in found if each not in expected]:
             wrong = f"not of Service {question.service}" if not question.headless else "not an expected backend"
             yield f"the name gives {listed([_called(question, each) for each in strangers])}, {wrong}"
     if question.wanted is not None and question.wanted not in found:
@@ -107,8 +107,8 @@ def _expected(case: Case, question: Question) -> str:
     backends = case.probe.expect.backend_names
     if question.headless and backends:
         return listed(list(backends))
-    due = expected_addresses(case.probe, question)
-    return listed(list(map(str, due))) if due else "an address"
+    expected = expected_addresses(case.probe, question)
+    return listed(list(map(str, expected))) if expected else "an address"
 
 
 def _observed(question: Question, asked: Sequence[Lookup]) -> str:
@@ -143,5 +143,5 @@ def _error(error: str) -> str:
 
 
 NAME = Expectation[Case, Question](
-    key="name", wanted=lambda case: case.resolved.question, judge=_judge, needs=Needs.NOTHING
+    key="name", expected=lambda case: case.resolved.question, judge=_judge, needs=Needs.NOTHING
 )

@@ -1,4 +1,4 @@
-"""Whose answer it was: outcomes rest on what the sender heard, which another than the due one may have sent.
+"""Which machine sent the answer: a refusal or a rejection shows the outcome only if the expected machine sent it.
 
 A refusal is the work of the pod, host or node that got the flow; a rejection that of a rule on a node. The taps show
 where an answer was seen first. Where that is another machine, the answer is wrong; where they do not show it, foreign
@@ -16,11 +16,11 @@ from proxylab.verdict.flows.flows import Flow
 from proxylab.verdict.flows.hops import hop
 from proxylab.verdict.flows.origins import origin
 from proxylab.verdict.foreign import Effect, may_have, suspicion
-from proxylab.verdict.icmp_errors import due_errors, icmp_words, rejecting_error
+from proxylab.verdict.icmp_errors import errors_of, icmp_words, rejecting_error
 
 
-def not_due(case: Case, flow: Flow) -> str:
-    """The clause that the refusal or rejection of a flow is not the due one; empty if it may be."""
+def answered_by_another(case: Case, flow: Flow) -> str:
+    """The clause that another machine or rule than expected sent the refusal or rejection of a flow; empty if not."""
     if case.probe.expect.outcome is Outcome.REFUSED:
         return _refused_by_stranger(case, flow)
     if flow.refusals:
@@ -32,7 +32,7 @@ def not_due(case: Case, flow: Flow) -> str:
     if nodes and first is not None and first.maker not in nodes and not case.doubts:
         counted = f"a rule on {listed(nodes)} counted it as rejected"
         return f"{counted}, but the ICMP error was first seen at {hop(first.seen)}"
-    if not nodes and set(case.resolved.nodes) <= set(case.evidence.counted) and not rejects(case) and not case.doubts:
+    if not nodes and case.is_metered and not rejects(case) and not case.doubts:
         at = "" if first is None else f"; it was first seen at {hop(first.seen)}"
         return f"an ICMP error came, but no rule of any node rejected anything{at}"
     return ""
@@ -46,10 +46,11 @@ def _packet_of(flow: Flow) -> Packet:
 def _another_error(case: Case, flow: Flow) -> str:
     """The clause that the sender heard another ICMP error than the counted rules send; empty if it may be theirs."""
     rules, heard = case.rejecting, flow.rejected_by
-    due = frozenset(chain.from_iterable(due_errors(rule.value("--reject-with")) for rule in rules))
-    if not due or heard is None or rejecting_error(heard) in due:
+    expected = frozenset(chain.from_iterable(errors_of(rule.value("--reject-with")) for rule in rules))
+    if not expected or heard is None or rejecting_error(heard) in expected:
         return ""
-    return f"a rule on {listed(nodes_of(rules))} rejects with {listed(sorted(due), 'or')}, but {icmp_words(heard)} came"
+    rejects_with = listed(sorted(expected), "or")
+    return f"a rule on {listed(nodes_of(rules))} rejects with {rejects_with}, but {icmp_words(heard)} came"
 
 
 def _refused_by_stranger(case: Case, flow: Flow) -> str:

@@ -48,7 +48,7 @@ from proxylab.verdict.case import Case, fate_clause, fates_text, nodes_of
 from proxylab.verdict.doubts import packets_of, packets_until
 from proxylab.verdict.drops import kernel_drop
 from proxylab.verdict.expectations.expectation import Expectation
-from proxylab.verdict.expectations.origin_of_answer import answered_elsewhere, not_due, rejects
+from proxylab.verdict.expectations.origin_of_answer import answered_by_another, answered_elsewhere, rejects
 from proxylab.verdict.expectations.proof_of_outcome import ENDING, doubts_about_flow, doubts_about_outcome
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.flows import Fate, Flow
@@ -75,7 +75,7 @@ _TURNED_AWAY = frozenset({Fate.REFUSED, Fate.REJECTED, Fate.UNREACHABLE})
 """The fates that look like ``refused``."""
 
 
-def _wanted(case: Case) -> Outcome | None:
+def _expected(case: Case) -> Outcome | None:
     """``untranslated``, and a drop at a pod that packets came to, have rows of their own."""
     outcome = case.probe.expect.outcome
     if not case.is_about_packets or outcome is Outcome.UNTRANSLATED or case.came_beyond_nodes:
@@ -85,7 +85,7 @@ def _wanted(case: Case) -> Outcome | None:
 
 def _judge(case: Case, outcome: Outcome) -> Verdict:
     """What became of every flow is what the author expects."""
-    wanted, findings = _FATE[outcome], Findings(case)
+    expected, findings = _FATE[outcome], Findings(case)
     altered = altered_clauses(case.evidence.altered, replies=False)
     for flow, fate in case.flows_with_fates:
         if strange := altered.get(flow.number) or turned_away_again(case.resolved, case.evidence, flow):
@@ -96,9 +96,9 @@ def _judge(case: Case, outcome: Outcome) -> Verdict:
             findings.wrong(fate_clause(case, flow, fate), flow.number)
         elif flow.number in case.disagreements:
             findings.doubt(case.disagreements[flow.number], flow.number)
-        elif _is_turned_away(outcome, flow, fate) and (forged := not_due(case, flow)):
+        elif _is_turned_away(outcome, flow, fate) and (forged := answered_by_another(case, flow)):
             findings.wrong(forged, flow.number)
-        elif fate in (wanted, Fate.LOST_ON_LINK) or _comes_to(case, flow, fate):
+        elif fate in (expected, Fate.LOST_ON_LINK) or _comes_to(case, flow, fate):
             _look_closer(case, flow, fate, findings)
         elif fate is Fate.LOST:
             findings.missing(_unseen(case, flow), flow.number)
@@ -111,7 +111,7 @@ def _judge(case: Case, outcome: Outcome) -> Verdict:
         "outcome",
         expected=outcome,
         observed=_observed(case),
-        silence=case.silence,
+        may_be_late=case.may_be_late,
         witnesses=_witnesses(case, outcome),
     )
 
@@ -327,7 +327,7 @@ def _lost(case: Case, flows: Sequence[Flow], seen: Observation) -> str:
 
 OUTCOME = Expectation[Case, Outcome](
     key="outcome",
-    wanted=_wanted,
+    expected=_expected,
     judge=_judge,
     as_seen=seen_instead,
 )

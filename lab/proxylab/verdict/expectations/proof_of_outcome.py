@@ -21,7 +21,7 @@ from proxylab.verdict.flows.flows import Fate, Flow
 from proxylab.verdict.flows.hops import seen_untranslated
 from proxylab.verdict.flows.sorting import counted_ends
 from proxylab.verdict.foreign import Effect, rewrote, rule_words, suspicion
-from proxylab.verdict.icmp_errors import due_errors, rejecting_error
+from proxylab.verdict.icmp_errors import errors_of, rejecting_error
 from proxylab.verdict.programs import discarded, leading_to_program, listens_itself, taken_by_others
 from proxylab.verdict.rule_matches import Had, excludes
 
@@ -40,7 +40,7 @@ def doubts_about_outcome(case: Case, outcome: Outcome) -> Iterator[str]:
     elif outcome is Outcome.REJECTED and any(flow.rejected_by for flow in case.flows):
         yield from _doubts_about_rules(case, outcome, "reject", "an ICMP error came")
     elif outcome is Outcome.DROPPED:
-        yield from case.silence
+        yield from case.may_be_late
         yield from _doubts_about_whose_drop(case)
         if not case.went_no_further:
             yield from _doubts_about_rules(case, outcome, "drop", "nothing arrived")
@@ -109,7 +109,7 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
     ends = {(entry.reply_source, entry.reply_source_port) for entry in expected}
     known = {(each.flow, (each.reply_source, each.reply_source_port)) for each in case.evidence.known}
     old = Counter(end for _, end in known if end in ends)
-    if not set(case.resolved.nodes) <= set(case.evidence.counted):
+    if not case.is_metered:
         return
     direct = [flow.arrivals[0] for flow in case.arrived if flow.arrivals[0].leg is Leg.OWN]
     got = counted_ends([(arrival.destination, arrival.destination_port) for arrival in direct])
@@ -148,14 +148,14 @@ def _led_by_foreign_rule(case: Case, node: str) -> str:
 def _doubts_about_program(case: Case) -> Iterator[str]:
     """Flows that a program divided or closed, and that something else than the engine's rules may have led to it."""
     by_rules = not listens_itself(case)
-    due = [flow for flow, fate in case.flows_with_fates if flow.relayed is not None or fate is Fate.CLOSED]
+    through_programs = [flow for flow, fate in case.flows_with_fates if flow.relayed is not None or fate is Fate.CLOSED]
     counted = sum(rule.count.packets for rule in leading_to_program(case))
-    if by_rules and counted < len(due) and set(case.resolved.nodes) <= set(case.evidence.counted):
-        yield f"rules that lead to a proxy's process counted {counted:,} of {amount(len(due), 'flow')}"
-    if by_rules and (others := taken_by_others(case, due)):
+    if by_rules and counted < len(through_programs) and case.is_metered:
+        yield f"rules that lead to a proxy's process counted {counted:,} of {amount(len(through_programs), 'flow')}"
+    if by_rules and (others := taken_by_others(case, through_programs)):
         there = endpoint(others[0].destination, others[0].destination_port)
         yield f"no rule that counted leads to {there}, where {others[0].netns_name} got {amount(len(others), 'flow')}"
-    for node in dict.fromkeys(got.netns_name for flow in due if (got := flow.taken) is not None):
+    for node in dict.fromkeys(got.netns_name for flow in through_programs if (got := flow.taken) is not None):
         if clause := suspicion(case.resolved, case.evidence, node, Effect.REWRITE):
             yield f"{clause}, and may have led it to another program"
 
@@ -180,7 +180,7 @@ def _rejected_alike(case: Case) -> bool:
     }
     rejecting = (rule for rule in case.rules if rule.target == "REJECT" and not excludes(rule.count.text, sent))
     counted = (rule for rule in rejecting if rule.count.packets == case.packets)
-    return any(heard <= due_errors(rule.value("--reject-with")) for rule in counted)
+    return any(heard <= errors_of(rule.value("--reject-with")) for rule in counted)
 
 
 def _doubts_about_rules(case: Case, outcome: Outcome, verb: str, seen: str) -> Iterator[str]:
@@ -199,7 +199,7 @@ def _doubts_about_rules(case: Case, outcome: Outcome, verb: str, seen: str) -> I
     elif counted < needed:
         yield f"rules that {verb} it counted {counted:,} of {amount(needed, 'packet')}: {listed(nodes_of(rules))}"
     moved = {count.node for count in case.evidence.counts}
-    uncounted = [node for node in case.resolved.nodes if node in moved and node not in case.evidence.counted]
+    uncounted = [node for node in case.resolved.nodes if node in moved and node not in case.evidence.metered_nodes]
     if counted < needed and uncounted:
         yield f"the rule counters of {listed(uncounted)} are incomplete, as where a proxy loads its rules meanwhile"
     for node in case.resolved.nodes if outcome is Outcome.REJECTED else ():

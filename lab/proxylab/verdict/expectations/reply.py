@@ -23,7 +23,7 @@ from proxylab.verdict.model import Verdict
 _NO_ARRIVAL = "it never arrived at a pod that could reply"
 
 
-def _wanted(case: Case) -> Reply | ReplyByBackend | None:
+def _expected(case: Case) -> Reply | ReplyByBackend | None:
     """The author's word; a reply from the dialled address where the author only expects a delivery."""
     expect = case.probe.expect
     if not case.is_about_packets or expect.outcome is not Outcome.DELIVERED:
@@ -31,7 +31,7 @@ def _wanted(case: Case) -> Reply | ReplyByBackend | None:
     return expect.reply or Reply.TRANSLATED
 
 
-def _judge(case: Case, wanted: Reply | ReplyByBackend) -> Verdict:
+def _judge(case: Case, expected: Reply | ReplyByBackend) -> Verdict:
     """The reply has the dialled address as its source; for ``untranslated`` that of the backend which the flow reached.
 
     A backend that the author does not name answers as usual.
@@ -46,20 +46,20 @@ def _judge(case: Case, wanted: Reply | ReplyByBackend) -> Verdict:
             strange = _strange_end(case, flow, case.dialled, "that was dialled")
             (findings.wrong if strange else findings.doubt)(strange or _NO_ARRIVAL, flow.number)
             continue
-        due = case.probe.expect.reply_from(flow.reached[0]) or Reply.TRANSLATED
-        if due is Reply.LOST:
+        reply = case.probe.expect.reply_from(flow.reached[0]) or Reply.TRANSLATED
+        if reply is Reply.LOST:
             lost += _judge_loss(case, flow, findings)
             continue
         # Who sent it says more than what it holds: a stranger's answer has other data, too.
-        if flow.number in altered and not _strange_end(case, flow, *_due_end(case, flow, due)):
+        if flow.number in altered and not _strange_end(case, flow, *_expected_end(case, flow, reply)):
             findings.wrong(altered[flow.number], flow.number)
             continue
-        answered += _judge_answer(case, flow, fate, due, findings)
+        answered += _judge_answer(case, flow, fate, reply, findings)
     return findings.settle(
         "reply",
-        expected=_in_words(case, wanted),
+        expected=_in_words(case, expected),
         observed=_replies(case),
-        silence=case.silence,
+        may_be_late=case.may_be_late,
         witnesses=[
             *([f"{amount(answered, 'flow')} answered"] if answered or not lost else []),
             *([f"the answers of {amount(lost, 'flow')} did not come back"] if lost else []),
@@ -67,9 +67,9 @@ def _judge(case: Case, wanted: Reply | ReplyByBackend) -> Verdict:
     )
 
 
-def _judge_answer(case: Case, flow: Flow, fate: Fate, due: Reply, findings: Findings) -> bool:
-    """Whether the backend's answer came back as it is due."""
-    wrong, reached = _wrong_reply(case, flow, due), listed(flow.reached)
+def _judge_answer(case: Case, flow: Flow, fate: Fate, expected: Reply, findings: Findings) -> bool:
+    """Whether the backend's answer came back as expected."""
+    wrong, reached = _wrong_reply(case, flow, expected), listed(flow.reached)
     if wrong:
         findings.wrong(wrong, flow.number)
     elif unanswered := _unanswered_data(case, flow):
@@ -100,15 +100,15 @@ def _judge_loss(case: Case, flow: Flow, findings: Findings) -> bool:
     elif not flow.answers:
         findings.doubt(f"{listed(flow.reached)} was not seen to answer", flow.number)
     else:
-        for doubt in (*case.silence, *_doubts_about_loss(case, flow)):
+        for doubt in (*case.may_be_late, *_doubts_about_loss(case, flow)):
             findings.doubt(doubt, flow.number)
     return not flow.replies and bool(flow.answers)
 
 
-def _wrong_reply(case: Case, flow: Flow, wanted: Reply) -> str:
+def _wrong_reply(case: Case, flow: Flow, expected: Reply) -> str:
     """What is wrong with the replies that the sender heard; empty if nothing is, or if there are none."""
     resolved = case.resolved
-    if strange := _strange_end(case, flow, *_due_end(case, flow, wanted)):
+    if strange := _strange_end(case, flow, *_expected_end(case, flow, expected)):
         return strange
     if len(flow.replies) > max(1, len(flow.answers)) and not copied_on_link(resolved, case.evidence, flow):
         sent = f"{listed(flow.reached)} sent {_number(len(flow.answers))}"
@@ -121,9 +121,9 @@ def _wrong_reply(case: Case, flow: Flow, wanted: Reply) -> str:
     return ""
 
 
-def _due_end(case: Case, flow: Flow, wanted: Reply) -> tuple[tuple[IPAddress, int], str]:
+def _expected_end(case: Case, flow: Flow, expected: Reply) -> tuple[tuple[IPAddress, int], str]:
     """The address and port from which the reply must come, and what is there."""
-    if wanted is Reply.UNTRANSLATED:
+    if expected is Reply.UNTRANSLATED:
         return (flow.arrivals[0].destination, flow.arrivals[0].destination_port), "where it arrived"
     return case.dialled, "that was dialled"
 
@@ -135,16 +135,16 @@ def _doubts_about_loss(case: Case, flow: Flow) -> Iterator[str]:
         yield f"{clause}, and may have dropped the answer"
 
 
-def _strange_end(case: Case, flow: Flow, due: tuple[IPAddress, int], which: str) -> str:
+def _strange_end(case: Case, flow: Flow, expected: tuple[IPAddress, int], which: str) -> str:
     """What is wrong with the ends of the replies that the sender heard; empty if nothing is.
 
     Where no tap saw it dial that address, its own namespace may have translated the request, and will the reply.
     """
     ports = [departure.source_port for departure in flow.departures]
     for reply in flow.replies if flow.departures else ():
-        if reply.source_port != due[1] or reply.source != due[0]:
+        if reply.source_port != expected[1] or reply.source != expected[0]:
             stranger = endpoint(reply.source, reply.source_port)
-            return f"the reply came from {stranger}, not from {endpoint(*due)} {which}"
+            return f"the reply came from {stranger}, not from {endpoint(*expected)} {which}"
         if reply.destination != case.resolved.sender.address_of_flow(flow.number) or (
             reply.destination_port not in ports
         ):
@@ -163,11 +163,11 @@ def _unanswered_data(case: Case, flow: Flow) -> str:
     return f"the handshake was answered, the data was not: {flow.report.error}"
 
 
-def _in_words(case: Case, wanted: Reply | ReplyByBackend) -> str:
-    if isinstance(wanted, ReplyByBackend):
-        return ", ".join(f"{name} {reply}" for name, reply in wanted.of.items())
+def _in_words(case: Case, expected: Reply | ReplyByBackend) -> str:
+    if isinstance(expected, ReplyByBackend):
+        return ", ".join(f"{name} {reply}" for name, reply in expected.of.items())
     words = {Reply.UNTRANSLATED: "from the backend itself", Reply.LOST: "none"}
-    return words.get(wanted) or f"from {endpoint(*case.dialled)}"
+    return words.get(expected) or f"from {endpoint(*case.dialled)}"
 
 
 def _number(replies: int) -> str:
@@ -189,10 +189,10 @@ def _as_seen(case: Case, verdict: Verdict) -> str:
     flow = case.flows[verdict.example or 0]
     if not flow.replies:
         return ""
-    came, due = (flow.replies[0].source, flow.replies[0].source_port), endpoint(*case.dialled)
+    came, dialled = (flow.replies[0].source, flow.replies[0].source_port), endpoint(*case.dialled)
     if came == case.dialled:
         return ""
-    return f"the probe dialled {due}, but {endpoint(*came)} answered, or a rule made that the reply's source."
+    return f"the probe dialled {dialled}, but {endpoint(*came)} answered, or a rule made that the reply's source."
 
 
 def _seen_address(case: Case, verdict: Verdict) -> IPAddress | None:
@@ -200,5 +200,5 @@ def _seen_address(case: Case, verdict: Verdict) -> IPAddress | None:
 
 
 REPLY = Expectation[Case, Reply | ReplyByBackend](
-    key="reply", wanted=_wanted, judge=_judge, as_seen=_as_seen, seen_address=_seen_address
+    key="reply", expected=_expected, judge=_judge, as_seen=_as_seen, seen_address=_seen_address
 )

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from proxylab.addresses import IPAddress
-from proxylab.evidence.words import amount, counted, endpoint, listed, tally
+from proxylab.evidence.words import amount, endpoint, listed, numbers, tally
 from proxylab.plan.resolved import STACK
 from proxylab.scenario.expect import (
     Masqueraded,
@@ -45,42 +45,44 @@ _MARKS = re.compile(r"-j KUBE-MARK-MASQ\b|\bmark set meta mark (\||or)|\bmark-fo
 
 
 class _Changes(NamedTuple):
-    """What rules that change sources counted, and how many of the flows that arrived are due to be as they are.
+    """What rules that change sources counted, and how many of the flows that arrived are expected to be so.
 
-    ``unwanted`` are the packets beyond one for each flow that the author does not expect to be preserved.
+    ``unexpected`` are the packets beyond one for each flow that the author does not expect to be preserved.
     """
 
     preserved: int
     masqueraded: int
     packets: int
-    unwanted: int
+    unexpected: int
 
 
-def _judge(case: Case, wanted: SourceExpectation) -> Verdict:
+def _judge(case: Case, expected: SourceExpectation) -> Verdict:
     """Every packet that arrived has the expected source address, and each node changed it once at most."""
     findings, kept = Findings(case, case.unseen), list[Flow]()
     changes = _changes(case)
     for flow in case.arrived:
-        due = case.due_source(flow)
+        address = case.expected_source(flow)
         contradiction = _disagreement(case, flow)
-        strangers = [str(each.source) for each in flow.arrivals if each.source != due]
+        strangers = [str(each.source) for each in flow.arrivals if each.source != address]
         if contradiction:
             findings.doubt(contradiction, flow.number)
-        elif due is None:
-            _note_nothing_due(case, flow, findings)
+        elif address is None:
+            _note_no_expected_source(case, flow, findings)
         elif strangers:
             origin = listed(list(dict.fromkeys(strangers)))
-            findings.wrong(f"{listed(flow.reached)} saw it come from {origin}{_due_there(wanted, due)}", flow.number)
+            findings.wrong(
+                f"{listed(flow.reached)} saw it come from {origin}{_expected_there(expected, address)}", flow.number
+            )
         else:
             contradicted = case.disagreements.get(flow.number, "")
             if contradicted:
                 findings.doubt(contradicted, flow.number)
             told = not contradicted and _tell_apart(case, flow, changes, findings)
-            if not told and isinstance(case.wanted_source(flow), Preserved):
+            if not told and isinstance(case.source_expectation(flow), Preserved):
                 kept.append(flow)
     noted = _judge_ports(case, kept, findings)
-    if case.resolved.sender.device == STACK and 0 < changes.unwanted < changes.preserved and not findings.any_wrong:
-        what = f"masqueraded {changes.unwanted:,} of {amount(changes.preserved, 'flow')}"
+    if case.resolved.sender.device == STACK and 0 < changes.unexpected < changes.preserved and not findings.any_wrong:
+        what = f"masqueraded {changes.unexpected:,} of {amount(changes.preserved, 'flow')}"
         findings.wrong(f"{case.resolved.sender.namespace} {what}, although its address is the same in either case")
     for clause in _changed_by_others(case):
         findings.doubt(clause)
@@ -92,8 +94,8 @@ def _judge(case: Case, wanted: SourceExpectation) -> Verdict:
     seen = Counter({str(address): count for (address, _), count in sources.items()})
     return findings.settle(
         "source",
-        expected=_in_words(case, wanted),
-        observed=counted(seen) if len(seen) > 1 else listed(list(seen)),
+        expected=_in_words(case, expected),
+        observed=numbers(seen) if len(seen) > 1 else listed(list(seen)),
         witnesses=noted,
     )
 
@@ -115,39 +117,39 @@ def _judge_ports(case: Case, flows: Sequence[Flow], findings: Findings) -> list[
             findings.doubt(f"{clause}; {unread}", flow.number)
         else:
             findings.wrong(clause, flow.number)
-    return tally(excused, *case.counted)
+    return tally(excused, *case.size)
 
 
 def _changed_by_others(case: Case) -> Iterator[str]:
-    """Foreign rules that may have given flows the due source, where the engine's changed or marked fewer flows.
+    """Foreign rules that may have given flows the expected source, where the engine's changed or marked fewer flows.
 
     An author who names an address may mean the work of a rule that the scenario gives a node itself.
     """
-    by_engine = any(isinstance(case.wanted_source(flow), Masqueraded) for flow in case.arrived)
+    by_engine = any(isinstance(case.source_expectation(flow), Masqueraded) for flow in case.arrived)
     besides = () if by_engine else case.resolved.leftovers
-    due = sum(flow.relayed is None and _must_change(case, flow) for flow in case.arrived)
+    changing = sum(flow.relayed is None and _must_change(case, flow) for flow in case.arrived)
     changed = sum(
         rule.count.packets for rule in case.rules if rule.changes_source and may_be_engines(rule.count, case.resolved)
     )
     marked = sum(count.packets for count in case.evidence.counts if _MARKS.search(count.text))
     for packets, effect, verb in ((changed, Effect.REWRITE, "changed the source"), (marked, Effect.MARK, "marked it")):
-        for node in case.resolved.nodes if packets < due else ():
+        for node in case.resolved.nodes if packets < changing else ():
             if clause := suspicion(case.resolved, case.evidence, node, effect, besides=besides):
                 yield f"{clause}, and may have {verb} in place of the engine's rules"
 
 
 def _must_change(case: Case, flow: Flow) -> bool:
     """Whether the author expects that rules change the source of a flow; only of a Service they are the engine's."""
-    if isinstance(case.wanted_source(flow), Masqueraded):
+    if isinstance(case.source_expectation(flow), Masqueraded):
         return True
     own = case.resolved.sender.address_of_flow(flow.number)
-    return bool(case.resolved.service_port) and case.due_source(flow) not in (None, own)
+    return bool(case.resolved.service_port) and case.expected_source(flow) not in (None, own)
 
 
-def _note_nothing_due(case: Case, flow: Flow, findings: Findings) -> None:
+def _note_no_expected_source(case: Case, flow: Flow, findings: Findings) -> None:
     """Neither the author nor the plan gives a source for the backend that the flow reached."""
     reached, source = listed(flow.reached), flow.arrivals[0].source
-    if case.wanted_source(flow) is None:
+    if case.source_expectation(flow) is None:
         findings.wrong(f"{reached} saw it come from {source}, and source has no entry for {reached}", flow.number)
     elif ways := case.ways(flow):
         where = f"{reached} is a program of {ways[0].node} itself, and packets to it do not pass POSTROUTING there"
@@ -156,15 +158,15 @@ def _note_nothing_due(case: Case, flow: Flow, findings: Findings) -> None:
         findings.doubt(f"the plan knows no node that translates it on the way to {reached}", flow.number)
 
 
-def _due_there(wanted: SourceExpectation, due: IPAddress) -> str:
-    """What is due for this flow, where it differs from flow to flow."""
-    return f", not from {due}" if isinstance(wanted, Masqueraded | NodeDevice | SourceByBackend) else ""
+def _expected_there(expected: SourceExpectation, address: IPAddress) -> str:
+    """The address that is expected of this flow, where it differs from flow to flow."""
+    return f", not from {address}" if isinstance(expected, Masqueraded | NodeDevice | SourceByBackend) else ""
 
 
 def _changes(case: Case) -> _Changes:
-    wanted = Counter(type(case.wanted_source(flow)) for flow in case.arrived)
-    packets, preserved = sum(rule.count.packets for rule in case.rules if rule.changes_source), wanted[Preserved]
-    return _Changes(preserved, wanted[Masqueraded], packets, packets - (len(case.flows) - preserved))
+    expected = Counter(type(case.source_expectation(flow)) for flow in case.arrived)
+    packets, preserved = sum(rule.count.packets for rule in case.rules if rule.changes_source), expected[Preserved]
+    return _Changes(preserved, expected[Masqueraded], packets, packets - (len(case.flows) - preserved))
 
 
 def _tell_apart(case: Case, flow: Flow, changes: _Changes, findings: Findings) -> bool:
@@ -172,47 +174,47 @@ def _tell_apart(case: Case, flow: Flow, changes: _Changes, findings: Findings) -
 
     It returns whether it found that.
     """
-    wanted, sender, source = case.wanted_source(flow), case.resolved.sender, flow.arrivals[0].source
+    expected, sender, source = case.source_expectation(flow), case.resolved.sender, flow.arrivals[0].source
     if sender.device != STACK or source != sender.address_of_flow(flow.number) or flow.relayed is not None:
         return False  # a program that opens the connection to the pod hides the sender's port, too
     node, port = sender.namespace, flow.arrivals[0].source_port
     port = next((each.reply_destination_port for each in flow.tracked if each.node == node), port)
     left = flow.departures[0].source_port if flow.departures else port
-    if isinstance(wanted, Preserved):
-        if changes.unwanted > 0 and (port != left or changes.unwanted >= changes.preserved):
+    if isinstance(expected, Preserved):
+        if changes.unexpected > 0 and (port != left or changes.unexpected >= changes.preserved):
             to = f" to port {port}" if port != left else ""
             findings.wrong(f"{node} masqueraded it{to}, although its address is {source} in either case", flow.number)
             return True
-    elif isinstance(wanted, Masqueraded) and port == left and changes.packets < changes.masqueraded:
+    elif isinstance(expected, Masqueraded) and port == left and changes.packets < changes.masqueraded:
         clause = f"nothing masqueraded it: {listed(flow.reached)} saw port {port}, from which it left"
-        known = set(case.resolved.nodes) <= set(case.evidence.counted)
+        known = case.is_metered
         (findings.wrong if known else findings.doubt)(clause, flow.number)
         return True
     return False
 
 
-def _in_words(case: Case, wanted: SourceExpectation) -> str:
+def _in_words(case: Case, expected: SourceExpectation) -> str:
     """What the author wrote, and the addresses that it stands for."""
     sender = case.resolved.sender
-    match wanted:
+    match expected:
         case Preserved() if sender.others:
             return f"preserved ({len(sender.addresses):,} addresses)"
         case Preserved():
             return f"preserved ({sender.address})"
         case Masqueraded():
-            due = dict.fromkeys(str(address) for flow in case.arrived if (address := case.due_source(flow)))
-            return f"masqueraded ({listed(list(due), 'or')})" if due else "masqueraded"
+            addresses = dict.fromkeys(str(address) for flow in case.arrived if (address := case.expected_source(flow)))
+            return f"masqueraded ({listed(list(addresses), 'or')})" if addresses else "masqueraded"
         case NodeDevice(node, device):
-            due = dict.fromkeys(str(case.due_source(flow)) for flow in case.arrived)
-            return f"{listed(list(due), 'or') or case.source} ({node} {device})"
+            addresses = dict.fromkeys(str(case.expected_source(flow)) for flow in case.arrived)
+            return f"{listed(list(addresses), 'or') or case.source} ({node} {device})"
         case SourceByBackend(of):
             return ", ".join(f"{name} {_in_a_word(each)}" for name, each in of.items())
         case SourceAddress(address):
             return str(address)
 
 
-def _in_a_word(wanted: Preserved | Masqueraded | SourceAddress) -> str:
-    match wanted:
+def _in_a_word(expected: Preserved | Masqueraded | SourceAddress) -> str:
+    match expected:
         case Preserved():
             return "preserved"
         case Masqueraded():
@@ -255,7 +257,7 @@ def _seen_address(case: Case, verdict: Verdict) -> IPAddress | None:
 
 SOURCE = Expectation[Case, SourceExpectation](
     key="source",
-    wanted=lambda case: case.probe.expect.source,
+    expected=lambda case: case.probe.expect.source,
     judge=_judge,
     needs=Needs.ARRIVALS,
     as_seen=_as_seen,

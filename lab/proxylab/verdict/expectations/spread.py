@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from proxylab.evidence.words import amount, counted, listed
+from proxylab.evidence.words import amount, listed, numbers
 from proxylab.scenario.expect import Shares
 from proxylab.scenario.words import Spread
 from proxylab.statistics import SHARE_CHANGE, SIGNIFICANCE, flows_needed_for, flows_to_stick, spread_p_value
@@ -12,13 +12,13 @@ from proxylab.verdict.findings import Findings
 from proxylab.verdict.model import Verdict
 
 
-def _judge(case: Case, wanted: Spread | Shares) -> Verdict:
+def _judge(case: Case, expected: Spread | Shares) -> Verdict:
     """The spread of flows over the expected backends, or without those over the pods that they reached.
 
     A spread over too few flows is neither even nor uneven: see ``proxylab.statistics``.
     """
     backends = case.probe.expect.backend_names
-    match wanted:
+    match expected:
         case Spread.STICKY:
             return _judge_sticky(case, backends)
         case Shares(of):
@@ -26,34 +26,33 @@ def _judge(case: Case, wanted: Spread | Shares) -> Verdict:
             return _judge_shares(case, of, shown)
         case _:
             names = backends or tuple(case.arrivals_by_pod)
-            due = dict.fromkeys(names, 1 / len(names)) if names else {}
+            shares = dict.fromkeys(names, 1 / len(names)) if names else {}
             return _judge_shares(
-                case, due, f"even, {1 / len(names):.1%} each" if names else "even", named=bool(backends)
+                case, shares, f"even, {1 / len(names):.1%} each" if names else "even", named=bool(backends)
             )
 
 
-def _judge_shares(case: Case, due: Mapping[str, float], expected: str, *, named: bool = True) -> Verdict:
-    """Each pod got its due share of all flows, as far as chance allows."""
+def _judge_shares(case: Case, shares: Mapping[str, float], expected: str, *, named: bool = True) -> Verdict:
+    """Each pod got its expected share of all flows, as far as chance allows."""
     found = case.arrivals_by_pod
-    counts = [found[name] for name in due]
-    shares = tuple(due.values())
+    counts = [found[name] for name in shares]
     flows, findings = sum(counts), Findings(case, case.unseen)
     findings.doubt_each(case.disagreements)
-    _note_strangers(case, findings, due)
-    chance = spread_p_value(counts, shares) if due else 1.0
-    if not named and len(due) == 1:
-        only = next(iter(due))
+    _note_strangers(case, findings, shares)
+    chance = spread_p_value(counts, tuple(shares.values())) if shares else 1.0
+    if not named and len(shares) == 1:
+        only = next(iter(shares))
         findings.doubt(
             f"the flows reached only {only}; without backends the judge cannot know whether there are others"
         )
-    elif due and flows < (needed := flows_needed_for(shares)):
+    elif shares and flows < (needed := flows_needed_for(tuple(shares.values()))):
         findings.doubt(
-            f"{amount(flows, 'flow')} over {amount(len(due), 'backend')} cannot show a change of one share by "
+            f"{amount(flows, 'flow')} over {amount(len(shares), 'backend')} cannot show a change of one share by "
             f"{SHARE_CHANGE:.0%}; {needed:,} flows can"
         )
     elif chance < SIGNIFICANCE:
         findings.missing(f"chance alone spreads as unevenly as this with p = {chance:.1e}")
-    return findings.settle("spread", expected=expected, observed=counted(found))
+    return findings.settle("spread", expected=expected, observed=numbers(found))
 
 
 def _judge_sticky(case: Case, names: Sequence[str]) -> Verdict:
@@ -80,8 +79,8 @@ def _judge_sticky(case: Case, names: Sequence[str]) -> Verdict:
             f"{amount(len(case.arrived), 'flow')} may all go to one of {len(names):,} backends by chance; "
             f"{needed:,} hardly do"
         )
-    wanted = "sticky, all to one" if len(clients) < 2 else "sticky, all of a client to one"
-    return findings.settle("spread", expected=wanted, observed=counted(found))
+    expected = "sticky, all to one" if len(clients) < 2 else "sticky, all of a client to one"
+    return findings.settle("spread", expected=expected, observed=numbers(found))
 
 
 def _note_strangers(case: Case, findings: Findings, names: Collection[str]) -> None:
@@ -94,7 +93,7 @@ def _note_strangers(case: Case, findings: Findings, names: Collection[str]) -> N
 
 SPREAD = Expectation[Case, Spread | Shares](
     key="spread",
-    wanted=lambda case: case.probe.expect.spread,
+    expected=lambda case: case.probe.expect.spread,
     judge=_judge,
     needs=Needs.ARRIVALS,
     shows_in_shares=True,

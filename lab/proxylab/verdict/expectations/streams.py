@@ -43,21 +43,21 @@ _ENDS: Final = {"lost": Effect.END, "rejected": Effect.REJECT, "resets": Effect.
 """What a foreign rule does to packets that count under a key."""
 
 
-def _judge_backend(stream: Stream, wanted: str) -> Verdict:
+def _judge_backend(stream: Stream, expected: str) -> Verdict:
     """That pod answered every packet."""
     stream = stream.after_wait
     findings = Findings(stream, stream.foreign)
     for packet in stream.packets:
         if may_be_late(packet):
             findings.missing(answer_words(packet), packet.number)
-        elif packet.backend != wanted:
+        elif packet.backend != expected:
             findings.wrong(answer_words(packet), packet.number)
     return findings.settle(
         f"{stream.name}.backend",
-        expected=wanted,
+        expected=expected,
         observed=listed(list(dict.fromkeys(packet.backend or "no backend" for packet in stream.packets))),
-        silence=stream.silence,
-        witnesses=[f"{wanted} answered all {amount(len(stream.packets), 'packet')} sent after the wait"],
+        may_be_late=stream.may_be_late,
+        witnesses=[f"{expected} answered all {amount(len(stream.packets), 'packet')} sent after the wait"],
     )
 
 
@@ -67,27 +67,27 @@ def _other_backend(stream: Stream, _verdict: Verdict) -> str:
 
 
 BACKEND = Expectation[Stream, str](
-    key="backend", wanted=lambda stream: stream.expect.backend, judge=_judge_backend, as_seen=_other_backend
+    key="backend", expected=lambda stream: stream.expect.backend, judge=_judge_backend, as_seen=_other_backend
 )
 
 
-def _judge_backends(stream: Stream, wanted: tuple[str, ...]) -> Verdict:
+def _judge_backends(stream: Stream, expected: tuple[str, ...]) -> Verdict:
     """Those pods answered, and no others."""
     findings = Findings(stream, stream.foreign)
     answered = tuple(dict.fromkeys(packet.backend for packet in stream.packets if packet.backend))
-    strangers = [name for name in answered if name not in wanted]
-    silent = [name for name in wanted if name not in answered]
+    strangers = [name for name in answered if name not in expected]
+    silent = [name for name in expected if name not in answered]
     for name in strangers:
         findings.wrong(f"{name} answered, too")
     for name in silent:
         findings.missing(f"{name} answered nothing")
-    if answered != wanted and not strangers and not silent:
+    if answered != expected and not strangers and not silent:
         findings.missing(f"the backends answered in another order: {listed(answered)}")
     return findings.settle(
         f"{stream.name}.backends",
-        expected=", ".join(wanted),
+        expected=", ".join(expected),
         observed=", ".join(answered) or "no backend",
-        silence=stream.silence,
+        may_be_late=stream.may_be_late,
         witnesses=[f"first answers of {listed(answered)}"],
     )
 
@@ -100,11 +100,11 @@ def _last_backend(stream: Stream, _verdict: Verdict) -> str:
 
 
 BACKENDS = Expectation[Stream, tuple[str, ...]](
-    key="backends", wanted=lambda stream: stream.expect.backends, judge=_judge_backends, as_seen=_last_backend
+    key="backends", expected=lambda stream: stream.expect.backends, judge=_judge_backends, as_seen=_last_backend
 )
 
 
-def _judge_source(stream: Stream, wanted: SourceExpectation) -> Verdict:
+def _judge_source(stream: Stream, expected: SourceExpectation) -> Verdict:
     """Every backend saw that address, and where it is the sender's own, that port."""
     stream = stream.after_wait
     findings = Findings(stream, chain(stream.foreign, stream.changed_by_others))
@@ -113,26 +113,27 @@ def _judge_source(stream: Stream, wanted: SourceExpectation) -> Verdict:
         if packet.peer is None:
             find = findings.missing if may_be_late(packet) else findings.wrong
             find(f"{answer_words(packet)}, so no backend saw its source", packet.number)
-        elif (due := stream.due_source(packet)) is None:
+        elif (address := stream.expected_source(packet)) is None:
             findings.wrong(f"{packet.backend} saw {packet.peer}, and nothing masquerades what it gets", packet.number)
-        elif packet.peer != due:
-            instead = f", not {due}" if len(stream.sources) > 1 else ""
+        elif packet.peer != address:
+            instead = f", not {address}" if len(stream.sources) > 1 else ""
             findings.wrong(f"{packet.backend} saw {packet.peer}{instead}", packet.number)
-        elif isinstance(_wanted_source(wanted, packet.backend), Preserved):
+        elif isinstance(_source_expectation(expected, packet.backend), Preserved):
             kept.append(packet)
     noted = _judge_ports(stream, kept, findings)
     reporters = dict.fromkeys(packet.backend for packet in stream.packets if packet.backend)
     return findings.settle(
         f"{stream.name}.source",
-        expected=listed(list(dict.fromkeys(map(str, filter(None, map(stream.due_source, stream.answered)))))) or "none",
+        expected=listed(list(dict.fromkeys(map(str, filter(None, map(stream.expected_source, stream.answered))))))
+        or "none",
         observed=listed(list(dict.fromkeys(str(each.peer) for each in stream.packets if each.peer is not None))),
-        silence=stream.silence,
+        may_be_late=stream.may_be_late,
         witnesses=[f"reported by {listed(list(reporters))}", *noted],
     )
 
 
-def _wanted_source(wanted: SourceExpectation, backend: str) -> SourceExpectation | None:
-    return wanted.of.get(backend) if isinstance(wanted, SourceByBackend) else wanted
+def _source_expectation(expected: SourceExpectation, backend: str) -> SourceExpectation | None:
+    return expected.of.get(backend) if isinstance(expected, SourceByBackend) else expected
 
 
 def _judge_ports(stream: Stream, packets: Sequence[StreamPacket], findings: Findings) -> list[str]:
@@ -151,11 +152,11 @@ def _judge_ports(stream: Stream, packets: Sequence[StreamPacket], findings: Find
             excused.append(f"{clause}: another connection on {other.node} holds that one ({entry_words(other)})")
         else:
             findings.wrong(clause, packet.number)
-    return tally(excused, *stream.counted)
+    return tally(excused, *stream.size)
 
 
 def _stranger(stream: Stream) -> StreamPacket | None:
-    return next((each for each in stream.after_wait.answered if each.peer != stream.due_source(each)), None)
+    return next((each for each in stream.after_wait.answered if each.peer != stream.expected_source(each)), None)
 
 
 def _other_source(stream: Stream, _verdict: Verdict) -> str:
@@ -172,67 +173,67 @@ def _seen_address(stream: Stream, _verdict: Verdict) -> IPAddress | None:
 
 SOURCE = Expectation[Stream, SourceExpectation](
     key="source",
-    wanted=lambda stream: stream.expect.source,
+    expected=lambda stream: stream.expect.source,
     judge=_judge_source,
     as_seen=_other_source,
     seen_address=_seen_address,
 )
 
 
-def _judge_lost(stream: Stream, wanted: Count) -> Verdict:
-    return _judge_packets(stream, "lost", wanted, stream.lost)
+def _judge_lost(stream: Stream, expected: Count) -> Verdict:
+    return _judge_packets(stream, "lost", expected, stream.lost)
 
 
-def _judge_lost_on_link(stream: Stream, wanted: Count) -> Verdict:
-    return _judge_packets(stream, "lostOnLink", wanted, stream.lost_on_link, "lost on a link")
+def _judge_lost_on_link(stream: Stream, expected: Count) -> Verdict:
+    return _judge_packets(stream, "lostOnLink", expected, stream.lost_on_link, "lost on a link")
 
 
-def _judge_rejected(stream: Stream, wanted: Count) -> Verdict:
-    return _judge_packets(stream, "rejected", wanted, stream.of_fate(StreamPacketFate.REJECTED))
+def _judge_rejected(stream: Stream, expected: Count) -> Verdict:
+    return _judge_packets(stream, "rejected", expected, stream.of_fate(StreamPacketFate.REJECTED))
 
 
-def _judge_resets(stream: Stream, wanted: Count) -> Verdict:
+def _judge_resets(stream: Stream, expected: Count) -> Verdict:
     number = sum(each.kind is BreakKind.RESET for each in stream.record.breaks)
-    return _judge_count(stream, "resets", wanted, number, f"its connection was reset {times(number)}")
+    return _judge_count(stream, "resets", expected, number, f"its connection was reset {times(number)}")
 
 
 def _judge_packets(
-    stream: Stream, key: str, wanted: Count, packets: Sequence[StreamPacket], became: str = ""
+    stream: Stream, key: str, expected: Count, packets: Sequence[StreamPacket], became: str = ""
 ) -> Verdict:
     was = "was" if len(packets) == 1 else "were"
     clause = f"{len(packets):,} of {amount(len(stream.packets), 'packet')} {was} {became or key}"
-    return _judge_count(stream, key, wanted, len(packets), clause, packets)
+    return _judge_count(stream, key, expected, len(packets), clause, packets)
 
 
 def _judge_count(
-    stream: Stream, key: str, wanted: Count, number: int, clause: str, packets: Sequence[StreamPacket] = ()
+    stream: Stream, key: str, expected: Count, number: int, clause: str, packets: Sequence[StreamPacket] = ()
 ) -> Verdict:
     """The number is within bounds, also if each answer that may be late still came."""
-    findings = Findings(stream, _work_of_others(stream, key, wanted))
-    late = sum(map(may_be_late, packets)) if stream.silence else 0
-    possible = [each in wanted for each in range(number - late, number + 1)]
+    findings = Findings(stream, _work_of_others(stream, key, expected))
+    late = sum(map(may_be_late, packets)) if stream.may_be_late else 0
+    possible = [each in expected for each in range(number - late, number + 1)]
     if any(possible) and not all(possible):
         findings.missing(clause)
-    elif number not in wanted:
+    elif number not in expected:
         findings.wrong(clause)
         errors = dict.fromkeys(packet.error for packet in packets if packet.error)
         if errors:
             findings.wrong(f"its socket reported {listed(list(errors))}")
     return findings.settle(
         f"{stream.name}.{key}",
-        expected=_bounds(wanted),
+        expected=_bounds(expected),
         observed=f"{number:,}",
-        silence=stream.silence,
+        may_be_late=stream.may_be_late,
         witnesses=[clause],
     )
 
 
-def _work_of_others(stream: Stream, key: str, wanted: Count) -> Iterator[str]:
+def _work_of_others(stream: Stream, key: str, expected: Count) -> Iterator[str]:
     """Foreign rules to which the stream may owe its number: they ended its packets, or kept them from ending."""
     if key in _ENDS:
-        if wanted.at_least:
+        if expected.at_least:
             yield from stream.ended_by_others(_ENDS[key])
-        elif wanted.at_most is not None and stream.answered:
+        elif expected.at_most is not None and stream.answered:
             yield from stream.foreign
 
 
@@ -256,16 +257,16 @@ def _on_link(stream: Stream, verdict: Verdict) -> str:
 
 
 LOST = Expectation[Stream, Count](
-    key="lost", wanted=lambda stream: stream.expect.lost, judge=_judge_lost, as_seen=_nothing_stopped
+    key="lost", expected=lambda stream: stream.expect.lost, judge=_judge_lost, as_seen=_nothing_stopped
 )
 LOST_ON_LINK = Expectation[Stream, Count](
-    key="lostOnLink", wanted=lambda stream: stream.expect.lost_on_link, judge=_judge_lost_on_link, as_seen=_on_link
+    key="lostOnLink", expected=lambda stream: stream.expect.lost_on_link, judge=_judge_lost_on_link, as_seen=_on_link
 )
 REJECTED = Expectation[Stream, Count](
-    key="rejected", wanted=lambda stream: stream.expect.rejected, judge=_judge_rejected, as_seen=_nothing_stopped
+    key="rejected", expected=lambda stream: stream.expect.rejected, judge=_judge_rejected, as_seen=_nothing_stopped
 )
 RESETS = Expectation[Stream, Count](
-    key="resets", wanted=lambda stream: stream.expect.resets, judge=_judge_resets, as_seen=_nothing_stopped
+    key="resets", expected=lambda stream: stream.expect.resets, judge=_judge_resets, as_seen=_nothing_stopped
 )
 
 
@@ -279,7 +280,7 @@ def _judge_delay(stream: Stream, most: int) -> Verdict:
     if not stream.answered:
         findings.doubt("nothing was answered")
     if any(map(may_be_late, stream.packets)):
-        for clause in stream.silence:
+        for clause in stream.may_be_late:
             findings.doubt(clause)
     return findings.settle(
         f"{stream.name}.delay",
@@ -289,13 +290,13 @@ def _judge_delay(stream: Stream, most: int) -> Verdict:
     )
 
 
-DELAY = Expectation[Stream, int](key="delay", wanted=lambda stream: stream.expect.delay, judge=_judge_delay)
+DELAY = Expectation[Stream, int](key="delay", expected=lambda stream: stream.expect.delay, judge=_judge_delay)
 
 
 def _strays(stream: Stream) -> dict[int, str] | None:
-    """The packets that reached what is no due endpoint, each with a clause; ``None`` without any.
+    """The packets that reached what is no expected endpoint, each with a clause; ``None`` without any.
 
-    An author may name a backend that is no reachable endpoint, as for probes (``due_ends``).
+    An author may name a backend that is no reachable endpoint, as for probes (``expected_ends``).
     """
     ends = {(each.address, each.port): each.is_reachable for each in stream.resolved.endpoints}
     named = {stream.expect.backend, *(stream.expect.backends or ())}
@@ -359,5 +360,5 @@ def _judge_whole(stream: Stream, broken: list[tuple[int | None, str]]) -> Verdic
     )
 
 
-ENDPOINT = Expectation[Stream, dict[int, str]](key="endpoint", wanted=_strays, judge=_judge_endpoint)
-WHOLE = Expectation[Stream, list[tuple[int | None, str]]](key="whole", wanted=_broken, judge=_judge_whole)
+ENDPOINT = Expectation[Stream, dict[int, str]](key="endpoint", expected=_strays, judge=_judge_endpoint)
+WHOLE = Expectation[Stream, list[tuple[int | None, str]]](key="whole", expected=_broken, judge=_judge_whole)

@@ -16,13 +16,13 @@ _LEFT_ALONE = frozenset({Fate.LOST, Fate.LOST_ON_LINK, Fate.STRAYED, Fate.UNREAC
 """Fates of an untranslated packet: it ends somewhere, and a router may report that by ICMP."""
 
 
-def _wanted(case: Case) -> Outcome | None:
+def _expected(case: Case) -> Outcome | None:
     """No probe has this outcome by default, so it is asked for also where ``http`` would leave the outcome open."""
     outcome = case.probe.expect.outcome
     return outcome if outcome is Outcome.UNTRANSLATED else None
 
 
-def _judge(case: Case, wanted: Outcome) -> Verdict:
+def _judge(case: Case, expected: Outcome) -> Verdict:
     """Every flow left a node, or reached a pod or host, under the dialled address and never under another."""
     findings = Findings(case, (*_signs_of_translation(case), *_doubts_about_engine(case)))
     witnesses: list[str] = []
@@ -42,9 +42,9 @@ def _judge(case: Case, wanted: Outcome) -> Verdict:
     found = len(witnesses) == len(case.flows)
     return findings.settle(
         "outcome",
-        expected=wanted,
+        expected=expected,
         observed="untranslated" if found else fates_text(case),
-        silence=case.silence,
+        may_be_late=case.may_be_late,
         witnesses=tally(witnesses, len(case.flows)),
     )
 
@@ -70,4 +70,4 @@ def _doubts_about_engine(case: Case) -> Iterator[str]:
             yield f"{clause}, and may have kept it from the engine's rules"
 
 
-UNTRANSLATED = Expectation[Case, Outcome](key="outcome", wanted=_wanted, judge=_judge)
+UNTRANSLATED = Expectation[Case, Outcome](key="outcome", expected=_expected, judge=_judge)

@@ -39,7 +39,7 @@ def why(
 
 def test_conntrack_is_the_cause_where_it_sends_what_no_rule_does() -> None:
     tracked = TrackedFlow(0, "node-a", WORLD.address("echo-1"), 8080, *WORLD.client(0))
-    evidence = WORLD.evidence(WORLD.round_trip(0, "echo-1"), tracked=(tracked,), counted=("node-a",))
+    evidence = WORLD.evidence(WORLD.round_trip(0, "echo-1"), tracked=(tracked,), metered_nodes=("node-a",))
     assert why(WORLD, evidence, "backends") == (
         "conntrack on node-a sent the flow to echo-1 (10.244.2.3:8080) by an older entry: no DNAT rule to "
         "that address counted it."
@@ -49,7 +49,9 @@ def test_conntrack_is_the_cause_where_it_sends_what_no_rule_does() -> None:
 def test_a_rule_is_the_cause_where_it_counted_what_conntrack_holds() -> None:
     tracked = TrackedFlow(0, "node-a", WORLD.address("echo-1"), 8080, *WORLD.client(0))
     counts = (WORLD.translated("echo-1"),)
-    evidence = WORLD.evidence(WORLD.round_trip(0, "echo-1"), tracked=(tracked,), counted=("node-a",), counts=counts)
+    evidence = WORLD.evidence(
+        WORLD.round_trip(0, "echo-1"), tracked=(tracked,), metered_nodes=("node-a",), counts=counts
+    )
     assert why(WORLD, evidence, "backends").startswith("node-a sent the packet to echo-1 by ")
 
 

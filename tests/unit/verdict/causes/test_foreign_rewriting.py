@@ -37,7 +37,7 @@ def failure(
 ) -> Failure:
     counts = (WORLD.translated("echo-1"),) if translated else ()
     evidence: Evidence = WORLD.evidence(
-        [WORLD.leaves(0), CAME, *seen], foreign=(foreign,), counts=counts, counted=("node-a", "node-b"), **changes
+        [WORLD.leaves(0), CAME, *seen], foreign=(foreign,), counts=counts, metered_nodes=("node-a", "node-b"), **changes
     )
     case = Case(WORLD.probe, RESOLVED, evidence)
     found = judge(WORLD.probe, RESOLVED, None, evidence).verdicts

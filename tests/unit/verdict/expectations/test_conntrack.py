@@ -105,7 +105,7 @@ def of_outcome(wanted: ConntrackExpect | None, known: str | None, *, flows: int 
     entry = replace(ENTRY, reply_source_port=8080)
     before = [TrackedFlow(0, "node-a", world.address(known), 8080, entry.source, entry.source_port)] if known else []
     seen = [each for flow in range(flows) for each in world.round_trip(flow, "echo-1")]
-    told = world.evidence(seen, entries=(entry,), counted=("node-a", "node-b"), known=tuple(before))
+    told = world.evidence(seen, entries=(entry,), metered_nodes=("node-a", "node-b"), known=tuple(before))
     told = replace(told, **evidence)  # type: ignore[arg-type]
     return next(each for each in judge(probe, resolved, None, told).verdicts if each.expectation == "outcome")
 

@@ -134,6 +134,6 @@ def test_the_stack_of_a_node_where_no_tap_saw_the_packet_counted_something_else(
     world = World(outcome=Outcome.DROPPED)
     seen = [world.leaves(0), on_node(world, "debug", Direction.IN)]
     evidence = world.evidence(
-        seen, sentinels=(), kernel=(KernelCount("node-b", counter, 1),), counted=("node-a", "node-b")
+        seen, sentinels=(), kernel=(KernelCount("node-b", counter, 1),), metered_nodes=("node-a", "node-b")
     )
     assert one(world, evidence, "outcome").judgement is INCONCLUSIVE

@@ -96,7 +96,7 @@ def test_a_connection_without_an_end_is_only_late_until_the_sentinel_packets_are
 
 def test_a_rule_that_counted_drops_is_the_cause_of_a_connection_without_an_end() -> None:
     verdict = without_end(
-        "timeout", counts=(CONNECTED.translated("echo-1"), CONNECTED.dropped(2)), counted=("node-a", "node-b")
+        "timeout", counts=(CONNECTED.translated("echo-1"), CONNECTED.dropped(2)), metered_nodes=("node-a", "node-b")
     )
     assert why(verdict) == (
         "the end of the connection (FIN) was lost after its data had crossed the network: node-a may have dropped it "
@@ -251,7 +251,7 @@ def test_a_delivery_with_one_thing_wrong(key: str, change: Change, judgement: Ju
 def test_a_translation_that_no_rule_counted_is_not_the_rules_work(counts: tuple[RuleCount, ...], words: str) -> None:
     world = replace(DELIVERED, flows=2, backends=("echo-1",))
     seen = [each for flow in range(2) for each in world.round_trip(flow, "echo-1")]
-    verdict = one(world, world.evidence(seen, counts=counts, counted=("node-a", "node-b")), "outcome")
+    verdict = one(world, world.evidence(seen, counts=counts, metered_nodes=("node-a", "node-b")), "outcome")
     assert verdict.judgement is (INCONCLUSIVE if words else PASS)
     assert words in "\n".join(verdict.reasons)
 
@@ -260,7 +260,7 @@ def test_what_arrives_where_it_was_sent_needs_no_rule() -> None:
     world = replace(DELIVERED, backends=("echo-1",), addresses={"service": ip_address("10.244.2.3")})
     straight = [replace(o, destination_port=80) for o in world.round_trip(0, "echo-1")[:2]]
     verdict = one(
-        world, world.evidence([*straight, *world.round_trip(0, "echo-1")[2:]], counted=("node-a",)), "outcome"
+        world, world.evidence([*straight, *world.round_trip(0, "echo-1")[2:]], metered_nodes=("node-a",)), "outcome"
     )
     assert verdict.judgement is PASS, verdict.reasons
 
@@ -513,7 +513,7 @@ def test_a_loss_is_laid_to_a_rule_or_a_stack_of_the_node_where_it_was_seen_last(
     left: bool, told: dict[str, object], sentence: str
 ) -> None:
     seen = [DELIVERED.leaves(0), came(), *([came(leaves=True)] if left else [])]
-    evidence = DELIVERED.evidence(seen, counted=("node-a", "node-b"), **told)
+    evidence = DELIVERED.evidence(seen, metered_nodes=("node-a", "node-b"), **told)
     assert lost_where(Case(DELIVERED.probe, DELIVERED.resolved, evidence)) == sentence
 
 
@@ -557,7 +557,7 @@ def test_the_packets_that_a_stack_must_account_for_are_those_that_had_left() -> 
 def of_a_service(world: World, seen: list[Observation], sender: Sender | None = None) -> ProbeVerdict:
     resolved = replace(world.resolved, service_port="default/echo", sender=sender or world.resolved.sender)
     kernel = (KernelCount("node-a", "IpInHdrErrors", 1),)
-    return judge(world.probe, resolved, None, world.evidence(seen, kernel=kernel, counted=("node-a", "node-b")))
+    return judge(world.probe, resolved, None, world.evidence(seen, kernel=kernel, metered_nodes=("node-a", "node-b")))
 
 
 def test_a_drop_by_a_stack_that_no_address_explains_is_no_work_of_the_engine() -> None:

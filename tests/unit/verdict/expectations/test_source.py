@@ -149,7 +149,9 @@ def from_a_node(
         tracked.append(TrackedFlow(flow, "node-b", world.address(pod), 8080, NODE, 60001))
         tracked.append(TrackedFlow(flow, "node-a", world.address(pod), 8080, NODE, arrived_from))
     translated = (world.translated(pod, reached.count(pod)) for pod in pods)
-    evidence = world.evidence(seen, counts=(*translated, *counts), counted=("node-a", "node-b"), tracked=tuple(tracked))
+    evidence = world.evidence(
+        seen, counts=(*translated, *counts), metered_nodes=("node-a", "node-b"), tracked=tuple(tracked)
+    )
     return judge(world.probe, resolved, None, evidence)
 
 

@@ -20,7 +20,7 @@ from proxylab.scenario.words import Outcome
 End = tuple[IPAddress, int]
 
 
-class DueEnds:
+class ExpectedEnds:
     """The addresses and ports at which the flows of a probe may arrive."""
 
     def __init__(self, resolved: ResolvedProbe, expect: Expect, target: Target) -> None:
