@@ -1,0 +1,158 @@
+"""What a rule does to a packet that matches it, in words that iptables and nftables share."""
+
+from collections.abc import Iterator
+from enum import Enum, auto
+from ipaddress import ip_address
+from typing import Final
+
+from proxylab.addresses import IPAddress
+from proxylab.rules.rule import Action, Rule
+
+
+class Effect(Enum):
+    """One thing that a rule may do to a packet."""
+
+    DROP = auto()
+    REJECT = auto()
+    RESET = auto()
+    """Reject with a reset of TCP."""
+    TAKE = auto()
+    """Hand it to a program, or answer it in a program's stead."""
+    LOOK_UP = auto()
+    """Do what a map of verdicts says, which may be to drop it."""
+    SOURCE = auto()
+    """Translate its source, by connection tracking."""
+    DESTINATION = auto()
+    """Translate its destination, by connection tracking."""
+    SET_SOURCE = auto()
+    """Write another source into it, without connection tracking."""
+    SET_DESTINATION = auto()
+    """Write another destination into it, without connection tracking."""
+    HOPS = auto()
+    """Change its TTL or hop limit."""
+    MARK = auto()
+    NO_TRACKING = auto()
+    """Exempt it from connection tracking."""
+    FORWARD = auto()
+    """Send it out of another device at once."""
+    PACKET_TYPE = auto()
+    """Change whether it is for this host at all."""
+    ACCEPT = auto()
+    RETURN = auto()
+
+
+ENDS: Final = frozenset({Effect.DROP, Effect.REJECT, Effect.TAKE, Effect.LOOK_UP, Effect.FORWARD, Effect.PACKET_TYPE})
+"""What may keep a packet from where it was going."""
+STATELESS: Final = frozenset({Effect.SET_SOURCE, Effect.SET_DESTINATION})
+OF_SOURCE: Final = frozenset({Effect.SOURCE, Effect.SET_SOURCE})
+OF_DESTINATION: Final = frozenset({Effect.DESTINATION, Effect.SET_DESTINATION})
+REWRITES: Final = OF_SOURCE | OF_DESTINATION
+
+_TARGETS: Final = {
+    "ACCEPT": (Effect.ACCEPT,),
+    "DNAT": (Effect.DESTINATION,),
+    "DNPT": (Effect.SET_DESTINATION,),
+    "DROP": (Effect.DROP,),
+    "HL": (Effect.HOPS,),
+    "HMARK": (Effect.MARK,),
+    "MARK": (Effect.MARK,),
+    "MASQUERADE": (Effect.SOURCE,),
+    "NFQUEUE": (Effect.TAKE,),
+    "NOTRACK": (Effect.NO_TRACKING,),
+    "REDIRECT": (Effect.DESTINATION,),
+    "REJECT": (Effect.REJECT,),
+    "RETURN": (Effect.RETURN,),
+    "SNAT": (Effect.SOURCE,),
+    "SNPT": (Effect.SET_SOURCE,),
+    "SYNPROXY": (Effect.TAKE,),
+    "TPROXY": (Effect.TAKE,),
+    "TTL": (Effect.HOPS,),
+}
+"""Targets of iptables-extensions(8). Those of SNPT and DNPT rewrite prefixes without connection tracking."""
+_OF_OPTION: Final = {
+    ("CONNMARK", "--restore-mark"): Effect.MARK,
+    ("CT", "--notrack"): Effect.NO_TRACKING,
+    ("SET", "--map-mark"): Effect.MARK,
+}
+"""Targets that do it only with this option."""
+_LEAVING: Final = frozenset({"POSTROUTING", "INPUT"})
+_COMING: Final = frozenset({"PREROUTING", "OUTPUT"})
+
+_STATEMENTS: Final = {
+    "accept": Effect.ACCEPT,
+    "dnat": Effect.DESTINATION,
+    "drop": Effect.DROP,
+    "fwd": Effect.FORWARD,
+    "masquerade": Effect.SOURCE,
+    "notrack": Effect.NO_TRACKING,
+    "queue": Effect.TAKE,
+    "redirect": Effect.DESTINATION,
+    "return": Effect.RETURN,
+    "snat": Effect.SOURCE,
+    "synproxy": Effect.TAKE,
+    "tproxy": Effect.TAKE,
+}
+_SETS: Final = {
+    "saddr": Effect.SET_SOURCE,
+    "sport": Effect.SET_SOURCE,
+    "daddr": Effect.SET_DESTINATION,
+    "dport": Effect.SET_DESTINATION,
+    "ttl": Effect.HOPS,
+    "hoplimit": Effect.HOPS,
+    "mark": Effect.MARK,
+    "pkttype": Effect.PACKET_TYPE,
+}
+"""Statements of nft that set a field."""
+_ADDRESSES: Final = ("--to-destination", "--to-source", "to")
+
+
+def effects(rule: Rule) -> frozenset[Effect]:
+    """What a rule does to packets that match."""
+    return frozenset(each for action in rule.actions for each in _effects(rule, action))
+
+
+def new_address(rule: Rule) -> IPAddress | None:
+    """The one address that a rule gives packets, as source or destination; ``None`` where it names none or several."""
+    for action in rule.actions:
+        found = (action.after(word) for word in _ADDRESSES)
+        text = action.words[0] if action.name.endswith("addr set") and action.words else next(filter(None, found), "")
+        host = text.partition("]")[0].strip("[") if text.startswith("[") else text
+        for each in (host, host.rpartition(":")[0]):
+            try:
+                return ip_address(each)
+            except ValueError:
+                continue
+    return None
+
+
+def _effects(rule: Rule, action: Action) -> Iterator[Effect]:
+    if not rule.is_nft:
+        yield from _of_target(rule.chain, action.name, action.words)
+    elif action.name == "xt":  # nft's words for what iptables-nft wrote and nft cannot say itself
+        yield from _of_target(rule.chain, action.words[-1].strip('"'), ())
+    elif action.name == "reject":
+        yield Effect.REJECT
+        if action.words[1:] == ("tcp", "reset"):
+            yield Effect.RESET
+    elif action.name == "vmap":
+        verdicts = [each.rpartition(" : ")[2].strip() for each in action.words[-1].strip("{} ").split(",")]
+        if action.words[-1].startswith("@") or "drop" in verdicts:
+            yield Effect.LOOK_UP
+    elif action.name.endswith(" set"):
+        field = action.name.split()[-2]
+        if field in _SETS:
+            yield _SETS[field]
+    elif action.name in _STATEMENTS:
+        yield _STATEMENTS[action.name]
+
+
+def _of_target(chain: str, target: str, words: tuple[str, ...]) -> Iterator[Effect]:
+    yield from _TARGETS.get(target, ())
+    yield from (effect for (name, option), effect in _OF_OPTION.items() if name == target and option in words)
+    if target == "REJECT" and "tcp-reset" in words:
+        yield Effect.RESET
+    # NETMAP translates sources or destinations, by the hook that it stands in.
+    if target == "NETMAP" and chain not in _COMING:
+        yield Effect.SOURCE
+    if target == "NETMAP" and chain not in _LEAVING:
+        yield Effect.DESTINATION

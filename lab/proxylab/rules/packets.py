@@ -1,0 +1,184 @@
+"""Whether packets match a rule, by what is known of them: yes, no, or may."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from enum import Enum
+from ipaddress import ip_address, ip_network
+from typing import Final
+
+from msgspec import Struct
+
+from proxylab.addresses import IPAddress, Transport
+from proxylab.rules.rule import Action, Match, Rule
+
+
+class Answer(Enum):
+    """Whether packets match. ``MAY`` where the rule has a condition that is unknown, or what it compares is."""
+
+    YES = "yes"
+    NO = "no"
+    MAY = "may"
+
+
+class Packets(Struct, frozen=True):
+    """What packets had, each field with all values that it may have had; of an empty one nothing is known."""
+
+    protocols: Collection[Transport] = ()
+    sources: Collection[IPAddress] = ()
+    destinations: Collection[IPAddress] = ()
+    source_ports: Collection[int] = ()
+    destination_ports: Collection[int] = ()
+
+
+class Field(Enum):
+    """What of a packet a condition compares, by the name that ``Packets`` has for it."""
+
+    PROTOCOL = "protocols"
+    SOURCE = "sources"
+    DESTINATION = "destinations"
+    SOURCE_PORT = "source_ports"
+    DESTINATION_PORT = "destination_ports"
+
+
+class Comparison(Struct, frozen=True):
+    """One field, and the values looked for as they are written: single ones, ranges and networks."""
+
+    field: Field
+    values: tuple[str, ...]
+    operator: str = ""
+
+    def answer(self, packets: Packets) -> Answer:
+        """Whether the field of the packets has one of the values, or none of them where the operator negates."""
+        known: Collection[Transport | IPAddress | int] = getattr(packets, self.field.value)
+        negated = self.operator in ("!", "!=")
+        try:
+            held = [[_holds(value, each, self.operator) for value in self.values] for each in known]
+        except (KeyError, ValueError):
+            return Answer.MAY  # a named set, or something else that this module does not know
+        # No packet of the other family comes to a rule with an address, negated or not.
+        matched = {any(each) is not negated and None not in each for each in held}
+        return {(True,): Answer.YES, (False,): Answer.NO}.get(tuple(matched), Answer.MAY)
+
+
+_FIELDS: Final = {
+    "-p": Field.PROTOCOL,
+    "-s": Field.SOURCE,
+    "-d": Field.DESTINATION,
+    "--sport": Field.SOURCE_PORT,
+    "--dport": Field.DESTINATION_PORT,
+    "--sports": Field.SOURCE_PORT,
+    "--dports": Field.DESTINATION_PORT,
+    "--src-range": Field.SOURCE,
+    "--dst-range": Field.DESTINATION,
+    "ip saddr": Field.SOURCE,
+    "ip6 saddr": Field.SOURCE,
+    "ip daddr": Field.DESTINATION,
+    "ip6 daddr": Field.DESTINATION,
+    "ip protocol": Field.PROTOCOL,
+    "ip6 nexthdr": Field.PROTOCOL,
+    "meta l4proto": Field.PROTOCOL,
+    "th sport": Field.SOURCE_PORT,
+    "th dport": Field.DESTINATION_PORT,
+    **{f"{each} sport": Field.SOURCE_PORT for each in ("tcp", "udp", "udplite", "sctp", "dccp")},
+    **{f"{each} dport": Field.DESTINATION_PORT for each in ("tcp", "udp", "udplite", "sctp", "dccp")},
+}
+_OWN_HEADERS: Final = frozenset({
+    "ah", "comp", "dccp", "esp", "icmp", "icmpv6", "igmp", "sctp", "tcp", "udp", "udplite"
+})  # fmt: skip
+"""Headers in nft's words that only packets of the protocol of that name have."""
+_ALWAYS: Final = frozenset({"-m", "--comment"})
+"""What iptables spells like a condition, and every packet matches."""
+_SOMETIMES: Final = frozenset({"limit", "quota", "vmap"})
+"""Statements of nft that end the rule for some packets."""
+
+_PROTOCOLS: Final[Mapping[str, Transport | None]] = {
+    **dict.fromkeys(
+        ("ah", "comp", "dccp", "esp", "gre", "igmp", "ipcomp", "ipip", "ipv6", "l2tp", "mh", "ospf", "pim")
+    ),
+    **dict.fromkeys(("udplite", "vrrp")),
+    **{each.lower(): each for each in Transport},
+    **{str(each.number(version)): each for each in Transport for version in (4, 6)},
+    **dict.fromkeys(("icmpv6", "ipv6-icmp"), Transport.ICMP),
+}
+"""What a probe sends, by the names that rules have for it (protocols(5)); ``None`` for other protocols."""
+_COMPARED: Final[Mapping[str, Callable[[int, int], bool]]] = {
+    "<": int.__lt__,
+    "<=": int.__le__,
+    ">": int.__gt__,
+    ">=": int.__ge__,
+}
+
+
+def matches(rule: Rule, packets: Packets) -> Answer:
+    """Whether packets match all conditions of the rule."""
+    answers = {answer(part, packets) for part in rule.parts}
+    if Answer.NO in answers:
+        return Answer.NO
+    return Answer.MAY if Answer.MAY in answers else Answer.YES
+
+
+def answer(part: Match | Action, packets: Packets) -> Answer:
+    """Whether packets match one condition. Most actions let all packets pass on to what stands behind them."""
+    if part.name in _ALWAYS:
+        return Answer.YES
+    compared, is_all = comparisons(part)
+    answers = {each.answer(packets) for each in compared}
+    if Answer.NO in answers:
+        return Answer.NO
+    return Answer.YES if is_all and Answer.MAY not in answers else Answer.MAY
+
+
+def comparisons(part: Match | Action) -> tuple[list[Comparison], bool]:
+    """What a condition compares of addresses, ports and protocols, and whether that is all of it.
+
+    In nft a header implies its protocol: ``tcp dport 80`` compares two fields.
+    """
+    if isinstance(part, Action):
+        name = part.words[0] if part.name == "vmap" else part.name
+        return [each for each in map(_of_header, name.split(" . ")) if each], part.name not in _SOMETIMES
+    names, elements = part.name.split(" . "), list(_elements(part))
+    found: list[Comparison] = [each for each in map(_of_header, names) if each]
+    # A list of pairs leaves out a packet whose address is in none of them. Which ports go with it, this does not ask.
+    is_all = len(names) == 1 or (len(elements) == 1 and not part.operator)
+    for at, name in enumerate(names):
+        field = _FIELDS.get(name)
+        values = tuple(each[at] if at < len(each) else "" for each in elements)
+        if field is None or (part.operator and len(names) > 1):
+            is_all = False
+        else:
+            found.append(Comparison(field, values, part.operator))
+    return found, is_all
+
+
+def _of_header(name: str) -> Comparison | None:
+    header, _, field = name.partition(" ")
+    return Comparison(Field.PROTOCOL, (header,)) if field and header in _OWN_HEADERS else None
+
+
+def _elements(match: Match) -> Iterator[list[str]]:
+    """The alternatives of a condition, each with its parts: more than one where values are joined by ``.``."""
+    for each in " ".join(match.values).strip("{} ").split(","):
+        yield each.strip().split(" . ")
+
+
+def _holds(value: str, had: Transport | IPAddress | int, operator: str) -> bool | None:
+    """Whether a value covers what packets had; ``None`` for an address of the other family.
+
+    Raises ``KeyError`` or ``ValueError`` for a value that cannot be read.
+    """
+    if isinstance(had, Transport):
+        if value.isdigit():
+            return _PROTOCOLS.get(value) is had
+        return value == "all" or _PROTOCOLS[value.lower()] is had
+    if isinstance(had, int):
+        if operator in _COMPARED:
+            return _COMPARED[operator](had, int(value))
+        first, to, last = value.replace("-", ":").partition(":")
+        return int(first or 0) <= had <= int(last or (65535 if to else first))
+    if operator in _COMPARED:
+        raise ValueError(value)
+    first, to, last = value.partition("-")
+    if to:
+        low, high = ip_address(first), ip_address(last)
+        return low.packed <= had.packed <= high.packed if low.version == had.version else None
+    network = ip_network(value, strict=False)
+    return had in network if network.version == had.version else None

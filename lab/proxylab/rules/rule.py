@@ -1,0 +1,108 @@
+"""One rule: its conditions and actions in the order in which the kernel runs them, in the words of its own tool.
+
+A reader keeps what it does not know as a condition with that name, so that printing loses nothing, and no one takes a
+rule with an unknown condition for one that always matches.
+"""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+
+class Match(Struct, frozen=True):
+    """One condition.
+
+    Attributes:
+        name: the option of iptables (``-s``, ``--dport``, ``-m``) or the expression of nft (``ip saddr``).
+        values: the words behind it; a set in braces is one word, as is a text in quotes.
+        operator: ``!`` of iptables; ``!=``, ``<``, ``>=`` of nft; empty where the values are simply those looked for.
+    """
+
+    name: str
+    values: tuple[str, ...] = ()
+    operator: str = ""
+
+    @property
+    def negated(self) -> bool:
+        return self.operator in ("!", "!=")
+
+    @property
+    def value(self) -> str:
+        """The first value; empty without one."""
+        return self.values[0] if self.values else ""
+
+
+class Action(Struct, frozen=True):
+    """What a rule does to a packet: the target of iptables, or one statement of nft.
+
+    Attributes:
+        name: the target (``DNAT``, a chain) or the statement (``dnat``, ``jump``, ``ip daddr set``).
+        words: its options with their values, or the words behind the statement.
+        returns_past: whether iptables has ``-g``, so that the chain returns past this one.
+    """
+
+    name: str
+    words: tuple[str, ...] = ()
+    returns_past: bool = False
+
+    def after(self, word: str) -> str:
+        """The word behind that one; empty where it is not there."""
+        at = self.words.index(word) + 1 if word in self.words else len(self.words)
+        return self.words[at] if at < len(self.words) else ""
+
+
+class Rule(Struct, frozen=True):
+    """One rule, or the policy of a chain, which acts on every packet that comes to its end.
+
+    Attributes:
+        chain: its chain; empty in nftables, whose rules do not say it.
+        parts: the conditions and actions, in order. iptables has one action at most, the last part.
+        is_nft: whether its words are those of nft.
+        is_policy: whether it is the policy of its chain.
+        inserted: whether it goes to the top of its chain (``-I``).
+    """
+
+    chain: str
+    parts: tuple[Match | Action, ...]
+    is_nft: bool = False
+    is_policy: bool = False
+    inserted: bool = False
+
+    @property
+    def matches(self) -> Iterator[Match]:
+        return (each for each in self.parts if isinstance(each, Match))
+
+    @property
+    def actions(self) -> Iterator[Action]:
+        return (each for each in self.parts if isinstance(each, Action))
+
+    @property
+    def action(self) -> Action | None:
+        """The last action that is no comment: what becomes of a packet. ``None`` for a rule that only counts."""
+        return next(
+            (each for each in reversed(self.parts) if isinstance(each, Action) and each.name != "comment"), None
+        )
+
+    @property
+    def target(self) -> str:
+        """The name of that action; empty without one."""
+        return self.action.name if self.action is not None else ""
+
+    @property
+    def comment(self) -> str:
+        for part in self.parts:
+            if isinstance(part, Match) and part.name == "--comment":
+                return part.value
+            if isinstance(part, Action) and part.name == "comment":
+                return part.words[0].strip('"')
+        return ""
+
+    def match(self, name: str) -> Match | None:
+        """The first condition of that name."""
+        return next((each for each in self.matches if each.name == name), None)
+
+    def value(self, name: str) -> str:
+        """The first value of that condition, or of that option of an action; empty without one."""
+        if (match := self.match(name)) is not None:
+            return match.value
+        return next((found for each in self.actions if (found := each.after(name))), "")

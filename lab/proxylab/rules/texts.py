@@ -1,0 +1,32 @@
+"""The rule of a text, whichever tool printed it. A lab asks of the same rules for all of its probes."""
+
+from functools import lru_cache
+
+from proxylab.rules import iptables, nftables
+from proxylab.rules.effects import Effect, effects
+from proxylab.rules.packets import Answer, Packets, matches
+from proxylab.rules.rule import Rule
+
+
+@lru_cache(maxsize=4096)
+def read_rule(text: str) -> Rule | None:
+    """The rule of a text of either tool; ``None`` for a line of iptables that cannot be read."""
+    return iptables.read_rule(text) if text.startswith(("-A ", "-I ", "-P ")) else nftables.read_rule(text)
+
+
+def print_rule(rule: Rule) -> str:
+    """The rule as its tool prints it."""
+    return nftables.print_rule(rule) if rule.is_nft else iptables.print_rule(rule)
+
+
+@lru_cache(maxsize=4096)
+def effects_of(text: str) -> frozenset[Effect]:
+    """What the rule of a text does to packets that match it; nothing, as far as is known, where it cannot be read."""
+    rule = read_rule(text)
+    return frozenset() if rule is None else effects(rule)
+
+
+def excludes(text: str, packets: Packets) -> bool:
+    """Whether such packets cannot match the rule of a text. One that cannot be read excludes nothing."""
+    rule = read_rule(text)
+    return rule is not None and matches(rule, packets) is Answer.NO
