@@ -15,17 +15,17 @@ from proxylab.evidence.words import endpoint
 from proxylab.plan.dialled_service import DialledService
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import STACK, ResolvedProbe
+from proxylab.rules.texts import read_rule
 from proxylab.scenario.expect import Expect, Preserved
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.words import Outcome
 from proxylab.text import WIDTH, table, wrapped
 from proxylab.verdict.case import Case, fate_clause, fates_text
 from proxylab.verdict.causes.table import known_cause
-from proxylab.verdict.counted_rules import NFT_TABLE, Rule, read
+from proxylab.verdict.counted_rules import NFT_TABLE, Rule, read, target_of
 from proxylab.verdict.expectations.outcome import lost_where
 from proxylab.verdict.flows.flows import Fate
 from proxylab.verdict.judge import judge
-from proxylab.verdict.nft_rules import read_nft
 from proxylab.verdict.reported_drop import reason_words, reported_drop
 from proxylab.verdict.rule_words import rule_action, short
 
@@ -180,7 +180,8 @@ def _verdict(step: TraceStep) -> str:
 def _rule(step: TraceStep) -> Rule | None:
     if not step.text:
         return None
-    target = read_nft(step.text)[0] if step.table == NFT_TABLE else ""
+    read_text = read_rule(step.text) if step.table == NFT_TABLE else None
+    target = target_of(read_text) if read_text is not None else ""
     return read(RuleCount(step.netns_name, step.table, step.chain, step.text, 1, target))
 
 

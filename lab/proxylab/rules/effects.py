@@ -41,12 +41,20 @@ class Effect(Enum):
     RETURN = auto()
 
 
-ENDS: Final = frozenset({Effect.DROP, Effect.REJECT, Effect.TAKE, Effect.LOOK_UP, Effect.FORWARD, Effect.PACKET_TYPE})
+Effects = frozenset[Effect]
+
+ENDING: Final = frozenset({Effect.DROP, Effect.REJECT, Effect.TAKE, Effect.LOOK_UP, Effect.FORWARD, Effect.PACKET_TYPE})
 """What may keep a packet from where it was going."""
+REJECTING: Final = frozenset({Effect.REJECT})
+RESETTING: Final = frozenset({Effect.RESET})
+REWRITING_SOURCE: Final = frozenset({Effect.SOURCE, Effect.SET_SOURCE})
+REWRITING_DESTINATION: Final = frozenset({Effect.DESTINATION, Effect.SET_DESTINATION})
+REWRITING: Final = REWRITING_SOURCE | REWRITING_DESTINATION
 STATELESS: Final = frozenset({Effect.SET_SOURCE, Effect.SET_DESTINATION})
-OF_SOURCE: Final = frozenset({Effect.SOURCE, Effect.SET_SOURCE})
-OF_DESTINATION: Final = frozenset({Effect.DESTINATION, Effect.SET_DESTINATION})
-REWRITES: Final = OF_SOURCE | OF_DESTINATION
+CHANGING_HOPS: Final = frozenset({Effect.HOPS})
+MARKING: Final = frozenset({Effect.MARK})
+EXEMPTING: Final = frozenset({Effect.NO_TRACKING, Effect.FORWARD})
+"""The kernel translates no packet that it does not track, or that a rule sends to another device at once."""
 
 _TARGETS: Final = {
     "ACCEPT": (Effect.ACCEPT,),
@@ -103,10 +111,11 @@ _SETS: Final = {
     "pkttype": Effect.PACKET_TYPE,
 }
 """Statements of nft that set a field."""
-_ADDRESSES: Final = ("--to-destination", "--to-source", "to")
+_TRANSLATIONS: Final = frozenset({"DNAT", "SNAT", "dnat", "snat"})
+_NEW: Final = ("--to-destination", "--to-source", "to")
 
 
-def effects(rule: Rule) -> frozenset[Effect]:
+def effects(rule: Rule) -> Effects:
     """What a rule does to packets that match."""
     return frozenset(each for action in rule.actions for each in _effects(rule, action))
 
@@ -114,8 +123,11 @@ def effects(rule: Rule) -> frozenset[Effect]:
 def new_address(rule: Rule) -> IPAddress | None:
     """The one address that a rule gives packets, as source or destination; ``None`` where it names none or several."""
     for action in rule.actions:
-        found = (action.after(word) for word in _ADDRESSES)
-        text = action.words[0] if action.name.endswith("addr set") and action.words else next(filter(None, found), "")
+        text = ""
+        if action.name.endswith("addr set") and action.words:
+            text = action.words[0]
+        elif action.name in _TRANSLATIONS:
+            text = next(filter(None, map(action.after, _NEW)), "")
         host = text.partition("]")[0].strip("[") if text.startswith("[") else text
         for each in (host, host.rpartition(":")[0]):
             try:

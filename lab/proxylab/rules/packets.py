@@ -28,15 +28,31 @@ class Packets(Struct, frozen=True):
     source_ports: Collection[int] = ()
     destination_ports: Collection[int] = ()
 
+    @property
+    def numbers(self) -> set[int]:
+        """The numbers of the protocols. ICMP has one in each version of IP, which an address shows."""
+        versions = {each.version for each in (*self.sources, *self.destinations)} or {4, 6}
+        return {each.number(version) for each in self.protocols for version in versions}
+
+    def of(self, field: "Field") -> Collection[IPAddress | int]:
+        """The values of a field; protocols by their numbers."""
+        return {
+            Field.PROTOCOL: self.numbers,
+            Field.SOURCE: self.sources,
+            Field.DESTINATION: self.destinations,
+            Field.SOURCE_PORT: self.source_ports,
+            Field.DESTINATION_PORT: self.destination_ports,
+        }[field]
+
 
 class Field(Enum):
-    """What of a packet a condition compares, by the name that ``Packets`` has for it."""
+    """What of a packet a condition compares, by the option of iptables that matches it."""
 
-    PROTOCOL = "protocols"
-    SOURCE = "sources"
-    DESTINATION = "destinations"
-    SOURCE_PORT = "source_ports"
-    DESTINATION_PORT = "destination_ports"
+    PROTOCOL = "-p"
+    SOURCE = "-s"
+    DESTINATION = "-d"
+    SOURCE_PORT = "--sport"
+    DESTINATION_PORT = "--dport"
 
 
 class Comparison(Struct, frozen=True):
@@ -48,15 +64,17 @@ class Comparison(Struct, frozen=True):
 
     def answer(self, packets: Packets) -> Answer:
         """Whether the field of the packets has one of the values, or none of them where the operator negates."""
-        known: Collection[Transport | IPAddress | int] = getattr(packets, self.field.value)
+        known: Collection[IPAddress | int] = packets.of(self.field)
         negated = self.operator in ("!", "!=")
         try:
-            held = [[_holds(value, each, self.operator) for value in self.values] for each in known]
+            held = [[_holds(value, each, self.field, self.operator) for value in self.values] for each in known]
         except (KeyError, ValueError):
             return Answer.MAY  # a named set, or something else that this module does not know
         # No packet of the other family comes to a rule with an address, negated or not.
         matched = {any(each) is not negated and None not in each for each in held}
-        return {(True,): Answer.YES, (False,): Answer.NO}.get(tuple(matched), Answer.MAY)
+        if len(matched) != 1:
+            return Answer.MAY  # nothing is known of the field, or only some of its values match
+        return Answer.YES if True in matched else Answer.NO
 
 
 _FIELDS: Final = {
@@ -90,16 +108,27 @@ _ALWAYS: Final = frozenset({"-m", "--comment"})
 _SOMETIMES: Final = frozenset({"limit", "quota", "vmap"})
 """Statements of nft that end the rule for some packets."""
 
-_PROTOCOLS: Final[Mapping[str, Transport | None]] = {
-    **dict.fromkeys(
-        ("ah", "comp", "dccp", "esp", "gre", "igmp", "ipcomp", "ipip", "ipv6", "l2tp", "mh", "ospf", "pim")
-    ),
-    **dict.fromkeys(("udplite", "vrrp")),
-    **{each.lower(): each for each in Transport},
-    **{str(each.number(version)): each for each in Transport for version in (4, 6)},
-    **dict.fromkeys(("icmpv6", "ipv6-icmp"), Transport.ICMP),
+_PROTOCOLS: Final[Mapping[str, int]] = {
+    **{each.lower(): each.number(4) for each in Transport},
+    **dict.fromkeys(("icmpv6", "ipv6-icmp"), Transport.ICMP.number(6)),
+    "igmp": 2,
+    "ipip": 4,
+    "dccp": 33,
+    "ipv6": 41,
+    "gre": 47,
+    "esp": 50,
+    "ah": 51,
+    "ospf": 89,
+    "pim": 103,
+    "comp": 108,
+    "ipcomp": 108,
+    "vrrp": 112,
+    "l2tp": 115,
+    "mh": 135,
+    "udplite": 136,
 }
-"""What a probe sends, by the names that rules have for it (protocols(5)); ``None`` for other protocols."""
+"""The numbers of protocols by the names that rules have for them (protocols(5))."""
+_LAST_PROTOCOL: Final = 255
 _COMPARED: Final[Mapping[str, Callable[[int, int], bool]]] = {
     "<": int.__lt__,
     "<=": int.__le__,
@@ -156,19 +185,17 @@ def _of_header(name: str) -> Comparison | None:
 
 def _elements(match: Match) -> Iterator[list[str]]:
     """The alternatives of a condition, each with its parts: more than one where values are joined by ``.``."""
-    for each in " ".join(match.values).strip("{} ").split(","):
-        yield each.strip().split(" . ")
+    for each in match.alternatives:
+        yield each.split(" . ")
 
 
-def _holds(value: str, had: Transport | IPAddress | int, operator: str) -> bool | None:
+def _holds(value: str, had: IPAddress | int, field: Field, operator: str) -> bool | None:
     """Whether a value covers what packets had; ``None`` for an address of the other family.
 
     Raises ``KeyError`` or ``ValueError`` for a value that cannot be read.
     """
-    if isinstance(had, Transport):
-        if value.isdigit():
-            return _PROTOCOLS.get(value) is had
-        return value == "all" or _PROTOCOLS[value.lower()] is had
+    if field is Field.PROTOCOL:
+        return _number(value) == had
     if isinstance(had, int):
         if operator in _COMPARED:
             return _COMPARED[operator](had, int(value))
@@ -182,3 +209,12 @@ def _holds(value: str, had: Transport | IPAddress | int, operator: str) -> bool 
         return low.packed <= had.packed <= high.packed if low.version == had.version else None
     network = ip_network(value, strict=False)
     return had in network if network.version == had.version else None
+
+
+def _number(protocol: str) -> int:
+    """The number of a protocol by its name or number. Raises ``KeyError`` or ``ValueError`` where it is neither."""
+    if not protocol.isdigit():
+        return _PROTOCOLS[protocol.lower()]
+    if int(protocol) > _LAST_PROTOCOL:
+        raise ValueError(protocol)
+    return int(protocol)

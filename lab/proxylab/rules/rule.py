@@ -31,6 +31,11 @@ class Match(Struct, frozen=True):
         """The first value; empty without one."""
         return self.values[0] if self.values else ""
 
+    @property
+    def alternatives(self) -> tuple[str, ...]:
+        """The values looked for, one of which a packet must have; those of a set in braces or a list without quotes."""
+        return tuple(each.strip(' "') for each in " ".join(self.values).strip("{} ").split(","))
+
 
 class Action(Struct, frozen=True):
     """What a rule does to a packet: the target of iptables, or one statement of nft.
@@ -96,6 +101,18 @@ class Rule(Struct, frozen=True):
             if isinstance(part, Action) and part.name == "comment":
                 return part.words[0].strip('"')
         return ""
+
+    @property
+    def looked_up(self) -> str:
+        """The name of the map of verdicts that decides; empty without one."""
+        found = next((each.words[-1] for each in self.actions if each.name == "vmap"), "")
+        return found[1:] if found.startswith("@") else ""
+
+    @property
+    def counts_what_it_does(self) -> bool:
+        """Whether its counter counts only what its last action met: nft may have a condition behind the counter."""
+        counted = next((at for at, each in enumerate(self.parts) if each.name == "counter"), len(self.parts))
+        return not any(isinstance(each, Match) for each in self.parts[counted:])
 
     def match(self, name: str) -> Match | None:
         """The first condition of that name."""

@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 from proxylab.rules import iptables, nftables
-from proxylab.rules.effects import Effect, effects
+from proxylab.rules.effects import Effects, effects
 from proxylab.rules.packets import Answer, Packets, matches
 from proxylab.rules.rule import Rule
 
@@ -20,7 +20,7 @@ def print_rule(rule: Rule) -> str:
 
 
 @lru_cache(maxsize=4096)
-def effects_of(text: str) -> frozenset[Effect]:
+def effects_of(text: str) -> Effects:
     """What the rule of a text does to packets that match it; nothing, as far as is known, where it cannot be read."""
     rule = read_rule(text)
     return frozenset() if rule is None else effects(rule)

@@ -1,4 +1,4 @@
-"""Rules that counted, read from the text of iptables-save, and which of them name what a probe dials.
+"""Rules that counted, and which of them name what a probe dials.
 
 The module does not guess: a rule with unreadable text names nothing. A counter is a witness of a flow's end only if its
 rule names the dialled protocol, address (or, for node ports, "an address of this node") and port. A policy or a rule
@@ -6,10 +6,10 @@ for invalid packets may have dropped the flow, but its counter does not prove it
 """
 
 import re
-import shlex
 from collections.abc import Container, Iterable, Sequence
-from functools import lru_cache
 from ipaddress import ip_address, ip_network
+from itertools import pairwise
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,10 +20,15 @@ from proxylab.evidence.evidence import RuleCount
 from proxylab.evidence.ipvs import VIRTUAL_SERVERS
 from proxylab.evidence.words import endpoint
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.verdict.nft_rules import read_nft
+from proxylab.rules.packets import Answer, Field, Packets, answer, comparisons
+from proxylab.rules.rule import Action, Match
+from proxylab.rules.rule import Rule as ReadRule
+from proxylab.rules.texts import read_rule
 
-_MAP = re.compile(r" vmap @(\S+)")
-_PORT = frozenset({"-p", "--dport"})
+DIALLED_PORT: Final = frozenset({Field.PROTOCOL, Field.DESTINATION_PORT})
+"""What a rule for a port names; an address beside it may be any of the node's."""
+_SOURCES: Final = frozenset({"-s", "ip saddr", "ip6 saddr"})
+_IN_DEVICES: Final = frozenset({"-i", "iifname"})
 
 NFT_TABLE = "kube-proxy"
 """The table of mode nftables, in each family."""
@@ -48,8 +53,8 @@ def may_be_engines(count: RuleCount, resolved: ResolvedProbe) -> bool:
     hashes = resolved.chain_hashes
     if not resolved.service_port or count.table not in SHARED_TABLES or is_engines_chain(count.chain, hashes):
         return True
-    parsed = _parsed(count.text)
-    return parsed is not None and is_engines_chain(parsed[0], hashes)
+    rule = read_rule(count.text)
+    return rule is not None and is_engines_chain(rule.target, hashes)
 
 
 def is_engines_chain(chain: str, hashes: Container[str] | None = None) -> bool:
@@ -76,23 +81,37 @@ class Rule(Struct, frozen=True):
 
     Attributes:
         count: its record in the evidence.
-        target: of ``-j``, such as ``DROP``; empty if the rule has none.
-        options: every option with its values and whether ``!`` stood before it, in order.
+        target: what it does, in iptables' words, such as ``DROP``; empty if the rule has no target.
+        read: its conditions and actions.
     """
 
     count: RuleCount
     target: str
-    options: tuple[tuple[str, tuple[str, ...], bool], ...]
+    read: ReadRule
 
     @property
     def comment(self) -> str:
-        return self.value("--comment")
+        return self.read.comment
 
     @property
     def looked_up(self) -> str:
         """The name of the nftables verdict map that decides; empty for a rule without one."""
-        found = _MAP.search(self.count.text)
-        return found[1] if found else ""
+        return self.read.looked_up
+
+    @property
+    def excepted_sources(self) -> tuple[str, ...]:
+        """The networks of sources that it leaves out."""
+        return _values(each for each in self.read.matches if each.negated and each.name in _SOURCES)
+
+    @property
+    def excepted_devices(self) -> tuple[str, ...]:
+        """The devices that packets came in by and that it leaves out."""
+        return _values(each for each in self.read.matches if each.negated and each.name in _IN_DEVICES)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The networks of sources that it is for; empty where it is for any."""
+        return _values(each for each in self.read.matches if not each.operator and each.name in _SOURCES)
 
     @property
     def changes_source(self) -> bool:
@@ -109,7 +128,7 @@ class Rule(Struct, frozen=True):
         """Where a DNAT rule sends its packets, if it names one address and port."""
         if self.count.destination is not None:
             return self.count.destination, self.count.destination_port
-        host, _, port = (self.value("--to-destination") or self.value("-r")).rpartition(":")
+        host, _, port = (self.value("--to-destination") or self.value("to")).rpartition(":")
         try:
             return ip_address(host.strip("[]")), int(port)
         except ValueError:
@@ -131,24 +150,53 @@ class Rule(Struct, frozen=True):
             return True
         named = self.names(resolved)
         portless = resolved.protocol is Transport.ICMP or resolved.destination.is_loopback
-        if not portless and not named >= _PORT:
+        if not portless and not named >= DIALLED_PORT:
             return False
-        return not named.isdisjoint({"-d", "--dst-type"})
+        return Field.DESTINATION in named
 
-    def names(self, resolved: ResolvedProbe) -> frozenset[str]:
-        """The options that match what the probe dials; none if one of them excludes it."""
-        named = set()
-        for name, values, negated in self.options:
-            holds = _holds(name, values[0] if values else "", resolved)
-            if holds is negated:
+    def names(self, resolved: ResolvedProbe) -> frozenset[Field]:
+        """What of the dialled protocol, address and port its conditions name; nothing if one of them excludes it."""
+        ports = () if resolved.protocol is Transport.ICMP else (resolved.port,)
+        sent = Packets((resolved.protocol,), (resolved.sender.address,), (resolved.destination,), (), ports)
+        named: set[Field] = set()
+        for match in self.read.matches:
+            if match.name == "--dst-type" and match.value == "LOCAL":
+                holds, fields = not match.negated, {Field.DESTINATION}  # it counted, so the node has the address
+            else:
+                holds = answer(match, sent) is not Answer.NO
+                fields = {each.field for each in comparisons(match)[0] if each.answer(sent) is Answer.YES}
+            if not holds:
                 return frozenset()
-            if holds:
-                named.add(name)
+            named |= set() if match.negated else fields
         return frozenset(named)
 
     def value(self, wanted: str) -> str:
         """The first value of an option; empty if the rule has no such option."""
-        return next((values[0] for name, values, _ in self.options if name == wanted and values), "")
+        return self.read.value(wanted)
+
+
+def _values(matches: Iterable[Match]) -> tuple[str, ...]:
+    return next((each.alternatives for each in matches), ())
+
+
+_BY_STATEMENT: Final = {
+    "dnat": "DNAT",
+    "redirect": "REDIRECT",
+    "masquerade": "MASQUERADE",
+    "snat": "SNAT",
+    "reject": "REJECT",
+    "drop": "DROP",
+}
+"""Targets of iptables by the statements of nft that do the same."""
+
+
+def target_of(rule: ReadRule) -> str:
+    """The target of a rule in iptables' words; empty for a rule of nft that only leads on, or lets packets pass."""
+    if not rule.is_nft:
+        return rule.target
+    done = {each.name: each.words for each in rule.actions}
+    target = next((target for name, target in _BY_STATEMENT.items() if name in done), "")
+    return target or ("MARK" if done.get("meta mark set", ())[:3] == ("meta", "mark", "|") else "")
 
 
 def read(count: RuleCount) -> Rule | None:
@@ -158,29 +206,21 @@ def read(count: RuleCount) -> Rule | None:
     rules of mode nftables, those count as read whose work the kernel reported, and those that only mark packets.
     """
     if count.table == VIRTUAL_SERVERS:
-        verb, *words = count.text.split()
-        return Rule(count, "DNAT" if verb == "-a" else "REJECT", _options(words))
+        return _of_ipvs(count)
+    rule = read_rule(count.text)
     if count.table == NFT_TABLE:
-        target, options = read_nft(count.text)
-        target = count.target or ("MARK" if target == "MARK" else "")
-        return Rule(count, target, options) if target else None
+        target = count.target or ("MARK" if rule is not None and target_of(rule) == "MARK" else "")
+        return Rule(count, target, rule) if target and rule is not None else None
     if count.target:
-        return Rule(count, count.target, ())
-    parsed = _parsed(count.text)
-    return None if parsed is None else Rule(count, *parsed)
+        return Rule(count, count.target, ReadRule("", ()))
+    return None if rule is None or rule.is_policy or rule.is_nft else Rule(count, rule.target, rule)
 
 
-@lru_cache(maxsize=4096)  # a lab has the same rules for all of its probes, and shlex takes a tenth of a millisecond
-def _parsed(text: str) -> tuple[str, tuple[tuple[str, tuple[str, ...], bool], ...]] | None:
-    """Target and options of a rule's text."""
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        return None
-    if words[:1] != ["-A"]:
-        return None
-    options = _options(words[2:])
-    return next((values[0] for name, values, _ in options if name in ("-j", "-g") and values), ""), options
+def _of_ipvs(count: RuleCount) -> Rule:
+    verb, _, _, *words = count.text.split()
+    options = dict(pairwise(words))
+    target = "DNAT" if verb == "-a" else "REJECT"
+    return Rule(count, target, ReadRule("", (Action(target, ("--to-destination", options.get("-r", ""))),)))
 
 
 def ending(resolved: ResolvedProbe, counted: Sequence[Rule], target: str) -> tuple[Rule, ...]:
@@ -205,7 +245,8 @@ def of_service(resolved: ResolvedProbe, counted: Sequence[Rule]) -> tuple[Rule, 
     chain that has the Service's name.
     """
     named = [(rule, rule.names(resolved)) for rule in counted]
-    reached = _behind([rule for rule, options in named if options >= _PORT or "-d" in options], counted)
+    leading = [rule for rule, fields in named if fields >= DIALLED_PORT or Field.DESTINATION in fields]
+    reached = _behind(leading, counted)
     return tuple(
         rule
         for rule in counted
@@ -223,7 +264,7 @@ def _is_for(rule: Rule, resolved: ResolvedProbe) -> bool:
         service, _, port = resolved.service_port.partition(":")
         chain, _, _ = rule.count.chain.partition("__")
         return chain.endswith(f"-{service}/{resolved.protocol.lower()}/{port}")
-    return rule.names(resolved) >= _PORT
+    return rule.names(resolved) >= DIALLED_PORT
 
 
 def read_all(counts: Iterable[RuleCount]) -> list[Rule]:
@@ -237,7 +278,7 @@ def _marks(resolved: ResolvedProbe, counted: Sequence[Rule]) -> frozenset[tuple[
     Every rule on that path must have counted. The dialled address is no condition: the chain for node ports leaves it
     to the rule that jumps there.
     """
-    reached = _behind([rule for rule in counted if rule.names(resolved) >= _PORT], counted)
+    reached = _behind([rule for rule in counted if rule.names(resolved) >= DIALLED_PORT], counted)
     return frozenset(
         (rule.count.node, mark)
         for rule in counted
@@ -268,8 +309,8 @@ def _stands_for(rule: Rule, resolved: ResolvedProbe, counted: Sequence[Rule]) ->
 
 
 def _conditions(rule: Rule) -> list[tuple[str, bool]]:
-    """The options by which a rule matches, and whether each is negated."""
-    return [(name, negated) for name, _, negated in rule.options if name not in ("-m", "--comment", "-j")]
+    """The conditions of a rule, and whether each is negated."""
+    return [(each.name, each.negated) for each in rule.read.matches if each.name not in ("-m", "--comment")]
 
 
 def _stands_in(rule: Rule) -> tuple[str, str, str]:
@@ -290,52 +331,6 @@ def _whole_marks(rule: Rule, options: Sequence[str]) -> list[int]:
     return found
 
 
-def _options(words: Sequence[str]) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
-    """Options with their values. Only a value of ``--comment`` may begin with a dash."""
-    options: list[tuple[str, tuple[str, ...], bool]] = []
-    negated = False
-    at = 0
-    while at < len(words):
-        word = words[at]
-        at += 1
-        if word == "!":
-            negated = True
-            continue
-        end = at
-        if word == "--comment":
-            end = at + 1
-        else:
-            while end < len(words) and words[end] != "!" and not words[end].startswith("-"):
-                end += 1
-        options.append((word, tuple(words[at:end]), negated))
-        negated, at = False, end
-    return tuple(options)
-
-
-def _holds(option: str, value: str, resolved: ResolvedProbe) -> bool | None:
-    """Whether a match holds for what the probe sends; ``None`` where the text alone does not show it."""
-    match option:
-        case "-p":
-            return value.lower() in _protocols(resolved)
-        case "-s":
-            return within(resolved.sender.address, value)
-        case "-d":
-            return within(resolved.destination, value)
-        case "--dport":
-            return resolved.protocol is not Transport.ICMP and _in_range(resolved.port, value)
-        case "--dst-type" if value == "LOCAL":
-            return True  # the rule counted, so the address was one of the node's
-        case _:
-            return None
-
-
-def _protocols(resolved: ResolvedProbe) -> tuple[str, ...]:
-    """How a rule may name the protocol: ICMP of IPv6 has a name of its own (protocols(5))."""
-    if resolved.protocol is Transport.ICMP and resolved.destination.version == 6:
-        return "ipv6-icmp", "icmpv6"
-    return (resolved.protocol.lower(),)
-
-
 def within(address: IPAddress, text: str) -> bool:
     """Whether an address is in the network that a rule's text names; false for unreadable text."""
     try:
@@ -343,11 +338,3 @@ def within(address: IPAddress, text: str) -> bool:
     except ValueError:
         return False
     return address.version == network.version and address in network
-
-
-def _in_range(port: int, text: str) -> bool:
-    first, _, last = text.partition(":")
-    try:
-        return int(first) <= port <= int(last or first)
-    except ValueError:
-        return False

@@ -11,11 +11,13 @@ from itertools import chain
 from msgspec import Struct
 
 from proxylab.addresses import IPAddress
-from proxylab.evidence.evidence import Evidence
+from proxylab.evidence.evidence import Evidence, RuleCount
 from proxylab.evidence.words import amount
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.verdict.foreign import Effect, may_meet, suspicion
+from proxylab.rules.effects import CHANGING_HOPS, Effect, Effects, effects
+from proxylab.rules.texts import effects_of, read_rule
+from proxylab.verdict.foreign import may_meet, suspicion
 
 _REVERSE_PATH = "TcpExtIPReversePathFilter"
 _OTHER_ERRORS_OF_IPSEC = (
@@ -89,11 +91,10 @@ _UNROUTED = "its routing (or a program in its hooks, or IPsec)"
 _UNROUTED_AT_POD = "its stack (routing, or a rule or program in its hooks, or IPsec)"
 """What may have dropped without a counter. The lab lists no BPF programs of type netfilter, and no rules of pods."""
 
-_ENDING = re.compile(r"-j (DROP|REJECT|NFQUEUE|TPROXY|SYNPROXY)\b|-P \S+ DROP")
+_ENDING = frozenset({Effect.DROP, Effect.REJECT, Effect.TAKE})
 _ENDED = frozenset({"DROP", "REJECT"})
-_POLICY = re.compile(r"-P (\S+) DROP")
-_DROPS = re.compile(r"-j DROP\b|-P \S+ DROP")
-_DROPS_OR_REJECTS = re.compile(r"-j (?:DROP|REJECT)\b|-P \S+ DROP")
+_DROPS = frozenset({Effect.DROP})
+_DROPS_OR_REJECTS = frozenset({Effect.DROP, Effect.REJECT})
 
 
 class KernelDrop(Struct, frozen=True):
@@ -141,7 +142,7 @@ def kernel_drop(
         if counter == _TOO_LARGE and counts.get(_TOLD_TOO_LARGE, 0) < packets:
             continue  # it was cut into fragments, of which something dropped one (ip_do_fragment)
         told = _TOLD_OF_NO_HOPS.get(counter, "")
-        if counts.get(told) == packets and not suspicion(resolved, evidence, node, Effect.HOPS):
+        if counts.get(told) == packets and not suspicion(resolved, evidence, node, CHANGING_HOPS):
             return KernelDrop(node, "its forwarding: the packet had no hops left (TTL or hop limit)", packets, told)
         if not (is_answered and _ON_THE_WAY_OUT.search(counter)):
             return KernelDrop(node, _REASONS[counter], packets, counter)
@@ -242,7 +243,7 @@ def _delivered(counts: Mapping[str, int], version: int) -> int:
 
 def _may_be_by_rule(resolved: ResolvedProbe, evidence: Evidence, node: str) -> bool:
     """Whether a rule of the node ended packets, or a foreign one may have."""
-    ended = (each.target in _ENDED or _ENDING.search(each.text) for each in evidence.counts if each.node == node)
+    ended = (each.target in _ENDED or effects_of(each.text) & _ENDING for each in evidence.counts if each.node == node)
     return any(ended) or bool(suspicion(resolved, evidence, node))
 
 
@@ -275,12 +276,18 @@ def ended_with_sentinels(evidence: Evidence, answers: int, ended: Collection[str
     return _counted_with_sentinels(evidence, answers, ended, _DROPS_OR_REJECTS)
 
 
-def _counted_with_sentinels(evidence: Evidence, packets: int, ended: Collection[str], rules: re.Pattern[str]) -> bool:
+def _counted_with_sentinels(evidence: Evidence, packets: int, ended: Collection[str], wanted: Effects) -> bool:
     all_of_them = packets + sum(not each.answered for each in evidence.sentinels)
     return packets > 0 and any(
-        count.packets == all_of_them and {count.node} == set(ended) and rules.search(count.text)
+        count.packets == all_of_them and {count.node} == set(ended) and _counter_shows(count, wanted)
         for count in evidence.counts
     )
+
+
+def _counter_shows(count: RuleCount, wanted: Effects) -> bool:
+    """Whether it is a rule of iptables that does so: its counter is the kernel's, read after the sentinel packets."""
+    rule = read_rule(count.text)
+    return rule is not None and not rule.is_nft and bool(effects(rule) & wanted)
 
 
 def policy_drop(resolved: ResolvedProbe, evidence: Evidence, packets: int, ended: Collection[str]) -> str:
@@ -292,9 +299,9 @@ def policy_drop(resolved: ResolvedProbe, evidence: Evidence, packets: int, ended
     for count in evidence.counts:
         if {count.node} != set(ended) or not may_meet(count, resolved, evidence):
             continue
-        if 0 < packets <= count.packets and (policy := _POLICY.fullmatch(count.text)):
+        if 0 < packets <= count.packets and count.text.startswith("-P "):
             counted = f"which counted {amount(count.packets, 'packet')}"
-            return f"{count.node} dropped the packet by the policy of {policy[1]}, {counted}."
+            return f"{count.node} dropped the packet by the policy of {count.chain}, {counted}."
     return ""
 
 

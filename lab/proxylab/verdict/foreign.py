@@ -5,9 +5,7 @@ engine. A rule whose counter stood still did nothing. One without a counter neve
 only says that it may have. Filters of tc and XDP programs have no counter, and may do anything.
 """
 
-import re
 from collections.abc import Collection, Sequence
-from enum import Enum
 from typing import Final
 
 from proxylab.addresses import Transport
@@ -17,38 +15,17 @@ from proxylab.evidence.stream_records import StepEvidence
 from proxylab.evidence.words import amount, listed
 from proxylab.plan.masquerade import is_masquerade
 from proxylab.plan.resolved import STACK, ResolvedProbe
+from proxylab.rules.effects import ENDING, EXEMPTING, MARKING, REWRITING, Effect, Effects
+from proxylab.rules.packets import Packets
+from proxylab.rules.texts import effects_of, excludes, read_rule
 from proxylab.verdict.counted_rules import may_be_engines
-from proxylab.verdict.rule_matches import excludes
-from proxylab.verdict.rule_statements import statements
 
-_DROPPING: Final = re.compile(r"\bdrop$|-j DROP(?!\S)")
-_REJECTING: Final = re.compile(r"\breject\b|-j REJECT(?!\S)")
 _MOST_RULES: Final = 3
 _OF_DEVICES: Final = ("tc", "XDP")
 
 
-class Effect(Enum):
-    """What a rule may do to a packet, by a pattern of its text."""
-
-    END = re.compile(
-        r"\b(drop|reject|queue|vmap|tproxy|synproxy)\b|(?:-j|-g) (DROP|REJECT|NFQUEUE|TPROXY|SYNPROXY)(?!\S)"
-        r"|-P \S+ DROP|\bfwd to\b|\bpkttype set\b"
-    )
-    RESET = re.compile(r"\breject with tcp reset\b|--reject-with tcp-reset\b")
-    REJECT = _REJECTING
-    REWRITE = re.compile(
-        r"\b([sd]nat|masquerade|redirect)\b|\b[sd](addr|port) set\b|-j ([SD]NAT|MASQUERADE|REDIRECT|NETMAP)(?!\S)"
-    )
-    HOPS = re.compile(r"\b(ttl|hoplimit) set\b|-j (TTL|HL)\b")
-    MARK = re.compile(r"\bmark set\b|-j (MARK|HMARK|CONNMARK .*--restore-mark|SET .*--map-mark)\b")
-    EXEMPT = re.compile(r"\bnotrack\b|-j (NOTRACK|CT .*--notrack)\b|\bfwd to\b")
-    """The kernel translates no packet that it does not track, or that a rule sends to another device at once."""
-    UNSEEN = re.compile(r"(?!)")
-    """Before any tap: packet sockets see a frame behind its device's XDP program, and no rule does such a thing."""
-
-
-_EXEMPT_FROM_NAT: Final = re.compile(r"-A \S+ .*-j ACCEPT\b|-A (PREROUTING|OUTPUT) .*-j RETURN\b")
-"""What ends the way of a packet through the table nat of iptables, in which the engine's rules stand, too."""
+UNSEEN: Final[Effects] = frozenset()
+"""What happens before any tap: packet sockets see a frame behind its device's XDP program, and no rule does that."""
 
 
 def _foreign_rules(resolved: ResolvedProbe, evidence: Evidence | StepEvidence) -> tuple[ForeignRule, ...]:
@@ -66,7 +43,7 @@ def _in_engines_tables(resolved: ResolvedProbe, evidence: Evidence | StepEvidenc
 
 
 def may_have(
-    effect: Effect, resolved: ResolvedProbe, evidence: Evidence | StepEvidence, nodes: Collection[str]
+    wanted: Effects, resolved: ResolvedProbe, evidence: Evidence | StepEvidence, nodes: Collection[str]
 ) -> tuple[ForeignRule, ...]:
     """The rules of these nodes that may have done that to packets of the probe, or of a stream in this step.
 
@@ -77,19 +54,22 @@ def may_have(
         for rule in _foreign_rules(resolved, evidence)
         if rule.node in nodes
         and rule.packets != 0
-        and (effect in (Effect.REWRITE, Effect.MARK) or not rule.past)
-        and (not rule.text or _does(effect, rule))
+        and (wanted in (REWRITING, MARKING) or not rule.past)
+        and (not rule.text or _does(wanted, rule))
     )
 
 
-def _does(effect: Effect, rule: ForeignRule) -> bool:
+def _does(wanted: Effects, rule: ForeignRule) -> bool:
     if rule.table in _OF_DEVICES:
         if rule.text.startswith("queue"):
-            return effect is Effect.END
-        return rule.table == "XDP" or effect is not Effect.UNSEEN
-    if effect.value.search(statements(rule.text)):
+            return wanted == ENDING
+        return rule.table == "XDP" or wanted != UNSEEN
+    does = effects_of(rule.text)
+    if does & wanted:
         return True
-    return effect is Effect.EXEMPT and rule.table == "nat" and _EXEMPT_FROM_NAT.search(rule.text) is not None
+    # These end the way of a packet through the table nat of iptables, in which the engine's rules stand, too.
+    returned = Effect.RETURN in does and rule.chain in ("PREROUTING", "OUTPUT")
+    return wanted == EXEMPTING and rule.table == "nat" and (Effect.ACCEPT in does or returned)
 
 
 def ended_by(
@@ -100,11 +80,17 @@ def ended_by(
     It is a rule of the one node where the packets ended, and one that they may have met. A rule in the engine's tables
     may have counted a sentinel packet in place of theirs, while one has no answer.
     """
-    pattern = _REJECTING if rejected else _DROPPING
+    wanted = Effect.REJECT if rejected else Effect.DROP
     rules = [rule for rule in _in_engines_tables(resolved, evidence) if not may_count_sentinels(rule, evidence)]
     counted = (rule for rule in (*evidence.foreign, *rules) if rule.packets == packets and packets)
-    ending = (rule for rule in counted if {rule.node} == set(ended) and pattern.search(statements(rule.text)))
-    return next((rule for rule in ending if may_meet(rule, resolved, evidence)), None)
+    ending = (rule for rule in counted if {rule.node} == set(ended) and wanted in effects_of(rule.text))
+    return next((each for each in ending if _counts_its_own(each) and may_meet(each, resolved, evidence)), None)
+
+
+def _counts_its_own(rule: ForeignRule) -> bool:
+    """Whether its counter counts what the rule ended; a policy counts what other rules let pass, too."""
+    read = read_rule(rule.text)
+    return read is not None and not read.is_policy and read.counts_what_it_does
 
 
 def may_meet(rule: ForeignRule | RuleCount, resolved: ResolvedProbe, evidence: Evidence) -> bool:
@@ -113,7 +99,7 @@ def may_meet(rule: ForeignRule | RuleCount, resolved: ResolvedProbe, evidence: E
     They met none of another protocol, such as one for the ICMP error that answers them. They met none of the hook
     output where the node forwarded them by its routes: no program of it sent them, and IPVS did not.
     """
-    if excludes(rule.text, {"-p": {resolved.protocol}}):
+    if excludes(rule.text, Packets({resolved.protocol})):
         return False
     is_of_output = rule.chain == "OUTPUT" or (isinstance(rule, ForeignRule) and rule.hook == "output")
     sender, node = resolved.sender, rule.node
@@ -125,15 +111,13 @@ def may_meet(rule: ForeignRule | RuleCount, resolved: ResolvedProbe, evidence: E
 def may_count_sentinels(rule: ForeignRule | RuleCount, evidence: Evidence) -> bool:
     """Whether a rule may have counted sentinel packets, which are echo requests without an answer."""
     lost = not all(each.answered for each in evidence.sentinels)
-    return lost and not excludes(rule.text, {"-p": {Transport.ICMP}})
+    return lost and not excludes(rule.text, Packets({Transport.ICMP}))
 
 
 def rewrote(resolved: ResolvedProbe, evidence: Evidence, node: str) -> ForeignRule | None:
     """The rule of a node that changes addresses, and that counted or has no counter."""
     changing = [
-        each
-        for each in _foreign_rules(resolved, evidence)
-        if each.node == node and Effect.REWRITE.value.search(statements(each.text))
+        each for each in _foreign_rules(resolved, evidence) if each.node == node and effects_of(each.text) & REWRITING
     ]
     counted = [rule for rule in changing if rule.packets]
     return next(iter(counted or [rule for rule in changing if rule.packets is None]), None)
@@ -153,7 +137,7 @@ def suspicion(
     resolved: ResolvedProbe,
     evidence: Evidence | StepEvidence,
     node: str,
-    effect: Effect = Effect.END,
+    wanted: Effects = ENDING,
     *,
     besides: Collection[str] = (),
 ) -> str:
@@ -161,7 +145,7 @@ def suspicion(
 
     ``besides`` are the texts of rules that are no matter.
     """
-    rules = may_have(effect, resolved, evidence, (node,))
+    rules = may_have(wanted, resolved, evidence, (node,))
     return _suspected(node, [rule for rule in rules if rule.text not in besides])
 
 
@@ -182,12 +166,12 @@ def suspicion_where_lost(resolved: ResolvedProbe, evidence: Evidence, last: Obse
     node, which no tap shows.
     """
     if last.direction is Direction.IN or last.device == STACK:
-        rules = may_have(Effect.END, resolved, evidence, (last.netns_name,))
+        rules = may_have(ENDING, resolved, evidence, (last.netns_name,))
         of_request = last.packet is Packet.REQUEST
         return _suspected(
             last.netns_name, [each for each in rules if not of_request or may_meet(each, resolved, evidence)]
         )
-    found = (suspicion(resolved, evidence, node, Effect.UNSEEN) for node in resolved.nodes)
+    found = (suspicion(resolved, evidence, node, UNSEEN) for node in resolved.nodes)
     return next(filter(None, found), "")
 
 

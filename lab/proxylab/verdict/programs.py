@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Protocol
 from proxylab.evidence.evidence import Discarded, Observation
 from proxylab.verdict.case import Case
-from proxylab.verdict.counted_rules import NFT_TABLE, Rule, may_be_engines
+from proxylab.verdict.counted_rules import DIALLED_PORT, NFT_TABLE, Rule, may_be_engines
 from proxylab.verdict.flows.flows import Flow
 
 
@@ -24,7 +24,7 @@ def leading_to_program(case: Case) -> list[Rule]:
         if rule.count.node in case.evidence.terminating
         and rule.target in ("REDIRECT", "DNAT")
         and may_be_engines(rule.count, case.resolved)
-        and {"-p", "--dport"} <= rule.names(case.resolved)
+        and rule.names(case.resolved) >= DIALLED_PORT
     ]
 
 

@@ -4,10 +4,12 @@ from collections.abc import Callable
 
 from proxylab.addresses import IPAddress
 from proxylab.evidence.ipvs import VIRTUAL_SERVERS
-from proxylab.evidence.words import endpoint
+from proxylab.evidence.words import endpoint, listed
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.verdict.counted_rules import NFT_TABLE, Rule, within
-from proxylab.verdict.nft_rules import HAIRPINS
+
+HAIRPINS = "@hairpin-connections"
+"""The set of connections from an endpoint to itself, which kube-proxy masquerades in mode nftables."""
 
 _OF_HAIRPINS = (HAIRPINS, "for solving hairpin purpose")
 """How kube-proxy's texts of modes nftables and ipvs name connections from an endpoint to itself."""
@@ -61,11 +63,11 @@ def why_masqueraded(rule: Rule, resolved: ResolvedProbe) -> str:
     client = resolved.sender.address
     if is_from_itself(rule, client) or any(each in rule.count.text for each in _OF_HAIRPINS):
         return " because the client is the endpoint:"
-    for name, values, negated in rule.options:
-        if negated and values and name == "-s" and not within(client, values[0]):
-            return f" because the client is not in {values[0]}{_though_a_pod(resolved)}:"
-        if negated and values and name == "-i":
-            return f" because it did not come in by {values[0]}{_though_a_pod(resolved)}:"
+    networks, devices = rule.excepted_sources, rule.excepted_devices
+    if networks and not any(within(client, each) for each in networks):
+        return f" because the client is not in {listed(networks, 'or')}{_though_a_pod(resolved)}:"
+    if devices:
+        return f" because it did not come in by {listed(devices, 'or')}{_though_a_pod(resolved)}:"
     return ""
 
 
@@ -77,8 +79,7 @@ def _though_a_pod(resolved: ResolvedProbe) -> str:
 
 def is_from_itself(rule: Rule, client: IPAddress) -> bool:
     """Whether a rule matches packets from this one address: those that an endpoint sends to itself."""
-    values = next((values for name, values, negated in rule.options if name == "-s" and not negated), ())
-    return bool(values) and values[0].removesuffix("/32").removesuffix("/128") == str(client)
+    return [each.removesuffix("/32").removesuffix("/128") for each in rule.sources] == [str(client)]
 
 
 def _has_none(rule: Rule) -> str:

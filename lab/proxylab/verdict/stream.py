@@ -10,10 +10,11 @@ from proxylab.evidence.stream_records import StepEvidence, StreamPacket, StreamP
 from proxylab.evidence.words import endpoint, listed
 from proxylab.plan.expected_sources import ANY_BACKEND
 from proxylab.plan.resolved import ResolvedProbe
+from proxylab.rules.effects import EXEMPTING, MARKING, REWRITING, Effects
 from proxylab.scenario.steps import StreamExpect
 from proxylab.scenario.words import Position
 from proxylab.verdict.flows.on_links import dropped_meanwhile
-from proxylab.verdict.foreign import Effect, suspicion
+from proxylab.verdict.foreign import suspicion
 
 MILLISECOND = 1_000_000
 """In nanoseconds."""
@@ -73,7 +74,7 @@ class Stream(Struct, frozen=True):
     @property
     def foreign(self) -> Iterator[str]:
         """Why others than a Service's engine may have led its packets: rules of no engine, or no translation at all."""
-        yield from self._may_have((Effect.REWRITE,), "led packets in place of the engine's rules")
+        yield from self._may_have((REWRITING,), "led packets in place of the engine's rules")
         last = self.record.packets[-1:]
         of_service = self.resolved.service_port and self.resolved.protocol in (Transport.TCP, Transport.UDP)
         if of_service and last and last[0].fate is StreamPacketFate.ANSWERED and not self._is_translated(last[0]):
@@ -106,14 +107,14 @@ class Stream(Struct, frozen=True):
     def changed_by_others(self) -> Iterator[str]:
         """Rules of no engine that may have marked its packets for masquerading, where backends must see no sender's."""
         if not set(self.sources.values()) <= set(self.resolved.sender.addresses):
-            yield from self._may_have((Effect.MARK,), "marked packets in place of the engine's rules")
+            yield from self._may_have((MARKING,), "marked packets in place of the engine's rules")
 
-    def ended_by_others(self, ends: Effect) -> Iterator[str]:
+    def ended_by_others(self, ends: Effects) -> Iterator[str]:
         """Rules of no engine that may have ended its packets so, led them astray, or kept them from the engine's."""
-        effects = (ends, Effect.EXEMPT, Effect.REWRITE)
+        effects = (ends, EXEMPTING, REWRITING)
         return self._may_have(effects, "ended packets in place of the engine's rules or the step's change")
 
-    def _may_have(self, effects: Iterable[Effect], done: str) -> Iterator[str]:
+    def _may_have(self, effects: Iterable[Effects], done: str) -> Iterator[str]:
         for node in self.resolved.nodes if self.resolved.service_port else ():
             found = (suspicion(self.resolved, self.step, node, effect) for effect in effects)
             if clause := next(filter(None, found), ""):

@@ -105,7 +105,7 @@ def test_a_condition_on_what_is_unknown_may_hold(text: str) -> None:
 
 
 def test_icmp_of_ipv6_has_names_of_its_own() -> None:
-    echo = Packets(protocols={Transport.ICMP})
+    echo = Packets(protocols={Transport.ICMP}, destinations={ip_address("fd00::1")})
     for text in (
         "-A C -p ipv6-icmp -j DROP",
         "-A C -p 58 -j DROP",

@@ -8,10 +8,20 @@ from recorded import World
 from proxylab.evidence.evidence import Direction, Evidence, ForeignRule, KernelCount, Packet, RuleCount
 from proxylab.evidence.ipvs import VIRTUAL_SERVERS
 from proxylab.plan.resolved import STACK, ResolvedProbe
+from proxylab.rules.effects import (
+    CHANGING_HOPS,
+    ENDING,
+    EXEMPTING,
+    MARKING,
+    REJECTING,
+    RESETTING,
+    REWRITING,
+    Effects,
+)
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.drops import policy_drop
-from proxylab.verdict.foreign import Effect, ended_by, may_have, may_meet
+from proxylab.verdict.foreign import ended_by, may_have, may_meet
 from proxylab.verdict.judge import judge
 
 WORLD = World()
@@ -339,15 +349,15 @@ def test_a_rule_in_the_engines_tables_may_have_counted_a_sentinel_packet(text: s
     assert ("node-a dropped the packet by its rule" in cause(WORLD, told)) is (may and answered)
 
 
-@pytest.mark.parametrize("effect", [each for each in Effect if each is not Effect.UNSEEN])
+@pytest.mark.parametrize("effect", [ENDING, RESETTING, REJECTING, REWRITING, CHANGING_HOPS, MARKING, EXEMPTING])
 @pytest.mark.parametrize(
     "text", ["-A PREROUTING -d 10.96.0.10/32 -j ACCEPT", "-A OUTPUT -p tcp -j RETURN", "-A PREROUTING -j RETURN"]
 )
 def test_what_lets_a_packet_pass_keeps_it_from_the_engines_rules_and_does_nothing_else(
-    effect: Effect, text: str
+    effect: Effects, text: str
 ) -> None:
     rule = ForeignRule("node-a", "nat", "PREROUTING", "", 0, text, 1)
-    for each, does in ((rule, effect is Effect.EXEMPT), (replace(rule, table="filter"), False)):
+    for each, does in ((rule, effect is EXEMPTING), (replace(rule, table="filter"), False)):
         evidence = WORLD.evidence([], foreign=(each,))
         assert bool(may_have(effect, WORLD.resolved, evidence, ("node-a",))) is does
 

@@ -5,9 +5,10 @@ from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import ForeignRule
-from proxylab.verdict.foreign import Effect, ended_by, may_have, rewrote
-from proxylab.verdict.nft_rules import read_nft
-from proxylab.verdict.rule_statements import statements
+from proxylab.rules.effects import ENDING, REJECTING, RESETTING, REWRITING
+from proxylab.rules.texts import read_rule
+from proxylab.verdict.counted_rules import target_of
+from proxylab.verdict.foreign import ended_by, may_have, rewrote
 
 WORLD = World()
 HARMLESS = (
@@ -32,11 +33,11 @@ HARMLESS = (
     "-A INPUT -m set --match-set drop src -j ACCEPT",
 )
 DOES = {
-    "ct status dnat ip saddr 10.244.0.0/16 counter masquerade fully-random": Effect.REWRITE,
-    'tcp dport 80 counter drop comment "closed"': Effect.END,
-    '-A FORWARD -p tcp -m comment --comment "a \\"quoted\\" word" -j DROP': Effect.END,
-    "-A FORWARD -j REJECT --reject-with tcp-reset": Effect.RESET,
-    "-A PREROUTING -m comment --comment accept -j DNAT --to-destination 10.0.0.1": Effect.REWRITE,
+    "ct status dnat ip saddr 10.244.0.0/16 counter masquerade fully-random": REWRITING,
+    'tcp dport 80 counter drop comment "closed"': ENDING,
+    '-A FORWARD -p tcp -m comment --comment "a \\"quoted\\" word" -j DROP': ENDING,
+    "-A FORWARD -j REJECT --reject-with tcp-reset": RESETTING,
+    "-A PREROUTING -m comment --comment accept -j DNAT --to-destination 10.0.0.1": REWRITING,
 }
 
 
@@ -44,8 +45,8 @@ DOES = {
 def test_a_word_outside_the_statement_does_nothing(text: str) -> None:
     rule = ForeignRule("node-a", "inet guard", "early", "forward", 0, text, 1)
     evidence = WORLD.evidence([], foreign=(rule,))
-    effects = (Effect.END, Effect.RESET, Effect.REJECT, Effect.REWRITE)
-    assert [each.name for each in effects if may_have(each, WORLD.resolved, evidence, ("node-a",))] == []
+    effects = (ENDING, RESETTING, REJECTING, REWRITING)
+    assert [each for each in effects if may_have(each, WORLD.resolved, evidence, ("node-a",))] == []
     assert ended_by(WORLD.resolved, evidence, 1, ("node-a",)) is None
     assert rewrote(WORLD.resolved, evidence, "node-a") is None
 
@@ -62,10 +63,7 @@ def test_a_drop_with_a_comment_that_counted_the_packet_ended_it() -> None:
     assert ended_by(WORLD.resolved, evidence, 1, ("node-a",)) == rule
 
 
-def test_only_what_is_no_statement_is_left_out() -> None:
-    assert statements('-A INPUT -m comment --comment "a b" -j DROP') == "-m comment  -j DROP"
-    assert statements("meta l4proto tcp dnat to 10.244.2.3:8080") == "meta l4proto tcp dnat to 10.244.2.3:8080"
-
-
 def test_a_match_of_translated_connections_is_no_translation() -> None:
-    assert read_nft("ct status dnat ip saddr . ip daddr @hairpin-connections masquerade")[0] == "MASQUERADE"
+    rule = read_rule("ct status dnat ip saddr . ip daddr @hairpin-connections masquerade")
+    assert rule is not None
+    assert target_of(rule) == "MASQUERADE"

@@ -4,8 +4,9 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Packet
+from proxylab.rules.packets import Packets
+from proxylab.rules.texts import excludes
 from proxylab.verdict.causes.failure import Failure
-from proxylab.verdict.rule_matches import Had, excludes
 
 
 def without_excluded(failure: Failure, *kinds: Packet) -> Failure:
@@ -27,20 +28,20 @@ def without_excluded(failure: Failure, *kinds: Packet) -> Failure:
     return replace(failure, case=case.with_rules(counts, foreign))
 
 
-def _possible(failure: Failure, kind: Packet) -> dict[str, set[Had]]:
-    """What packets of one direction had, by the option of iptables that matches it. ICMP errors come from anywhere."""
+def _possible(failure: Failure, kind: Packet) -> Packets:
+    """What packets of one direction had. ICMP errors come from anywhere."""
     if kind is Packet.OTHER_ICMP:
-        return {"-p": {Transport.ICMP}}
+        return Packets({Transport.ICMP})
     case, there = failure.case, kind is Packet.REQUEST
     client, (service, port) = case.resolved.sender.address_of_flow(failure.flow.number), case.dialled
     seen = [each for each in failure.flow.hops if each.packet is kind]
     # No tap sees a packet that a rule ended between its translation and the device by which it would have left.
     pods = [rule.translates_to for rule in case.translations if rule.translates_to is not None]
     ends = ([address for address, _ in pods], [number for _, number in pods])
-    return {
-        "-p": {case.resolved.protocol},
-        "-s": {*((client,) if there else (service, *ends[0])), *(each.source for each in seen)},
-        "-d": {*((service, *ends[0]) if there else (client,)), *(each.destination for each in seen)},
-        "--sport": {*(() if there else (port, *ends[1])), *(each.source_port for each in seen)},
-        "--dport": {*((port, *ends[1]) if there else ()), *(each.destination_port for each in seen)},
-    }
+    return Packets(
+        protocols={case.resolved.protocol},
+        sources={*((client,) if there else (service, *ends[0])), *(each.source for each in seen)},
+        destinations={*((service, *ends[0]) if there else (client,)), *(each.destination for each in seen)},
+        source_ports={*(() if there else (port, *ends[1])), *(each.source_port for each in seen)},
+        destination_ports={*((port, *ends[1]) if there else ()), *(each.destination_port for each in seen)},
+    )

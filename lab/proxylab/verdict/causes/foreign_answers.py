@@ -10,12 +10,14 @@ from typing import Final
 from proxylab.evidence.evidence import Packet
 from proxylab.evidence.words import endpoint
 from proxylab.plan.resolved import STACK
+from proxylab.rules.effects import REJECTING, RESETTING, Effects
+from proxylab.rules.texts import effects_of
 from proxylab.verdict.case import Case
 from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule
 from proxylab.verdict.counted_rules import SHARED_TABLES, Rule, is_engines_chain
 from proxylab.verdict.flows.origins import Origin, origin
-from proxylab.verdict.foreign import Effect, ended_by, may_have, rule_words, suspicion
+from proxylab.verdict.foreign import ended_by, may_have, rule_words, suspicion
 from proxylab.verdict.icmp_errors import icmp_words
 from proxylab.verdict.rule_words import the_rule
 
@@ -23,9 +25,9 @@ _SERVICE: Final = re.compile(r"[a-z]+-[0-9A-Z]{8}-([^/]+/[^/]+)/")
 """The Service in the name of a chain of mode nftables."""
 
 _KINDS: Final = (
-    (Packet.RESET, Effect.RESET),
-    (Packet.PORT_UNREACHABLE, Effect.REJECT),
-    (Packet.OTHER_ICMP, Effect.REJECT),
+    (Packet.RESET, RESETTING),
+    (Packet.PORT_UNREACHABLE, REJECTING),
+    (Packet.OTHER_ICMP, REJECTING),
 )
 
 
@@ -44,7 +46,7 @@ def answered_by_foreign_rule(failure: Failure) -> str:
         if not may_have(effect, about.resolved, about.evidence, (first.maker,)):
             continue
         rule = ended_by(about.resolved, about.evidence, about.packets, {first.maker}, rejected=True)
-        if rule is not None and effect.value.search(rule.text):
+        if rule is not None and effects_of(rule.text) & effect:
             by = f"{rule_words(rule)}, which belongs to no engine"
             return f"{first.maker} rejected the packet with {answer} by {by}."
         clause = suspicion(about.resolved, about.evidence, first.maker, effect)
@@ -52,11 +54,11 @@ def answered_by_foreign_rule(failure: Failure) -> str:
     return ""
 
 
-def _by_counted_rule(case: Case, node: str, effect: Effect) -> str:
+def _by_counted_rule(case: Case, node: str, effect: Effects) -> str:
     """The rule of the node that rejected each packet of a probe of no Service, whose rules may be any program's."""
     for rule in case.rules:
         counted = rule.target == "REJECT" and rule.count.node == node and rule.count.packets == case.packets
-        if counted and effect.value.search(rule.count.text):
+        if counted and effects_of(rule.count.text) & effect:
             return f'the rule "{rule.count.text}" in chain {rule.count.chain} of table {rule.count.table}'
     return ""
 

@@ -4,31 +4,32 @@ A rule is named where it counted a packet for each flow, and its matches exclude
 the rule's own text, show what it changed. The engine's rules may have done their part before or after.
 """
 
-import re
 from collections.abc import Iterator
-from ipaddress import ip_address
 from typing import Final
 
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import ForeignRule, Packet
 from proxylab.evidence.words import endpoint
+from proxylab.rules.effects import (
+    EXEMPTING,
+    REWRITING,
+    REWRITING_DESTINATION,
+    REWRITING_SOURCE,
+    STATELESS,
+    Effect,
+    Effects,
+    new_address,
+)
+from proxylab.rules.texts import effects_of, read_rule
 from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure
 from proxylab.verdict.counted_rules import Rule, may_be_engines
 from proxylab.verdict.flows.flows import Fate, Stop
 from proxylab.verdict.flows.origins import origin
-from proxylab.verdict.foreign import Effect, may_have, may_meet, rule_words
+from proxylab.verdict.foreign import may_have, may_meet, rule_words
 from proxylab.verdict.icmp_errors import icmp_words
-from proxylab.verdict.rule_statements import statements
 from proxylab.verdict.rule_words import the_rule
 
-_OF_SOURCE: Final = re.compile(r"\b(snat|masquerade)\b|\bs(addr|port) set\b|-j (SNAT|MASQUERADE)(?!\S)")
-_OF_DESTINATION: Final = re.compile(r"\b(dnat|redirect)\b|\bd(addr|port) set\b|-j (DNAT|REDIRECT)(?!\S)")
-_WITHOUT_TRACKING: Final = re.compile(r"\b[sd](addr|port) set\b")
-_NOTRACK: Final = re.compile(r"\bnotrack\b|NOTRACK\b|--notrack\b")
-_NEW_ADDRESS: Final = re.compile(
-    r"\b(?:[sd]nat(?: ip6?)? to|[sd]addr set|--to-(?:source|destination)) (\[[^]]+]|[^\s:]+)"
-)
 _BEHIND_MASQUERADING: Final = 100
 """The priority of source NAT (NF_IP_PRI_NAT_SRC)."""
 
@@ -37,12 +38,12 @@ def destination_rewritten(failure: Failure) -> str:
     """A foreign rule changed the destination of a packet that reached no pod, beside a translation by the engine."""
     if failure.flow.arrivals:
         return ""
-    for rule in _rewriting(failure, _OF_DESTINATION):
+    for rule in _rewriting(failure, REWRITING_DESTINATION):
         went, stated = _went(failure, rule.node), _new_address(rule)
         if went and stated and str(stated) not in went:
             continue  # the taps show that it went elsewhere
         translated = next((each for each in failure.case.translations if each.count.node == rule.node), None)
-        if translated is not None and not _WITHOUT_TRACKING.search(rule.text):
+        if translated is not None and not effects_of(rule.text) & STATELESS:
             continue  # a node translates a flow's destination once, and the engine's rule did
         changed = _changed_destination(rule, went or str(stated or ""), translated)
         return f"{changed}." if failure.fate is Fate.LOST else f"{changed}, and {_answered(failure, rule.node)}."
@@ -66,7 +67,7 @@ def source_rewritten(failure: Failure) -> str:
     if not arrivals or (of_source and arrivals[0].source == sender.address_of_flow(failure.flow.number)):
         return ""
     seen = arrivals[0].source
-    for rule in _rewriting(failure, _OF_SOURCE):
+    for rule in _rewriting(failure, REWRITING_SOURCE):
         stated, then = _new_address(rule), _masquerading(failure, rule.node)
         if stated != seen and (then is not None) is (stated is None):
             continue  # the engine's rule did it, or none of the two
@@ -77,7 +78,7 @@ def source_rewritten(failure: Failure) -> str:
         if of_source:
             return f"{changed}."
         held = _is_held(failure, stated or seen)
-        if held and not _WITHOUT_TRACKING.search(rule.text):
+        if held and not effects_of(rule.text) & STATELESS:
             continue  # connection tracking leads replies back
         replied = f"{arrivals[0].netns_name} replied to {seen}{'' if held else ', which nothing in this lab has'}"
         if then is not None:
@@ -98,14 +99,14 @@ def _is_held(failure: Failure, address: IPAddress) -> bool:
     return failure.plan is None or any(own.interface.ip == address for each in spaces for own in each.addresses)
 
 
-def _rewriting(failure: Failure, pattern: re.Pattern[str]) -> Iterator[ForeignRule]:
+def _rewriting(failure: Failure, wanted: Effects) -> Iterator[ForeignRule]:
     """The foreign rules that may match the flow and counted it, in the order of the nodes on the way."""
     about = without_excluded(failure, Packet.REQUEST).case
     passed = dict.fromkeys(stop.netns_name for stop in _requests(failure))
     for node in passed if about.resolved.service_port else ():
-        for rule in may_have(Effect.REWRITE, about.resolved, about.evidence, (node,)):
+        for rule in may_have(REWRITING, about.resolved, about.evidence, (node,)):
             counted = rule.packets is not None and rule.packets >= len(about.flows)
-            if counted and pattern.search(statements(rule.text)) and may_meet(rule, about.resolved, about.evidence):
+            if counted and effects_of(rule.text) & wanted and may_meet(rule, about.resolved, about.evidence):
                 yield rule
 
 
@@ -125,11 +126,8 @@ def _went(failure: Failure, node: str) -> str | None:
 
 def _new_address(rule: ForeignRule) -> IPAddress | None:
     """The address that the rule's text gives packets; ``None`` without one."""
-    found = _NEW_ADDRESS.search(rule.text)
-    try:
-        return None if found is None else ip_address(found[1].strip("[]"))
-    except ValueError:
-        return None
+    read = read_rule(rule.text)
+    return None if read is None else new_address(read)
 
 
 def _comes_after(rule: ForeignRule) -> bool:
@@ -153,8 +151,8 @@ def _answered(failure: Failure, node: str) -> str:
 def not_tracking(failure: Failure, node: str, *kinds: Packet) -> str:
     """The clause that a node does not track the flow, by the foreign rule that exempts it; empty without one."""
     about = without_excluded(failure, *kinds).case
-    for rule in may_have(Effect.EXEMPT, about.resolved, about.evidence, (node,)):
-        if _NOTRACK.search(statements(rule.text)):
+    for rule in may_have(EXEMPTING, about.resolved, about.evidence, (node,)):
+        if Effect.NO_TRACKING in effects_of(rule.text):
             return f"{node} does not track the flow, by {rule_words(rule)}, which belongs to no engine"
     return ""
 

@@ -3,13 +3,14 @@
 A fact of the plan is a cause only where counters or taps show that the packet met it.
 """
 
-import re
 from typing import Final
 
 from proxylab.evidence.evidence import Packet
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.forwarding import UnreachableError, next_hop
 from proxylab.plan.resolved import STACK
+from proxylab.rules.effects import Effect
+from proxylab.rules.texts import effects_of, read_rule
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure, remembered
@@ -27,10 +28,11 @@ from proxylab.verdict.foreign import (
     suspicion,
     suspicion_where_lost,
 )
-from proxylab.verdict.nft_rules import ENDING_MAP
 from proxylab.verdict.rule_words import the_rule
 
-_ENDING: Final = re.compile(r"-j (DROP|REJECT)\b")
+_ENDING: Final = frozenset({Effect.DROP, Effect.REJECT})
+_ENDING_MAPS: Final = frozenset({"no-endpoint-services", "no-endpoint-nodeports"})
+"""The maps of kube-proxy that drop or reject packets to Services without an endpoint."""
 
 
 def dropped_by_rule(failure: Failure) -> str:
@@ -68,10 +70,9 @@ def _for_service(failure: Failure, rule: Rule) -> str:
         return ""
     if rule.looked_up:
         return f", for {service}"
-    leading = [
-        each for each in failure.case.evidence.counts if each.node == count.node and ENDING_MAP.search(each.text)
-    ]
-    return next((f", to which the map {each.text.rpartition('@')[2]} leads {service}" for each in leading), "")
+    read = [read_rule(each.text) for each in failure.case.evidence.counts if each.node == count.node]
+    leading = (each.looked_up for each in read if each is not None and each.looked_up in _ENDING_MAPS)
+    return next((f", to which the map {name} leads {service}" for name in leading), "")
 
 
 def rejected_by_foreign_rule(failure: Failure) -> str:
@@ -258,7 +259,7 @@ def lost_past_services(failure: Failure) -> str:
     if pod is None or case.translations or not steps:
         return ""
     last = steps[-1]
-    rule = f', by "{last.text}"' if _ENDING.search(last.text) or last.verdict == "drop" else ""
+    rule = f', by "{last.text}"' if effects_of(last.text) & _ENDING or last.verdict == "drop" else ""
     seen = f"one more packet, which was traced, was last seen in {last.chain} on {last.netns_name}{rule}"
     sentence = f"{pod.name} never saw what {case.resolved.sender.name} sent to {failure.dialled}; {seen}."
     return failure.with_drop_reason(sentence)

@@ -1,6 +1,5 @@
 """Causes of a reply that did not come, came twice, or came from an address that the sender did not dial."""
 
-import re
 from itertools import product
 
 from proxylab.evidence.evidence import Direction, Packet
@@ -19,7 +18,6 @@ from proxylab.verdict.flows.hops import hop
 from proxylab.verdict.foreign import ended_by, rule_words, suspicion_where_lost
 from proxylab.verdict.rule_words import the_rule
 
-_OF_UNTRACKED = re.compile(r"--ctstate INVALID|ct state invalid")
 _BIND = "A UDP server on a node must bind each of its addresses, or answer by IP_PKTINFO"
 
 _ENDED = {"DROP": "dropped", "REJECT": "rejected"}
@@ -177,7 +175,9 @@ def _ended_by_rule(failure: Failure, about: Failure, node: str) -> str:
     for rule in engines:
         if rule.count.packets in (missing, with_sentinels):
             ended = f"{_ENDED[rule.target]} {amount(rule.count.packets, 'packet')} by {the_rule(rule)}"
-            invalid = _OF_UNTRACKED.search(rule.count.text) and not_tracking(failure, node, Packet.REQUEST)
+            states = [each for each in rule.read.matches if each.name in ("--ctstate", "ct state")]
+            is_for_invalid = any("INVALID" in each.value.upper().split(",") and not each.negated for each in states)
+            invalid = is_for_invalid and not_tracking(failure, node, Packet.REQUEST)
             return f"{ended}, since it is invalid there: {invalid}" if invalid else ended
     for packets, target in product((early, missing, with_sentinels), _ENDED):
         foreign = ended_by(case.resolved, case.evidence, packets, (node,), rejected=target == "REJECT")

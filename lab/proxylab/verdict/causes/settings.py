@@ -22,8 +22,7 @@ from proxylab.verdict.causes.no_endpoint import why_none_listens, why_none_local
 from proxylab.verdict.causes.node_ports import why_not_served
 from proxylab.verdict.counted_rules import NFT_TABLE, Rule, may_be_engines
 from proxylab.verdict.flows.flows import Fate
-from proxylab.verdict.nft_rules import HAIRPINS
-from proxylab.verdict.rule_words import is_from_itself
+from proxylab.verdict.rule_words import HAIRPINS, is_from_itself
 
 _OF_FIREWALL: Final = re.compile(r"(?:KUBE-(?:PROXY-FIREWALL|FW-|SOURCE-RANGES|LOAD-BALANCER)|firewall-)\S*")
 _DETECTS_PODS: Final = {
@@ -177,12 +176,12 @@ def _why_masqueraded_inside(failure: Failure, dialled: DialledService, node: str
         return (
             f"masqueradeAll is true, so {node} masquerades every client of a cluster IP; false keeps pods' addresses."
         )
-    if not any(negated for _, _, negated in marking.options):
+    if not any(each.negated for each in marking.read.matches):
         return ""
     is_pod = any(resolved.sender.namespace == each.namespace for each in resolved.receivers)
     key, cure = f"detectLocalMode is {proxy.detect_local_mode}", _DETECTS_PODS[proxy.detect_local_mode]
     if _detects_by_cidr(dialled):
-        networks = [values[0] for name, values, negated in marking.options if negated and name == "-s"]
+        networks = marking.excepted_sources
         key = f"clusterCIDR is {listed(networks)}" if networks else "clusterCIDR leaves the client out"
     if is_pod:
         return f"{key}, so {node} takes the pod for a client from outside; {cure}."

@@ -1,9 +1,9 @@
 """Causes of a packet that arrived as or where it should not: which rule, entry or stack led or changed it."""
 
-import re
-
 from proxylab.evidence.evidence import ForeignRule, Packet
 from proxylab.evidence.words import amount, endpoint, listed
+from proxylab.rules.effects import MARKING, REWRITING, REWRITING_DESTINATION
+from proxylab.rules.texts import effects_of
 from proxylab.scenario.words import Spread
 from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule
@@ -13,14 +13,11 @@ from proxylab.verdict.flows.copies import copying
 from proxylab.verdict.flows.flows import Fate
 from proxylab.verdict.flows.hops import Translation, second_nat, seen_translated, seen_untranslated
 from proxylab.verdict.flows.origins import origin
-from proxylab.verdict.foreign import Effect, may_have, rule_words, suspicion
+from proxylab.verdict.foreign import may_have, rule_words, suspicion
 from proxylab.verdict.icmp_errors import icmp_words
-from proxylab.verdict.rule_statements import statements
 from proxylab.verdict.rule_words import is_from_itself, the_rule, why_masqueraded
 
 _LED_ASTRAY = frozenset({Fate.LOST, Fate.REFUSED, Fate.STRAYED, Fate.UNREACHABLE})
-
-_OF_DESTINATION = re.compile(r"\b(dnat|redirect)\b|\bd(addr|port) set\b|-j (DNAT|REDIRECT|NETMAP)\b")
 
 
 def translated_twice(failure: Failure) -> str:
@@ -123,8 +120,8 @@ def led_by_others(failure: Failure) -> str:
 def _changing_destination(failure: Failure, node: str) -> ForeignRule | None:
     """The foreign rule of a node that changes destinations and may match the request; one that counted, if any did."""
     case = without_excluded(failure, Packet.REQUEST).case
-    rules = may_have(Effect.REWRITE, case.resolved, case.evidence, (node,))
-    changing = [rule for rule in rules if _OF_DESTINATION.search(statements(rule.text))]
+    rules = may_have(REWRITING, case.resolved, case.evidence, (node,))
+    changing = [rule for rule in rules if effects_of(rule.text) & REWRITING_DESTINATION]
     return next(iter([rule for rule in changing if rule.packets] or changing), None)
 
 
@@ -196,7 +193,7 @@ def masqueraded_tunnel(failure: Failure) -> str:
     tunnels = [vxlan.device for vxlan in failure.plan.namespace(node).vxlans] if failure.plan is not None else []
     around = f"the tunnel's packet around it ({listed(tunnels)})" if tunnels else "a packet with the same mark"
     marks = [rule for rule in failure.case.rules if rule.target == "MARK"]
-    cleared = "mark set" in again.count.text
+    cleared = bool(effects_of(again.count.text) & MARKING)
     cleared |= any((rule.count.node, rule.count.chain) == (node, chain) for rule in marks)
     why = "" if cleared else f": no rule in {chain} cleared the mark"
     return f"{node} masqueraded the packet, and then {around}{why}."
@@ -218,7 +215,7 @@ def masqueraded(failure: Failure) -> str:
     node = changed[0].count.node
     if not may_be_engines(changed[0].count, failure.case.resolved):
         return f"{node} changed the packet's source{by_foreign_rule(failure, node)}."
-    marked = "" if failure.marking else suspicion(failure.case.resolved, failure.case.evidence, node, Effect.MARK)
+    marked = "" if failure.marking else suspicion(failure.case.resolved, failure.case.evidence, node, MARKING)
     if marked:
         return (
             f"{node} masqueraded the packet by {the_rule(changed[0])}, and no rule of the engine marked it: {marked}."

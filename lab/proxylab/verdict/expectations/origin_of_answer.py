@@ -10,12 +10,14 @@ from itertools import chain
 
 from proxylab.evidence.evidence import Packet
 from proxylab.evidence.words import endpoint, listed
+from proxylab.rules.effects import REJECTING, RESETTING, REWRITING
+from proxylab.rules.texts import effects_of
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.case import Case, nodes_of
 from proxylab.verdict.flows.flows import Flow
 from proxylab.verdict.flows.hops import hop
 from proxylab.verdict.flows.origins import origin
-from proxylab.verdict.foreign import Effect, may_have, suspicion
+from proxylab.verdict.foreign import may_have, suspicion
 from proxylab.verdict.icmp_errors import errors_of, icmp_words, rejecting_error
 
 
@@ -66,9 +68,9 @@ def _refused_by_stranger(case: Case, flow: Flow) -> str:
 
 def rejects(case: Case) -> bool:
     """Whether any rule, foreign or not, rejected packets or may have."""
-    if may_have(Effect.REJECT, case.resolved, case.evidence, case.resolved.nodes):
+    if may_have(REJECTING, case.resolved, case.evidence, case.resolved.nodes):
         return True
-    return any(count.target == "REJECT" or Effect.REJECT.value.search(count.text) for count in case.evidence.counts)
+    return any(count.target == "REJECT" or effects_of(count.text) & REJECTING for count in case.evidence.counts)
 
 
 def answered_elsewhere(case: Case, flow: Flow) -> bool:
@@ -108,10 +110,10 @@ def doubts_about_refusal(case: Case, flow: Flow) -> Iterator[str]:
     """Resets that a foreign rule may have sent, where no pod or host was seen to send one, and strange addresses."""
     if flow.resets and not flow.refusals:
         for node in case.resolved.nodes:
-            if clause := suspicion(case.resolved, case.evidence, node, Effect.RESET):
+            if clause := suspicion(case.resolved, case.evidence, node, RESETTING):
                 yield f"{clause}, and may have reset it in place of a closed port"
     for node in case.resolved.nodes if not flow.reached else ():
-        if clause := suspicion(case.resolved, case.evidence, node, Effect.REWRITE):
+        if clause := suspicion(case.resolved, case.evidence, node, REWRITING):
             yield f"{clause}, and may have led it to another closed port"
     for reset in flow.resets:
         if (reset.source, reset.source_port) != case.dialled:

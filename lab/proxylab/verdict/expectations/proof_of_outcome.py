@@ -5,13 +5,17 @@ every packet, and foreign rules that may have done the work of the engine under 
 """
 
 from collections import Counter
-from collections.abc import Collection, Container, Iterator
+from collections.abc import Container, Iterator
 from typing import Final
 
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Direction, Leg
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import STACK
+from proxylab.rules.effects import ENDING as ENDING_EFFECTS
+from proxylab.rules.effects import EXEMPTING, REJECTING, REWRITING
+from proxylab.rules.packets import Packets
+from proxylab.rules.texts import excludes
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.case import Case, fate_clause, nodes_of
 from proxylab.verdict.counted_rules import Rule, may_be_engines, of_service
@@ -20,10 +24,9 @@ from proxylab.verdict.expectations.origin_of_answer import doubts_about_refusal,
 from proxylab.verdict.flows.flows import Fate, Flow
 from proxylab.verdict.flows.hops import seen_untranslated
 from proxylab.verdict.flows.sorting import counted_ends
-from proxylab.verdict.foreign import Effect, rewrote, rule_words, suspicion
+from proxylab.verdict.foreign import rewrote, rule_words, suspicion
 from proxylab.verdict.icmp_errors import errors_of, rejecting_error
 from proxylab.verdict.programs import discarded, leading_to_program, listens_itself, taken_by_others
-from proxylab.verdict.rule_matches import Had, excludes
 
 ENDING: Final = {Outcome.DROPPED: "DROP", Outcome.REJECTED: "REJECT"}
 """The target of the rules that end flows so."""
@@ -57,7 +60,7 @@ def _doubts_about_whose_drop(case: Case) -> Iterator[str]:
     if counted == case.packets:
         return
     for node in case.resolved.nodes:
-        if clause := suspicion(case.resolved, case.evidence, node, Effect.REWRITE):
+        if clause := suspicion(case.resolved, case.evidence, node, REWRITING):
             yield f"{clause}, and may have led it there"
     if case.stack_drop is not None:
         if case.resolved.service_port and not case.stack_drop.is_known and not _came_back(case):
@@ -93,7 +96,7 @@ def _doubts_about_first_node(case: Case) -> Iterator[str]:
     fared = [flow for flow in case.flows if dropped or flow.arrivals or flow.unreachables]
     left = [seen for flow in fared if (seen := seen_untranslated(flow, case.dialled)) is not None]
     for node in dict.fromkeys(seen.netns_name for seen in left if case.resolved.service_port):
-        for effect in (Effect.EXEMPT, Effect.END):
+        for effect in (EXEMPTING, ENDING_EFFECTS):
             if clause := suspicion(case.resolved, case.evidence, node, effect):
                 yield f"{clause}, and may have kept it from the engine's rules"
                 break
@@ -156,7 +159,7 @@ def _doubts_about_program(case: Case) -> Iterator[str]:
         there = endpoint(others[0].destination, others[0].destination_port)
         yield f"no rule that counted leads to {there}, where {others[0].netns_name} got {amount(len(others), 'flow')}"
     for node in dict.fromkeys(got.netns_name for flow in through_programs if (got := flow.taken) is not None):
-        if clause := suspicion(case.resolved, case.evidence, node, Effect.REWRITE):
+        if clause := suspicion(case.resolved, case.evidence, node, REWRITING):
             yield f"{clause}, and may have led it to another program"
 
 
@@ -173,11 +176,8 @@ def _rejected_alike(case: Case) -> bool:
     if case.resolved.service_port:
         return False
     heard = {rejecting_error(error) for flow in case.flows if (error := flow.rejected_by) is not None}
-    sent: dict[str, Collection[Had]] = {
-        "-p": {case.resolved.protocol},
-        "-d": {case.dialled[0]},
-        "--dport": {case.dialled[1]},
-    }
+    address, port = case.dialled
+    sent = Packets({case.resolved.protocol}, destinations={address}, destination_ports={port})
     rejecting = (rule for rule in case.rules if rule.target == "REJECT" and not excludes(rule.count.text, sent))
     counted = (rule for rule in rejecting if rule.count.packets == case.packets)
     return any(heard <= errors_of(rule.value("--reject-with")) for rule in counted)
@@ -203,5 +203,5 @@ def _doubts_about_rules(case: Case, outcome: Outcome, verb: str, seen: str) -> I
     if counted < needed and uncounted:
         yield f"the rule counters of {listed(uncounted)} are incomplete, as where a proxy loads its rules meanwhile"
     for node in case.resolved.nodes if outcome is Outcome.REJECTED else ():
-        if clause := suspicion(case.resolved, case.evidence, node, Effect.REJECT):
+        if clause := suspicion(case.resolved, case.evidence, node, REJECTING):
             yield f"{clause}, and may have rejected it in place of the engine's rules"

@@ -7,7 +7,6 @@ show it for all flows together.
 ``preserved`` promises the port, too. The kernel changes it where another connection holds it; that is noted.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -15,6 +14,8 @@ from typing import NamedTuple
 from proxylab.addresses import IPAddress
 from proxylab.evidence.words import amount, endpoint, listed, numbers, tally
 from proxylab.plan.resolved import STACK
+from proxylab.rules.effects import MARKING, REWRITING
+from proxylab.rules.texts import read_rule
 from proxylab.scenario.expect import (
     Masqueraded,
     NodeDevice,
@@ -31,7 +32,7 @@ from proxylab.verdict.expectations.expectation import Expectation, Needs
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.flows import Flow
 from proxylab.verdict.flows.sorting import counted_ends
-from proxylab.verdict.foreign import Effect, rewrote, rule_words, suspicion
+from proxylab.verdict.foreign import rewrote, rule_words, suspicion
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.source_ports import (
     arrival_from_another_port,
@@ -40,7 +41,7 @@ from proxylab.verdict.source_ports import (
     other_holder,
 )
 
-_MARKS = re.compile(r"-j KUBE-MARK-MASQ\b|\bmark set meta mark (\||or)|\bmark-for-masquerade\b")
+_MARKING_CHAINS = frozenset({"KUBE-MARK-MASQ", "mark-for-masquerade"})
 """The engine's rules that mark packets for masquerading, in iptables and in nftables."""
 
 
@@ -131,11 +132,22 @@ def _changed_by_others(case: Case) -> Iterator[str]:
     changed = sum(
         rule.count.packets for rule in case.rules if rule.changes_source and may_be_engines(rule.count, case.resolved)
     )
-    marked = sum(count.packets for count in case.evidence.counts if _MARKS.search(count.text))
-    for packets, effect, verb in ((changed, Effect.REWRITE, "changed the source"), (marked, Effect.MARK, "marked it")):
+    marked = sum(count.packets for count in case.evidence.counts if _marks(count.text))
+    for packets, effect, verb in ((changed, REWRITING, "changed the source"), (marked, MARKING, "marked it")):
         for node in case.resolved.nodes if packets < changing else ():
             if clause := suspicion(case.resolved, case.evidence, node, effect, besides=besides):
                 yield f"{clause}, and may have {verb} in place of the engine's rules"
+
+
+def _marks(text: str) -> bool:
+    """Whether a rule marks packets for masquerading, or leads them to the engine's chain for that."""
+    rule = read_rule(text)
+    return rule is not None and any(
+        each.name in _MARKING_CHAINS
+        or not _MARKING_CHAINS.isdisjoint(each.words)
+        or (each.name == "meta mark set" and each.words[:3] == ("meta", "mark", "|"))
+        for each in rule.actions
+    )
 
 
 def _must_change(case: Case, flow: Flow) -> bool:

@@ -28,18 +28,18 @@ from typing import Final
 from proxylab.addresses import IPAddress
 from proxylab.evidence.stream_records import BreakKind, StreamPacket, StreamPacketFate
 from proxylab.evidence.words import amount, endpoint, listed, tally, times
+from proxylab.rules.effects import ENDING, REJECTING, RESETTING
 from proxylab.scenario.expect import Preserved, SourceByBackend, SourceExpectation
 from proxylab.scenario.steps import Count
 from proxylab.verdict.conntrack_tables import entry_words
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.on_links import dropped_meanwhile
-from proxylab.verdict.foreign import Effect
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.source_ports import holders, other_holder
 from proxylab.verdict.stream import MILLISECOND, Stream, answer_words, may_be_late
 
-_ENDS: Final = {"lost": Effect.END, "rejected": Effect.REJECT, "resets": Effect.RESET}
+_ENDS: Final = {"lost": ENDING, "rejected": REJECTING, "resets": RESETTING}
 """What a foreign rule does to packets that count under a key."""
 
 

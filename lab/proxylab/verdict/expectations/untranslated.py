@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 from proxylab.evidence.words import amount, endpoint, tally
+from proxylab.rules.effects import EXEMPTING
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.case import Case, fate_clause, fates_text
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.flows import Fate
 from proxylab.verdict.flows.hops import hop, seen_translated, seen_untranslated
-from proxylab.verdict.foreign import Effect, suspicion
+from proxylab.verdict.foreign import suspicion
 from proxylab.verdict.model import Verdict
 
 _LEFT_ALONE = frozenset({Fate.LOST, Fate.LOST_ON_LINK, Fate.STRAYED, Fate.UNREACHABLE})
@@ -66,7 +67,7 @@ def _doubts_about_engine(case: Case) -> Iterator[str]:
         if (known.node, known.reply_source) not in expected:
             yield f"conntrack on {known.node} knew it before, and the kernel asks no rule about a flow that it knows"
     for node in case.resolved.nodes:
-        if clause := suspicion(case.resolved, case.evidence, node, Effect.EXEMPT):
+        if clause := suspicion(case.resolved, case.evidence, node, EXEMPTING):
             yield f"{clause}, and may have kept it from the engine's rules"
 
 

@@ -52,7 +52,16 @@ def remains(text: str, kinds: tuple[Packet, ...], world: World = WORLD) -> bool:
         ("-A FORWARD -d 10.96.0.10/32 -p tcp -j DROP", True, False),
         ('-A FORWARD -m comment --comment "not -d 1.2.3.4 or \\" -p udp" -j DROP', True, True),
         ("-A FORWARD -m conntrack --ctstate INVALID -j DROP", True, True),
-        ("-A FORWARD -d nonsense -p 133 -m udp --dport http -j DROP", True, True),
+        ("-A FORWARD -d nonsense -p nonsense -m udp --dport http -j DROP", True, True),
+        ("-A FORWARD -p 133 -j DROP", False, False),
+        ("-A FORWARD -p tcp -m multiport --dports 9,8000:8100 -j DROP", True, False),
+        ("-A FORWARD -p tcp -m multiport --dports 9,10 -j DROP", False, False),
+        ("-A FORWARD -m iprange --dst-range 10.244.2.1-10.244.2.9 -j DROP", True, False),
+        ('-A FORWARD -m string --string "to -p udp or so" --algo bm --to 65535 -j DROP', True, True),
+        ('log prefix "to udp dport 9 or so" drop', True, True),
+        ("ip daddr 10.244.1.1-10.244.1.9 drop", False, True),
+        ("tcp dport >= 8000 drop", True, True),
+        ("dccp dport 8080 drop", False, False),
         ("-P FORWARD DROP", True, True),
         ("ip daddr 10.244.1.11 udp dport 9 counter drop", False, False),
         ("ip6 daddr fd00::1 drop", False, False),
@@ -87,7 +96,8 @@ def test_icmp_errors_come_from_anywhere() -> None:
     assert remains("-A FORWARD -s 203.0.113.1/32 -p icmp -j DROP", (*BACK, Packet.OTHER_ICMP))
     assert not remains("-A FORWARD -p udp -j DROP", (*BACK, Packet.OTHER_ICMP))
     assert not remains("-A FORWARD -p icmp -j DROP", BACK)
-    assert remains("-A FORWARD -p ipv6-icmp -j DROP", THERE, replace(WORLD, protocol=Transport.ICMP))
+    assert remains("-A FORWARD -p ipv6-icmp -j DROP", THERE, replace(WORLD, protocol=Transport.ICMP, ipv6=True))
+    assert not remains("-A FORWARD -p ipv6-icmp -j DROP", THERE, replace(WORLD, protocol=Transport.ICMP))
 
 
 @pytest.mark.parametrize("tunnels", [False, True])
