@@ -26,7 +26,7 @@ MODULES: Final = [
 ]
 TESTS: Final = [
     "tests/golden/test_report_texts.py",
-    "tests/unit/diagnosis",
+    "tests/unit/features/diagnose",
     "tests/unit/engines/test_ipvs.py",
     "tests/unit/engines/test_ipvs_dumps.py",
     "tests/unit/report",

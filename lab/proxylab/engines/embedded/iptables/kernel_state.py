@@ -3,17 +3,17 @@
 ``KernelState`` has only what decides the content of a load: which chains exist, and which jumps from built-in chains.
 """
 
-import shlex
-from collections.abc import Iterator
 from functools import lru_cache
 
 from msgspec import Struct
 
 from proxylab.engines.embedded.iptables.names import SERVICE_CHAIN_PREFIXES, Chain, Table
 from proxylab.engines.embedded.iptables.rules import Rule, Ruleset
+from proxylab.rules.iptables import read_rule, read_tables
+from proxylab.rules.rule import Action, Match
 
-Jump = tuple[Chain, frozenset[tuple[str, ...]]]
-"""A rule of a built-in chain, with its options as a set: iptables-save orders them in its own way."""
+Jump = tuple[Chain, frozenset[Match | Action]]
+"""A rule of a built-in chain, with its parts as a set: iptables-save orders them in its own way."""
 
 
 class KernelState(Struct, frozen=True):
@@ -50,42 +50,19 @@ def read_kernel_state(saved: str) -> KernelState:
     chains: set[Chain] = set()
     jumps: set[Jump] = set()
     tables = {table.value: table for table in Table}
-    built_in: set[str] = set()
-    table: Table | None = None
-    for line in saved.splitlines():
-        if line.startswith("*"):
-            table, built_in = tables.get(line[1:].strip()), set()
-        elif table is None:
+    for section in read_tables(saved):
+        if (table := tables.get(section.name)) is None:
             continue
-        elif line.startswith(":"):
-            name, policy = line[1:].split()[:2]
-            if policy == "-":
-                chains.add(Chain(table, name))
-            else:
-                built_in.add(name)
-        elif " -j KUBE-" in line:
-            rule = line[line.index("-A ") :]
-            name = rule.split(" ", 2)[1]
-            if name in built_in:
-                jumps.add(_jump(Chain(table, name), rule))
+        heads = section.chains.values()
+        chains.update(Chain(table, head.name) for head in heads if not head.is_built_in)
+        for rule in section.rules_in(head.name for head in heads if head.is_built_in):
+            if " -j KUBE-" in rule.text:
+                jumps.add(_jump(Chain(table, rule.chain), rule.text))
     return KernelState(frozenset(chains), frozenset(jumps))
 
 
 @lru_cache(maxsize=256)  # Every load looks for the same few jumps.
 def _jump(chain: Chain, line: str) -> Jump:
     """A jump without ``-m``: the options imply the modules, and iptables-save may name more of them."""
-    words = shlex.split(line)[2:]
-    return chain, frozenset(option for option in _options(words) if option[0] != "-m")
-
-
-def _options(words: list[str]) -> Iterator[tuple[str, ...]]:
-    """Each option with its values, and with a negation before it."""
-    option: list[str] = []
-    for word in words:
-        starts = (word.startswith("-") and option != ["!"]) or word == "!"
-        if starts and option:
-            yield tuple(option)
-            option = []
-        option.append(word)
-    if option:
-        yield tuple(option)
+    rule = read_rule(line)
+    return chain, frozenset(part for part in rule.parts if part.name != "-m") if rule is not None else frozenset()

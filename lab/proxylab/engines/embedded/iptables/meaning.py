@@ -15,8 +15,10 @@ Equal in the spellings of iptables-save and kube-proxy:
 import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from ipaddress import ip_network
+
+from proxylab.rules.iptables import options_of, read_rule, read_tables
+from proxylab.rules.rule import Match, Rule
 
 RuleMeaning = frozenset[tuple[str, ...]]
 """Options with their values; a negated one begins with ``!``."""
@@ -49,17 +51,10 @@ _UNORDERED = {"KUBE-IPVS-OUT-FILTER"}
 
 _LONG = {
     "-s": "--source",
-    "--src": "--source",
     "-d": "--destination",
-    "--dst": "--destination",
     "-p": "--protocol",
-    "--proto": "--protocol",
     "-i": "--in-interface",
     "-o": "--out-interface",
-    "-j": "--jump",
-    "-g": "--goto",
-    "--destination-port": "--dport",
-    "--source-port": "--sport",
 }
 _MARKS = 0xFFFFFFFF
 _DEFAULTS: frozenset[tuple[str, ...]] = frozenset(
@@ -81,19 +76,16 @@ def read_rules(text: str) -> Chains:
     True
     """
     chains: Chains = {}
-    table = ""
-    for line in text.splitlines():
-        verb, _, rest = line.partition(" ")
-        if line.startswith("*"):
-            table = line[1:].strip()
-        elif line.startswith(":"):
-            chains[table, verb[1:]] = []
-        elif verb == "-X":
-            del chains[table, rest.strip()]
-        elif line.startswith(("-A", "-I", "[")):
-            words = shlex.split(line[line.index("-") :])
-            rules = chains.setdefault((table, words[1]), [])
-            rules.insert(len(rules) if words[0] == "-A" else 0, rule_meaning(words[2:]))
+    for table in read_tables(text):
+        chains |= {(table.name, chain): [] for chain in table.chains}
+        for saved in table.rules:
+            rules = chains.setdefault((table.name, saved.chain), [])
+            rule = read_rule(saved.text)
+            if rule is None:
+                raise ValueError(saved.text)
+            rules.insert(0 if rule.inserted else len(rules), rule_meaning(rule))
+        for chain in table.deleted:
+            del chains[table.name, chain]
     return chains
 
 
@@ -148,45 +140,17 @@ def _service_of(rule: RuleMeaning) -> str:
     return next((option[1] for option in rule if option[0] == "--comment"), "").split(" ")[0]
 
 
-def rule_meaning(words: Sequence[str]) -> RuleMeaning:
-    """The meaning of a rule, from the words behind its chain."""
-    options = {_normal(option) for option in split_options(words)}
-    return frozenset(option for option in options if option[0] != "-m" and option not in _DEFAULTS)
+def rule_meaning(rule: Rule) -> RuleMeaning:
+    """What a rule means, without its chain."""
+    options = {_normal(match) for match in rule.matches if match.name != "-m"}
+    for action in rule.actions:
+        options.add(("--goto" if action.returns_past else "--jump", action.name))
+        options |= {_normal(option) for option in options_of(action)}
+    return frozenset(option for option in options if option not in _DEFAULTS)
 
 
-def split_options(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Each option with its values; a negation stands first."""
-    option = _Option()
-    for word in words:
-        begins = word == "!" or (word.startswith("-") and len(word) > 1 and not option.expects_value)
-        if begins and option.is_complete:
-            yield tuple(option.words)
-            option = _Option()
-        option.words.append(word)
-    if option.words:
-        yield tuple(option.words)
-
-
-@dataclass(slots=True)
-class _Option:
-    """An option under construction."""
-
-    words: list[str] = field(default_factory=list)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether it has its name; a negation alone is not an option."""
-        return self.words not in ([], ["!"])
-
-    @property
-    def expects_value(self) -> bool:
-        """Whether the next word is a value even if it begins with a dash, as a comment may."""
-        return self.words == ["--comment"]
-
-
-def _normal(option: tuple[str, ...]) -> tuple[str, ...]:
-    negation, (name, *values) = (("!",), option[1:]) if option[0] == "!" else ((), option)
-    name = _LONG.get(name, name)
+def _normal(option: Match) -> tuple[str, ...]:
+    name, values = _LONG.get(option.name, option.name), list(option.values)
     match name, values:
         case (("--source" | "--destination"), [address]):
             values = [str(ip_network(address, strict=False))]
@@ -198,7 +162,7 @@ def _normal(option: tuple[str, ...]) -> tuple[str, ...]:
             values = [str(round(float(number) * (1 << 31)))]
         case (("--or-mark" | "--xor-mark" | "--and-mark" | "--set-mark" | "--set-xmark"), [mark]):
             name, values = "--set-xmark", [_xmark(name, mark)]
-    return (*negation, name, *values)
+    return (*filter(None, (option.operator,)), name, *values)
 
 
 def _masked(mark: str) -> str:

@@ -6,7 +6,6 @@ the counters hold the same rules. Running iptables-save before and after each pr
 probe with its verdict: in one run, a probe of three nodes took 5 ms this way and 150 ms that way.
 """
 
-import re
 import struct
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -20,13 +19,13 @@ from proxylab.evidence.evidence import RuleCount
 from proxylab.kernel.netfilter.iptables_legacy_tables import Entry, Kind, Snapshot, TableReader
 from proxylab.kernel.netfilter.iptables_nft_tables import NftTableReader
 from proxylab.plan.resolved import ResolvedProbe
+from proxylab.rules.iptables import read_tables
+from proxylab.rules.texts import read_rule
 
 COUNTED_TABLES: Final = ("mangle", "filter", "nat")
 """The iptables tables in which kube-proxy has chains."""
 
 _ATTEMPTS: Final = 5
-_SAVED_RULE: Final = re.compile(r"\[(\d+):\d+\] (-A (\S+).*)")
-_JUMP: Final = re.compile(r" -[jg] (\S+)")
 _OF_ENGINE: Final = "KUBE-"
 
 Save = Callable[[], Awaitable[str]]
@@ -188,8 +187,9 @@ def _lack_jumps(counts: Iterable[RuleCount]) -> bool:
     jumped: defaultdict[tuple[str, str], int] = defaultdict(int)
     for each in counts:
         most[each.table, each.chain] = max(most[each.table, each.chain], each.packets)
-        if jump := _JUMP.search(each.text):
-            jumped[each.table, jump[1]] += each.packets
+        rule = read_rule(each.text)
+        if rule is not None and rule.target:
+            jumped[each.table, rule.target] += each.packets
     return any(packets > jumped[where] for where, packets in most.items() if where[1].startswith(_OF_ENGINE))
 
 
@@ -207,18 +207,11 @@ def _number(entries: bytes) -> int:
 
 
 def rule_texts(dump: str) -> dict[tuple[str, str], list[str]]:
-    """The rules that ``iptables-save -c`` printed, in order, by table and chain, without policies.
-
-    It prints ``*table``, then ``:chain policy [packets:bytes]``, then ``[packets:bytes] -A chain ...``, then ``COMMIT``
-    (iptables-save(8)).
-    """
+    """The rules that ``iptables-save -c`` printed, in order, by table and chain, without policies."""
     texts: dict[tuple[str, str], list[str]] = {}
-    table = ""
-    for line in dump.splitlines():
-        if line.startswith("*"):
-            table = line[1:].strip()
-        elif rule := _SAVED_RULE.match(line):
-            texts.setdefault((table, rule[3]), []).append(rule[2].rstrip())
+    for table in read_tables(dump):
+        for rule in table.rules:
+            texts.setdefault((table.name, rule.chain), []).append(rule.text)
     return texts
 
 

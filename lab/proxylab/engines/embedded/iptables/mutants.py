@@ -7,15 +7,18 @@ A comment matches every packet, so no mutant lacks it. Table nat allows neither 
 """
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_network
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from proxylab.engines.embedded.iptables.meaning import rule_meaning, split_options
+from proxylab.engines.embedded.iptables.meaning import rule_meaning
 from proxylab.engines.embedded.mutation import ABSENT, MutantLines
+from proxylab.rules.iptables import options_of, print_rule, read_rule
+from proxylab.rules.rule import Action, Match, Rule
 
 _Option = tuple[str, ...]
 
@@ -99,38 +102,30 @@ _DIFFERENCES: Final = (
 """What a probe must do for a change with such a part to show."""
 
 
-class _Rule(Struct, frozen=True):
-    """One rule in parts: its verb and chain; the options of each match, by its module or short option; its target."""
+class _Parts(Struct, frozen=True):
+    """A rule in parts that a mutant may lack: the conditions of each module or short option, and its target."""
 
-    head: str
-    matches: Mapping[str, Sequence[_Option]]
-    target: Sequence[_Option]
+    rule: Rule
+    matches: Mapping[str, Sequence[Match]]
 
     @classmethod
-    def read(cls, line: str) -> "_Rule":
-        """A line with ``-A`` or ``-I``."""
-        words = shlex.split(line)
-        matches: dict[str, list[_Option]] = {}
-        target: list[_Option] = []
+    def of(cls, rule: Rule) -> "_Parts":
+        matches: dict[str, list[Match]] = {}
         module = ""
-        for option in split_options(words[2:]):
-            name = option[option[0] == "!"]
-            if target or name == "-j":
-                target.append(option)
-                continue
-            if name == "-m":
-                module = option[1]
+        for match in rule.matches:
+            if match.name == "-m":
+                module = match.value
                 if module in _TRANSPORTS:
                     continue  # -p implies it
-            of_module = name == "-m" or (name.startswith("--") and name != "--dport")
-            matches.setdefault(module if of_module else name, []).append(option)
-        return cls(" ".join(words[:2]), matches, target)
+            of_module = match.name == "-m" or (match.name.startswith("--") and match.name != "--dport")
+            matches.setdefault(module if of_module else match.name, []).append(match)
+        return cls(rule, matches)
 
-    def line(self, matches: Mapping[str, Sequence[_Option]], target: Sequence[_Option] | None = None) -> str:
-        """The rule with some other matches, none where one is empty, or with another target."""
-        parts = [*{**self.matches, **matches}.values(), self.target if target is None else target]
-        words = [word for part in parts for option in part for word in option]
-        return " ".join([self.head, *[f'"{word}"' if " " in word else word for word in words]])
+    def line(self, matches: Mapping[str, Sequence[Match]], target: Action | None = None) -> str:
+        """The rule with some other conditions, none where one is empty, or with another target."""
+        conditions = chain.from_iterable({**self.matches, **matches}.values())
+        actions = self.rule.actions if target is None else (target,)
+        return print_rule(replace(self.rule, parts=(*conditions, *actions)))
 
 
 def _classes(text: str) -> list[str]:
@@ -144,10 +139,11 @@ def _classes(text: str) -> list[str]:
 
 def _class(table: str, line: str) -> str:
     """The class of a rule, however iptables-save or kube-proxy orders its options."""
-    words = shlex.split(line)
-    options = sorted(map(_without_names, rule_meaning(words[2:])), key=_position)
-    chain = _HASH.sub(r"\1*", words[1])
-    return " ".join([table, chain, *[word for option in options for word in option]])
+    rule = read_rule(line)
+    if rule is None:
+        return ""
+    options = sorted(map(_without_names, rule_meaning(rule)), key=_position)
+    return " ".join([table, _HASH.sub(r"\1*", rule.chain), *[word for option in options for word in option]])
 
 
 def _position(option: _Option) -> tuple[int, _Option]:
@@ -184,56 +180,63 @@ def _about(comment: str) -> _Option:
 
 
 def _mutants(rule_class: str, line: str) -> dict[str, Sequence[str]]:
-    rule = _Rule.read(line)
+    rule = read_rule(line)
+    if rule is None:
+        return {}
+    parts = _Parts.of(rule)
     found: dict[str, Sequence[str]] = {ABSENT: ()}
-    for name, options in rule.matches.items():
+    for name, matches in parts.matches.items():
         if name != "comment":
-            found |= {change: [rule.line({name: each}) for each in wider] for change, wider in _wider(name, options)}
-    verdicts = _VERDICTS.get(rule.target[0][1], ()) if rule.target else ()
-    for verdict in verdicts:
+            found |= {change: [parts.line({name: each}) for each in wider] for change, wider in _wider(name, matches)}
+    for verdict in _VERDICTS.get(rule.target, ()):
         if verdict != "DROP" or not rule_class.startswith("nat "):
-            found[f"-j {verdict}"] = (rule.line({}, [("-j", verdict)]),)
-    for change, target in _other_targets(rule.target):
-        found[change] = (rule.line({}, target),)
+            found[f"-j {verdict}"] = (parts.line({}, Action(verdict)),)
+    for change, target in _other_targets(rule):
+        found[change] = (parts.line({}, target),)
     return found
 
 
-def _wider(name: str, options: Sequence[_Option]) -> Iterator[tuple[str, Sequence[Sequence[_Option]]]]:
-    """The options of each rule that can stand in place of one with this match, by the change."""
-    first = next(each for each in options if each[0] != "-m")
+def _wider(name: str, matches: Sequence[Match]) -> Iterator[tuple[str, Sequence[Sequence[Match]]]]:
+    """The conditions of each rule that can stand in place of one with these, by the change."""
+    first = next(each for each in matches if each.name != "-m")
     match name:
         case "-p":
             # A port needs a protocol that has ports.
-            yield "-p of TCP and UDP", [[("-p", kind)] for kind in dict.fromkeys((first[-1], "tcp", "udp"))]
+            yield "-p of TCP and UDP", [[Match("-p", (kind,))] for kind in dict.fromkeys((first.value, "tcp", "udp"))]
         case "statistic":
             yield "without --probability", [[]]
-            half = [(each[0], f"{float(each[1]) / 2:.10f}") if each[0] == "--probability" else each for each in options]
+            half = [
+                Match(each.name, (f"{float(each.value) / 2:.10f}",)) if each.name == "--probability" else each
+                for each in matches
+            ]
             yield "half the --probability", [half]
-        case "recent" if ("--rcheck",) in options:
+        case "recent" if any(each.name == "--rcheck" for each in matches):
             yield "without --rcheck", [[]]
-            yield "without --seconds", [[each for each in options if each[0] not in ("--seconds", "--reap")]]
+            yield "without --seconds", [[each for each in matches if each.name not in ("--seconds", "--reap")]]
         case "recent":
             yield "without --set", [[]]
         case _:
-            is_negated = first[0] == "!"
-            yield f"without {'! ' * is_negated}{first[is_negated]}", [[]]
+            yield f"without {'! ' * first.negated}{first.name}", [[]]
 
 
-def _other_targets(target: Sequence[_Option]) -> Iterator[tuple[str, Sequence[_Option]]]:
+def _other_targets(rule: Rule) -> Iterator[tuple[str, Action]]:
     """The target with another value of each of its options."""
-    for option in target[1:]:
-        rest = [each for each in target if each != option]
-        match option:
-            case ("--random-fully",):
-                yield "without --random-fully", rest
-            case (("--or-mark" | "--xor-mark") as name, bits):
-                yield f"{name} of another bit", [*rest, (name, f"{int(bits, 0) << 1:#08x}")]
-            case ("--to-destination", to):
+    if (action := rule.action) is None:
+        return
+    for option in options_of(action):
+        rest = [word for each in options_of(action) if each != option for word in (each.name, *each.values)]
+        match option.name, option.value:
+            case "--random-fully", _:
+                yield "without --random-fully", replace(action, words=tuple(rest))
+            case ((("--or-mark" | "--xor-mark") as name), bits):
+                other = f"{int(bits, 0) << 1:#08x}"
+                yield f"{name} of another bit", replace(action, words=(*rest, name, other))
+            case "--to-destination" as name, to:
                 host, _, port = to.rpartition(":")
-                other = str(ip_address(host.strip("[]")) + 1)
-                other = f"[{other}]" if host.startswith("[") else other
-                yield "DNAT to another address", [*rest, ("--to-destination", f"{other}:{port}")]
-                yield "DNAT to another port", [*rest, ("--to-destination", f"{host}:{int(port) % 65535 + 1}")]
+                address = str(ip_address(host.strip("[]")) + 1)
+                address = f"[{address}]" if host.startswith("[") else address
+                for change, end in (("address", f"{address}:{port}"), ("port", f"{host}:{int(port) % 65535 + 1}")):
+                    yield f"DNAT to another {change}", replace(action, words=(*rest, name, end))
 
 
 def _suggestion(rule_class: str, change: str) -> str:
