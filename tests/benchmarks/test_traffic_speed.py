@@ -146,6 +146,7 @@ def beside_the_kernel(record_property: Record) -> tuple[float, float, str]:
     return ours, kernel, said
 
 
+@pytest.mark.thorough  # a budget: the traffic itself is judged in each scenario
 def test_flows_cost_little_beside_what_the_kernel_takes_for_them(record_property: Record) -> None:
     ours, kernel, said = beside_the_kernel(record_property)
     assert ours <= SHARED * TIMES_THE_KERNEL * kernel, said
@@ -157,6 +158,7 @@ def test_flows_cost_twice_what_the_kernel_takes_for_them(record_property: Record
     assert ours <= TIMES_THE_KERNEL * kernel, said
 
 
+@pytest.mark.thorough  # a budget: the traffic itself is judged in each scenario
 def test_flows_with_backend_and_source_are_faster_than_scapy(record_property: Record) -> None:
     found = sandboxed(ours_and_scapy)
     ours, scapy = (median(found[name]) * 1e6 for name in ("ours", "scapy"))

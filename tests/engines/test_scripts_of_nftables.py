@@ -20,7 +20,10 @@ SAMPLE = {"clusterip/from-a-pod": 4, "nodeport/traffic-policy-local": 2}
 NO_TRANSLATION = ("meta l4proto tcp dnat to 10.244.1.11:8080", "meta l4proto tcp counter")
 
 
-@pytest.mark.parametrize("engine", ["kube-proxy/nftables", "embedded/nftables"])
+# Both write the same rules: test_rules_of_scenarios compares them.
+@pytest.mark.parametrize(
+    "engine", [pytest.param("kube-proxy/nftables", marks=pytest.mark.thorough), "embedded/nftables"]
+)
 def test_scripts_see_what_the_lab_has_seen_and_something_else_without_a_translation(
     engine: str, kube_proxy: Binary, tmp_path: Path
 ) -> None:

@@ -39,6 +39,7 @@ def test_a_run_names_it_in_one_line_and_in_its_document(folder: Path, kube_proxy
     assert {each["binary"]["sha256"] for each in document["scenarios"]} == {kube_proxy.identity.digest}
 
 
+@pytest.mark.thorough  # the words are those of a run, which the test above compares
 def test_a_standing_lab_names_it(folder: Path, kube_proxy: Binary) -> None:
     chosen = (*ENGINE, "--kube-proxy", str(kube_proxy.path))
     words = f"kube-proxy {kube_proxy.version}: the file {kube_proxy.path}; SHA-256 {kube_proxy.identity.digest[:12]}"

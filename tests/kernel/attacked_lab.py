@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from thoroughness import sentinels
 
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.session import Session
@@ -263,10 +264,16 @@ def lab_of_module(engine: str) -> Any:
     return made
 
 
-def each_of(attacks: Sequence[Attack]) -> Any:
-    """A test for each attack, in the module's lab."""
+def kind_of(attack: Attack) -> tuple[object, ...]:
+    """What two attacks of a module have in common that are judged alike for the same reason."""
+    reason = attack.says[0].partition(":")[0] if attack.says else ""
+    return attack.judged, attack.expect.get("outcome"), reason
 
-    @pytest.mark.parametrize("attack", attacks, ids=lambda attack: attack.name)
+
+def each_of(attacks: Sequence[Attack]) -> Any:
+    """A test for each attack, in the module's lab; of those of a kind, every run has the first."""
+
+    @pytest.mark.parametrize("attack", sentinels(attacks, kind_of, lambda attack: attack.name))
     def test(attack: Attack, lab: AttackedLab) -> None:
         check(lab.judged(attack), attack)
 

@@ -39,6 +39,36 @@ EVERY = (*BREAKAGES, *FORGETTING, *STEPPING, *MISNAMING, *SINGLE_RULES, *HEALTH_
 FAMILY = re.compile(r"(?<=[\[-])ipv[46](?=[]-])")  # the last part of an id, after parts of the lab itself
 
 
+SENTINELS = {
+    # The chains of a Service, and what they decide.
+    *("no DNAT", "one in n for every endpoint", "no memory of clients", "half of timeoutSeconds"),
+    *("every source is of the range", "no short circuit", "no masquerade of a pod that reaches itself"),
+    # Where a packet enters, and what has no endpoint.
+    *("no external IPs", "no node ports", "no load-balancer IPs", "the policy Local rejects nothing"),
+    *("no refusal at the cluster IP", "refusals of packets that begin no connection", "no guard of loopback"),
+    *("no masquerade", "a mark that nothing clears", "FORWARD accepts no packets of open connections"),
+    # Which endpoints serve.
+    *("no last resort", "no hints", "incomplete zone hints count", "endpoints that are not ready serve"),
+    *("a node without local endpoint rejects", "every Service is ours", "every port is one of TCP"),
+    # What a proxy does besides.
+    *("no flow of UDP is forgotten after any change", "health that looks at no Node"),
+    *("livez asks whether the node stays", "health checks count endpoints of all nodes"),
+    *("headless Services without a name", "a beginning that looks at no other mode's rules"),
+}
+"""One defect of each kind of chain and decision, which every run tries; the others are thorough.
+
+``proxylab mutate`` removes and changes each rule that the engine loads, and each field that a proxy is shown
+(``tests/benchmarks/test_mutants_of_the_catalogue.py``); ``test_mutants_of_rules`` and ``test_mutants_of_objects`` have
+what only one scenario notices.
+"""
+
+EDITED = {
+    *("clusterip/one-client-port-to-two-services", "workloads/a-rolling-update-of-a-deployment"),
+    *("bugs/94861-asymmetric-routing", "dns/on-a-bridge"),
+}
+"""Scenario files whose edits every run tries: one each of what another program, a workload, the node and DNS do."""
+
+
 @dataclass
 class Seen:
     """The probes of each file that do not pass in some case of it, and those of them that hold over one family."""
@@ -75,8 +105,8 @@ def named(edit: Edit) -> str:
 def parts(breakage: Breakage) -> Iterator[Any]:
     """The smallest file that a breakage turns red; and all others, which are thorough: the same rule lacks in them."""
     first, *others = sorted(breakage.red, key=lambda name: (SCENARIOS / (name + SUFFIX)).stat().st_size)
-    slow = "tags: [thorough]" in (SCENARIOS / (first + SUFFIX)).read_text(encoding="utf-8")
-    yield pytest.param(breakage, (first,), id=breakage.name, marks=[pytest.mark.thorough] if slow else [])
+    marks = [] if breakage.name in SENTINELS else [pytest.mark.thorough]
+    yield pytest.param(breakage, (first,), id=breakage.name, marks=marks)
     if others:
         yield pytest.param(breakage, others, id=f"{breakage.name}, elsewhere", marks=pytest.mark.thorough)
 
@@ -104,7 +134,10 @@ def test_what_needs_a_rule_turns_red_without_it(
         pytest.param(
             edit,
             id=edit.file,  # the mark has `./dev test` run the edit once a CoreDNS is here
-            marks=pytest.mark.needs_coredns if "server: coredns\n" in scenario_text(edit.file) else (),
+            marks=[
+                *([pytest.mark.needs_coredns] if "server: coredns\n" in scenario_text(edit.file) else []),
+                *([pytest.mark.thorough] if edit.file not in EDITED else []),
+            ],
         )
         for edit in EDITS
     ],
@@ -121,6 +154,11 @@ def test_what_needs_a_setting_turns_red_without_it(edit: Edit, mutated_labs: Mut
         pytest.skip(str(lacking))
     assert seen == Seen({edit.file: edit.red}, edit.over_one_family)
     compare(named(edit), ENGINE, seen.failed, setting=edit.text)
+
+
+def test_every_sentinel_is_a_row() -> None:
+    assert {breakage.name for breakage in EVERY} >= SENTINELS
+    assert {edit.file for edit in EDITS} >= EDITED
 
 
 def test_no_scenario_is_without_a_mutation_that_turns_it_red() -> None:

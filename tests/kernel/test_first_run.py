@@ -15,10 +15,12 @@ SCENARIO = ROOT / "scenarios/clusterip/from-a-pod.lab.yaml"
     "words",
     [
         ["run", str(SCENARIO), "--no-bundles"],
-        ["trace", str(SCENARIO), "client", "echo"],
-        ["doctor"],
         ["check", str(SCENARIO)],
-        ["ps"],
+        # They start what `run` starts, or what `check` does.
+        *(
+            pytest.param(words, marks=pytest.mark.thorough)
+            for words in (["trace", str(SCENARIO), "client", "echo"], ["doctor"], ["ps"])
+        ),
     ],
     ids=lambda words: words[0],
 )

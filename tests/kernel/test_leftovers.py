@@ -175,6 +175,7 @@ async def many_labs(launcher: Launcher) -> dict[str, Any]:
     }
 
 
+@pytest.mark.thorough  # the lab process counts the descriptors, threads and processes of each lab that it closes
 @EITHER
 @pytest.mark.timeout(60 + 3 * LABS)
 def test_labs_in_a_row_cost_nothing(ordinary: bool) -> None:

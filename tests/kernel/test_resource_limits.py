@@ -40,13 +40,19 @@ def run(
     ("limit", "said"),
     [
         ("-n 8", "'ulimit -n' allows 8"),
-        ("-n 40", "71 open files; 'ulimit -n' allows 40"),
-        ("-n 48", "71 open files; 'ulimit -n' allows 48"),
         ("-n 64", "71 open files; 'ulimit -n' allows 64"),
-        ("-n 80", "open files; 'ulimit -n' allows 80"),
-        ("-v 100000", "KiB of address space; 'ulimit -v' allows 100,000"),
         ("-v 400000", "1,048,576 KiB of address space; 'ulimit -v' allows 400,000"),
         ("-f 1", "16,384 KiB in a file; 'ulimit -f' allows 1"),
+        # Other amounts of the same.
+        *(
+            pytest.param(limit, said, marks=pytest.mark.thorough)
+            for limit, said in (
+                ("-n 40", "71 open files; 'ulimit -n' allows 40"),
+                ("-n 48", "71 open files; 'ulimit -n' allows 48"),
+                ("-n 80", "open files; 'ulimit -n' allows 80"),
+                ("-v 100000", "KiB of address space; 'ulimit -v' allows 100,000"),
+            )
+        ),
     ],
 )
 def test_a_limit_is_named_with_what_is_needed(limit: str, said: str, tmp_path: Path) -> None:
@@ -87,7 +93,18 @@ def test_a_larger_lab_needs_more_descriptors(tmp_path: Path) -> None:
     assert "Traceback" not in output
 
 
-@pytest.mark.parametrize("words", ["up {} --name gone", "run {}", "check x.lab.yaml", "init y.lab.yaml", "ps"])
+# A verb that starts a lab, and one that does not.
+@pytest.mark.parametrize(
+    "words",
+    [
+        "run {}",
+        "ps",
+        *(
+            pytest.param(words, marks=pytest.mark.thorough)
+            for words in ("up {} --name gone", "check x.lab.yaml", "init y.lab.yaml")
+        ),
+    ],
+)
 def test_a_working_directory_that_is_gone(words: str, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
@@ -100,7 +117,14 @@ def test_a_working_directory_that_is_gone(words: str, tmp_path: Path) -> None:
 
 
 @OF_ROOT
-@pytest.mark.parametrize("words", ["run {}", "up {} --name nowhere", "ps", "down", "init x.lab.yaml"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "up {} --name nowhere",
+        "ps",
+        *(pytest.param(words, marks=pytest.mark.thorough) for words in ("run {}", "down", "init x.lab.yaml")),
+    ],
+)
 def test_a_machine_without_a_place_to_write(words: str) -> None:
     """Neither a temporary directory nor the working directory can be written."""
     places = ("/dev/shm", "/tmp", "/var/tmp", "/usr/tmp", "/run")

@@ -58,7 +58,8 @@ def test_every_scenario_passes_in_mode_ipvs(part: int) -> None:
     run("embedded/ipvs", of_mode_ipvs()[part::8], seconds=7000)
 
 
-@pytest.mark.parametrize("engine", ["embedded/iptables", "embedded/nftables"])
+# Neither a link nor the sockets ask how rules were loaded.
+@pytest.mark.parametrize("engine", ["embedded/iptables", pytest.param("embedded/nftables", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("names", LACKING.values(), ids=LACKING)
 def test_what_many_kernels_lack_is_there(names: str, engine: str) -> None:
     assert "skipped" not in run(engine, files(names))

@@ -68,7 +68,8 @@ def test_random_evidence(drawn: tuple[World, Evidence]) -> None:
     assert decode(encode(evidence), Evidence) == evidence
 
 
-@pytest.mark.parametrize("hint", [Evidence, Plan, ResolvedProbe])
+# The cases of tests/golden/test_plan encode plans, too.
+@pytest.mark.parametrize("hint", [Evidence, pytest.param(Plan, marks=pytest.mark.thorough), ResolvedProbe])
 @few
 @given(st.data())
 def test_all_fields(hint: type[Any], data: st.DataObject) -> None:

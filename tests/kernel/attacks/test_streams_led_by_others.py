@@ -16,6 +16,9 @@ ENGINES = {
     "embedded/iptables by nft": EngineChoice("embedded/iptables", iptables="nft"),
     "embedded/nftables": EngineChoice("embedded/nftables"),
 }
+EACH = [  # every run has the two that share no code
+    pytest.param(name, marks=[pytest.mark.thorough] if name.endswith("by nft") else []) for name in ENGINES
+]
 BARE = {
     "embedded/iptables": Alteration("node-a", "iptables -w -t nat -F KUBE-SERVICES", ""),
     "embedded/nftables": Alteration("node-a", "nft flush chain ip kube-proxy services", ""),
@@ -36,8 +39,8 @@ def led(port: str, dialled: int = 80) -> dict[str, Alteration]:
 
 
 @pytest.mark.parametrize("rule", list(led("udp")))
-@pytest.mark.parametrize("port", ["udp", "tcp"])
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("port", ["udp", pytest.param("tcp", marks=pytest.mark.thorough)])  # other ways lead both
+@pytest.mark.parametrize("engine", EACH)
 def test_a_stream_that_a_rule_of_others_leads_does_not_pass(engine: str, port: str, rule: str) -> None:
     choice = ENGINES[engine]
     with streaming(choice, port, SERVED, BARE[choice.name], led(port)[rule]) as verdicts:
@@ -48,7 +51,7 @@ def test_a_stream_that_a_rule_of_others_leads_does_not_pass(engine: str, port: s
                 assert "belongs to no engine, and may have led packets in place of the" in each.reasons[0]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", EACH)
 def test_without_the_other_rule_such_a_stream_is_lost(engine: str) -> None:
     choice = ENGINES[engine]
     with streaming(choice, "udp", SERVED, BARE[choice.name]) as verdicts:
@@ -56,7 +59,7 @@ def test_without_the_other_rule_such_a_stream_is_lost(engine: str) -> None:
 
 
 @pytest.mark.parametrize("rule", ["iptables", "nftables"])
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", EACH)
 def test_a_rule_of_others_that_counts_nothing_changes_no_verdict_of_a_stream(engine: str, rule: str) -> None:
     with streaming(ENGINES[engine], "udp", SERVED, led("udp", dialled=81)[rule]) as verdicts:
         for verdict in verdicts:
@@ -95,7 +98,7 @@ CUT = SCENARIO.replace("on, expect", "on, change: {links: {echo: cut}}, expect")
 
 
 @pytest.mark.parametrize("rule", list(LOSING))
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", EACH)
 def test_a_stream_that_a_rule_of_others_loses_does_not_pass(engine: str, rule: str) -> None:
     with streaming(ENGINES[engine], "udp", "{lost: {atLeast: 1}}", LOSING[rule]) as verdicts:
         for verdict in verdicts:
@@ -188,7 +191,7 @@ UNLED = {
 
 
 @pytest.mark.parametrize("others", UNLED)
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", EACH)
 def test_a_stream_that_no_node_translates_does_not_pass(engine: str, others: str) -> None:
     choice, (port, expect, alterations) = ENGINES[engine], UNLED[others]
     with streaming(choice, port, expect, BARE[choice.name], *alterations) as verdicts:
