@@ -6,6 +6,7 @@ set (``@…``), a range, or several values joined by ``.``; a statement may look
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
 from proxylab.rules.rule import Action, Match, Rule
@@ -72,6 +73,16 @@ def print_rule(rule: Rule) -> str:
         else:
             words += [part.name, *part.words]
     return " ".join(words)
+
+
+def led_to(rule: Rule) -> list[str]:
+    """The chains to which the rule leads packets, by a jump or by a map that it has itself."""
+    chains: list[str] = []
+    for action in rule.actions:
+        words = action.words[-1].strip("{}").replace(",", " ").split() if action.name == "vmap" else []
+        chains += [action.words[0]] if action.name in ("goto", "jump") else []
+        chains += [chain for verb, chain in pairwise(words) if verb in ("goto", "jump")]
+    return chains
 
 
 class _Reader:

@@ -18,10 +18,13 @@ from msgspec.structs import replace
 from proxylab.addresses import Family
 from proxylab.evidence.evidence import ForeignRule, RuleCount
 from proxylab.kernel.netfilter.foreign_tables import TableNames
-from proxylab.kernel.netfilter.nft_tool import listed_rules
 from proxylab.kernel.netlink.traffic_control import Filter, Program, Queue, TrafficControl
 from proxylab.plan.masquerade import is_masquerade
 from proxylab.plan.resolved import ResolvedProbe
+from proxylab.rules.iptables import SavedTable, read_tables
+from proxylab.rules.nft_listing import read_listing
+from proxylab.rules.nftables import print_rule, read_rule
+from proxylab.rules.rule import Action
 from proxylab.timing import together
 from proxylab.verdict.counted_rules import is_engines_chain
 
@@ -35,13 +38,6 @@ _OWN: Final = "proxylab-"
 _NAT: Final = "nat"
 _NFT_FAMILY: Final = {Family.IPV4: "ip", Family.IPV6: "ip6"}
 _OTHER_FAMILY: Final = {Family.IPV4: "ip6", Family.IPV6: "ip"}
-_TABLE: Final = re.compile(r"^table (\w+ \S+) \{", re.MULTILINE)
-_BASE: Final = re.compile(
-    r"^\tchain (\S+) \{[^}]*?hook (\w+)(?: devices? [^;]*?)? priority (-?\d+);(?: policy (\w+);)?", re.MULTILINE
-)
-_NFT_COUNTER: Final = re.compile(r"counter packets (\d+) bytes \d+")
-_SAVED_RULE: Final = re.compile(r"\[(\d+):\d+\] (-A (\S+) .*\S)")
-_SAVED_POLICY: Final = re.compile(r":(\S+) DROP \[(\d+):\d+\]")
 _ODD: Final = re.compile(r"KUBE-(SVC|SVL|SEP|EXT|FW|XLB)-(?![A-Z2-7]{16}$)")
 """The name of a chain of a Service port without a hash."""
 _PRIORITIES: Final = {"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
@@ -121,7 +117,8 @@ class ForeignRules:
                 rules = nft_rules(self._node, listing)
                 found.update({key: rule for key, rule in rules if rule.table in tables})
         for table in self._names.legacy(family, self._counted()[1]):
-            found.update(legacy_rules(self._node, table, await self._legacy(family, table)))
+            for saved in read_tables(await self._legacy(family, table)):
+                found.update(legacy_rules(self._node, saved))
         found = {key: rule for key, rule in found.items() if not is_masquerade(f"{rule.chain} {rule.text}")}
         return found | self._read_devices()
 
@@ -136,10 +133,8 @@ class ForeignRules:
         rules |= {table: self._names.legacy_rules(family, table) for table in legacy}
         tables = [table for table, each in rules.items() if always or not all(starmap(_is_own, each))]
         saved = await self._save(family) if tables else ""
-        sections = {table: saved.partition(f"*{table}\n")[2].partition("COMMIT\n")[0] for table in tables}
-        return {
-            key: rule for table, section in sections.items() for key, rule in legacy_rules(self._node, table, section)
-        }
+        sections = {section.name: section for section in read_tables(saved) if section.name in tables}
+        return {key: rule for section in sections.values() for key, rule in legacy_rules(self._node, section)}
 
     def _read_devices(self) -> dict[object, ForeignRule]:
         """Filters, queues and programs as rules: a queue by what it drops, of which it has a counter."""
@@ -245,36 +240,42 @@ def _is_own(chain: str, to: str) -> bool:
 
 def nft_rules(node: str, listing: str) -> Iterator[tuple[object, ForeignRule]]:
     """The rules of all tables, and the policies that drop, each with a key that identifies it."""
-    heads = list(_TABLE.finditer(listing))
-    for head, following in zip(heads, [*heads[1:], None], strict=True):
-        table, section = head[1], listing[head.end() : following.start() if following else None]
-        hooks = {base[1]: (base[2], int(base[3])) for base in _BASE.finditer(section)}
-        for rule in listed_rules(section):
-            counter = _NFT_COUNTER.search(rule.text)
-            text = _NFT_COUNTER.sub("counter", rule.text)
-            packets = int(counter[1]) if counter else None
-            where = hooks.get(rule.chain, ("", 0))
-            yield (table, rule.chain, rule.handle), ForeignRule(node, table, rule.chain, *where, text, packets)
-        for base in _BASE.finditer(section):
-            if base[4] == "drop":
-                yield (table, base[1]), ForeignRule(node, table, base[1], *hooks[base[1]], "policy drop", None)
+    for table in read_listing(listing):
+        chains = table.of_kind("chain").values()
+        for chain in chains:
+            where = (chain.base.hook, chain.base.priority or 0) if chain.base is not None else ("", 0)
+            for listed in chain.rules:
+                text, packets = _counted(listed.text)
+                rule = ForeignRule(node, table.name, chain.name, *where, text, packets)
+                yield (table.name, chain.name, listed.handle), rule
+        for chain in chains:
+            if (base := chain.base) is not None and base.policy == "drop":
+                where = (base.hook, base.priority or 0)
+                yield (table.name, chain.name), ForeignRule(node, table.name, chain.name, *where, "policy drop", None)
 
 
-def legacy_rules(node: str, table: str, saved: str) -> Iterator[tuple[object, ForeignRule]]:
+def _counted(text: str) -> tuple[str, int | None]:
+    """The text of a rule without what it counted, and the packets of its first counter; ``None`` without one."""
+    rule = read_rule(text)
+    counters = [each for each in rule.actions if each.name == "counter" and each.after("packets")]
+    if not counters:
+        return text, None
+    bare = tuple(Action("counter") if each in counters else each for each in rule.parts)
+    return print_rule(replace(rule, parts=bare)), int(counters[0].after("packets"))
+
+
+def legacy_rules(node: str, table: SavedTable) -> Iterator[tuple[object, ForeignRule]]:
     """The rules of a table, and the policies that drop, each with a key that identifies it."""
+    dropping = (each for each in table.chains.values() if each.policy == "DROP" and each.packets is not None)
+    lines = [(each.name, f"-P {each.name} DROP", each.packets) for each in dropping]
+    lines += [(each.chain, each.text, each.packets) for each in table.rules if each.packets is not None]
     seen: dict[str, int] = {}
-    for line in saved.splitlines():
-        rule, policy = _SAVED_RULE.fullmatch(line.rstrip()), _SAVED_POLICY.fullmatch(line.rstrip())
-        if rule is not None:
-            text, chain, packets = rule[2], rule[3], int(rule[1])
-        elif policy is not None:
-            text, chain, packets = f"-P {policy[1]} DROP", policy[1], int(policy[2])
-        else:
-            continue
+    for chain, text, packets in lines:
         seen[text] = seen.get(text, 0) + 1
-        hook = chain.lower() if chain.isupper() and chain in _HOOKS else ""
-        priority = _SOURCE_NAT if table == "nat" and chain in ("POSTROUTING", "INPUT") else _PRIORITIES[table]
-        yield (table, text, seen[text]), ForeignRule(node, table, chain, hook, priority if hook else 0, text, packets)
+        hook = chain.lower() if chain in _HOOKS else ""
+        priority = _SOURCE_NAT if table.name == "nat" and chain in ("POSTROUTING", "INPUT") else _PRIORITIES[table.name]
+        rule = ForeignRule(node, table.name, chain, hook, priority if hook else 0, text, packets)
+        yield (table.name, text, seen[text]), rule
 
 
 _HOOKS: Final = frozenset({"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"})

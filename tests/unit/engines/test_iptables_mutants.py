@@ -74,11 +74,11 @@ def test_each_match_is_loosened_and_each_target_changed() -> None:
     assert mutants(f"-A {SEP} -m comment --comment a/b -m tcp -p tcp -j DNAT --to-destination 10.0.0.1:80") == {
         ABSENT: [],
         "-p of TCP and UDP": [
-            f"-A {SEP} -m comment --comment a/b -p tcp -j DNAT --to-destination 10.0.0.1:80",
-            f"-A {SEP} -m comment --comment a/b -p udp -j DNAT --to-destination 10.0.0.1:80",
+            f'-A {SEP} -m comment --comment "a/b" -p tcp -j DNAT --to-destination 10.0.0.1:80',
+            f'-A {SEP} -m comment --comment "a/b" -p udp -j DNAT --to-destination 10.0.0.1:80',
         ],
-        "DNAT to another address": [f"-A {SEP} -m comment --comment a/b -p tcp -j DNAT --to-destination 10.0.0.2:80"],
-        "DNAT to another port": [f"-A {SEP} -m comment --comment a/b -p tcp -j DNAT --to-destination 10.0.0.1:81"],
+        "DNAT to another address": [f'-A {SEP} -m comment --comment "a/b" -p tcp -j DNAT --to-destination 10.0.0.2:80'],
+        "DNAT to another port": [f'-A {SEP} -m comment --comment "a/b" -p tcp -j DNAT --to-destination 10.0.0.1:81'],
     }
     assert mutants("-A F -d 127.0.0.0/8 ! -s 127.0.0.0/8 -m conntrack ! --ctstate DNAT -j DROP", "filter") == {
         ABSENT: [],

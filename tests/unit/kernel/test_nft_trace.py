@@ -7,9 +7,9 @@ from typing import Any
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.engines.embedded.nftables.meter import TraceMeter, counted_reports
-from proxylab.kernel.netfilter.nft_tool import ListedRule
 from proxylab.kernel.netfilter.nft_trace import NftEvent
 from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.rules.nft_listing import ListedRule
 
 TABLE = "kube-proxy"
 SERVICE, MASQUERADE, REJECT, HAIRPIN = 11, 12, 13, 14

@@ -1,6 +1,7 @@
 """Listings of nft and iptables-save, read rule by rule."""
 
 from proxylab.evidence.evidence import ForeignRule
+from proxylab.rules.iptables import read_tables
 from proxylab.traffic.foreign import legacy_rules, nft_rules
 
 LISTING = """\
@@ -53,7 +54,8 @@ def test_a_listing_of_nft_is_read_table_by_table() -> None:
 
 
 def test_what_iptables_save_prints_is_read_with_policies_that_drop() -> None:
-    keyed = list(legacy_rules("n", "raw", SAVED))
+    (table,) = read_tables(SAVED)
+    keyed = list(legacy_rules("n", table))
     assert len({key for key, _ in keyed}) == len(keyed), "equal rules of one chain are told apart"
     assert [rule for _, rule in keyed] == [
         ForeignRule("n", "raw", "OUTPUT", "output", -300, "-P OUTPUT DROP", 2),

@@ -1,7 +1,4 @@
-"""Runs nft(8) in a node, and reads the rules of its listings. Its texts come from engines."""
-
-import re
-from typing import Final, NamedTuple
+"""Runs nft(8) in a node. Its texts come from engines, and ``rules.nft_listing`` reads its listings."""
 
 from proxylab.addresses import Family
 from proxylab.errors import CapabilityError, EngineError
@@ -12,8 +9,6 @@ from proxylab.timing import Deadline
 
 _COMMAND_SECONDS = 60.0
 _LIST_ATTEMPTS = 2  # another program may make the table between the two commands
-_CHAIN: Final = re.compile(r"\tchain (\S+) \{")
-_RULE: Final = re.compile(r"\t\t(.*\S)\s+# handle (\d+)")
 
 
 class NftRefusedError(Exception):
@@ -94,30 +89,3 @@ class NftTool:
             fed=bool(stdin) and self._hold_input,
             deadline=deadline,
         )
-
-
-class ListedRule(NamedTuple):
-    """One rule of a listing."""
-
-    chain: str
-    handle: int
-    text: str
-
-
-def listed_rules(listing: str) -> tuple[ListedRule, ...]:
-    """The rules of a table, in order. A rule with a long set takes several lines; its handle is in the last."""
-    rules: list[ListedRule] = []
-    chain, begun = "", ""
-    for line in listing.splitlines():
-        if head := _CHAIN.match(line):
-            chain, begun = head[1], ""
-        elif chain and line.startswith("\t}"):
-            chain = ""
-        elif chain:
-            begun = f"{begun} {line.strip()}" if begun else line
-            if rule := _RULE.fullmatch(begun):
-                rules.append(ListedRule(chain, int(rule[2]), rule[1]))
-                begun = ""
-            elif begun.count("{") == begun.count("}"):
-                begun = ""  # the chain's own type, hook and comment
-    return tuple(rules)

@@ -22,10 +22,11 @@ from typing import Final
 from proxylab.addresses import Family, unpacked
 from proxylab.evidence.evidence import RuleCount
 from proxylab.kernel.netfilter.flow_marker import FlowMarker
-from proxylab.kernel.netfilter.nft_tool import ListedRule, listed_rules
 from proxylab.kernel.netfilter.nft_trace import NftEvent, NftTrace
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe
+from proxylab.rules.nft_listing import ListedRule, listed_rules
+from proxylab.rules.nftables import read_rule
 
 Listing = Callable[[], Awaitable[str]]
 """The output of ``nft --handle list table`` for the table."""
@@ -156,15 +157,12 @@ def _headers_after(reports: Sequence[NftEvent]) -> list[bytes]:
 
 
 def _target(verdict: str, text: str) -> str:
-    """A rule's target, in the words of iptables-extensions(8); empty where it only passed the packet on.
-
-    The statement stands behind the matches, and one of those may name NAT, too (``ct status dnat``).
-    """
-    words = text.partition(' comment "')[0].split()
+    """A rule's target, in the words of iptables-extensions(8); empty where it only passed the packet on."""
+    done = [each.name for each in read_rule(text).actions]
     if verdict == "drop":
-        return "REJECT" if "reject" in words else "DROP"
+        return "REJECT" if "reject" in done else "DROP"
     if verdict == "accept":
-        return next((word.upper() for word in reversed(words) if word in _NAT), "")
+        return next((name.upper() for name in reversed(done) if name in _NAT), "")
     return ""
 
 

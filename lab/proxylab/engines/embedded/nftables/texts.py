@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from ipaddress import ip_address
+from itertools import takewhile
 from typing import Final
 
 from msgspec.structs import replace
@@ -17,23 +18,16 @@ from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.programmed import Entry, Hook, Programmed, Way
+from proxylab.rules.nft_listing import NftObject, NftTable, elements_of, read_element, read_listing
+from proxylab.rules.nftables import led_to, read_rule
+from proxylab.rules.rule import Action, Rule
 
-# nft(8) indents the objects of a table by one tab, and their contents by two.
-_OBJECT: Final = re.compile(r"^\t(chain|map|set) (\S+) \{\n(.*?)^\t\}$", re.MULTILINE | re.DOTALL)
-_ELEMENTS: Final = re.compile(r"elements = \{(.*?)\}\n", re.DOTALL)
-_ELEMENT: Final = re.compile(
-    r"(?:(?P<address>[0-9a-f.:]+) \. )?(?P<protocol>tcp|udp|sctp) \. (?P<port>\d+)"
-    r'(?: comment "[^"]*")? : (?P<verdict>\S.*)'
-)
 _MAPS: Final = ("service-ips", "service-nodeports", "no-endpoint-services", "no-endpoint-nodeports")
-_LEADS: Final = re.compile(r"\b(?:goto|jump) (\S+?)(?=[ ,}]|$)")
-_CHOICES: Final = re.compile(r"numgen random mod (\d+) (vmap|map) \{(.*?)\}")
 _REMEMBERED: Final = "@affinity-"
 _ENDPOINT: Final = "endpoint-"
 """Begins the names of endpoint chains, to which others jump by choice or by session affinity."""
 _LOCAL: Final = "local-"
 """Begins the names of chains that choose among the endpoints of policy Local."""
-_TRANSLATION: Final = re.compile(r"\bdnat to (\S+):(\d+)")
 _HOOKS: Final = {
     Hook.IN: ("nat-prerouting", "services"),
     Hook.OUT: ("nat-output", "services"),
@@ -41,6 +35,7 @@ _HOOKS: Final = {
 }
 
 
+_ELEMENTS: Final = "elements = {"
 _LISTED: Final = re.compile(r"^\t\telements = \{([^}]*)\}\n", re.MULTILINE)
 _BETWEEN: Final = ",\n\t\t\t     "
 _COMMENT: Final = re.compile(r' comment "[^"]*"')
@@ -110,75 +105,87 @@ def without(dump: str, service: str, addresses: Collection[str]) -> str:
 
 def read(text: str) -> Programmed:
     """The rules of one family."""
-    found: dict[str, dict[str, str]] = {"chain": {}, "map": {}, "set": {}}
-    for kind, name, body in _OBJECT.findall(text):
-        found[kind][name] = body
-    chains, maps = found["chain"], found["map"]
-    services = chains.get("services", "")
+    table = next(iter(read_listing(text)), NftTable("", ()))
+    maps = table.of_kind("map")
+    chains = {name: [read_rule(each.text) for each in chain.rules] for name, chain in table.of_kind("chain").items()}
+    looked_up = {rule.looked_up for rule in chains.get("services", ())}
     return Programmed(
         hooked=frozenset(
-            hook for hook, (chain, wanted) in _HOOKS.items() if wanted in _LEADS.findall(chains.get(chain, ""))
+            hook
+            for hook, (chain, wanted) in _HOOKS.items()
+            if any(wanted in led_to(rule) for rule in chains.get(chain, ()))
         ),
-        reaches={True: "@service-ips" in services, False: "@service-nodeports" in services},
-        entries=tuple(entry for name in _MAPS for entry in _entries(maps.get(name, ""))),
-        leads={name: tuple(_leads(body)) for name, body in chains.items()},
-        ways={name: tuple(_ways(chains, name, body)) for name, body in chains.items()},
+        reaches={True: "service-ips" in looked_up, False: "service-nodeports" in looked_up},
+        entries=tuple(entry for name in _MAPS if name in maps for entry in _entries(maps[name])),
+        leads={name: tuple(_leads(rules)) for name, rules in chains.items()},
+        ways={name: tuple(_ways(chains, name)) for name in chains},
         local=frozenset(name for name in chains if name.startswith(_LOCAL)),
         in_turn=False,
-        masquerades=bool(
-            re.search(r"mark .*masquerade|mark .* return\n(?:.*\n)*.*masquerade", chains.get("masquerading", ""))
-        ),
+        masquerades=_masquerades(chains.get("masquerading", ())),
     )
 
 
-def _entries(body: str) -> Iterator[Entry]:
-    elements = _ELEMENTS.search(body + "\n")
-    for text in elements[1].split(",") if elements else ():
-        element = _ELEMENT.fullmatch(text.strip())
-        if element is None:
-            continue
-        verdict = element["verdict"]
+def _entries(service_map: NftObject) -> Iterator[Entry]:
+    for key, verdict in map(read_element, service_map.elements):
+        *address, protocol, port = key
         refused = {"drop": "DROP", "goto reject-chain": "REJECT"}.get(verdict, "")
         yield Entry(
-            address=ip_address(element["address"]) if element["address"] else None,
-            protocol=Protocol(element["protocol"].upper()),
-            port=int(element["port"]),
+            address=ip_address(address[0]) if address else None,
+            protocol=Protocol(protocol.upper()),
+            port=int(port),
             leads_to="" if refused else verdict.removeprefix("goto ").removeprefix("jump "),
             refused=refused,
         )
 
 
-def _leads(body: str) -> Iterator[str]:
+def _leads(rules: Sequence[Rule]) -> Iterator[str]:
     """The chains to which a chain jumps, except by load balancing or session affinity."""
-    for line in body.splitlines():
-        if "numgen" not in line and _REMEMBERED not in line:
-            yield from _LEADS.findall(line)
+    for rule in rules:
+        remembered = any(each.value.startswith(_REMEMBERED) for each in rule.matches)
+        if not remembered and _choice(rule) is None:
+            yield from led_to(rule)
 
 
-def _ways(chains: Mapping[str, str], name: str, body: str) -> Iterator[Way]:
+def _choice(rule: Rule) -> Action | None:
+    """What a rule does by load balancing: it looks a random number up in a map of verdicts or destinations."""
+    return next((each for each in rule.actions if "numgen" in " ".join(each.words).split()), None)
+
+
+def _ways(chains: Mapping[str, Sequence[Rule]], name: str) -> Iterator[Way]:
     """The choices of a chain: each jumps to an endpoint's chain or, since 1.35, is the new destination.
 
     Since 1.37 a Service with one endpoint has no choice: its own chain translates.
     """
-    choices = _CHOICES.search(body)
-    if choices is None:
-        if not name.startswith(_ENDPOINT) and (only := _translation(body)) is not None:
+    chosen = next(filter(None, map(_choice, chains[name])), None)
+    if chosen is None:
+        if not name.startswith(_ENDPOINT) and (only := _translation(chains[name])) is not None:
             yield Way(by=name, chance=1, to=only)
         return
-    share = 1 / int(choices[1])
-    for each in choices[3].split(","):
-        choice = each.partition(" : ")[2].strip()
-        if choices[2] == "vmap":
-            chain = choice.removeprefix("goto ")
-            yield Way(by=chain, chance=share, to=_translation(chains.get(chain, "")))
+    choices = [read_element(each) for each in elements_of(chosen.words[-1])]
+    for each in choices:
+        if chosen.name == "vmap":
+            chain = each.value.removeprefix("goto ")
+            yield Way(by=chain, chance=1 / len(choices), to=_translation(chains.get(chain, ())))
         else:
-            address, _, port = choice.partition(" . ")
-            yield Way(by=name, chance=share, to=(ip_address(address), int(port)))
+            address, _, port = each.value.partition(" . ")
+            yield Way(by=name, chance=1 / len(choices), to=(ip_address(address), int(port)))
 
 
-def _translation(body: str) -> tuple[IPAddress, int] | None:
-    found = _TRANSLATION.search(body)
-    return (ip_address(found[1].strip("[]")), int(found[2])) if found else None
+def _translation(rules: Sequence[Rule]) -> tuple[IPAddress, int] | None:
+    to = next((each.after("to") for rule in rules for each in rule.actions if each.name == "dnat"), "")
+    host, _, port = to.rpartition(":")
+    return (ip_address(host.strip("[]")), int(port)) if port.isdigit() else None
+
+
+def _masquerades(rules: Sequence[Rule]) -> bool:
+    """Whether rules masquerade what has a mark, or return what has none and masquerade the rest."""
+    of_mark = False
+    for rule in rules:
+        tests_mark = any(each.name.startswith("meta mark") for each in rule.matches)
+        if rule.target == "masquerade" and (of_mark or tests_mark):
+            return True
+        of_mark |= tests_mark and rule.target == "return"
+    return False
 
 
 def _meaning(table: str) -> dict[str, list[str]]:
@@ -188,11 +195,11 @@ def _meaning(table: str) -> dict[str, list[str]]:
     keeps that of an earlier Service while the key and the verdict stay.
     """
     meaning: dict[str, list[str]] = {}
-    for kind, name, body in _OBJECT.findall(table):
-        elements = _ELEMENTS.search(body)
-        lines = [line.strip() for line in _ELEMENTS.sub("", body).splitlines() if line.strip()]
-        if elements is not None and not name.startswith(AFFINITY):
-            lines += sorted(_COMMENT.sub("", each.strip()) for each in elements[1].split(","))
-        if lines or not is_of_service(name):
-            meaning[f"{kind} {name}"] = lines
+    for each in read_listing(table)[0].objects if table else ():
+        heads = takewhile(lambda line: _ELEMENTS not in line, each.lines)
+        lines = [line.strip() for line in heads if line.strip()]
+        if not each.name.startswith(AFFINITY):
+            lines += sorted(_COMMENT.sub("", element) for element in each.elements)
+        if lines or not is_of_service(each.name):
+            meaning[f"{each.kind} {each.name}"] = lines
     return meaning
