@@ -31,12 +31,17 @@ class Packets(Struct, frozen=True):
     @property
     def numbers(self) -> set[int]:
         """The numbers of the protocols. ICMP has one in each version of IP, which an address shows."""
-        versions = {each.version for each in (*self.sources, *self.destinations)} or {4, 6}
-        return {each.number(version) for each in self.protocols for version in versions}
+        return {each.number(version) for each in self.protocols for version in self.versions or {4, 6}}
+
+    @property
+    def versions(self) -> set[int]:
+        """The versions of IP; none where no address is known."""
+        return {each.version for each in (*self.sources, *self.destinations)}
 
     def of(self, field: "Field") -> Collection[IPAddress | int]:
         """The values of a field; protocols by their numbers."""
         return {
+            Field.VERSION: self.versions,
             Field.PROTOCOL: self.numbers,
             Field.SOURCE: self.sources,
             Field.DESTINATION: self.destinations,
@@ -46,8 +51,9 @@ class Packets(Struct, frozen=True):
 
 
 class Field(Enum):
-    """What of a packet a condition compares, by the option of iptables that matches it."""
+    """What of a packet a condition compares."""
 
+    VERSION = "ip"
     PROTOCOL = "-p"
     SOURCE = "-s"
     DESTINATION = "-d"
@@ -93,6 +99,8 @@ _FIELDS: Final = {
     "ip6 daddr": Field.DESTINATION,
     "ip protocol": Field.PROTOCOL,
     "ip6 nexthdr": Field.PROTOCOL,
+    "meta nfproto": Field.VERSION,
+    "meta protocol": Field.VERSION,
     "meta l4proto": Field.PROTOCOL,
     "th sport": Field.SOURCE_PORT,
     "th dport": Field.DESTINATION_PORT,
@@ -103,10 +111,13 @@ _OWN_HEADERS: Final = frozenset({
     "ah", "comp", "dccp", "esp", "icmp", "icmpv6", "igmp", "sctp", "tcp", "udp", "udplite"
 })  # fmt: skip
 """Headers in nft's words that only packets of the protocol of that name have."""
+_VERSIONS: Final[Mapping[str, int]] = {"ip": 4, "ipv4": 4, "ip6": 6, "ipv6": 6}
+_READING: Final = _OWN_HEADERS | _VERSIONS.keys() | {"map", "th"}
+"""Words of a statement that reads a packet; one that lacks what it reads goes on to the next rule."""
 _ALWAYS: Final = frozenset({"-m", "--comment"})
 """What iptables spells like a condition, and every packet matches."""
-_SOMETIMES: Final = frozenset({"limit", "quota", "vmap"})
-"""Statements of nft that end the rule for some packets."""
+_SOMETIMES: Final = frozenset({"add", "limit", "quota", "update", "vmap"})
+"""Statements of nft that end the rule for some packets, such as those that lack the field to remember."""
 
 _PROTOCOLS: Final[Mapping[str, int]] = {
     **{each.lower(): each.number(4) for each in Transport},
@@ -159,11 +170,12 @@ def answer(part: Match | Action, packets: Packets) -> Answer:
 def comparisons(part: Match | Action) -> tuple[list[Comparison], bool]:
     """What a condition compares of addresses, ports and protocols, and whether that is all of it.
 
-    In nft a header implies its protocol: ``tcp dport 80`` compares two fields.
+    In nft a header implies its protocol, and that of IP its version: ``tcp dport 80`` compares two fields.
     """
     if isinstance(part, Action):
         name = part.words[0] if part.name == "vmap" else part.name
-        return [each for each in map(_of_header, name.split(" . ")) if each], part.name not in _SOMETIMES
+        passes_all = part.name not in _SOMETIMES and _READING.isdisjoint(part.words)
+        return [each for each in map(_of_header, name.split(" . ")) if each], passes_all
     names, elements = part.name.split(" . "), list(_elements(part))
     found: list[Comparison] = [each for each in map(_of_header, names) if each]
     # A list of pairs leaves out a packet whose address is in none of them. Which ports go with it, this does not ask.
@@ -180,6 +192,8 @@ def comparisons(part: Match | Action) -> tuple[list[Comparison], bool]:
 
 def _of_header(name: str) -> Comparison | None:
     header, _, field = name.partition(" ")
+    if field and header in _VERSIONS:
+        return Comparison(Field.VERSION, (header,))
     return Comparison(Field.PROTOCOL, (header,)) if field and header in _OWN_HEADERS else None
 
 
@@ -196,6 +210,8 @@ def _holds(value: str, had: IPAddress | int, field: Field, operator: str) -> boo
     """
     if field is Field.PROTOCOL:
         return _number(value) == had
+    if field is Field.VERSION:
+        return _VERSIONS[value] == had
     if isinstance(had, int):
         if operator in _COMPARED:
             return _COMPARED[operator](had, int(value))
