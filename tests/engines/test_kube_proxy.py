@@ -14,7 +14,7 @@ from users import EITHER
 from proxylab.addresses import Family
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import ClusterEvent, Service, ServicePort, ServiceType
-from proxylab.engines.barrier import BARRIER, without_barrier
+from proxylab.engines.barrier import BARRIER
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.modes import MODES
 from proxylab.errors import EngineError
@@ -34,7 +34,7 @@ async def story(launcher: Launcher, engine: str) -> dict[str, Any]:
         dump = await stage.synced()
         said["programmed"] = "default/echo" in dump
         said["barrier"] = BARRIER in dump
-        said["hidden"] = BARRIER in without_barrier(dump, mode_of(engine))
+        said["hidden"] = BARRIER in MODES[mode_of(engine)].without_barrier(dump)
         stage.store.delete(ECHO.key)
         # Mode nftables keeps the chains of what is gone for a while, but no rule jumps to them.
         said["forgotten"] = str(ECHO.cluster_ips[0]) not in await stage.synced()
@@ -189,7 +189,7 @@ async def both(launcher: Launcher) -> list[list[str]]:
             for stage in (embedded, upstream):
                 stage.hold(*cluster)
             dumps = await asyncio.gather(embedded.synced(), upstream.synced())
-            found.append(MODES[mode].differences(*(without_barrier(each, mode) for each in dumps)))
+            found.append(MODES[mode].differences(*(MODES[mode].without_barrier(each) for each in dumps)))
     return found
 
 

@@ -11,7 +11,6 @@ from sandboxed import sandboxed
 from staged_engines import Stage, staged
 
 from proxylab.addresses import Family
-from proxylab.engines.barrier import without_barrier
 from proxylab.engines.embedded.nftables.names import TABLE
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.modes import MODES
@@ -68,7 +67,7 @@ async def pairs(launcher: Launcher) -> dict[str, Any]:
             await stage.synced()
             before = await stands(stage)
             await stage.give_way(then)
-            dumps = [without_barrier(await each.synced(), mode_of(then)) for each in (stage, fresh)]
+            dumps = [MODES[mode_of(then)].without_barrier(await each.synced()) for each in (stage, fresh)]
             differences = MODES[mode_of(then)].differences(*dumps)
             found[f"{first} {then}"] = before, await stands(stage), differences
     return found

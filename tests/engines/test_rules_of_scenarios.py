@@ -22,7 +22,6 @@ from proxylab.binaries.choose import Sources
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import KubeObject, Node, ServiceCIDR
 from proxylab.cluster.store import Store
-from proxylab.engines.barrier import without_barrier
 from proxylab.engines.modes import MODES
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.plan.assembly import assemble
@@ -158,7 +157,7 @@ async def compared_in(launcher: Launcher, told: AnyResponse, group: Clusters) ->
 
 async def rules_of(pair: list[Stage]) -> list[str]:
     return [
-        without_barrier(each, os.environ["TEST_MODE"])
+        MODES[os.environ["TEST_MODE"]].without_barrier(each)
         for each in await asyncio.gather(*(stage.written() for stage in pair))
     ]
 

@@ -1,6 +1,7 @@
 """The reference pages of engines and of capabilities, made from their catalogues."""
 
-from proxylab.engines.engine_names import ABOUT, EMBEDDED, ENGINES, mode_of, version_of
+from proxylab.engines.engine_names import EMBEDDED, ENGINES, mode_of, version_of
+from proxylab.engines.modes import MODES
 from proxylab.kernel.capabilities import TRIALS
 
 __all__ = ["capabilities_page", "engines_page"]
@@ -104,7 +105,13 @@ $ proxylab doctor
 def engines_page() -> str:
     """A row for each engine."""
     rows = [
-        (f"`{name}`", mode_of(name), _version(name), "yes" if name in EMBEDDED else "no", ABOUT[name])
+        (
+            f"`{name}`",
+            mode_of(name),
+            _version(name),
+            "yes" if name in EMBEDDED else "no",
+            MODES[mode_of(name)].about[name],
+        )
         for name in ENGINES
     ]
     width = max(map(len, ENGINES))

@@ -19,9 +19,10 @@ from proxylab.binaries.checkout import CheckoutSource, is_checkout
 from proxylab.binaries.image import ImageSource
 from proxylab.binaries.module import ModuleSource
 from proxylab.binaries.release import ReleaseSource
-from proxylab.engines.engine_names import LAST_MINORS, SINCE, EngineName, read_engine
+from proxylab.engines.engine_names import EngineName, read_engine
 from proxylab.engines.protocol import Upstream
 from proxylab.errors import CapabilityError
+from proxylab.scenario.words import Mode
 
 Tell = Callable[[str], None]
 
@@ -114,8 +115,8 @@ def obtain(name: EngineName, where: str, sources: Sources, tell: Tell) -> Binary
     cached = [each for each in with_mode(sources.obtained(), name.mode) if fits(each.version, name.version)]
     if cached:
         return cached[-1]
-    major, minor = LAST_MINORS.get(name.mode, (0, 0))
-    return newest(name.version or (f"v{major}.{minor}" if major else ""), sources, tell)
+    last = Mode(name.mode).facts.last_minor
+    return newest(name.version or (f"v{last[0]}.{last[1]}" if last else ""), sources, tell)
 
 
 def with_mode(binaries: Sequence[Binary], mode: str) -> list[Binary]:
@@ -126,7 +127,8 @@ def with_mode(binaries: Sequence[Binary], mode: str) -> list[Binary]:
 
 def _minors_with(mode: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The first and the last minor version that have a mode."""
-    return SINCE.get(mode, (0, 0)), LAST_MINORS.get(mode, (sys.maxsize, 0))
+    facts = Mode(mode).facts
+    return facts.since or (0, 0), facts.last_minor or (sys.maxsize, 0)
 
 
 def _refuse_without_mode(version: str, name: EngineName) -> None:

@@ -12,7 +12,7 @@ from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Node, Service, ServiceCIDR
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
-from proxylab.engines.embedded.settings import refuse_settings
+from proxylab.engines.embedded.refusals import refuse_settings
 from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.engines.modes import MODES
 from proxylab.plan.model import Plan

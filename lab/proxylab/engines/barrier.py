@@ -28,7 +28,6 @@ from proxylab.cluster.objects import (
     ServicePort,
 )
 from proxylab.cluster.store import Event, Store
-from proxylab.engines.modes import MODES
 
 NAMESPACE: Final = "proxylab"
 NAME: Final = "barrier"
@@ -45,7 +44,7 @@ _REACHED: Final = re.compile(rf"{BARRIER}(?::|/tcp/)b([0-9]{{6,}})".encode())
 _FRONTEND: Final[dict[Family, IPAddress]] = {Family.IPV4: ip_address("192.0.0.8"), Family.IPV6: ip_address("100::8")}
 _BACKEND: Final[dict[Family, IPAddress]] = {Family.IPV4: ip_address("192.0.0.9"), Family.IPV6: ip_address("100::9")}
 
-_ADDRESSES: Final = frozenset(map(str, (*_FRONTEND.values(), *_BACKEND.values())))
+ADDRESSES: Final = frozenset(map(str, (*_FRONTEND.values(), *_BACKEND.values())))
 
 
 class Barrier:
@@ -152,8 +151,3 @@ def family_of(end: str) -> Family | None:
     """The family of the barrier's frontend or backend in a line of a log, as in ``[100::8]:1/TCP``."""
     host = end.rpartition(":")[0].strip("[]")
     return next((family for family in Family if host in (str(_FRONTEND[family]), str(_BACKEND[family]))), None)
-
-
-def without_barrier(dump: str, mode: str) -> str:
-    """A node's dump in that mode without the rules of the barrier."""
-    return MODES[mode].without(dump, BARRIER, _ADDRESSES) if BARRIER in dump else dump

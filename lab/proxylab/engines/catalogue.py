@@ -12,10 +12,9 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, Protocol
 from proxylab.control.http_server import NodeServers
 from proxylab.engines.context import Cluster, NodeContext
-from proxylab.engines.embedded.iptables.matches import COUNTED
 from proxylab.engines.embedded.ipvs.tables import DUMMY
 from proxylab.engines.embedded.node_work import Node, NodeWork, proxy_sysctls
-from proxylab.engines.embedded.settings import refuse_settings
+from proxylab.engines.embedded.refusals import refuse_settings
 from proxylab.engines.embedded.sync import EmbeddedEngine
 from proxylab.engines.embedded.udp import UdpReconciler
 from proxylab.engines.engine_names import read_engine
@@ -30,16 +29,12 @@ from proxylab.kernel.netlink.conntrack import Conntrack
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.sysctl import write_sysctls
 from proxylab.plan.model import Sysctl
-from proxylab.scenario.words import Mode
 
 _LEAVES_UDP: Final = ((1, 32), (1, 37))
 """From the first version to the one before the second, kube-proxy forgets too few UDP flows (kubernetes#139629)."""
 
 _HEALTH_CHECKS_BY_FAMILY: Final = (1, 36)
 """The version since which health-check node ports listen in their own family alone (kubernetes#137370)."""
-
-_LOCALHOST_NODE_PORTS: Final = (1, 26)
-"""The first version with ``localhostNodePorts``. Those before it serve node ports on 127.0.0.1 always."""
 
 
 def make_engine(choice: EngineChoice, node: str, context: NodeContext, cluster: Cluster) -> Engine:
@@ -62,15 +57,13 @@ def _make_embedded(choice: EngineChoice, node: str, context: NodeContext, cluste
     on_node.require()
     refuse_settings(choice.name, choice.configuration)
     configuration, families, netns = choice.configuration, choice.families, context.netns
-    settings = mode.settings(configuration, choice.cluster_cidrs)
+    settings = mode.at_version(mode.settings(configuration, choice.cluster_cidrs), choice.version)
     first, fixed = _LEAVES_UDP
     settings = replace(
         settings,
         forget_stale_udp="1.36" if first <= choice.version < fixed else settings.forget_stale_udp,
         health_checks_collide=choice.version < _HEALTH_CHECKS_BY_FAMILY,
         healthz_of_node=choice.version >= HEALTHZ_OF_NODES,
-        localhost_node_ports=settings.localhost_node_ports
-        or (mode_name == "iptables" and choice.version < _LOCALHOST_NODE_PORTS),
     )
     flows = _Flows(netns)
 
@@ -87,14 +80,14 @@ def _make_embedded(choice: EngineChoice, node: str, context: NodeContext, cluste
             servers=NodeServers(netns),
             write_sysctls=write,
             close=close,
-            counted_packets=partial(read_counters, netns, COUNTED if mode_name == Mode.IPTABLES else {}),
+            counted_packets=partial(read_counters, netns, mode.packet_counters),
         ),
         settings,
         sysctls=proxy_sysctls(settings, configuration.conntrack, families),
         healthz=configuration.healthz,
         metrics=configuration.metrics,
     )
-    restricted = mode_name == Mode.IPVS or settings.node_port_primary or settings.node_port_addresses
+    restricted = mode.by_interfaces or settings.node_port_primary or settings.node_port_addresses
     return EmbeddedEngine(
         node,
         cluster.store,

@@ -8,20 +8,19 @@ kube-proxy may lack its patch (``kube-proxy@v1.34/iptables``); it then means the
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Final
 
 from msgspec import Struct
 
+from proxylab.scenario.words import Mode
+
 __all__ = [
-    "ABOUT",
     "EMBEDDED",
     "ENGINES",
     "IPTABLES_VARIANTS",
     "KUBE_PROXY",
-    "LAST_MINORS",
-    "SINCE",
     "EngineName",
     "mode_of",
     "read_engine",
@@ -31,40 +30,15 @@ __all__ = [
 
 KUBE_PROXY: Final = "kube-proxy"
 
-ENGINES: Final = (
-    "embedded/iptables",
-    "embedded/nftables",
-    "embedded/ipvs",
-    "embedded/userspace",
-    "embedded@v1.23/iptables",
-    "embedded@v1.34/iptables",
-    "kube-proxy/iptables",
-    "kube-proxy/nftables",
-    "kube-proxy/ipvs",
-    "kube-proxy/userspace",
-)
-"""The first one is the default. Names of kube-proxy may carry any version in addition."""
+_OLDER: Final = ("embedded@v1.23/iptables", "embedded@v1.34/iptables")
+"""A version of ``embedded`` stands for all versions that behaved like it. Without a version, ``embedded`` writes what
+1.36 and 1.37 write, without the bugs that they still have."""
 
-ABOUT: Final[Mapping[str, str]] = {
-    "embedded/iptables": "Writes the rules of 1.36 and 1.37. No UDP flow outlives its endpoint.",
-    "embedded/nftables": "Writes the table of 1.37. No UDP flow outlives its endpoint.",
-    "embedded/ipvs": "Writes the virtual servers, sets and rules of 1.37; needs a kernel with IPVS (--kernel uml).",
-    "embedded/userspace": "Runs a process in each node that ends connections, as kube-proxy did before 1.26.",
-    "embedded@v1.23/iptables": "Writes the rules of the versions before 1.24, with their KUBE-XLB- chains.",
-    "embedded@v1.34/iptables": "As 1.32 to 1.36: forgets UDP flows only of Services that still have an endpoint.",
-    "kube-proxy/iptables": "Upstream's binary in mode iptables.",
-    "kube-proxy/nftables": "Upstream's binary in mode nftables.",
-    "kube-proxy/ipvs": "Upstream's binary in mode ipvs, which 1.35 deprecated.",
-    "kube-proxy/userspace": "Upstream's binary in mode userspace, which 1.26 removed.",
-}
-"""One line for each engine. A version of ``embedded`` stands for all versions that behaved like it; without a version,
-``embedded`` writes what 1.36 and 1.37 write, without the bugs that they still have."""
+ENGINES: Final = (*(f"embedded/{mode}" for mode in Mode), *_OLDER, *(f"{KUBE_PROXY}/{mode}" for mode in Mode))
+"""The first one is the default. Names of kube-proxy may carry any version in addition."""
 
 EMBEDDED: Final = tuple(name for name in ENGINES if name.startswith("embedded"))
 """Engines whose rules can be printed without running anything."""
-
-SINCE: Final[Mapping[str, tuple[int, ...]]] = {"nftables": (1, 29)}
-"""The first version of kube-proxy that has a mode; the other modes are older than all engines."""
 
 IPTABLES_VARIANTS: Final = ("legacy", "nft")
 """The variants of iptables. By default the first that works on this machine loads the rules."""
@@ -116,9 +90,6 @@ NEWEST: Final = (1, 38)
 1.38 will do as far as upstream has mended them; so an ``except`` that ends before 1.38 does not concern it.
 """
 
-LAST_MINORS: Final[Mapping[str, tuple[int, int]]] = {"userspace": (1, 25)}
-"""The last minor version with a mode that later ones lack, as the embedded engine behaves."""
-
 
 def version_of(engine: str, found: str = "") -> tuple[int, ...]:
     """The version that an engine behaves like; exceptions go by it (``proxylab.scenario.versions``).
@@ -128,7 +99,7 @@ def version_of(engine: str, found: str = "") -> tuple[int, ...]:
     _, _, named = engine.partition("/")[0].partition("@v")
     numbers = _NUMBERS.match(found.removeprefix("v") or named)
     if numbers is None:
-        return LAST_MINORS.get(mode_of(engine), NEWEST)
+        return Mode(mode_of(engine)).facts.last_minor or NEWEST
     major, minor, patch = (int(each or 0) for each in numbers.groups())
     return (major, minor, *((patch,) if patch else ()))
 

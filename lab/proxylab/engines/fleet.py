@@ -2,18 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final
 
+from proxylab.engines.modes import MODES
 from proxylab.engines.protocol import Draining, Engine, Killable, Mortal, Noting, Resting
 from proxylab.errors import InternalError
 from proxylab.scenario.change import EngineAction
-from proxylab.scenario.words import Mode
 from proxylab.timing import Deadline, together
-
-_SYNC_SECONDS: Final = 60.0
-_SYNC_SECONDS_OF_IPVS: Final = 240.0
-"""kube-proxy starts some eighty programs for each family in its first sync, and a busy guest starts few a second: with
-twelve guests on two processors, one sync took up to 48 s, and a lab waits for several in a row."""
 
 
 class Fleet:
@@ -46,7 +40,7 @@ class Fleet:
     @property
     def sync_seconds(self) -> float:
         """How long the engines may take where the scenario says nothing of it."""
-        return _SYNC_SECONDS_OF_IPVS if Mode.IPVS in self._modes.values() else _SYNC_SECONDS
+        return max(MODES[mode].sync_seconds for mode in self._modes.values())
 
     def mode(self, node: str) -> str:
         """The mode of a node's latest engine."""

@@ -1,22 +1,21 @@
 """One proxy mode on one node: all that touches the kernel and depends on the mode.
 
-Owns the ``NodeMode`` protocol and ``node_mode``, the table of its implementations; ``modes`` is the table of all that
-is pure. The embedded engine programs a node through it. The real kube-proxy programs by itself, but the lab dumps,
+Owns the ``NodeMode`` protocol, and ``node_mode``, which loads its implementation: ``ON_NODE`` in the module ``node`` of
+the mode's package. By that name alone, so that a client, which never touches a kernel, can know the modes. The embedded
+engine programs a node through it. The real kube-proxy programs by itself, but the lab dumps,
 flushes and counts its rules in the same way.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from importlib import import_module
+from typing import Protocol
 
 from proxylab.addresses import Family
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.context import NodeContext
-from proxylab.engines.embedded.iptables.node import IptablesNode
-from proxylab.engines.embedded.ipvs.node import IpvsNode
-from proxylab.engines.embedded.nftables.node import NftablesNode
 from proxylab.engines.embedded.proxier import Proxier
 from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.engines.embedded.userspace.node import UserspaceNode
+from proxylab.engines.modes import MODES
 from proxylab.kernel.netfilter.meters import Meter
 
 
@@ -58,33 +57,12 @@ class NodeMode(Protocol):
         """The tables whose rules meters count: of nftables, each with its family, and of legacy iptables."""
 
 
-_NODE_MODES: Final[Mapping[str, Callable[[NodeContext], NodeMode]]] = {
-    "iptables": IptablesNode,
-    "nftables": NftablesNode,
-    "ipvs": IpvsNode,
-    "userspace": UserspaceNode,
-}
-
-
-_REMOVED: Final[Mapping[str, Sequence[str]]] = {
-    "iptables": ("nftables", "userspace"),
-    # The chains of mode ipvs go first, since mode iptables has some of their names too.
-    "nftables": ("ipvs", "iptables", "userspace"),
-    "ipvs": ("nftables",),
-    "userspace": ("nftables", "iptables"),
-}
-"""By mode, the modes whose rules kube-proxy removes when it starts (platformCleanup in cmd/kube-proxy/app).
-
-Modes iptables and ipvs leave each other's: ``kube-proxy --cleanup`` or a restart of the node removes those. Mode
-userspace ended with 1.25, before there was a mode nftables, whose rules would translate first.
-"""
+def node_mode(mode: str, context: NodeContext) -> NodeMode:
+    """The mode of that name on the node of a context."""
+    make: Callable[[NodeContext], NodeMode] = import_module(f"{MODES[mode].package}.node").ON_NODE
+    return make(context)
 
 
 def removed_at_start(mode: str, context: NodeContext) -> dict[str, NodeMode]:
     """The modes on that node, by name, whose rules a starting proxy of a mode removes."""
-    return {name: _NODE_MODES[name](context) for name in _REMOVED[mode]}
-
-
-def node_mode(mode: str, context: NodeContext) -> NodeMode:
-    """The mode of that name on the node of a context."""
-    return _NODE_MODES[mode](context)
+    return {name: node_mode(name, context) for name in MODES[mode].removes}

@@ -10,10 +10,10 @@ from proxylab.addresses import Family, IPNetwork
 from proxylab.binary_identity import BinaryIdentity
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.encoding import Record
-from proxylab.engines.engine_names import ENGINES, KUBE_PROXY, LAST_MINORS, SINCE, read_engine, version_of
+from proxylab.engines.engine_names import ENGINES, KUBE_PROXY, read_engine, version_of
 from proxylab.errors import CapabilityError
 from proxylab.evidence.engine_progress import Progress
-from proxylab.scenario.words import HOST
+from proxylab.scenario.words import HOST, Mode
 from proxylab.timing import Deadline
 
 
@@ -90,9 +90,10 @@ class EngineChoice(Record, frozen=True):
             ValueError: its version of kube-proxy has none.
             CapabilityError: that version has it, but no embedded engine behaves like it.
         """
-        if self.version < (since := SINCE.get(mode, ())):
+        facts = Mode(mode).facts
+        if self.version < (since := facts.since):
             raise ValueError(f"kube-proxy has mode {mode} since {'.'.join(map(str, since))}, and this is {self.name}")
-        if read_engine(self.name).is_upstream and self.version[:2] > (last := LAST_MINORS.get(mode, self.version[:2])):
+        if read_engine(self.name).is_upstream and self.version[:2] > (last := facts.last_minor or self.version[:2]):
             raise ValueError(f"kube-proxy has mode {mode} up to {'.'.join(map(str, last))}, and this is {self.name}")
         begun = read_engine(self.name)
         named = replace(begun, mode=mode)

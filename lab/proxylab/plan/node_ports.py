@@ -45,12 +45,13 @@ def _modes(scenario: Scenario) -> Iterator[Mode]:
 
 
 def _serves(mode: Mode, configuration: ProxyConfiguration, primary: Collection[IPAddress], address: IPAddress) -> bool:
-    if mode is Mode.USERSPACE:  # it knows no nodePortAddresses
+    facts = mode.facts
+    if not facts.reads_node_port_addresses:
         return not address.is_loopback
     chosen = [cidr for cidr in configuration.node_port_addresses if Family.of(cidr) is Family.of(address)]
     by_default = not configuration.node_port_addresses and not configuration.node_port_words
-    if configuration.node_port_primary or (by_default and mode is Mode.NFTABLES):
+    if configuration.node_port_primary or (by_default and facts.primary_by_default):
         return address in primary or any(address in cidr for cidr in chosen)
     if address.is_loopback:
-        return mode is Mode.IPTABLES and address.version == 4 and configuration.localhost_node_ports and not chosen
+        return facts.serves_loopback and address.version == 4 and configuration.localhost_node_ports and not chosen
     return not chosen or any(address in cidr for cidr in chosen)

@@ -32,10 +32,7 @@ class EngineAction(StrEnum):
     START = "start"
     RESTART = "restart"
     FLUSH = "flush"
-    IPTABLES = "iptables"
-    NFTABLES = "nftables"
-    IPVS = "ipvs"
-    USERSPACE = "userspace"
+    vars().update({mode.name: mode.value for mode in Mode})
 
     @property
     def mode(self) -> str:

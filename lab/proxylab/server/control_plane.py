@@ -17,6 +17,7 @@ from proxylab.engines.catalogue import make_engine
 from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.engine_names import mode_of, read_engine
 from proxylab.engines.fleet import Fleet
+from proxylab.engines.modes import MODES
 from proxylab.engines.node_mode import node_mode
 from proxylab.engines.protocol import Engine, EngineChoice
 from proxylab.errors import CapabilityError, ScenarioError
@@ -31,7 +32,6 @@ from proxylab.mutate.objects import mutated_configuration
 from proxylab.mutate.shown_store import ShownStore
 from proxylab.plan.model import Leftover, Namespace, Plan, Role
 from proxylab.protocol.messages import Build, Inspected
-from proxylab.scenario.words import Mode
 from proxylab.server.network import Network
 from proxylab.timing import Deadline, together
 
@@ -145,7 +145,8 @@ async def _run_engines(
         stack.push_async_callback(api.close)
         choice = replace(choice, configuration=mutated_configuration(choice.configuration, request.shown))
     followed = store if shown is None else shown.store
-    mirror = _watches_endpoints(request.engine.name)
+    name = read_engine(request.engine.name)
+    mirror = name.is_upstream and MODES[name.mode].kube_proxy.watches_endpoints
     cluster = Cluster(followed, api, Barrier(followed, request.engine.families, mirror=mirror))
 
     def make(node: str, mode: str) -> Engine:
@@ -164,12 +165,6 @@ async def _run_engines(
     await fleet.start()
     await fleet.wait_synced(revision, Deadline.after(fleet.sync_seconds))
     return fleet
-
-
-def _watches_endpoints(engine: str) -> bool:
-    """Whether the proxy is one that watches Endpoints: kube-proxy in mode userspace never read EndpointSlices."""
-    name = read_engine(engine)
-    return name.is_upstream and name.mode == Mode.USERSPACE
 
 
 async def _record(control_plane: ControlPlane, node: str, deadline: Deadline) -> ProxyRecord:

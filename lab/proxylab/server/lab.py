@@ -29,7 +29,8 @@ from proxylab.cluster.store import Store
 from proxylab.control.balancers import HealthChecks
 from proxylab.control.coredns import CoreDns
 from proxylab.control.ingress.controller import IngressController
-from proxylab.engines.barrier import is_barrier, without_barrier
+from proxylab.engines.barrier import is_barrier
+from proxylab.engines.modes import MODES
 from proxylab.engines.protocol import Engine
 from proxylab.errors import InternalError
 from proxylab.evidence.evidence import Evidence
@@ -169,7 +170,7 @@ class Lab(Struct, frozen=True):
 
     async def dump(self, node: str) -> str:
         """The rules of one node as the kernel has them."""
-        return without_barrier(await self._engine(node).dump(), self.control_plane.fleet.mode(node))
+        return MODES[self.control_plane.fleet.mode(node)].without_barrier(await self._engine(node).dump())
 
     def _engine(self, node: str) -> Engine:
         engines = self.control_plane.fleet.engines

@@ -10,6 +10,7 @@ from proxylab.control.apiserver import API_PORT
 from proxylab.engines.barrier import NAMESPACE
 from proxylab.engines.context import NodeContext
 from proxylab.engines.fleet import Fleet
+from proxylab.engines.modes import MODES
 from proxylab.engines.node_mode import NodeMode, node_mode
 from proxylab.errors import ScenarioError
 from proxylab.evidence.evidence import RuleCount
@@ -20,7 +21,7 @@ from proxylab.kernel.netlink.traffic_control import TrafficControl
 from proxylab.plan.model import Listener, Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.protocol.messages import Build
-from proxylab.scenario.words import TERMINATING_MODES, Mode
+from proxylab.scenario.words import TERMINATING_MODES
 from proxylab.server.control_plane import ControlPlane
 from proxylab.server.network import Network
 from proxylab.traffic.foreign import ForeignRules
@@ -72,8 +73,9 @@ def _programs(fleet: Fleet, *, serving_loopback: bool) -> Programs:
         return tuple(node for node in fleet.engines if fleet.mode(node) in TERMINATING_MODES)
 
     def at_loopback() -> tuple[str, ...]:
-        """Since 1.37 kube-proxy may serve node ports at loopback addresses by a process (localhost, mode nftables)."""
-        return tuple(node for node in fleet.engines if serving_loopback and fleet.mode(node) == Mode.NFTABLES)
+        """Since 1.37 kube-proxy may serve node ports at loopback addresses by a process."""
+        serving = (node for node in fleet.engines if MODES[fleet.mode(node)].kube_proxy.serves_loopback)
+        return tuple(serving) if serving_loopback else ()
 
     return Programs(terminating, fleet.drain, at_loopback)
 

@@ -1,17 +1,20 @@
 """Every name that a user may give has an engine behind it."""
 
+from importlib import import_module
+
 import pytest
 
-from proxylab.engines import catalogue, node_mode
+from proxylab.engines import catalogue
 from proxylab.engines.engine_names import ENGINES, mode_of
 from proxylab.engines.modes import MODES
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, InternalError
 
 
-def test_the_mode_of_every_engine_is_in_both_tables() -> None:
-    modes = {mode_of(name) for name in ENGINES}
-    assert set(MODES) == set(node_mode._NODE_MODES) == modes
+def test_the_mode_of_every_engine_is_in_the_table_and_has_its_work_on_a_node() -> None:
+    assert set(MODES) == {mode_of(name) for name in ENGINES}
+    for mode in MODES.values():
+        assert callable(import_module(f"{mode.package}.node").ON_NODE)
 
 
 def test_a_name_that_slipped_through_is_our_fault() -> None:

@@ -3,12 +3,14 @@
 import pytest
 from kube_proxies import identity
 
-from proxylab.engines.engine_names import ABOUT, ENGINES, version_of, where_of
+from proxylab.engines.engine_names import ENGINES, version_of, where_of
+from proxylab.engines.modes import MODES
 from proxylab.engines.protocol import EngineChoice, Upstream
 
 
 def test_every_name_says_what_it_stands_for() -> None:
-    assert list(ABOUT) == list(ENGINES)
+    about = [name for mode in MODES.values() for name in mode.about]
+    assert sorted(about) == sorted(ENGINES)
 
 
 def test_the_first_is_the_default() -> None:

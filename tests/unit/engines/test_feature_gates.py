@@ -6,9 +6,10 @@ import pytest
 
 from proxylab.binary_identity import BinaryIdentity
 from proxylab.cluster.configuration import ProxyConfiguration
-from proxylab.engines.embedded.settings import refuse_settings
+from proxylab.engines.embedded.refusals import refuse_settings
 from proxylab.engines.kubeproxy.configuration import configuration
 from proxylab.engines.kubeproxy.refusals import refuse_settings as refuse_by_kube_proxy
+from proxylab.engines.modes import MODES
 from proxylab.engines.protocol import EngineChoice, Upstream
 from proxylab.errors import ScenarioError
 
@@ -71,5 +72,5 @@ def test_words_for_node_ports_are_of_kube_proxy_1_37() -> None:
 
 
 def test_words_for_node_ports_are_handed_on() -> None:
-    text = configuration("nftables", "node-a", WORDS, cluster_cidrs=(), feature_gates={})
+    text = configuration(MODES["nftables"], "node-a", WORDS, cluster_cidrs=(), feature_gates={})
     assert json.loads(text)["nodePortAddresses"] == ["primary", "localhost"]

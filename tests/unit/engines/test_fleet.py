@@ -7,6 +7,7 @@ import pytest
 from proxylab.engines.fleet import Fleet
 from proxylab.errors import InternalError
 from proxylab.scenario.change import EngineAction
+from proxylab.scenario.words import Mode
 from proxylab.timing import Deadline
 
 Journal = list[tuple[str, str]]
@@ -70,7 +71,7 @@ def recorded(*actions: dict[str, EngineAction]) -> Journal:
         (EngineAction.STOP, ["stop"]),
         (EngineAction.RESTART, ["stop", "start iptables", "synced 7", "stop"]),
         (EngineAction.FLUSH, ["note a flush", "flush iptables", "synced 7", "stop"]),
-        (EngineAction.NFTABLES, ["stop", "start nftables", "synced 7", "stop"]),
+        (EngineAction(Mode.NFTABLES), ["stop", "start nftables", "synced 7", "stop"]),
     ],
 )
 def test_what_is_done_to_one_engine_leaves_the_other_alone(action: EngineAction, done: list[str]) -> None:
@@ -85,7 +86,7 @@ def test_an_engine_that_was_killed_can_be_started() -> None:
 
 
 def test_an_engine_keeps_the_mode_that_a_step_gave_it() -> None:
-    journal = recorded({"a": EngineAction.NFTABLES}, {"a": EngineAction.FLUSH}, {"a": EngineAction.RESTART})
+    journal = recorded({"a": EngineAction(Mode.NFTABLES)}, {"a": EngineAction.FLUSH}, {"a": EngineAction.RESTART})
     assert [what for node, what in journal if node == "a"][2:5] == ["note a flush", "flush nftables", "stop"]
     assert ("a", "start iptables") not in journal
 
@@ -127,9 +128,9 @@ def test_an_engine_that_cannot_be_made_leaves_the_mode_of_the_one_before() -> No
     async def main() -> str:
         fleet = Fleet(("a",), "iptables", make, lambda node, mode: asyncio.sleep(0))
         await fleet.start()
-        await fleet.take_down({"a": EngineAction.NFTABLES})
+        await fleet.take_down({"a": EngineAction(Mode.NFTABLES)})
         with pytest.raises(ValueError, match="nftables"):
-            await fleet.bring_up({"a": EngineAction.NFTABLES})
+            await fleet.bring_up({"a": EngineAction(Mode.NFTABLES)})
         return fleet.mode("a")
 
     assert asyncio.run(main()) == "iptables"

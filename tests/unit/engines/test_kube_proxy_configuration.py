@@ -10,6 +10,7 @@ from broken_scenarios import BASE
 
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.kubeproxy.configuration import configuration
+from proxylab.engines.modes import MODES
 from proxylab.scenario.configuration import KubeProxyManifest
 from proxylab.scenario.keys import Manifest, declared_keys
 from proxylab.scenario.load import parse_scenario
@@ -77,7 +78,7 @@ def read(document: Any, key: str) -> Any:
 
 def handed_over(proxy: ProxyConfiguration, mode: str = "iptables") -> Any:
     networks = (ip_network("10.244.0.0/16"),)
-    return json.loads(configuration(mode, "node-a", proxy, cluster_cidrs=networks, feature_gates={}))
+    return json.loads(configuration(MODES[mode], "node-a", proxy, cluster_cidrs=networks, feature_gates={}))
 
 
 @pytest.mark.parametrize("key", sorted({*keys(KubeProxyManifest)} - {*NOT_HANDED_OVER}))

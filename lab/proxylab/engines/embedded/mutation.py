@@ -30,6 +30,21 @@ class Mutation(Record, frozen=True):
     change: str
 
 
+class Equivalent(Struct, frozen=True):
+    """Mutants of rules that no packet can tell from the rule, with the proof: the kernel treats every packet alike.
+
+    ``proxylab mutate`` does not run them. Without such a proof, a mutant that nothing notices needs a probe.
+
+    Attributes:
+        classes: of rules.
+        changes: of each of the classes.
+    """
+
+    classes: Sequence[str]
+    changes: Sequence[str]
+    proof: str
+
+
 class MutantLines(Struct, frozen=True):
     """The lines of one mode's texts.
 

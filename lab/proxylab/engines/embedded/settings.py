@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.cluster.configuration import DetectLocalMode, IpvsConfiguration, ProxyConfiguration
-from proxylab.errors import ScenarioError
 
 LOOPBACK: Final = IPv4Network("127.0.0.0/8")
 
@@ -135,36 +134,3 @@ def _detect_local(configuration: ProxyConfiguration, pod_networks: tuple[IPNetwo
             return BridgeInterface(configuration.bridge_interface)
         case DetectLocalMode.INTERFACE_NAME_PREFIX:
             return InterfaceNamePrefix(configuration.interface_name_prefix)
-
-
-_GATES: Final = {
-    "AllowServiceExternalIPs": True,
-    "KubeProxyNFTablesLocalhostNodePorts": False,
-    "NFTablesProxyMode": True,
-    "PreferSameTrafficDistribution": True,
-    "ServiceTrafficDistribution": True,
-}
-"""kube-proxy's feature gates that change rules, each with the value that embedded engines behave like."""
-
-
-def refuse_settings(engine: str, configuration: ProxyConfiguration) -> None:
-    """Refuse what an embedded engine does not have: feature gates, or their values, and words for node ports.
-
-    Raises:
-        ScenarioError: with a line for each.
-    """
-    refused = [
-        f"KubeProxyConfiguration.featureGates.{name}: {engine} "
-        + (f"behaves as with {str(_GATES[name]).lower()}" if name in _GATES else "does not know this gate")
-        + "; remove it, or choose the real kube-proxy as engine"
-        for name, value in configuration.feature_gates.items()
-        if _GATES.get(name) is not value
-    ]
-    if configuration.needs_node_port_words:
-        words = ", ".join([*configuration.node_port_words, *map(str, configuration.node_port_addresses)])
-        refused.append(
-            f"KubeProxyConfiguration.nodePortAddresses: {engine} does not serve [{words}], which kube-proxy 1.37 does; "
-            "write networks, such as 127.0.0.0/8 in mode iptables, or choose the real kube-proxy as engine"
-        )
-    if refused:
-        raise ScenarioError(refused)

@@ -16,16 +16,14 @@ from proxylab.cluster.configuration import (
     NftablesConfiguration,
     ProxyConfiguration,
 )
-
-_GATES: Final[Mapping[str, Mapping[str, bool]]] = {"userspace": {"KubeletInUserNamespace": True}}
-"""Mode userspace raises its limit of open files, and goes on without in a user namespace only under this gate."""
+from proxylab.engines.proxy_mode import ProxyMode
 
 CONFIG: Final = "/run/kube-proxy/config.json"
 """In the node's private /run, where a user in the node's shell finds it."""
 
 
 def configuration(
-    mode: str,
+    mode: ProxyMode,
     node: str,
     proxy: ProxyConfiguration,
     *,
@@ -40,7 +38,7 @@ def configuration(
     document: dict[str, Any] = {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
-        "mode": mode,
+        "mode": mode.word,
         "hostnameOverride": node,
         # The lab's API server speaks JSON only; kube-proxy's default rate limits are for far bigger clusters.
         "clientConnection": {"contentType": "application/json", "qps": 1000, "burst": 2000},
@@ -59,8 +57,8 @@ def configuration(
         "iptables": {**_of_mode(proxy), "localhostNodePorts": proxy.localhost_node_ports},
         "nftables": _of_mode(proxy.nftables),
         "ipvs": _ipvs(proxy.ipvs),
-        **({"udpIdleTimeout": _duration(proxy.udp_idle_timeout)} if mode == "userspace" else {}),
-        "featureGates": {**_GATES.get(mode, {}), **proxy.feature_gates, **feature_gates},
+        **({"udpIdleTimeout": _duration(proxy.udp_idle_timeout)} if "udp_idle_timeout" in mode.reads else {}),
+        "featureGates": {**mode.kube_proxy.feature_gates, **proxy.feature_gates, **feature_gates},
     }
     return json.dumps(document, indent=2)
 

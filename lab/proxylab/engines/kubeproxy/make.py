@@ -1,6 +1,6 @@
 """Makes the kube-proxy of a node, with all by which the engine follows the process and the kernel."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,7 @@ from proxylab.engines.embedded.iptables.legacy import MARK_DROP, kubelet_rules
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.kubeproxy.configuration import CONFIG, command, configuration
 from proxylab.engines.kubeproxy.engine import KubeProxyEngine, KubeProxyNode
-from proxylab.engines.kubeproxy.log import VERBOSE, BalancerLog, ProgressLog, SyncLog
+from proxylab.engines.kubeproxy.log import BalancerLog, ProgressLog, SyncLog
 from proxylab.engines.kubeproxy.metrics import SyncState, read_metrics, says_of_node
 from proxylab.engines.modes import MODES
 from proxylab.engines.node_mode import NodeMode, node_mode
@@ -30,7 +30,6 @@ from proxylab.kernel.netfilter.iptables_tool import IptablesTool
 from proxylab.kernel.sandbox.iptables_links import CHOSEN_FIRST, links_to
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.running import Running
-from proxylab.scenario.words import Mode
 from proxylab.timing import Deadline
 
 _ASK_SECONDS: Final = 5.0
@@ -38,9 +37,6 @@ _NO_MODPROBE: Final = {f"{CHOSEN_FIRST.partition(':')[0]}/modprobe": "/bin/true"
 """Where IPVS is built in. A guest's kernel has no list of such modules, so modprobe(8) fails. Then kube-proxy in mode
 nftables takes the kernel for one without IPVS, and leaves behind what mode ipvs has left (pkg/proxy/ipvs/cleanup.go).
 """
-
-_LISTS_NO_MODULES: Final = (1, 27)
-"""The first version that tries IPVS instead of looking for its modules (CanUseIPVSProxier in pkg/proxy/ipvs)."""
 
 _WITH_MODULES: Final = (
     *("unshare", "--mount", "sh", "-ec"),
@@ -73,13 +69,12 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
     upstream = choice.upstream
     if upstream is None:
         raise InternalError(f"no binary was obtained for {choice.name}")
-    mode, proxy = mode_of(choice.name), choice.configuration
-    on_node = node_mode(mode, context)
+    mode, proxy = MODES[mode_of(choice.name)], choice.configuration
+    traits, on_node = mode.kube_proxy, node_mode(mode.word, context)
     config = configuration(mode, node, proxy, cluster_cidrs=choice.cluster_cidrs, feature_gates=upstream.feature_gates)
     api = f"http://{API_ADDRESS}:{API_PORT}"
-    flags = (*VERBOSE, *upstream.flags) if mode == Mode.IPVS else upstream.flags
-    argv = command(upstream.binary, node, api, flags)
-    if mode == Mode.IPVS and choice.version < _LISTS_NO_MODULES and not Path("/proc/modules").exists():
+    argv = command(upstream.binary, node, api, (*traits.flags, *upstream.flags))
+    if choice.version < traits.modules_before and not Path("/proc/modules").exists():
         argv = (*_WITH_MODULES, *argv)
 
     async def prepare() -> None:
@@ -91,10 +86,10 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
     async def dump() -> str:
         return "".join([await on_node.dump(family) for family in choice.families])
 
-    log = _LOGS.get(mode, lambda: None)()
+    log = None if traits.log is None else traits.log()
     launch: _Launch = partial(_launch, context, argv, config)
-    periods = MODES[mode].periods(proxy)
-    families = choice.families[:1] if mode == Mode.USERSPACE else choice.families
+    periods = mode.periods(proxy)
+    families = choice.families[:1] if traits.one_family else choice.families
     gates = {**proxy.feature_gates, **upstream.feature_gates}
     follows_node = gates.get(_HEALTHZ_GATE, choice.version >= HEALTHZ_OF_NODES)
 
@@ -103,23 +98,21 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
         launch=launch if log is None else partial(_read_along, launch, log),
         reached=partial(_reached, on_node, log),
         state=partial(_state, context.netns, proxy.metrics, log),
-        zone=(lambda: "") if mode == Mode.USERSPACE else partial(_zone, node, cluster.store),
+        zone=partial(_zone, node, cluster.store) if traits.follows_zones else lambda: "",
         move=partial(_move, node, cluster.store),
         serves=lambda: any(service.health_check_node_port for service in cluster.store.list(Service)),
         agrees=partial(_agrees, node, context.netns, cluster.store, proxy.healthz) if follows_node else _does_not_ask,
         dump=dump,
-        one_by_one=mode == Mode.USERSPACE,
+        one_by_one=traits.one_by_one,
         shows_ends=isinstance(log, SyncLog),
         discarded=(lambda: dict(log.discarded)) if isinstance(log, BalancerLog) else lambda: None,
         took_up=log.took_up if isinstance(log, SyncLog) else lambda _zone: True,
-        periods=replace(periods, full=periods.sync) if mode == Mode.IPVS else periods,
+        periods=replace(periods, full=periods.sync) if traits.always_full else periods,
     )
     return KubeProxyEngine(node, cluster.barrier, families, node_of_proxy)
 
 
 _Launch = Callable[[Callable[[str], None]], Awaitable[Running]]
-
-_LOGS: Final[Mapping[str, Callable[[], ProgressLog]]] = {"ipvs": SyncLog, "userspace": BalancerLog}
 
 
 async def _read_along(launch: _Launch, log: ProgressLog, heard: Callable[[str], None]) -> Running:

@@ -35,7 +35,7 @@ class LiveProxy(Struct, frozen=True, kw_only=True):
     """The proxies of a cluster; ``version`` is empty if nothing says it, ``configuration`` if there is none."""
 
     version: str = ""
-    mode: str = Mode.IPTABLES
+    mode: Mode = Mode.IPTABLES
     configuration: Data
 
     @property
@@ -52,8 +52,7 @@ class LiveProxy(Struct, frozen=True, kw_only=True):
 
     def masquerades(self, pod_networks: Sequence[IPNetwork]) -> bool:
         """Whether the proxy masquerades what those pods send to a cluster IP: an empty ``clusterCIDR`` has no rule."""
-        section = Mode.NFTABLES if self.mode == Mode.NFTABLES else Mode.IPTABLES
-        if at(self.configuration, section, "masqueradeAll"):
+        if at(self.configuration, self.mode.facts.masquerading, "masqueradeAll"):
             return True
         return bool(self.configuration.get("clusterCIDR")) and not self._holds(pod_networks)
 
@@ -93,7 +92,7 @@ def read_proxy(
     mode = str(configuration.get("mode") or Mode.IPTABLES)
     return LiveProxy(
         version=versions.most_common(1)[0][0] if versions else "",
-        mode=mode if mode in tuple(Mode) else Mode.IPTABLES,
+        mode=Mode(mode) if mode in tuple(Mode) else Mode.IPTABLES,
         configuration=configuration,
     )
 

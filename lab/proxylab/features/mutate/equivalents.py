@@ -1,6 +1,6 @@
 """Mutants of objects that no packet can tell from the truth, each with its proof.
 
-``_UNREAD`` and ``_OF_MODES`` have fields, as ``ObjectMutation.where`` has them without the positions of elements. No
+``_UNREAD`` and ``_READ`` have fields, as ``ObjectMutation.where`` has them without the positions of elements. No
 proxy reads the former, and only proxies in some modes the latter, whatever they become. ``_ALIKE`` has single changes.
 """
 
@@ -9,8 +9,8 @@ from collections.abc import Mapping, Set
 from typing import Final
 
 from proxylab.cluster.objects import HEADLESS_LABEL, SERVICE_PROXY_NAME_LABEL, ZONE_LABEL
+from proxylab.engines.modes import MODES
 from proxylab.mutate.objects import ObjectMutation
-from proxylab.scenario.words import Mode
 
 _ORDER: Final = "a proxy takes them as a set, of which each has its own meaning"
 _SLICES: Final = "a proxy reads the EndpointSlices, which the control plane has made of it"
@@ -48,17 +48,17 @@ _UNREAD: Final[Mapping[str, str]] = {
     "KubeProxyConfiguration.featureGates": "an embedded engine has one value of each gate, and refuses others",
 }
 
-_OWN_SECTION: Final = frozenset({Mode.IPTABLES, Mode.IPVS, Mode.USERSPACE})
-_OF_MODES: Final[Mapping[str, Set[str]]] = {
-    "ServiceCIDR": {Mode.NFTABLES},
-    "KubeProxyConfiguration.nftables": {Mode.NFTABLES},
-    "KubeProxyConfiguration.ipvs": {Mode.IPVS},
-    "KubeProxyConfiguration.udpIdleTimeout": {Mode.USERSPACE},
-    "KubeProxyConfiguration.localhostNodePorts": {Mode.IPTABLES},
-    "KubeProxyConfiguration.masqueradeAll": _OWN_SECTION,
-    "KubeProxyConfiguration.masqueradeBit": _OWN_SECTION,
-    "KubeProxyConfiguration.syncPeriod": _OWN_SECTION - {Mode.IPVS},
+_READ: Final[Mapping[str, str]] = {
+    "ServiceCIDR": "service_cidrs",
+    "KubeProxyConfiguration.nftables": "nftables",
+    "KubeProxyConfiguration.ipvs": "ipvs",
+    "KubeProxyConfiguration.udpIdleTimeout": "udp_idle_timeout",
+    "KubeProxyConfiguration.localhostNodePorts": "localhost_node_ports",
+    "KubeProxyConfiguration.masqueradeAll": "masquerade_all",
+    "KubeProxyConfiguration.masqueradeBit": "masquerade_bit",
+    "KubeProxyConfiguration.syncPeriod": "sync_period",
 }
+"""What not every mode reads, by the name in ``ProxyMode.reads``."""
 
 _ALIKE: Final[Mapping[str, str]] = {
     "Service.type: as LoadBalancer": "only its addresses and its healthCheckNodePort make it another than a NodePort",
@@ -78,12 +78,6 @@ _ALIKE: Final[Mapping[str, str]] = {
         ),
         "a proxy ignores the Service, which has the label too",
     ),
-}
-
-_ALIKE_IN_NFTABLES: Final[Mapping[str, str]] = {
-    "KubeProxyConfiguration.nodePortPrimary: turned off": "without nodePortAddresses it serves the same address",
-    "KubeProxyConfiguration.conntrack.tcpBeLiberal: turned on": "it has no rule against invalid packets, and no probe "
-    "sends a segment outside its window, as scenarios/bugs/test_74839_segment_out_of_window.py does",
 }
 
 _WITHOUT: Final[Mapping[str, Set[str]]] = {
@@ -113,10 +107,10 @@ def proof_of_mutation(mutation: ObjectMutation, mode: str) -> str:
     setting, _, part = field.removeprefix("Service.").partition(" of the ")
     if part in _WITHOUT.get(setting, ()):
         return f"{setting} does not count for the {part}"
-    if any(mode not in modes for each, modes in _OF_MODES.items() if _is_in(field, each)):
+    if any(name not in MODES[mode].reads for each, name in _READ.items() if _is_in(field, each)):
         return f"a proxy in mode {mode} does not read it"
-    if mode == Mode.NFTABLES and mutation.key in _ALIKE_IN_NFTABLES:
-        return _ALIKE_IN_NFTABLES[mutation.key]
+    if mutation.key in MODES[mode].alike:
+        return MODES[mode].alike[mutation.key]
     unread = next((proof for each, proof in _UNREAD.items() if _is_in(field, each)), "")
     return unread or _ALIKE.get(mutation.key, "")
 

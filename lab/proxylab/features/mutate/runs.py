@@ -20,7 +20,6 @@ from proxylab.client.rendered_rules import rendered_rules
 from proxylab.client.session import Session
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import KubeObject, Node
-from proxylab.engines.embedded.equivalents import proof_of
 from proxylab.engines.embedded.mutation import MutantLines, Mutation
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.modes import MODES
@@ -83,7 +82,7 @@ def mutants_of(cases: Iterable[MutableCase], engine: str) -> Iterator[Mutant]:
         _add_examples(rules, each.rules.items(), lines)
     for rule, line in sorted(rules.items()):
         for change in lines.mutants(rule, line):
-            proof = proof_of(mode_of(engine), rule, change)
+            proof = MODES[mode_of(engine)].proof_of(rule, change)
             suggestion = lines.suggestion(rule, change)
             yield Mutant(
                 engine=engine, rule_class=rule, mutation=change, rule=line, suggestion=suggestion, equivalent=proof

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from proxylab.engines.embedded.equivalents import EQUIVALENTS
 from proxylab.engines.engine_names import version_of
+from proxylab.engines.modes import MODES
 from proxylab.features.mutate.runs import mutants_of, ruled
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
@@ -36,5 +36,11 @@ def test_every_row_is_of_rules_that_the_engine_renders() -> None:
         ]
         mutants = mutants_of((ruled(case, engine) for case in found), engine)
         known |= {(mode, each.rule_class, each.mutation) for each in mutants if each.equivalent}
-    rows = {(row.mode, rule, change) for row in EQUIVALENTS for rule in row.classes for change in row.changes}
+    rows = {
+        (name, rule, change)
+        for name, mode in MODES.items()
+        for row in mode.equivalents
+        for rule in row.classes
+        for change in row.changes
+    }
     assert rows - known == set()

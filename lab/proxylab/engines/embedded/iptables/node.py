@@ -1,7 +1,8 @@
 """Mode iptables on one node: the ``NodeMode`` that runs iptables-restore, and reads tables from the kernel."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -19,6 +20,7 @@ from proxylab.engines.embedded.iptables.texts import TCP_BE_LIBERAL
 from proxylab.engines.embedded.mutation import MutantLines, mutated, refused_mutant
 from proxylab.engines.embedded.proxier import Proxier, RulesRefusedError
 from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.engines.node_mode import NodeMode
 from proxylab.kernel.netfilter.iptables_legacy_tables import TableReader
 from proxylab.kernel.netfilter.iptables_nft_tables import NftTableReader
 from proxylab.kernel.netfilter.iptables_tool import RestoreRefusedError
@@ -123,3 +125,6 @@ class IptablesNode:
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
         """Whether the table has that chain."""
         return await self._tool.has_chain(family, table, chain)
+
+
+ON_NODE: Final[Callable[[NodeContext], NodeMode]] = IptablesNode

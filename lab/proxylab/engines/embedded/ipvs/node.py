@@ -1,6 +1,6 @@
 """Mode ipvs on one node: the ``NodeMode`` that programs IPVS, ipset, a dummy device and iptables."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Final
 
@@ -19,6 +19,7 @@ from proxylab.engines.embedded.ipvs.tables import DUMMY, ServerKey
 from proxylab.engines.embedded.ipvs.texts import print_tables
 from proxylab.engines.embedded.proxier import RulesRefusedError
 from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.engines.node_mode import NodeMode
 from proxylab.errors import CapabilityError
 from proxylab.evidence.ipvs import Destination, IpSet, IpvsTimeouts, VirtualServer
 from proxylab.kernel.netfilter.ipset import IpSets, SetsRefusedError
@@ -269,3 +270,6 @@ def _delete_idle(ipvs: Ipvs, pairs: list[Pair]) -> list[Pair]:
 def _key(pair: Pair) -> _Key:
     server, destination = pair
     return server.key, destination.address, destination.port
+
+
+ON_NODE: Final[Callable[[NodeContext], NodeMode]] = IpvsNode

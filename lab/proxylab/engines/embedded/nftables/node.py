@@ -1,7 +1,8 @@
 """Mode nftables on one node: the ``NodeMode`` that runs nft, and follows packets through a table without counters."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Final
 
 from proxylab.addresses import Family
 from proxylab.cluster.configuration import ProxyConfiguration
@@ -14,6 +15,7 @@ from proxylab.engines.embedded.nftables.names import TABLE
 from proxylab.engines.embedded.nftables.proxier import NftablesProxier
 from proxylab.engines.embedded.proxier import RulesRefusedError
 from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.engines.node_mode import NodeMode
 from proxylab.kernel.netfilter.nft_tables import delete_table
 from proxylab.kernel.netfilter.nft_tool import NftRefusedError, NftTool
 from proxylab.kernel.netfilter.rule_dumps import nft_chains, nft_sets
@@ -100,3 +102,6 @@ class NftablesNode:
         """The names in the table."""
         chains = frozenset(name.decode() for name in nft_chains(self._netns, family, TABLE))
         return Present(chains, nft_sets(self._netns, family, TABLE))
+
+
+ON_NODE: Final[Callable[[NodeContext], NodeMode]] = NftablesNode

@@ -1,6 +1,6 @@
 """Mode userspace on one node: the ``NodeMode`` whose rules are those of iptables and whose proxiers have a process."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from proxylab.addresses import Family
@@ -12,6 +12,7 @@ from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.userspace.process import StartedProcess
 from proxylab.engines.embedded.userspace.proxier import UserspaceProxier
 from proxylab.engines.embedded.userspace.rules import CHAINS
+from proxylab.engines.node_mode import NodeMode
 
 _NAMES: Final = frozenset(chain.name for chain in CHAINS)
 _IN_RULES: Final = tuple(name.encode() for name in _NAMES)
@@ -47,3 +48,6 @@ class UserspaceNode(IptablesNode):
         """Remove the chains of this mode; those of mode iptables stay."""
         present = any(name in rule for rule in self.written(family) for name in _IN_RULES)
         return present and await remove(self, family, _NAMES)
+
+
+ON_NODE: Final[Callable[[NodeContext], NodeMode]] = UserspaceNode

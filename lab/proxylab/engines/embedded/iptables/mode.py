@@ -1,0 +1,54 @@
+"""Mode iptables, with all in which it differs from the other modes."""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from proxylab.engines.embedded.iptables import texts
+from proxylab.engines.embedded.iptables.equivalents import EQUIVALENTS
+from proxylab.engines.embedded.iptables.matches import COUNTED
+from proxylab.engines.embedded.iptables.mutants import MUTANT_LINES
+from proxylab.engines.embedded.settings import Periods, ProxySettings
+from proxylab.engines.proxy_mode import ProxyMode
+from proxylab.scenario.words import Mode
+
+_LOCALHOST_NODE_PORTS: Final = (1, 26)
+"""The first version with ``localhostNodePorts``. Those before it serve node ports on 127.0.0.1 always."""
+
+
+def _at_version(settings: ProxySettings, version: tuple[int, ...]) -> ProxySettings:
+    return settings if version >= _LOCALHOST_NODE_PORTS else replace(settings, localhost_node_ports=True)
+
+
+MODE: Final = ProxyMode(
+    word=Mode.IPTABLES,
+    package=__package__,
+    about={
+        "embedded/iptables": "Writes the rules of 1.36 and 1.37. No UDP flow outlives its endpoint.",
+        "embedded@v1.23/iptables": "Writes the rules of the versions before 1.24, with their KUBE-XLB- chains.",
+        "embedded@v1.34/iptables": "As 1.32 to 1.36: forgets UDP flows only of Services that still have an endpoint.",
+        "kube-proxy/iptables": "Upstream's binary in mode iptables.",
+    },
+    settings=ProxySettings.of,
+    at_version=_at_version,
+    periods=lambda proxy: Periods(least=proxy.min_sync_period, sync=proxy.sync_period),
+    assume=texts.assume,
+    load=texts.load,
+    read=texts.read,
+    differences=texts.differences,
+    by_family=texts.by_family,
+    holds=texts.holds,
+    without=texts.without,
+    mutants=MUTANT_LINES,
+    equivalents=EQUIVALENTS,
+    failures="iptables_restore_failures",
+    packet_counters=COUNTED,
+    reads=frozenset(
+        (
+            *("localhost_node_ports", "masquerade_all", "masquerade_bit", "sync_period"),
+            *("node_port_addresses", "node_port_primary"),
+        )
+    ),
+    # Modes iptables and ipvs leave each other's rules: ``kube-proxy --cleanup`` or a restart of the node removes them.
+    removes=(Mode.NFTABLES, Mode.USERSPACE),
+)

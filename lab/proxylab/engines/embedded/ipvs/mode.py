@@ -1,0 +1,49 @@
+"""Mode ipvs, with all in which it differs from the other modes."""
+
+from typing import Final
+
+from proxylab.capability import CapabilityName
+from proxylab.engines.embedded.ipvs import texts
+from proxylab.engines.embedded.ipvs.equivalents import EQUIVALENTS
+from proxylab.engines.embedded.ipvs.lacks import LACKS
+from proxylab.engines.embedded.ipvs.mutants import MUTANT_LINES
+from proxylab.engines.embedded.settings import Periods
+from proxylab.engines.kubeproxy.log import VERBOSE, SyncLog
+from proxylab.engines.proxy_mode import KubeProxyTraits, ProxyMode
+from proxylab.scenario.words import Mode
+
+MODE: Final = ProxyMode(
+    word=Mode.IPVS,
+    package=__package__,
+    about={
+        "embedded/ipvs": "Writes the virtual servers, sets and rules of 1.37; needs a kernel with IPVS (--kernel uml).",
+        "kube-proxy/ipvs": "Upstream's binary in mode ipvs, which 1.35 deprecated.",
+    },
+    settings=texts.settings,
+    periods=lambda proxy: Periods(least=proxy.ipvs.min_sync_period, sync=proxy.ipvs.sync_period),
+    assume=texts.assume,
+    load=texts.load,
+    read=texts.read,
+    differences=texts.differences,
+    by_family=texts.by_family,
+    holds=texts.holds,
+    without=texts.without,
+    mutants=MUTANT_LINES,
+    equivalents=EQUIVALENTS,
+    failures="iptables_restore_failures",
+    reads=frozenset(("ipvs", "masquerade_all", "masquerade_bit", "node_port_addresses", "node_port_primary")),
+    lacks=LACKS,
+    removes=(Mode.NFTABLES,),
+    by_interfaces=True,
+    # kube-proxy starts some eighty programs for each family in its first sync, and a busy guest starts few a second:
+    # with twelve guests on two processors, one sync took up to 48 s, and a lab waits for several in a row.
+    sync_seconds=240.0,
+    needs=(CapabilityName.IPVS, CapabilityName.DUMMY),
+    needs_of_kube_proxy=(CapabilityName.IPSET,),
+    kube_proxy=KubeProxyTraits(
+        flags=VERBOSE,
+        log=SyncLog,
+        always_full=True,
+        modules_before=(1, 27),  # CanUseIPVSProxier in pkg/proxy/ipvs
+    ),
+)

@@ -1,0 +1,42 @@
+"""Mode nftables, with all in which it differs from the other modes."""
+
+from typing import Final
+
+from proxylab.capability import CapabilityName
+from proxylab.engines.embedded.nftables import texts
+from proxylab.engines.embedded.nftables.equivalents import EQUIVALENTS
+from proxylab.engines.embedded.nftables.mutants import MUTANT_LINES
+from proxylab.engines.embedded.settings import Periods
+from proxylab.engines.proxy_mode import KubeProxyTraits, ProxyMode
+from proxylab.scenario.words import Mode
+
+MODE: Final = ProxyMode(
+    word=Mode.NFTABLES,
+    package=__package__,
+    about={
+        "embedded/nftables": "Writes the table of 1.37. No UDP flow outlives its endpoint.",
+        "kube-proxy/nftables": "Upstream's binary in mode nftables.",
+    },
+    settings=texts.settings,
+    periods=lambda proxy: Periods(least=proxy.nftables.min_sync_period, sync=proxy.nftables.sync_period),
+    load=texts.load,
+    read=texts.read,
+    differences=texts.differences,
+    by_family=texts.by_family,
+    holds=texts.holds,
+    without=texts.without,
+    mutants=MUTANT_LINES,
+    equivalents=EQUIVALENTS,
+    alike={
+        "KubeProxyConfiguration.nodePortPrimary: turned off": "without nodePortAddresses it serves the same address",
+        "KubeProxyConfiguration.conntrack.tcpBeLiberal: turned on": "it has no rule against invalid packets, and no "
+        "probe sends a segment outside its window, as scenarios/bugs/test_74839_segment_out_of_window.py does",
+    },
+    failures="nftables_sync_failures",
+    reads=frozenset(("nftables", "node_port_addresses", "node_port_primary", "service_cidrs")),
+    feature_gates={"KubeProxyNFTablesLocalhostNodePorts": False, "NFTablesProxyMode": True},
+    # The chains of mode ipvs go first, since mode iptables has some of their names too.
+    removes=(Mode.IPVS, Mode.IPTABLES, Mode.USERSPACE),
+    needs=(CapabilityName.NFTABLES,),
+    kube_proxy=KubeProxyTraits(serves_loopback=True),
+)

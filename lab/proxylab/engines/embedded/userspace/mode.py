@@ -1,0 +1,47 @@
+"""Mode userspace, with all in which it differs from the other modes."""
+
+from typing import Final
+
+from proxylab.engines.embedded.iptables import texts as iptables
+from proxylab.engines.embedded.iptables.mutants import MUTANT_LINES
+from proxylab.engines.embedded.settings import Periods
+from proxylab.engines.embedded.userspace import texts
+from proxylab.engines.embedded.userspace.equivalents import EQUIVALENTS
+from proxylab.engines.embedded.userspace.lacks import LACKS
+from proxylab.engines.kubeproxy.log import BalancerLog
+from proxylab.engines.proxy_mode import KubeProxyTraits, ProxyMode
+from proxylab.scenario.words import Mode
+
+MODE: Final = ProxyMode(
+    word=Mode.USERSPACE,
+    package=__package__,
+    about={
+        "embedded/userspace": "Runs a process in each node that ends connections, as kube-proxy did before 1.26.",
+        "kube-proxy/userspace": "Upstream's binary in mode userspace, which 1.26 removed.",
+    },
+    settings=texts.settings,
+    periods=lambda proxy: Periods(least=proxy.min_sync_period, sync=proxy.sync_period),
+    assume=texts.assume,
+    load=texts.load,
+    read=texts.read,
+    differences=texts.differences,
+    by_family=iptables.by_family,
+    holds=texts.holds,
+    without=iptables.without,
+    mutants=MUTANT_LINES,
+    equivalents=EQUIVALENTS,
+    failures="iptables_restore_failures",
+    reads=frozenset(("sync_period", "udp_idle_timeout")),
+    lacks=LACKS,
+    # It ended with 1.25, before there was a mode nftables, whose rules would translate first.
+    removes=(Mode.NFTABLES, Mode.IPTABLES),
+    kube_proxy=KubeProxyTraits(
+        # It raises its limit of open files, and goes on without in a user namespace only under this gate.
+        feature_gates={"KubeletInUserNamespace": True},
+        log=BalancerLog,
+        one_family=True,
+        one_by_one=True,
+        follows_zones=False,
+        watches_endpoints=True,
+    ),
+)
