@@ -12,7 +12,7 @@ __all__ = ["BROKEN_PROMISES", "BrokenPromise"]
 
 NODE_WORK = "proxylab.engines.embedded.node_work"
 HEALTH = "proxylab.engines.embedded.health"
-USERSPACE = "proxylab.engines.embedded.userspace.proxier"
+USERSPACE = "proxylab.engines.embedded.userspace.writer"
 NFTABLES = "proxylab.engines.embedded.nftables.fixed"
 
 _EVERY_PORT = "lambda *given, whole=module.ports_of: ({} for port in whole(*given))"

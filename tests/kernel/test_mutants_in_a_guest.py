@@ -173,9 +173,9 @@ IN_A_GUEST = [
     InAGuest(
         "ipvs/strict-arp-and-excluded-networks",
         Mutation(
-            f"{IPVS}.proxier",
-            "IpvsProxier.__init__",
-            "lambda self, family, tables, settings, mutation, whole=module.IpvsProxier.__init__,"
+            f"{IPVS}.writer",
+            "IpvsWriter.__init__",
+            "lambda self, family, tables, settings, mutation, whole=module.IpvsWriter.__init__,"
             " replace=__import__('msgspec').structs.replace:"
             " whole(self, family, tables, replace(settings, ipvs=replace(settings.ipvs, exclude_cidrs=())), mutation)",
         ),

@@ -17,9 +17,9 @@ from proxylab.cluster.objects import EndpointSlice, KubeObject, Service, Service
 from proxylab.encoding import decode, encode
 from proxylab.engines.context import NodeContext
 from proxylab.engines.embedded.nftables.node import NftablesNode
-from proxylab.engines.embedded.nftables.proxier import NftablesProxier
+from proxylab.engines.embedded.nftables.writer import NftablesWriter
 from proxylab.engines.embedded.ports import ClusterView
-from proxylab.engines.embedded.proxier import SyncFailedError
+from proxylab.engines.embedded.proxier import ModeProxier, SyncFailedError
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.modes import MODES
 from proxylab.kernel.netfilter.iptables_tool import IptablesTool, choose_iptables
@@ -51,7 +51,7 @@ async def every_case(launcher: Launcher) -> dict[str, Any]:
     for name, make in CASES.items():
         for family in Family:
             case = make(Addresses(family))
-            proxier = NftablesProxier(family, node, case.settings)
+            proxier = ModeProxier(NftablesWriter(family, node, case.settings))
             try:
                 await proxier.sync(case.cluster, case.node)
             except SyncFailedError as failed:
@@ -72,11 +72,11 @@ async def histories(launcher: Launcher) -> list[list[str]]:
     for history in drawn:
         node, fresh = await on_a_node(launcher), await on_a_node(launcher)
         clock = [0.0]
-        proxier = NftablesProxier(Family.IPV4, node, ProxySettings(), now=lambda clock=clock: clock[0])
+        proxier = ModeProxier(NftablesWriter(Family.IPV4, node, ProxySettings(), now=lambda clock=clock: clock[0]))
         for cluster in history:
             clock[0] += 0.7
             await proxier.sync(view(*cluster), NODE)
-        await NftablesProxier(Family.IPV4, fresh, ProxySettings()).sync(view(*history[-1]), NODE)
+        await ModeProxier(NftablesWriter(Family.IPV4, fresh, ProxySettings())).sync(view(*history[-1]), NODE)
         found.append(MODES["nftables"].differences(await node.dump(Family.IPV4), await fresh.dump(Family.IPV4)))
     return found
 
@@ -104,7 +104,7 @@ def test_after_any_changes_the_table_is_that_of_a_fresh_node(tmp_path: Path, mon
 async def refused(launcher: Launcher) -> dict[str, Any]:
     """Services at the limits of nft, and one beyond them: no set can remember its clients for so long."""
     node = await on_a_node(launcher)
-    proxier = NftablesProxier(Family.IPV4, node, ProxySettings())
+    proxier = ModeProxier(NftablesWriter(Family.IPV4, node, ProxySettings()))
     ports = (ServicePort(name="p" * 15, port=80, target_port=8080),)
     long = echo(A, namespace="n" * 63, name="s" * 63, cluster_ips=(A.of("cluster", 21),), ports=ports)
     wide = load_balancer(A, name="wide", source_ranges=(A.wide("external"), A.narrow("external")))
@@ -132,7 +132,7 @@ def test_a_service_beyond_the_limits_of_nft_is_named_and_the_table_stays() -> No
 
 async def large(launcher: Launcher) -> dict[str, Any]:
     node = await on_a_node(launcher)
-    proxier = NftablesProxier(Family.IPV4, node, ProxySettings())
+    proxier = ModeProxier(NftablesWriter(Family.IPV4, node, ProxySettings()))
     things: list[KubeObject] = []
     for number in range(1200):
         service = echo(A, name=f"s{number}", cluster_ips=(A.of("cluster", 1) + number,))

@@ -11,10 +11,11 @@ from thoroughness import examples as many
 
 from proxylab.addresses import Family
 from proxylab.engines.embedded.nftables.loader import Present
-from proxylab.engines.embedded.nftables.proxier import NftablesProxier
 from proxylab.engines.embedded.nftables.render import render
 from proxylab.engines.embedded.nftables.transaction import write_table
+from proxylab.engines.embedded.nftables.writer import NftablesWriter
 from proxylab.engines.embedded.node import NodeFacts
+from proxylab.engines.embedded.proxier import ModeProxier
 from proxylab.engines.embedded.settings import ProxySettings
 
 # No deadline: the time of an example depends on the machine more than on the rules.
@@ -68,7 +69,7 @@ def test_after_any_changes_the_table_is_that_of_a_fresh_node(
     family, chosen, node = proxy
     clock = 0.0
     loader, fresh = MemoryTables(), MemoryTables()
-    proxier = NftablesProxier(family, loader, chosen, now=lambda: clock)
+    proxier = ModeProxier(NftablesWriter(family, loader, chosen, now=lambda: clock))
     cluster = data.draw(clusters(family))
 
     async def story() -> None:
@@ -79,7 +80,7 @@ def test_after_any_changes_the_table_is_that_of_a_fresh_node(
             node = replace(node, zone=data.draw(st.sampled_from([node.zone, *ZONES])))
             clock += data.draw(st.sampled_from([0.1, 2.0]))
             await proxier.sync(cluster, node, full=data.draw(st.booleans()))
-        await NftablesProxier(family, fresh, chosen).sync(cluster, node)
+        await ModeProxier(NftablesWriter(family, fresh, chosen)).sync(cluster, node)
 
     asyncio.run(story())
     assert loader.tables[family].meaning == fresh.tables[family].meaning

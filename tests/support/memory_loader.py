@@ -14,9 +14,9 @@ from rule_cases import HERE
 from proxylab.addresses import Family
 from proxylab.cluster.store import Store
 from proxylab.engines.embedded.health import Health
-from proxylab.engines.embedded.iptables.proxier import IptablesProxier
+from proxylab.engines.embedded.iptables.writer import IptablesWriter
 from proxylab.engines.embedded.metrics import SyncMetrics
-from proxylab.engines.embedded.proxier import Proxier, RulesRefusedError
+from proxylab.engines.embedded.proxier import ModeProxier, Proxier, RulesRefusedError
 from proxylab.engines.embedded.settings import Periods, ProxySettings
 from proxylab.engines.embedded.sync import Clock, EmbeddedEngine, MonotonicClock, Served
 
@@ -112,7 +112,9 @@ def engine_with(
     """An embedded engine in mode iptables on the node ``HERE``."""
     clock = clock or MonotonicClock()
     proxiers = {
-        family: IptablesProxier(family, loader, settings or ProxySettings(), sync_period=periods.sync, now=clock.now)
+        family: ModeProxier(
+            IptablesWriter(family, loader, settings or ProxySettings(), sync_period=periods.sync, now=clock.now)
+        )
         for family in families
     }
     return alone(store, "iptables", proxiers, periods, clock=clock, **options)

@@ -7,9 +7,9 @@ from memory_loader import MemoryLoader
 from rule_cases import Case
 
 from proxylab.addresses import Family, IPAddress
-from proxylab.engines.embedded.ipvs.proxier import Held, IpvsProxier
 from proxylab.engines.embedded.ipvs.tables import ServerKey, Tables, plan_tables
-from proxylab.engines.embedded.proxier import RulesRefusedError
+from proxylab.engines.embedded.ipvs.writer import Held
+from proxylab.engines.embedded.proxier import Proxier, RulesRefusedError
 from proxylab.engines.embedded.tracker import PortTracker
 from proxylab.evidence.ipvs import IpSet, VirtualServer
 
@@ -65,5 +65,5 @@ class MemoryTables(MemoryLoader):
         return await self.dump(family)
 
 
-def synced(proxier: IpvsProxier, given: Case, *, full: bool = False) -> str:
+def synced(proxier: Proxier, given: Case, *, full: bool = False) -> str:
     return asyncio.run(proxier.sync(given.cluster, given.node, full=full)).what

@@ -88,16 +88,18 @@ def _make_embedded(choice: EngineChoice, node: str, context: NodeContext, cluste
         metrics=configuration.metrics,
     )
     restricted = mode.by_interfaces or settings.node_port_primary or settings.node_port_addresses
+    proxiers = on_node.proxiers(families, settings, configuration, choice.version)
     return EmbeddedEngine(
         node,
         cluster.store,
         mode_name,
-        on_node.proxiers(families, settings, configuration, choice.version),
+        proxiers,
         others=removed_at_start(mode_name, context),
         interface_addresses=lambda: read_addresses(netns, but=DUMMY) if restricted else (),
         node_address=settings.node_address,
         periods=mode.periods(configuration),
         surroundings=work,
+        processes=on_node.processes,
     )
 
 

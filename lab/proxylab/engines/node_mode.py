@@ -16,6 +16,7 @@ from proxylab.engines.context import NodeContext
 from proxylab.engines.embedded.proxier import Proxier
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.modes import MODES
+from proxylab.engines.protocol import Draining
 from proxylab.kernel.netfilter.meters import Meter
 
 
@@ -33,6 +34,10 @@ class NodeMode(Protocol):
         version: tuple[int, ...],
     ) -> Mapping[Family, Proxier]:
         """The embedded engine's proxier of each family that the mode serves, with the rules of that version."""
+
+    @property
+    def processes(self) -> Sequence[Draining]:
+        """The proxiers' own processes, through which packets pass."""
 
     async def close(self) -> None:
         """End what the proxiers have started. The rules stay."""

@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from rule_cases import Addresses, echo, endpoint, facts, slice_of
 
 from proxylab.addresses import Family
-from proxylab.engines.embedded.iptables.proxier import IptablesProxier
-from proxylab.engines.embedded.nftables.proxier import NftablesProxier
+from proxylab.engines.embedded.iptables.writer import IptablesWriter
+from proxylab.engines.embedded.nftables.writer import NftablesWriter
 from proxylab.engines.embedded.ports import ClusterView
+from proxylab.engines.embedded.proxier import ModeProxier
 from proxylab.engines.embedded.settings import ProxySettings
 
 A = Addresses(Family.IPV4)
@@ -31,7 +32,7 @@ def jumps(loader: MemoryLoader) -> dict[tuple[str, str], list[str]]:
 def test_a_full_sync_of_mode_iptables_adds_only_the_jumps_that_are_lost(lost: str | None) -> None:
     async def story() -> None:
         loader = MemoryLoader()
-        proxier = IptablesProxier(Family.IPV4, loader, ProxySettings(), sync_period=30, now=lambda: 100.0)
+        proxier = ModeProxier(IptablesWriter(Family.IPV4, loader, ProxySettings(), sync_period=30, now=lambda: 100.0))
         await proxier.sync(VIEW, NODE, full=False)
         before = jumps(loader)
         assert sum(map(len, before.values())) > 8
@@ -50,7 +51,7 @@ def test_a_full_sync_of_mode_iptables_adds_only_the_jumps_that_are_lost(lost: st
 def test_a_full_sync_of_mode_nftables_restores_the_fixed_part() -> None:
     async def story() -> None:
         tables = MemoryTables()
-        proxier = NftablesProxier(Family.IPV4, tables, ProxySettings(), now=lambda: 100.0)
+        proxier = ModeProxier(NftablesWriter(Family.IPV4, tables, ProxySettings(), now=lambda: 100.0))
         await proxier.sync(VIEW, NODE, full=False)
         chains = {name: [*rules] for name, rules in tables.tables[Family.IPV4].chains.items()}
         tables.tables[Family.IPV4].chains["masquerading"] = ["return"]
@@ -65,7 +66,7 @@ def test_a_proxy_of_mode_nftables_with_other_settings_replaces_the_fixed_part() 
         tables = MemoryTables()
         for bit in (14, 10):
             settings = replace(ProxySettings(), masquerade_bit=bit)
-            proxier = NftablesProxier(Family.IPV4, tables, settings, now=lambda: 100.0)
+            proxier = ModeProxier(NftablesWriter(Family.IPV4, tables, settings, now=lambda: 100.0))
             await proxier.sync(VIEW, NODE, full=False)
             chains = tables.tables[Family.IPV4].chains
             rules = [rule for each in chains.values() for rule in each if "mark" in rule]

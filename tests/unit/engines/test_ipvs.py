@@ -27,10 +27,10 @@ from proxylab.addresses import Family, Protocol
 from proxylab.cluster.configuration import IpvsConfiguration
 from proxylab.cluster.objects import ServicePort
 from proxylab.engines.embedded.ipvs.node import Ending
-from proxylab.engines.embedded.ipvs.proxier import IpvsProxier
 from proxylab.engines.embedded.ipvs.sets import NodeSet
 from proxylab.engines.embedded.ipvs.tables import Tables
-from proxylab.engines.embedded.proxier import SyncFailedError
+from proxylab.engines.embedded.ipvs.writer import IpvsWriter
+from proxylab.engines.embedded.proxier import ModeProxier, SyncFailedError
 from proxylab.engines.modes import MODES
 from proxylab.evidence.ipvs import Destination, VirtualServer
 
@@ -148,7 +148,7 @@ def test_rules_match_only_sets_that_have_members_or_guard_the_node(family: Famil
 def test_a_sync_brings_the_kernel_to_the_plan_and_removes_what_is_gone() -> None:
     kernel = MemoryTables()
     first = case(A, (external_ip(A), here_and_there(A)), node=NODE)
-    proxier = IpvsProxier(Family.IPV4, kernel, first.settings)
+    proxier = ModeProxier(IpvsWriter(Family.IPV4, kernel, first.settings))
     assert synced(proxier, first).endswith("full sync")
     wanted = planned(first)
     assert (kernel.servers, kernel.bound) == (dict(wanted.servers), wanted.bound)
@@ -172,14 +172,14 @@ def test_virtual_servers_in_excluded_networks_stay() -> None:
     )
     kernel.servers = {each.key: each for each in (foreign, stale)}
     given = case(A, using=settings(A, ipvs=IpvsConfiguration(exclude_cidrs=(ip_network("192.0.2.0/24"),))))
-    synced(IpvsProxier(Family.IPV4, kernel, given.settings), given)
+    synced(ModeProxier(IpvsWriter(Family.IPV4, kernel, given.settings)), given)
     assert list(kernel.servers) == [foreign.key]
 
 
 def test_a_refusal_fails_the_sync_and_the_next_one_reads_the_kernel() -> None:
     kernel = MemoryTables()
     given = case(A, (echo(A), here_and_there(A)))
-    proxier = IpvsProxier(Family.IPV4, kernel, given.settings)
+    proxier = ModeProxier(IpvsWriter(Family.IPV4, kernel, given.settings))
     kernel.refusing = True
     with pytest.raises(SyncFailedError) as failed:
         synced(proxier, given)

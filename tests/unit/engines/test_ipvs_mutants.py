@@ -11,10 +11,11 @@ from thoroughness import examples as many
 
 from proxylab.addresses import Family
 from proxylab.engines.embedded.ipvs.mutants import MUTANT_LINES, mutated_tables
-from proxylab.engines.embedded.ipvs.proxier import IpvsProxier
 from proxylab.engines.embedded.ipvs.tables import Tables, plan_tables
 from proxylab.engines.embedded.ipvs.texts import load, print_tables
+from proxylab.engines.embedded.ipvs.writer import IpvsWriter
 from proxylab.engines.embedded.mutation import ABSENT, Mutation, mutated
+from proxylab.engines.embedded.proxier import ModeProxier
 from proxylab.engines.embedded.tracker import PortTracker
 
 OWN_TABLES = ("ipset ", "ipvs ", "kube-ipvs0 ")
@@ -131,7 +132,7 @@ def test_a_mutation_stays_through_all_syncs_and_the_proxier_takes_it_for_its_pla
         node=facts(a, interface_addresses=(a.of("loopback", 1), a.of("node", 2))),
     )
     mutation = Mutation("ipvs KUBE-CLUSTER-IP -A ENDPOINT -s rr", ABSENT)
-    proxier = IpvsProxier(Family.IPV4, kernel, given_case.settings, mutation)
+    proxier = ModeProxier(IpvsWriter(Family.IPV4, kernel, given_case.settings, mutation))
     cluster_ip = a.of("cluster", 20)
     for full in (False, False, True):
         synced(proxier, given_case, full=full)

@@ -13,9 +13,9 @@ from rule_cases import HERE, Addresses, echo, endpoint, facts, load_balancer, no
 from proxylab.addresses import Family
 from proxylab.cluster.objects import EndpointSlice, Key, Node, Service
 from proxylab.cluster.store import Store
-from proxylab.engines.embedded.nftables.proxier import NftablesProxier
+from proxylab.engines.embedded.nftables.writer import NftablesWriter
 from proxylab.engines.embedded.ports import ClusterView
-from proxylab.engines.embedded.proxier import SyncFailedError
+from proxylab.engines.embedded.proxier import ModeProxier, SyncFailedError
 from proxylab.engines.embedded.settings import Periods, ProxySettings
 from proxylab.timing import Deadline
 
@@ -37,7 +37,9 @@ class Stage:
 
     def __init__(self, settings: ProxySettings | None = None) -> None:
         self.loader, self.now = MemoryTables(), 100.0
-        self.proxier = NftablesProxier(Family.IPV4, self.loader, settings or ProxySettings(), now=lambda: self.now)
+        self.proxier = ModeProxier(
+            NftablesWriter(Family.IPV4, self.loader, settings or ProxySettings(), now=lambda: self.now)
+        )
 
     async def sync(self, *things: Service | EndpointSlice, full: bool = False) -> list[str]:
         """The lines that this sync loads."""
@@ -232,7 +234,7 @@ def test_the_loop_drives_it_like_any_other() -> None:
         store, loader = Store(), MemoryTables()
         for thing in (Node(name=HERE, addresses=(A.of("node", 2),)), ECHO, SLICE):
             store.apply(thing)
-        proxiers = {family: NftablesProxier(family, loader, ProxySettings()) for family in Family}
+        proxiers = {family: ModeProxier(NftablesWriter(family, loader, ProxySettings())) for family in Family}
         engine = alone(store, "nftables", proxiers, Periods(least=0))
         await engine.start()
         assert "dnat to 10.42.0.10:8080" in await engine.dump()

@@ -16,11 +16,11 @@ from proxylab.addresses import Family, Protocol
 from proxylab.cluster.objects import ServicePort
 from proxylab.engines.embedded.iptables.cleanup import remove
 from proxylab.engines.embedded.ports import ClusterView
-from proxylab.engines.embedded.proxier import SyncFailedError
+from proxylab.engines.embedded.proxier import ModeProxier, Proxier, SyncFailedError
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.userspace.balance import Balancer
-from proxylab.engines.embedded.userspace.proxier import Answered, ProcessEndedError, Served, UserspaceProxier
 from proxylab.engines.embedded.userspace.rules import CHAINS
+from proxylab.engines.embedded.userspace.writer import Answered, ProcessEndedError, Served, UserspaceWriter
 from proxylab.engines.modes import MODES
 
 A = Addresses(Family.IPV4)
@@ -57,8 +57,8 @@ class MemoryProcess:
         )
 
 
-def proxier(loader: MemoryLoader, process: MemoryProcess, settings: ProxySettings | None = None) -> UserspaceProxier:
-    return UserspaceProxier(Family.IPV4, loader, process, settings or ProxySettings())
+def proxier(loader: MemoryLoader, process: MemoryProcess, settings: ProxySettings | None = None) -> Proxier:
+    return ModeProxier(UserspaceWriter(Family.IPV4, loader, process, settings or ProxySettings()))
 
 
 @given(st.integers(1, 8), st.integers(1, 40), st.integers())

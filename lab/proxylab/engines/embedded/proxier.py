@@ -1,7 +1,12 @@
-"""The interface of a mode to the sync loop: the ``Proxier`` protocol, and the text, result and errors of one sync."""
+"""The proxier of one family, the same for all modes: a full sync, a partial one, or a refusal.
+
+Owns ``ModeProxier`` and its memory of what it has loaded. A mode renders the rules, and writes them by its
+``RuleWriter``. At the start and after a refused load the proxier does not know the kernel's rules, so the next sync is
+a full one, which trusts no memory. A partial sync writes only what changed.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
 
@@ -19,14 +24,22 @@ def lines_of(blocks: Iterable[Block]) -> tuple[tuple[str, Key | None], ...]:
     return tuple([(line, service) for text, service in blocks for line in text.split("\n")])
 
 
-class Synced(Struct, frozen=True):
-    """A sync that succeeded.
+class Written(Struct, frozen=True):
+    """Rules that the kernel has taken.
 
     Attributes:
-        what: what it did, in a few words.
-        rules: how many rules it wrote, by table.
+        amount: how much, in a few words.
+        rules: how many rules, by table.
         left_out: a line for each service port of which the mode lacks something.
     """
+
+    amount: str
+    rules: Mapping[str, int] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+
+class Synced(Struct, frozen=True):
+    """A sync that succeeded: what it did, in a few words; the rest as in ``Written``."""
 
     what: str
     full: bool = False
@@ -35,11 +48,17 @@ class Synced(Struct, frozen=True):
 
 
 class RulesRefusedError(Exception):
-    """The mode's tool refused a text. ``output`` is all that it printed, which mostly names a line."""
+    """The mode's tool refused a text.
 
-    def __init__(self, output: str) -> None:
-        super().__init__(output)
+    Attributes:
+        output: all that it printed, which mostly names a line.
+        what: one line that names the rule and its Service, once a writer has read that.
+    """
+
+    def __init__(self, output: str, what: str = "") -> None:
+        super().__init__(what or output)
         self.output = output
+        self.what = what
 
 
 class SyncFailedError(Exception):
@@ -64,7 +83,7 @@ class Leftovers(Protocol):
 
 
 class Proxier(Protocol):
-    """One mode in one family on one node."""
+    """One mode in one family on one node, as the sync loop knows it."""
 
     @property
     def ports(self) -> Sequence[ServicePortInfo]:
@@ -85,3 +104,97 @@ class Proxier(Protocol):
 
     async def dump(self) -> str:
         """The rules in the kernel with their counters, as the mode's own tool prints them."""
+
+
+Rules = TypeVar("Rules")
+
+
+class RuleWriter(Protocol[Rules]):
+    """What a mode does for its proxier: it renders the rules of one family, and brings them into a node's kernel."""
+
+    @property
+    def family(self) -> Family:
+        """That of the rules."""
+
+    @property
+    def ports(self) -> Sequence[ServicePortInfo]:
+        """The service ports that were rendered last."""
+
+    @property
+    def is_large(self) -> bool:
+        """As in ``Proxier``, after what was written last."""
+
+    def render(self, cluster: ClusterView, node: NodeFacts) -> Rules:
+        """The rules of a proxy on that node."""
+
+    def is_base(self, loaded: Rules, wanted: Rules) -> bool:
+        """Whether a partial change can lead from the one to the other."""
+
+    async def write(self, wanted: Rules, loaded: Rules | None) -> Written:
+        """Change the kernel's rules from those that it has; ``None`` for rules that must be read back.
+
+        Raises:
+            RulesRefusedError: the mode's tool refuses a text; ``what`` says which rule.
+            SyncFailedError: something else failed.
+        """
+
+    def is_lost(self, loaded: Rules) -> bool:
+        """Whether another program has deleted rules on which the refused change relied."""
+
+    async def is_intact(self, loaded: Rules | None) -> bool:
+        """As in ``Proxier``; ``None`` for rules that it does not know."""
+
+    async def dump(self) -> str:
+        """As in ``Proxier``."""
+
+
+class ModeProxier(Generic[Rules]):
+    """The proxier of any mode."""
+
+    def __init__(self, writer: RuleWriter[Rules]) -> None:
+        self._writer = writer
+        self._loaded: Rules | None = None
+
+    @property
+    def ports(self) -> Sequence[ServicePortInfo]:
+        """The service ports of the last sync."""
+        return self._writer.ports
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the cluster has so many endpoints that the proxy avoids full syncs."""
+        return self._writer.is_large
+
+    async def sync(self, cluster: ClusterView, node: NodeFacts, *, full: bool = False) -> Synced:
+        """Make the kernel's rules those of ``cluster``. Raises ``SyncFailedError``."""
+        wanted, loaded = self._writer.render(cluster, node), self._loaded
+        if full or (loaded is not None and not self._writer.is_base(loaded, wanted)):
+            loaded = None
+        if wanted == loaded:
+            return Synced(f"{self._writer.family}: nothing to change")
+        self._loaded = None
+        try:
+            written = await self._writer.write(wanted, loaded)
+        except RulesRefusedError as refused:
+            if loaded is None or not self._writer.is_lost(loaded):
+                raise self._failed(refused) from refused
+            loaded = None
+            try:
+                written = await self._writer.write(wanted, None)
+            except RulesRefusedError as again:
+                raise self._failed(again) from again
+        self._loaded = wanted
+        kind = "full" if loaded is None else "partial"
+        what = f"{self._writer.family}: {written.amount} in a {kind} sync"
+        return Synced(what, loaded is None, written.rules, written.left_out)
+
+    async def is_intact(self) -> bool:
+        """Whether the kernel's tables still have what shows that no other program has flushed them."""
+        return await self._writer.is_intact(self._loaded)
+
+    async def dump(self) -> str:
+        """The rules in the kernel with their counters, as the mode's own tool prints them."""
+        return await self._writer.dump()
+
+    def _failed(self, refused: RulesRefusedError) -> SyncFailedError:
+        return SyncFailedError(f"{self._writer.family}: {refused.what}", refused.output)

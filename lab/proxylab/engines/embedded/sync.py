@@ -128,6 +128,7 @@ class EmbeddedEngine:
             kube-proxy does; only restricted ``node_port_addresses`` need it.
         node_address: the node's primary address in its family, in place of the Node object's (``bindAddress``).
         periods: how often the loop may run, and how often it must.
+        processes: those of the proxiers, through which packets pass.
     """
 
     def __init__(
@@ -142,6 +143,7 @@ class EmbeddedEngine:
         node_address: IPAddress | None,
         periods: Periods,
         surroundings: Surroundings,
+        processes: Sequence[Draining] = (),
         clock: Clock | None = None,
     ) -> None:
         self._node_name = node_name
@@ -152,6 +154,7 @@ class EmbeddedEngine:
         self._node_address = node_address
         self._periods = periods
         self._surroundings = surroundings
+        self._processes = processes
         self._clock = clock or MonotonicClock()
         self._log: deque[str] = deque(maxlen=LOG_LINES)
         self._wake = asyncio.Event()
@@ -228,12 +231,11 @@ class EmbeddedEngine:
 
     async def drain(self, *, connections: bool) -> Mapping[str, int] | None:
         """Let the processes of the mode, if it has any, pass on all that they have; see ``Draining``."""
-        processes = [proxier for proxier in self._proxiers.values() if isinstance(proxier, Draining)]
-        if not processes:
+        if not self._processes:
             return None
-        answers = [await process.drain(connections=connections) for process in processes]
+        answers = [await process.drain(connections=connections) for process in self._processes]
         discarded = [each for each in answers if each is not None]
-        if len(discarded) < len(processes):
+        if len(discarded) < len(self._processes):
             return None
         return {port: count for each in discarded for port, count in each.items()}
 

@@ -1,7 +1,7 @@
 """Mode iptables: kube-proxy's rules for iptables-restore.
 
-``render`` turns service ports into rules, ``restore`` writes the text of one load, and ``proxier`` syncs the kernel in
-one family. Callers hand in what runs iptables.
+``render`` turns service ports into rules, ``restore`` writes the text of one load, and ``writer`` brings them into
+the kernel. Callers hand in what runs iptables.
 
 The way of a packet, and the module whose rules it meets::
 

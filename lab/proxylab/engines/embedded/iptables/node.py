@@ -14,13 +14,14 @@ from proxylab.engines.embedded.iptables.legacy import generation_of
 from proxylab.engines.embedded.iptables.matches import INVALID_COUNTER, LOCALHOST_COUNTER
 from proxylab.engines.embedded.iptables.meter import COUNTED_TABLES, TableMeter
 from proxylab.engines.embedded.iptables.mutants import MUTANT_LINES
-from proxylab.engines.embedded.iptables.proxier import IptablesProxier
 from proxylab.engines.embedded.iptables.render import CURRENT
 from proxylab.engines.embedded.iptables.texts import TCP_BE_LIBERAL
+from proxylab.engines.embedded.iptables.writer import IptablesWriter
 from proxylab.engines.embedded.mutation import MutantLines, mutated, refused_mutant
-from proxylab.engines.embedded.proxier import Proxier, RulesRefusedError
+from proxylab.engines.embedded.proxier import ModeProxier, Proxier, RulesRefusedError
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.node_mode import NodeMode
+from proxylab.engines.protocol import Draining
 from proxylab.kernel.netfilter.iptables_legacy_tables import TableReader
 from proxylab.kernel.netfilter.iptables_nft_tables import NftTableReader
 from proxylab.kernel.netfilter.iptables_tool import RestoreRefusedError
@@ -59,7 +60,15 @@ class IptablesNode:
             conntrack_tcp_be_liberal=settings.conntrack_tcp_be_liberal or liberal,
         )
         period = configuration.sync_period
-        return {family: IptablesProxier(family, self, settings, generation, sync_period=period) for family in families}
+        return {
+            family: ModeProxier(IptablesWriter(family, self, settings, generation, sync_period=period))
+            for family in families
+        }
+
+    @property
+    def processes(self) -> Sequence[Draining]:
+        """None: the mode has no process."""
+        return ()
 
     async def close(self) -> None:
         """Nothing: the mode has no process, and its rules stay."""

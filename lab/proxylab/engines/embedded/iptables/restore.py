@@ -29,11 +29,9 @@ class RestoreText(Struct, frozen=True):
 
     Attributes:
         blocks: each with its Service.
-        left: stale chains that the text does not delete.
     """
 
     blocks: tuple[Block, ...]
-    left: frozenset[str] = frozenset()
 
     @property
     def text(self) -> str:

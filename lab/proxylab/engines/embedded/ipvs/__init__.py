@@ -8,6 +8,6 @@ The way of a packet to a frontend::
     IPVS                 chooses a destination of the virtual server, and sends the packet on
     POSTROUTING          nat: KUBE-POSTROUTING masquerades it
 
-``tables`` plans virtual servers, sets and addresses, and ``rules`` the rules around them. ``proxier`` brings both into
+``tables`` plans virtual servers, sets and addresses, and ``rules`` the rules around them. ``writer`` brings both into
 the kernel through ``node``. ``Ending`` lets connections outlive their endpoint.
 """

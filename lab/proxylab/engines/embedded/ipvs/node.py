@@ -13,13 +13,14 @@ from proxylab.engines.embedded.iptables.cleanup import IPVS_CHAINS, remove
 from proxylab.engines.embedded.iptables.node import IptablesNode
 from proxylab.engines.embedded.ipvs.meter import IpvsMeter
 from proxylab.engines.embedded.ipvs.mutants import MUTANT_LINES
-from proxylab.engines.embedded.ipvs.proxier import Held, IpvsProxier
 from proxylab.engines.embedded.ipvs.sets import NodeSet
 from proxylab.engines.embedded.ipvs.tables import DUMMY, ServerKey
 from proxylab.engines.embedded.ipvs.texts import print_tables
-from proxylab.engines.embedded.proxier import RulesRefusedError
+from proxylab.engines.embedded.ipvs.writer import Held, IpvsWriter
+from proxylab.engines.embedded.proxier import ModeProxier, Proxier, RulesRefusedError
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.node_mode import NodeMode
+from proxylab.engines.protocol import Draining
 from proxylab.errors import CapabilityError
 from proxylab.evidence.ipvs import Destination, IpSet, IpvsTimeouts, VirtualServer
 from proxylab.kernel.netfilter.ipset import IpSets, SetsRefusedError
@@ -69,11 +70,16 @@ class IpvsNode:
         settings: ProxySettings,
         configuration: ProxyConfiguration,
         version: tuple[int, ...],
-    ) -> Mapping[Family, IpvsProxier]:
+    ) -> Mapping[Family, Proxier]:
         """A proxier for each family. They write the rules of one version only."""
         del version
         self._configuration = configuration.ipvs
-        return {family: IpvsProxier(family, self, settings, self._mutation) for family in families}
+        return {family: ModeProxier(IpvsWriter(family, self, settings, self._mutation)) for family in families}
+
+    @property
+    def processes(self) -> Sequence[Draining]:
+        """None: the mode has no process."""
+        return ()
 
     async def close(self) -> None:
         """Nothing: the mode has no process, and everything in the kernel stays."""

@@ -1,7 +1,7 @@
 """Mode nftables: kube-proxy's table for nft(8).
 
-``render`` turns service ports into rules and elements, ``transaction`` writes the text of one load, and ``proxier``
-syncs the kernel in one family. Callers hand in what runs nft.
+``render`` turns service ports into rules and elements, ``transaction`` writes the text of one load, and ``writer``
+brings it into the kernel. Callers hand in what runs nft.
 
 The way of a packet; names with @ are maps and sets::
 

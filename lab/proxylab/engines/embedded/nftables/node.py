@@ -12,10 +12,11 @@ from proxylab.engines.embedded.nftables.loader import Present
 from proxylab.engines.embedded.nftables.meter import TraceMeter
 from proxylab.engines.embedded.nftables.mutants import MUTANT_LINES
 from proxylab.engines.embedded.nftables.names import TABLE
-from proxylab.engines.embedded.nftables.proxier import NftablesProxier
-from proxylab.engines.embedded.proxier import RulesRefusedError
+from proxylab.engines.embedded.nftables.writer import NftablesWriter
+from proxylab.engines.embedded.proxier import ModeProxier, Proxier, RulesRefusedError
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.node_mode import NodeMode
+from proxylab.engines.protocol import Draining
 from proxylab.kernel.netfilter.nft_tables import delete_table
 from proxylab.kernel.netfilter.nft_tool import NftRefusedError, NftTool
 from proxylab.kernel.netfilter.rule_dumps import nft_chains, nft_sets
@@ -40,10 +41,15 @@ class NftablesNode:
         settings: ProxySettings,
         configuration: ProxyConfiguration,
         version: tuple[int, ...],
-    ) -> Mapping[Family, NftablesProxier]:
+    ) -> Mapping[Family, Proxier]:
         """A proxier for each family. They write the table of one version only."""
         del configuration, version
-        return {family: NftablesProxier(family, self, settings) for family in families}
+        return {family: ModeProxier(NftablesWriter(family, self, settings)) for family in families}
+
+    @property
+    def processes(self) -> Sequence[Draining]:
+        """None: the mode has no process."""
+        return ()
 
     async def close(self) -> None:
         """Nothing: the mode has no process, and its rules stay."""

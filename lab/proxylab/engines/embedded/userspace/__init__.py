@@ -1,6 +1,6 @@
 """Mode userspace: kube-proxy before 1.26, whose process in each node ends every connection and opens another one.
 
-``rules`` renders the rules that lead to the process, ``proxier`` syncs rules and process in one family, ``process``
+``rules`` renders the rules that lead to the process, ``writer`` keeps rules and process in step, ``process``
 starts and instructs it. ``program`` is the process itself; it chooses endpoints by ``balance``.
 
 The way of a connection::

@@ -8,11 +8,13 @@ from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.context import NodeContext
 from proxylab.engines.embedded.iptables.cleanup import remove
 from proxylab.engines.embedded.iptables.node import IptablesNode
+from proxylab.engines.embedded.proxier import ModeProxier, Proxier
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.userspace.process import StartedProcess
-from proxylab.engines.embedded.userspace.proxier import UserspaceProxier
 from proxylab.engines.embedded.userspace.rules import CHAINS
+from proxylab.engines.embedded.userspace.writer import UserspaceWriter
 from proxylab.engines.node_mode import NodeMode
+from proxylab.engines.protocol import Draining
 
 _NAMES: Final = frozenset(chain.name for chain in CHAINS)
 _IN_RULES: Final = tuple(name.encode() for name in _NAMES)
@@ -31,13 +33,18 @@ class UserspaceNode(IptablesNode):
         settings: ProxySettings,
         configuration: ProxyConfiguration,
         version: tuple[int, ...],
-    ) -> Mapping[Family, UserspaceProxier]:
+    ) -> Mapping[Family, Proxier]:
         """The proxier of the first family: kube-proxy had no second one in this mode."""
         del version
         family, listen = families[0], settings.node_address
         process = StartedProcess(self._context, family, listen, configuration.udp_idle_timeout)
         self._processes.append(process)
-        return {family: UserspaceProxier(family, self, process, settings, listen)}
+        return {family: ModeProxier(UserspaceWriter(family, self, process, settings, listen))}
+
+    @property
+    def processes(self) -> Sequence[Draining]:
+        """That of each proxier."""
+        return tuple(self._processes)
 
     async def close(self) -> None:
         """End the processes. The rules stay, and lead to closed ports."""

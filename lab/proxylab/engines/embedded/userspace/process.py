@@ -19,7 +19,7 @@ import proxylab
 from proxylab.addresses import Family, IPAddress
 from proxylab.encoding import decode, encode
 from proxylab.engines.context import NodeContext
-from proxylab.engines.embedded.userspace.proxier import Answered, ProcessEndedError, Served
+from proxylab.engines.embedded.userspace.writer import Answered, ProcessEndedError, Served
 from proxylab.kernel.sandbox.running import Attached
 from proxylab.timing import Deadline, wait_until
 
@@ -60,6 +60,8 @@ class StartedProcess:
         It passes datagrams on before it answers. Of its connections it has nothing to do any more once it is still and
         waits for no endpoint: one that waits for its turn has another one before it that waits for an endpoint.
         """
+        if not self.runs:
+            return {}
         deadline = Deadline.after(_DRAIN_SECONDS)
         try:
             async with asyncio.timeout(deadline.remaining):

@@ -23,8 +23,8 @@ from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.tracker import PortTracker
-from proxylab.engines.embedded.userspace.proxier import served_ports
 from proxylab.engines.embedded.userspace.rules import CHAINS, generation
+from proxylab.engines.embedded.userspace.writer import served_ports
 from proxylab.engines.programmed import Entry, Programmed
 
 FIRST_PORT: Final = 40001

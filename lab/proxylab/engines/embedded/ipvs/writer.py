@@ -1,7 +1,7 @@
-"""The proxier of one family in mode ipvs, which makes a node's kernel hold the planned tables and rules.
+"""Writes the planned tables and rules of mode ipvs in one family.
 
-Owns ``IpvsProxier`` and its memory of what the kernel holds. The order is kube-proxy's: virtual servers come first and
-go last, so that no rule leads packets to a frontend that nothing serves.
+Owns ``IpvsWriter``. The order is kube-proxy's: virtual servers come first and go last, so that no rule leads packets to
+a frontend that nothing serves.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from proxylab.engines.embedded.ipvs.tables import ServerKey, Tables, plan_tables
 from proxylab.engines.embedded.mutation import Mutation
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
-from proxylab.engines.embedded.proxier import RulesRefusedError, Synced, SyncFailedError
+from proxylab.engines.embedded.proxier import RulesRefusedError, Written
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.tracker import PortTracker
 from proxylab.evidence.ipvs import IpSet, VirtualServer
@@ -77,8 +77,15 @@ class NodeTables(Protocol):
         """Rules, sets, virtual servers and addresses."""
 
 
-class IpvsProxier:
-    """kube-proxy's mode ipvs in one family on one node."""
+class IpvsRules(Struct, frozen=True):
+    """Virtual servers, sets and addresses, and the rules around them."""
+
+    tables: Tables
+    rules: Ruleset
+
+
+class IpvsWriter:
+    """The ``RuleWriter`` of mode ipvs."""
 
     is_large = False
     """kube-proxy writes the same rules however large the cluster is."""
@@ -86,73 +93,82 @@ class IpvsProxier:
     def __init__(
         self, family: Family, tables: NodeTables, settings: ProxySettings, mutation: Mutation | None = None
     ) -> None:
-        self._family = family
+        self.family = family
+        self.ports: Sequence[ServicePortInfo] = ()
         self._mutation = mutation
         self._kernel = tables
         self._settings = settings
         self._tracker: PortTracker | None = None
-        self._held: Held | None = None
-        self._rules: Ruleset | None = None
-        self.ports: Sequence[ServicePortInfo] = ()
 
-    async def sync(self, cluster: ClusterView, node: NodeFacts, *, full: bool = False) -> Synced:
-        """Make the kernel's tables and rules those of ``cluster``. Raises ``SyncFailedError``."""
+    def render(self, cluster: ClusterView, node: NodeFacts) -> IpvsRules:
+        """The tables and rules of a proxy on that node."""
         if self._tracker is None:
-            self._tracker = PortTracker(self._family, node.name)
+            self._tracker = PortTracker(self.family, node.name)
             self._kernel.prepare()
         self.ports = self._tracker.update(cluster)
-        wanted = plan_tables(self.ports, node, self._settings, self._family)
-        rules = make_rules(wanted, node, self._settings, self._family)
-        if self._mutation is not None:
-            wanted = mutated_tables(wanted, self._mutation, self._family)
-        known = None if full else self._held
-        held, self._held = known or self._kernel.held(self._family), None
-        try:
-            written = await self._change(wanted, held, rules, known)
-        except RulesRefusedError as refused:
-            what = f"{self._family}: the kernel refused tables or rules of mode ipvs"
-            raise SyncFailedError(what, refused.output) from refused
-        self._held = Held(wanted.servers, {each.name: each for each in wanted.sets(self._family)}, wanted.bound)
-        amount = f"{len(wanted.servers)} virtual servers"
-        what = f"{self._family}: {amount} in a {'partial' if known else 'full'} sync"
-        return Synced(what, known is None, written)
+        tables = plan_tables(self.ports, node, self._settings, self.family)
+        rules = make_rules(tables, node, self._settings, self.family)
+        return IpvsRules(
+            tables if self._mutation is None else mutated_tables(tables, self._mutation, self.family), rules
+        )
 
-    async def is_intact(self) -> bool:
+    def is_base(self, _loaded: IpvsRules, _wanted: IpvsRules) -> bool:
+        """Always: every difference can be written by itself."""
+        return True
+
+    async def write(self, wanted: IpvsRules, loaded: IpvsRules | None) -> Written:
+        """Change tables and rules. Raises ``RulesRefusedError``."""
+        if loaded is None:
+            held = self._kernel.held(self.family)
+        else:
+            known = loaded.tables
+            held = Held(known.servers, {each.name: each for each in known.sets(self.family)}, known.bound)
+        try:
+            written = await self._change(wanted, held, None if loaded is None else loaded.rules)
+        except RulesRefusedError as refused:
+            raise RulesRefusedError(refused.output, "the kernel refused tables or rules of mode ipvs") from refused
+        return Written(f"{len(wanted.tables.servers)} virtual servers", written)
+
+    def is_lost(self, _loaded: IpvsRules) -> bool:
+        """Never: the next full sync finds out."""
+        return False
+
+    async def is_intact(self, loaded: IpvsRules | None) -> bool:
         """Whether the kernel still has the rules and virtual servers.
 
-        kube-proxy looks every minute whether the connections of ending destinations are gone. This proxier does it
+        kube-proxy looks every minute whether the connections of ending destinations are gone. This writer does it
         here, once in each sync period.
         """
         self._kernel.look_after_ending()
-        if self._held is None or not await self._kernel.has_chain(self._family, SERVICES.table, SERVICES.name):
+        if loaded is None or not await self._kernel.has_chain(self.family, SERVICES.table, SERVICES.name):
             return False
-        return self._held.servers.keys() <= {*self._kernel.served()}
+        return loaded.tables.servers.keys() <= {*self._kernel.served()}
 
     async def dump(self) -> str:
         """Rules, sets, virtual servers and addresses."""
-        return await self._kernel.dump(self._family)
+        return await self._kernel.dump(self.family)
 
-    async def _change(self, wanted: Tables, held: Held, rules: Ruleset, known: Held | None) -> Mapping[str, int]:
+    async def _change(self, wanted: IpvsRules, held: Held, before: Ruleset | None) -> Mapping[str, int]:
         """Change the kernel; returns how many rules were written, by table."""
-        self._kernel.serve(wanted.servers.values(), held.servers)
-        self._kernel.bind(wanted.bound - held.bound)
-        self._kernel.fill(wanted.sets(self._family), held.sets)
-        before, self._rules = (None if known is None else self._rules), None
+        tables = wanted.tables
+        self._kernel.serve(tables.servers.values(), held.servers)
+        self._kernel.bind(tables.bound - held.bound)
+        self._kernel.fill(tables.sets(self.family), held.sets)
         written: Mapping[str, int] = {}
-        if before != rules:
+        if before != wanted.rules:
             if before is None:
-                text = restore(rules, read_kernel_state(await self._kernel.rules(self._family)), frozenset())
+                state = read_kernel_state(await self._kernel.rules(self.family))
+                text = restore(wanted.rules, state, frozenset())
             else:
-                text = restore_changes(rules, before)
-            await self._kernel.load(self._family, text.text)
+                text = restore_changes(wanted.rules, before)
+            await self._kernel.load(self.family, text.text)
             written = text.rule_counts()
-        self._rules = rules
-        self._kernel.unbind(held.bound - wanted.bound)
+        self._kernel.unbind(held.bound - tables.bound)
         excluded = self._settings.ipvs.exclude_cidrs
         gone = [
             server
             for key, server in held.servers.items()
-            if key not in wanted.servers and not any(server.address in network for network in excluded)
+            if key not in tables.servers and not any(server.address in network for network in excluded)
         ]
         self._kernel.end(gone)
         return written

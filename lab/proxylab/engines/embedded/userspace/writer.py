@@ -1,22 +1,22 @@
-"""The proxier of one family in mode userspace: it instructs the proxy process, and loads the rules that lead to it.
+"""Instructs the proxy process of mode userspace in one family, and loads the rules that lead to it.
 
-Owns ``UserspaceProxier`` and its memory of what the process serves. The process listens before rules lead to it, and
+Owns ``UserspaceWriter`` and its memory of what the process serves. The process listens before rules lead to it, and
 the rules are gone before it stops listening, so that no client is refused by a closed port in between.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from msgspec import field
+from msgspec import Struct, field
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.addresses import Protocol as Transport
 from proxylab.encoding import Record
 from proxylab.engines.embedded.iptables.loader import RuleLoader
-from proxylab.engines.embedded.iptables.proxier import IptablesProxier
+from proxylab.engines.embedded.iptables.writer import IptablesWriter
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
-from proxylab.engines.embedded.proxier import Synced, SyncFailedError
+from proxylab.engines.embedded.proxier import ModeProxier, SyncFailedError, Written
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.tracker import PortTracker
 from proxylab.engines.embedded.userspace.rules import PORTALS_CONTAINER, generation, key_of
@@ -56,9 +56,6 @@ class ProxyProcess(Protocol):
     async def order(self, serve: Mapping[str, Served], close: Collection[str]) -> Answered:
         """Serve these service ports from now on, and those no more. Raises ``ProcessEndedError``."""
 
-    async def drain(self, *, connections: bool) -> Mapping[str, int] | None:
-        """What ``UserspaceProxier.drain`` returns, of a process that runs."""
-
     @property
     def runs(self) -> bool:
         """Whether it runs; false before the first order."""
@@ -78,8 +75,16 @@ def served_ports(ports: Sequence[ServicePortInfo]) -> dict[str, Served]:
     }
 
 
-class UserspaceProxier:
-    """kube-proxy's mode userspace in one family on one node.
+class UserspaceRules(Struct, frozen=True):
+    """What the process must serve, by ``key_of``, and the view from which the rules that lead to it are rendered."""
+
+    served: Mapping[str, Served]
+    cluster: ClusterView
+    node: NodeFacts
+
+
+class UserspaceWriter:
+    """The ``RuleWriter`` of mode userspace.
 
     Args:
         listen: the address on which the process listens; ``None`` for all.
@@ -96,74 +101,74 @@ class UserspaceProxier:
         settings: ProxySettings,
         listen: IPAddress | None = None,
     ) -> None:
-        self._family = family
+        self.family = family
         self._loader = loader
         self._process = process
         self._tracker: PortTracker | None = None
+        self._tracked: Sequence[ServicePortInfo] = ()
         self._served: dict[str, Served] = {}
         self._ports: dict[str, int] = {}
         self._generation = generation(self._ports, listen)
         self._settings = settings
-        self._rules = IptablesProxier(family, loader, settings, self._generation)
+        self._rules = ModeProxier(IptablesWriter(family, loader, settings, self._generation))
 
     @property
     def ports(self) -> tuple[ServicePortInfo, ...]:
         """The service ports of the last sync; the mode serves no health-check node ports."""
         return tuple(port._replace(health_check_node_port=0) for port in self._rules.ports)
 
-    async def sync(self, cluster: ClusterView, node: NodeFacts, *, full: bool = False) -> Synced:
-        """Make process and rules those of ``cluster``. Raises ``SyncFailedError``."""
+    def render(self, cluster: ClusterView, node: NodeFacts) -> UserspaceRules:
+        """What the process must serve, and what its rules must lead to it."""
         if self._tracker is None:
-            self._tracker = PortTracker(self._family, node.name)
+            self._tracker = PortTracker(self.family, node.name)
+        self._tracked = self._tracker.update(cluster)
+        return UserspaceRules(served_ports(self._tracked), cluster, node)
+
+    def is_base(self, _loaded: UserspaceRules, _wanted: UserspaceRules) -> bool:
+        """Whether the process runs: the next one gets other ports, so all rules change."""
+        return self._process.runs
+
+    async def write(self, wanted: UserspaceRules, loaded: UserspaceRules | None) -> Written:
+        """Instruct the process and load its rules. Raises ``SyncFailedError``."""
         if self._served and not self._process.runs:
-            self._restart()
-        ports = self._tracker.update(cluster)
-        wanted = served_ports(ports)
-        changed = {key: each for key, each in wanted.items() if self._served.get(key) != each}
+            self._served = {}
+            self._ports.clear()
+            self._rules = ModeProxier(IptablesWriter(self.family, self._loader, self._settings, self._generation))
+        changed = {key: each for key, each in wanted.served.items() if self._served.get(key) != each}
         failed: Mapping[str, str] = {}
         if changed or not self._process.runs:
             failed = await self._order(changed, ())
-        gone = [key for key in self._served if key not in wanted]
+        gone = [key for key in self._served if key not in wanted.served]
         for key in gone:
             self._ports.pop(key, None)
-        done = await self._rules.sync(cluster, node, full=full)
+        done = await self._rules.sync(wanted.cluster, wanted.node, full=loaded is None)
         if gone:
             await self._order({}, gone)
-        self._served = {key: each for key, each in wanted.items() if key not in failed}
-        lines = (*(f"{key}: {why}" for key, why in failed.items()), *_lacking(ports))
-        return Synced(done.what, done.full, done.rules, lines)
+        self._served = {key: each for key, each in wanted.served.items() if key not in failed}
+        lines = (*(f"{key}: {why}" for key, why in failed.items()), *_lacking(self._tracked))
+        return Written(f"{len(changed) + len(gone)} service ports of the process", done.rules, lines)
 
-    async def is_intact(self) -> bool:
+    def is_lost(self, _loaded: UserspaceRules) -> bool:
+        """Never: the proxier of its rules finds out."""
+        return False
+
+    async def is_intact(self, _loaded: UserspaceRules | None) -> bool:
         """Whether the process runs and its rules are there."""
         table, chain = PORTALS_CONTAINER
-        return self._process.runs and await self._loader.has_chain(self._family, table, chain)
+        return self._process.runs and await self._loader.has_chain(self.family, table, chain)
 
     async def dump(self) -> str:
         """The rules as iptables-save prints them."""
         return await self._rules.dump()
 
-    async def drain(self, *, connections: bool) -> Mapping[str, int] | None:
-        """Let the process pass on what it has; see ``Draining``.
-
-        Returns:
-            How many datagrams it has discarded so far, by ``key_of``; ``None`` if it is not done in time.
-        """
-        return await self._process.drain(connections=connections) if self._process.runs else {}
-
     async def _order(self, serve: Mapping[str, Served], close: Collection[str]) -> Mapping[str, str]:
         try:
             answered = await self._process.order(serve, close)
         except ProcessEndedError as ended:
-            raise SyncFailedError(f"{self._family}: the proxy process ended", str(ended)) from ended
+            raise SyncFailedError(f"{self.family}: the proxy process ended", str(ended)) from ended
         self._ports.clear()
         self._ports.update(answered.ports)
         return answered.failed
-
-    def _restart(self) -> None:
-        """Forget an ended process: the next one gets other ports, so all rules change."""
-        self._served = {}
-        self._ports.clear()
-        self._rules = IptablesProxier(self._family, self._loader, self._settings, self._generation)
 
 
 def _lacking(ports: Sequence[ServicePortInfo]) -> list[str]:
