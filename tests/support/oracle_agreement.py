@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from proxylab.addresses import Family
+from proxylab.cluster.configuration import Mode
 from proxylab.oracle.answers import FlowAnswer
 from proxylab.oracle.flows import Oracle
 from proxylab.oracle.from_scenario import AskedProbe, ask, moment_of, outside_reach
@@ -28,7 +29,7 @@ from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.versions import Version
-from proxylab.scenario.words import Mode, Outcome, Position, Reply, Spread
+from proxylab.scenario.words import Outcome, Position, Reply, Spread
 
 CATALOGUE = Path(__file__).resolve().parents[2] / "scenarios"
 

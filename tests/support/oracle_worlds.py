@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from proxylab.cluster.configuration import Mode
 from proxylab.oracle.answers import FlowAnswer
 from proxylab.oracle.flows import Oracle
 from proxylab.oracle.from_scenario import moment_of, question_of
@@ -10,7 +11,6 @@ from proxylab.plan.assembly import Assembly, assemble
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.versions import Version
-from proxylab.scenario.words import Mode
 
 __all__ = ["NEWEST", "answers", "cluster_of", "moment_and_assembly", "sources"]
 

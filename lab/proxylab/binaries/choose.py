@@ -19,10 +19,10 @@ from proxylab.binaries.checkout import CheckoutSource, is_checkout
 from proxylab.binaries.image import ImageSource
 from proxylab.binaries.module import ModuleSource
 from proxylab.binaries.release import ReleaseSource
+from proxylab.cluster.configuration import Mode
 from proxylab.engines.engine_names import EngineName, read_engine
 from proxylab.engines.protocol import Upstream
 from proxylab.errors import CapabilityError
-from proxylab.scenario.words import Mode
 
 Tell = Callable[[str], None]
 

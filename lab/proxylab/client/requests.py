@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 import proxylab
 from proxylab.addresses import Transport
+from proxylab.cluster.configuration import TERMINATING_MODES
 from proxylab.cluster.objects import KubeObject
 from proxylab.cluster.rollout import Stage
 from proxylab.engines.protocol import EngineChoice
@@ -28,7 +29,7 @@ from proxylab.protocol.standing_labs import LabRecord
 from proxylab.report.bundle import Circumstances
 from proxylab.scenario.change import Change
 from proxylab.scenario.model import Scenario
-from proxylab.scenario.words import TERMINATING_MODES, Manner
+from proxylab.scenario.words import Manner
 from proxylab.timing import Deadline
 from proxylab.verdict.flows.hops import last_destination
 from proxylab.verdict.flows.sorting import flows_of

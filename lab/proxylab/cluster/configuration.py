@@ -10,7 +10,7 @@ from enum import StrEnum
 from ipaddress import IPv4Address, ip_address
 from typing import Final, Self
 
-from msgspec import field
+from msgspec import Struct, field
 
 from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.encoding import Record
@@ -23,6 +23,49 @@ class DetectLocalMode(StrEnum):
     NODE_CIDR = "NodeCIDR"
     BRIDGE_INTERFACE = "BridgeInterface"
     INTERFACE_NAME_PREFIX = "InterfaceNamePrefix"
+
+
+class ModeFacts(Struct, frozen=True, kw_only=True):
+    """What is known of a mode without an engine.
+
+    Attributes:
+        since: the first version of kube-proxy that has it; empty for a mode that is older than all engines.
+        last_minor: the last minor version that has it; empty if the newest does.
+        terminates: whether a program ends connections to Services and opens other ones to endpoints.
+        reads_node_port_addresses: whether ``nodePortAddresses`` chooses the addresses that serve node ports.
+        primary_by_default: whether only a node's primary addresses serve node ports where that key is absent.
+        serves_loopback: whether loopback addresses of IPv4 can serve node ports (``localhostNodePorts``).
+        masquerading: the section of the configuration with its keys of masquerading.
+    """
+
+    since: tuple[int, ...] = ()
+    last_minor: tuple[int, ...] = ()
+    terminates: bool = False
+    reads_node_port_addresses: bool = True
+    primary_by_default: bool = False
+    serves_loopback: bool = False
+    masquerading: str = "iptables"
+
+
+class Mode(StrEnum):
+    """The mode of a proxy, as ``KubeProxyConfiguration`` spells it."""
+
+    facts: ModeFacts
+
+    def __new__(cls, word: str, facts: ModeFacts | None = None) -> Self:
+        mode = str.__new__(cls, word)
+        mode._value_ = word
+        mode.facts = facts or ModeFacts()
+        return mode
+
+    IPTABLES = "iptables", ModeFacts(serves_loopback=True)
+    NFTABLES = "nftables", ModeFacts(since=(1, 29), primary_by_default=True, masquerading="nftables")
+    IPVS = "ipvs"
+    USERSPACE = "userspace", ModeFacts(last_minor=(1, 25), terminates=True, reads_node_port_addresses=False)
+
+
+TERMINATING_MODES: Final = frozenset(mode for mode in Mode if mode.facts.terminates)
+"""The modes in which a program ends connections to Services and opens other ones to endpoints."""
 
 
 _LAST_PORT: Final = 65535
@@ -140,3 +183,8 @@ class ProxyConfiguration(Record, frozen=True, kw_only=True):
     def needs_node_port_words(self) -> bool:
         """Whether ``nodePortAddresses`` is such that only kube-proxy 1.37 and later serve it."""
         return self.node_port_localhost or (self.node_port_primary and bool(self.node_port_addresses))
+
+
+def go_duration(seconds: float) -> str:
+    """A duration as Go writes it, and kube-proxy reads it."""
+    return f"{round(seconds * 1000)}ms"

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from proxylab.scenario.words import Mode
+from proxylab.cluster.configuration import Mode
 
 __all__ = [
     "EMBEDDED",

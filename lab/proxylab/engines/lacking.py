@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from proxylab.addresses import IPAddress, Transport
-from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.cluster.configuration import TERMINATING_MODES, ProxyConfiguration
 from proxylab.engines.engine_names import mode_of, read_engine
 from proxylab.engines.modes import MODES
 from proxylab.errors import CapabilityError
@@ -18,7 +18,7 @@ from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe, ServiceTarget, Stream
 from proxylab.scenario.steps import Step
-from proxylab.scenario.words import TERMINATING_MODES, Manner
+from proxylab.scenario.words import Manner
 
 _ANSWERS: Final = {
     "coredns": "questions about names alone; write via: dnsName",

@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPNetwork
 from proxylab.binary_identity import BinaryIdentity
-from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.cluster.configuration import Mode, ProxyConfiguration
 from proxylab.encoding import Record
 from proxylab.engines.engine_names import ENGINES, KUBE_PROXY, read_engine, version_of
 from proxylab.errors import CapabilityError
 from proxylab.evidence.engine_progress import Progress
-from proxylab.scenario.words import HOST, Mode
+from proxylab.scenario.words import HOST
 from proxylab.timing import Deadline
 
 

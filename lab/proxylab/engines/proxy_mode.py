@@ -6,12 +6,13 @@ table of them. This module and the modules ``mode`` are pure; what touches a ker
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct, field
 
 from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.capability import CapabilityName
-from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.cluster.configuration import Mode, ProxyConfiguration
 from proxylab.engines.barrier import ADDRESSES, BARRIER
 from proxylab.engines.embedded.mutation import Equivalent, MutantLines
 from proxylab.engines.embedded.node import NodeFacts
@@ -24,7 +25,6 @@ from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe, Stream
 from proxylab.scenario.steps import Step
-from proxylab.scenario.words import Mode
 
 
 class Lacks(Struct, frozen=True, kw_only=True):
@@ -99,6 +99,7 @@ class ProxyMode(Struct, frozen=True, kw_only=True):
         packet_counters: the counter of nfacct that each of these metrics shows.
         reads: the fields of ``ProxyConfiguration`` that it reads, of those that not every mode does; and
             ``service_cidrs`` if it reads the ServiceCIDR objects.
+        keys: its own keys of ``KubeProxyConfiguration``, as the real kube-proxy reads them.
         feature_gates: those that concern this mode alone, with the values that its embedded engine behaves like.
         lacks: what it lacks of what scenarios ask for.
         removes: the modes whose rules a starting proxy removes (platformCleanup in cmd/kube-proxy/app), in order.
@@ -130,6 +131,7 @@ class ProxyMode(Struct, frozen=True, kw_only=True):
     failures: str
     packet_counters: Mapping[str, str] = field(default_factory=dict)
     reads: frozenset[str] = frozenset()
+    keys: Callable[[ProxyConfiguration], Mapping[str, Any]] = lambda _proxy: {}
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     lacks: Lacks = Lacks()
     removes: tuple[Mode, ...] = ()

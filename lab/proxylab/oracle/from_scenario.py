@@ -7,7 +7,7 @@ from http import HTTPStatus
 from msgspec import Struct
 
 from proxylab.addresses import Family
-from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.cluster.configuration import Mode, ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice
 from proxylab.oracle.answers import FlowAnswer, FlowQuestion
 from proxylab.oracle.flows import Oracle
@@ -24,7 +24,7 @@ from proxylab.plan.resolved import Question, ResolvedProbe
 from proxylab.scenario.change import EngineAction
 from proxylab.scenario.probes import Probe, ServiceTarget
 from proxylab.scenario.versions import Version
-from proxylab.scenario.words import Frontend, Mode
+from proxylab.scenario.words import Frontend
 
 
 def moment_of(cluster: Cluster, plan: Plan, mode: Mode, version: Version) -> Moment:

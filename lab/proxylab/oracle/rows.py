@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from proxylab.cluster.configuration import Mode
 from proxylab.encoding import Record
 from proxylab.scenario.promises import promises, sources
 from proxylab.scenario.versions import Version, VersionRange, read_range
-from proxylab.scenario.words import Mode
 
 _TABLE: Final = Path(__file__).with_name("rows.yaml")
 

@@ -2,11 +2,10 @@
 
 from typing import Final
 
-from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.cluster.configuration import Mode, ProxyConfiguration
 from proxylab.encoding import Record
 from proxylab.oracle.rows import OracleRow, row_that_holds
 from proxylab.scenario.versions import Version
-from proxylab.scenario.words import Mode
 
 _FIRST_VERSION: Final[Version] = (1, 24)
 _NFTABLES: Final[Version] = (1, 31)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.cluster.chain_names import chain_hashes
+from proxylab.cluster.configuration import Mode
 from proxylab.cluster.kube_dns import DNS_PORT
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Service, Unstructured
 from proxylab.errors import ScenarioError
@@ -26,7 +27,7 @@ from proxylab.scenario.cases import cases
 from proxylab.scenario.expect import Expect
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import AddressTarget, Probe, Send, ServiceTarget, Source
-from proxylab.scenario.words import Frontend, Mode, Outcome, Position
+from proxylab.scenario.words import Frontend, Outcome, Position
 
 __all__ = ["Assembly", "Layout", "assemble", "check_every_case", "lay_out", "prepare_dialogue"]
 

@@ -8,12 +8,11 @@ from collections.abc import Collection, Iterator
 from functools import cache, cached_property
 
 from proxylab.addresses import Family, IPAddress
-from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.cluster.configuration import Mode, ProxyConfiguration
 from proxylab.plan.addresses import allocate_addresses
 from proxylab.plan.lookup import with_role
 from proxylab.plan.model import Plan, Role
 from proxylab.scenario.model import Scenario
-from proxylab.scenario.words import Mode
 
 
 class NodePortAddresses:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPNetwork
+from proxylab.cluster.configuration import TERMINATING_MODES, Mode
 from proxylab.scenario.document import Location, Problems, listed, shown
 from proxylab.scenario.matrix import EngineFailure, Exceptional, Matrix, axis_names, network_axes, value_text
 from proxylab.scenario.model import Case, Scenario
@@ -22,7 +23,7 @@ from proxylab.scenario.probes import AddressTarget, Probe, ServiceTarget, Stream
 from proxylab.scenario.steps import Step, StepException, StepExpect
 from proxylab.scenario.syntax import sysctl_fault
 from proxylab.scenario.versions import Version, VersionRange
-from proxylab.scenario.words import TERMINATING_MODES, Manner, Mode
+from proxylab.scenario.words import Manner
 
 if TYPE_CHECKING:  # it imports pydantic, which a run of loaded scenarios does not need
     from proxylab.scenario.parts import Parts

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Self
 
 from msgspec import field
 
+from proxylab.cluster.configuration import Mode
 from proxylab.cluster.objects import EndpointSlice, Service, Unstructured
 from proxylab.cluster.rollout import Stage
 from proxylab.encoding import Record
@@ -18,7 +19,6 @@ from proxylab.scenario.document import describe, shown
 from proxylab.scenario.keys import Check, Declared, Key, Read, WrittenAs, refused
 from proxylab.scenario.network import UPLINK, AnyNetem, Netem
 from proxylab.scenario.syntax import Sysctls, TaintText, distinct, label_key_fault, label_value_fault
-from proxylab.scenario.words import Mode
 
 
 class EngineAction(StrEnum):

@@ -19,6 +19,7 @@ from proxylab.cluster.configuration import (
     ConntrackTimeouts,
     DetectLocalMode,
     IpvsConfiguration,
+    Mode,
     NftablesConfiguration,
     ProxyConfiguration,
     SocketAddress,
@@ -27,7 +28,7 @@ from proxylab.scenario.document import Location, Problems, describe, listed, sho
 from proxylab.scenario.keys import Between, Check, Key, Manifest, Read, ignored_keys, refused
 from proxylab.scenario.parts import validated
 from proxylab.scenario.syntax import Address, read_network
-from proxylab.scenario.words import Mode, Scheduler
+from proxylab.scenario.words import Scheduler
 
 CONFIGURATION_KIND: Final = "KubeProxyConfiguration"
 

@@ -7,13 +7,14 @@ from msgspec import field
 
 from proxylab.addresses import Family
 from proxylab.capability import CapabilityName
+from proxylab.cluster.configuration import Mode
 from proxylab.scenario.document import describe, shown
 from proxylab.scenario.expect import Expect
 from proxylab.scenario.keys import NOT_EMPTY, Check, Declared, Key, OtherKeys, Read, declared_keys, refused
 from proxylab.scenario.network import Families, Hairpin, InterNode, Network, PodNetwork
 from proxylab.scenario.syntax import SysctlValue, distinct
 from proxylab.scenario.versions import VersionRange, read_range
-from proxylab.scenario.words import DEBIAN, HOST, UML, Mode, Position
+from proxylab.scenario.words import DEBIAN, HOST, UML, Position
 
 _RANGES: Final = "write it as '<1.30', '>=1.29', '>=1.29 <1.33.6' or '1.34'"
 _SYSCTLS: Final = OtherKeys("^net\\.")

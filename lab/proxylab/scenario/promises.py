@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from proxylab.addresses import Family, Transport
+from proxylab.cluster.configuration import Mode
 from proxylab.encoding import Record
 from proxylab.scenario.document import shown
 from proxylab.scenario.keys import Check, Key, refused
-from proxylab.scenario.words import Frontend, Mode
+from proxylab.scenario.words import Frontend
 
 _TABLE: Final = Path(__file__).with_name("promises.yaml")
 

@@ -1,9 +1,7 @@
 """The enums whose values an author writes, and ``Position``, a place in a scenario's file."""
 
 from enum import StrEnum
-from typing import Final, Self
-
-from msgspec import Struct
+from typing import Final
 
 from proxylab.encoding import Record
 
@@ -95,45 +93,6 @@ class Reply(StrEnum):
     LOST = "lost"
 
 
-class ModeFacts(Struct, frozen=True, kw_only=True):
-    """What is known of a mode without an engine.
-
-    Attributes:
-        since: the first version of kube-proxy that has it; empty for a mode that is older than all engines.
-        last_minor: the last minor version that has it; empty if the newest does.
-        terminates: whether a program ends connections to Services and opens other ones to endpoints.
-        reads_node_port_addresses: whether ``nodePortAddresses`` chooses the addresses that serve node ports.
-        primary_by_default: whether only a node's primary addresses serve node ports where that key is absent.
-        serves_loopback: whether loopback addresses of IPv4 can serve node ports (``localhostNodePorts``).
-        masquerading: the section of the configuration with its keys of masquerading.
-    """
-
-    since: tuple[int, ...] = ()
-    last_minor: tuple[int, ...] = ()
-    terminates: bool = False
-    reads_node_port_addresses: bool = True
-    primary_by_default: bool = False
-    serves_loopback: bool = False
-    masquerading: str = "iptables"
-
-
-class Mode(StrEnum):
-    """The mode of a proxy, as ``KubeProxyConfiguration`` spells it."""
-
-    facts: ModeFacts
-
-    def __new__(cls, word: str, facts: ModeFacts | None = None) -> Self:
-        mode = str.__new__(cls, word)
-        mode._value_ = word
-        mode.facts = facts or ModeFacts()
-        return mode
-
-    IPTABLES = "iptables", ModeFacts(serves_loopback=True)
-    NFTABLES = "nftables", ModeFacts(since=(1, 29), primary_by_default=True, masquerading="nftables")
-    IPVS = "ipvs"
-    USERSPACE = "userspace", ModeFacts(last_minor=(1, 25), terminates=True, reads_node_port_addresses=False)
-
-
 class Scheduler(StrEnum):
     """``ipvs.scheduler``: who gets a new connection (net/netfilter/ipvs/ip_vs_*.c).
 
@@ -152,7 +111,3 @@ class Scheduler(StrEnum):
     SED = "sed"
     NQ = "nq"
     MH = "mh"
-
-
-TERMINATING_MODES: Final = frozenset(mode for mode in Mode if mode.facts.terminates)
-"""The modes in which a program ends connections to Services and opens other ones to endpoints."""

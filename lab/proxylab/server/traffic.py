@@ -4,6 +4,7 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from proxylab.addresses import Family, Protocol
+from proxylab.cluster.configuration import TERMINATING_MODES
 from proxylab.cluster.objects import Service
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import API_PORT
@@ -21,7 +22,6 @@ from proxylab.kernel.netlink.traffic_control import TrafficControl
 from proxylab.plan.model import Listener, Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.protocol.messages import Build
-from proxylab.scenario.words import TERMINATING_MODES
 from proxylab.server.control_plane import ControlPlane
 from proxylab.server.network import Network
 from proxylab.traffic.foreign import ForeignRules

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from proxylab.cluster.configuration import Mode
 from proxylab.engines.fleet import Fleet
 from proxylab.errors import InternalError
 from proxylab.scenario.change import EngineAction
-from proxylab.scenario.words import Mode
 from proxylab.timing import Deadline
 
 Journal = list[tuple[str, str]]

@@ -14,6 +14,7 @@ from proxylab.cluster.configuration import (
     ConntrackTimeouts,
     DetectLocalMode,
     IpvsConfiguration,
+    Mode,
     NftablesConfiguration,
     ProxyConfiguration,
     SocketAddress,
@@ -40,7 +41,6 @@ from proxylab.mutate.fields import key_of
 from proxylab.mutate.objects import CONFIGURATION, ObjectMutation, images, mutated_configuration, mutations_of
 from proxylab.plan.assembly import assemble
 from proxylab.scenario.load import load_scenario
-from proxylab.scenario.words import Mode
 
 SERVICE = Service(
     namespace="shop",

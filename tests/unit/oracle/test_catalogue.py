@@ -14,8 +14,8 @@ import pytest
 import yaml
 from oracle_agreement import Compared, compared
 
+from proxylab.cluster.configuration import Mode
 from proxylab.scenario.versions import Version
-from proxylab.scenario.words import Mode
 
 TABLE: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("differences.yaml").read_text())
 

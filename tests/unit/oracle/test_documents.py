@@ -9,11 +9,12 @@ from ipaddress import ip_address
 import pytest
 from oracle_worlds import answers, cluster_of, sources
 
+from proxylab.cluster.configuration import Mode
 from proxylab.cluster.objects import Endpoint, Service
 from proxylab.oracle.choice import Candidate, choose
 from proxylab.oracle.setting import ProxySetting
 from proxylab.scenario.versions import Version
-from proxylab.scenario.words import Mode, Outcome
+from proxylab.scenario.words import Outcome
 
 CLUSTER = """
 nodes: {node-1: {}, node-2: {}}

@@ -12,6 +12,7 @@ from oracle_worlds import NEWEST, cluster_of, moment_and_assembly
 from thoroughness import examples
 
 from proxylab.addresses import Family, Protocol, Transport
+from proxylab.cluster.configuration import Mode
 from proxylab.cluster.objects import (
     Endpoint,
     EndpointPort,
@@ -31,7 +32,7 @@ from proxylab.plan.assembly import Assembly
 from proxylab.plan.device_names import ROUTER
 from proxylab.plan.resolved import PolicyRoute
 from proxylab.scenario.network import NODES
-from proxylab.scenario.words import Mode, Outcome
+from proxylab.scenario.words import Outcome
 
 NETWORK = """
 nodes: {node-a: {labels: {topology.kubernetes.io/zone: east}}, node-b: {labels: {topology.kubernetes.io/zone: west}}}

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import proxylab.oracle
+from proxylab.cluster.configuration import Mode
 from proxylab.oracle.rows import OracleRow, rows
 from proxylab.scenario.promises import promises
-from proxylab.scenario.words import Frontend, Mode
+from proxylab.scenario.words import Frontend
 
 PACKAGE = Path(proxylab.oracle.__file__).parent
 VERSIONS = [(1, minor) for minor in range(24, 41)]

@@ -10,11 +10,11 @@ from ipaddress import ip_address
 
 import pytest
 
+from proxylab.cluster.configuration import Mode
 from proxylab.cluster.objects import ZONE_LABEL, Endpoint, Node, Service
 from proxylab.oracle.choice import Candidate, Choice, choose
 from proxylab.oracle.setting import ProxySetting
 from proxylab.scenario.versions import Version
-from proxylab.scenario.words import Mode
 
 HERE, AWAY = "here", "away"
 READY, UNREADY = (True, True, False), (False, False, False)

@@ -12,10 +12,10 @@ from proxylab.addresses import IPNetwork
 from proxylab.cluster.configuration import (
     ConntrackTimeouts,
     DetectLocalMode,
-    IpvsConfiguration,
-    NftablesConfiguration,
     ProxyConfiguration,
+    go_duration,
 )
+from proxylab.engines.modes import MODES
 from proxylab.engines.proxy_mode import ProxyMode
 
 CONFIG: Final = "/run/kube-proxy/config.json"
@@ -54,10 +54,12 @@ def configuration(
         "metricsBindAddress": str(proxy.metrics),
         "oomScoreAdj": 0,
         "conntrack": _conntrack(proxy.conntrack),
-        "iptables": {**_of_mode(proxy), "localhostNodePorts": proxy.localhost_node_ports},
-        "nftables": _of_mode(proxy.nftables),
-        "ipvs": _ipvs(proxy.ipvs),
-        **({"udpIdleTimeout": _duration(proxy.udp_idle_timeout)} if "udp_idle_timeout" in mode.reads else {}),
+        **{
+            key: value
+            for each in MODES.values()
+            if each is mode or not each.word.facts.last_minor
+            for key, value in each.keys(proxy).items()
+        },
         "featureGates": {**mode.kube_proxy.feature_gates, **proxy.feature_gates, **feature_gates},
     }
     return json.dumps(document, indent=2)
@@ -76,36 +78,9 @@ def _conntrack(conntrack: ConntrackTimeouts) -> dict[str, Any]:
         # nf_conntrack_max is read-only in a network namespace, and kube-proxy exits where it cannot write it.
         "maxPerCore": 0,
         "min": 0,
-        "tcpEstablishedTimeout": _duration(conntrack.tcp_established),
-        "tcpCloseWaitTimeout": _duration(conntrack.tcp_close_wait),
-        "udpTimeout": _duration(conntrack.udp),
-        "udpStreamTimeout": _duration(conntrack.udp_stream),
+        "tcpEstablishedTimeout": go_duration(conntrack.tcp_established),
+        "tcpCloseWaitTimeout": go_duration(conntrack.tcp_close_wait),
+        "udpTimeout": go_duration(conntrack.udp),
+        "udpStreamTimeout": go_duration(conntrack.udp_stream),
         "tcpBeLiberal": conntrack.tcp_be_liberal,
     }
-
-
-def _of_mode(proxy: ProxyConfiguration | NftablesConfiguration) -> dict[str, Any]:
-    return {
-        "masqueradeBit": proxy.masquerade_bit,
-        "masqueradeAll": proxy.masquerade_all,
-        "syncPeriod": _duration(proxy.sync_period),
-        "minSyncPeriod": _duration(proxy.min_sync_period),
-    }
-
-
-def _ipvs(ipvs: IpvsConfiguration) -> dict[str, Any]:
-    return {
-        "scheduler": ipvs.scheduler,
-        "excludeCIDRs": list(map(str, ipvs.exclude_cidrs)),
-        "strictARP": ipvs.strict_arp,
-        "tcpTimeout": _duration(ipvs.tcp),
-        "tcpFinTimeout": _duration(ipvs.tcp_fin),
-        "udpTimeout": _duration(ipvs.udp),
-        "syncPeriod": _duration(ipvs.sync_period),
-        "minSyncPeriod": _duration(ipvs.min_sync_period),
-    }
-
-
-def _duration(seconds: float) -> str:
-    """A duration as Go writes it."""
-    return f"{round(seconds * 1000)}ms"

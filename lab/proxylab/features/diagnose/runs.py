@@ -11,6 +11,7 @@ from typing import Final
 
 from proxylab.addresses import Family, IPAddress, Protocol, Transport
 from proxylab.client.open_lab import OpenLab
+from proxylab.cluster.configuration import TERMINATING_MODES
 from proxylab.cluster.kube_dns import KUBE_DNS
 from proxylab.cluster.objects import KubeObject, Service
 from proxylab.engines.modes import MODES
@@ -54,7 +55,7 @@ from proxylab.features.diagnose.subject import Backend, DiagnosedService
 from proxylab.scenario.expect import Backend as ExpectedBackend
 from proxylab.scenario.expect import Expect, HttpExpect
 from proxylab.scenario.probes import MOST_FLOWS, AddressTarget, Probe, Send, ServiceTarget, Source
-from proxylab.scenario.words import TERMINATING_MODES, Frontend, Manner, Outcome, Position
+from proxylab.scenario.words import Frontend, Manner, Outcome, Position
 from proxylab.statistics import flows_to_hit_all
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.model import Judgement, ProbeVerdict

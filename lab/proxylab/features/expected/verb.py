@@ -7,6 +7,7 @@ import click
 from proxylab.cli.case_option import CASE, FILE, choose_case
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import OUTPUT, terminal_width
+from proxylab.cluster.configuration import Mode
 from proxylab.engines.engine_names import NEWEST
 from proxylab.errors import ExitCode
 from proxylab.features.expected.expected_text import ExpectedProbe, to_json, to_lines
@@ -17,7 +18,6 @@ from proxylab.plan.assembly import Assembly, assemble
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.versions import Version, read_version
-from proxylab.scenario.words import Mode
 
 
 def _version(ctx: click.Context, param: click.Parameter, value: str | None) -> Version:

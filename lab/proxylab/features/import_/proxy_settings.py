@@ -14,6 +14,7 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from proxylab.addresses import IPNetwork
+from proxylab.cluster.configuration import Mode
 from proxylab.features.import_.manifests import Data
 from proxylab.features.import_.omissions import Omissions
 from proxylab.features.import_.reading import Raw, at, namespaced
@@ -22,7 +23,6 @@ from proxylab.scenario.document import Problems
 from proxylab.scenario.keys import Declared, declared_keys
 from proxylab.scenario.reading import read
 from proxylab.scenario.source import read_documents
-from proxylab.scenario.words import Mode
 
 CONFIG_MAP: Final = "kubectl -n kube-system get configmap kube-proxy -o yaml"
 

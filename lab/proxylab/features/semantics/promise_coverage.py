@@ -15,13 +15,13 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from proxylab.cluster.configuration import Mode
 from proxylab.encoding import decode
 from proxylab.evidence.words import amount
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.promises import Promise, promises
 from proxylab.scenario.versions import Version
-from proxylab.scenario.words import Mode
 from proxylab.text import wrapped
 
 

@@ -1,16 +1,17 @@
 """Mode iptables, with all in which it differs from the other modes."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from msgspec.structs import replace
 
+from proxylab.cluster.configuration import Mode, ProxyConfiguration, go_duration
 from proxylab.engines.embedded.iptables import texts
 from proxylab.engines.embedded.iptables.equivalents import EQUIVALENTS
 from proxylab.engines.embedded.iptables.matches import COUNTED
 from proxylab.engines.embedded.iptables.mutants import MUTANT_LINES
 from proxylab.engines.embedded.settings import Periods, ProxySettings
 from proxylab.engines.proxy_mode import ProxyMode
-from proxylab.scenario.words import Mode
 
 _LOCALHOST_NODE_PORTS: Final = (1, 26)
 """The first version with ``localhostNodePorts``. Those before it serve node ports on 127.0.0.1 always."""
@@ -18,6 +19,17 @@ _LOCALHOST_NODE_PORTS: Final = (1, 26)
 
 def _at_version(settings: ProxySettings, version: tuple[int, ...]) -> ProxySettings:
     return settings if version >= _LOCALHOST_NODE_PORTS else replace(settings, localhost_node_ports=True)
+
+
+def _keys(proxy: ProxyConfiguration) -> Mapping[str, Any]:
+    section = {
+        "masqueradeBit": proxy.masquerade_bit,
+        "masqueradeAll": proxy.masquerade_all,
+        "syncPeriod": go_duration(proxy.sync_period),
+        "minSyncPeriod": go_duration(proxy.min_sync_period),
+        "localhostNodePorts": proxy.localhost_node_ports,
+    }
+    return {"iptables": section}
 
 
 MODE: Final = ProxyMode(
@@ -49,6 +61,7 @@ MODE: Final = ProxyMode(
             *("node_port_addresses", "node_port_primary"),
         )
     ),
+    keys=_keys,
     # Modes iptables and ipvs leave each other's rules: ``kube-proxy --cleanup`` or a restart of the node removes them.
     removes=(Mode.NFTABLES, Mode.USERSPACE),
 )

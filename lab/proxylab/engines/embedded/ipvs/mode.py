@@ -1,8 +1,10 @@
 """Mode ipvs, with all in which it differs from the other modes."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from proxylab.capability import CapabilityName
+from proxylab.cluster.configuration import Mode, ProxyConfiguration, go_duration
 from proxylab.engines.embedded.ipvs import texts
 from proxylab.engines.embedded.ipvs.equivalents import EQUIVALENTS
 from proxylab.engines.embedded.ipvs.lacks import LACKS
@@ -10,7 +12,22 @@ from proxylab.engines.embedded.ipvs.mutants import MUTANT_LINES
 from proxylab.engines.embedded.settings import Periods
 from proxylab.engines.kubeproxy.log import VERBOSE, SyncLog
 from proxylab.engines.proxy_mode import KubeProxyTraits, ProxyMode
-from proxylab.scenario.words import Mode
+
+
+def _keys(proxy: ProxyConfiguration) -> Mapping[str, Any]:
+    own = proxy.ipvs
+    section = {
+        "scheduler": own.scheduler,
+        "excludeCIDRs": list(map(str, own.exclude_cidrs)),
+        "strictARP": own.strict_arp,
+        "tcpTimeout": go_duration(own.tcp),
+        "tcpFinTimeout": go_duration(own.tcp_fin),
+        "udpTimeout": go_duration(own.udp),
+        "syncPeriod": go_duration(own.sync_period),
+        "minSyncPeriod": go_duration(own.min_sync_period),
+    }
+    return {"ipvs": section}
+
 
 MODE: Final = ProxyMode(
     word=Mode.IPVS,
@@ -32,6 +49,7 @@ MODE: Final = ProxyMode(
     equivalents=EQUIVALENTS,
     failures="iptables_restore_failures",
     reads=frozenset(("ipvs", "masquerade_all", "masquerade_bit", "node_port_addresses", "node_port_primary")),
+    keys=_keys,
     lacks=LACKS,
     removes=(Mode.NFTABLES,),
     by_interfaces=True,

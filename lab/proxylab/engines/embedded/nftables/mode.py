@@ -1,14 +1,26 @@
 """Mode nftables, with all in which it differs from the other modes."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from proxylab.capability import CapabilityName
+from proxylab.cluster.configuration import Mode, ProxyConfiguration, go_duration
 from proxylab.engines.embedded.nftables import texts
 from proxylab.engines.embedded.nftables.equivalents import EQUIVALENTS
 from proxylab.engines.embedded.nftables.mutants import MUTANT_LINES
 from proxylab.engines.embedded.settings import Periods
 from proxylab.engines.proxy_mode import KubeProxyTraits, ProxyMode
-from proxylab.scenario.words import Mode
+
+
+def _keys(proxy: ProxyConfiguration) -> Mapping[str, Any]:
+    section = {
+        "masqueradeBit": proxy.nftables.masquerade_bit,
+        "masqueradeAll": proxy.nftables.masquerade_all,
+        "syncPeriod": go_duration(proxy.nftables.sync_period),
+        "minSyncPeriod": go_duration(proxy.nftables.min_sync_period),
+    }
+    return {"nftables": section}
+
 
 MODE: Final = ProxyMode(
     word=Mode.NFTABLES,
@@ -34,6 +46,7 @@ MODE: Final = ProxyMode(
     },
     failures="nftables_sync_failures",
     reads=frozenset(("nftables", "node_port_addresses", "node_port_primary", "service_cidrs")),
+    keys=_keys,
     feature_gates={"KubeProxyNFTablesLocalhostNodePorts": False, "NFTablesProxyMode": True},
     # The chains of mode ipvs go first, since mode iptables has some of their names too.
     removes=(Mode.IPVS, Mode.IPTABLES, Mode.USERSPACE),

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from proxylab.cluster.configuration import Mode, go_duration
 from proxylab.engines.embedded.iptables import texts as iptables
 from proxylab.engines.embedded.iptables.mutants import MUTANT_LINES
 from proxylab.engines.embedded.settings import Periods
@@ -10,7 +11,6 @@ from proxylab.engines.embedded.userspace.equivalents import EQUIVALENTS
 from proxylab.engines.embedded.userspace.lacks import LACKS
 from proxylab.engines.kubeproxy.log import BalancerLog
 from proxylab.engines.proxy_mode import KubeProxyTraits, ProxyMode
-from proxylab.scenario.words import Mode
 
 MODE: Final = ProxyMode(
     word=Mode.USERSPACE,
@@ -32,6 +32,7 @@ MODE: Final = ProxyMode(
     equivalents=EQUIVALENTS,
     failures="iptables_restore_failures",
     reads=frozenset(("sync_period", "udp_idle_timeout")),
+    keys=lambda proxy: {"udpIdleTimeout": go_duration(proxy.udp_idle_timeout)},
     lacks=LACKS,
     # It ended with 1.25, before there was a mode nftables, whose rules would translate first.
     removes=(Mode.NFTABLES, Mode.IPTABLES),
