@@ -120,7 +120,7 @@ class Session:
         )
         process = self._started(chosen.kernel)
         self._check_requirements(process, chosen.kernel, scenario.requires)
-        needed = _needed(chosen, scenario)
+        needed = needed_capabilities(chosen, scenario)
         if chosen.kernel != HOST:
             self._check_capabilities(process, chosen.kernel, needed)
         self._namespaces = max(self._namespaces, len(assembly.plan.namespaces))
@@ -215,7 +215,7 @@ def _configured(engine: EngineChoice, scenario: Scenario) -> EngineChoice:
     )
 
 
-def _needed(choice: EngineChoice, scenario: Scenario) -> tuple[str, ...]:
+def needed_capabilities(choice: EngineChoice, scenario: Scenario) -> tuple[str, ...]:
     """The capabilities that the engine's mode needs, and those to which steps change it."""
     actions = (action for step in scenario.steps for action in step.change.engines.values())
     modes = [mode_of(choice.name), *(action.mode for action in actions if action.mode)]

@@ -78,7 +78,7 @@ class ProxyMode(Struct, frozen=True, kw_only=True):
     """One mode.
 
     Attributes:
-        word: its name.
+        word: its name, one of ``Mode``.
         package: that of the mode, whose module ``node`` does its work on a node's kernel.
         about: a line for each engine of the mode, by its name.
         settings: a proxy's settings, from its configuration and the pod networks.
@@ -110,7 +110,7 @@ class ProxyMode(Struct, frozen=True, kw_only=True):
         kube_proxy: how the real one behaves.
     """
 
-    word: Mode
+    word: str
     package: str
     about: Mapping[str, str]
     settings: Callable[[ProxyConfiguration, tuple[IPNetwork, ...]], ProxySettings]

@@ -25,7 +25,6 @@ _FULL: Final = "kubeproxy_sync_full_proxy_rules_duration_seconds"
 _PARTIAL: Final = "kubeproxy_sync_partial_proxy_rules_duration_seconds"
 _SYNCED: Final = f"{_PREFIX}last_timestamp_seconds"
 _QUEUED: Final = f"{_PREFIX}last_queued_timestamp_seconds"
-_FAILURES: Final = {name: f"{_PREFIX}{mode.failures}_total" for name, mode in MODES.items()}
 _RULES: Final = f"{_PREFIX}iptables_last"
 _WITHOUT_LOCAL: Final = f"{_PREFIX}no_local_endpoints_total"
 _FORGOTTEN: Final = "kubeproxy_conntrack_reconciler_deleted_entries_total"
@@ -40,7 +39,6 @@ _HELP: Final = {
     _PARTIAL: "SyncProxyRules latency in seconds for partial resyncs",
     _SYNCED: "The last time proxy rules were successfully synced",
     _QUEUED: "The last time a sync of proxy rules was queued",
-    **{_FAILURES[name]: f"Cumulative proxy {mode.failures.replace('_', ' ')}" for name, mode in MODES.items()},
     _RULES: "Number of iptables rules written by kube-proxy in last sync",
     _WITHOUT_LOCAL: "Number of services with a Local traffic policy and no endpoints",
     _FORGOTTEN: "Cumulative conntrack flows deleted by conntrack reconciler",
@@ -82,6 +80,9 @@ class SyncMetrics:
 
     def __init__(self, mode: str) -> None:
         self.mode = mode
+        failures = MODES[mode].failures
+        self._failures = f"{_PREFIX}{failures}_total"
+        self._help = _HELP | {self._failures: f"Cumulative proxy {failures.replace('_', ' ')}"}
         self._values: dict[str, dict[Labels, float]] = defaultdict(lambda: defaultdict(float))
         self._durations: dict[str, dict[Labels, _Durations]] = defaultdict(lambda: defaultdict(_Durations))
         for kind in _KINDS:
@@ -119,7 +120,7 @@ class SyncMetrics:
 
     def failed(self, family: Family) -> None:
         """The kernel refused a load."""
-        self._values[_FAILURES[self.mode]][family,] += 1
+        self._values[self._failures][family,] += 1
 
     def forgot(self, family: Family, entries: int) -> None:
         """The engine deleted conntrack entries."""
@@ -141,12 +142,12 @@ class SyncMetrics:
             is_counter = name.endswith("_total") and name != _WITHOUT_LOCAL  # kube-proxy misnames this gauge
             kind = CounterMetricFamily if is_counter else GaugeMetricFamily
             keys = ["ip_family", _SECOND_LABEL.get(name, "")]
-            metric = kind(name, _HELP[name], labels=keys[: len(next(iter(values)))])
+            metric = kind(name, self._help[name], labels=keys[: len(next(iter(values)))])
             for labels, value in values.items():
                 metric.add_metric(list(labels), value)
             families.append(metric)
         for name, durations in self._durations.items():
-            histogram = HistogramMetricFamily(name, _HELP[name], labels=["ip_family"])
+            histogram = HistogramMetricFamily(name, self._help[name], labels=["ip_family"])
             for labels, one in durations.items():
                 histogram.add_metric(list(labels), one.buckets(), one.total)
             families.append(histogram)

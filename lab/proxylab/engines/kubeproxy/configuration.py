@@ -12,6 +12,7 @@ from proxylab.addresses import IPNetwork
 from proxylab.cluster.configuration import (
     ConntrackTimeouts,
     DetectLocalMode,
+    Mode,
     ProxyConfiguration,
     go_duration,
 )
@@ -57,7 +58,7 @@ def configuration(
         **{
             key: value
             for each in MODES.values()
-            if each is mode or not each.word.facts.last_minor
+            if each is mode or not Mode(each.word).facts.last_minor
             for key, value in each.keys(proxy).items()
         },
         "featureGates": {**mode.kube_proxy.feature_gates, **proxy.feature_gates, **feature_gates},
