@@ -13,8 +13,8 @@ from typing import Annotated, Any, ClassVar, Final
 from msgspec import field
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol, without_leading_zeros
-from proxylab.cluster.objects import LoadBalancerIngress, Service, ServicePort, ServiceType, TrafficPolicy
-from proxylab.scenario.keys import Between, Check, Key, Manifest, Read
+from proxylab.cluster.objects import SPEC_KEYS, LoadBalancerIngress, Service, ServicePort, ServiceType, TrafficPolicy
+from proxylab.scenario.keys import Between, Check, Key, Manifest, Read, declared_keys
 from proxylab.scenario.syntax import PortNumber, port_name, read_address, read_network, read_port_reference
 
 DEFAULT_NAMESPACE: Final = "default"
@@ -205,34 +205,28 @@ def service_of(manifest: ServiceManifest) -> Service:
     metadata, spec = manifest.metadata, manifest.spec
     addresses = spec.cluster_ips or [spec.cluster_ip]
     config = spec.session_affinity_config or _AffinityConfig()
+    given = {key.alias: getattr(spec, key.name) for key in declared_keys(ServiceSpec)}
+    written: dict[str, Any] = {
+        key: value.value if isinstance(value, FamilyPolicy | _Distribution) else value
+        for key, value in given.items()
+        if value is not None
+    }
     return Service(
         namespace=metadata.namespace,
         name=metadata.name,
         labels=metadata.labels,
         annotations=metadata.annotations,
-        type=spec.type,
-        selector=spec.selector,
         ports=tuple(map(_port, spec.ports)),
         headless="None" in addresses,
         cluster_ips=tuple(ip_address(address) for address in addresses if address not in ("", "None")),
-        ip_families=spec.ip_families,
-        ip_family_policy=(spec.ip_family_policy or FamilyPolicy.SINGLE).value,
-        external_ips=spec.external_ips,
         load_balancer_ingress=tuple(
             LoadBalancerIngress(ip=each.ip, hostname=each.hostname, ip_mode=each.ip_mode.value)
             for each in manifest.status.load_balancer.ingress
         ),
-        source_ranges=spec.load_balancer_source_ranges,
-        internal_traffic_policy=spec.internal_traffic_policy,
-        external_traffic_policy=spec.external_traffic_policy or TrafficPolicy.CLUSTER,
-        health_check_node_port=spec.health_check_node_port,
         affinity_timeout=config.client_ip.timeout_seconds
         if spec.session_affinity is SessionAffinity.CLIENT_IP
         else None,
-        publish_not_ready_addresses=spec.publish_not_ready_addresses,
-        traffic_distribution=spec.traffic_distribution.value if spec.traffic_distribution else "",
-        allocate_node_ports=spec.allocate_load_balancer_node_ports is not False,
-        external_name=spec.external_name,
+        **{name: written[each.key] for name, each in SPEC_KEYS.items() if each.key in written},
     )
 
 

@@ -7,6 +7,7 @@ defaults.
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from typing import Any, Final
 
 from msgspec.json import encode
@@ -14,6 +15,7 @@ from msgspec.json import encode
 from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.cluster.objects import (
     SERVICE_NAME_LABEL,
+    SPEC_KEYS,
     ClusterEvent,
     Endpoint,
     EndpointPort,
@@ -84,18 +86,19 @@ def _text(thing: Service | EndpointSlice, address: IPAddress | IPNetwork) -> str
 
 def _service(service: Service) -> Document:
     spec: Document = {
-        "type": str(service.type),
+        each.key: _written(service, value)
+        for name, each in SPEC_KEYS.items()
+        if each.is_written(service, value := getattr(service, name))
+    }
+    spec |= {
         "ports": [_service_port(port) for port in service.ports],
-        "selector": dict(service.selector),
         "sessionAffinity": "None" if service.affinity_timeout is None else "ClientIP",
-        "publishNotReadyAddresses": service.publish_not_ready_addresses,
-        **(_named_outside(service) if service.type is ServiceType.EXTERNAL_NAME else _reached_inside(service)),
-        **_reached_outside(service),
     }
     if service.affinity_timeout is not None:
         spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": service.affinity_timeout}}
-    if service.traffic_distribution:
-        spec["trafficDistribution"] = service.traffic_distribution
+    if service.type is not ServiceType.EXTERNAL_NAME:
+        addresses = ["None"] if service.headless else [_text(service, address) for address in service.cluster_ips]
+        spec |= {"clusterIP": addresses[0] if addresses else "", "clusterIPs": addresses}
     ingress = [
         ({"ip": _text(service, entry.ip), "ipMode": entry.ip_mode} if entry.ip is not None else {})
         | ({"hostname": entry.hostname} if entry.hostname else {})
@@ -105,35 +108,19 @@ def _service(service: Service) -> Document:
     return {"kind": "Service", "apiVersion": "v1", "spec": spec, "status": status}
 
 
-def _named_outside(service: Service) -> Document:
-    return {"externalName": service.external_name}
-
-
-def _reached_inside(service: Service) -> Document:
-    addresses = ["None"] if service.headless else [_text(service, address) for address in service.cluster_ips]
-    return {
-        "clusterIP": addresses[0] if addresses else "",
-        "clusterIPs": addresses,
-        "ipFamilies": [str(family) for family in service.ip_families],
-        "ipFamilyPolicy": service.ip_family_policy,
-        "internalTrafficPolicy": str(service.internal_traffic_policy),
-    }
-
-
-def _reached_outside(service: Service) -> Document:
-    balanced = service.type is ServiceType.LOAD_BALANCER
-    keys: Document = {}
-    if balanced or service.type is ServiceType.NODE_PORT or service.external_ips:
-        keys["externalTrafficPolicy"] = str(service.external_traffic_policy)
-    if balanced:
-        keys["allocateLoadBalancerNodePorts"] = service.allocate_node_ports
-    if service.external_ips:
-        keys["externalIPs"] = [_text(service, address) for address in service.external_ips]
-    if service.source_ranges:
-        keys["loadBalancerSourceRanges"] = [_text(service, network) for network in service.source_ranges]
-    if service.health_check_node_port:
-        keys["healthCheckNodePort"] = service.health_check_node_port
-    return keys
+def _written(service: Service, value: Any) -> Any:
+    """The value of a field as the API writes it."""
+    match value:
+        case tuple():
+            return [_written(service, each) for each in value]
+        case Mapping():
+            return dict(value)
+        case StrEnum():
+            return str(value)
+        case bool() | int() | str():
+            return value
+        case _:
+            return _text(service, value)
 
 
 def _service_port(port: ServicePort) -> Document:

@@ -3,32 +3,21 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from proxylab.cluster.objects import HEADLESS_LABEL, SERVICE_NAME_LABEL, SERVICE_PROXY_NAME_LABEL
+from msgspec.structs import fields
+
+from proxylab.cluster.objects import HEADLESS_LABEL, SERVICE_NAME_LABEL, SERVICE_PROXY_NAME_LABEL, SPEC_KEYS, Service
 from proxylab.features.import_.reading import Raw, at, namespaced
+from proxylab.scenario.keys import declared_keys
+from proxylab.scenario.services import ServiceSpec
 
 Data = dict[str, Any]
 """A part of the scenario, as it will be written."""
 
-_SPEC: Final = {
-    "type": "ClusterIP",
-    "clusterIP": None,
-    "clusterIPs": None,
-    "ipFamilies": None,
-    "ipFamilyPolicy": "SingleStack",
-    "selector": None,
-    "externalName": None,
-    "externalIPs": None,
-    "internalTrafficPolicy": "Cluster",
-    "externalTrafficPolicy": "Cluster",
-    "healthCheckNodePort": 0,
-    "sessionAffinity": "None",
-    "sessionAffinityConfig": None,
-    "publishNotReadyAddresses": False,
-    "loadBalancerSourceRanges": None,
-    "allocateLoadBalancerNodePorts": True,
-    "trafficDistribution": None,
+_DEFAULTS: Final = {each.name: each.default for each in fields(Service)}
+_SPEC: Final = {key.alias: key.default for key in declared_keys(ServiceSpec) if key.name != "ports"} | {
+    each.key: _DEFAULTS[name] for name, each in SPEC_KEYS.items()
 }
-"""The fields of a Service's spec that a proxy reads, with their defaults."""
+"""The keys of a Service's spec that a proxy reads, with their defaults."""
 
 _LABELS: Final = (HEADLESS_LABEL, SERVICE_PROXY_NAME_LABEL)
 
