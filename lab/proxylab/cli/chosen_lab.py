@@ -4,14 +4,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from proxylab.cli.case_option import CASE, choose_case
-from proxylab.cli.engine_options import announced_choice, engine_options
+from proxylab.cli.engine_options import EngineOptions
+from proxylab.cli.options import Command, options_of, takes
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
 from proxylab.client.open_lab import OpenLab
@@ -20,10 +21,6 @@ from proxylab.client.standing_lab import attach_to
 from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.errors import LabEndedError, LabStuckError
 from proxylab.scenario.model import Scenario
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-_OF_ENGINES: Final = ("kube_proxy", "feature_gates", "flags", "iptables", "kernel", "name_server")
 
 
 def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -66,16 +63,15 @@ class ChosenLab:
         make_session: SessionMaker | None,
         words: Sequence[str],
         name: str | None,
-        engine: str,
+        engine: EngineOptions,
         case_id: str | None,
-        of_engine: dict[str, Any],
     ) -> None:
         self.file, self.words = with_file(words)
-        self.engine: Final = engine
+        self.engine: Final = engine.engine
         self.case_id: Final = case_id
+        self._options = engine
         self._make_session = make_session or Session
         self._name = name
-        self._of_engine = of_engine
 
     @contextmanager
     def opened(self, adapt: Callable[[Scenario], Scenario] = lambda scenario: scenario) -> Iterator[OpenLab]:
@@ -89,8 +85,7 @@ class ChosenLab:
             raise click.UsageError("give FILE, to build a temporary lab, or --name, for a running one, not both")
         version = version_of(self.engine)
         scenario = adapt(choose_case(self.file, self.case_id, mode_of(self.engine), version))
-        choice = announced_choice(self.engine, **self._of_engine)
-        with self._make_session(choice) as session, closing(session.open(scenario)) as lab:
+        with self._make_session(self._options.announced_choice()) as session, closing(session.open(scenario)) as lab:
             yield lab
 
 
@@ -106,13 +101,12 @@ def in_lab(
         @click.argument("words", nargs=-1, required=required, metavar=metavar, shell_complete=complete)
         @NAME
         @CASE
-        @engine_options
+        @takes(engine=EngineOptions)
         @click.pass_obj
         @wraps(command)
         def choosing(make_session: SessionMaker | None, /, **given: Any) -> Any:
-            of_engine = {option: given.pop(option) for option in _OF_ENGINES}
             words, name, engine, case_id = (given.pop(each) for each in ("words", "name", "engine", "case_id"))
-            return command(ChosenLab(make_session, words, name, engine, case_id, of_engine), **given)
+            return command(ChosenLab(make_session, words, name, engine, case_id), **given)
 
         return cast("Command", choosing)
 
@@ -158,9 +152,9 @@ def _only(control_sockets: ControlSockets, *, or_file: bool) -> str:
 
 def _refuse_options_of_files() -> None:
     """Refuse engine and case options for a standing lab: it has both already."""
-    for option in ("engine", *_OF_ENGINES, "case_id"):
-        if _is_typed(option):
-            spelt = {"flags": "--kube-proxy-flag", "case_id": "--case"}.get(option, f"--{option.replace('_', '-')}")
+    spellings = {**{name: each.spelt for name, each in options_of(EngineOptions)}, "case_id": "--case"}
+    for name, spelt in spellings.items():
+        if _is_typed(name):
             raise click.UsageError(f"{spelt} is for a temporary lab of FILE, but this lab runs already; leave it out")
 
 

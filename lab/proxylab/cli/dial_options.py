@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
-from typing import Any, Final, TypeVar
+from typing import Annotated, Final
 
 import click
 from msgspec.structs import replace
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Transport
 from proxylab.cli.chosen_lab import ChosenLab
 from proxylab.cli.netns_argument import check_netns, services_of
+from proxylab.cli.options import Options, option
 from proxylab.cli.standard_streams import echo
 from proxylab.client.open_lab import OpenLab
 from proxylab.plan.lookup import own_addresses_of
@@ -19,8 +20,6 @@ from proxylab.scenario.expect import Expect
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import AddressTarget, HostTarget, PodTarget, Probe, Send, ServiceTarget, Source, Target
 from proxylab.scenario.words import Frontend, Outcome, Position
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 _FRONTENDS: Final = (
     Frontend.CLUSTER_IP,
@@ -32,32 +31,29 @@ _FRONTENDS: Final = (
 
 _LAST_PORT: Final = 65535
 
-_OPTIONS: Final = (
-    click.option(
-        "--via",
-        type=click.Choice([frontend.value for frontend in _FRONTENDS]),
-        default=Frontend.CLUSTER_IP.value,
-        show_default=True,
-        help="The frontend of the Service to dial.",
-    ),
-    click.option("--node", metavar="NAME", help="The node to dial, or the node to which the router sends the packet."),
-    click.option(
-        "--udp",
-        "sent",
-        flag_value=Transport.UDP.value,
-        help="Send UDP; by default the protocol of the dialled port.",
-    ),
-    click.option(
-        "--icmp", "sent", flag_value=Transport.ICMP.value, help="Send an ICMP echo request, which has no port."
-    ),
-)
 
+class DialOptions(Options, frozen=True, kw_only=True):
+    """How to dial TO. ``sent`` is the protocol, ``None`` for that of the dialled port."""
 
-def dial_options(command: Command) -> Command:
-    """Add the options that say how to dial TO: ``via``, ``node`` and ``sent``."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    via: Annotated[
+        str,
+        option(
+            "--via",
+            type=click.Choice([frontend.value for frontend in _FRONTENDS]),
+            default=Frontend.CLUSTER_IP.value,
+            show_default=True,
+            help="The frontend of the Service to dial.",
+        ),
+    ]
+    node: Annotated[
+        str | None,
+        option("--node", metavar="NAME", help="The node to dial, or the node to which the router sends the packet."),
+    ]
+    sent: Annotated[
+        str | None,
+        option("--udp", flag_value=Transport.UDP.value, help="Send UDP; by default the protocol of the dialled port."),
+        option("--icmp", flag_value=Transport.ICMP.value, help="Send an ICMP echo request, which has no port."),
+    ]
 
 
 @contextmanager
@@ -78,16 +74,14 @@ def probe_of(
     scenario: Scenario,
     verb: str,
     words: tuple[str, ...],
+    dial: DialOptions,
     *,
-    via: str,
-    node: str | None,
-    sent: str | None,
     send: Send,
     outcome: Outcome = Outcome.DELIVERED,
 ) -> Probe:
     """The probe that FROM and TO describe.
 
-    ``sent`` is the protocol, ``None`` for that of the dialled port; the protocol of ``send`` follows from it.
+    The protocol of ``send`` follows from ``dial``.
     Raises ``click.UsageError``.
     """
     if len(words) != 2:
@@ -95,11 +89,11 @@ def probe_of(
     sender, target = words
     source = _source(scenario, sender, send)
     position = Position(f"proxylab {verb} {sender} {target}", 1, 1)
-    protocol = Transport(sent) if sent else None
+    protocol = Transport(dial.sent) if dial.sent else None
     return Probe(
         name=f"{sender} to {target}",
         source=source,
-        target=_target(scenario, target, Frontend(via), node, echo=protocol is Transport.ICMP),
+        target=_target(scenario, target, Frontend(dial.via), dial.node, echo=protocol is Transport.ICMP),
         send=Send(protocol=protocol, manner=send.manner, flows=send.flows, payload=send.payload),
         expect=Expect(outcome=outcome, position=position),
         position=position,

@@ -3,14 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from proxylab.binary_identity import BinaryIdentity, identity_lines
 from proxylab.cli.case_option import CASE, FILE
-from proxylab.cli.engine_options import choices_of, given_options
+from proxylab.cli.engine_options import OtherOptions, choices_of
 from proxylab.cli.file_arguments import load_all
+from proxylab.cli.options import takes
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import terminal_width
 from proxylab.client.open_lab import OpenLab
@@ -47,7 +48,7 @@ _BY_CHANCE: Final = frozenset({"backends", "endpoint", "spread"})
     help="Two or more engines, such as embedded/iptables,kube-proxy/iptables.",
 )
 @click.option("--rules", is_flag=True, help="Compare the rules of every node by meaning, too.")
-@given_options
+@takes(options=OtherOptions)
 @CASE
 @click.pass_obj
 def command(
@@ -57,8 +58,8 @@ def command(
     file: Path,
     named: str,
     rules: bool,
+    options: OtherOptions,
     case_id: str | None,
-    **of_engine: Any,
 ) -> ExitCode:
     """Run the probes and steps of FILE on several engines side by side, and print the differences.
 
@@ -70,7 +71,7 @@ def command(
     """
     engines = _engines(named)
     (written,) = load_all((file,))
-    choices = choices_of(engines, **of_engine)
+    choices = choices_of(engines, options.proxy, kernel=options.kernel)
     for line in (*identity_lines((engine, choice.binary) for engine, choice in choices.items()), *_alike(choices)):
         echo("\n".join(wrapped(line, "", "  ", terminal_width())))
     by_engine = {

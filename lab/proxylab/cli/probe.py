@@ -2,15 +2,16 @@
 
 import shlex
 import sys
-from typing import Any, Final
+from typing import Final
 
 import click
 from msgspec.structs import replace
 
 from proxylab.addresses import Transport
 from proxylab.cli.chosen_lab import ChosenLab, in_lab
-from proxylab.cli.dial_options import dial_options, opened_for, probe_of
+from proxylab.cli.dial_options import DialOptions, opened_for, probe_of
 from proxylab.cli.netns_argument import complete_netns_and_services
+from proxylab.cli.options import takes
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import COLOR, paint, terminal_width, wants_color
 from proxylab.errors import ExitCode
@@ -27,7 +28,7 @@ _NO_WORDS: Final = "no tap saw it"
 
 
 @click.command("probe", short_help="Send one probe and explain the result.")
-@dial_options
+@takes(dial=DialOptions)
 @click.option("--flows", type=click.IntRange(1, MOST_FLOWS), default=1, show_default=True, help="The number of flows.")
 @click.option(
     "--as",
@@ -56,13 +57,12 @@ def command(
     chosen: ChosenLab,
     /,
     *,
-    sent: str | None,
     flows: int,
     manner: str | None,
     payload: int,
     expect: str,
     color: str,
-    **dial: Any,
+    dial: DialOptions,
 ) -> ExitCode:
     """Send one probe FROM a pod, host or node of the standing lab, and explain the result.
 
@@ -73,13 +73,13 @@ def command(
 
     Example: proxylab probe scenarios/clusterip/from-a-pod.lab.yaml client echo --flows 10
     """
-    if sent == Transport.ICMP and manner == Manner.CONNECT:
+    if dial.sent == Transport.ICMP and manner == Manner.CONNECT:
         raise click.UsageError("--as connect: ICMP has no connections; leave --as out")
 
     def described(scenario: Scenario) -> Probe:
-        crafted = Manner.PACKET if sent == Transport.ICMP else Manner.CONNECT
+        crafted = Manner.PACKET if dial.sent == Transport.ICMP else Manner.CONNECT
         send = Send(manner=Manner(manner) if manner else crafted, flows=flows, payload=payload)
-        return probe_of(scenario, "probe", chosen.words, sent=sent, send=send, outcome=Outcome(expect), **dial)
+        return probe_of(scenario, "probe", chosen.words, dial, send=send, outcome=Outcome(expect))
 
     with opened_for(chosen, described) as (lab, probe):
         verdict = replace(lab.probe(probe), rerun_command=f"proxylab {shlex.join(sys.argv[1:])}")

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 import click
 
 from proxylab.cli.case_option import SEED
-from proxylab.cli.engine_options import choices_of, engines_options
+from proxylab.cli.engine_options import EnginesOptions, choices_of
 from proxylab.cli.file_arguments import expand, files_argument
 from proxylab.cli.input_files import read_input
+from proxylab.cli.options import takes
 from proxylab.cli.progress import Progress
 from proxylab.cli.scenario_results import (
     jobs_option,
@@ -95,7 +96,7 @@ def _here(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
 
 @click.command("run", short_help="Run scenarios and judge every probe.")
 @files_argument
-@engines_options
+@takes(options=EnginesOptions)
 @click.option(
     "--probe", "names", metavar="NAME", multiple=True, help="Run only probes and steps with this name; may be repeated."
 )
@@ -148,8 +149,7 @@ def command(
     /,
     *,
     files: tuple[Path, ...],
-    engines: tuple[str, ...],
-    kernels: tuple[str, ...],
+    options: EnginesOptions,
     names: tuple[str, ...],
     jobs: int,
     ray: str | None,
@@ -166,7 +166,6 @@ def command(
     quiet: bool,
     output: str,
     color: str,
-    **of_engine: Any,
 ) -> ExitCode:
     """Run the scenarios in FILE… on a real kernel and judge every probe.
 
@@ -176,10 +175,11 @@ def command(
     Example: proxylab run scenarios --probe 'ClusterIP from a pod spreads connections evenly over all endpoints'
     """
     begun = RunStart.now(seed, str(shard or ""))
+    engines, kernels = options.engines, options.kernels
     written, refused = loaded(in_shard(expand(files), shard, times), engines[0])
     if not refused and not runs_of(written, {engine: version_of(engine) for engine in engines}, kernels, names):
         return _nothing_chosen(written, names)
-    choices = choices_of(engines, () if ray else kernels, **of_engine)
+    choices = choices_of(engines, options.proxy, () if ray else kernels)
     runs = runs_of(written, {engine: choice.version for engine, choice in choices.items()}, kernels, names)
     total, is_document = len(runs) + len(refused), output == "json"
     progress = Progress(total, document=is_document, verbosity=verbose - quiet, color=color, paint=paint)

@@ -2,13 +2,14 @@
 
 import re
 import sys
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from proxylab.cli.chosen_lab import ChosenLab, in_lab
-from proxylab.cli.dial_options import dial_options, opened_for, probe_of
+from proxylab.cli.dial_options import DialOptions, opened_for, probe_of
 from proxylab.cli.netns_argument import complete_netns_and_services
+from proxylab.cli.options import takes
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import COLOR, paint, terminal_width, wants_color
 from proxylab.errors import ExitCode
@@ -28,10 +29,10 @@ _ARRIVES: Final = re.compile(r"^  \S+ (gets) the (?:request|reply) ")
 
 
 @click.command("trace", short_help="Trace one packet, rule by rule.")
-@dial_options
+@takes(dial=DialOptions)
 @in_lab("[FILE] FROM TO", complete_netns_and_services)
 @COLOR
-def command(chosen: ChosenLab, /, *, color: str, **dial: Any) -> ExitCode:
+def command(chosen: ChosenLab, /, *, color: str, dial: DialOptions) -> ExitCode:
     """Send one packet FROM a pod, host or node of the standing lab, and print its path there and back, rule by rule.
 
     The last sentence names the rule, or the kernel's reason, that stopped the packet or changed its source.
@@ -45,7 +46,7 @@ def command(chosen: ChosenLab, /, *, color: str, **dial: Any) -> ExitCode:
     """
 
     def described(scenario: Scenario) -> Probe:
-        return probe_of(scenario, "trace", chosen.words, send=Send(manner=Manner.PACKET), **dial)
+        return probe_of(scenario, "trace", chosen.words, dial, send=Send(manner=Manner.PACKET))
 
     with opened_for(chosen, described) as (lab, probe):
         resolved, evidence = lab.trace(probe)

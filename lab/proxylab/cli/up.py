@@ -9,13 +9,14 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from proxylab.cli.case_option import CASE, FILE, SEED, choose_case
 from proxylab.cli.durations import Duration, age
-from proxylab.cli.engine_options import choice_of, engine_options
+from proxylab.cli.engine_options import EngineOptions
+from proxylab.cli.options import takes
 from proxylab.cli.standard_streams import echo
 from proxylab.client.control_sockets import ControlSocket, ControlSockets, NameTakenError, is_name
 from proxylab.client.session import Session, SessionMaker
@@ -30,7 +31,7 @@ _WIDTH: Final = 80
 @click.command("up", short_help="Start the lab of a scenario and leave it running.")
 @FILE
 @CASE
-@engine_options
+@takes(options=EngineOptions)
 @click.option("-n", "--name", metavar="NAME", help="The lab's name; by default its scenario's.")
 @click.option(
     "--ttl", type=Duration(), metavar="TIME", default="8h", show_default=True, help="The lab's lifetime: 90s, 8h, 2d."
@@ -43,11 +44,10 @@ def command(
     *,
     file: Path,
     case_id: str | None,
-    engine: str,
+    options: EngineOptions,
     name: str | None,
     ttl: float,
     seed: int,
-    **of_engine: Any,
 ) -> ExitCode:
     """Start the lab of the scenario FILE with its engines, print what runs in it, and return.
 
@@ -56,13 +56,13 @@ def command(
 
     Example: proxylab up scenarios/clusterip/from-a-pod.lab.yaml --ttl 1h
     """
-    scenario = choose_case(file, case_id, mode_of(engine), version_of(engine))
+    scenario = choose_case(file, case_id, mode_of(options.engine), version_of(options.engine))
     lab_name = name or scenario.name
     if not is_name(lab_name):
         raise click.UsageError(f"--name: {lab_name!r} is not a valid name; use up to 63 of a-z, 0-9, dot and hyphen")
     if lab_name in ControlSockets.of_user().names():
         raise _taken(lab_name)  # now, not after minutes in which a kube-proxy is built
-    with _session(make_session, engine, seed, of_engine) as (session, control_socket):
+    with _session(make_session, options, seed) as (session, control_socket):
         try:
             control_socket.claim(lab_name)
         except NameTakenError:
@@ -73,7 +73,7 @@ def command(
     lines = standing_lines(
         lay_out(scenario),
         name=lab_name,
-        engine=engine,
+        engine=options.engine,
         left=age(ttl),
         width=shutil.get_terminal_size((_WIDTH, 24)).columns,
         alone=alone,
@@ -91,7 +91,7 @@ def _taken(name: str) -> click.UsageError:
 
 @contextmanager
 def _session(
-    make_session: SessionMaker | None, engine: str, seed: int, of_engine: dict[str, Any]
+    make_session: SessionMaker | None, options: EngineOptions, seed: int
 ) -> Iterator[tuple[Session, ControlSocket]]:
     """A session for a standing lab with its engine, and the lab's control socket, which has no name yet.
 
@@ -99,7 +99,7 @@ def _session(
     """
     control_socket = ControlSocket(ControlSockets.of_user())
     try:
-        with (make_session or Session)(choice_of(engine, **of_engine), seed, lambda: control_socket) as session:
+        with (make_session or Session)(options.choice(), seed, lambda: control_socket) as session:
             yield session, control_socket
     except BaseException:
         control_socket.give_up()

@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from proxylab.cli.case_option import CASE, FILE, choose_case
-from proxylab.cli.engine_options import announced_choice, engine_options
+from proxylab.cli.engine_options import EngineOptions
+from proxylab.cli.options import takes
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import COLOR, changes_in_colour, paint, terminal_width, wants_color
 from proxylab.client.edit import Edit, concerned
@@ -40,7 +41,7 @@ _LOOK_SECONDS: Final = 0.05
 @click.command("watch", short_help="Judge a scenario again at each save, in a lab that stands.")
 @FILE
 @CASE
-@engine_options
+@takes(options=EngineOptions)
 @COLOR
 @click.pass_obj
 def command(
@@ -49,9 +50,8 @@ def command(
     *,
     file: Path,
     case_id: str | None,
-    engine: str,
+    options: EngineOptions,
     color: str,
-    **of_engine: Any,
 ) -> ExitCode:
     """Build the lab of the scenario FILE, judge its probes, and do so again at each save, until Ctrl-C.
 
@@ -61,10 +61,9 @@ def command(
     Example: proxylab watch my-first.lab.yaml
     """
     kept, saves = KeptLabs(), _Saves(file)
-    choice = announced_choice(engine, **of_engine)
-    with (make_session or Session)(choice, 0, kept.control_socket) as session:
+    with (make_session or Session)(options.announced_choice(), 0, kept.control_socket) as session:
         watched = _Watched(session, kept, color)
-        load = partial(choose_case, file, case_id, mode_of(engine), version_of(engine))
+        load = partial(choose_case, file, case_id, mode_of(options.engine), version_of(options.engine))
         watched.bring_to(load())
         try:
             while saves.wait(watched.raise_if_gone):

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 import proxylab
 from proxylab.cli.catalogue import complete_themes_and_names, files_of
-from proxylab.cli.engine_options import choices_of, engines_options
+from proxylab.cli.engine_options import EnginesOptions, choices_of
 from proxylab.cli.file_arguments import expand, load_all
 from proxylab.cli.input_files import read_input
+from proxylab.cli.options import takes
 from proxylab.cli.progress import Progress
 from proxylab.cli.scenario_results import jobs_option, opened, results_of, runs_of
 from proxylab.cli.standard_streams import echo
@@ -61,7 +62,7 @@ def _known_forms(ctx: click.Context, param: click.Parameter, files: tuple[Path, 
 
 @click.command("conformance", short_help="Run the catalogue on a proxy; print a table by theme.")
 @click.argument("names", nargs=-1, metavar="[NAME]…", shell_complete=_complete)
-@engines_options
+@takes(options=EnginesOptions)
 @jobs_option
 @click.option(
     "--from",
@@ -97,8 +98,7 @@ def command(
     /,
     *,
     names: tuple[str, ...],
-    engines: tuple[str, ...],
-    kernels: tuple[str, ...],
+    options: EnginesOptions,
     jobs: int,
     earlier: tuple[Path, ...],
     compare: Path | None,
@@ -106,7 +106,6 @@ def command(
     verbose: bool,
     output: str,
     color: str,
-    **of_engine: Any,
 ) -> ExitCode:
     """Run the scenarios that come with proxylab on a proxy, and print how many of their probes and steps conform.
 
@@ -126,9 +125,9 @@ def command(
             code = table.exit_code
         else:
             written = load_all(files_of(*names))
-            choices = choices_of(engines, kernels, **of_engine)
+            choices = choices_of(options.engines, options.proxy, options.kernels)
             begin = partial(opened, make_session or Session, choices, 0, store=BundleStore(_BUNDLES))
-            table, code = stack.enter_context(_run(written, choices, kernels, begin, jobs, color))
+            table, code = stack.enter_context(_run(written, choices, options.kernels, begin, jobs, color))
         if before is not None:
             compared = _compared(before, table)
             code = code if code in (ExitCode.INTERNAL, ExitCode.SCENARIO) else compared

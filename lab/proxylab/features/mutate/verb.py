@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 from msgspec.structs import replace
 
-from proxylab.cli.engine_options import announced_choice, engine_options
+from proxylab.cli.engine_options import EngineOptions
 from proxylab.cli.file_arguments import files_or_catalogue_argument, load_all
+from proxylab.cli.options import takes
 from proxylab.cli.scenario_results import jobs_option
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import OUTPUT, terminal_width
@@ -35,7 +36,7 @@ Result = TypeVar("Result")
 
 @click.command("mutate", short_help="Change each rule or object, and report which probe notices.")
 @files_or_catalogue_argument
-@engine_options
+@takes(options=EngineOptions)
 @jobs_option
 @click.option(
     "--objects",
@@ -63,13 +64,12 @@ def command(
     /,
     *,
     files: tuple[Path, ...],
-    engine: str,
+    options: EngineOptions,
     jobs: int,
     objects: bool,
     parts: tuple[str, ...],
     state: Path | None,
     output: str,
-    **of_engine: Any,
 ) -> ExitCode:
     """Change each rule that the engine renders for FILE…, or for the whole catalogue, and report who notices.
 
@@ -85,10 +85,11 @@ def command(
 
     Example: proxylab mutate scenarios/clusterip/from-a-pod.lab.yaml --rule KUBE-SEP
     """
+    engine = options.engine
     if engine not in EMBEDDED and not objects:
         some = f"--objects, or choose one of {', '.join(EMBEDDED)}"
         raise click.UsageError(f"--engine: {engine} has no mutants of rules; add {some}")
-    choice = announced_choice(engine, **of_engine)
+    choice = options.announced_choice()
     known = _State(state, engine)
     begin = partial(_opened, make_session or Session, choice)
     chosen = [
