@@ -185,6 +185,19 @@ class ProxyConfiguration(Record, frozen=True, kw_only=True):
         return self.node_port_localhost or (self.node_port_primary and bool(self.node_port_addresses))
 
 
+KEYS_OF_MODES: Final[Mapping[str, str]] = {
+    "localhost_node_ports": "iptables.localhostNodePorts",
+    "masquerade_all": "iptables.masqueradeAll",
+    "masquerade_bit": "iptables.masqueradeBit",
+    "nftables": "nftables",
+    "ipvs": "ipvs",
+    "udp_idle_timeout": "udpIdleTimeout",
+    "node_port_addresses": "nodePortAddresses",
+    "node_port_primary": "nodePortAddresses",
+}
+"""The key of each field of ``ProxyConfiguration`` that not every mode reads."""
+
+
 def go_duration(seconds: float) -> str:
     """A duration as Go writes it, and kube-proxy reads it."""
     return f"{round(seconds * 1000)}ms"

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from proxylab.addresses import IPAddress, Transport
-from proxylab.cluster.configuration import TERMINATING_MODES, ProxyConfiguration
+from proxylab.cluster.configuration import KEYS_OF_MODES, TERMINATING_MODES, ProxyConfiguration
 from proxylab.engines.engine_names import mode_of, read_engine
 from proxylab.engines.modes import MODES
 from proxylab.errors import CapabilityError
@@ -24,18 +24,6 @@ _ANSWERS: Final = {
     "coredns": "questions about names alone; write via: dnsName",
     "nginx": "HTTP requests alone; write via: ingress",
 }
-_SETTINGS: Final = {
-    "localhost_node_ports": "iptables.localhostNodePorts",
-    "masquerade_all": "iptables.masqueradeAll",
-    "masquerade_bit": "iptables.masqueradeBit",
-    "nftables": "nftables",
-    "ipvs": "ipvs",
-    "udp_idle_timeout": "udpIdleTimeout",
-    "node_port_addresses": "nodePortAddresses",
-    "node_port_primary": "nodePortAddresses",
-}
-"""The key of each field that not every mode reads."""
-
 _DEFAULT_CONFIGURATION: Final = ProxyConfiguration()
 
 
@@ -134,6 +122,6 @@ def _lacks_of_step(mode: str, assembly: Assembly, step: Step) -> Iterator[tuple[
 
 def ignored_settings(mode: str, configuration: ProxyConfiguration | None) -> Iterator[str]:
     """The keys with another value than the default that no proxy of the mode reads."""
-    for name, key in _SETTINGS.items() if configuration is not None else ():
+    for name, key in KEYS_OF_MODES.items() if configuration is not None else ():
         if name not in MODES[mode].reads and getattr(configuration, name) != getattr(_DEFAULT_CONFIGURATION, name):
             yield key

@@ -203,7 +203,7 @@ def declared_keys(declared: type[Declared]) -> tuple[DeclaredKey, ...]:
     return tuple(
         DeclaredKey(
             name=field.name,
-            alias=key.alias or _camel(field.name),
+            alias=key.alias or camel_case(field.name),
             hint=hints[field.name],
             key=key,
             default=_default(field),
@@ -270,6 +270,7 @@ def attached(hint: Any) -> Iterator[Any]:
         yield from attached(options[0])
 
 
-def _camel(name: str) -> str:
+def camel_case(name: str) -> str:
+    """The key of a field: its name in camel case."""
     first, *others = name.split("_")
     return first + "".join(map(str.capitalize, others))

@@ -8,9 +8,11 @@ import re
 from collections.abc import Mapping, Set
 from typing import Final
 
+from proxylab.cluster.configuration import KEYS_OF_MODES
 from proxylab.cluster.objects import HEADLESS_LABEL, SERVICE_PROXY_NAME_LABEL, ZONE_LABEL
 from proxylab.engines.modes import MODES
 from proxylab.mutate.objects import ObjectMutation
+from proxylab.scenario.keys import camel_case
 
 _ORDER: Final = "a proxy takes them as a set, of which each has its own meaning"
 _SLICES: Final = "a proxy reads the EndpointSlices, which the control plane has made of it"
@@ -50,13 +52,7 @@ _UNREAD: Final[Mapping[str, str]] = {
 
 _READ: Final[Mapping[str, str]] = {
     "ServiceCIDR": "service_cidrs",
-    "KubeProxyConfiguration.nftables": "nftables",
-    "KubeProxyConfiguration.ipvs": "ipvs",
-    "KubeProxyConfiguration.udpIdleTimeout": "udp_idle_timeout",
-    "KubeProxyConfiguration.localhostNodePorts": "localhost_node_ports",
-    "KubeProxyConfiguration.masqueradeAll": "masquerade_all",
-    "KubeProxyConfiguration.masqueradeBit": "masquerade_bit",
-    "KubeProxyConfiguration.syncPeriod": "sync_period",
+    **{f"KubeProxyConfiguration.{camel_case(name)}": name for name in (*KEYS_OF_MODES, "sync_period")},
 }
 """What not every mode reads, by the name in ``ProxyMode.reads``."""
 
