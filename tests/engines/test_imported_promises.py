@@ -12,10 +12,13 @@ from proxylab.binaries.binary import Binary
 from proxylab.features.import_.importing import import_cluster
 from proxylab.features.import_.reading import read_kubectl_output
 
-CASES = [(cloud, "kube-proxy/nftables"), (kind, "kube-proxy/iptables")]
+CASES = [
+    pytest.param(cloud, "kube-proxy/nftables", id="cloud-nftables"),
+    pytest.param(kind, "kube-proxy/iptables", id="kind-iptables", marks=pytest.mark.thorough),  # a smaller cluster
+]
 
 
-@pytest.mark.parametrize(("make", "engine"), CASES, ids=["cloud-nftables", "kind-iptables"])
+@pytest.mark.parametrize(("make", "engine"), CASES)
 def test_every_promise_is_kept(make: Callable[[], Cluster], engine: str, kube_proxy: Binary, tmp_path: Path) -> None:
     file = tmp_path / "mine.lab.yaml"
     file.write_text(import_cluster(read_kubectl_output([("printout", make().json())]), "mine").text)

@@ -194,7 +194,8 @@ async def both(launcher: Launcher) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("mode", ["iptables", "nftables"])  # those of the kube-proxy in the cache
-@pytest.mark.parametrize("family", Family)
+# test_rules_of_scenarios compares dual-stack clusters, too.
+@pytest.mark.parametrize("family", [Family.IPV6, pytest.param(Family.IPV4, marks=pytest.mark.thorough)], ids=str)
 @pytest.mark.usefixtures("binary")
 def test_both_write_the_same_rules_for_any_cluster(
     family: Family, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

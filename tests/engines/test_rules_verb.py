@@ -18,7 +18,7 @@ from proxylab.scenario.load import load_scenario
 FILE = ROOT / "scenarios/clusterip/from-a-pod.lab.yaml"
 
 
-@pytest.mark.parametrize("mode", ["iptables", "nftables"])
+@pytest.mark.parametrize("mode", ["iptables", pytest.param("nftables", marks=pytest.mark.thorough)])  # one verb
 def test_it_prints_what_kube_proxy_has_programmed(mode: str, kube_proxy: Binary) -> None:
     """The embedded engine's rules in the kernel of such a lab mean the same."""
     scenario = cases(load_scenario(FILE), mode)[0]

@@ -30,6 +30,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.thorough  # tests/plugin/test_binaries.py has the words
 def test_a_run_names_it_in_one_line_and_in_its_document(folder: Path, kube_proxy: Binary) -> None:
     chosen = (*ENGINE, "--kube-proxy", str(kube_proxy.path))
     here = f"kube-proxy {kube_proxy.version}: the file {kube_proxy.path}; SHA-256 {kube_proxy.identity.digest[:12]}"

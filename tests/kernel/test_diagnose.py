@@ -252,7 +252,8 @@ def test_sound_services_give_no_false_alarm_and_a_dead_engine_does(scenario: Pat
 
 @pytest.mark.upstream
 @pytest.mark.engine_kube_proxy
-@pytest.mark.parametrize("mode", [pytest.param("iptables", marks=pytest.mark.thorough), "nftables"])
+@pytest.mark.thorough  # it asks the kernel and the API, which are the same on the embedded engine above
+@pytest.mark.parametrize("mode", ["iptables", "nftables"])
 def test_so_it_is_with_the_real_kube_proxy(scenario: Path, mode: str) -> None:
     from proxylab.cli.engine_options import choice_of
 

@@ -177,6 +177,8 @@ def passing(tmp_path_factory: pytest.TempPathFactory, pool: ThreadPoolExecutor) 
     return found
 
 
+# The scripts of failures, above, are made and played in the same way.
+@pytest.mark.thorough
 def test_scripts_see_what_the_lab_has_seen_of_what_passes(passing: Sequence[Sent]) -> None:
     assert {each.verdict.overall for each in passing} == {Judgement.PASS}
     told = {each.name: (each.done.result(), each) for each in passing if each.done}
@@ -187,6 +189,7 @@ def test_scripts_see_what_the_lab_has_seen_of_what_passes(passing: Sequence[Sent
         assert may_differ(done) or seen_by(done) in lab, f"{name}:\n{lab}\n{done.stdout}"
 
 
+@pytest.mark.thorough  # it reads the scripts of the test above
 def test_scripts_are_short_and_hold_their_rules_where_these_are_few(passing: Sequence[Sent]) -> None:
     scripts = [each.bundle / "repro.sh" for each in passing if each.done]
     lengths = {len(script.read_text(encoding="utf-8").splitlines()) for script in scripts}

@@ -151,7 +151,9 @@ def test_a_machine_without_a_place_to_write(words: str) -> None:
         assert len(output.splitlines()) == 1
 
 
-@pytest.mark.parametrize("squatter", ["file", "link", "open folder"])
+@pytest.mark.parametrize(
+    "squatter", ["link", *(pytest.param(each, marks=pytest.mark.thorough) for each in ("file", "open folder"))]
+)
 def test_a_squatted_folder_for_control_sockets(squatter: str, tmp_path: Path) -> None:
     place = tmp_path / f"proxylab-{os.geteuid()}"
     match squatter:

@@ -11,6 +11,8 @@ from command_line import CommandLine, lives, wait_for
 from proxylab.errors import ExitCode
 
 ROLES = ("supervisor", "init", "lab process", "launcher")
+# The process that clients speak to, and the one that speaks to none.
+EACH = [role if role in ("lab process", "init") else pytest.param(role, marks=pytest.mark.thorough) for role in ROLES]
 SOON = 20.0
 """Two seconds on a quiet machine, and the start of Python: far less than the minutes that a client waited before."""
 
@@ -21,7 +23,7 @@ def complaint(client: "subprocess.Popen[bytes]") -> str:
     return next(line for line in map(bytes.decode, client.stderr) if "is stopped" in line)
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", EACH)
 def test_a_command_in_a_lab_with_a_stopped_process_says_so_and_ends_by_a_signal(cli: CommandLine, role: str) -> None:
     cli.up()
     processes = cli.processes("killed")
@@ -58,7 +60,7 @@ def test_ps_says_which_process_of_a_lab_is_stopped(cli: CommandLine) -> None:
     assert f"its lab process (pid {process}) is stopped; `proxylab down` stops it" in cli.type("ps").output
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", EACH)
 def test_verbs_at_a_lab_that_was_killed_say_who_died_and_exit_with_3(cli: CommandLine, role: str) -> None:
     cli.up()
     client = cli.start("logs", "node-a", "--follow", stderr=subprocess.PIPE, stdout=subprocess.PIPE)
