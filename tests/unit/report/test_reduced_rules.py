@@ -38,6 +38,9 @@ COMMIT
 [0:0] -A KUBE-SERVICES -d 10.96.0.10/32 -p udp -m udp --dport 80 -j KUBE-SVC-UDP
 [0:0] -A KUBE-SERVICES -d 10.96.0.10/32 -p tcp -m tcp --dport 81 -j KUBE-SVC-TWO
 [0:0] -A KUBE-SERVICES -d 10.96.0.11/32 -p tcp -m tcp --dport 80 -j KUBE-SVC-TWO
+[0:0] -A KUBE-SERVICES -p tcp -m multiport --dports 81,82 -j KUBE-SVC-TWO
+[0:0] -A KUBE-SERVICES -m iprange --dst-range 10.96.0.11-10.96.0.19 -j KUBE-SVC-TWO
+[0:0] -A KUBE-SERVICES ! -d 10.0.0.0/8 -j KUBE-SVC-TWO
 [0:0] -A KUBE-SVC-ONE ! -s 10.244.0.0/16 ! -d 10.96.0.11/32 -j MARK --set-xmark 0x4000/0x4000
 [1:60] -A KUBE-SVC-ONE -j KUBE-SEP-ONE
 [1:60] -A KUBE-SEP-ONE -p tcp -m tcp -j DNAT --to-destination 10.244.2.3:8080

@@ -19,6 +19,7 @@ from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.programmed import Entry, Hook, Programmed, Way
+from proxylab.rules.iptables import read_tables
 
 TCP_BE_LIBERAL: Final = "net.netfilter.nf_conntrack_tcp_be_liberal"
 """Where it is set when the proxy starts, no packet is INVALID for being out of window."""
@@ -37,7 +38,7 @@ _KUBE: Final = "KUBE-"
 _CERTAIN: Final = 1 << 31
 """xt_statistic counts probability in multiples of 2^-31, and ``meaning`` reads it so."""
 
-_CHAIN_BY_TABLE: Final = {"*filter": "KUBE-FORWARD", "*nat": "KUBE-SERVICES"}
+_CHAIN_BY_TABLE: Final = {"filter": "KUBE-FORWARD", "nat": "KUBE-SERVICES"}
 """By table, a chain in which a proxy always has a rule.
 
 Jumps into its chains prove nothing: the proxy makes those first, one by one, and loads the chains afterwards.
@@ -80,14 +81,11 @@ def differences(ours: str, theirs: str) -> list[str]:
 
 def holds(dump: str, present: bool) -> bool:
     """Whether every table that the proxy always uses has its rules in each family, or none has."""
-    tables: list[bool] = []
-    chain = ""
-    for line in dump.splitlines():
-        if line.startswith("*"):
-            chain = _CHAIN_BY_TABLE.get(line, "")
-            tables += [False] * bool(chain)
-        elif chain and f" -A {chain} " in f" {line}":  # iptables-save -c writes a rule's counters before it
-            tables[-1] = True
+    tables = [
+        bool(table.rules_in([_CHAIN_BY_TABLE[table.name]]))
+        for table in read_tables(dump)
+        if table.name in _CHAIN_BY_TABLE
+    ]
     return all(tables) if present else not any(tables)
 
 

@@ -8,7 +8,6 @@ packet no connection remains. Then IPVS answers with ICMP port unreachable, whic
 A rule that matches a set names no address. Where the set has a member for what the probe dials, the meter says so.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -27,10 +26,10 @@ from proxylab.kernel.netfilter.ipvs import Ipvs
 from proxylab.kernel.netfilter.ipvs_connections import Connections, connection_in
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe
+from proxylab.rules.texts import read_rule
 
 _UNREACHABLE: Final = {Family.IPV4: "IcmpOutDestUnreachs", Family.IPV6: "Icmp6OutDestUnreachs"}
 _REJECTS: Final = "-j REJECT"
-_MATCH: Final = re.compile(r"--match-set (\S+) (\S+)")
 
 
 class IpvsMeter:
@@ -153,13 +152,15 @@ class IpvsMeter:
         """The counts, each with the member of its set that the probe's packets are."""
         sets: dict[str, IpSet] | None = None
         for count in counts:
-            matched = _MATCH.search(count.text)
-            if matched is None:
+            rule = read_rule(count.text)
+            matched = rule.match("--match-set") if rule is not None else None
+            if matched is None or matched.negated:
                 yield count
                 continue
             if sets is None:
                 sets = self._read_sets()
-            member = member_for(sets[matched[1]], matched[2].split(","), resolved) if matched[1] in sets else None
+            name, fields = matched.values
+            member = member_for(sets[name], fields.split(","), resolved) if name in sets else None
             yield count if member is None else replace(count, member=str(member))
 
 

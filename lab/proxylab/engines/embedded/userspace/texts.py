@@ -5,10 +5,8 @@ The kernel chooses the ports of the proxy process, and no two runs have the same
 """
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_network
-from itertools import pairwise
 from typing import Final
 
 from msgspec.structs import replace
@@ -26,6 +24,7 @@ from proxylab.engines.embedded.tracker import PortTracker
 from proxylab.engines.embedded.userspace.rules import CHAINS, generation
 from proxylab.engines.embedded.userspace.writer import served_ports
 from proxylab.engines.programmed import Entry, Programmed
+from proxylab.rules.iptables import read_rule, read_tables
 
 FIRST_PORT: Final = 40001
 
@@ -76,17 +75,17 @@ def read(text: str) -> Programmed:
 
 
 def _entries(text: str) -> Iterator[Entry]:
-    for line in text.splitlines():
-        if not any(f"-A {chain} " in line for chain in _LEADING):
+    for line in (line for table in read_tables(text) for line in table.rules_in(_LEADING)):
+        rule = read_rule(line.text)
+        if rule is None:
             continue
-        words = shlex.split(line)
-        options = dict(pairwise(words))
-        to = options.get("--to-ports") or options.get("--to-destination", "").rpartition(":")[2]
-        if to and {"-p", "--dport"} <= options.keys():
+        to = rule.value("--to-ports") or rule.value("--to-destination").rpartition(":")[2]
+        protocol, port, address = (rule.value(option) for option in ("-p", "--dport", "-d"))
+        if to and protocol and port:
             yield Entry(
-                address=ip_network(options["-d"]).network_address if "-d" in options else None,
-                protocol=Protocol(options["-p"].upper()),
-                port=int(options["--dport"]),
+                address=ip_network(address).network_address if address else None,
+                protocol=Protocol(protocol.upper()),
+                port=int(port),
                 leads_to=to,
             )
 
@@ -106,4 +105,4 @@ def _without_ports(dump: str) -> str:
 
 def holds(dump: str, present: bool) -> bool:
     """Whether some rule leads a frontend to the proxy process."""
-    return (" -A KUBE-PORTALS-CONTAINER " in dump.replace("\n", " ")) is present
+    return any(table.rules_in([_LEADING[0]]) for table in read_tables(dump)) is present
