@@ -28,6 +28,7 @@ from test_mutants import MUTANTS, PROXY_IS_GONE, RULES_ARE_FLUSHED
 from test_mutants_in_a_guest import IN_A_GUEST
 from test_mutants_of_objects import NOTICED as NOTICED_OBJECTS
 from test_mutants_of_rules import NOTICED, NOTICED_IN_NFTABLES
+from test_schedulers_in_a_guest import SCENARIOS as SCHEDULERS
 
 from proxylab.errors import CapabilityError
 from proxylab.verdict.model import Judgement
@@ -166,6 +167,7 @@ def test_no_scenario_is_without_a_mutation_that_turns_it_red() -> None:
     broken |= {name for breakage in EVERY for name, red in breakage.red.items() if red}
     broken |= {edit.file for edit in EDITS if edit.red}
     broken |= {row.scenario for row in IN_A_GUEST}
+    broken |= {*SCHEDULERS.values()}
     broken |= {file for row in EVERY_BROKEN_PROMISE for file in row.files}
     for file in (PROXY_IS_GONE, RULES_ARE_FLUSHED):  # in mutants with tests of their own
         broken.add(file.removeprefix("scenarios/").removesuffix(SUFFIX))

@@ -1,12 +1,12 @@
-"""Rules of another program change the addresses of a Service's packets, or keep them from translation: they are named.
+"""Rules of another program change the addresses of a Service's packets, keep them from translation, or end them.
 
-Each lab has a Service for each rule, and each rule matches one Service alone. No engine's rule is blamed, in either
-mode, whichever tool the other program uses.
+They are named. Each lab has a Service for each rule, and each rule matches one Service alone. No engine's rule is
+blamed, in either mode, whichever tool the other program uses, over IPv4 and over IPv6.
 """
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +40,8 @@ THEN = "and then changed its destination to 10.244.1.99:TARGET by the rule"
 BROKEN = "the way back is broken: "
 UNTRACKED = "no rule translated the packet: node-a does not track the flow, by the rule"
 UNANSWERED = "web replied to 172.18.0.77, which nothing in this lab has, and client heard nothing."
+DROPPED = "node-a dropped the packet by the rule"
+RESET = "node-a rejected the packet with a reset by the rule"
 NFT = (
     Case(
         "tcp dport PORT counter ip saddr set 10.9.9.9",
@@ -102,6 +104,10 @@ NFT += (
         after="which belongs to no engine, and answered with ICMP port unreachable (3/3).",
         protocol="UDP",
     ),
+    Case("tcp dport TARGET counter drop", DROPPED, FORWARD, after=""),
+    Case("udp dport TARGET counter drop", DROPPED, LAST, after="", protocol="UDP"),
+    Case("tcp dport TARGET counter reject with tcp reset", RESET, FORWARD),
+    Case("tcp dport PORT counter dnat to 10.244.1.99", "node-a changed the packet's destination to 10.244.1.99", DNAT),
     Case(
         "udp dport TARGET counter ip daddr set 10.244.1.99",
         THEN,
@@ -136,10 +142,45 @@ IPTABLES = (
         "filter",
         sender="node-a",
     ),
+    Case("-A FORWARD -p tcp -m tcp --dport TARGET -j DROP", DROPPED, "filter", after=""),
+    Case("-A FORWARD -p tcp -m tcp --dport TARGET -j REJECT --reject-with tcp-reset", RESET, "filter"),
+    Case(
+        "-A PREROUTING -p tcp -m tcp --dport TARGET -j DNAT --to-destination 10.244.1.99",
+        "node-b changed the packet's destination to 10.244.1.99",
+        "nat",
+        node="node-b",
+    ),
 )
+OVER_IPV6 = {
+    "10.9.9.9": "fd00:9::9",
+    "10.244.1.99:TARGET": "[fd00:10:244:1::99]:TARGET",
+    "10.244.1.99": "fd00:10:244:1::99",
+    "172.18.0.77": "fd00:172:18::77",
+    "172.18.0.2": "fd00:172:18::2",
+    "ip saddr": "ip6 saddr",
+    "ip daddr": "ip6 daddr",
+    "with icmp type": "with icmpv6 type",
+    "icmp-host-prohibited": "icmp6-adm-prohibited",
+    "ICMP host prohibited (3/10)": "ICMP administratively prohibited (1/1)",
+    "administratively prohibited (3/13)": "administratively prohibited (1/1)",
+    "port unreachable (3/3)": "port unreachable (1/4)",
+}
 
 
-def written(cases: tuple[Case, ...], folder: Path) -> Path:
+def over(family: str, cases: tuple[Case, ...]) -> tuple[Case, ...]:
+    """The cases with the addresses and words of a family."""
+
+    def spelled(text: str) -> str:
+        words = OVER_IPV6 if family == "IPv6" else {}
+        pattern = "|".join(map(re.escape, words)) or "(?!)"
+        return re.sub(pattern, lambda found: words[found[0]], text)
+
+    return tuple(
+        replace(each, rule=spelled(each.rule), why=spelled(each.why), after=spelled(each.after)) for each in cases
+    )
+
+
+def written(cases: tuple[Case, ...], family: str, folder: Path) -> Path:
     rules: dict[str, dict[object, list[str]]] = {"node-a": {}, "node-b": {}}
     probes, services, listening = [], "", list[dict[str, object]]()
     for number, case in enumerate(cases, 1):
@@ -156,7 +197,8 @@ def written(cases: tuple[Case, ...], folder: Path) -> Path:
         services += f"---\n{json.dumps(service)}\n"
     web = {"nodes": ["node-b"], "labels": {"app": "web"}, "ports": listening}
     spec = {
-        "nodes": {node: {"leftovers": _leftovers(own)} if own else {} for node, own in rules.items()},
+        "network": {"families": [family]},
+        "nodes": {node: {"leftovers": _leftovers(own, family)} if own else {} for node, own in rules.items()},
         "pods": {"client": {"nodes": ["node-a"]}, "web": web},
         "probes": probes,
     }
@@ -166,27 +208,29 @@ def written(cases: tuple[Case, ...], folder: Path) -> Path:
     return file
 
 
-def _leftovers(rules: dict[object, list[str]]) -> dict[str, str]:
+def _leftovers(rules: dict[object, list[str]], family: str) -> dict[str, str]:
     if all(isinstance(at, str) for at in rules):
-        return {"iptables": "".join(f"*{at}\n{chr(10).join(texts)}\nCOMMIT\n" for at, texts in rules.items())}
+        tool = "ip6tables" if family == "IPv6" else "iptables"
+        return {tool: "".join(f"*{at}\n{chr(10).join(texts)}\nCOMMIT\n" for at, texts in rules.items())}
     chains = ""
     for number, (at, texts) in enumerate(rules.items()):
         assert isinstance(at, tuple)
         hook, kind, priority = at
         head = f"type {kind} hook {hook} priority {priority}; policy accept;"
         chains += f"  chain c{number} {{\n    {head}\n    {f'{chr(10)}    '.join(texts)}\n  }}\n"
-    return {"nft": f"table ip acme {{\n{chains}}}\n"}
+    return {"nft": f"table {'ip6' if family == 'IPv6' else 'ip'} acme {{\n{chains}}}\n"}
 
 
 @pytest.mark.parametrize("engine", ["embedded/iptables", "embedded/nftables"])
-@pytest.mark.parametrize("cases", [NFT, IPTABLES], ids=["nft", "iptables"])
+@pytest.mark.parametrize("family", ["IPv4", "IPv6"])
+@pytest.mark.parametrize("of_a_tool", [NFT, IPTABLES], ids=["nft", "iptables"])
 def test_the_rule_of_another_program_is_named(
-    cases: tuple[Case, ...], engine: str, cli: CommandLine, tmp_path: Path
+    of_a_tool: tuple[Case, ...], family: str, engine: str, cli: CommandLine, tmp_path: Path
 ) -> None:
-    shown = re.sub(
-        r"\s+", " ", cli.type("run", str(written(cases, tmp_path)), "--engine", engine, "--no-bundles").output
-    )
-    wrong = {}
+    cases = over(family, of_a_tool)
+    file = written(cases, family, tmp_path)
+    shown = re.sub(r"\s+", " ", cli.type("run", str(file), "--engine", engine, "--no-bundles").output)
+    wrong = []
     for number, case in enumerate(cases, 1):
         why = shown.partition(f": FAIL: rule {number}.")[2].partition(" why: ")[2].partition(" reproduce: ")[0]
         told = [case.why, case.rule.partition(" counter")[0], case.after]
@@ -196,5 +240,5 @@ def test_the_rule_of_another_program_is_named(
             if each.replace("PORT", str(PORT + number)).replace("TARGET", str(TARGET + number)) not in why
         ]
         if missing:
-            wrong[case.rule, case.at] = missing, why
-    assert wrong == {}
+            wrong.append(f"{case.rule} at {case.at} lacks {missing}: {why}")
+    assert "\n".join(wrong) == ""

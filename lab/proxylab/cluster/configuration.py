@@ -119,6 +119,26 @@ class NftablesConfiguration(Record, frozen=True, kw_only=True):
     min_sync_period: float = _LEAST_PERIOD
 
 
+class Scheduler(StrEnum):
+    """``ipvs.scheduler``: who gets a new connection (net/netfilter/ipvs/ip_vs_*.c).
+
+    ``rr`` and ``wrr`` take turns; ``lc``, ``wlc``, ``sed`` and ``nq`` look at open connections; ``lblc``, ``dh``,
+    ``sh`` and ``mh`` go by addresses.
+    """
+
+    RR = "rr"
+    WRR = "wrr"
+    LC = "lc"
+    WLC = "wlc"
+    LBLC = "lblc"
+    LBLCR = "lblcr"
+    DH = "dh"
+    SH = "sh"
+    SED = "sed"
+    NQ = "nq"
+    MH = "mh"
+
+
 class IpvsConfiguration(Record, frozen=True, kw_only=True):
     """``ipvs``: the settings of mode ipvs, which takes the masquerading of ``iptables``.
 
@@ -129,7 +149,7 @@ class IpvsConfiguration(Record, frozen=True, kw_only=True):
         tcp: how long IPVS keeps an idle connection, in seconds; 0 leaves the kernel's value. ``tcp_fin`` after a FIN.
     """
 
-    scheduler: str = "rr"
+    scheduler: Scheduler = Scheduler.RR
     exclude_cidrs: tuple[IPNetwork, ...] = ()
     strict_arp: bool = False
     tcp: float = 0

@@ -18,6 +18,7 @@ from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice, Key, KubeObject, Node, Service, ServiceCIDR
 from proxylab.cluster.store import EventType
 from proxylab.encoding import Record
+from proxylab.errors import InternalError
 from proxylab.mutate.fields import changes
 
 KINDS: Final = (Service, EndpointSlice, Node, ServiceCIDR)
@@ -118,8 +119,17 @@ def images(thing: KubeObject, mutation: ObjectMutation, *, altered: bool = True)
 
 
 def mutated_configuration(configuration: ProxyConfiguration, mutation: ObjectMutation) -> ProxyConfiguration:
-    """The configuration that proxies get."""
-    return next((made for found, made in _of_configuration(configuration) if found == mutation), configuration)
+    """The configuration that proxies get.
+
+    Raises:
+        InternalError: the mutation is of a configuration, and not of this one: nothing could notice it.
+    """
+    if not mutation.where.startswith(CONFIGURATION):
+        return configuration
+    made = next((made for found, made in _of_configuration(configuration) if found == mutation), None)
+    if made is None:
+        raise InternalError(f"the mutation {mutation.key!r} changes nothing in {configuration}")
+    return made
 
 
 def _of_configuration(configuration: ProxyConfiguration) -> Iterator[tuple[ObjectMutation, ProxyConfiguration]]:

@@ -22,13 +22,13 @@ from proxylab.cluster.configuration import (
     Mode,
     NftablesConfiguration,
     ProxyConfiguration,
+    Scheduler,
     SocketAddress,
 )
 from proxylab.scenario.document import Location, Problems, describe, listed, shown
 from proxylab.scenario.keys import Between, Check, Key, Manifest, Read, ignored_keys, refused
 from proxylab.scenario.parts import validated
 from proxylab.scenario.syntax import Address, read_network
-from proxylab.scenario.words import Scheduler
 
 CONFIGURATION_KIND: Final = "KubeProxyConfiguration"
 

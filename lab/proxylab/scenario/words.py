@@ -91,23 +91,3 @@ class Reply(StrEnum):
     TRANSLATED = "translated"
     UNTRANSLATED = "untranslated"
     LOST = "lost"
-
-
-class Scheduler(StrEnum):
-    """``ipvs.scheduler``: who gets a new connection (net/netfilter/ipvs/ip_vs_*.c).
-
-    ``rr`` and ``wrr`` take turns; ``lc``, ``wlc``, ``sed`` and ``nq`` look at open connections; ``lblc``, ``dh``,
-    ``sh`` and ``mh`` go by addresses.
-    """
-
-    RR = "rr"
-    WRR = "wrr"
-    LC = "lc"
-    WLC = "wlc"
-    LBLC = "lblc"
-    LBLCR = "lblcr"
-    DH = "dh"
-    SH = "sh"
-    SED = "sed"
-    NQ = "nq"
-    MH = "mh"

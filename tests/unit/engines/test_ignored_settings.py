@@ -2,11 +2,11 @@
 
 import pytest
 
-from proxylab.cluster.configuration import IpvsConfiguration, NftablesConfiguration, ProxyConfiguration
+from proxylab.cluster.configuration import IpvsConfiguration, NftablesConfiguration, ProxyConfiguration, Scheduler
 from proxylab.engines.lacking import ignored_settings
 
 MASQUERADE = ProxyConfiguration(masquerade_all=True, nftables=NftablesConfiguration(masquerade_all=True))
-LEAST = ProxyConfiguration(ipvs=IpvsConfiguration(scheduler="lc"), udp_idle_timeout=1)
+LEAST = ProxyConfiguration(ipvs=IpvsConfiguration(scheduler=Scheduler.LC), udp_idle_timeout=1)
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ LEAST = ProxyConfiguration(ipvs=IpvsConfiguration(scheduler="lc"), udp_idle_time
         ),
         (
             "nftables",
-            ProxyConfiguration(ipvs=IpvsConfiguration(scheduler="lc"), udp_idle_timeout=1),
+            ProxyConfiguration(ipvs=IpvsConfiguration(scheduler=Scheduler.LC), udp_idle_timeout=1),
             ["ipvs", "udpIdleTimeout"],
         ),
         ("userspace", ProxyConfiguration(node_port_primary=True), ["nodePortAddresses"]),

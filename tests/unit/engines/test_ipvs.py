@@ -24,7 +24,7 @@ from rule_cases import (
 )
 
 from proxylab.addresses import Family, Protocol
-from proxylab.cluster.configuration import IpvsConfiguration
+from proxylab.cluster.configuration import IpvsConfiguration, Scheduler
 from proxylab.cluster.objects import ServicePort
 from proxylab.engines.embedded.ipvs.node import Ending
 from proxylab.engines.embedded.ipvs.sets import NodeSet
@@ -121,7 +121,7 @@ def test_a_hairpin_needs_the_local_endpoints_ready_or_not() -> None:
 
 
 def test_affinity_and_scheduler_are_those_of_every_virtual_server() -> None:
-    hashing = settings(A, ipvs=IpvsConfiguration(scheduler="mh"))
+    hashing = settings(A, ipvs=IpvsConfiguration(scheduler=Scheduler.MH))
     found = lines(case(A, (node_port(A, affinity_timeout=30), ()), node=NODE, using=hashing))
     assert [line.partition(" -s ")[2] for line in found] == ["mh -p 30 -b flag-2"] * 3
 

@@ -17,6 +17,7 @@ from proxylab.cluster.configuration import (
     Mode,
     NftablesConfiguration,
     ProxyConfiguration,
+    Scheduler,
     SocketAddress,
 )
 from proxylab.cluster.objects import (
@@ -36,6 +37,8 @@ from proxylab.cluster.objects import (
     ServiceType,
     TrafficPolicy,
 )
+from proxylab.encoding import decode, encode
+from proxylab.errors import InternalError
 from proxylab.features.mutate.equivalents import proof_of_mutation
 from proxylab.mutate.fields import key_of
 from proxylab.mutate.objects import CONFIGURATION, ObjectMutation, images, mutated_configuration, mutations_of
@@ -124,7 +127,7 @@ PROXY = ProxyConfiguration(
     metrics=SocketAddress(ip_address("127.0.0.2"), 2),
     nftables=NftablesConfiguration(masquerade_bit=3, masquerade_all=True, sync_period=4, min_sync_period=5),
     ipvs=IpvsConfiguration(
-        scheduler="sh",
+        scheduler=Scheduler.SH,
         exclude_cidrs=(ip_network("10.0.0.0/8"),),
         strict_arp=True,
         tcp=1,
@@ -214,6 +217,19 @@ def test_a_mutation_changes_only_what_it_names(mutation: ObjectMutation) -> None
 def test_what_a_mutation_makes_of_a_service(where: str, change: str, expected: Service) -> None:
     assert ObjectMutation(where, change) in MUTATIONS
     assert images(SERVICE, ObjectMutation(where, change)) == (expected,)
+
+
+def test_a_configuration_without_the_setting_of_a_mutation_is_refused() -> None:
+    """Nothing could notice such a mutation, and the campaign would say that no probe does."""
+    with pytest.raises(InternalError, match="scheduler: as nonsense' changes nothing in"):
+        mutated_configuration(PROXY, ObjectMutation(f"{CONFIGURATION}.ipvs.scheduler", "as nonsense"))
+    assert mutated_configuration(PROXY, ObjectMutation("Service", "absent")) is PROXY
+
+
+def test_a_lab_process_knows_each_mutation() -> None:
+    """It gets the objects and the configuration as JSON, and finds the mutations of what it reads."""
+    read = [decode(encode(each), type(each)) for each in (SERVICE, SLICE, NODE, CIDRS)]
+    assert mutations_of([read], decode(encode(PROXY), ProxyConfiguration)) == MUTATIONS
 
 
 def test_a_setting_can_be_of_the_last_port_alone() -> None:

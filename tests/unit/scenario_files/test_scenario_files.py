@@ -9,6 +9,7 @@ import pytest
 from scenario_index import CHAPTERS, SCENARIOS, places
 
 from proxylab.addresses import Family
+from proxylab.cluster.configuration import Mode
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Scenario
@@ -53,7 +54,7 @@ def dialled(case: Scenario, sent: Probe | Stream) -> Family:
 
 
 def cases_of(place: str) -> Iterator[Scenario]:
-    yield from (each for mode in ("iptables", "nftables", "userspace") for each in cases(written(place), mode))
+    yield from (each for mode in Mode for each in cases(written(place), mode))
 
 
 def families_of(place: str) -> dict[frozenset[Family], set[Family]]:
