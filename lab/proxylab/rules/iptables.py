@@ -103,14 +103,15 @@ class SavedTable(Struct, frozen=True):
     def rules_in(self, chains: Iterable[str]) -> list[SavedRule]:
         """The rules of some chains, in order."""
         found: list[tuple[int, SavedRule]] = []
-        for begins in (f"-{verb} {chain}{end}" for chain in chains for verb in "AI" for end in (" ", "\n")):
-            at = self.body.find(begins)
+        for chain in chains:
+            at = self.body.find(f" {chain}")
             while at >= 0:
-                begin, end = self.body.rfind("\n", 0, at) + 1, self.body.find("\n", at)
-                line = _RULE.fullmatch(self.body, begin, end if end >= 0 else len(self.body))
-                if line is not None and line.start(2) == at:
-                    found += [(at, rule) for rule in _saved_rules([(line[1] or "", line[2], line[3])])]
-                at = self.body.find(begins, at + 1)
+                if self.body[at - 2 : at] in ("-A", "-I"):
+                    begin, end = self.body.rfind("\n", 0, at) + 1, self.body.find("\n", at)
+                    line = _RULE.fullmatch(self.body, begin, end if end >= 0 else len(self.body))
+                    if line is not None and line.span(3) == (at + 1, at + 1 + len(chain)):
+                        found += [(at, rule) for rule in _saved_rules([(line[1] or "", line[2], line[3])])]
+                at = self.body.find(f" {chain}", at + 1)
         return [rule for _, rule in sorted(found)]
 
 

@@ -95,7 +95,7 @@ def test_a_text_of_both_families_has_its_tables_apart() -> None:
     ]
     assert [each.chain for each in first.rules] == ["PREROUTING", "KUBE-A", "KUBE-A-LONGER"]
     assert first.rules_in(["KUBE-A", "PREROUTING"]) == first.rules[:2]
-    (bare,) = read_tables("*nat\n[2:9] -A KUBE-A\n[1:4] -A KUBE-AB\nCOMMIT\n")
+    (bare,) = read_tables("*nat\n[1:4] -A KUBE-AB\n[2:9] -A KUBE-A\nCOMMIT\n")
     assert bare.rules_in(["KUBE-A"]) == [("KUBE-A", "-A KUBE-A", 2)]
     assert (first.printed_by, second.printed_by) == ("iptables-save v1.8.9", "ip6tables-save v1.8.9")
     assert second.rules == [("KUBE-A", "-I KUBE-A -j ACCEPT", None)]
