@@ -5,17 +5,14 @@ then ``COMMIT`` (iptables-save(8)). Equal rules may stand in one chain more than
 compared with the n-th of the other. A policy that drops is as good as a rule, so it is reported as ``-P chain DROP``.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from proxylab.engines.embedded.iptables.meter import Save, policy_text, rule_texts
 from proxylab.evidence.evidence import RuleCount
 from proxylab.plan.resolved import ResolvedProbe
-
-_RULE: Final = re.compile(r"\[(\d+):\d+\] (-A (\S+).*)")
-_DROPPING: Final = re.compile(r":(\S+) DROP \[(\d+):\d+\]")
+from proxylab.rules.iptables import read_tables
 
 
 class _Place(NamedTuple):
@@ -74,14 +71,12 @@ class TextMeter:
 
 
 def _counters(dump: str) -> Iterator[tuple[_Place, int]]:
-    table = ""
-    seen: Counter[tuple[str, str]] = Counter()
-    for line in dump.splitlines():
-        if line.startswith("*"):
-            table = line[1:].strip()
-        elif rule := _RULE.match(line):
-            text = rule[2].rstrip()
-            yield _Place(table, rule[3], text, seen[table, text]), int(rule[1])
-            seen[table, text] += 1
-        elif policy := _DROPPING.match(line):
-            yield _Place(table, policy[1], policy_text(policy[1]), 0), int(policy[2])
+    for table in read_tables(dump):
+        for chain in table.chains.values():
+            if chain.policy == "DROP" and chain.packets is not None:
+                yield _Place(table.name, chain.name, policy_text(chain.name), 0), chain.packets
+        seen: Counter[str] = Counter()
+        for rule in table.rules:
+            if rule.packets is not None:
+                yield _Place(table.name, rule.chain, rule.text, seen[rule.text]), rule.packets
+                seen[rule.text] += 1

@@ -4,11 +4,12 @@ import pytest
 from msgspec.structs import replace
 from recorded import World
 
-from proxylab.evidence.evidence import ForeignRule
+from proxylab.evidence.evidence import ForeignRule, RuleCount
 from proxylab.rules.effects import ENDING, REJECTING, RESETTING, REWRITING
 from proxylab.rules.texts import read_rule
-from proxylab.verdict.counted_rules import target_of
+from proxylab.verdict.counted_rules import NFT_TABLE, read, target_of
 from proxylab.verdict.foreign import ended_by, may_have, rewrote
+from proxylab.verdict.rule_words import why_masqueraded
 
 WORLD = World()
 HARMLESS = (
@@ -67,3 +68,36 @@ def test_a_match_of_translated_connections_is_no_translation() -> None:
     rule = read_rule("ct status dnat ip saddr . ip daddr @hairpin-connections masquerade")
     assert rule is not None
     assert target_of(rule) == "MASQUERADE"
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        ("tcp dport 80 counter drop", True),
+        ("counter tcp dport 80 drop", False),
+        ("counter drop", True),
+        ("tcp dport 80 counter log drop", True),
+        ("-A FORWARD -m hashlimit --hashlimit-above 5/sec --hashlimit-name drop -j ACCEPT", False),
+        ("-A FORWARD -i drop -j ACCEPT", False),
+        ("-P FORWARD DROP", False),
+    ],
+)
+def test_a_counter_proves_an_end_only_where_it_counts_what_the_rule_ended(text: str, ends: bool) -> None:
+    rule = ForeignRule("node-a", "inet guard", "early", "forward", 0, text, 1)
+    evidence = WORLD.evidence([], foreign=(rule,))
+    assert (ended_by(WORLD.resolved, evidence, 1, ("node-a",)) is not None) is ends
+
+
+def test_a_rule_leaves_out_every_network_of_its_set() -> None:
+    text = "ip saddr != { 192.0.2.1, 198.51.100.0/24 } meta mark set meta mark | 0x00004000"
+    rule = read(RuleCount("node-a", NFT_TABLE, "service-A", text, 1))
+    assert rule is not None
+    assert rule.excepted_sources == ("192.0.2.1", "198.51.100.0/24")
+    assert (
+        why_masqueraded(rule, WORLD.resolved)
+        == " because the client is not in 192.0.2.1 or 198.51.100.0/24, though it is a pod:"
+    )
+    own = f"ip saddr != {{ 192.0.2.1, {WORLD.resolved.sender.address} }} meta mark set meta mark | 0x00004000"
+    rule = read(RuleCount("node-a", NFT_TABLE, "service-A", own, 1))
+    assert rule is not None
+    assert why_masqueraded(rule, WORLD.resolved) == ""

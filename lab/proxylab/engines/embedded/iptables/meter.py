@@ -208,11 +208,8 @@ def _number(entries: bytes) -> int:
 
 def rule_texts(dump: str) -> dict[tuple[str, str], list[str]]:
     """The rules that ``iptables-save -c`` printed, in order, by table and chain, without policies."""
-    texts: dict[tuple[str, str], list[str]] = {}
-    for table in read_tables(dump):
-        for rule in table.rules:
-            texts.setdefault((table.name, rule.chain), []).append(rule.text)
-    return texts
+    tables = read_tables(dump)
+    return {(table.name, chain): texts for table in tables for chain, texts in table.texts.items()}
 
 
 def policy_text(chain: str) -> str:
