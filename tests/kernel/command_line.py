@@ -84,7 +84,7 @@ class CommandLine:
     def greeting(self, name: str) -> Greeted:
         """What a lab reports about itself."""
         with ControlConnection(self.control_sockets, name) as line:
-            return line.request(Greet(), Greeted, Deadline.after(PATIENCE))
+            return line.request(Greet(), Deadline.after(PATIENCE))
 
     def supervisor(self, name: str) -> int:
         return int(self.control_sockets.supervisor_file(name).read_text().split()[0])

@@ -28,7 +28,7 @@ from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, LabEndedError
 from proxylab.guest.kernels import Kernel, find_kernel
-from proxylab.protocol.messages import Build, Built, Examine, Examined, Execute, Executed
+from proxylab.protocol.messages import Build, Examine, Execute
 from proxylab.scenario.load import load_scenario
 from proxylab.timing import Deadline
 from proxylab.verdict.model import Judgement
@@ -77,8 +77,8 @@ def test_what_a_guest_writes_stays_in_it(kernel: Kernel, tmp_path: Path) -> None
     own.write_text("the machine's", encoding="ascii")
     script = f"cat {own}; echo guest >{own}; echo guest >{foreign}; cat {own} {foreign}"
     with LabProcess(kernel=kernel.binary) as process:
-        process.request(Build(small_plan(), (), EngineChoice()), Built, Deadline.after(120))
-        done = process.request(Execute("pod-1", ("sh", "-c", script)), Executed, Deadline.after(60))
+        process.request(Build(small_plan(), (), EngineChoice()), Deadline.after(120))
+        done = process.request(Execute("pod-1", ("sh", "-c", script)), Deadline.after(60))
     assert done.stdout == "the machine'sguest\nguest\n", done.stderr
     assert own.read_text(encoding="ascii") == "the machine's"
     assert not foreign.exists()
@@ -89,9 +89,9 @@ def test_what_a_guest_writes_stays_in_it(kernel: Kernel, tmp_path: Path) -> None
 def test_a_large_message_passes_both_ways(kernel: Kernel) -> None:
     text = "x" * 100_000
     with LabProcess(kernel=kernel.binary) as process:
-        process.request(Build(small_plan(), (), EngineChoice()), Built, Deadline.after(120))
+        process.request(Build(small_plan(), (), EngineChoice()), Deadline.after(120))
         for _ in range(5):
-            done = process.request(Execute("pod-1", ("echo", "-n", text)), Executed, Deadline.after(60))
+            done = process.request(Execute("pod-1", ("echo", "-n", text)), Deadline.after(60))
             assert done.stdout == text
 
 
@@ -126,7 +126,7 @@ def test_a_client_that_closes_waits_until_the_guest_has_ended(kernel: Kernel) ->
 @pytest.mark.thorough
 def test_a_guest_has_what_many_machines_lack(kernel: Kernel) -> None:
     with LabProcess(kernel=kernel.binary) as process:
-        found = process.request(Examine(), Examined, Deadline.after(120)).capabilities
+        found = process.request(Examine(), Deadline.after(120)).capabilities
     works = {each.name for each in found if each.works}
     assert {
         "IPVS",
@@ -145,19 +145,19 @@ def test_a_guest_has_what_many_machines_lack(kernel: Kernel) -> None:
 @pytest.mark.thorough
 def test_a_guest_tracks_as_many_connections_as_a_large_machine(kernel: Kernel) -> None:
     with LabProcess(kernel=kernel.binary) as process:
-        process.request(Build(small_plan(), (), EngineChoice()), Built, Deadline.after(120))
+        process.request(Build(small_plan(), (), EngineChoice()), Deadline.after(120))
         limit = Execute("pod-1", ("cat", "/proc/sys/net/netfilter/nf_conntrack_max"))
-        assert int(process.request(limit, Executed, Deadline.after(60)).stdout) >= 262_144
+        assert int(process.request(limit, Deadline.after(60)).stdout) >= 262_144
 
 
 @EACH
 @pytest.mark.thorough
 def test_a_lab_process_that_dies_in_the_guest_ends_the_guest(kernel: Kernel) -> None:
     with LabProcess(kernel=kernel.binary) as process:
-        process.request(Build(small_plan(), (), EngineChoice()), Built, Deadline.after(120))
+        process.request(Build(small_plan(), (), EngineChoice()), Deadline.after(120))
         with pytest.raises(LabEndedError, match="its launcher, which starts commands, ended"):
             # The commands of a pod are in the sandbox's pid namespace, where 3 is the launcher.
-            process.request(Execute("pod-1", ("sh", "-c", "kill -9 3; sleep 60")), Executed, Deadline.after(60))
+            process.request(Execute("pod-1", ("sh", "-c", "kill -9 3; sleep 60")), Deadline.after(60))
 
 
 @EACH

@@ -21,7 +21,7 @@ from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import InternalError
 from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.sandbox.launcher import Launcher
-from proxylab.protocol.messages import Build, Built, Execute, Executed
+from proxylab.protocol.messages import Build, Execute
 from proxylab.timing import Deadline
 
 
@@ -59,7 +59,7 @@ def test_ctrl_c_reaches_the_client_only() -> None:
         for pid in descendants(process.pid):
             os.kill(pid, signal.SIGINT)
         with pytest.raises(InternalError, match="there is no lab"):
-            process.request(Execute("node-a", ("true",)), Executed, Deadline.after(10))
+            process.request(Execute("node-a", ("true",)), Deadline.after(10))
 
 
 def test_a_client_that_closes_waits_until_everything_has_ended() -> None:
@@ -82,11 +82,11 @@ def test_a_lab_process_that_dies_is_reported_with_its_last_words() -> None:
             assert not deadline.passed
             time.sleep(0.001)
         with pytest.raises(InternalError, match="the lab process ended before it could answer Execute"):
-            process.request(Execute("node-a", ("true",)), Executed, Deadline.after(10))
+            process.request(Execute("node-a", ("true",)), Deadline.after(10))
 
 
 def build(process: LabProcess) -> None:
-    process.request(Build(small_plan(), (), EngineChoice()), Built, Deadline.after(60))
+    process.request(Build(small_plan(), (), EngineChoice()), Deadline.after(60))
 
 
 def expect_gone(pids: Iterable[int]) -> None:
@@ -98,7 +98,7 @@ def test_a_lab_process_that_answers_too_late_is_never_asked_again() -> None:
     build(process)
     pids = set(descendants(process.pid))
     with pytest.raises(InternalError, match="did not answer Execute in time"):
-        process.request(Execute("pod-1", ("sleep", "3")), Executed, Deadline.after(0.1))
+        process.request(Execute("pod-1", ("sleep", "3")), Deadline.after(0.1))
     assert process.closed
     expect_gone(pids)
 
@@ -112,7 +112,7 @@ def test_an_interrupted_client_does_not_take_an_old_answer_for_a_new_one(monkeyp
 
     monkeypatch.setattr(process._channel, "receive", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        process.request(Execute("pod-1", ("true",)), Executed, Deadline.after(10))
+        process.request(Execute("pod-1", ("true",)), Deadline.after(10))
     assert process.closed
 
 
@@ -124,7 +124,7 @@ def test_a_lab_process_that_is_stopped_takes_no_request_and_is_closed_all_the_sa
     (lab_process,) = descendants(init)[init]
     os.kill(lab_process, signal.SIGSTOP)
     with pytest.raises(InternalError, match="did not take the request"):
-        process.request(Execute("pod-1", ("x" * 4_000_000,)), Executed, Deadline.after(0.2))
+        process.request(Execute("pod-1", ("x" * 4_000_000,)), Deadline.after(0.2))
     expect_gone(pids)
 
 
@@ -140,7 +140,7 @@ from proxylab.engines.protocol import EngineChoice
 from proxylab.protocol.messages import Build, Built
 from proxylab.timing import Deadline
 process = LabProcess()
-process.request(Build(small_plan(), (), EngineChoice()), Built, Deadline.after(30))
+process.request(Build(small_plan(), (), EngineChoice()), Deadline.after(30))
 began = time.monotonic()
 process.close()
 print("closed" if time.monotonic() - began < 4 else "hung")
@@ -165,7 +165,7 @@ from proxylab.errors import CapabilityError
 from proxylab.protocol.messages import Build, Built
 from proxylab.timing import Deadline
 try:
-    LabProcess().request(Build(small_plan(), (), EngineChoice()), Built, Deadline.after(30))
+    LabProcess().request(Build(small_plan(), (), EngineChoice()), Deadline.after(30))
 except CapabilityError as error:
     print(error)
 """

@@ -20,7 +20,7 @@ from proxylab.client.connection import Connection, ControlConnection
 from proxylab.client.control_sockets import ControlSockets
 from proxylab.client.standing_lab import attach_to
 from proxylab.errors import CapabilityError
-from proxylab.protocol.messages import Execute, Executed
+from proxylab.protocol.messages import Execute
 from proxylab.timing import Deadline
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who may become another user; run it as root")
@@ -300,7 +300,7 @@ def reach(path: Path) -> None:
     """Connect as root, who can reach any control socket, and send a request."""
     with Connection(_connected(path)) as line:
         try:
-            line.request(Execute("client", ("true",)), Executed, Deadline.after(10))
+            line.request(Execute("client", ("true",)), Deadline.after(10))
         except Exception as error:
             raise ConnectionError from error
 

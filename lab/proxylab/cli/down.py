@@ -13,7 +13,7 @@ from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
 from proxylab.client.process_states import stuck_process
 from proxylab.errors import ExitCode, LabError, LabStuckError
-from proxylab.protocol.standing_labs import End, Ended
+from proxylab.protocol.standing_labs import End
 from proxylab.timing import Deadline
 
 _ASK_SECONDS: Final = 5.0
@@ -66,7 +66,7 @@ def _end(control_sockets: ControlSockets, name: str) -> None:
             suppress(NoSuchLabError, LabError, TimeoutError),
             ControlConnection(control_sockets, name, seconds) as connection,
         ):
-            connection.request(End(), Ended, Deadline.after(seconds))
+            connection.request(End(), Deadline.after(seconds))
             seconds = _LEAVE_SECONDS
         _wait(lambda: not control_sockets.is_taken(name) or is_stuck(), seconds)
         if not control_sockets.is_taken(name):

@@ -19,7 +19,7 @@ from proxylab.errors import ExitCode
 from proxylab.plan.assembly import lay_out
 from proxylab.plan.model import Plan
 from proxylab.plan.topology import draw
-from proxylab.protocol.standing_labs import LabRecord, ListObjects, ObjectList, Remember
+from proxylab.protocol.standing_labs import ListObjects, ObjectList, Remember
 from proxylab.report.listing import KINDS, Kind, kind_named, listing, of_kind
 from proxylab.scenario.model import Scenario
 from proxylab.timing import Deadline
@@ -106,8 +106,8 @@ def the_cluster(words: tuple[str, ...], name: str | None, case_id: str | None) -
         yield _Cluster(rest, scenario, objects, ObjectList((), ()), 0.0)
         return
     with standing(name) as connection:
-        record = connection.request(Remember(), LabRecord, Deadline.after(_ANSWER_SECONDS))
-        listed = connection.request(ListObjects(), ObjectList, Deadline.after(_ANSWER_SECONDS))
+        record = connection.request(Remember(), Deadline.after(_ANSWER_SECONDS))
+        listed = connection.request(ListObjects(), Deadline.after(_ANSWER_SECONDS))
     yield _Cluster(rest, record.scenario, listed.objects, listed, record.began)
 
 

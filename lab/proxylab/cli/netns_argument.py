@@ -42,7 +42,7 @@ def _record_of_lab(ctx: click.Context) -> LabRecord | None:
         if not name:
             return None
         with ControlConnection(control_sockets, name, _ANSWER_SECONDS) as connection:
-            return connection.request(Remember(), LabRecord, Deadline.after(_ANSWER_SECONDS))
+            return connection.request(Remember(), Deadline.after(_ANSWER_SECONDS))
     except (LabError, NoSuchLabError, TimeoutError):
         return None
 

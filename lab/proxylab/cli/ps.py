@@ -56,7 +56,7 @@ def _greetings(control_sockets: ControlSockets) -> Iterator[tuple[str, Greeted |
     for name in control_sockets.names():
         try:
             with ControlConnection(control_sockets, name, _ANSWER_SECONDS) as connection:
-                yield name, connection.request(Greet(), Greeted, Deadline.after(_ANSWER_SECONDS))
+                yield name, connection.request(Greet(), Deadline.after(_ANSWER_SECONDS))
         except NoSuchLabError:
             continue  # the lab has ended meanwhile
         except (LabError, TimeoutError):

@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, Self
 
 from proxylab.client.control_sockets import ControlSockets
 from proxylab.client.process_states import StuckProcess
@@ -20,11 +20,9 @@ from proxylab.encoding import MisfitError
 from proxylab.errors import InternalError, LabEndedError, LabError, LabStuckError
 from proxylab.protocol.channel import Channel, ChannelClosedError
 from proxylab.protocol.faults import error_of
-from proxylab.protocol.messages import Failed
-from proxylab.protocol.standing_labs import AnyRequest, AnyResponse, Feed, Signal
+from proxylab.protocol.messages import AnswerOf, Failed, Request, answer_of
+from proxylab.protocol.standing_labs import AnyResponse, Feed, Signal
 from proxylab.timing import Deadline
-
-Wanted = TypeVar("Wanted")
 
 _PATIENCE_SECONDS: Final = 2.0
 """After so many seconds without an answer the client looks for a process that does not run."""
@@ -62,8 +60,8 @@ class Connection:
         """The descriptor that is readable when the lab process has sent something."""
         return self._channel.fileno()
 
-    def request(self, request: AnyRequest, wanted: type[Wanted], deadline: Deadline) -> Wanted:
-        """Send a request and wait for the answer, which must be a ``wanted``.
+    def request(self, request: Request[AnswerOf], deadline: Deadline) -> AnswerOf:
+        """Send a request and wait for its answer.
 
         Raises:
             LabError: the error that the lab process reports.
@@ -80,7 +78,7 @@ class Connection:
             raise
         if isinstance(answer, Failed):
             raise self._error(answer, what)
-        if not isinstance(answer, wanted):
+        if not isinstance(answer, answer_of(type(request))):
             self.close()
             raise InternalError(f"the lab process answered {type(request).__name__} with {type(answer).__name__}")
         return answer
@@ -105,7 +103,9 @@ class Connection:
         """Pass a signal to the running command, or end another feed."""
         self._send(Signal(number), "take a signal", deadline)
 
-    def _send(self, request: AnyRequest, what: str, deadline: Deadline, descriptors: Sequence[int] = ()) -> None:
+    def _send(
+        self, request: Request[AnswerOf] | Feed | Signal, what: str, deadline: Deadline, descriptors: Sequence[int] = ()
+    ) -> None:
         try:
             self._channel.send(request, deadline, descriptors)
         except ChannelClosedError as error:

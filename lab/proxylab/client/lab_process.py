@@ -17,7 +17,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Final, TypeVar
+from typing import IO, Final
 
 from msgspec.structs import replace
 
@@ -29,13 +29,11 @@ from proxylab.encoding import encode
 from proxylab.errors import LAUNCHER_ENDED, CapabilityError, InternalError, LabEndedError, LabError, LabStuckError
 from proxylab.guest.kernels import cure_in_guest, find_kernel
 from proxylab.protocol.faults import error_of
-from proxylab.protocol.messages import Build, Examined, Failed, Ready
-from proxylab.protocol.standing_labs import AnyRequest, Detach, Detached, LabRecord
+from proxylab.protocol.messages import AnswerOf, Build, Examined, Failed, Ready, Request
+from proxylab.protocol.standing_labs import Detach, LabRecord
 from proxylab.resource_limits import check_limits
 from proxylab.scenario.words import HOST
 from proxylab.timing import Deadline
-
-Wanted = TypeVar("Wanted")
 
 _START_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 5.0
@@ -116,13 +114,13 @@ class LabProcess(Connection):
             self._ready = answer
         return self._ready
 
-    def request(self, request: AnyRequest, wanted: type[Wanted], deadline: Deadline) -> Wanted:
+    def request(self, request: Request[AnswerOf], deadline: Deadline) -> AnswerOf:
         """Wait until it is in its sandbox, then send a request and wait for the answer (see ``Connection.request``)."""
         self.ready()
         if isinstance(request, Build):
             self._namespaces = max(self._namespaces, len(request.plan.namespaces))
         try:
-            answer = super().request(request, wanted, deadline)
+            answer = super().request(request, deadline)
         except CapabilityError as error:
             if not self._in_guest:
                 raise
@@ -146,7 +144,7 @@ class LabProcess(Connection):
         if not self._control_socket.name:
             self._control_socket.claim(record.name)
         self._control_socket.tell_supervisor(self.pid)
-        self.request(Detach(record, seconds), Detached, Deadline.after(_STAY_SECONDS))
+        self.request(Detach(record, seconds), Deadline.after(_STAY_SECONDS))
         if seconds is not None:
             self._leave()
 

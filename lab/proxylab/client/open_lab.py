@@ -7,7 +7,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -41,25 +41,21 @@ from proxylab.plan.outages import Absences
 from proxylab.plan.resolved import Query, ResolvedProbe
 from proxylab.protocol.messages import (
     Advanced,
+    AnswerOf,
     Built,
     CollectedState,
     CollectState,
     Conclude,
-    Concluded,
     Converse,
-    Conversed,
     Dump,
-    Dumped,
     Execute,
     Executed,
     Inspect,
-    Inspected,
-    LookedUp,
     LookUp,
+    Request,
     Send,
-    Sent,
 )
-from proxylab.protocol.standing_labs import AnyRequest, LabRecord, ListObjects, ObjectList
+from proxylab.protocol.standing_labs import LabRecord, ListObjects
 from proxylab.report.bundle import NodeState, bundle
 from proxylab.report.step_bundle import step_bundle
 from proxylab.scenario.model import Scenario
@@ -70,8 +66,6 @@ from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.expectations.metrics import exported_names
 from proxylab.verdict.judge import judge, judge_step, skip
 from proxylab.verdict.model import UNRESOLVED, Judgement, ProbeVerdict, StepVerdict
-
-Wanted = TypeVar("Wanted")
 
 BUILD_SECONDS: Final = 300.0
 """More than the engines may take (``proxylab.engines.fleet``), whose errors say more."""
@@ -145,7 +139,7 @@ class OpenLab:
         seconds += sum(stage.delay / 1000 + 1 for each in step.change.workloads for stage in each.stages)
         try:
             lacks = lacking_of_step(mode_of(self.engine.name), self._assembly, step)
-            advanced = self._ask(advance_to(self._assembly, self.made, lacks), Advanced, seconds)
+            advanced = self._ask(advance_to(self._assembly, self.made, lacks), seconds)
         except LabError as error:
             self._failed = error
             raise
@@ -164,7 +158,7 @@ class OpenLab:
         self._come_to(step)
         self._concluded = True
         concluding = Conclude(step.expect.conntrack is not None, exported_names(step.expect.metrics))
-        evidence = self._ask(concluding, Concluded, _PROBE_SECONDS).evidence
+        evidence = self._ask(concluding, _PROBE_SECONDS).evidence
         number, assembly = self.made, self._assembly
         verdict = judge_step(
             step,
@@ -219,7 +213,7 @@ class OpenLab:
         self._assembly = assemble(found.scenario)
         self.made = 0
         if found.changes:
-            self._ask(found.advance, Advanced, BUILD_SECONDS)
+            self._ask(found.advance, BUILD_SECONDS)
 
     def converse(self, there: Probe, server: str, turns: Sequence[Turn]) -> DialogueRecord:
         """Hold a dialogue by crafted TCP segments, with a pod or outside host that answers as ``server``.
@@ -230,7 +224,7 @@ class OpenLab:
         """
         refuse_dialogue(self._modes.values())
         dialogue = prepare_dialogue(self._assembly, there, server, turns)
-        return self._ask(Converse(dialogue), Conversed, _PROBE_SECONDS).spoken
+        return self._ask(Converse(dialogue), _PROBE_SECONDS).spoken
 
     def probe(self, probe: Probe, *, trace: bool = False) -> ProbeVerdict:
         """Make the earlier steps, send one probe of the scenario, and judge what was seen.
@@ -303,7 +297,7 @@ class OpenLab:
         return Lookups(self._assembly, self.made, self._look_up)
 
     def _look_up(self, netns_name: str, query: Query) -> Lookup:
-        return self._ask(LookUp(netns_name, query), LookedUp, _PROBE_SECONDS).lookup
+        return self._ask(LookUp(netns_name, query), _PROBE_SECONDS).lookup
 
     def _send(self, probe: Probe) -> tuple[ResolvedProbe, IPAddress | None, Evidence]:
         """Resolve the name that a probe dials, if any, and send the probe if it has an address."""
@@ -311,12 +305,12 @@ class OpenLab:
         resolved, source, lookups = self.lookups.resolved(probe)
         if has_no_address(resolved, lookups):
             return resolved, source, Evidence(sent=0, lookups=lookups)
-        evidence = self._ask(Send(_without_names(resolved)), Sent, _PROBE_SECONDS).evidence
+        evidence = self._ask(Send(_without_names(resolved)), _PROBE_SECONDS).evidence
         return resolved, source, replace(evidence, lookups=lookups)
 
     def _trace(self, resolved: ResolvedProbe) -> tuple[ResolvedProbe, Evidence]:
         single = single_packet(resolved, self._modes.values())
-        return single, self._ask(Send(_without_names(single), trace=True), Sent, _PROBE_SECONDS).evidence
+        return single, self._ask(Send(_without_names(single), trace=True), _PROBE_SECONDS).evidence
 
     def bundle(self, verdict: ProbeVerdict | StepVerdict) -> dict[str, bytes]:
         """The files of an evidence bundle (``proxylab.report.bundle``) for the probe or step that was judged last."""
@@ -353,23 +347,23 @@ class OpenLab:
 
     def rules_of(self, node: str) -> str:
         """The rules of one node as the kernel has them, with counters."""
-        return self._ask(Dump(node), Dumped, _PROBE_SECONDS).text
+        return self._ask(Dump(node), _PROBE_SECONDS).text
 
     def proxies(self) -> tuple[ProxyRecord, ...]:
         """The state of every node's engine."""
-        return self._ask(Inspect(), Inspected, _PROBE_SECONDS).proxies
+        return self._ask(Inspect(), _PROBE_SECONDS).proxies
 
     def objects(self) -> tuple[KubeObject, ...]:
         """All objects that the API server shows, by kind, namespace and name."""
-        return self._ask(ListObjects(), ObjectList, _PROBE_SECONDS).objects
+        return self._ask(ListObjects(), _PROBE_SECONDS).objects
 
     def _collect_state(self) -> CollectedState:
-        return self._ask(CollectState(), CollectedState, _PROBE_SECONDS)
+        return self._ask(CollectState(), _PROBE_SECONDS)
 
     def execute(self, netns_name: str, *argv: str) -> Executed:
         """Run a command in a node, pod or host of the lab and wait for its end."""
         request = Execute(netns_name, argv)
-        return self._ask(request, Executed, request.seconds + 10)
+        return self._ask(request, request.seconds + 10)
 
     def record(self, name: str) -> LabRecord:
         """The record that other clients need to go on with it."""
@@ -391,10 +385,10 @@ class OpenLab:
         """Give the lab back: no more requests from here. The lab process closes it once it has built the next one."""
         self._given_back = True
 
-    def _ask(self, request: AnyRequest, wanted: type[Wanted], seconds: float) -> Wanted:
+    def _ask(self, request: Request[AnswerOf], seconds: float) -> AnswerOf:
         if self._given_back or self.connection.closed:
             raise InternalError(f"{self.scenario.file}: its lab is gone; open the scenario again")
-        return self.connection.request(request, wanted, Deadline.after(seconds))
+        return self.connection.request(request, Deadline.after(seconds))
 
 
 def _without_names(resolved: ResolvedProbe) -> ResolvedProbe:

@@ -26,7 +26,7 @@ from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, EngineError
 from proxylab.mutate.objects import ObjectMutation
 from proxylab.plan.assembly import assemble
-from proxylab.protocol.messages import Build, Built, Close, Closed, Examine, Examined
+from proxylab.protocol.messages import Build, Close, Examine
 from proxylab.scenario.cases import kernel_of
 from proxylab.scenario.dns import NameServer
 from proxylab.scenario.matrix import Requirements
@@ -125,7 +125,7 @@ class Session:
             self._check_capabilities(process, chosen.kernel, needed)
         self._namespaces = max(self._namespaces, len(assembly.plan.namespaces))
         try:
-            built = process.request(request, Built, Deadline.after(BUILD_SECONDS))
+            built = process.request(request, Deadline.after(BUILD_SECONDS))
         except EngineError:
             # Each trial costs a quick lab a tenth of its time, so on the machine's kernel they wait for a failure.
             self._check_capabilities(process, chosen.kernel, needed)
@@ -143,7 +143,7 @@ class Session:
     def _check_capabilities(self, process: LabProcess, kernel: str, names: Sequence[str]) -> None:
         """Raise ``CapabilityError`` if the kernel, or the machine, lacks one of them. Each is tried once."""
         if unknown := tuple(name for name in names if (kernel, name) not in self._capabilities):
-            found = process.request(Examine(unknown), Examined, Deadline.after(BUILD_SECONDS)).capabilities
+            found = process.request(Examine(unknown), Deadline.after(BUILD_SECONDS)).capabilities
             self._capabilities |= {(kernel, each.name): each for each in found}
         for name in names:
             capability = self._capabilities[kernel, name]
@@ -181,7 +181,7 @@ class Session:
         for process in self._processes.values():
             if process.is_open:
                 seconds = _CLOSE_SECONDS + self._namespaces * _CLOSE_SECONDS_A_NETNS
-                process.request(Close(), Closed, Deadline.after(seconds))
+                process.request(Close(), Deadline.after(seconds))
 
     def close(self, *, checked: bool = False) -> None:
         """End the lab processes. A second call does nothing.

@@ -21,7 +21,7 @@ _ANSWER_SECONDS: Final = 30.0
 
 def attach_to(connection: ControlConnection) -> "StandingLab":
     """The standing lab at the other end of the connection. Raises ``LabGoneError``."""
-    return StandingLab(connection, connection.request(Remember(), LabRecord, Deadline.after(_ANSWER_SECONDS)))
+    return StandingLab(connection, connection.request(Remember(), Deadline.after(_ANSWER_SECONDS)))
 
 
 class StandingLab(OpenLab):
@@ -35,5 +35,5 @@ class StandingLab(OpenLab):
     def bring_to(self, found: Edit) -> None:
         """Record the change for later clients, and make it (see ``OpenLab.bring_to``)."""
         self._record = replace(self._record, scenario=found.scenario, made=0)
-        self.connection.request(Remember(self._record), LabRecord, Deadline.after(_ANSWER_SECONDS))
+        self.connection.request(Remember(self._record), Deadline.after(_ANSWER_SECONDS))
         super().bring_to(found)

@@ -1,11 +1,13 @@
 """The requests of a client and the answers of a lab process, as frozen structs.
 
-Every request gets the answer that its docstring names, or ``Failed``. The lab process speaks first, once it is in its
-sandbox: ``Ready``, or ``Failed`` if it cannot enter one. ``proxylab.protocol.standing_labs`` has the messages about a
-detached lab.
+Every ``Request`` names the class of its answer; it gets that, or ``Failed``. The lab process speaks first, once it is
+in its sandbox: ``Ready``, or ``Failed`` if it cannot enter one. ``proxylab.protocol.standing_labs`` has the messages
+about a detached lab.
 """
 
+import sys
 from collections.abc import Mapping
+from typing import Generic, TypeVar, get_args
 
 from msgspec import field
 
@@ -27,9 +29,23 @@ from proxylab.plan.resolved import Query, ResolvedProbe
 from proxylab.scenario.change import Change
 from proxylab.scenario.steps import Until
 
+AnswerOf = TypeVar("AnswerOf")
 
-class Build(TaggedRecord, frozen=True):
-    """Make ``plan`` real, run ``engine`` in its nodes and wait until the rules reflect ``objects``. Answer: ``Built``.
+
+class Request(TaggedRecord, Generic[AnswerOf], frozen=True):
+    """A request, typed by its answer. ``Failed`` may come in the answer's place."""
+
+
+def answer_of(request: type[Request[AnswerOf]]) -> type[AnswerOf]:
+    """The class of the answer to a request, which its declaration names: it stands further below in its module."""
+    (base,) = request.__orig_bases__  # type: ignore[attr-defined]  # types.get_original_bases is of Python 3.12
+    (named,) = get_args(base)
+    answer: type[AnswerOf] = getattr(sys.modules[request.__module__], named.__forward_arg__)
+    return answer
+
+
+class Build(Request["Built"], frozen=True):
+    """Make ``plan`` real, run ``engine`` in its nodes and wait until the rules reflect ``objects``.
 
     An existing lab is replaced: the new one is built before the old one is closed. ``seed`` orders source ports, and is
     part of every payload. ``resolv_confs`` are the /etc/resolv.conf of namespaces of the plan. ``programs`` are the
@@ -61,8 +77,8 @@ class PodStage(Record, frozen=True, kw_only=True):
     grace: int | None = None
 
 
-class Advance(TaggedRecord, frozen=True, kw_only=True):
-    """Make the change of one step in the lab, and wait as it says. Answer: ``Advanced``.
+class Advance(Request["Advanced"], frozen=True, kw_only=True):
+    """Make the change of one step in the lab, and wait as it says.
 
     Attributes:
         step: its name.
@@ -85,8 +101,8 @@ class Advance(TaggedRecord, frozen=True, kw_only=True):
     addresses: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)
 
 
-class Conclude(TaggedRecord, frozen=True):
-    """End the latest step: let its streams come to rest. Answer: ``Concluded``.
+class Conclude(Request["Concluded"], frozen=True):
+    """End the latest step: let its streams come to rest.
 
     With ``tables``, read the connection tracking tables then. ``metrics`` are the names of metrics to read, by node.
     """
@@ -95,60 +111,60 @@ class Conclude(TaggedRecord, frozen=True):
     metrics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-class Send(TaggedRecord, frozen=True):
-    """Send one probe in the lab, and with ``trace`` trace its packet. Answer: ``Sent``."""
+class Send(Request["Sent"], frozen=True):
+    """Send one probe in the lab, and with ``trace`` trace its packet."""
 
     resolved: ResolvedProbe
     trace: bool = False
 
 
-class LookUp(TaggedRecord, frozen=True):
-    """Look up a name from a namespace of the plan. Answer: ``LookedUp``. ``seconds`` bounds the wait."""
+class LookUp(Request["LookedUp"], frozen=True):
+    """Look up a name from a namespace of the plan. ``seconds`` bounds the wait."""
 
     netns_name: str
     query: Query
     seconds: float = 2.0
 
 
-class Converse(TaggedRecord, frozen=True):
-    """Hold a dialogue in the lab. Answer: ``Conversed``."""
+class Converse(Request["Conversed"], frozen=True):
+    """Hold a dialogue in the lab."""
 
     dialogue: Dialogue
 
 
-class Dump(TaggedRecord, frozen=True):
-    """Get the rules of one node as the kernel has them. Answer: ``Dumped``."""
+class Dump(Request["Dumped"], frozen=True):
+    """Get the rules of one node as the kernel has them."""
 
     node: str
 
 
-class Inspect(TaggedRecord, frozen=True):
-    """Get the state of the engines of all nodes. Answer: ``Inspected``."""
+class Inspect(Request["Inspected"], frozen=True):
+    """Get the state of the engines of all nodes."""
 
 
-class CollectState(TaggedRecord, frozen=True):
-    """Get all that the lab still has of the last probe. Answer: ``CollectedState``."""
+class CollectState(Request["CollectedState"], frozen=True):
+    """Get all that the lab still has of the last probe."""
 
 
-class Execute(TaggedRecord, frozen=True):
-    """Run a command in a node, pod or host. Answer: ``Executed``. ``seconds`` bounds it."""
+class Execute(Request["Executed"], frozen=True):
+    """Run a command in a node, pod or host. ``seconds`` bounds it."""
 
     netns_name: str
     argv: tuple[str, ...]
     seconds: float = 30.0
 
 
-class Close(TaggedRecord, frozen=True):
-    """Close the lab, and check that nothing of it or of earlier ones is left. Answer: ``Closed``."""
+class Close(Request["Closed"], frozen=True):
+    """Close the lab, and check that nothing of it or of earlier ones is left."""
 
 
-class Examine(TaggedRecord, frozen=True):
-    """Examine this machine's capabilities for a lab: those of these names, or all. Answer: ``Examined``."""
+class Examine(Request["Examined"], frozen=True):
+    """Examine this machine's capabilities for a lab: those of these names, or all."""
 
     names: tuple[str, ...] = ()
 
 
-Request = (
+LabRequest = (
     Build | Advance | Conclude | Send | LookUp | Converse | Dump | Inspect | CollectState | Execute | Examine | Close
 )
 

@@ -13,7 +13,7 @@ from proxylab.binary_identity import BinaryIdentity
 from proxylab.cluster.objects import KubeObject
 from proxylab.encoding import Record, TaggedRecord
 from proxylab.engines.protocol import EngineChoice
-from proxylab.protocol.messages import Answer, Built, Request
+from proxylab.protocol.messages import Answer, Built, LabRequest, Request
 from proxylab.scenario.model import Scenario
 
 
@@ -42,8 +42,8 @@ class LabRecord(TaggedRecord, frozen=True, kw_only=True):
     began: float = 0.0
 
 
-class Detach(TaggedRecord, frozen=True):
-    """Open the control socket to other clients. Answer: ``Detached``.
+class Detach(Request["Detached"], frozen=True):
+    """Open the control socket to other clients.
 
     The lab then outlives the client that sends it by so many seconds; with ``None`` it ends with that client.
     """
@@ -52,21 +52,21 @@ class Detach(TaggedRecord, frozen=True):
     seconds: float | None
 
 
-class Greet(TaggedRecord, frozen=True):
-    """Get the state of a standing lab. Answer: ``Greeted``."""
+class Greet(Request["Greeted"], frozen=True):
+    """Get the state of a standing lab."""
 
 
-class Remember(TaggedRecord, frozen=True):
-    """Get the record of a standing lab, after replacing it by ``record`` if given. Answer: ``LabRecord``."""
+class Remember(Request["LabRecord"], frozen=True):
+    """Get the record of a standing lab, after replacing it by ``record`` if given."""
 
     record: LabRecord | None = None
 
 
-class ListObjects(TaggedRecord, frozen=True):
-    """List the objects that the API server shows. Answer: ``ObjectList``."""
+class ListObjects(Request["ObjectList"], frozen=True):
+    """List the objects that the API server shows."""
 
 
-class End(TaggedRecord, frozen=True):
+class End(Request["Ended"], frozen=True):
     """End a standing lab. Answer: ``Ended``, and then the lab process ends."""
 
 
@@ -186,7 +186,7 @@ class Ended(TaggedRecord, frozen=True):
 
 Feed = Attach | Log | Listen
 
-AnyRequest = Request | Detach | Greet | Remember | ListObjects | End | Feed | Signal
+AnyRequest = LabRequest | Detach | Greet | Remember | ListObjects | End | Feed | Signal
 """All requests of a client."""
 
 AnyResponse = Answer | Detached | Greeted | LabRecord | ObjectList | Lines | Frames | Ended

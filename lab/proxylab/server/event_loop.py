@@ -12,11 +12,11 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from proxylab.engines.engine_names import IPTABLES_VARIANTS
 from proxylab.errors import LAUNCHER_ENDED, EngineError, InternalError, LabError
@@ -36,6 +36,7 @@ from proxylab.protocol.messages import (
     Built,
     Close,
     Closed,
+    CollectedState,
     CollectState,
     Conclude,
     Concluded,
@@ -49,6 +50,7 @@ from proxylab.protocol.messages import (
     Executed,
     Failed,
     Inspect,
+    Inspected,
     LookedUp,
     LookUp,
     Ready,
@@ -213,8 +215,63 @@ def _owned(error: Exception, request: AnyRequest) -> LabError:
             raise error
 
 
-_OfLab = Advance | Conclude | Send | LookUp | Converse | Dump | CollectState | Execute
-"""The requests that need a lab."""
+async def _advance(lab: Lab, request: Advance) -> Advanced:
+    began = time.monotonic()
+    await lab.advance(request)
+    return Advanced(time.monotonic() - began)
+
+
+async def _conclude(lab: Lab, request: Conclude) -> Concluded:
+    return Concluded(await lab.step_runner.conclude(tables=request.tables, metrics=request.metrics))
+
+
+async def _send(lab: Lab, request: Send) -> Sent:
+    return Sent(await lab.send(request.resolved, trace=request.trace))
+
+
+async def _look_up(lab: Lab, request: LookUp) -> LookedUp:
+    return LookedUp(await lab.ask(request.netns_name, request.query, Deadline.after(request.seconds)))
+
+
+async def _converse(lab: Lab, request: Converse) -> Conversed:
+    return Conversed(await lab.converse(request.dialogue))
+
+
+async def _dump(lab: Lab, request: Dump) -> Dumped:
+    return Dumped(await lab.dump(request.node))
+
+
+async def _collect_state(lab: Lab, _request: CollectState) -> CollectedState:
+    return await lab.collect_state()
+
+
+async def _inspect(lab: Lab, _request: Inspect) -> Inspected:
+    return await lab.control_plane.inspect()
+
+
+async def _list_objects(lab: Lab, _request: ListObjects) -> ObjectList:
+    objects = lab.objects()
+    return ObjectList(objects, tuple(lab.control_plane.store.revision_of(each.key) for each in objects))
+
+
+async def _execute(lab: Lab, request: Execute) -> Executed:
+    done = await lab.execute(request.netns_name, request.argv, Deadline.after(request.seconds))
+    return Executed(done.status, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+
+
+_OF_LAB: Final[Mapping[type, Callable[[Lab, Any], Awaitable[Answer | ObjectList]]]] = {
+    Advance: _advance,
+    Conclude: _conclude,
+    Send: _send,
+    LookUp: _look_up,
+    Converse: _converse,
+    Dump: _dump,
+    CollectState: _collect_state,
+    Inspect: _inspect,
+    ListObjects: _list_objects,
+    Execute: _execute,
+}
+"""What carries out each request that needs a lab."""
 
 
 class _RequestHandler:
@@ -270,6 +327,8 @@ class _RequestHandler:
             yield Failed(fault_of(_owned(error, request)))
 
     async def _answer(self, request: AnyRequest) -> Answer | ObjectList:
+        if (of_lab := _OF_LAB.get(type(request))) is not None:
+            return await of_lab(self._current_lab(), request)
         match request:
             case Build():
                 return await self._build(request)
@@ -277,38 +336,8 @@ class _RequestHandler:
                 return Examined(await examine(self._launcher, names))
             case Close():
                 return await self._close()
-            case ListObjects():
-                lab = self._current_lab()
-                objects = lab.objects()
-                return ObjectList(objects, tuple(lab.control_plane.store.revision_of(each.key) for each in objects))
-            case Inspect():
-                return await self._current_lab().control_plane.inspect()
-            case Advance() | Conclude() | Send() | LookUp() | Converse() | Dump() | CollectState() | Execute():
-                return await self._ask_lab(request, self._current_lab())
             case _:
                 raise InternalError(f"{type(request).__name__} came without a feed that it could be for")
-
-    async def _ask_lab(self, request: _OfLab, lab: Lab) -> Answer:
-        match request:
-            case Advance():
-                began = time.monotonic()
-                await lab.advance(request)
-                return Advanced(time.monotonic() - began)
-            case Conclude(tables, metrics):
-                return Concluded(await lab.step_runner.conclude(tables=tables, metrics=metrics))
-            case Send(resolved, trace):
-                return Sent(await lab.send(resolved, trace=trace))
-            case LookUp(netns_name, query, seconds):
-                return LookedUp(await lab.ask(netns_name, query, Deadline.after(seconds)))
-            case Converse(dialogue):
-                return Conversed(await lab.converse(dialogue))
-            case Dump(node):
-                return Dumped(await lab.dump(node))
-            case CollectState():
-                return await lab.collect_state()
-            case Execute(netns_name, argv, seconds):
-                done = await lab.execute(netns_name, argv, Deadline.after(seconds))
-                return Executed(done.status, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
     async def _iptables(self, asked: str) -> IptablesVariant:
         """The variant of that name, or the best one; chosen once."""
