@@ -15,7 +15,7 @@ from proxylab.cli.terminal import COLOR, changes_in_colour, wants_color
 from proxylab.client.standing_lab import StandingLab, attach_to
 from proxylab.engines.engine_names import mode_of
 from proxylab.errors import ExitCode, ScenarioError
-from proxylab.scenario.cases import cases
+from proxylab.oracle.promised import promised_cases
 from proxylab.scenario.model import Scenario
 
 
@@ -60,7 +60,7 @@ def _case(file: Path, lab: StandingLab) -> Scenario:
     """The case of the edited file with the id of the lab's own case."""
     (written,) = load_all((file,))
     wanted = lab.scenario.case.id
-    found = cases(written, mode_of(lab.engine.name), lab.engine.version)
+    found = promised_cases(written, mode_of(lab.engine.name), lab.engine.version)
     fitting = [each for each in found if each.case.id == wanted]
     if not fitting:
         ids = ", ".join(each.case.id or "the only one" for each in found) or "none"

@@ -8,7 +8,7 @@ import click
 from proxylab.cli.file_arguments import complete_scenarios, load_all
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import terminal_width
-from proxylab.scenario.cases import cases
+from proxylab.oracle.promised import promised_cases
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.versions import Version
 from proxylab.text import wrapped
@@ -34,7 +34,7 @@ def choose_case(file: Path, case_id: str | None, mode: str = "iptables", version
         click.UsageError: the scenario has no such case.
     """
     (scenario,) = load_all((file,))
-    found = cases(scenario, mode, version)
+    found = promised_cases(scenario, mode, version)
     ids = [case.case.id for case in found]
     if case_id is not None and case_id not in ids:
         raise click.UsageError(f"--case: there is no {case_id!r}; there are {', '.join(filter(None, ids)) or 'none'}")

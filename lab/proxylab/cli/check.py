@@ -12,12 +12,12 @@ import click
 
 from proxylab.cli.file_arguments import files_argument, load_all
 from proxylab.cli.standard_streams import echo
-from proxylab.engines.engine_names import mode_of, read_engine, version_of
+from proxylab.engines.engine_names import EMBEDDED, mode_of, read_engine, version_of
 from proxylab.engines.lacking import ignored_settings, lacking, lacking_of_step, refuse
 from proxylab.errors import CapabilityError, ExitCode
 from proxylab.evidence.words import amount
+from proxylab.oracle.promised import promised_cases
 from proxylab.plan.assembly import assemble, check_every_case
-from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.strict import strict_versions
 from proxylab.verdict.model import step_expectations
@@ -78,7 +78,18 @@ def command(files: tuple[Path, ...], strict: str | None, engine: str) -> ExitCod
             echo(f"{scenario.file}: {note}", err=True)
         for line in (*_ignored(scenario, engine), *_lacking(scenario, engine)) if engine else ():
             echo(line)
+        for line in _left_open(scenario, engine or EMBEDDED[0]):
+            echo(line)
     return ExitCode.OK
+
+
+def _left_open(scenario: Scenario, engine: str) -> Iterator[str]:
+    """A line for each probe that its author leaves to the promises, which do not say what must happen."""
+    for case in promised_cases(scenario, mode_of(engine), version_of(engine)):
+        for probe in case.all_probes:
+            if why := probe.expect.undecided:
+                what = f"on {engine} the promises of Kubernetes do not say what must happen: {why}; write expect"
+                yield f"{probe.position}: {probe.name}: warning: {what}"
 
 
 def _ignored(scenario: Scenario, engine: str) -> Iterator[str]:
@@ -89,7 +100,7 @@ def _ignored(scenario: Scenario, engine: str) -> Iterator[str]:
 def _lacking(scenario: Scenario, engine: str) -> Iterator[str]:
     """A line for each probe and expectation of a step that the engine's mode cannot show, or one for the scenario."""
     mode = mode_of(engine)
-    for case in cases(scenario, mode, version_of(engine)):
+    for case in promised_cases(scenario, mode, version_of(engine)):
         try:
             refuse(engine, case)
         except CapabilityError as error:

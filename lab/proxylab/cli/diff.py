@@ -21,9 +21,9 @@ from proxylab.engines.modes import MODES
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ExitCode
 from proxylab.evidence.words import amount
+from proxylab.oracle.promised import promised_cases
 from proxylab.report.step_timeline import timeline
 from proxylab.report.trace_text import journey
-from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.steps import Step
 from proxylab.text import WIDTH, wrapped
@@ -75,7 +75,7 @@ def command(
     for line in (*identity_lines((engine, choice.binary) for engine, choice in choices.items()), *_alike(choices)):
         echo("\n".join(wrapped(line, "", "  ", terminal_width())))
     by_engine = {
-        engine: {case.case.id: case for case in cases(written, mode_of(engine), choice.version)}
+        engine: {case.case.id: case for case in promised_cases(written, mode_of(engine), choice.version)}
         for engine, choice in choices.items()
     }
     shared = [each for each in by_engine[engines[0]] if all(each in found for found in by_engine.values())]

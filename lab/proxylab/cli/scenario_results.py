@@ -28,8 +28,9 @@ from proxylab.client.workers import Work, Workers
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ScenarioError
+from proxylab.oracle.promised import promised_cases
 from proxylab.report.failure_text import explain
-from proxylab.scenario.cases import cases, kernel_of
+from proxylab.scenario.cases import kernel_of
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
@@ -86,7 +87,7 @@ def runs_of(
         for scenario in written
         for engine, version in engines.items()
         for kernel in (kernels[:1] if scenario.matrix.kernel else kernels)
-        for case in cases(scenario, mode_of(engine), version)
+        for case in promised_cases(scenario, mode_of(engine), version)
     )
     runs = [
         Run(engine, kernel, case, [each for each in case.judged if _is_called(each, case, names)])

@@ -46,6 +46,11 @@ class OracleRow(Record, frozen=True, kw_only=True):
         """The part of its id that rows share of which one holds."""
         return self.id.partition("/")[0]
 
+    @property
+    def because(self) -> str:
+        """The document that states it, or else what it was observed on."""
+        return self.source or f"observed on {self.observed}"
+
     def holds(self, mode: Mode, version: Version) -> bool:
         """Whether it holds for a proxy of that mode and version."""
         return (not self.modes or mode in self.modes) and (self.versions is None or version in self.versions)

@@ -17,10 +17,11 @@ import pytest
 from proxylab.client.open_lab import OpenLab
 from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.errors import ScenarioError
+from proxylab.oracle.promised import promised_cases
 from proxylab.pytest_plugin.markers import markers_of
 from proxylab.pytest_plugin.options import engines, kernels, repeats
 from proxylab.pytest_plugin.outcome import hold
-from proxylab.scenario.cases import cases, kernel_of
+from proxylab.scenario.cases import kernel_of
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
@@ -89,7 +90,7 @@ class Run:
     def settle(self, version: Version) -> None:
         """Apply ``except`` for the version that really runs: collection knows only the engine's name."""
         if version != self._version:
-            known = cases(self._written, mode_of(self.engine), version)
+            known = promised_cases(self._written, mode_of(self.engine), version)
             self.scenario = next(each for each in known if each.case == self.scenario.case)
             self._version = version
 
@@ -106,7 +107,7 @@ def _runs(config: pytest.Config, scenario: Scenario) -> Iterator[Run]:
     several, times = engines(config), repeats(config)
     on = kernels(config)[: 1 if scenario.matrix.kernel else None]  # a case with this axis names its kernel itself
     for number, engine, kernel in product(range(1, times + 1), several, on):
-        for case in cases(scenario, mode_of(engine), version_of(engine)):
+        for case in promised_cases(scenario, mode_of(engine), version_of(engine)):
             marks = [in_id(engine)] if len(several) > 1 else []
             marks += [in_id(kernel)] if len(on) > 1 else []
             marks += [f"{number} of {times}"] if times > 1 else []

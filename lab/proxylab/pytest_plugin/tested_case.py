@@ -9,7 +9,7 @@ import pytest
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ScenarioError
-from proxylab.scenario.cases import cases
+from proxylab.oracle.promised import promised_cases
 from proxylab.scenario.model import Scenario
 
 
@@ -33,7 +33,7 @@ def parsed(text: str, file: str) -> Scenario:
 def case_of(scenario: Scenario, engine: EngineChoice, case: str) -> Scenario:
     """The case with this id, or the only one. Raises ``ScenarioError``; skips if the engine's mode has no case."""
     mode = mode_of(engine.name)
-    known = cases(scenario, mode, engine.version)
+    known = promised_cases(scenario, mode, engine.version)
     if not known:
         pytest.skip(f"{scenario.file} has no case for {mode}")
     fitting = [each for each in known if case in (each.case.id, "")]

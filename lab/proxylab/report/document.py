@@ -67,6 +67,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 
+from proxylab.oracle.rows import OracleRow, rows
 from proxylab.report.exit_code import exit_code
 from proxylab.report.failure_text import command
 from proxylab.report.step_timeline import step_events
@@ -150,8 +151,13 @@ def _verdict(verdict: Verdict) -> dict[str, object]:
         "observed": verdict.observed,
         "reasons": list(verdict.reasons),
         "witnesses": list(verdict.witnesses),
+        "promised": [_promised(rows()[each]) for each in verdict.follows],
         "position": _position(verdict.position),
     }
+
+
+def _promised(row: OracleRow) -> dict[str, object]:
+    return {"row": row.id, "text": row.text, "promises": list(row.promises), "because": row.because}
 
 
 def _position(position: Position) -> dict[str, object]:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from proxylab.evidence.stream_records import StreamPacketFate, StreamRecord
 from proxylab.evidence.words import amount, endpoint
+from proxylab.oracle.rows import rows
 from proxylab.report.hop_table import brief, hop_table, rule_table
 from proxylab.report.step_timeline import expected_streams, memory_of_streams, stream_head, timeline
 from proxylab.scenario.probes import AddressTarget, HostTarget, PodTarget, ServiceTarget, Target
@@ -49,7 +50,7 @@ def explain(verdict: ProbeVerdict | StepVerdict, width: int = WIDTH) -> tuple[st
 def _of_probe(verdict: ProbeVerdict, width: int) -> list[str]:
     case = verdict.case
     lines = [*_title(verdict, verdict.probe.name, width), *wrapped(sent_line(verdict), _INDENT, width=width)]
-    lines += ["", *_verdicts(verdict, width), *_reasons(verdict, width)]
+    lines += ["", *_verdicts(verdict, width), *_reasons(verdict, width), *_promises(verdict, width)]
     for section in (
         hop_table(case, verdict.traced, _main(verdict).example, width),
         _shares(case, verdict, width),
@@ -202,6 +203,22 @@ def _reasons(verdict: ProbeVerdict | StepVerdict, width: int, rest: str | None =
         yield ""
     for expectation, clause in clauses:
         yield from wrapped(clause, expectation, rest, width)
+
+
+def _promises(verdict: ProbeVerdict, width: int) -> Iterator[str]:
+    """What Kubernetes promises, where the oracle gave the expectations: of the deciding ones, each fact once."""
+    deciding = (each for each in verdict.verdicts if each.judgement is verdict.overall)
+    by_row: dict[str, list[str]] = {}
+    for each in deciding:
+        for row in each.follows:
+            by_row.setdefault(row, []).append(each.expectation)
+    if by_row:
+        yield ""
+        yield f"{_INDENT}promised:"
+    for row, keys in by_row.items():
+        known = rows()[row]
+        yield from wrapped(f"{', '.join(keys)}: {known.text}", _INDENT * 2, _INDENT * 3, width)
+        yield f"{_INDENT * 3}{known.because}"
 
 
 def _shares(case: Case, verdict: ProbeVerdict, width: int) -> list[str]:

@@ -87,8 +87,9 @@ def _check_names(names: Iterable[str], location: Location, inventory: Inventory,
 def _check_outcome(expect: Expect, location: Location, problems: Problems) -> None:
     """Note keys that an outcome needs and keys that it cannot have."""
     if not location["outcome"].exists:
-        if expect.http is None:
-            problems.add(location["outcome"].key, "is missing", allowed=f"allowed: {', '.join(Outcome)}")
+        if expect.http is None and expect.also is None:
+            what = "is missing, and `also: promises`, which stands for it"
+            problems.add(location["outcome"].key, what, allowed=f"allowed: {', '.join(Outcome)}")
         return
     if expect.icmp is not None and expect.outcome is not Outcome.REJECTED:
         what = f"no ICMP error is due when flows are {expect.outcome}"
@@ -98,7 +99,7 @@ def _check_outcome(expect: Expect, location: Location, problems: Problems) -> No
             what = f"nothing arrives when flows are {expect.outcome}"
             problems.add(location[key].key, what, allowed="allowed only with delivered")
         return
-    if expect.source is None and expect.http is None:
+    if expect.source is None and expect.http is None and expect.also is None:
         what = "is missing: with delivered, give the source that the backend sees"
         problems.add(location["source"].key, what, allowed=f"allowed: {SOURCES}")
     if expect.at is not None:

@@ -253,8 +253,19 @@ class ConntrackExpect(Declared, frozen=True, kw_only=True):
     none: Annotated[Entries | None, Key("No entry may match this.", [{"replyFrom": "old"}])] = None
 
 
+class Also(StrEnum):
+    """What judges a probe besides the keys that its author writes."""
+
+    PROMISES = "promises"
+
+
 class Expect(Declared, frozen=True, kw_only=True):
-    """The result that every flow of the probe must have."""
+    """The result that every flow of the probe must have. Without it, the oracle says what Kubernetes promises.
+
+    ``oracle.promised`` fills in the last three fields. ``follows`` are the oracle's rows behind each key that it adds.
+    ``either`` are further results, one of which is as good as this one, where Kubernetes leaves it open. ``undecided``
+    is why the oracle does not say what must happen.
+    """
 
     outcome: Annotated[
         Outcome,
@@ -263,8 +274,8 @@ class Expect(Declared, frozen=True, kw_only=True):
             "goes both ways, and over TCP both sides then end the connection in order, with a FIN; of HTTP the lab "
             "judges the answer, not the end); rejected by an ICMP error; refused by a network stack (a TCP reset, or"
             " ICMP port unreachable for UDP); dropped silently; untranslated, with the destination unchanged; or "
-            "closed: accepted, then closed without an answer. Required unless http is given: an answer of a Service "
-            "must be delivered.",
+            "closed: accepted, then closed without an answer. Required unless also or http is given: an answer of a "
+            "Service must be delivered.",
             ["delivered"],
             implied=Outcome.DELIVERED,
         ),
@@ -341,9 +352,21 @@ class Expect(Declared, frozen=True, kw_only=True):
         ConntrackExpect | None,
         Key("What the connection tracking table must hold.", [{"none": {"replyFrom": "old"}}]),
     ] = None
+    also: Annotated[
+        Also | None,
+        Key(
+            "promises adds each key that is not here, as Kubernetes promises it for the probe's sender, target and "
+            "moment. A probe without expect is judged by all of them. Where the promises leave it open, the verdict is "
+            "inconclusive, and says what to write; `proxylab expected` prints them.",
+            ["promises"],
+        ),
+    ] = None
     proves: Proves = ()
     position: Position
     positions: Mapping[str, Position] = field(default_factory=dict)
+    follows: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    either: tuple["Expect", ...] = ()
+    undecided: str = ""
 
     @property
     def backend_names(self) -> tuple[str, ...]:
@@ -369,3 +392,7 @@ class Expect(Declared, frozen=True, kw_only=True):
     def reply_from(self, backend: str) -> Reply | None:
         """What the answer of a backend must show; ``None`` where the author does not say."""
         return self.reply.of.get(backend) if isinstance(self.reply, ReplyByBackend) else self.reply
+
+
+PROMISED: Final = Expect(outcome=Outcome.DELIVERED, also=Also.PROMISES, position=Position("", 1, 1))
+"""Of a probe without ``expect``, until the oracle has said what must happen; the outcome means nothing then."""

@@ -59,7 +59,9 @@ def check_flow(subject: Subject) -> None:
                 _check_port(subject, target, name, pod.ports)
         case HostTarget(host=name) if name not in inventory.hosts:
             inventory.refuse(location["host"].spot, name, "an outside host", inventory.hosts, problems)
-        case AddressTarget(path=path) if path and (subject.probe.expect is None or subject.probe.expect.http is None):
+        case AddressTarget(path=path) if path and not (
+            subject.probe.expect is not None and (subject.probe.expect.http or subject.probe.expect.also)
+        ):
             problems.add(location["path"].key, "only a request has a path", allowed="expect http, or remove the key")
     _check_echo(subject)
     _check_frame(subject)
@@ -148,7 +150,9 @@ def _check_request(subject: Subject, target: ServiceTarget, location: Location) 
             problems.add(location[key].key, what, allowed="remove the key")
     if expect is not None and expect.http is None:
         problems.add(
-            subject.location["expect"]["http"].key, "is missing: nginx answers by HTTP", allowed="{status: 200}"
+            subject.location["expect"]["http"].key,
+            "is missing: nginx answers by HTTP, and Kubernetes promises nothing of it",
+            allowed="{status: 200}",
         )
     if send is not None and send.manner is not Manner.CONNECT:
         what = "a request needs the kernel's sockets"

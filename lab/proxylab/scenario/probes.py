@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.encoding import TaggedRecord
 from proxylab.scenario.document import describe, shown
-from proxylab.scenario.expect import Expect, Shares
+from proxylab.scenario.expect import PROMISED, Expect, Shares
 from proxylab.scenario.keys import OWN_NAME, Between, Check, Declared, Key, Read, TaggedDeclared, refused
 from proxylab.scenario.matrix import Exceptional
 from proxylab.scenario.syntax import Address, Duration, Name, PortNumber, PortReference, read_address
@@ -340,7 +340,13 @@ class Probe(Declared, frozen=True, kw_only=True):
     send: Annotated[
         Send, Key("What to send; by default one flow, through the kernel's sockets.", [{"as": "packet", "flows": 2000}])
     ] = Send()
-    expect: Annotated[Expect, Key("The expected result.", [{"outcome": "delivered", "source": "preserved"}])]
+    expect: Annotated[
+        Expect,
+        Key(
+            "The expected result. Without it, the probe is judged by what Kubernetes promises.",
+            [{"outcome": "delivered", "source": "preserved"}, {"also": "promises"}],
+        ),
+    ] = PROMISED
     exceptions: Annotated[
         tuple[Exceptional, ...],
         Key(

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from msgspec.structs import replace
+
 from proxylab.addresses import IPAddress
 from proxylab.errors import InternalError
 from proxylab.evidence.evidence import Evidence
@@ -18,6 +20,7 @@ from proxylab.scenario.steps import Step
 from proxylab.scenario.words import Outcome, Position
 from proxylab.verdict.case import Case
 from proxylab.verdict.dns import has_no_address
+from proxylab.verdict.expectations.endpoint import ENDPOINT
 from proxylab.verdict.expectations.expectation import Needs
 from proxylab.verdict.expectations.table import OF_PROBES, OF_STEPS, OF_STREAMS
 from proxylab.verdict.findings import Findings
@@ -25,6 +28,7 @@ from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
 from proxylab.verdict.step_case import StepCase
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_WORTH: Final = (Judgement.PASS, Judgement.INCONCLUSIVE, Judgement.FAIL, Judgement.SKIP)
 _NONE_ARRIVE = frozenset({Outcome.DROPPED, Outcome.REJECTED, Outcome.CLOSED})
 
 
@@ -43,8 +47,23 @@ def judge(probe: Probe, resolved: ResolvedProbe, source: IPAddress | None, evide
     if source is None and isinstance(probe.expect.source, NodeDevice):
         what = f"the plan gave no address for the source {probe.expect.source}"
         raise InternalError(f"{probe.expect.position}: {what}; please report this")
-    case = Case(probe, resolved, evidence, source)
-    return ProbeVerdict(case=case, verdicts=tuple(_verdicts(case)))
+    if probe.expect.either:
+        return _best(probe, resolved, source, evidence)
+    case, follows = Case(probe, resolved, evidence, source), probe.expect.follows
+    verdicts = tuple(replace(each, follows=follows.get(each.expectation, ())) for each in _verdicts(case))
+    return ProbeVerdict(case=case, verdicts=verdicts)
+
+
+def _best(probe: Probe, resolved: ResolvedProbe, source: IPAddress | None, evidence: Evidence) -> ProbeVerdict:
+    """The verdict by the one of several results that the evidence shows best, where any of them is right."""
+    results = [replace(each, either=()) for each in (probe.expect, *probe.expect.either)]
+    found = [judge(replace(probe, expect=each), resolved, source, evidence) for each in results]
+    best = min(found, key=lambda verdict: _WORTH.index(verdict.overall))
+    named = " or ".join(each.outcome for each in results)
+    verdicts = (replace(each, expected=named) if each.expectation == "outcome" else each for each in best.verdicts)
+    others = tuple(each for each in results if each != best.probe.expect)
+    shown = replace(probe, expect=replace(best.probe.expect, either=others))
+    return ProbeVerdict(case=Case(shown, resolved, evidence, source), verdicts=tuple(verdicts))
 
 
 def skip(probe: Probe, resolved: ResolvedProbe, reason: str) -> ProbeVerdict:
@@ -73,7 +92,7 @@ def _verdicts(case: Case) -> Iterator[Verdict]:
     undialled = has_no_address(case.resolved, case.evidence.lookups)
     for each in OF_PROBES:
         expected = each.expected(case)
-        if expected is None:
+        if expected is None or (expect.undecided and each.key not in (*expectations(expect), ENDPOINT.key)):
             continue
         if undialled and each.needs >= Needs.PACKETS:
             if each.key in expectations(expect):

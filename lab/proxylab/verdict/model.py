@@ -54,6 +54,7 @@ class Verdict(Record, frozen=True, kw_only=True):
         witnesses: the proofs, a line each.
         position: where the author wrote the expectation.
         example: the first flow that shows what ``reasons`` say.
+        follows: the oracle's rows from which the expectation follows, where its author leaves it to the promises.
     """
 
     expectation: str
@@ -64,6 +65,7 @@ class Verdict(Record, frozen=True, kw_only=True):
     witnesses: tuple[str, ...] = ()
     position: Position
     example: int | None = None
+    follows: tuple[str, ...] = ()
 
 
 class _Judged(Struct, frozen=True, kw_only=True):
@@ -257,9 +259,13 @@ class ScenarioResult(Struct, frozen=True, kw_only=True):
 
 
 def expectations(expect: Expect) -> tuple[str, ...]:
-    """The YAML keys of what the author expects, ``outcome`` first. ``http`` needs no outcome, ``proves`` no verdict."""
-    outcome = () if expect.http is not None and "outcome" not in expect.positions else ("outcome",)
-    return (*outcome, *(key for key in _keys(expect) if key not in ("outcome", "proves")))
+    """The YAML keys of what is expected, ``outcome`` first. ``http`` needs no outcome, ``proves`` no verdict.
+
+    ``also`` has one where the promises leave open what must happen.
+    """
+    needs_none = (expect.http is not None or expect.undecided) and "outcome" not in expect.positions
+    without = {"outcome", "proves"} if expect.undecided else {"outcome", "proves", "also"}
+    return (*(() if needs_none else ("outcome",)), *(key for key in _keys(expect) if key not in without))
 
 
 def step_expectations(expect: StepExpect) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ def test_a_verdict_carried_elsewhere_is_judged_again_the_same() -> None:
 
 
 def test_every_key_of_the_format_has_its_row_in_the_order_of_judging() -> None:
-    not_judged = {"position", "positions", "proves"}
+    not_judged = {"position", "positions", "proves", "follows", "either", "undecided"}
     assert {each.key for each in OF_PROBES} == {*Expect.__struct_fields__, "name", "endpoint"} - not_judged
     keys_of_streams = [key.alias for key in declared_keys(StreamExpect)]
     assert [each.key for each in OF_STREAMS] == [*keys_of_streams, "endpoint", "whole"]

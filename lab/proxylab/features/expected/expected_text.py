@@ -113,7 +113,7 @@ def _because(ids: Iterable[str], width: int) -> Iterator[str]:
     yield from _indented("because", 2, width)
     for row in (rows()[each] for each in dict.fromkeys(ids)):
         yield from _indented(row.text, 3, width)
-        yield f"        {row.source or f'observed on {row.observed}'}"
+        yield f"        {row.because}"
 
 
 def _indented(text: str, level: int, width: int) -> Sequence[str]:

@@ -27,7 +27,8 @@ from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ExitCode, LabError
 from proxylab.features.mutate.mutants import Baseline, Mutant, mutant_lines, mutants_to_json
 from proxylab.features.mutate.runs import MutableCase, MutantRuns, mutants_of, object_mutants_of, ruled, with_objects
-from proxylab.scenario.cases import cases, kernel_of
+from proxylab.oracle.promised import promised_cases
+from proxylab.scenario.cases import kernel_of
 from proxylab.text import wrapped
 
 Task = TypeVar("Task")
@@ -95,7 +96,7 @@ def command(
     chosen = [
         with_objects(case) if objects else ruled(case, engine)
         for scenario in load_all(files)
-        for case in cases(scenario, mode_of(engine), choice.version)
+        for case in promised_cases(scenario, mode_of(engine), choice.version)
         if case.judged and not case.failures and kernel_of(case, choice.kernel) == choice.kernel
     ]
     green = list(_green(chosen, begin, jobs, known))

@@ -5,6 +5,7 @@ from typing import Final
 
 from proxylab.encoding import Record
 from proxylab.evidence.words import amount
+from proxylab.oracle.rows import OracleRow, rows
 from proxylab.report.failure_text import command, explain, sent_line, summary
 from proxylab.report.html.ladder import ladder
 from proxylab.report.html.markup import Markup, joined, tag, unbroken
@@ -179,9 +180,16 @@ def _verdict(verdict: Verdict) -> Markup:
         "tr",
         tag("td", tag("span", word, class_=f"judgement {word}")),
         tag("th", verdict.expectation, scope="row"),
-        tag("td", unbroken(verdict.expected)),
+        tag("td", unbroken(verdict.expected), [_promised(rows()[each]) for each in verdict.follows]),
         tag("td", unbroken(verdict.observed), [tag("span", unbroken(note), class_="note") for note in notes]),
     )
+
+
+def _promised(row: OracleRow) -> Markup:
+    """A fact from which the expectation follows, with its document."""
+    if not row.source:
+        return tag("span", unbroken(f"{row.text} ({row.because})"), class_="note")
+    return tag("span", tag("a", row.text, href=row.source), class_="note")
 
 
 def _again(probed: ProbeVerdict | StepVerdict) -> Markup:

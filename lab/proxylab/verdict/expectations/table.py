@@ -21,6 +21,7 @@ from proxylab.verdict.expectations.outcome import OUTCOME
 from proxylab.verdict.expectations.reply import REPLY
 from proxylab.verdict.expectations.source import SOURCE
 from proxylab.verdict.expectations.spread import SPREAD
+from proxylab.verdict.expectations.undecided import UNDECIDED
 from proxylab.verdict.expectations.untranslated import UNTRANSLATED
 from proxylab.verdict.step_case import StepCase
 from proxylab.verdict.stream import Stream
@@ -40,6 +41,7 @@ OF_PROBES: Final[tuple[Expectation[Case, Any], ...]] = (
     AT_POD,
     HTTP,
     CONNTRACK,
+    UNDECIDED,
 )
 
 OF_STREAMS: Final[tuple[Expectation[Stream, Any], ...]] = (
