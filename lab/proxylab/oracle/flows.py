@@ -92,8 +92,19 @@ class Oracle:
         return _merged(ends)
 
 
-_FromNode = tuple[str, IPAddress, Transport, str, bool, str, bool, bool, IPAddress, int]
-"""What decides how a packet goes on that one node has translated; Services share endpoints, and so these."""
+class _FromNode(Struct, frozen=True, kw_only=True):
+    """What decides how a packet goes on that one node has translated; Services share endpoints, and so these."""
+
+    sender: str
+    source: IPAddress
+    protocol: Transport
+    path: str
+    was_masqueraded: bool
+    node: str
+    hides: bool
+    is_own: bool
+    endpoint: IPAddress
+    port: int
 
 
 class _Walk:
@@ -230,17 +241,17 @@ class _Walk:
 
     def _once_translated(self, packet: _Packet, node: str, steps: int, *, hides: bool, is_own: bool) -> Iterator[_End]:
         """The ends of a packet that one node has translated, looked up by what decides them."""
-        ends = packet.destination, packet.port
-        key = (
-            packet.sender,
-            packet.source,
-            packet.protocol,
-            packet.path,
-            packet.is_masqueraded,
-            node,
-            hides,
-            is_own,
-            *ends,
+        key = _FromNode(
+            sender=packet.sender,
+            source=packet.source,
+            protocol=packet.protocol,
+            path=packet.path,
+            was_masqueraded=packet.is_masqueraded,
+            node=node,
+            hides=hides,
+            is_own=is_own,
+            endpoint=packet.destination,
+            port=packet.port,
         )
         known = self._known.get(key)
         if known is None:

@@ -185,7 +185,7 @@ def assemble(scenario: Scenario) -> Assembly:
     asked = [scenario.probes, *(step.probes for step in scenario.steps)]
     resolved_probes: list[tuple[ResolvedProbe, IPAddress | None]] = []
     sources = ExpectedSources(plan)
-    hashes = frozenset[str]()
+    hashes, serving = frozenset[str](), NodePortAddresses(scenario, plan)
     for cluster, probes in zip(timeline, asked, strict=True):
         objects = cluster.objects
         hashes = hashes.union(chain_hashes(objects))
@@ -202,11 +202,12 @@ def assemble(scenario: Scenario) -> Assembly:
             links=cluster.links,
             chain_hashes=hashes,
             kept=[each for each in cluster.further.values() if isinstance(each, Unstructured)],
+            serving=serving,
         )
         resolved_probes += (
             sources.of_probe(probe, each, cluster.services) for probe, each in zip(probes, found, strict=True)
         )
-    streams = resolve_streams(scenario, plan, timeline[0].services)
+    streams = resolve_streams(scenario, plan, timeline[0].services, serving)
     of_streams = tuple(
         {
             each.name: sources.of_stream(step, each.name, each, cluster.services)
@@ -216,7 +217,6 @@ def assemble(scenario: Scenario) -> Assembly:
         for step, cluster in zip(scenario.steps, timeline[1:], strict=True)
     )
     sources.close()
-    serving = NodePortAddresses(scenario, plan)
     tracked = [connection for namespace in plan.namespaces for connection in namespace.conntrack]
     return Assembly(
         scenario=scenario,

@@ -68,13 +68,15 @@ _NO_MAC: Final = "00:00:00:00:00:00"
 _OF_NODE: Final = (Frontend.NODE_PORT, Frontend.HEALTH_CHECK_NODE_PORT)
 
 
-def resolve_streams(scenario: Scenario, plan: Plan, services: Sequence[Service]) -> tuple[ResolvedProbe, ...]:
+def resolve_streams(
+    scenario: Scenario, plan: Plan, services: Sequence[Service], serving: NodePortAddresses
+) -> tuple[ResolvedProbe, ...]:
     """The scenario's streams, resolved, in order. Their targets are those when the lab begins.
 
     Raises:
         ScenarioError: a line for every stream that names something unknown.
     """
-    resolver = _Resolver(scenario, plan, services, (), (), Links())
+    resolver = _Resolver(scenario, plan, services, (), (), Links(), serving)
     return _resolved(resolver, scenario.streams, 0, "stream")
 
 
@@ -89,16 +91,19 @@ def resolve(
     links: Links = Links(),  # noqa: B008 - frozen
     chain_hashes: frozenset[str] | None = None,
     kept: Sequence[Unstructured] | None = None,
+    serving: NodePortAddresses | None = None,
 ) -> tuple[ResolvedProbe, ...]:
     """``scenario.probes``, resolved, in order.
 
     The Services have everything allocated, and the slices are those at the time of the probes. ``first`` is the number
     of the first probe, ``gone`` are deleted pods, which do not even answer sentinel packets, and ``links`` the cut
     links. ``chain_hashes`` are those of all Service ports until then, and ``kept`` the objects that the API only
-    serves, such as Ingresses; ``None`` if they are unknown. Raises ``ScenarioError``.
+    serves, such as Ingresses; ``None`` if they are unknown. ``serving`` is the scenario's, if the caller has it.
+    Raises ``ScenarioError``.
     """
     slices = tuple(slices)
-    found = _resolved(_Resolver(scenario, plan, services, slices, gone, links), scenario.probes, first, "probe")
+    resolver = _Resolver(scenario, plan, services, slices, gone, links, serving or NodePortAddresses(scenario, plan))
+    found = _resolved(resolver, scenario.probes, first, "probe")
     names = {name for group in scenario.pods if group.program is Program.NGINX for name in group.pod_names}
     controllers = [pod for pod in plan.pods if pod.name in names]
 
@@ -156,6 +161,7 @@ class _Resolver:
         slices: Iterable[EndpointSlice],
         gone: Collection[str],
         links: Links,
+        serving: NodePortAddresses,
     ) -> None:
         self._plan = plan
         self._gone = gone
@@ -170,7 +176,6 @@ class _Resolver:
         left = [each.text for node in self._nodes.values() for each in node.leftovers]
         self._leftovers = tuple(line.strip() for text in left for line in text.splitlines())
         slices = tuple(slices)
-        serving = NodePortAddresses(scenario, plan)
         self._behind = Endpoints(services, slices, serving.local, serving.surely_serves)
         self._endpoints = frozenset(each.addresses[0] for slice_ in scenario.slices for each in slice_.endpoints)
         self._pods = {pod.name: pod for pod in plan.pods}

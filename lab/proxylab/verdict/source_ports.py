@@ -8,15 +8,23 @@ rule's work, or that of a proxy that ends connections.
 
 from collections.abc import Iterable, Mapping
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from proxylab.addresses import IPAddress, Transport
 from proxylab.evidence.evidence import Observation, TableEntry, TrackedFlow
 from proxylab.verdict.flows.flows import Flow
 
-Replies = tuple[Transport, IPAddress, int, IPAddress, int]
-"""The protocol and both ends of packets, the source first."""
 
-Held = tuple[str, Transport, IPAddress, int, IPAddress, int]
-"""A node, and the protocol and both ends of a tuple in its connection tracking."""
+class ConntrackTuple(Struct, frozen=True):
+    """The protocol and both ends of packets in one direction, as connection tracking keeps them."""
+
+    protocol: Transport
+    source: IPAddress
+    source_port: int
+    destination: IPAddress
+    destination_port: int
+
 
 _WITH_PORTS = frozenset({Transport.TCP, Transport.UDP, Transport.SCTP})
 
@@ -37,28 +45,28 @@ def nodes_that_changed_it(flow: Flow, arrival: Observation) -> list[str]:
     return [each.node for each in flow.tracked if _answers(each, arrival)]
 
 
-def holders(entries: Iterable[TableEntry]) -> dict[Held, TableEntry]:
-    """The entry that holds a tuple, in either direction, on a node."""
-    held: dict[Held, TableEntry] = {}
-    for entry in entries:
-        there, back = (
-            (entry.source, entry.source_port, entry.destination, entry.destination_port),
-            (entry.reply_source, entry.reply_source_port, entry.reply_destination, entry.reply_destination_port),
-        )
-        held[entry.node, entry.protocol, *there] = held[entry.node, entry.protocol, *back] = entry
+def holders(entries: Iterable[TableEntry]) -> dict[tuple[str, ConntrackTuple], TableEntry]:
+    """The entry that holds a tuple, in either direction, by the node and the tuple."""
+    held: dict[tuple[str, ConntrackTuple], TableEntry] = {}
+    for each in entries:
+        back_from = each.reply_source, each.reply_source_port
+        back_to = each.reply_destination, each.reply_destination_port
+        there = ConntrackTuple(each.protocol, each.source, each.source_port, each.destination, each.destination_port)
+        back = ConntrackTuple(each.protocol, *back_from, *back_to)
+        held[each.node, there] = held[each.node, back] = each
     return held
 
 
 def other_holder(
-    held: Mapping[Held, TableEntry], nodes: Iterable[str], replies: Replies, left: int
+    held: Mapping[tuple[str, ConntrackTuple], TableEntry], nodes: Iterable[str], replies: ConntrackTuple, left: int
 ) -> TableEntry | None:
     """The entry of another connection that holds the tuple of unchanged replies, on the node that changed the port.
 
     ``replies`` are as the backend sends them, and ``left`` is the port from which the request left.
     """
+    unchanged = replace(replies, destination_port=left)
     for node in nodes:
-        own = held.get((node, *replies))
-        other = held.get((node, *replies[:-1], left))
+        own, other = held.get((node, replies)), held.get((node, unchanged))
         if own is not None and other is not None and own != other:
             return other
     return None

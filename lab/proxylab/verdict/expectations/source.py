@@ -35,6 +35,7 @@ from proxylab.verdict.flows.sorting import counted_ends
 from proxylab.verdict.foreign import rewrote, rule_words, suspicion
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.source_ports import (
+    ConntrackTuple,
     arrival_from_another_port,
     holders,
     nodes_that_changed_it,
@@ -110,7 +111,7 @@ def _judge_ports(case: Case, flows: Sequence[Flow], findings: Findings) -> list[
         clause = f"{arrival.netns_name} saw it come from port {arrival.source_port}, not from port {left}"
         by_nodes = case.evidence.tracked is None or nodes_that_changed_it(flow, arrival)
         end, to = (arrival.destination, arrival.destination_port), (arrival.source, arrival.source_port)
-        other = other_holder(held, case.resolved.nodes, (arrival.protocol, *end, *to), left)
+        other = other_holder(held, case.resolved.nodes, ConntrackTuple(arrival.protocol, *end, *to), left)
         if other is not None:
             excused.append(f"{clause}: another connection on {other.node} holds that one ({entry_words(other)})")
         elif by_nodes and case.evidence.entries is None:

@@ -36,7 +36,7 @@ from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.on_links import dropped_meanwhile
 from proxylab.verdict.model import Verdict
-from proxylab.verdict.source_ports import holders, other_holder
+from proxylab.verdict.source_ports import ConntrackTuple, holders, other_holder
 from proxylab.verdict.stream import MILLISECOND, Stream, answer_words, may_be_late
 
 _ENDS: Final = {"lost": ENDING, "rejected": REJECTING, "resets": RESETTING}
@@ -147,7 +147,7 @@ def _judge_ports(stream: Stream, packets: Sequence[StreamPacket], findings: Find
         if packet.own is None or packet.peer is None:
             continue
         clause = f"{packet.backend} saw port {packet.peer_port}, not port {packet.port}"
-        replies = (stream.resolved.protocol, packet.own, packet.own_port, packet.peer, packet.peer_port)
+        replies = ConntrackTuple(stream.resolved.protocol, packet.own, packet.own_port, packet.peer, packet.peer_port)
         if (other := other_holder(held, stream.resolved.nodes, replies, packet.port)) is not None:
             excused.append(f"{clause}: another connection on {other.node} holds that one ({entry_words(other)})")
         else:
