@@ -21,6 +21,7 @@ from proxylab.client.standing_lab import attach_to
 from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.errors import LabEndedError, LabStuckError
 from proxylab.scenario.model import Scenario
+from proxylab.scenario.versions import Version
 
 
 def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -74,8 +75,15 @@ class ChosenLab:
         self._name = name
 
     @contextmanager
-    def opened(self, adapt: Callable[[Scenario], Scenario] = lambda scenario: scenario) -> Iterator[OpenLab]:
-        """The lab. ``adapt`` changes FILE's scenario before its lab is built; the end of the block closes that lab."""
+    def opened(
+        self,
+        adapt: Callable[[Scenario], Scenario] = lambda scenario: scenario,
+        choose: Callable[[Path, str | None, str, Version | None], Scenario] = choose_case,
+    ) -> Iterator[OpenLab]:
+        """The lab. The end of the block closes that of a FILE.
+
+        ``choose`` reads the case of FILE, and ``adapt`` changes its scenario before its lab is built.
+        """
         if self.file is None:
             _refuse_options_of_files()
             with standing(self._name) as connection:
@@ -84,7 +92,7 @@ class ChosenLab:
         if self._name is not None and _is_typed("name"):
             raise click.UsageError("give FILE, to build a temporary lab, or --name, for a running one, not both")
         version = version_of(self.engine)
-        scenario = adapt(choose_case(self.file, self.case_id, mode_of(self.engine), version))
+        scenario = adapt(choose(self.file, self.case_id, mode_of(self.engine), version))
         with self._make_session(self._options.announced_choice()) as session, closing(session.open(scenario)) as lab:
             yield lab
 

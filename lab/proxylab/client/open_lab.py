@@ -110,6 +110,11 @@ class OpenLab:
         return self._assembly.scenario
 
     @property
+    def assembly(self) -> Assembly:
+        """The scenario with everything that follows from it."""
+        return self._assembly
+
+    @property
     def addresses(self) -> Mapping[str, tuple[IPAddress, ...]]:
         """The addresses of every node, pod and host."""
         return self._assembly.addresses
@@ -192,9 +197,9 @@ class OpenLab:
             if probe.name not in self._sent and not self._lacking(probe):
                 self._send(probe)
 
-    def add(self, probe: Probe) -> None:
-        """Add a probe that is not the scenario's own. Raises ``ScenarioError``."""
-        self._assembly = self._assembly.with_probe(probe, self.made)
+    def add(self, *probes: Probe) -> None:
+        """Add probes that are not the scenario's own. Raises ``ScenarioError``."""
+        self._assembly = self._assembly.with_probes(probes, self.made)
 
     def replace_scenario(self, scenario: Scenario) -> None:
         """Replace the scenario by another one with the same network, and the same steps as far as they are made.

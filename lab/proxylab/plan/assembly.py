@@ -136,22 +136,24 @@ class Assembly(Struct, frozen=True, kw_only=True):
         (resolved,) = resolve(now, self.plan, cluster.services, _slices(cluster), gone=cluster.gone)
         return resolved, question
 
-    def with_probe(self, probe: Probe, made: int = 0) -> "Assembly":
-        """The assembly with one more probe, sent after that many steps, unless it has the probe already.
+    def with_probes(self, probes: Sequence[Probe], made: int = 0) -> "Assembly":
+        """The assembly with more probes, sent after that many steps, without those that it has already.
 
         Raises:
-            ScenarioError: the probe names something unknown.
+            ScenarioError: a probe names something unknown.
         """
-        if probe in self.scenario.all_probes:
+        known = self.scenario.all_probes
+        new = [probe for probe in probes if probe not in known]
+        if not new:
             return self
         if made:
             steps = list(self.scenario.steps)
-            steps[made - 1] = replace(steps[made - 1], probes=(*steps[made - 1].probes, probe))
+            steps[made - 1] = replace(steps[made - 1], probes=(*steps[made - 1].probes, *new))
             more = replace(self.scenario, steps=tuple(steps))
         else:
-            more = replace(self.scenario, probes=(*self.scenario.probes, probe))
+            more = replace(self.scenario, probes=(*self.scenario.probes, *new))
         if more.has_names and not self.scenario.has_names:
-            via = f"{probe.position}: to.via"
+            via = f"{new[0].position}: to.via"
             raise ScenarioError([f"{via}: the lab has no name server; set dns: true in its scenario"])
         return assemble(more)
 

@@ -1,0 +1,57 @@
+"""Asks the questions of an audit in a lab, and judges the answers."""
+
+import time
+from collections.abc import Callable
+
+from proxylab.client.open_lab import OpenLab
+from proxylab.cluster.objects import EndpointSlice
+from proxylab.engines.engine_names import mode_of
+from proxylab.features.audit.findings import Answer, Audit
+from proxylab.features.audit.questions import Asker
+from proxylab.features.audit.senders import senders_of
+from proxylab.oracle.promised import with_promises
+from proxylab.verdict.model import UNRESOLVED
+
+
+def audit(lab: OpenLab, subject: str, at: Callable[[int, int], None]) -> Audit:
+    """Ask everything, in the lab as it is now. ``at`` hears how many questions are answered, and of how many.
+
+    The first question with another answer than the promised one is traced, for its explanation.
+
+    Raises:
+        ScenarioError: a question cannot be sent from where the lab has its senders.
+        LabError: the lab is gone.
+    """
+    assembly, plan = lab.assembly, lab.current_plan()
+    cluster, network = assembly.timeline[lab.made], lab.scenario.network
+    senders = senders_of(lab.scenario, plan)
+    asker = Asker(
+        services=cluster.services,
+        slices=[each for each in cluster.objects if isinstance(each, EndpointSlice)],
+        plan=plan,
+        senders=senders,
+        families=network.families,
+        service_networks=network.service_cidrs,
+        file=subject,
+    )
+    questions = list(asker.questions())
+    bare = assembly.with_probes([each.probe for each in questions], lab.made).scenario
+    filled = with_promises(bare, mode_of(lab.engine.name), lab.engine.version)
+    promised = {each.name: each for each in filled.all_probes}
+    probes = [promised[each.probe.name] for each in questions]
+    lab.add(*probes)
+    began, answers, explained = time.monotonic(), list[Answer](), False
+    for number, (question, probe) in enumerate(zip(questions, probes, strict=True)):
+        at(number, len(questions))
+        verdict = lab.judged(probe)
+        if verdict.overall in UNRESOLVED and not explained:
+            verdict, explained = lab.probe(probe), True
+        answers.append(Answer(question, verdict))
+    return Audit(
+        subject=subject,
+        engine=lab.engine.name,
+        answers=tuple(answers),
+        undialled=asker.undialled,
+        missing=senders.missing,
+        seconds=time.monotonic() - began,
+    )

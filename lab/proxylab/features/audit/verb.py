@@ -1,0 +1,77 @@
+"""``proxylab audit``: ask every frontend of every Service from every kind of sender."""
+
+from pathlib import Path
+
+import click
+from msgspec.structs import replace
+
+from proxylab.cli.case_option import choose_case
+from proxylab.cli.chosen_lab import ChosenLab, in_lab
+from proxylab.cli.file_arguments import complete_scenarios, write_new
+from proxylab.cli.input_files import read_input
+from proxylab.cli.standard_streams import echo
+from proxylab.cli.terminal import OUTPUT, terminal_width
+from proxylab.errors import ExitCode
+from proxylab.features.audit.audit_page import page
+from proxylab.features.audit.findings import to_json, to_lines
+from proxylab.features.audit.manifests import is_scenario, scenario_of_manifests
+from proxylab.features.audit.runs import audit
+from proxylab.features.audit.senders import with_senders
+from proxylab.scenario.cases import cases
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.versions import Version
+
+_EVERY = 100
+"""After so many questions the verb says how far it is."""
+
+
+@click.command("audit", short_help="Ask every Service from every kind of sender; write no probe.")
+@click.option(
+    "--report",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write the audit as one new HTML file.",
+)
+@OUTPUT
+@in_lab("[FILE]", complete_scenarios, required=False)
+def command(chosen: ChosenLab, /, *, report: Path | None, output: str) -> ExitCode:
+    """Ask every frontend of every Service from every kind of sender, and compare with what Kubernetes promises.
+
+    FILE is a scenario, or manifests as you would apply them: their Services, Deployments, EndpointSlices and so on, in
+    a cluster of three nodes. Its own probes and steps stay out; the audit adds its senders: a pod on every node, in its
+    own network and in the node's, a machine outside and one on the link of the nodes. Without FILE, it asks in the
+    standing lab, as it is now, from the senders that are there.
+
+    It also asks for what lies beside: unused ports, unassigned addresses, echo requests. The exit code is 1 if an
+    answer differs from what is promised; the first one is explained as by `proxylab probe`.
+
+    Example: proxylab audit scenarios/clusterip/from-a-pod.lab.yaml
+    """
+    if chosen.words:
+        raise click.UsageError("FILE: name one scenario or one file of manifests, or none for the standing lab")
+    with chosen.opened(_alone, _chosen) as lab:
+        subject = lab.scenario.file
+        found = audit(lab, subject, lambda done, of: _say(done, of, subject))
+    if report is not None:
+        write_new(report, page(found))
+        echo(f"report: {report}", err=True)
+    echo(to_json(found) if output == "json" else "\n".join(to_lines(found, terminal_width())))
+    return found.exit_code
+
+
+def _alone(scenario: Scenario) -> Scenario:
+    return with_senders(replace(scenario, probes=(), steps=(), streams=()))
+
+
+def _chosen(file: Path, case_id: str | None, mode: str, version: Version | None) -> Scenario:
+    """The case of a scenario, or the only one of manifests. Raises ``ScenarioError``."""
+    text = read_input(file, "a scenario, or Kubernetes manifests")
+    if is_scenario(text):
+        return choose_case(file, case_id, mode, version)
+    (case,) = cases(scenario_of_manifests(text, str(file)), mode, version)
+    return case
+
+
+def _say(done: int, of: int, subject: str) -> None:
+    if done and done % _EVERY == 0:
+        echo(f"{subject}: {done:,} of {of:,} questions", err=True)
