@@ -43,7 +43,10 @@ always present, with ``null`` for an absent value::
           observed: 172.18.0.2
           reasons: [echo-1 saw it come from 172.18.0.2]
           witnesses: []
+          follows: [preserve-pod-at-cluster-ip]  # rows of the oracle, where the promises give the expectation
           position: {file: scenarios/cluster-ip.lab.yaml, line: 23, column: 15}
+        promised:                      # these rows, by their ids
+          preserve-pod-at-cluster-ip: {text: …, promises: […], because: https://…}
       steps:                           # those that expect something of streams, or of connection tracking
       - name: the old one is gone
         position: {file: scenarios/cluster-ip.lab.yaml, line: 31, column: 5}
@@ -58,6 +61,7 @@ always present, with ``null`` for an absent value::
           observed: "5"
           reasons: [5 of 6 packets were lost]
           witnesses: []
+          follows: []
           position: {file: scenarios/cluster-ip.lab.yaml, line: 33, column: 15}
         timeline:                      # from the beginning of the step; stream is null for what is the step's own
         - {ms: 20.0, stream: queries, what: "packets 10 to 14: lost"}
@@ -123,6 +127,7 @@ def _probe(probe: ProbeVerdict) -> dict[str, object]:
         "reproduce": " ".join(command(probe)).rstrip(),
         "bundle": probe.bundle or None,
         "verdicts": [_verdict(verdict) for verdict in probe.verdicts],
+        "promised": {each: _promised(rows()[each]) for verdict in probe.verdicts for each in verdict.follows},
     }
 
 
@@ -151,13 +156,13 @@ def _verdict(verdict: Verdict) -> dict[str, object]:
         "observed": verdict.observed,
         "reasons": list(verdict.reasons),
         "witnesses": list(verdict.witnesses),
-        "promised": [_promised(rows()[each]) for each in verdict.follows],
+        "follows": list(verdict.follows),
         "position": _position(verdict.position),
     }
 
 
 def _promised(row: OracleRow) -> dict[str, object]:
-    return {"row": row.id, "text": row.text, "promises": list(row.promises), "because": row.because}
+    return {"text": row.text, "promises": list(row.promises), "because": row.because}
 
 
 def _position(position: Position) -> dict[str, object]:
