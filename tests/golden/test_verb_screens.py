@@ -17,6 +17,7 @@ from pathlib import Path
 
 import click
 import pytest
+from audits import RIGHT, answer, audit_of, wrong
 from conformance_tables import BROKEN, RELEASE
 from kube_proxies import program
 from kubectl_clusters import k3s
@@ -37,6 +38,8 @@ from proxylab.cli.engines import engines_lines
 from proxylab.cli.kernels import kernels_lines
 from proxylab.cli.verbs import VERBS
 from proxylab.errors import CapabilityError
+from proxylab.features.audit.findings import to_lines
+from proxylab.features.audit.senders import SenderKind
 from proxylab.guest.kernels import Kernel
 from proxylab.protocol.messages import Ready
 from proxylab.protocol.standing_labs import CapturedFrame
@@ -144,7 +147,13 @@ def on_offer(width: int) -> list[str]:
     return kernels_lines("6.18.44", (built, Kernel("/usr/bin/linux.uml", "6.1.176", "/usr/lib/uml/modules")), width)
 
 
+def audited(width: int) -> list[str]:
+    found = audit_of(answer(RIGHT), answer(wrong()), answer(RIGHT, SenderKind.OUTSIDE), answer(RIGHT, service=""))
+    return list(to_lines(found, width))
+
+
 DRAWN: dict[str, Callable[[int], list[str]]] = {
+    "audit": audited,
     "capture": listened,
     "doctor": examined,
     "engines": listed,

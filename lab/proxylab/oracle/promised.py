@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress
+from proxylab.cluster.configuration import Mode
 from proxylab.oracle.answers import FlowAnswer, ReachedEndpoint, SeenSource
 from proxylab.oracle.flows import Oracle
 from proxylab.oracle.from_scenario import AskedProbe, ask, moment_of, outside_reach
@@ -32,7 +33,7 @@ from proxylab.scenario.expect import (
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.versions import Version
-from proxylab.scenario.words import Mode, Outcome, Reply, Spread
+from proxylab.scenario.words import Outcome, Reply, Spread
 from proxylab.statistics import flows_needed_for, flows_to_hit_all, flows_to_stick
 
 _TOLERANCE: Final = 1e-9

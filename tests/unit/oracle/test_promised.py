@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from oracle_agreement import CATALOGUE
 from oracle_worlds import NEWEST
 
+from proxylab.cluster.configuration import Mode
 from proxylab.errors import ScenarioError
 from proxylab.oracle.promised import promised_cases, with_promises
 from proxylab.oracle.rows import rows
@@ -22,7 +23,7 @@ from proxylab.scenario.expect import (
 from proxylab.scenario.load import load_scenario, parse_scenario
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.versions import Version
-from proxylab.scenario.words import Mode, Outcome, Reply, Spread
+from proxylab.scenario.words import Outcome, Reply, Spread
 from proxylab.verdict.model import expectations
 
 HEAD = """

@@ -7,7 +7,7 @@ from recorded import World
 
 from proxylab.evidence.evidence import Evidence
 from proxylab.scenario.expect import PROMISED, Backend, Expect
-from proxylab.scenario.words import Outcome
+from proxylab.scenario.words import IcmpError, Outcome
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import ProbeVerdict
 
@@ -32,6 +32,11 @@ def test_one_of_several_results_is_enough(first: Outcome) -> None:
     assert verdict.overall is PASS
     assert verdict.verdicts[0].expected == " or ".join((first, *(each.outcome for each in expect.either)))
     assert verdict.probe.expect is expect
+
+
+def test_each_result_may_have_keys_of_its_own() -> None:
+    expect = replace(either(), icmp=IcmpError.PORT_UNREACHABLE)
+    assert judged_by(DROPPED, dropped_evidence(DROPPED), expect).overall is PASS
 
 
 def test_a_result_beside_the_set_fails() -> None:

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from proxylab.client.open_lab import OpenLab
 from proxylab.cluster.objects import EndpointSlice
 from proxylab.engines.engine_names import mode_of
@@ -13,8 +15,10 @@ from proxylab.oracle.promised import with_promises
 from proxylab.verdict.model import UNRESOLVED
 
 
-def audit(lab: OpenLab, subject: str, at: Callable[[int, int], None]) -> Audit:
-    """Ask everything, in the lab as it is now. ``at`` hears how many questions are answered, and of how many.
+def audit(lab: OpenLab, command: str, at: Callable[[int, int], None]) -> Audit:
+    """Ask everything, in the lab as it is now.
+
+    ``command`` asks it again; ``at`` hears how many questions are answered, and of how many.
 
     The first question with another answer than the promised one is traced, for its explanation.
 
@@ -22,7 +26,7 @@ def audit(lab: OpenLab, subject: str, at: Callable[[int, int], None]) -> Audit:
         ScenarioError: a question cannot be sent from where the lab has its senders.
         LabError: the lab is gone.
     """
-    assembly, plan = lab.assembly, lab.current_plan()
+    assembly, plan, subject = lab.assembly, lab.current_plan(), lab.scenario.file
     cluster, network = assembly.timeline[lab.made], lab.scenario.network
     senders = senders_of(lab.scenario, plan)
     asker = Asker(
@@ -46,7 +50,7 @@ def audit(lab: OpenLab, subject: str, at: Callable[[int, int], None]) -> Audit:
         verdict = lab.judged(probe)
         if verdict.overall in UNRESOLVED and not explained:
             verdict, explained = lab.probe(probe), True
-        answers.append(Answer(question, verdict))
+        answers.append(Answer(question, replace(verdict, rerun_command=command)))
     return Audit(
         subject=subject,
         engine=lab.engine.name,

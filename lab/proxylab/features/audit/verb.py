@@ -1,6 +1,9 @@
 """``proxylab audit``: ask every frontend of every Service from every kind of sender."""
 
+import shlex
+import sys
 from pathlib import Path
+from typing import Final
 
 import click
 from msgspec.structs import replace
@@ -21,7 +24,7 @@ from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.versions import Version
 
-_EVERY = 100
+_EVERY: Final = 100
 """After so many questions the verb says how far it is."""
 
 
@@ -50,8 +53,7 @@ def command(chosen: ChosenLab, /, *, report: Path | None, output: str) -> ExitCo
     if chosen.words:
         raise click.UsageError("FILE: name one scenario or one file of manifests, or none for the standing lab")
     with chosen.opened(_alone, _chosen) as lab:
-        subject = lab.scenario.file
-        found = audit(lab, subject, lambda done, of: _say(done, of, subject))
+        found = audit(lab, f"proxylab {shlex.join(sys.argv[1:])}", _say)
     if report is not None:
         write_new(report, page(found))
         echo(f"report: {report}", err=True)
@@ -72,6 +74,6 @@ def _chosen(file: Path, case_id: str | None, mode: str, version: Version | None)
     return case
 
 
-def _say(done: int, of: int, subject: str) -> None:
-    if done and done % _EVERY == 0:
-        echo(f"{subject}: {done:,} of {of:,} questions", err=True)
+def _say(done: int, of: int) -> None:
+    if done % _EVERY == 0:
+        echo(f"{done:,} of {of:,} questions", err=True)

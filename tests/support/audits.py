@@ -1,0 +1,40 @@
+"""An audit of a made-up cluster, whose questions were answered by evidence that is made up, too."""
+
+from judging import DELIVERED, DROPPED, dropped_evidence, judged
+from msgspec.structs import replace
+
+from proxylab.features.audit.findings import Answer, Audit
+from proxylab.features.audit.questions import Question
+from proxylab.features.audit.senders import SenderKind
+from proxylab.scenario.words import Outcome
+from proxylab.verdict.judge import judge
+from proxylab.verdict.model import ProbeVerdict
+
+__all__ = ["RIGHT", "answer", "audit_of", "wrong"]
+
+_ONE = replace(DELIVERED, backends=("echo-2",))
+RIGHT = judged(_ONE, _ONE.evidence(_ONE.round_trip(0, "echo-2")))
+
+
+def wrong() -> ProbeVerdict:
+    """A flow that was dropped, and a promise that it is delivered."""
+    dropped = judged(DROPPED, dropped_evidence(DROPPED))
+    expect = replace(dropped.probe.expect, outcome=Outcome.DELIVERED, follows={"outcome": ("frontend-clusterIP",)})
+    return judge(replace(dropped.probe, expect=expect), dropped.resolved, None, dropped.evidence)
+
+
+def answer(verdict: ProbeVerdict, kind: SenderKind = SenderKind.NEAR, service: str = "shop/web") -> Answer:
+    frontend = "clusterIP 10.96.0.10:80/TCP"
+    question = Question(service=service, frontend=frontend, kind=kind, probe=verdict.probe)
+    return Answer(question, replace(verdict, rerun_command="proxylab audit shop.yaml"))
+
+
+def audit_of(*answers: Answer) -> Audit:
+    return Audit(
+        subject="shop.yaml",
+        engine="embedded/iptables",
+        answers=answers,
+        undialled={"shop/db": "a headless Service has no frontend: clients dial its pods"},
+        missing=(SenderKind.NEIGHBOUR,),
+        seconds=1.25,
+    )
