@@ -141,9 +141,9 @@ def _promised(probe: Probe, asked: AskedProbe, answers: Sequence[FlowAnswer], ou
     if outcome is not Outcome.DELIVERED:
         if outcome is Outcome.REJECTED and (icmp := answers[0].icmp) is not None:
             yield _Promised("icmp", icmp, of_outcome)
-        places = {at for answer in answers for at in answer.at}
-        if outcome is not Outcome.UNTRANSLATED and len(places) == 1:
-            yield _Promised("at", places.pop(), of_outcome)
+        ends = {at for answer in answers for at in answer.at}
+        if outcome is not Outcome.UNTRANSLATED and len(ends) == 1:
+            yield _Promised("at", ends.pop(), of_outcome)
         return
     health = next((answer.health for answer in answers if answer.health is not None), None)
     if health is not None:

@@ -56,7 +56,9 @@ def judge(probe: Probe, resolved: ResolvedProbe, source: IPAddress | None, evide
 
 def _best(probe: Probe, resolved: ResolvedProbe, source: IPAddress | None, evidence: Evidence) -> ProbeVerdict:
     """The verdict by the one of several results that the evidence shows best, where any of them is right."""
+    order = tuple(Outcome)
     results = [replace(each, either=()) for each in (probe.expect, *probe.expect.either)]
+    results.sort(key=lambda each: order.index(each.outcome))
     found = [judge(replace(probe, expect=each), resolved, source, evidence) for each in results]
     best = min(found, key=lambda verdict: _WORTH.index(verdict.overall))
     named = " or ".join(each.outcome for each in results)

@@ -157,6 +157,6 @@ def test_an_answer_becomes_an_errand_of_its_family() -> None:
 def test_a_lab_without_names_takes_no_probe_that_dials_one() -> None:
     (probe,) = named(probe=PROBE).probes
     with pytest.raises(ScenarioError, match="set dns: true in its scenario"):
-        assemble(named(dns="false")).with_probe(probe)
+        assemble(named(dns="false")).with_probes([probe])
     with pytest.raises(ScenarioError, match="the lab has no name server"):
         assemble(named(dns="false")).lookup("client", "web")

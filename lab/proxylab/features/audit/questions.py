@@ -44,7 +44,7 @@ class Question(Struct, frozen=True, kw_only=True):
     probe: Probe
 
 
-class _Place(Struct, frozen=True):
+class _Asking(Struct, frozen=True):
     """A sender of one kind, and the node whose rules it meets first."""
 
     kind: SenderKind
@@ -194,48 +194,48 @@ class Asker:
     def _of(self, dialled: _Dialled) -> Iterator[Question]:
         senders, of_nodes = self._senders, dialled.via in (Frontend.NODE_PORT, Frontend.HEALTH_CHECK_NODE_PORT)
         if dialled.via is not Frontend.HEALTH_CHECK_NODE_PORT:
-            for place in self._inside(dialled):
-                yield self._question(dialled, place, by_node=of_nodes)
-        by_node = [_Place(SenderKind.OUTSIDE, host, node) for host in senders.outside[:1] for node in senders.nodes]
+            for asking in self._inside(dialled):
+                yield self._question(dialled, asking, by_node=of_nodes)
+        by_node = [_Asking(SenderKind.OUTSIDE, host, node) for host in senders.outside[:1] for node in senders.nodes]
         if dialled.via is Frontend.NODE_PORT:
             first = senders.nodes[0]
-            by_node += [_Place(SenderKind.NEIGHBOUR, host, first) for host in senders.neighbours[:1]]
-            by_node += [_Place(SenderKind.LOOPBACK, first, first)] if dialled.family is Family.IPV4 else []
-        for place in by_node:
-            yield self._question(dialled, place, by_node=True)
+            by_node += [_Asking(SenderKind.NEIGHBOUR, host, first) for host in senders.neighbours[:1]]
+            by_node += [_Asking(SenderKind.LOOPBACK, first, first)] if dialled.family is Family.IPV4 else []
+        for asking in by_node:
+            yield self._question(dialled, asking, by_node=True)
 
-    def _inside(self, dialled: _Dialled) -> Iterator[_Place]:
+    def _inside(self, dialled: _Dialled) -> Iterator[_Asking]:
         """One sender of each kind in the cluster; two nodes, if only some have an endpoint."""
         nodes, endpoints = self._senders.nodes, [name for name, _ in dialled.pods]
         without = [node for node in nodes if node not in dialled.own_nodes]
         for kind, there in ((SenderKind.NEAR, dialled.own_nodes), (SenderKind.FAR, without)):
             pod = self._senders.pod_on(there, endpoints)
             if pod is not None:
-                yield _Place(kind, pod, self._node_of(pod))
+                yield _Asking(kind, pod, self._node_of(pod))
         itself = next(((name, node) for name, node in dialled.pods if name in self._own), None)
         if itself is not None:
-            yield _Place(SenderKind.ENDPOINT, *itself)
+            yield _Asking(SenderKind.ENDPOINT, *itself)
         for node in [node for node in nodes if self._senders.host_pods.get(node)][:1]:
-            yield _Place(SenderKind.HOST_POD, self._senders.host_pods[node][0], node)
+            yield _Asking(SenderKind.HOST_POD, self._senders.host_pods[node][0], node)
         for node in [*dialled.own_nodes[:1], *without[:1]]:
-            yield _Place(SenderKind.NODE, node, node)
+            yield _Asking(SenderKind.NODE, node, node)
 
     def _node_of(self, pod: str) -> str:
         return next(node for node, pods in self._senders.pods.items() if pod in pods)
 
-    def _question(self, dialled: _Dialled, place: _Place, *, by_node: bool) -> Question:
+    def _question(self, dialled: _Dialled, asking: _Asking, *, by_node: bool) -> Question:
         service = f"{dialled.service.namespace}/{dialled.service.name}"
         port = f" {dialled.port.name}" if dialled.port.name else ""
         frontend = dialled.words
-        at = f" at {place.node}" if by_node else ""
+        at = f" at {asking.node}" if by_node else ""
         return Question(
             service=service,
             frontend=frontend,
-            kind=place.kind,
+            kind=asking.kind,
             probe=self._probe(
-                f"{_title(service)}{port}: {_title(frontend)} from {place.name}{at}",
-                Source(name=place.name, loopback=place.kind is SenderKind.LOOPBACK),
-                dialled.target(place.node if by_node else None),
+                f"{_title(service)}{port}: {_title(frontend)} from {asking.name}{at}",
+                Source(name=asking.name, loopback=asking.kind is SenderKind.LOOPBACK),
+                dialled.target(asking.node if by_node else None),
                 dialled.send,
             ),
         )
