@@ -38,8 +38,6 @@ from proxylab.statistics import flows_needed_for, flows_to_hit_all, flows_to_sti
 
 _TOLERANCE: Final = 1e-9
 _OF_THE_NETWORK: Final = "masquerade-of-the-network"
-_ENDS: Final = ("ready-endpoints",)
-"""The weakest promise, which every flow to a Service has: it reaches no endpoint that cannot serve it."""
 
 
 def promised_cases(scenario: Scenario, mode: str, version: Version | None = None) -> tuple[Scenario, ...]:
@@ -103,7 +101,7 @@ def with_answer(probe: Probe, asked: AskedProbe) -> Probe:
             why = f"each of several flows may end otherwise ({' or '.join(outcomes)}): leave send.flows out, or 1"
             return _without_answer(probe, why)
         probe = replace(probe, send=replace(probe.send, flows=1))
-    found = [_expected(probe, asked, outcome) for outcome in outcomes]
+    found = [_expected(probe, asked, answers, outcome) for outcome in outcomes]
     return replace(probe, expect=replace(found[0], either=tuple(found[1:])))
 
 
@@ -119,15 +117,15 @@ class _Promised(Struct, frozen=True):
     rows: tuple[str, ...]
 
 
-def _expected(probe: Probe, asked: AskedProbe, outcome: Outcome) -> Expect:
+def _expected(probe: Probe, asked: AskedProbe, answers: Sequence[FlowAnswer], outcome: Outcome) -> Expect:
     """What the author expects, with each further key of that outcome."""
-    written, answers = probe.expect, [answer for _, answer in asked.flows]
+    written = probe.expect
     promised = [each for each in _promised(probe, asked, answers, outcome) if each.field not in written.positions]
     if any(each.field == "http" for each in promised):
         promised = [each for each in promised if each.field != "outcome"]
     positions = {**written.positions, **{each.field: written.position for each in promised}}
     follows = {each.field: each.rows for each in promised}
-    follows["endpoint"] = _rows(answers, "endpoints") or _ENDS
+    follows["endpoint"] = _rows(answers, "endpoints")
     follows["reply"] = _rows(answers, "reply") or _rows(answers, "outcome")
     if asked.name is not None:
         follows["name"] = asked.name.rows
@@ -151,7 +149,7 @@ def _promised(probe: Probe, asked: AskedProbe, answers: Sequence[FlowAnswer], ou
         return
     reached = [end for answer in answers for end in answer.reached]
     yield _Promised("backends", tuple(dict.fromkeys(_backend(end) for end in reached)), _rows(answers, "endpoints"))
-    (sender, *_) = (resolved.sender.address for resolved, _ in asked.flows)
+    sender = asked.flows[0][0].sender.address
     of_source = _rows(answers, "source")
     source = _source(reached, sender, is_of_network=_OF_THE_NETWORK in of_source)
     if source is not None:

@@ -121,8 +121,49 @@ def test_an_answer_may_come_from_the_endpoint_itself() -> None:
     assert (expect.backends, expect.source, expect.reply) == ((Backend("web-1", 8080),), Preserved(), None)
 
 
-def test_affinity_is_promised_of_one_client() -> None:
-    assert filled("from: client, to: {service: sticky, via: clusterIP}").expect.spread is Spread.STICKY
+@pytest.mark.parametrize(
+    ("send", "spread"), [("{}", Spread.STICKY), ("{flows: 31}", Spread.STICKY), ("{flows: 5}", None)]
+)
+def test_affinity_is_promised_of_one_client_where_the_flows_can_show_it(send: str, spread: Spread | None) -> None:
+    assert filled(f"from: client, to: {{service: sticky, via: clusterIP}}, send: {send}").expect.spread is spread
+
+
+def test_an_echo_request_has_no_port() -> None:
+    expect = filled("from: client, to: {pod: web-1}, send: {protocol: ICMP}").expect
+    assert (expect.backends, expect.source) == ((Backend("web-1"),), Preserved())
+
+
+def test_what_goes_on_untranslated_ends_at_no_node() -> None:
+    expect = filled("from: client, to: {service: web, via: clusterIP}").expect
+    unused = filled("from: client, to: {address: 10.96.1.1, port: 9}, send: {as: packet}").expect
+    assert (expect.outcome, unused.outcome, unused.at) == (Outcome.DELIVERED, Outcome.UNTRANSLATED, None)
+
+
+def test_an_answer_past_the_node_has_its_row() -> None:
+    file = CATALOGUE / "hairpin/same-node-reply-past-a-bridge.lab.yaml"
+    found = []
+    for case in cases(load_scenario(file), "iptables", NEWEST):
+        bare = replace(case, probes=tuple(replace(each, expect=PROMISED) for each in case.probes))
+        found += [each.expect for each in with_promises(bare, "iptables", NEWEST).probes if each.expect.reply]
+    assert {each.follows["reply"] for each in found} == {("answer-past-the-node",)}
+
+
+def test_a_name_that_gives_several_pods_may_reach_each_and_every_step_is_filled_in() -> None:
+    text = f"""{HEAD}  - {{name: by name, from: client, to: {{service: each, via: dnsName}}}}
+  steps:
+  - {{name: one, probes: [{{name: a, from: client, to: {{service: web, via: clusterIP}}}}]}}
+  - {{name: two, probes: [{{name: b, from: client, to: {{service: web, via: clusterIP}}}}]}}
+{SERVICES}---
+apiVersion: v1
+kind: Service
+metadata: {{name: each}}
+spec: {{clusterIP: None, selector: {{app: web}}, ports: [{{port: 8080}}]}}
+"""
+    (case,) = promised_cases(parse_scenario(text, "world.lab.yaml"), "iptables", NEWEST)
+    by_name, *in_steps = case.all_probes
+    assert by_name.expect.backends == (Backend("web-1", 8080), Backend("web-2", 8080))
+    assert by_name.expect.follows["name"] == ("name-of-headless",)
+    assert [expectations(each.expect)[1] for each in in_steps] == ["backends", "backends"]
 
 
 @pytest.mark.parametrize(("flows", "spread"), [(31, None), (940, None), (941, Spread.EVEN)])
