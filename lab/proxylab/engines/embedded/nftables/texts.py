@@ -161,14 +161,15 @@ def _ways(chains: Mapping[str, Sequence[Rule]], name: str) -> Iterator[Way]:
         if not name.startswith(_ENDPOINT) and (only := _translation(chains[name])) is not None:
             yield Way(by=name, chance=1, to=only)
         return
-    choices = [read_element(each) for each in elements_of(chosen.words[-1])]
-    for each in choices:
+    words = " ".join(chosen.words).split()
+    chance = 1 / int(words[words.index("mod") + 1])  # a number without an element leads nowhere
+    for each in map(read_element, elements_of(chosen.words[-1])):
         if chosen.name == "vmap":
             chain = each.value.removeprefix("goto ")
-            yield Way(by=chain, chance=1 / len(choices), to=_translation(chains.get(chain, ())))
+            yield Way(by=chain, chance=chance, to=_translation(chains.get(chain, ())))
         else:
             address, _, port = each.value.partition(" . ")
-            yield Way(by=name, chance=1 / len(choices), to=(ip_address(address), int(port)))
+            yield Way(by=name, chance=chance, to=(ip_address(address), int(port)))
 
 
 def _translation(rules: Sequence[Rule]) -> tuple[IPAddress, int] | None:
