@@ -160,7 +160,9 @@ def passing(tmp_path_factory: pytest.TempPathFactory, pool: ThreadPoolExecutor) 
     folder, found = tmp_path_factory.mktemp("passing"), []
     with Session() as session:
         for name, wanted in SAMPLE.items():
-            both = cases(load_scenario(ROOT / f"scenarios/{name}.lab.yaml"), "iptables", version_of(""))[:2]
+            both = cases(
+                load_scenario(ROOT / f"scenarios/{name}.lab.yaml"), "iptables", version_of("embedded/iptables")
+            )[:2]
             for number, case in enumerate(both):
                 lab = session.open(case)
                 chosen = [each for each in case.probes if each.name.partition("[")[0] in wanted]
