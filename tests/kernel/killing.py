@@ -21,6 +21,8 @@ import pytest
 from machine import Machine, descendants
 from sandboxed import checkout_for, python_of
 
+from proxylab.kernel.sandbox.commands import MARK
+
 SCENARIO = "tests/kernel/killed.lab.yaml"
 PATIENCE = 30.0
 PAUSE = 0.01  # between two looks: without a pause the watcher would starve the run
@@ -52,6 +54,10 @@ class Run:
         roles: dict[str, int] = {"client": self.client.pid}
         for role, parent in zip(ROLES[1:], ROLES[:-1], strict=True):
             children = tree.get(roles[parent], [])
+            if role == "launcher":  # before it, children of root prepare its confinement; a later one feeds commands
+                children = [pid for pid in children if not belongs_to_root(pid)]
+            if role == "command":  # the launcher's other children are process 1 of a node, pod or host
+                children = [pid for pid in children if is_a_command(pid)]
             if not children:
                 break
             roles[role] = children[0]
@@ -89,6 +95,21 @@ class Run:
     def alive(self) -> list[int]:
         """Processes of the run that still live. A zombie does not."""
         return [pid for pid in self.pids if state_of(pid) not in {"", "Z", "X"}]
+
+
+def belongs_to_root(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}").stat().st_uid == 0
+    except OSError:
+        return True
+
+
+def is_a_command(pid: int) -> bool:
+    """Whether the process is a command of a lab, by the mark in its environment."""
+    try:
+        return f"\0{MARK}=".encode() in b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
 
 
 def state_of(pid: int) -> str:

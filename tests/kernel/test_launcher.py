@@ -127,7 +127,7 @@ WRITES = r"""
 for file in /proc/sys/kernel/core_pattern /proc/sys/vm/swappiness; do
     sh -c "cat /dev/null >>$file" 2>&1 | grep -o 'Read-only file system\|Permission denied'
 done
-grep ' /proc/sys proc ro,' /proc/mounts | cut -d ' ' -f 2
+grep ' /proc/sys proc ro,' /proc/mounts | cut -d ' ' -f 2 | sort -u
 echo 1 >/proc/sys/net/ipv4/ip_forward && cat /proc/sys/net/ipv4/ip_forward
 """
 

@@ -104,7 +104,9 @@ def _examined(kernel: str = HOST) -> tuple[Ready | None, tuple[Capability, ...]]
                 ),
             )
         found = process.request(Examine(), Deadline.after(_EXAMINATION_SECONDS)).capabilities
-    way = "in a user namespace" if ready.rootless else "as root"
+    way = "in a user namespace" if ready.rootless else "as root; commands are confined" if ready.confined else "as root"
+    if ready.refused:
+        way += f"; commands keep root's rights over the machine: it refuses their confinement ({ready.refused})"
     sandbox = Capability(name="a sandbox", found=way, works=True, cost="no lab", cure="", required=True)
     return ready, (sandbox, *found)
 

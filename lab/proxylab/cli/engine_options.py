@@ -91,6 +91,15 @@ class ProxyOptions(Options, frozen=True, kw_only=True):
             "of a coredns.",
         ),
     ] = ""
+    privileged: Annotated[
+        bool,
+        option(
+            "--privileged",
+            is_flag=True,
+            help="Let proxies and commands in a lab of the machine's root do all that root may, such as change the "
+            "machine's files and load BPF programs. It changes nothing for an ordinary user.",
+        ),
+    ] = False
 
 
 _Kernel = Annotated[
@@ -198,7 +207,13 @@ def choice_of(engine: str, given: ProxyOptions = ProxyOptions(), kernel: str = H
         CapabilityError: no source has the binary, or there is no such kernel.
     """
     find_kernel(kernel)
-    common = EngineChoice(engine, iptables=given.iptables or "", kernel=kernel, name_server=given.name_server)
+    common = EngineChoice(
+        engine,
+        iptables=given.iptables or "",
+        kernel=kernel,
+        name_server=given.name_server,
+        privileged=given.privileged,
+    )
     if not read_engine(engine).is_upstream:
         for spelt, value in (("--feature-gates", given.feature_gates), ("--kube-proxy-flag", given.flags)):
             if value:

@@ -55,20 +55,23 @@ class LabProcess(Connection):
     Args:
         control_socket: where other clients connect if the lab is detached; closed with this end of it.
         kernel: what ``--kernel`` says (``guest.kernels``).
+        privileged: whether commands in a lab of the machine's root keep root's rights over the machine.
     """
 
-    def __init__(self, control_socket: ControlSocket | None = None, kernel: str = HOST) -> None:
+    def __init__(
+        self, control_socket: ControlSocket | None = None, kernel: str = HOST, *, privileged: bool = False
+    ) -> None:
         check_limits()
         found = find_kernel(kernel)
         self._in_guest = found is not None
-        guest = [] if found is None else ["--kernel", encode(found).decode()]
+        how = ["--kernel", encode(found).decode()] if found else ["--privileged"] if privileged else []
         self._start_seconds = _START_SECONDS + (0 if found is None else found.boot_seconds)
         ours, theirs = socket.socketpair()
         given = [] if control_socket is None else [control_socket.socket.fileno(), control_socket.folder]
         with theirs:
             self._log: IO[bytes] = os.fdopen(os.memfd_create("log"), "w+b")  # closed by close()
             self._child = subprocess.Popen(
-                [sys.executable, "-P", "-m", "proxylab.server.main", *guest, *map(str, (theirs.fileno(), *given))],
+                [sys.executable, "-P", "-m", "proxylab.server.main", *how, *map(str, (theirs.fileno(), *given))],
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,

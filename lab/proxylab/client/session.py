@@ -73,7 +73,8 @@ class Session:
 
     def _started(self, kernel: str) -> LabProcess:
         if kernel not in self._processes or self._processes[kernel].closed:
-            self._processes[kernel] = LabProcess(self._control_socket and self._control_socket(), kernel)
+            control_socket = self._control_socket and self._control_socket()
+            self._processes[kernel] = LabProcess(control_socket, kernel, privileged=self.engine.privileged)
         return self._processes[kernel]
 
     def open(

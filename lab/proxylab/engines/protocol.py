@@ -62,6 +62,7 @@ class EngineChoice(Record, frozen=True):
         iptables: the variant of iptables that loads the rules; empty for the one that works best on this machine.
         kernel: what ``--kernel`` says: the machine's own kernel, or a guest's.
         name_server: what ``--name-server`` says, or empty: the name server of labs whose scenario names none.
+        privileged: whether proxies and commands in a lab of the machine's root may do what root may.
     """
 
     name: str = "embedded/iptables"
@@ -72,6 +73,7 @@ class EngineChoice(Record, frozen=True):
     upstream: Upstream | None = None
     kernel: str = HOST
     name_server: str = ""
+    privileged: bool = False
 
     @property
     def binary(self) -> BinaryIdentity | None:
@@ -109,7 +111,8 @@ class EngineChoice(Record, frozen=True):
         variant = ("--iptables", self.iptables) if self.iptables else ()
         kernel = ("--kernel", self.kernel) if self.kernel != HOST else ()
         server = ("--name-server", self.name_server) if self.name_server else ()
-        return (*named, *variant, *kernel, *server, *(self.upstream.options if self.upstream else ()))
+        privileged = ("--privileged",) if self.privileged else ()
+        return (*named, *variant, *kernel, *server, *privileged, *(self.upstream.options if self.upstream else ()))
 
 
 class Engine(Protocol):

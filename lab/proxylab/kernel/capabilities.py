@@ -33,7 +33,7 @@ from proxylab.kernel.netlink.messages import Content, Kind, Request
 from proxylab.kernel.netlink.requests import add_bridge, add_device, add_veth, add_vxlan, set_loopback_up, set_netem
 from proxylab.kernel.netlink.socket import NETLINK_GENERIC, NETLINK_NETFILTER, open_netlink
 from proxylab.kernel.sandbox.launcher import Launcher
-from proxylab.kernel.sandbox.netns import NetNs, inside, make_netns
+from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.model import Bridge, LinkEnd, Veth, Vxlan
 from proxylab.scenario.network import Netem
 from proxylab.timing import Deadline
@@ -91,7 +91,7 @@ async def examine(launcher: Launcher, names: Collection[str] = ()) -> tuple[Capa
         if trial.program and launcher.path_of(trial.program) is None:
             found.append(_without_program(trial))
             continue
-        scratch = make_netns(_NETNS_NAME)
+        scratch = launcher.make_netns(_NETNS_NAME)
         try:
             answer, works = await trial.find(scratch, launcher), True
         except CapabilityError as error:

@@ -170,11 +170,21 @@ LabRequest = (
 
 
 class Ready(TaggedRecord, frozen=True):
-    """The lab process is in its sandbox. ``pid`` is its own there; ``kernel`` is uname's release."""
+    """The lab process is in its sandbox.
+
+    Attributes:
+        pid: its own pid there.
+        kernel: uname's release.
+        rootless: whether an ordinary user started it.
+        confined: whether it is the machine's root, and its commands have no right over the machine.
+        refused: why they have, where the client has not asked for that.
+    """
 
     pid: int
     kernel: str
     rootless: bool
+    confined: bool = False
+    refused: str = ""
 
 
 class Stage(Record, frozen=True):

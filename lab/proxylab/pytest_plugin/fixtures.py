@@ -54,6 +54,7 @@ def lab_sessions(pytestconfig: pytest.Config) -> Iterator[Callable[[str], Sessio
                 upstream=upstream,
                 kernel=kernels(pytestconfig)[0],
                 name_server=one(pytestconfig, "name_server"),
+                privileged=flag(pytestconfig, "privileged"),
             )
             return stack.enter_context(Session(choice, seed(pytestconfig), control_socket))
 

@@ -59,6 +59,7 @@ _ONE: Final = {
 _FLAGS: Final = {
     "required": "fail if there are scenarios and all of them are skipped; for CI, where skips go unnoticed",
     "no-bundles": "save no evidence",
+    "privileged": "let proxies and commands in a lab of the machine's root do all that root may",
     "keep": "keep the lab of a failed test running (see `proxylab ps`)",
     "pause-on-fail": "after a failed test, wait for Enter; until then other terminals can use its lab",
     "pcap": "save the frames of every test as a pcapng file",

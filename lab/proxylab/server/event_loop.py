@@ -24,6 +24,7 @@ from proxylab.kernel.capabilities import examine
 from proxylab.kernel.netfilter.iptables_tool import IptablesVariant, choose_iptables
 from proxylab.kernel.netlink.cleanup import Cleanup
 from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.launcher_child import LauncherEnds
 from proxylab.kernel.sandbox.leftovers import ClosedLab, HeldResources, leftovers
 from proxylab.kernel.sandbox.origins import Origins
 from proxylab.protocol.channel import AsyncChannel
@@ -151,7 +152,7 @@ class Detachment:
 
 
 def serve(
-    client: socket.socket, launcher: socket.socket, control_socket: socket.socket | None = None, *, rootless: bool
+    client: socket.socket, launcher: LauncherEnds, control_socket: socket.socket | None = None, *, rootless: bool
 ) -> None:
     """Serve the client until it hangs up, until SIGTERM, or until the launcher is gone.
 
@@ -163,18 +164,19 @@ def serve(
 
 
 async def _serve(
-    client: socket.socket, launcher_end: socket.socket, control_socket: socket.socket | None, *, rootless: bool
+    client: socket.socket, ends: LauncherEnds, control_socket: socket.socket | None, *, rootless: bool
 ) -> bool:
     """Serve; returns whether the launcher's end was the reason to end."""
     origins = Origins()
     origins.watch()
-    launcher = Launcher(launcher_end)
+    launcher = Launcher(ends)
     launcher.attach()
     terminated = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
     handler = _RequestHandler(launcher, origins)
     channel = AsyncChannel(client)
-    await channel.send(Ready(os.getpid(), os.uname().release, rootless))
+    confined = ends.namespaces is not None
+    await channel.send(Ready(os.getpid(), os.uname().release, rootless, confined=confined, refused=ends.refused))
     try:
         await first_of(
             _serve_first_client(channel, handler),

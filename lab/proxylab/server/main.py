@@ -1,6 +1,6 @@
 """The entry point of a lab process.
 
-Its command is ``python -m proxylab.server.main [--kernel JSON | --in-guest] FD [SOCKET FOLDER]``.
+Its command is ``python -m proxylab.server.main [--kernel JSON | --in-guest | --privileged] FD [SOCKET FOLDER]``.
 
 It enters the sandbox (``kernel.sandbox.sandbox``), forks the launcher (``kernel.sandbox.launcher_child``) and starts
 the event loop (``server.event_loop``), in this order. Supervisor, init and launcher are copies of this process, so it
@@ -15,9 +15,12 @@ import signal
 import socket
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Final, NoReturn
 
-from proxylab.errors import CapabilityError
+import proxylab
+from proxylab.errors import LAUNCHER_ENDED, CapabilityError, LabEndedError
+from proxylab.kernel.sandbox.confinement import is_root_of_the_machine
 from proxylab.kernel.sandbox.launcher_child import fork_launcher
 from proxylab.kernel.sandbox.limits import raise_descriptor_limit, take_memory_in_order
 from proxylab.kernel.sandbox.sandbox import ControlSocket, enter
@@ -44,11 +47,11 @@ def main() -> None:
     """Become supervisor, init, launcher and lab process, each in its turn."""
     given = sys.argv[1:]
     kernel = given[1] if given[0] == "--kernel" else ""
-    in_guest = given[0] == "--in-guest"
-    descriptors = given[2:] if kernel else given[1:] if in_guest else given
-    first, *others = map(int, descriptors)
+    in_guest, privileged = given[0] == "--in-guest", given[0] == "--privileged"
+    descriptors = given[2:] if kernel else given[1:] if in_guest or privileged else given
+    first, *further = map(int, descriptors)
     client = socket.socket(fileno=first)
-    control_socket = ControlSocket(socket.socket(fileno=others[0]), others[1]) if others else None
+    control_socket = ControlSocket(socket.socket(fileno=further[0]), further[1]) if further else None
     if control_socket is not None:
         os.chdir("/")  # a detached lab must not keep this directory busy
     _forget_inherited_signals()
@@ -60,7 +63,13 @@ def main() -> None:
         enter(client, control_socket)
     except CapabilityError as error:
         _refuse(client, error)
-    launcher = fork_launcher(client, *([control_socket.socket] if control_socket else []))
+    others = [control_socket.socket] if control_socket else []
+    # A guest is a machine for this lab alone, and root of a user namespace is an ordinary user of the machine.
+    confined = not (rootless or in_guest or privileged) and is_root_of_the_machine()
+    try:
+        launcher = fork_launcher(client, *others, confined=confined, readable=_own_files())
+    except LabEndedError:
+        os._exit(LAUNCHER_ENDED)
     os.environ.update(dict.fromkeys(_FOLDERS_OF_SCAPY, os.devnull))  # not in the launcher: commands are the user's
     gc.set_threshold(GC_THRESHOLD)
     if in_guest:
@@ -68,6 +77,13 @@ def main() -> None:
     from proxylab.server.event_loop import serve  # noqa: PLC0415 - heavy, and only the lab process needs it
 
     serve(client, launcher, control_socket.socket if control_socket else None, rootless=rootless)
+
+
+def _own_files() -> list[Path]:
+    """Where Python, proxylab, and the binaries of proxies that it keeps can lie: commands of a lab need them."""
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    given = (sys.prefix, sys.base_prefix, proxylab.__file__, os.environ.get("HOME", ""), cache)
+    return [Path(each) for each in given if Path(each).is_absolute()]
 
 
 def _boot(document: str, client: socket.socket, control_socket: ControlSocket | None) -> NoReturn:

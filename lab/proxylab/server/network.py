@@ -32,7 +32,7 @@ class Network(Struct, frozen=True):
     def build(cls, number: int, plan: Plan, launcher: Launcher) -> Self:
         """Make the plan real. Raises ``CapabilityError``."""
         with ExitStack() as stack:
-            wiring = stack.enter_context(realise(plan))
+            wiring = stack.enter_context(realise(plan, launcher.make_netns))
             stack.callback(launcher.forget, [f"{number}/{name}" for name in wiring.namespaces])
             watch = Watch(wiring.namespaces, plan)
             stack.callback(watch.close)

@@ -17,7 +17,7 @@ from msgspec import Struct
 from proxylab.addresses import Family
 from proxylab.errors import CapabilityError, EngineError
 from proxylab.kernel.sandbox.launcher import Completed, Launcher
-from proxylab.kernel.sandbox.netns import NetNs, make_netns
+from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.masquerade import masquerade_text, without_masquerade
 from proxylab.plan.model import Masquerade
 from proxylab.timing import Deadline, together
@@ -81,7 +81,7 @@ async def choose_iptables(
     Raises:
         CapabilityError: no variant works; the message has the first line that each prints.
     """
-    scratch = make_netns("iptables-trial")
+    scratch = launcher.make_netns("iptables-trial")
     netns_name = "iptables-trial"
     failures: list[str] = []
     try:

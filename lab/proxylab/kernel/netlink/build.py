@@ -9,7 +9,7 @@ before their bridge, and routes follow once all their devices are up. The build 
 of these waits for an RCU grace period of 10 to 25 ms.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from msgspec import Struct
@@ -47,10 +47,11 @@ class Wiring(Struct, frozen=True):
 
 
 @contextmanager
-def realise(plan: Plan) -> Iterator[Wiring]:
+def realise(plan: Plan, make: Callable[[str], NetNs] | None = None) -> Iterator[Wiring]:
     """Build ``plan`` for the length of the block.
 
-    At the end the function closes the descriptors, and the kernel takes the namespaces apart later.
+    ``make`` makes each network namespace; by default the calling thread does. At the end the function closes the
+    descriptors, and the kernel takes the namespaces apart later.
 
     Raises:
         CapabilityError: this machine cannot write a sysctl of the plan.
@@ -60,7 +61,7 @@ def realise(plan: Plan) -> Iterator[Wiring]:
         namespaces: dict[str, NetNs] = {}
         routes: dict[str, Netlink] = {}
         for namespace in plan.namespaces:
-            netns = make_netns(namespace.name)
+            netns = (make or make_netns)(namespace.name)
             stack.callback(netns.close)
             namespaces[namespace.name] = netns
             write_sysctls(netns, namespace.sysctls)

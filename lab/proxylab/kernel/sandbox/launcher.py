@@ -22,8 +22,8 @@ from msgspec import Struct
 from proxylab.errors import InternalError, LabEndedError
 from proxylab.kernel.sandbox.commands import MARK, Command, processes_of
 from proxylab.kernel.sandbox.iptables_links import PATH
-from proxylab.kernel.sandbox.launcher_child import ENDED, MESSAGE_LIMIT
-from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.kernel.sandbox.launcher_child import ENDED, MESSAGE_LIMIT, LauncherEnds
+from proxylab.kernel.sandbox.netns import NetNs, make_netns
 from proxylab.kernel.sandbox.origins import here
 from proxylab.kernel.sandbox.running import Attached, Running
 from proxylab.timing import Deadline
@@ -32,6 +32,8 @@ _ENVIRONMENT: Final = {"PATH": PATH, "LC_ALL": "C.UTF-8"}
 _GONE: Final = "the lab's launcher, which starts commands, has ended"
 _COMMANDS_AT_ONCE: Final = 32
 _LONGEST_ARGV: Final = 200
+_NETNS_SECONDS: Final = 30.0
+_ANSWER_BYTES: Final = 16
 
 
 class Completed(Struct, frozen=True):
@@ -46,8 +48,11 @@ class Completed(Struct, frozen=True):
 class Launcher:
     """The lab process's handle on the launcher child. ``attach`` binds it to the running event loop."""
 
-    def __init__(self, channel: socket.socket) -> None:
-        self._channel = channel
+    def __init__(self, ends: LauncherEnds) -> None:
+        self._channel = ends.commands
+        self._namespaces = ends.namespaces
+        if self._namespaces is not None:
+            self._namespaces.settimeout(_NETNS_SECONDS)
         self._waiting: dict[int, asyncio.Future[int]] = {}
         self._number = 0
         self._resolv_confs: dict[str, str] = {}
@@ -59,6 +64,26 @@ class Launcher:
         """Begin to read the launcher's answers on the running loop."""
         self._channel.setblocking(False)
         asyncio.get_running_loop().add_reader(self._channel, self._read)
+
+    def make_netns(self, name: str) -> NetNs:
+        """A new, empty network namespace over which commands have all rights.
+
+        Raises:
+            LabEndedError: the launcher has ended, or does not answer.
+        """
+        if self._namespaces is None:
+            return make_netns(name)
+        try:
+            self._namespaces.send(b"1")
+            data, descriptors, _, _ = socket.recv_fds(self._namespaces, _ANSWER_BYTES, 1)
+        except (OSError, TimeoutError) as error:
+            raise LabEndedError(_GONE) from error
+        if not data:
+            raise LabEndedError(_GONE)
+        if not descriptors:
+            raise OSError(int(data), f"unshare: {os.strerror(int(data))}")
+        os.set_inheritable(descriptors[0], False)  # recv_fds drops its flags argument, MSG_CMSG_CLOEXEC too
+        return NetNs(name, descriptors[0], here())
 
     def path_of(self, command: str) -> str | None:
         """The path of a program in the PATH of commands, or ``None``."""
@@ -198,6 +223,8 @@ class Launcher:
         with contextlib.suppress(RuntimeError):
             asyncio.get_running_loop().remove_reader(self._channel)
         self._channel.close()
+        if self._namespaces is not None:
+            self._namespaces.close()
 
     async def _start_and_wait(
         self, request: dict[str, Any], made_by: str, fds: Sequence[int], deadline: Deadline

@@ -5,11 +5,11 @@ event loop and its hundreds of descriptors, would be slow and full of traps. So 
 thread and does nothing else, and it imports nothing that the start of a command does not need: a command on a terminal
 is a fork of this process.
 
-For each command the launcher enters the network namespace of the request, and the mount and UTS namespaces of the node,
-pod or host. There the hostname is the node's name, /run is private (iptables keeps its lock there), and /sys and
-resolv.conf are the node's (``kernel.sandbox.command_environment``). The launcher makes these two namespaces for the
-first command and keeps them open. It calls posix_spawn(3), which copies no page tables: a fork and the pages that the
-child touches cost more than iptables takes. Then it returns to its own namespaces. The command leads a process group.
+For each command the launcher enters the network namespace of the request, and the other namespaces of the node, pod or
+host (``kernel.sandbox.command_namespaces``). There the hostname is the node's name, /run is private (iptables keeps its
+lock there), /proc has the node's processes, and /sys and resolv.conf are the node's. Then it calls posix_spawn(3),
+which copies no page tables: a fork and the pages that the child touches cost more than iptables takes. Then it returns
+to its own namespaces. The command leads a process group.
 
 If the launcher dies, the lab process sees end-of-file and closes the lab. If the lab process dies, init ends, and the
 kernel kills the launcher and every command.
@@ -26,23 +26,19 @@ import signal
 import socket
 import struct
 import termios
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from msgspec import Struct
 
-from proxylab.kernel.sandbox.command_environment import furnish
-from proxylab.kernel.sandbox.command_input import feed
+from proxylab.errors import LabEndedError
+from proxylab.kernel.sandbox.command_input import feed, serve_feeds
+from proxylab.kernel.sandbox.command_namespaces import CommandNamespaces, CommandPlace
 from proxylab.kernel.sandbox.commands import family_of
-from proxylab.kernel.sandbox.linux import (
-    CLONE_NEWNET,
-    CLONE_NEWNS,
-    CLONE_NEWUTS,
-    die_with_parent,
-    setns,
-    unshare,
-)
+from proxylab.kernel.sandbox.confinement import confine, make_user_namespace
+from proxylab.kernel.sandbox.linux import die_with_parent
+from proxylab.kernel.sandbox.netns import make_netns
 
 MESSAGE_LIMIT: Final = 128 * 1024  # a request; SEQPACKET keeps it whole
 # Signals that nohup(1) and background shells ignore, and those that Python handles or ignores.
@@ -50,106 +46,140 @@ _RESTORED: Final = tuple(
     getattr(signal, f"SIG{name}") for name in ("HUP", "INT", "QUIT", "TERM", "CHLD", "PIPE", "XFSZ")
 )
 ENDED: Final = struct.Struct("=qi")  # an answer: the request's number, and the exit code or minus the signal
+_CONFINED: Final = b"confined"
 _KILL_ROUNDS: Final = 100
+_PROCESS_LIMIT: Final = 16_384  # a kube-proxy has a dozen threads, so this is enough for a thousand
+_ENDS_FIRST: Final = "1000"
 _OUTPUT_LIMIT: Final = 256 * 1024 * 1024  # RLIMIT_FSIZE, which bounds memfds too
 
 
-def fork_launcher(client: socket.socket, *others: socket.socket) -> socket.socket:
-    """Fork the launcher child; return the lab process's end of the channel to it.
+class LauncherEnds(Struct, frozen=True):
+    """The lab process's ends of its sockets to a launcher child.
+
+    Attributes:
+        commands: takes requests for commands, and returns how they end.
+        namespaces: takes requests for network namespaces; ``None`` where the lab process makes them itself.
+        refused: why commands are not confined although that was wanted, or empty.
+    """
+
+    commands: socket.socket
+    namespaces: socket.socket | None = None
+    refused: str = ""
+
+
+def fork_launcher(
+    client: socket.socket, *others: socket.socket, confined: bool = False, readable: Sequence[Path] = ()
+) -> LauncherEnds:
+    """Fork the launcher child; return the lab process's ends of the sockets to it.
 
     The child closes ``client``: only the lab process may hold it, so that end-of-file there means the end of the lab.
-    The child also closes ``others``.
+    The child also closes ``others``. With ``confined``, which takes the machine's root, it gives up all rights over the
+    machine if it can, and keeps those paths readable (``kernel.sandbox.confinement``).
+
+    Raises:
+        LabEndedError: something killed it meanwhile.
     """
+    if confined:
+        try:
+            return _fork_confined((client, *others), readable)
+        except OSError as error:
+            refused = str(error.strerror)
+    else:
+        refused = ""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork() == 0:
-        ours.close()
-        for each in (client, *others):
+        for each in (ours, client, *others):
             each.close()
         die_with_parent()
         _serve(theirs)
     theirs.close()
-    return ours
+    return LauncherEnds(ours, refused=refused)
 
 
-class _Environment(Struct, frozen=True):
-    """Open descriptors of a mount and a UTS namespace."""
-
-    mounts: int
-    names: int
-
-    @classmethod
-    def here(cls) -> "_Environment":
-        """The namespaces of this process."""
-        return cls(*(os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in ("mnt", "uts")))
-
-    def enter(self) -> None:
-        setns(self.mounts, CLONE_NEWNS)
-        setns(self.names, CLONE_NEWUTS)
-
-    def close(self) -> None:
-        os.close(self.mounts)
-        os.close(self.names)
-
-
-class _Environments:
-    """The mount and UTS namespaces of nodes, pods and hosts; enters them and returns."""
-
-    def __init__(self) -> None:
-        self._own = _Environment.here()
-        self._own_netns = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        self._known: dict[str, _Environment] = {}
-
-    @contextlib.contextmanager
-    def entered(self, request: Mapping[str, Any], netns: int) -> Iterator[None]:
-        """Be in the namespaces of a command; the first command of a name makes them. Raises ``OSError``."""
+def _fork_confined(closed: Sequence[socket.socket], readable: Sequence[Path]) -> LauncherEnds:
+    """Fork a confined launcher, and then a process that feeds its commands. Raises ``OSError`` or ``LabEndedError``."""
+    user_namespace = make_user_namespace()
+    pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(3)]
+    (commands, namespaces, meals), (channel, made, feeds) = zip(*pairs, strict=True)
+    child = os.fork()
+    if child == 0:
         try:
-            known = self._known.get(request["netns_name"])
-            if known is not None:
-                known.enter()
-                setns(netns, CLONE_NEWNET)
-            else:
-                unshare(CLONE_NEWNS | CLONE_NEWUTS)
-                socket.sethostname(request["hostname"])
-                setns(netns, CLONE_NEWNET)
-                furnish(request["resolv_conf"])
-                self._known[request["netns_name"]] = _Environment.here()
-            yield
-        finally:
-            try:
-                setns(self._own_netns, CLONE_NEWNET)
-                self._own.enter()
-            except OSError:
-                os._exit(1)  # the next command would run in the wrong namespaces; this exit ends the lab
+            for each in (commands, namespaces, meals, *closed):
+                each.close()
+            confine(user_namespace, readable)
+        except OSError as error:
+            channel.send(f"{error.errno} {error.strerror}".encode())
+            os._exit(1)
+        channel.send(_CONFINED)
+        _serve(channel, made, feeds)
+    for each in (channel, made, feeds):
+        each.close()
+    os.close(user_namespace)
+    os.waitpid(child, 0)
+    said = commands.recv(MESSAGE_LIMIT)
+    if said != _CONFINED:
+        for each in (commands, namespaces, meals):
+            each.close()
+        if not said:
+            raise LabEndedError("the launcher ended before it was confined")
+        number, _, words = said.decode(errors="replace").partition(" ")
+        raise OSError(int(number), words)
+    if os.fork() == 0:
+        for each in (commands, namespaces, *closed):
+            each.close()
+        die_with_parent()
+        serve_feeds(meals)
+    meals.close()
+    return LauncherEnds(commands, namespaces)
 
-    def forget(self, name: str) -> None:
-        """Close the namespaces of a node, pod or host, if there are any."""
-        environment = self._known.pop(name, None)
-        if environment is not None:
-            environment.close()
 
+def _serve(channel: socket.socket, made: socket.socket | None = None, feeds: socket.socket | None = None) -> NoReturn:
+    """Start commands, reap them and report their status, until the lab process closes the channel.
 
-def _serve(channel: socket.socket) -> NoReturn:
-    """Start commands, reap them and report their status, until the lab process closes the channel."""
+    ``made`` takes requests for network namespaces, and ``feeds`` leads to a process that feeds commands.
+    """
     _bound_output(_OUTPUT_LIMIT)
+    _bound_harm()
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    environments = _Environments()
+    namespaces = CommandNamespaces()
     running: dict[int, int] = {}
     poll = select.poll()
     poll.register(channel, select.POLLIN)
     poll.register(wake_read, select.POLLIN)
+    if made is not None:
+        poll.register(made, select.POLLIN)
     while True:
         for fd, _ in poll.poll():
             if fd == wake_read:
                 with contextlib.suppress(BlockingIOError):
                     os.read(wake_read, 4096)
-            elif not _serve_request(channel, environments, running):
+            elif made is not None and fd == made.fileno():
+                if not _make_netns(made):
+                    os._exit(0)
+            elif not _serve_request(channel, namespaces, running, feeds):
                 os._exit(0)
-        _reap(channel, running)
+        _reap(channel, namespaces, running)
 
 
-def _serve_request(channel: socket.socket, environments: _Environments, running: dict[int, int]) -> bool:
+def _make_netns(asked: socket.socket) -> bool:
+    """Make a network namespace, and send a descriptor of it, or the number of the error. False at end-of-file."""
+    if not asked.recv(1):
+        return False
+    try:
+        netns = make_netns("")
+    except OSError as error:
+        asked.send(str(error.errno).encode())
+        return True
+    socket.send_fds(asked, [b"0"], [netns.fd])
+    netns.close()
+    return True
+
+
+def _serve_request(
+    channel: socket.socket, namespaces: CommandNamespaces, running: dict[int, int], feeds: socket.socket | None
+) -> bool:
     """Carry out one request. False when the lab process has ended."""
     try:
         data, fds, flags, _ = socket.recv_fds(channel, MESSAGE_LIMIT, 4)
@@ -162,14 +192,14 @@ def _serve_request(channel: socket.socket, environments: _Environments, running:
     match json.loads(data):
         case {"run": int(number)} as request:
             try:
-                running[_start(request, fds, environments)] = number
+                running[_start(request, fds, namespaces, feeds)] = number
             except (OSError, ValueError) as error:
                 running[_fork_to_report(error, request, fds[3])] = number
         case {"kill": int(number), "signal": int(which)}:
             _kill(number, which, running)
         case {"forget": [*names]}:
             for name in names:
-                environments.forget(name)
+                namespaces.forget(name)
     for fd in fds:
         os.close(fd)
     return True
@@ -192,23 +222,27 @@ def _kill(number: int, which: int, running: dict[int, int]) -> None:
             killed |= found
 
 
-def _reap(channel: socket.socket, running: dict[int, int]) -> None:
-    while running:
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if pid == 0:
-            return
-        number = running.pop(pid, None)
-        if number is not None:
-            channel.send(ENDED.pack(number, os.waitstatus_to_exitcode(status)))
+def _reap(channel: socket.socket, namespaces: CommandNamespaces, running: dict[int, int]) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            pid, status = found
+            number = running.pop(pid, None)
+            if number is None:
+                namespaces.notice_end(pid)
+            else:
+                channel.send(ENDED.pack(number, os.waitstatus_to_exitcode(status)))
 
 
-def _start(request: Mapping[str, Any], fds: Sequence[int], environments: _Environments) -> int:
+def _start(
+    request: Mapping[str, Any], fds: Sequence[int], namespaces: CommandNamespaces, feeds: socket.socket | None
+) -> int:
     """Start the command in its namespaces. Raises ``OSError`` as execve(2) does, or ``ValueError`` for a bad argv."""
     netns, text, *outputs = fds
     fed = os.pipe2(os.O_CLOEXEC) if request["fed"] else None
     standard = (text if fed is None else fed[0], *outputs)
+    place = CommandPlace(request["netns_name"], request["hostname"], request["resolv_conf"])
     try:
-        with environments.entered(request, netns):
+        with namespaces.entered(place, netns):
             _write_files(request)
             _change_directory(request["directory"])
             pid = _fork_on_terminal(request, standard) if request["terminal"] else _spawn(request, standard)
@@ -217,7 +251,7 @@ def _start(request: Mapping[str, Any], fds: Sequence[int], environments: _Enviro
             os.close(fd)
         raise
     if fed is not None:
-        _fork_feeder(pid, text, fed)
+        _feed(pid, text, fed, feeds)
     return pid
 
 
@@ -258,6 +292,18 @@ def _bound_output(most: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
+def _bound_harm() -> None:
+    """Bound the processes of all commands, and let them be the first that the kernel ends when memory runs out.
+
+    RLIMIT_NPROC counts the processes and threads of a user in a user namespace; the machine's root has no such limit.
+    No command may lower its score again: that needs a right over the machine (oom_score_adj, proc(5)).
+    """
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    most = _PROCESS_LIMIT if hard == resource.RLIM_INFINITY else min(_PROCESS_LIMIT, hard)
+    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+    Path("/proc/self/oom_score_adj").write_text(_ENDS_FIRST, encoding="ascii")
+
+
 def _fork_on_terminal(request: Mapping[str, Any], standard: Sequence[int]) -> int:
     """Start the command as the leader of a session on a terminal, which posix_spawn(3) cannot do."""
     pid = os.fork()
@@ -296,19 +342,32 @@ def _report_and_exit(error: BaseException, request: Mapping[str, Any], stderr: i
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
 
 
-def _fork_feeder(pid: int, text: int, pipe: tuple[int, int]) -> None:
-    """Fork a child that writes ``text`` into the pipe, as slowly as the command reads it, and then ends."""
+def _feed(pid: int, text: int, pipe: tuple[int, int], feeds: socket.socket | None) -> None:
+    """Let another process write ``text`` into the pipe, as slowly as the command reads it.
+
+    That is the one behind ``feeds``, which has more rights than a confined launcher, or else a child.
+    """
     reading, writing = pipe
-    feeder = os.fork()
-    os.close(reading)
-    if feeder == 0:
-        signal.set_wakeup_fd(-1)
-        die_with_parent()
+    try:
+        os.close(reading)
+        process = os.pidfd_open(pid)
         try:
-            feed(pid, text, writing)
+            if feeds is not None:
+                try:
+                    socket.send_fds(feeds, [b"0"], [process, text, writing])
+                except OSError:
+                    os._exit(1)  # it is gone; no further command would get its input, and this exit ends the lab
+            elif os.fork() == 0:
+                signal.set_wakeup_fd(-1)
+                die_with_parent()
+                try:
+                    feed(process, text, writing)
+                finally:
+                    os._exit(0)
         finally:
-            os._exit(0)
-    os.close(writing)
+            os.close(process)
+    finally:
+        os.close(writing)
 
 
 def _write_files(request: Mapping[str, Any]) -> None:

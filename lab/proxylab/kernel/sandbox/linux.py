@@ -1,14 +1,15 @@
 """System calls that Python 3.11 does not offer.
 
-Thin, typed wrappers of unshare(2), setns(2), mount(2), fsopen(2) and its kin, pidfd_getfd(2), prctl(2), mlockall(2),
-sched_getcpu(3) and perf_event_open(2), by the C library. Each makes one call, holds no policy, and raises ``OSError``
-with the errno of the failure.
+Thin, typed wrappers of unshare(2), setns(2), mount(2), fsopen(2), mount_setattr(2) and their kin, clone3(2),
+pidfd_getfd(2), prctl(2), mlockall(2), sched_getcpu(3) and perf_event_open(2), by the C library. Each makes one call,
+holds no policy, and raises ``OSError`` with the errno of the failure.
 """
 
 import ctypes
 import errno
 import os
 import signal
+import struct
 from typing import Final
 
 # include/uapi/linux/sched.h
@@ -31,6 +32,7 @@ MS_PRIVATE: Final = 0x40000
 
 # include/uapi/linux/prctl.h
 _PR_SET_PDEATHSIG: Final = 1
+_PR_SET_DUMPABLE: Final = 4
 _PR_CAPBSET_DROP: Final = 24
 
 # include/uapi/asm-generic/mman.h
@@ -43,10 +45,14 @@ _CAP_SYS_BOOT: Final = 22
 _CAP_SYS_TIME: Final = 25
 
 # On every architecture.
+_SYS_OPEN_TREE: Final = 428
+_SYS_MOVE_MOUNT: Final = 429
 _SYS_FSOPEN: Final = 430
 _SYS_FSCONFIG: Final = 431
 _SYS_FSMOUNT: Final = 432
+_SYS_CLONE3: Final = 435
 _SYS_PIDFD_GETFD: Final = 438
+_SYS_MOUNT_SETATTR: Final = 442
 
 # By the machine's name, as uname(2) has it.
 _SYS_PERF_EVENT_OPEN: Final = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "ppc64le": 319, "s390x": 331}
@@ -56,6 +62,16 @@ _FSOPEN_CLOEXEC: Final = 1
 _FSCONFIG_CMD_CREATE: Final = 6
 _FSMOUNT_CLOEXEC: Final = 1
 _MOUNT_ATTR_READ_ONLY: Final = 0x1 | 0x2 | 0x4 | 0x8  # and no set-uid, no devices, no execution
+_MOUNT_ATTR_RDONLY: Final = 0x1
+_MOUNT_ATTR_IDMAP: Final = 0x00100000
+_MOUNT_ATTRIBUTES: Final = struct.Struct("=QQQQ")  # struct mount_attr: to set, to clear, propagation, user namespace
+_OPEN_TREE_CLONE: Final = 1
+_MOVE_MOUNT_F_EMPTY_PATH: Final = 0x4
+_AT_FDCWD: Final = -100
+_AT_EMPTY_PATH: Final = 0x1000
+_AT_RECURSIVE: Final = 0x8000
+_CLONE_ARGUMENTS: Final = struct.Struct("=8Q")  # struct clone_args up to tls (include/uapi/linux/sched.h)
+_CLONE_PARENT: Final = 0x00008000
 _PERF_FLAG_FD_CLOEXEC: Final = 8
 _ANY_CPU: Final = -1
 _NO_GROUP: Final = -1
@@ -111,6 +127,50 @@ def mount_detached(kind: str) -> int:
         os.close(context)
 
 
+def make_mounts_read_only(path: str) -> None:
+    """Make every mount at and below ``path``, which is a mount point, read-only (mount_setattr(2), Linux 5.12)."""
+    _set_mount_attributes(_AT_FDCWD, path, _AT_RECURSIVE, _MOUNT_ATTRIBUTES.pack(_MOUNT_ATTR_RDONLY, 0, 0, 0))
+
+
+def make_mount_writable(path: str) -> None:
+    """Take back the read-only mark of the one mount at ``path`` (mount_setattr(2), Linux 5.12)."""
+    _set_mount_attributes(_AT_FDCWD, path, 0, _MOUNT_ATTRIBUTES.pack(0, _MOUNT_ATTR_RDONLY, 0, 0))
+
+
+def mount_with_mapped_owners(path: str, user_namespace: int) -> None:
+    """Mount a read-only copy of the mounts at and below ``path`` over them, whose files have other owners.
+
+    A file of user 0 belongs to the user there whom ``user_namespace`` maps 0 to, and so on (mount_setattr(2), Linux
+    5.12). The file system must allow it.
+    """
+    copy = _descriptor("open_tree", _SYS_OPEN_TREE, _AT_FDCWD, path.encode(), _OPEN_TREE_CLONE | _AT_RECURSIVE)
+    try:
+        wanted = _MOUNT_ATTRIBUTES.pack(_MOUNT_ATTR_RDONLY | _MOUNT_ATTR_IDMAP, 0, 0, user_namespace)
+        _set_mount_attributes(copy, "", _AT_EMPTY_PATH | _AT_RECURSIVE, wanted)
+        moved = (copy, b"", _AT_FDCWD, path.encode(), _MOVE_MOUNT_F_EMPTY_PATH)
+        _check(int(_libc.syscall(ctypes.c_long(_SYS_MOVE_MOUNT), *moved)), "move_mount")
+    finally:
+        os.close(copy)
+
+
+def _set_mount_attributes(at: int, path: str, flags: int, attributes: bytes) -> None:
+    given = ctypes.create_string_buffer(attributes, len(attributes))
+    done = int(_libc.syscall(ctypes.c_long(_SYS_MOUNT_SETATTR), at, path.encode(), flags, given, len(attributes)))
+    _check(done, f"mount_setattr {path}")
+
+
+def fork_sibling() -> int:
+    """Fork a child of the calling process's parent (CLONE_PARENT, clone3(2)); 0 in that child.
+
+    It is a copy of this process, which must have one thread. No handler of ``os.register_at_fork`` runs.
+    """
+    given = ctypes.create_string_buffer(_CLONE_ARGUMENTS.pack(_CLONE_PARENT, 0, 0, 0, 0, 0, 0, 0))
+    pid = int(_libc.syscall(ctypes.c_long(_SYS_CLONE3), given, _CLONE_ARGUMENTS.size))
+    if pid < 0:
+        _check(pid, "clone3")
+    return pid
+
+
 def open_own_perf_event(attributes: bytes) -> int:
     """A descriptor of an event of the calling thread, on any CPU (perf_event_open(2)).
 
@@ -146,6 +206,11 @@ def die_with_parent() -> None:
     and end-of-file on it says the same.
     """
     _check(_libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0), "prctl")
+
+
+def show_to_own_user() -> None:
+    """Let /proc/PID of this process belong to its user again, which a change of the user ends (PR_SET_DUMPABLE)."""
+    _check(_libc.prctl(_PR_SET_DUMPABLE, ctypes.c_ulong(1), 0, 0, 0), "prctl")
 
 
 def lock_new_memory() -> None:

@@ -42,19 +42,16 @@ from proxylab.kernel.sandbox.linux import (
     CLONE_NEWPID,
     CLONE_NEWUSER,
     CLONE_NEWUTS,
-    MS_BIND,
     MS_NODEV,
-    MS_NOEXEC,
     MS_NOSUID,
     MS_PRIVATE,
-    MS_RDONLY,
     MS_REC,
-    MS_REMOUNT,
     die_with_parent,
     forgo_machine_capabilities,
     mount,
     unshare,
 )
+from proxylab.kernel.sandbox.own_proc import mount_proc
 
 _SPACES = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWUTS
 _HOSTNAME = "proxylab"
@@ -148,26 +145,12 @@ def _mount_private() -> None:
     """Mount a /proc of the sandbox's own pids and a private /run (netns names, xtables.lock); set the hostname."""
     try:
         mount("none", "/", "", MS_REC | MS_PRIVATE)
-        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
-        _protect_the_machine()
+        mount_proc()
         mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=64m")
         socket.sethostname(_HOSTNAME)
         forgo_machine_capabilities()
     except OSError as error:
         raise _no_namespaces(error) from error
-
-
-def _protect_the_machine() -> None:
-    """Make the machine's part of /proc read-only, for the lab and for commands in it.
-
-    Root can write to much of it without any capability, and it belongs to no namespace. /proc/sys/net stays writable:
-    it belongs to the network namespace of the process that opens it.
-    """
-    mount("/proc/sys/net", "/proc/sys/net", "", MS_BIND)
-    for path in ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi"):
-        with suppress(FileNotFoundError):
-            mount(path, path, "", MS_BIND | MS_REC)
-            mount("none", path, "", MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
 
 def _no_namespaces(error: OSError) -> CapabilityError:
