@@ -91,6 +91,7 @@ def fork_launcher(
         for each in (ours, client, *others):
             each.close()
         die_with_parent()
+        _bound_harm()
         _serve(theirs)
     theirs.close()
     return LauncherEnds(ours, refused=refused)
@@ -106,6 +107,7 @@ def _fork_confined(closed: Sequence[socket.socket], readable: Sequence[Path]) ->
         try:
             for each in (commands, namespaces, meals, *closed):
                 each.close()
+            _bound_harm()
             confine(user_namespace, readable)
         except OSError as error:
             channel.send(f"{error.errno} {error.strerror}".encode())
@@ -139,7 +141,6 @@ def _serve(channel: socket.socket, made: socket.socket | None = None, feeds: soc
     ``made`` takes requests for network namespaces, and ``feeds`` leads to a process that feeds commands.
     """
     _bound_output(_OUTPUT_LIMIT)
-    _bound_harm()
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -296,7 +297,7 @@ def _bound_harm() -> None:
     """Bound the processes of all commands, and let them be the first that the kernel ends when memory runs out.
 
     RLIMIT_NPROC counts the processes and threads of a user in a user namespace; the machine's root has no such limit.
-    No command may lower its score again: that needs a right over the machine (oom_score_adj, proc(5)).
+    Where root of the machine sets the score, no confined command may lower it again (oom_score_adj, proc(5)).
     """
     _soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
     most = _PROCESS_LIMIT if hard == resource.RLIM_INFINITY else min(_PROCESS_LIMIT, hard)
