@@ -231,10 +231,10 @@ class AttackedLab:
 
 
 @contextmanager
-def attacked(engine: str, kernel: str = "") -> Iterator[AttackedLab]:
+def attacked(engine: str, kernel: str = "", *, privileged: bool = False) -> Iterator[AttackedLab]:
     """A lab on that engine and kernel. It is whole again at the end: plain probes pass."""
     scenario = parse_with_probes(WORLD, "attacked.lab.yaml", [], Position("attacks.py", 1, 1))
-    with Session(EngineChoice(engine)) as session:
+    with Session(EngineChoice(engine, privileged=privileged)) as session:
         lab = AttackedLab(session.open(scenario, WORLD, kernel))
         yield lab
         send, expect = _PLAIN.get(engine, ({}, DELIVERED))
@@ -253,12 +253,12 @@ def check(told: Told, attack: Attack) -> None:
     assert attack.never not in f"{told.reasons} {told.why}", said
 
 
-def lab_of_module(engine: str) -> Any:
+def lab_of_module(engine: str, *, privileged: bool = False) -> Any:
     """The fixture ``lab``: one lab for all attacks of a module."""
 
     @pytest.fixture(scope="module", name="lab")
     def made() -> Iterator[AttackedLab]:
-        with attacked(engine) as lab:
+        with attacked(engine, privileged=privileged) as lab:
             yield lab
 
     return made

@@ -17,21 +17,23 @@ from typing import Final
 
 from msgspec import Struct
 
-from proxylab.addresses import Family
+from proxylab.addresses import Family, Protocol
 from proxylab.capability import Capability, in_words
 from proxylab.errors import CapabilityError, InternalError
+from proxylab.evidence.ipvs import VirtualServer
 from proxylab.kernel.capture.drop_reasons import DropReasons
 from proxylab.kernel.capture.stack import StackTap
 from proxylab.kernel.capture.taps import WANTED_BUFFER
 from proxylab.kernel.modules import feasible, known_modules, load_modules
 from proxylab.kernel.netfilter.iptables_tool import choose_iptables
+from proxylab.kernel.netfilter.ipvs import Ipvs, IpvsRefusedError
 from proxylab.kernel.netfilter.packet_tracer import Tracer
 from proxylab.kernel.netlink.buffers import raise_receive_buffer
 from proxylab.kernel.netlink.connections import end_connections
 from proxylab.kernel.netlink.links_carry import kernel_release
-from proxylab.kernel.netlink.messages import Content, Kind, Request
+from proxylab.kernel.netlink.messages import Kind, Request
 from proxylab.kernel.netlink.requests import add_bridge, add_device, add_veth, add_vxlan, set_loopback_up, set_netem
-from proxylab.kernel.netlink.socket import NETLINK_GENERIC, NETLINK_NETFILTER, open_netlink
+from proxylab.kernel.netlink.socket import NETLINK_NETFILTER, open_netlink
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.model import Bridge, LinkEnd, Veth, Vxlan
@@ -41,7 +43,6 @@ from proxylab.timing import Deadline
 _NETNS_NAME: Final = "doctor"
 _TRIAL_SECONDS: Final = 30.0
 _SCTP: Final = 132  # IPPROTO_SCTP; the socket module has it only where the C library's headers had
-_CTRL_CMD_GETFAMILY: Final = 3
 _SO_SNDBUFFORCE: Final = 32
 _LARGE: Final = 4 << 20
 """About what an nft transaction of 1,000 Services, or some thousand small packets, weigh in a socket's buffer."""
@@ -193,11 +194,14 @@ def _command(*argv: str, stdin: str = "", version: Sequence[str] = ()) -> Callab
 
 
 async def _ipvs(scratch: NetNs, _: Launcher) -> str:
-    """Ask generic netlink for the family IPVS (genetlink's controller; net/netfilter/ipvs/ip_vs_ctl.c)."""
-    content: Content = {"cmd": _CTRL_CMD_GETFAMILY, "version": 1, "CTRL_ATTR_FAMILY_NAME": "IPVS"}
-    with closing(open_netlink(scratch, NETLINK_GENERIC)) as generic:
-        generic.one(Request("find IPVS", Kind.GET_GENERIC_FAMILY, 0, content))
-    return "answers"
+    """Make a virtual server. The kernel names the family IPVS to every user, and lets only its own root use it."""
+    server = VirtualServer(address=IPv4Address("192.0.2.1"), port=80, protocol=Protocol.TCP)
+    with closing(Ipvs(scratch)) as ipvs:
+        try:
+            ipvs.add([server])
+        except IpvsRefusedError as error:
+            raise OSError(str(error)) from error
+    return "made a virtual server"
 
 
 async def _conntrack(scratch: NetNs, _: Launcher) -> str:

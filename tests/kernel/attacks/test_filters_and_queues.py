@@ -359,7 +359,7 @@ NETEM = [
 ]  # fmt: skip
 
 
-lab = lab_of_module("embedded/iptables")
+lab = lab_of_module("embedded/iptables", privileged=True)  # commands load BPF programs
 test_what_works_at_a_device_never_passes_for_the_engine = each_of(ATTACKS)
 test_an_xdp_program_never_passes_for_the_engine = needs_root(each_of(XDP_ATTACKS))
 

@@ -39,7 +39,7 @@ _WORDS_BYTES: Final = 4096
 _STANDARD: Final = 2
 
 
-class CommandPlace(Struct, frozen=True):
+class NamespaceOwner(Struct, frozen=True):
     """What the namespaces of a node, pod or host are made for: its name in the launcher, its hostname, resolv.conf."""
 
     netns_name: str
@@ -72,9 +72,9 @@ class CommandNamespaces:
         self._known: dict[str, _Spaces] = {}
 
     @contextmanager
-    def entered(self, place: CommandPlace, netns: int) -> Iterator[None]:
+    def entered(self, owner: NamespaceOwner, netns: int) -> Iterator[None]:
         """Be in the namespaces of a command, and name its pid namespace for children. Raises ``OSError``."""
-        known = self._known.get(place.netns_name) or self._make(place, netns)
+        known = self._known.get(owner.netns_name) or self._make(owner, netns)
         try:
             known.enter()
             setns(netns, CLONE_NEWNET)
@@ -103,7 +103,7 @@ class CommandNamespaces:
                 del self._known[name]
                 return
 
-    def _make(self, place: CommandPlace, netns: int) -> _Spaces:
+    def _make(self, owner: NamespaceOwner, netns: int) -> _Spaces:
         """Make the namespaces of a node, pod or host. Raises ``OSError``."""
         reading, writing = os.pipe2(os.O_CLOEXEC)
         try:
@@ -111,7 +111,7 @@ class CommandNamespaces:
             try:
                 init = os.fork()
                 if init == 0:
-                    _be_process_1(place, netns, self._own_netns, writing)
+                    _be_process_1(owner, netns, self._own_netns, writing)
             finally:
                 setns(self._own.descriptors[-1], CLONE_NEWPID)
             os.close(writing)
@@ -121,7 +121,7 @@ class CommandNamespaces:
                 os.waitpid(init, 0)
                 number, _, words = said.decode(errors="replace").partition(" ")
                 raise OSError(int(number or errno.EIO), words or "process 1 of its namespaces ended")
-            spaces = self._known[place.netns_name] = _Spaces.of(init, init)
+            spaces = self._known[owner.netns_name] = _Spaces.of(init, init)
             return spaces
         finally:
             os.close(reading)
@@ -129,7 +129,7 @@ class CommandNamespaces:
                 os.close(writing)
 
 
-def _be_process_1(place: CommandPlace, netns: int, home: int, told: int) -> NoReturn:
+def _be_process_1(owner: NamespaceOwner, netns: int, home: int, told: int) -> NoReturn:
     """Be process 1 of a node, pod or host: mount what commands find there, say so, and wait.
 
     It returns to the network namespace ``home``, since a lab that closes must find no process in a namespace of its
@@ -140,9 +140,9 @@ def _be_process_1(place: CommandPlace, netns: int, home: int, told: int) -> NoRe
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the children of such a process (wait(2))
         unshare(CLONE_NEWNS | CLONE_NEWUTS)
-        socket.sethostname(place.hostname)
+        socket.sethostname(owner.hostname)
         setns(netns, CLONE_NEWNET)
-        furnish(place.resolv_conf)
+        furnish(owner.resolv_conf)
         mount_proc()
         setns(home, CLONE_NEWNET)
         os.write(told, _READY)

@@ -34,7 +34,7 @@ from msgspec import Struct
 
 from proxylab.errors import LabEndedError
 from proxylab.kernel.sandbox.command_input import feed, serve_feeds
-from proxylab.kernel.sandbox.command_namespaces import CommandNamespaces, CommandPlace
+from proxylab.kernel.sandbox.command_namespaces import CommandNamespaces, NamespaceOwner
 from proxylab.kernel.sandbox.commands import family_of
 from proxylab.kernel.sandbox.confinement import confine, make_user_namespace
 from proxylab.kernel.sandbox.linux import die_with_parent
@@ -241,9 +241,9 @@ def _start(
     netns, text, *outputs = fds
     fed = os.pipe2(os.O_CLOEXEC) if request["fed"] else None
     standard = (text if fed is None else fed[0], *outputs)
-    place = CommandPlace(request["netns_name"], request["hostname"], request["resolv_conf"])
+    owner = NamespaceOwner(request["netns_name"], request["hostname"], request["resolv_conf"])
     try:
-        with namespaces.entered(place, netns):
+        with namespaces.entered(owner, netns):
             _write_files(request)
             _change_directory(request["directory"])
             pid = _fork_on_terminal(request, standard) if request["terminal"] else _spawn(request, standard)
