@@ -297,7 +297,7 @@ def _bound_harm() -> None:
     """Bound the processes of all commands, and let them be the first that the kernel ends when memory runs out.
 
     RLIMIT_NPROC counts the processes and threads of a user in a user namespace; the machine's root has no such limit.
-    Where root of the machine sets the score, no confined command may lower it again (oom_score_adj, proc(5)).
+    Where root of the machine has CAP_SYS_RESOURCE, no confined command may lower its score again (proc(5)).
     """
     _soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
     most = _PROCESS_LIMIT if hard == resource.RLIM_INFINITY else min(_PROCESS_LIMIT, hard)
