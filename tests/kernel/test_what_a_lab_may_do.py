@@ -20,7 +20,7 @@ from proxylab.engines.protocol import EngineChoice
 from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.sandbox.confinement import FIRST_ID
 from proxylab.kernel.sandbox.launcher import Launcher
-from proxylab.protocol.messages import Build, Built, Execute, Executed
+from proxylab.protocol.messages import Build, Execute, Executed
 from proxylab.timing import Deadline, wait_until
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, whose labs are confined; run it as root")
@@ -49,10 +49,10 @@ class Lab:
 
     def __init__(self, process: LabProcess) -> None:
         self.process = process
-        process.request(Build(small_plan(), (), EngineChoice()), Built, Deadline.after(120))
+        process.request(Build(small_plan(), (), EngineChoice()), Deadline.after(120))
 
     def run(self, command: str, place: str = "pod-1") -> Executed:
-        return self.process.request(Execute(place, ("sh", "-c", command), 30.0), Executed, Deadline.after(60))
+        return self.process.request(Execute(place, ("sh", "-c", command), 30.0), Deadline.after(60))
 
     def says(self, command: str, place: str = "pod-1") -> str:
         done = self.run(command, place)
