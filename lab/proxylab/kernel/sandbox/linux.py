@@ -140,8 +140,8 @@ def make_mount_writable(path: str) -> None:
 def mount_with_mapped_owners(path: str, user_namespace: int) -> None:
     """Mount a read-only copy of the mounts at and below ``path`` over them, whose files have other owners.
 
-    Each file belongs to the user to whom ``user_namespace`` maps its owner (mount_setattr(2), Linux 5.12). The file
-    system must allow it.
+    ``user_namespace`` maps the owner that a file has to the one that it has there (mount_setattr(2), Linux 5.12). The
+    file system must allow it.
     """
     copy = _descriptor("open_tree", _SYS_OPEN_TREE, _AT_FDCWD, path.encode(), _OPEN_TREE_CLONE | _AT_RECURSIVE)
     try:
