@@ -45,8 +45,7 @@ always present, with ``null`` for an absent value::
           witnesses: []
           follows: [preserve-pod-at-cluster-ip]  # rows of the oracle, where the promises give the expectation
           position: {file: scenarios/cluster-ip.lab.yaml, line: 23, column: 15}
-        promised:                      # these rows, by their ids
-          preserve-pod-at-cluster-ip: {text: …, promises: […], because: https://…}
+        promised: {}                   # these rows, by their ids: text, promises, and because, the document
       steps:                           # those that expect something of streams, or of connection tracking
       - name: the old one is gone
         position: {file: scenarios/cluster-ip.lab.yaml, line: 31, column: 5}
