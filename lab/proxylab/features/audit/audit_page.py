@@ -28,9 +28,9 @@ def page(audit: Audit) -> str:
             tag("h2", "Services and senders"),
             tag("p", "Each number counts the questions that were answered as Kubernetes promises."),
             tag("div", _table(audit), class_="scroll"),
-            tag("dl", [(tag("dt", kind), tag("dd", MEANINGS[kind])) for kind in audit.kinds]),
+            tag("p", [(tag("b", kind), f": {MEANINGS[kind]}. ") for kind in audit.kinds]),
             tag("h2", "What differs") if shown else tag("p", "Every answer is as promised."),
-            [_explained(each) for each in shown],
+            [_explained(each, is_open=not number) for number, each in enumerate(shown)],
             tag("p", f"and {more:,} more, which -o json has") if more else None,
             [tag("p", f"{service}: not asked: {why}") for service, why in audit.undialled.items()],
         ),
@@ -44,7 +44,7 @@ def _table(audit: Audit) -> Markup:
         tag("tr", tag("th", service, scope="row"), [_cell(found.get(kind, ())) for kind in audit.kinds])
         for service, found in audit.by_service.items()
     ]
-    return tag("table", tag("thead", head), tag("tbody", body), class_="verdicts")
+    return tag("table", tag("thead", head), tag("tbody", body))
 
 
 def _cell(answers: Sequence[Answer]) -> Markup:
@@ -54,11 +54,12 @@ def _cell(answers: Sequence[Answer]) -> Markup:
     return tag("td", tag("span", text, class_=f"judgement {worst}") if worst else text)
 
 
-def _explained(answer: Answer) -> Markup:
+def _explained(answer: Answer, *, is_open: bool) -> Markup:
     question = answer.question
     title = f"{answer.service} {question.frontend} from {answer.verdict.probe.source.name} ({question.kind})"
     return tag(
         "details",
         tag("summary", tag("span", str(answer.judgement), class_=f"judgement {answer.judgement}"), " ", title),
         tag("pre", "\n".join(explain(answer.verdict, _WIDTH))),
+        open=is_open,
     )
