@@ -68,6 +68,8 @@ TYPED: dict[str, tuple[str, ...]] = {
     "import": ("import", "dump.json", "-o", "mine.lab.yaml"),
     "init": ("init", "mine.lab.yaml"),
     "judge": ("judge", "bundle"),
+    "kubeconfig-none-stands": ("kubeconfig",),
+    "kubectl-none-stands": ("kubectl", "--", "get", "pods"),
     "logs-whose": ("logs", ECHO, "node-x"),
     "merge": ("merge", "v1.36.json", "v1.37.json"),
     "mutate-broken": ("mutate", ECHO, "--rule", "KUBE-SEP"),

@@ -13,25 +13,43 @@ from typing import Final
 
 import click
 
-from proxylab.cli.case_option import CASE, FILE, SEED, choose_case
+from proxylab.cli.case_option import CASE, SEED, choose_case
 from proxylab.cli.durations import Duration, age
 from proxylab.cli.engine_options import EngineOptions
+from proxylab.cli.file_arguments import complete_scenarios
 from proxylab.cli.options import takes
 from proxylab.cli.standard_streams import echo
 from proxylab.client.control_sockets import ControlSocket, ControlSockets, NameTakenError, is_name
+from proxylab.client.kubernetes import open_api
 from proxylab.client.session import Session, SessionMaker
 from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.errors import ExitCode
 from proxylab.plan.assembly import lay_out
 from proxylab.report.standing_labs import standing_lines
+from proxylab.scenario.dns import NameServer
+from proxylab.scenario.words import HOST
 
 _WIDTH: Final = 80
+_TWO_NODES: Final = Path(__file__).with_name("two-nodes.lab.yaml")
 
 
 @click.command("up", short_help="Start the lab of a scenario and leave it running.")
-@FILE
+@click.argument(
+    "file",
+    required=False,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    shell_complete=complete_scenarios,
+)
 @CASE
 @takes(options=EngineOptions)
+@click.option(
+    "--control-plane",
+    metavar="NAME",
+    default=NameServer.EMBEDDED.value,
+    show_default=True,
+    help="What serves the cluster's API: embedded, or a real kube-apiserver with etcd and controllers, for kubectl: "
+    "real, real@VERSION, or the path of a control-plane.",
+)
 @click.option("-n", "--name", metavar="NAME", help="The lab's name; by default its scenario's.")
 @click.option(
     "--ttl", type=Duration(), metavar="TIME", default="8h", show_default=True, help="The lab's lifetime: 90s, 8h, 2d."
@@ -42,21 +60,30 @@ def command(
     make_session: SessionMaker | None,
     /,
     *,
-    file: Path,
+    file: Path | None,
     case_id: str | None,
     options: EngineOptions,
+    control_plane: str,
     name: str | None,
     ttl: float,
     seed: int,
 ) -> ExitCode:
     """Start the lab of the scenario FILE with its engines, print what runs in it, and return.
 
+    With --control-plane real, `proxylab kubectl` and `proxylab kubeconfig` reach its API; FILE may then be left out,
+    for a cluster of two nodes.
+
     The lab runs until `proxylab down` or the end of its lifetime, even if the terminal closes. Only its owner can
     reach it.
 
     Example: proxylab up scenarios/clusterip/from-a-pod.lab.yaml --ttl 1h
     """
-    scenario = choose_case(file, case_id, mode_of(options.engine), version_of(options.engine))
+    is_real = control_plane != NameServer.EMBEDDED
+    if is_real and options.kernel not in ("", HOST):
+        raise click.UsageError("--control-plane: a guest has no way to a port of this machine; leave --kernel out")
+    if file is None and not is_real:
+        raise click.UsageError("FILE: name a scenario, or give --control-plane real for a cluster of two nodes")
+    scenario = choose_case(file or _TWO_NODES, case_id, mode_of(options.engine), version_of(options.engine))
     lab_name = name or scenario.name
     if not is_name(lab_name):
         raise click.UsageError(f"--name: {lab_name!r} is not a valid name; use up to 63 of a-z, 0-9, dot and hyphen")
@@ -67,7 +94,10 @@ def command(
             control_socket.claim(lab_name)
         except NameTakenError:
             raise _taken(lab_name) from None
-        session.open(scenario).detach(lab_name, ttl)
+        lab = session.open(scenario, control_plane=control_plane)
+        if is_real:
+            open_api(lab.connection, lab_name)
+        lab.detach(lab_name, ttl)
         binary = session.engine.binary
     alone = len(ControlSockets.of_user().names()) == 1
     lines = standing_lines(
@@ -80,6 +110,8 @@ def command(
         binary=binary,
     )
     echo("\n".join(lines))
+    if is_real:
+        echo(f"  proxylab kubectl {'' if alone else f'--name {lab_name} '}-- get all --all-namespaces")
     return ExitCode.OK
 
 

@@ -58,6 +58,8 @@ VERBS: Final = {
     "init": Verb("proxylab.cli.init", "Write an example scenario, or set up a repository."),
     "judge": Verb("proxylab.cli.judge", "Judge recorded probes and steps again."),
     "kernels": Verb("proxylab.cli.kernels", "List the kernels that labs can run on; build one."),
+    "kubeconfig": Verb("proxylab.cli.kubeconfig", "Print a kubeconfig of a lab with a real control plane."),
+    "kubectl": Verb("proxylab.cli.kubectl", "Run kubectl in a lab with a real control plane."),
     "logs": Verb("proxylab.cli.logs", "Print the log of a node's engine."),
     "merge": Verb("proxylab.features.merge.verb", "Merge the reports of several runs, or of shards."),
     "mutate": Verb("proxylab.features.mutate.verb", "Change each rule, and report which probe notices."),

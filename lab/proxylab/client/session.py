@@ -12,6 +12,8 @@ from typing import Final, Self
 
 from msgspec.structs import replace
 
+from proxylab.binaries.binary import CONTROL_PLANE
+from proxylab.binaries.control_plane import control_plane_sources, find_control_plane
 from proxylab.binaries.coredns import coredns_sources, find_coredns
 from proxylab.capability import Capability
 from proxylab.client.control_sockets import ControlSocket
@@ -84,6 +86,7 @@ class Session:
         kernel: str = "",
         mutation: Mutation | None = None,
         shown: ObjectMutation | None = None,
+        control_plane: str = "",
     ) -> "OpenLab":
         """Build the lab of ``scenario`` and wait until its engines have programmed it.
 
@@ -96,6 +99,7 @@ class Session:
             kernel: what the case's axis ``kernel`` says, or else ``--kernel``; by default the engine's.
             mutation: of the rules that an embedded engine loads.
             shown: a mutation of the objects and the configuration that the proxies see.
+            control_plane: what ``--control-plane`` says; by default the lab's own API alone.
 
         Raises:
             ScenarioError: the scenario cannot be laid out (addresses run out, a port is taken).
@@ -105,6 +109,9 @@ class Session:
         """
         refuse(self.engine.name, scenario)
         scenario, programs = _with_programs(scenario, self.engine.name_server)
+        if control_plane not in ("", NameServer.EMBEDDED):
+            binary = find_control_plane(control_plane, control_plane_sources().cache)
+            programs = {**programs, CONTROL_PLANE.name: str(binary.path)}
         assembly = assemble(scenario)
         self._check_versions(scenario)
         chosen = replace(self.engine, kernel=kernel_of(scenario, kernel or self.engine.kernel))

@@ -184,7 +184,16 @@ class Ended(TaggedRecord, frozen=True):
     status: int = 0
 
 
-Feed = Attach | Log | Listen
+class Kubeconfig(TaggedRecord, frozen=True):
+    """Get a kubeconfig of the lab's real control plane, as JSON in one line. A feed of ``Lines``.
+
+    ``name`` is that of its context. The lab serves the API on a listening socket that comes along.
+    """
+
+    name: str
+
+
+Feed = Attach | Log | Listen | Kubeconfig
 
 AnyRequest = LabRequest | Detach | Greet | Remember | ListObjects | End | Feed | Signal
 """All requests of a client."""

@@ -1,12 +1,14 @@
-"""Feeds: a command on a client's own terminal, an engine's log, a capture at devices.
+"""Feeds: a command on a client's own terminal, an engine's log, a capture at devices, the way to the API.
 
 ``feed`` yields the answers until the feed ends, is ended, or its client hangs up. It delays no other request, and
 leaves nothing behind.
 """
 
 import asyncio
+import json
 import os
 import signal
+import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from operator import itemgetter
@@ -23,6 +25,7 @@ from proxylab.protocol.standing_labs import (
     Ended,
     Feed,
     Frames,
+    Kubeconfig,
     Lines,
     Listen,
     Log,
@@ -51,6 +54,8 @@ def feed(request: Feed, lab: Lab, descriptors: Sequence[int], signals: Signals) 
             return _log(request, lab, signals)
         case Listen():
             return _listen(request, lab, signals)
+        case Kubeconfig():
+            return _kubeconfig(request, lab, descriptors)
 
 
 async def _attach(
@@ -77,6 +82,18 @@ async def _attach(
         passing.cancel()
         with suppress(asyncio.CancelledError):
             await running.hang_up(Deadline.after(_HANG_UP_SECONDS))
+
+
+async def _kubeconfig(request: Kubeconfig, lab: Lab, descriptors: Sequence[int]) -> AsyncGenerator[AnyResponse, None]:
+    sockets = [socket.socket(fileno=each) for each in descriptors]
+    if lab.kubernetes is None:
+        for each in sockets:
+            each.close()
+        raise ScenarioError(["this lab has no real control plane; start one with `proxylab up --control-plane real`"])
+    for each in sockets:
+        lab.kubernetes.listen(each)
+    yield Lines((json.dumps(lab.kubernetes.kubeconfig(request.name)),))
+    yield Ended()
 
 
 async def _log(request: Log, lab: Lab, signals: Signals) -> AsyncGenerator[AnyResponse, None]:

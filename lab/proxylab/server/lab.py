@@ -53,6 +53,7 @@ from proxylab.protocol.messages import Advance, Build, CollectedState, NodeRecor
 from proxylab.protocol.standing_labs import Attach
 from proxylab.server.conditions import StepConditions
 from proxylab.server.control_plane import ControlPlane
+from proxylab.server.kubernetes import PROGRAM, Kubernetes, start_kubernetes
 from proxylab.server.network import Network
 from proxylab.server.pod_programs import start_commands, start_coredns, start_ingress
 from proxylab.server.step import StepRunner
@@ -78,6 +79,7 @@ class Lab(Struct, frozen=True):
     _policy_routes: PolicyRoutes
     _health_checks: HealthChecks | None
     _stack: AsyncExitStack
+    kubernetes: Kubernetes | None = None
 
     @classmethod
     async def build(
@@ -103,6 +105,10 @@ class Lab(Struct, frozen=True):
             name_servers = await start_coredns(request, network, control_plane, launcher, stack)
             ingress = await start_ingress(request, network, control_plane, launcher, stack)
             await start_commands(request, network, launcher, stack)
+            kubernetes = None
+            if PROGRAM in request.programs:
+                binary = request.programs[PROGRAM]
+                kubernetes = await start_kubernetes(binary, network, control_plane, launcher, stack)
             certificate = ingress.certificate if ingress else ""
             runner = open_runner(request, network, control_plane, packet_lock, stack, certificate)
             stages = (
@@ -121,6 +127,7 @@ class Lab(Struct, frozen=True):
                 policy_routes,
                 health_checks,
                 stack.pop_all(),
+                kubernetes,
             )
 
     async def advance(self, request: Advance) -> None:

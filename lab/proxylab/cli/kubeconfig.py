@@ -1,0 +1,25 @@
+"""``proxylab kubeconfig``: print a kubeconfig of a standing lab with a real control plane."""
+
+import json
+
+import click
+
+from proxylab.cli.chosen_lab import NAME, standing
+from proxylab.cli.standard_streams import echo
+from proxylab.client.kubernetes import kubeconfig_of
+from proxylab.errors import ExitCode
+
+
+@click.command("kubeconfig", short_help="Print a kubeconfig of a lab with a real control plane.")
+@NAME
+def command(*, name: str | None) -> ExitCode:
+    """Print a kubeconfig of the standing lab, which `proxylab up --control-plane real` has started.
+
+    It has a loopback port of this machine, the certificate of who has signed the API server's, and a token; all three
+    end with the lab. Every program that reads a kubeconfig takes it: kubectl, helm, client libraries.
+
+    Example: proxylab kubeconfig > lab.kubeconfig; export KUBECONFIG=$PWD/lab.kubeconfig
+    """
+    with standing(name, or_file=False) as connection:
+        echo(json.dumps(kubeconfig_of(connection), indent=2))
+    return ExitCode.OK

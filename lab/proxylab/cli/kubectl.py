@@ -1,0 +1,36 @@
+"""``proxylab kubectl``: run the kubectl of a lab's own control plane against it."""
+
+import json
+import os
+from typing import NoReturn
+
+import click
+
+from proxylab.binaries.control_plane import REAL, control_plane_sources, find_control_plane
+from proxylab.cli.chosen_lab import NAME, standing
+from proxylab.client.kubernetes import kubeconfig_of
+
+
+@click.command(
+    "kubectl",
+    short_help="Run kubectl in a lab with a real control plane.",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@NAME
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="-- ARGUMENT…")
+def command(*, name: str | None, words: tuple[str, ...]) -> NoReturn:
+    """Run kubectl with these arguments against the standing lab, and exit with its status.
+
+    It is the kubectl that `proxylab engines --obtain control-plane` has built. Your own works as well, with
+    `proxylab kubeconfig`.
+
+    Example: proxylab kubectl -- get services --all-namespaces
+    """
+    with standing(name, or_file=False) as connection:
+        document = kubeconfig_of(connection)
+    binary = find_control_plane(REAL, control_plane_sources().cache).path
+    # A file without a name, which kubectl opens anew whenever it reads it, and which ends with kubectl.
+    file = os.memfd_create("kubeconfig", 0)
+    os.write(file, json.dumps(document).encode())
+    environment = {"HOME": "/", **os.environ, "KUBECONFIG": f"/proc/self/fd/{file}"}
+    os.execve(binary, (str(binary), "kubectl", *words), environment)  # noqa: S606 - a shell would split the arguments

@@ -1,0 +1,149 @@
+"""The kubelets of a lab: they run the pods that are bound to its nodes, report their status, and end them.
+
+A pod that is being deleted serves until no proxy sends it anything new, or until its grace period is over. Then its
+network goes, and the API server hears that it is gone.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from http import HTTPStatus
+from ipaddress import ip_address
+from typing import Final, Protocol
+
+from proxylab.addresses import IPAddress
+from proxylab.control.kubeapi.manifest import Document
+from proxylab.control.kubernetes.api_client import ApiClient, ApiRefusedError
+from proxylab.control.kubernetes.documents import STRATEGIC_MERGE, failed_status, running_status
+from proxylab.timing import Deadline
+
+_PODS: Final = "/api/v1/pods"
+_GRACE_SECONDS: Final = 30
+
+
+class RunningPod(Protocol):
+    """A pod that has a network and servers."""
+
+    @property
+    def addresses(self) -> tuple[IPAddress, ...]:
+        """Its addresses, the primary one first."""
+
+    async def end(self) -> None:
+        """Take all of it away."""
+
+
+class CannotRunError(Exception):
+    """A node cannot run a pod; the message says why."""
+
+
+Run = Callable[[Document], RunningPod]
+"""Runs the pod of a document. Raises ``CannotRunError``."""
+
+Drained = Callable[[frozenset[IPAddress], Deadline], Awaitable[None]]
+"""Returns when no proxy sends anything new to a pod of these addresses, or at the deadline."""
+
+
+class Kubelet:
+    """Runs the pods of all nodes.
+
+    Args:
+        nodes: the addresses of each node, by name.
+        run: makes a pod's network and servers.
+        drained: waits until the proxies have taken a pod out.
+    """
+
+    def __init__(self, api: ApiClient, nodes: dict[str, tuple[IPAddress, ...]], run: Run, drained: Drained) -> None:
+        self._api = api
+        self._nodes = nodes
+        self._run = run
+        self._drained = drained
+        self._running: dict[str, RunningPod] = {}
+        self._known: set[str] = set()
+        self._ending: dict[str, asyncio.Task[None]] = {}
+        self._following: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Follow the pods until ``stop``. Raises ``OSError`` where the API server does not answer."""
+        version = await self._look_at_all()
+        self._following = asyncio.create_task(self._follow(version))
+
+    async def stop(self) -> None:
+        """Follow them no longer, and take away all that it has made."""
+        tasks = [*self._ending.values(), *((self._following,) if self._following else ())]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        while self._running:
+            _, running = self._running.popitem()
+            await running.end()
+
+    async def _look_at_all(self) -> str:
+        listed = await self._api.request("GET", _PODS)
+        for pod in listed["items"] or ():
+            await self._look_at(pod)
+        for gone in self._running.keys() - {each["metadata"]["uid"] for each in listed["items"] or ()}:
+            await self._running.pop(gone).end()
+        version: str = listed["metadata"]["resourceVersion"]
+        return version
+
+    async def _follow(self, version: str) -> None:
+        while True:
+            try:
+                async for event in self._api.watch(_PODS, version):
+                    version = event["object"]["metadata"]["resourceVersion"]
+                    if event["type"] in ("ADDED", "MODIFIED"):
+                        await self._look_at(event["object"])
+                    elif event["type"] == "DELETED":  # by force, too
+                        await self._forget(event["object"]["metadata"]["uid"])
+                version = await self._look_at_all()
+            except ApiRefusedError:  # the history of the server no longer reaches back to that version
+                version = await self._look_at_all()
+
+    async def _look_at(self, pod: Document) -> None:
+        metadata, spec = pod["metadata"], pod["spec"]
+        uid = metadata["uid"]
+        if spec.get("nodeName") not in self._nodes:
+            return
+        if "deletionTimestamp" in metadata:
+            if uid not in self._ending:
+                self._ending[uid] = asyncio.create_task(self._end(pod))
+        elif uid not in self._known:
+            self._known.add(uid)
+            if not pod["status"].get("podIP"):  # a pod of the scenario has one: the lab has run it from the beginning
+                await self._begin(pod)
+
+    async def _begin(self, pod: Document) -> None:
+        uid, now = pod["metadata"]["uid"], datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        try:
+            running = self._running[uid] = self._run(pod)
+        except CannotRunError as error:
+            status = failed_status(pod, str(error))
+        else:
+            status = running_status(pod, running.addresses, self._nodes[pod["spec"]["nodeName"]], now)
+        await self._ask("PATCH", f"{_path(pod)}/status", status, STRATEGIC_MERGE)
+
+    async def _end(self, pod: Document) -> None:
+        metadata = pod["metadata"]
+        addresses = frozenset(ip_address(each["ip"]) for each in pod["status"].get("podIPs", ()))
+        await self._drained(addresses, Deadline.after(metadata.get("deletionGracePeriodSeconds", _GRACE_SECONDS)))
+        over = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
+        await self._ask("DELETE", _path(pod), over)
+
+    async def _forget(self, uid: str) -> None:
+        self._known.discard(uid)
+        if (ending := self._ending.pop(uid, None)) is not None:
+            await asyncio.gather(ending, return_exceptions=True)
+        if (running := self._running.pop(uid, None)) is not None:
+            await running.end()
+
+    async def _ask(self, method: str, path: str, body: Document, kind: str = "application/json") -> None:
+        try:
+            await self._api.request(method, path, body, kind)
+        except ApiRefusedError as error:
+            # The pod may be gone by force, or another one of its name may be in its place.
+            if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+                raise
+
+
+def _path(pod: Document) -> str:
+    return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"

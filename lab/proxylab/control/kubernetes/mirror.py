@@ -1,0 +1,112 @@
+"""Keeps the Services, EndpointSlices, Nodes and Namespaces of the lab's store equal to those of the real API.
+
+The proxies and CoreDNS of the lab follow the store. What people write by kubectl comes here by watches, as a proxy of a
+real cluster gets it.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from proxylab.cluster.objects import EndpointSlice, Key, KubeObject, Namespace, Node, Service
+from proxylab.cluster.store import Store
+from proxylab.control.kubeapi.manifest import Document
+from proxylab.control.kubernetes.api_client import ApiClient, ApiRefusedError
+from proxylab.control.kubernetes.documents import SERVICES, SLICES, namespace_of, node_of, service_of, slice_of
+from proxylab.timing import together
+
+_NODES: Final = "/api/v1/nodes"
+_NAMESPACES: Final = "/api/v1/namespaces"
+
+Reader = Callable[[Document], KubeObject | None]
+
+
+class Mirror:
+    """Mirrors one API into one store, except the objects that ``is_own`` names: the lab's.
+
+    The slices that the lab has worked out for a Service with a selector stay until the controllers have made theirs, so
+    that the Service serves all the time.
+    """
+
+    def __init__(self, api: ApiClient, store: Store, is_own: Callable[[KubeObject], bool]) -> None:
+        self._api = api
+        self._store = store
+        self._is_own = is_own
+        selecting = {(each.namespace, each.name) for each in store.list(Service) if each.selector}
+        self._worked_out: defaultdict[tuple[str, str], list[Key]] = defaultdict(list)
+        for each in store.list(EndpointSlice):
+            if (each.namespace, each.service) in selecting and not is_own(each):
+                self._worked_out[each.namespace, each.service].append(each.key)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Take up all objects that there are, and go on with their changes until ``stop``.
+
+        Raises:
+            OSError: the API server does not answer.
+        """
+        kinds: tuple[tuple[str, type[KubeObject], Reader], ...] = (
+            (_NAMESPACES, Namespace, namespace_of),
+            (_NODES, Node, self._node),
+            (SERVICES, Service, service_of),
+            (SLICES, EndpointSlice, slice_of),
+        )
+        versions = await together(self._take_all(*each) for each in kinds)
+        self._tasks = [
+            asyncio.create_task(self._follow(*each, version)) for each, version in zip(kinds, versions, strict=True)
+        ]
+
+    async def stop(self) -> None:
+        """End all watches."""
+        for each in self._tasks:
+            each.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _take_all(self, path: str, kind: type[KubeObject], read: Reader) -> str:
+        """Make the store equal to the collection; returns the version that it has."""
+        listed = await self._api.request("GET", path)
+        found = [thing for each in listed["items"] or () if (thing := read(each)) is not None]
+        kept = {each.key for each in found} | {key for keys in self._worked_out.values() for key in keys}
+        for each in self._store.list(kind):
+            if each.key not in kept and not self._is_own(each):
+                self._store.delete(each.key)
+        self._apply(found)
+        version: str = listed["metadata"]["resourceVersion"]
+        return version
+
+    async def _follow(self, path: str, kind: type[KubeObject], read: Reader, version: str) -> None:
+        while True:
+            try:
+                async for event in self._api.watch(path, version):
+                    version = event["object"]["metadata"]["resourceVersion"]
+                    if event["type"] == "BOOKMARK" or (thing := read(event["object"])) is None:
+                        continue
+                    if event["type"] == "DELETED":
+                        self._delete(thing)
+                    else:
+                        self._apply([thing])
+            except ApiRefusedError:  # the history of the server no longer reaches back to that version
+                version = await self._take_all(path, kind, read)
+
+    def _apply(self, things: Iterable[KubeObject]) -> None:
+        for thing in things:
+            if self._is_own(thing):
+                continue
+            self._store.apply(thing)
+            if isinstance(thing, EndpointSlice):
+                for key in self._worked_out.pop((thing.namespace, thing.service), ()):
+                    if key != thing.key:
+                        self._store.delete(key)
+
+    def _delete(self, thing: KubeObject) -> None:
+        if self._store.get(thing.key) is not None and not self._is_own(thing):
+            self._store.delete(thing.key)
+        if isinstance(thing, Service):
+            for key in self._worked_out.pop((thing.namespace, thing.name), ()):
+                self._store.delete(key)
+
+    def _node(self, document: Document) -> Node | None:
+        """A node of the lab; ``None`` for one that has no namespace here."""
+        known = self._store.get(Key("Node", "", document["metadata"]["name"]))
+        return node_of(document, known) if isinstance(known, Node) else None

@@ -1,0 +1,106 @@
+"""The pods that controllers and people add to a lab that stands: their networks and their servers.
+
+A pod answers as those of a scenario do: by its own name, on the ports of its containers and on the numeric target ports
+of the Services that select it. What its image would do is no part of a lab.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
+from proxylab.cluster.objects import Service
+from proxylab.cluster.store import Store
+from proxylab.control.kubeapi.manifest import Document
+from proxylab.control.kubernetes.kubelet import CannotRunError
+from proxylab.errors import LabError
+from proxylab.kernel.netlink.added_pod import build_pod, remove_pod
+from proxylab.kernel.netlink.build import Wiring
+from proxylab.kernel.netlink.connections import end_connections
+from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.plan.added_pod import AddedPod, Additions, addresses_of
+from proxylab.plan.model import Listener, Plan
+from proxylab.traffic.responder import PortsTakenError, Responders
+
+
+class AddedPods:
+    """Runs pods in a lab of that wiring.
+
+    ``networks`` are the pod networks of each node, and ``make_netns`` makes a network namespace.
+    """
+
+    def __init__(
+        self,
+        wiring: Wiring,
+        families: Sequence[Family],
+        networks: Mapping[str, Sequence[IPNetwork]],
+        store: Store,
+        make_netns: Callable[[str], NetNs],
+    ) -> None:
+        self._make_netns = make_netns
+        self._wiring = wiring
+        self._store = store
+        self._additions = Additions(wiring.plan, families, networks)
+
+    def run(self, document: Document) -> "_Added":
+        """Make the pod of a document, which is bound to a node. Raises ``CannotRunError``."""
+        metadata, spec = document["metadata"], document["spec"]
+        node, name = spec["nodeName"], metadata["name"]
+        if spec.get("hostNetwork"):
+            raise CannotRunError("a lab adds no pods on the host network; write them into its scenario")
+        if not self._additions.can_add_to(node):
+            raise CannotRunError("a lab adds pods in podNetwork ptp only")
+        listeners = [Listener(name, protocol, port) for protocol, port in sorted(set(self._ports(document)))]
+        try:
+            planned = self._additions.add(name, node, listeners)
+        except ValueError as error:
+            raise CannotRunError(str(error)) from error
+        try:
+            return _Added(planned, self._wiring, self._additions, self._make_netns)
+        except (LabError, OSError, PortsTakenError) as error:
+            self._additions.give_back(planned)
+            raise CannotRunError(str(error)) from error
+
+    def _ports(self, document: Document) -> Iterator[tuple[Protocol, int]]:
+        labels = (document["metadata"].get("labels") or {}).items()
+        for container in document["spec"]["containers"]:
+            for port in container.get("ports", ()):
+                yield Protocol(port.get("protocol", "TCP")), port["containerPort"]
+        namespace = document["metadata"]["namespace"]
+        for service in (each for each in self._store.list(Service) if each.selector and each.namespace == namespace):
+            if service.selector.items() <= labels:
+                yield from (
+                    (each.protocol, port) for each in service.ports if isinstance(port := each.target_port, int)
+                )
+
+
+class _Added:
+    """A pod that runs, until ``end``."""
+
+    def __init__(
+        self, planned: AddedPod, wiring: Wiring, additions: Additions, make_netns: Callable[[str], NetNs]
+    ) -> None:
+        self._planned = planned
+        self._wiring = wiring
+        self._additions = additions
+        self._netns: NetNs = build_pod(planned, wiring, make_netns)
+        try:
+            part = Plan(namespaces=(planned.pod,), links=())
+            self._responders = Responders({planned.pod.name: self._netns}, part)
+        except BaseException:
+            remove_pod(planned, wiring)
+            self._netns.close()
+            raise
+        self._responders.attach(asyncio.get_running_loop())
+
+    @property
+    def addresses(self) -> tuple[IPAddress, ...]:
+        """Its addresses, the primary one first."""
+        return addresses_of(self._planned)
+
+    async def end(self) -> None:
+        """Stop its servers, and take its network away."""
+        self._responders.close()
+        end_connections(self._netns)
+        remove_pod(self._planned, self._wiring)
+        self._netns.close()
+        self._additions.give_back(self._planned)

@@ -1,0 +1,110 @@
+"""A pod that is added to a lab that stands has a network and answers; one that has ended leaves nothing."""
+
+import json
+from typing import Any
+
+from sandboxed import sandboxed
+from scenario_cases import DUAL, host, node, pods, scenario
+from users import EITHER
+
+from proxylab.cluster.objects import Service, ServicePort
+from proxylab.cluster.store import Store
+from proxylab.control.http_client import fetch
+from proxylab.control.kubernetes.kubelet import CannotRunError
+from proxylab.kernel.netlink.build import Wiring, realise
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import make_netns
+from proxylab.plan.topology import draw
+from proxylab.scenario.model import Scenario
+from proxylab.server.added_pods import AddedPods
+from proxylab.timing import Deadline
+
+SECONDS = 10.0
+
+
+def cluster(**network: Any) -> Scenario:
+    here = [node("node-a"), node("node-b")]
+    return scenario(here, [pods("client", "node-a")], [host("outside")], network={**DUAL, **network})
+
+
+def document(name: str, node_name: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"namespace": "default", "name": name, "labels": {"app": "shop"}},
+        "spec": {"nodeName": node_name, "containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 8080}]}]}
+        | spec,
+    }
+
+
+def added_pods(drawn: Scenario, wiring: Wiring, store: Store) -> AddedPods:
+    networks = {
+        "node-a": [each.subnets(new_prefix=24 if each.version == 4 else 64) for each in drawn.network.pod_cidrs],
+    }
+    first = {name: [next(each) for each in subnets] for name, subnets in networks.items()}
+    first["node-b"] = [next(each) for each in networks["node-a"]]
+    return AddedPods(wiring, drawn.network.families, first, store, make_netns)
+
+
+async def devices(launcher: Launcher, wiring: Wiring) -> list[str]:
+    done = await launcher.run(
+        wiring.namespaces["node-b"], ["ip", "-j", "link"], netns_name="node-b", deadline=Deadline.after(SECONDS)
+    )
+    return sorted(each["ifname"] for each in json.loads(done.stdout))
+
+
+async def come_and_go(launcher: Launcher) -> dict[str, Any]:
+    drawn, store = cluster(), Store()
+    selecting = ServicePort(port=80, target_port=9090)
+    store.apply(Service(name="shop", selector={"app": "shop"}, ports=(selecting,)))
+    with realise(draw(drawn)) as wiring:
+        before = await devices(launcher, wiring)
+        adding = added_pods(drawn, wiring, store)
+        running = [adding.run(document(f"shop-{number}", "node-b")) for number in range(20)]
+        heard = {}
+        for sender in ("client", "outside", "node-b", "node-a"):
+            for port in (8080, 9090):
+                for address in running[7].addresses:
+                    _, body = await fetch(wiring.namespaces[sender], address, port, "/", Deadline.after(SECONDS))
+                    heard[f"{sender} {port} {address.version}"] = json.loads(body)["pod"]
+        between = await devices(launcher, wiring)
+        first = running[0].addresses
+        for each in running:
+            await each.end()
+        again = adding.run(document("again", "node-b"))
+        same = again.addresses == first
+        await again.end()
+        return {
+            "heard": heard,
+            "new": len(between) - len(before),
+            "left": sorted(set(await devices(launcher, wiring)) - set(before)),
+            "same": same,
+        }
+
+
+@EITHER
+def test_pods_come_are_reached_by_everyone_and_go(ordinary: bool) -> None:
+    found = sandboxed(come_and_go, ordinary=ordinary)
+    assert found["heard"] == {
+        f"{sender} {port} {version}": "shop-7"
+        for sender in ("client", "outside", "node-a", "node-b")
+        for port in (8080, 9090)
+        for version in (4, 6)
+    }
+    assert (found["new"], found["left"], found["same"]) == (20, [], True)
+
+
+async def refusals(_launcher: Launcher) -> list[str]:
+    said = []
+    for drawn, spec in ((cluster(), {"hostNetwork": True}), (cluster(pod_network="bridge"), {})):
+        with realise(draw(drawn)) as wiring:
+            try:
+                added_pods(drawn, wiring, Store()).run(document("shop", "node-a", **spec))
+            except CannotRunError as error:
+                said.append(str(error))
+    return said
+
+
+def test_what_a_lab_cannot_add_is_refused_in_words() -> None:
+    assert sandboxed(refusals) == [
+        "a lab adds no pods on the host network; write them into its scenario",
+        "a lab adds pods in podNetwork ptp only",
+    ]

@@ -1,0 +1,168 @@
+"""A lab with a real control plane: what people do by kubectl reaches the rules of its nodes, and pods behind them."""
+
+import json
+import os
+import socket
+import ssl
+import subprocess
+import urllib.error
+import urllib.request
+from base64 import b64decode
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import CommandLine, lives, wait_for
+from machine import descendants
+
+from proxylab.binaries.control_plane import REAL, control_plane_sources, find_control_plane
+from proxylab.errors import CapabilityError
+
+SECONDS = 60.0
+NAME = "cluster"
+
+
+def program() -> str:
+    """The path of the program, or empty."""
+    try:
+        return str(find_control_plane(REAL, control_plane_sources().cache).path)
+    except CapabilityError:
+        return ""
+
+
+pytestmark = pytest.mark.skipif(
+    not program(),
+    reason="needs a control plane of Kubernetes, none is in the cache; `proxylab engines --obtain control-plane`",
+)
+
+Kubectl = Callable[..., str]
+
+
+@pytest.fixture
+def kubectl(cli: CommandLine, tmp_path: Path) -> Kubectl:
+    """A lab of two nodes, and a function that runs kubectl in it."""
+    return started(cli, tmp_path)
+
+
+def started(cli: CommandLine, tmp_path: Path, *arguments: str) -> Kubectl:
+    up = cli.type("up", *arguments, "--control-plane", "real")
+    assert up.status == 0, up.errors
+    file = tmp_path / "kubeconfig"
+    file.write_text(cli.type("kubeconfig").output)
+    environment = {"PATH": os.defpath, "HOME": str(tmp_path), "KUBECONFIG": str(file)}
+
+    def run(*words: str, stdin: str = "", fails: bool = False) -> str:
+        argv = [program(), "kubectl", *words]
+        done = subprocess.run(
+            argv, input=stdin, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+        assert (done.returncode != 0) == fails, f"{words}: {done.stdout}{done.stderr}"
+        return done.stdout + (done.stderr if fails else "")
+
+    return run
+
+
+def answers(cli: CommandLine, url: str, sender: str = "client", times: int = 1) -> set[str]:
+    """The pods that answer requests; empty where one fails."""
+    script = f"for i in $(seq {times}); do curl -s -m 3 {url} || exit 1; echo; done"
+    done = cli.type("exec", sender, "--", "sh", "-c", script)
+    if done.status != 0:
+        return set()
+    return {json.loads(line)["pod"] for line in done.output.splitlines() if line}
+
+
+def test_a_service_by_kubectl_reaches_the_pods_of_the_lab(cli: CommandLine, kubectl: Kubectl) -> None:
+    assert "node-b   Ready" in kubectl("get", "nodes")
+    assert kubectl("get", "pods", "-o", "name").split() == ["pod/client", "pod/echo-1", "pod/echo-2"]
+    kubectl("create", "-f", "-", stdin=service("web", {"app": "echo"}, 8080))
+    address = kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")
+    wait_for(lambda: answers(cli, f"http://{address}/", times=20) == {"echo-1", "echo-2"}, "both pods to answer")
+    assert "web" in cli.type("rules", "node-b").output
+    kubectl("label", "pod", "echo-1", "app-")
+    wait_for(lambda: answers(cli, f"http://{address}/", times=20) == {"echo-2"}, "the other pod alone to answer")
+    kubectl("delete", "service", "web")
+    wait_for(lambda: "default/web" not in cli.type("rules", "node-a").output, "the rules to go")
+
+
+def test_a_deployment_gets_pods_that_come_and_go(cli: CommandLine, kubectl: Kubectl) -> None:
+    kubectl("create", "deployment", "shop", "--image=shop", "--port=8080", "--replicas=2")
+    kubectl("rollout", "status", "deployment/shop", "--timeout=30s")
+    kubectl("expose", "deployment", "shop", "--port=80", "--target-port=8080")
+    address = kubectl("get", "service", "shop", "-o", "jsonpath={.spec.clusterIP}")
+    names = set(kubectl("get", "pods", "-l", "app=shop", "-o", "jsonpath={.items[*].metadata.name}").split())
+    assert len(names) == 2
+    wait_for(lambda: answers(cli, f"http://{address}/", times=20) == names, "both pods to answer")
+    # Both nodes have one, and each pod is reached from outside the cluster by way of a node.
+    nodes = set(kubectl("get", "pods", "-l", "app=shop", "-o", "jsonpath={.items[*].spec.nodeName}").split())
+    assert nodes == {"node-a", "node-b"}
+    assert answers(cli, f"http://{address}/", sender="outside", times=20) == names
+    kubectl("scale", "deployment/shop", "--replicas=5")
+    kubectl("rollout", "status", "deployment/shop", "--timeout=30s")
+    wait_for(lambda: len(answers(cli, f"http://{address}/", times=60)) == 5, "five pods to answer")
+    kubectl("scale", "deployment/shop", "--replicas=0")
+    kubectl("wait", "--for=delete", "pod", "-l", "app=shop", "--timeout=30s")
+    wait_for(lambda: not answers(cli, f"http://{address}/"), "nobody to answer")
+    devices = json.loads(cli.type("exec", "node-a", "--", "ip", "-json", "link").output)
+    assert not [each["ifname"] for each in devices if each["ifname"].startswith("shop")]
+
+
+def test_the_api_is_for_who_has_the_token(cli: CommandLine, kubectl: Kubectl) -> None:
+    document = json.loads(cli.type("kubeconfig").output)
+    assert document["current-context"] == NAME
+    (cluster,) = (each["cluster"] for each in document["clusters"])
+    authority = b64decode(cluster["certificate-authority-data"]).decode()
+    context = ssl.create_default_context(cadata=authority)
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(f"{cluster['server']}/api/v1/namespaces", context=context, timeout=SECONDS)
+    assert "You must be logged in" in kubectl("get", "nodes", "--token=wrong", fails=True)
+
+
+def test_it_ends_with_the_lab_and_leaves_nothing(cli: CommandLine, kubectl: Kubectl) -> None:
+    port = int(json.loads(cli.type("kubeconfig").output)["clusters"][0]["cluster"]["server"].rpartition(":")[2])
+    kubectl("create", "deployment", "shop", "--image=shop", "--port=8080", "--replicas=3")
+    pids = set(descendants(cli.supervisor(NAME)))
+    assert cli.type("down").output == f"{NAME} is gone\n"
+    wait_for(lambda: not any(map(lives, pids)), "every process to end")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
+
+
+def test_objects_of_a_scenario_are_in_it_and_its_probes_pass(cli: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "shop.lab.yaml"
+    file.write_text(SCENARIO)
+    kubectl = started(cli, tmp_path, str(file))
+    listed = json.loads(kubectl("get", "services,endpointslices", "-A", "-o", "json"))
+    services = {each["metadata"]["name"]: each for each in listed["items"] if each["kind"] == "Service"}
+    assert services["echo"]["spec"]["ports"][0]["nodePort"] == 30080
+    assert cli.type("probe", "client", "echo").output.startswith("pass  delivered")
+
+
+SCENARIO = """\
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: shop}
+spec:
+  nodes: {node-a: {}, node-b: {}}
+  pods:
+    echo: {replicas: 2, nodes: [node-a, node-b], labels: {app: echo}, ports: [8080]}
+    client: {nodes: [node-a]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: echo}
+spec:
+  type: NodePort
+  selector: {app: echo}
+  ports: [{port: 80, targetPort: 8080, nodePort: 30080}]
+"""
+
+
+def service(name: str, selector: dict[str, str], target: int) -> str:
+    document: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {"selector": selector, "ports": [{"port": 80, "targetPort": target}]},
+    }
+    return json.dumps(document)
