@@ -20,7 +20,7 @@ from scenario_cases import frontend, probe, two_nodes
 from proxylab.engines.protocol import EngineChoice
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.plan.assembly import assemble
-from proxylab.protocol.messages import Build, Built, Close, Closed, Execute, Executed, Send, Sent
+from proxylab.protocol.messages import Build, Built, Close, Closed, Execute, Executed, SendProbe, Sent
 from proxylab.server.event_loop import _RequestHandler
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.budget]
@@ -91,7 +91,7 @@ async def in_a_row(launcher: Launcher) -> dict[str, Any]:
     for number in range(LABS + 1):
         built = await handler.answer(asked)
         assert isinstance(built, Built), built
-        assert isinstance(await handler.answer(Send(assembly.resolved_probes[0])), Sent)
+        assert isinstance(await handler.answer(SendProbe(assembly.resolved_probes[0])), Sent)
         assert isinstance(await handler.answer(Execute("echo-1", ("true",))), Executed)
         if number >= WARM and number % STRIDE == 0:
             gc.collect()

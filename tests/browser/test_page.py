@@ -14,7 +14,7 @@ from probed import CASES, RUN
 from recorded import World
 
 from proxylab.evidence.evidence import Packet, TraceStep
-from proxylab.report.html import Entry, Heading, entries_of, entry, page
+from proxylab.report.html import Heading, PageEntry, entries_of, entry, page
 from proxylab.scenario.expect import NodeDevice, Preserved
 from proxylab.verdict.judge import judge
 
@@ -45,7 +45,7 @@ LONG_STEP = TraceStep(
 )
 
 
-def crossing(ipv6: bool) -> Entry:
+def crossing(ipv6: bool) -> PageEntry:
     """A probe that was seen at every device of two nodes."""
     world = World(ipv6=ipv6, backends=("echo-1", "echo-2", "echo-3"), source=Preserved(), name="across two nodes")
     node = ip_address("fd00:172:18::2" if ipv6 else "172.18.0.2")
@@ -56,7 +56,7 @@ def crossing(ipv6: bool) -> Entry:
     return entry(heading, replace(verdict, traced=traced))
 
 
-def entries() -> list[Entry]:
+def entries() -> list[PageEntry]:
     found = [each for result in RUN for each in entries_of(result)]
     every = Heading(file="scenarios/every-way.lab.yaml", engine=THEIRS, case="ipv4", tags=("slow",))
     found += [entry(every, make()) for make in CASES.values()]

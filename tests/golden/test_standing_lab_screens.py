@@ -23,7 +23,7 @@ from proxylab.features.diagnose.rules_stages import judge_entries
 from proxylab.features.diagnose.subject import DiagnosedService
 from proxylab.features.diagnose.verb import lines_of, painted
 from proxylab.plan.assembly import assemble, lay_out
-from proxylab.report.listing import KINDS, Kind
+from proxylab.report.listing import KINDS, ListedKind
 from proxylab.report.standing_labs import labs_table, standing_lines
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Scenario
@@ -137,7 +137,7 @@ API_KINDS = {"nodes": "Node", "pods": "Pod", "services": "Service"}
 
 
 @pytest.mark.parametrize("kind", [each for each in KINDS if not each.named], ids=lambda kind: kind.plural)
-def test_every_kind_is_had_in_every_form(kind: Kind, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_kind_is_had_in_every_form(kind: ListedKind, capsys: pytest.CaptureFixture[str]) -> None:
     """What the API has of endpoints are their slices."""
 
     def typed(*options: str) -> str:

@@ -10,7 +10,7 @@ from contextlib import closing
 from ipaddress import ip_address, ip_network
 
 from proxylab.addresses import Family, Protocol
-from proxylab.evidence.ipvs import Destination, IpSet, IpvsTimeouts, Member, VirtualServer
+from proxylab.evidence.ipvs import IpSet, IpvsDestination, IpvsTimeouts, Member, VirtualServer
 from proxylab.kernel.netfilter.ipset import IpSets
 from proxylab.kernel.netfilter.ipvs import Ipvs, IpvsRefusedError
 from proxylab.kernel.sandbox.netns import NetNs
@@ -25,8 +25,8 @@ SERVERS = [
         scheduler_flags=0x10,
         persistence=30,
         destinations=(
-            Destination(address=ip_address("10.244.0.2"), port=8080),
-            Destination(address=ip_address("10.244.0.3"), port=8080, weight=0),
+            IpvsDestination(address=ip_address("10.244.0.2"), port=8080),
+            IpvsDestination(address=ip_address("10.244.0.3"), port=8080, weight=0),
         ),
     ),
     VirtualServer(
@@ -34,7 +34,7 @@ SERVERS = [
         port=53,
         protocol=Protocol.UDP,
         persistence=10,
-        destinations=(Destination(address=ip_address("fd00:10:244::2"), port=5353),),
+        destinations=(IpvsDestination(address=ip_address("fd00:10:244::2"), port=5353),),
     ),
     VirtualServer(address=ONE, port=80, protocol=Protocol.SCTP),
 ]
@@ -73,7 +73,7 @@ def virtual_servers(netns: NetNs) -> list[str]:
         except IpvsRefusedError as refused:
             wrong += [] if "add -t 10.96.0.10:80: File exists" in str(refused) else [str(refused)]
         ipvs.delete_destinations([(SERVERS[0], SERVERS[0].destinations[0])])
-        ipvs.edit_destinations([(SERVERS[0], Destination(address=ip_address("10.244.0.3"), port=8080, weight=5))])
+        ipvs.edit_destinations([(SERVERS[0], IpvsDestination(address=ip_address("10.244.0.3"), port=8080, weight=5))])
         changed = ipvs.server(SERVERS[0].key)
         wrong += [] if changed and [each.weight for each in changed.destinations] == [5] else [f"{changed}"]
         ipvs.set_timeouts(IpvsTimeouts(tcp=100))

@@ -23,7 +23,7 @@ from proxylab.kernel.sandbox.linux import MS_BIND, MS_REMOUNT, mount
 from proxylab.kernel.sandbox.netns import inside
 from proxylab.kernel.sandbox.origins import Origins
 from proxylab.plan.assembly import assemble
-from proxylab.protocol.messages import Build, Built, Close, Closed, Execute, Executed, Failed, Send, Sent
+from proxylab.protocol.messages import Build, Built, Close, Closed, Execute, Executed, Failed, SendProbe, Sent
 from proxylab.server.event_loop import _RequestHandler
 from proxylab.timing import Deadline, wait_until
 
@@ -160,7 +160,7 @@ async def many_labs(launcher: Launcher) -> dict[str, Any]:
     states: list[tuple[int, int, int]] = []
     tracemalloc.start()
     for number in range(LABS):
-        answers = [await handler.answer(request), await handler.answer(Send(assembly.resolved_probes[0]))]
+        answers = [await handler.answer(request), await handler.answer(SendProbe(assembly.resolved_probes[0]))]
         answers += [await handler.answer(Execute("echo-1", ("true",))), await handler.answer(Close())]
         assert [type(answer) for answer in answers] == [Built, Sent, Executed, Closed], answers
         if WARM <= number < WARM + SOME or number >= LABS - SOME:

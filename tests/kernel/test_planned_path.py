@@ -10,7 +10,7 @@ from proxylab.client.session import Session
 from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.errors import CapabilityError
 from proxylab.evidence.evidence import Packet
-from proxylab.features.graph.paths import Leg
+from proxylab.features.graph.paths import PathHop
 from proxylab.features.graph.planned_path import planned_path
 from proxylab.plan.assembly import assemble
 from proxylab.plan.device_names import ROUTER
@@ -47,7 +47,7 @@ def planned(scenario: Scenario, probe: Probe) -> set[Way]:
     return {way_of(legs) for legs in ways}
 
 
-def way_of(legs: tuple[Leg, ...]) -> Way:
+def way_of(legs: tuple[PathHop, ...]) -> Way:
     source, _, destination = legs[-1].packet.partition(" > ")
     netns_names = (legs[0].origin, *(leg.target for leg in legs if leg.target != ROUTER))
     return Way(netns_names, source, destination)

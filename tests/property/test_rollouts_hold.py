@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from proxylab.cluster.objects import Node
-from proxylab.cluster.rollout import Stage, roll
+from proxylab.cluster.rollout import RolloutStage, roll
 from proxylab.cluster.workloads import PodMaker, PodTemplate, Replica, Workload
 
 examples = settings(max_examples=100, deadline=None)
@@ -39,7 +39,9 @@ def workloads(*kinds: str) -> st.SearchStrategy[Workload]:
     )
 
 
-def live_after(before: tuple[Replica, ...], stages: list[Stage]) -> Iterator[tuple[dict[str, Replica], set[str]]]:
+def live_after(
+    before: tuple[Replica, ...], stages: list[RolloutStage]
+) -> Iterator[tuple[dict[str, Replica], set[str]]]:
     """After each stage, the pods and the names of those that are ready."""
     pods = {each.name: each for each in before}
     ready = set(pods)

@@ -18,7 +18,7 @@ from proxylab.traffic.chunks import abort, init_ack
 from proxylab.traffic.craft import enveloped, filling, first_packets, sentinels
 from proxylab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, dissect
 from proxylab.traffic.fragments import Reassembly, cut
-from proxylab.traffic.identity import Identity, Kind
+from proxylab.traffic.identity import Identity, TokenKind
 
 MACS = ("02:00:00:00:00:01", "02:00:00:00:00:02")
 
@@ -79,7 +79,7 @@ def test_a_patched_datagram_is_what_scapy_builds_for_that_flow(
     resolved = make_resolved_probe(Transport.UDP, *ends, port, payload)
     for flow, frame in enumerate(first_packets(resolved, identity, sources)):
         built = headers(inet, *ends) / inet.UDP(sport=sources[flow], dport=port)
-        assert frame == bytes(built / (identity.token(Kind.PROBE, flow) + filling(payload)))
+        assert frame == bytes(built / (identity.token(TokenKind.PROBE, flow) + filling(payload)))
 
 
 @given(pairs, st.integers(1, 3), st.lists(ports, min_size=1, max_size=7))
@@ -127,7 +127,9 @@ def test_a_patched_echo_request_is_what_scapy_builds_for_that_flow(
     for flow, frame in enumerate(first_packets(resolved, identity, identifiers)):
         build = inet.ICMP if ends[0].version == 4 else inet.ICMPv6EchoRequest
         request = build(type=kind[0], id=identifiers[flow])
-        assert frame == bytes(headers(inet, *ends) / request / (identity.token(Kind.PROBE, flow) + filling(payload)))
+        assert frame == bytes(
+            headers(inet, *ends) / request / (identity.token(TokenKind.PROBE, flow) + filling(payload))
+        )
         read = dissect(frame)
         assert read is not None
         assert (read.protocol, read.icmp, read.source_port, read.destination_port) == (icmp, kind, identifiers[flow], 0)
@@ -141,7 +143,7 @@ def test_a_patched_sentinel_packet_is_what_scapy_builds_for_that_address(
     identity = Identity(nonce, 0, 4, 1)
     sender = make_resolved_probe(Transport.TCP, source, source, 1, 0).sender
     request = inet.ICMP(type=8) if source.version == 4 else inet.ICMPv6EchoRequest()
-    told = [(target, identity.token(Kind.SENTINEL, number)) for number, target in enumerate(targets)]
+    told = [(target, identity.token(TokenKind.SENTINEL, number)) for number, target in enumerate(targets)]
     for (target, token), frame in zip(told, sentinels(sender, told), strict=True):
         assert frame == bytes(headers(inet, source, target) / request / token)
 

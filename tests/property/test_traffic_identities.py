@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxylab.traffic.identity import TOKEN_BYTES, IdentityRegistry, Kind
+from proxylab.traffic.identity import TOKEN_BYTES, IdentityRegistry, TokenKind
 
 nonces = st.binary(min_size=8, max_size=8)
 
@@ -15,11 +15,11 @@ def test_no_two_flows_of_a_lab_share_an_identity(sizes: list[int], nonce: bytes)
     owner: dict[int | bytes, tuple[int, int]] = {}
     for run, identity in enumerate(identities):
         for flow in {0, identity.flows // 2, identity.flows - 1}:
-            sequence, token = identity.sequence(flow), identity.token(Kind.PROBE, flow)
+            sequence, token = identity.sequence(flow), identity.token(TokenKind.PROBE, flow)
             assert owner.setdefault(sequence, (run, flow)) == (run, flow)
             assert owner.setdefault(token, (run, flow)) == (run, flow)
             assert identity.flow_of_sequence(sequence) == flow
-            assert identity.read(token + b"more") == (Kind.PROBE, flow)
+            assert identity.read(token + b"more") == (TokenKind.PROBE, flow)
             assert len(token) == TOKEN_BYTES
             for other in identities:
                 if other is not identity:

@@ -18,7 +18,7 @@ _MOST_PRINTED: Final = 1 << 20
 _NUMBERS: Final = re.compile(r"v(\d+)\.(\d+)(?:\.(\d+))?(-\S*)?")
 
 
-class Program(Struct, frozen=True):
+class BinaryProgram(Struct, frozen=True):
     """A program that is obtained as a binary.
 
     Attributes:
@@ -36,20 +36,20 @@ class Program(Struct, frozen=True):
     asked_commit: str = ""
 
 
-KUBE_PROXY: Final = Program(
+KUBE_PROXY: Final = BinaryProgram(
     "kube-proxy",
     "--version",
     r"Kubernetes v(\d+\.\d+\S*)",
     "name another by --kube-proxy, such as a kubernetes checkout, which is built",
     "--version=raw",
 )
-COREDNS: Final = Program(
+COREDNS: Final = BinaryProgram(
     "coredns",
     "-version",
     r"CoreDNS-(\d+\.\d+\.\d+\S*)",
     "name another by --name-server, or type `proxylab engines --obtain coredns`",
 )
-CONTROL_PLANE: Final = Program(
+CONTROL_PLANE: Final = BinaryProgram(
     "control-plane",
     "--version",
     r"Kubernetes v(\d+\.\d+\S*)",
@@ -78,7 +78,9 @@ class Binary(Struct, frozen=True):
         return self.identity.origin
 
 
-def inspect(path: Path, origin: str, program: Program = KUBE_PROXY, *, seconds: float = _VERSION_SECONDS) -> Binary:
+def inspect(
+    path: Path, origin: str, program: BinaryProgram = KUBE_PROXY, *, seconds: float = _VERSION_SECONDS
+) -> Binary:
     """Let a file print its version and its commit, and read that.
 
     After ``seconds`` for each, the file and its children are killed.
@@ -119,7 +121,7 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _commit_of(path: Path, program: Program, seconds: float) -> tuple[str, bool | None]:
+def _commit_of(path: Path, program: BinaryProgram, seconds: float) -> tuple[str, bool | None]:
     """The commit that it was built at, and whether the tree was dirty, if it prints that."""
     if not program.asked_commit:
         return "", None

@@ -22,7 +22,7 @@ from typing import Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from proxylab.binaries.binary import KUBE_PROXY, Binary, Program, inspect, order
+from proxylab.binaries.binary import KUBE_PROXY, Binary, BinaryProgram, inspect, order
 from proxylab.binary_identity import BinaryIdentity
 from proxylab.errors import CapabilityError
 
@@ -31,10 +31,10 @@ class Cache(Struct, frozen=True):
     """The cache of one program in a folder, which need not exist."""
 
     folder: Path
-    program: Program = KUBE_PROXY
+    program: BinaryProgram = KUBE_PROXY
 
     @classmethod
-    def of_user(cls, program: Program = KUBE_PROXY) -> Self:
+    def of_user(cls, program: BinaryProgram = KUBE_PROXY) -> Self:
         """The user's own."""
         given = os.environ.get("XDG_CACHE_HOME", "")
         home = Path(given) if Path(given).is_absolute() else Path.home() / ".cache"

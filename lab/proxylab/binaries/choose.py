@@ -50,7 +50,7 @@ class UnobtainableError(CapabilityError):
         self.answered = answered
 
 
-class Source(Protocol):
+class VersionSource(Protocol):
     """A source of a program in several versions."""
 
     def versions(self) -> list[str]:
@@ -72,7 +72,7 @@ class Sources(Struct, frozen=True):
     """
 
     cache: Cache
-    by_version: Mapping[str, Source] = field(
+    by_version: Mapping[str, VersionSource] = field(
         default_factory=lambda: {"release": ReleaseSource(), "module": ModuleSource()}
     )
 
@@ -173,7 +173,7 @@ def offers(sources: Sources) -> tuple[Offer, ...]:
     return tuple(_offer(word, source) for word, source in sources.by_version.items())
 
 
-def _offer(word: str, source: Source) -> Offer:
+def _offer(word: str, source: VersionSource) -> Offer:
     try:
         return Offer(word, tuple(source.versions()))
     except CapabilityError as failure:

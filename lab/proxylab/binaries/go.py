@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from proxylab.binaries.binary import KUBE_PROXY, Program, order
+from proxylab.binaries.binary import KUBE_PROXY, BinaryProgram, order
 from proxylab.binaries.commands import output_of
 from proxylab.errors import CapabilityError
 
@@ -25,7 +25,7 @@ def run_go(
     folder: Path,
     words: Sequence[str],
     seconds: float,
-    program: Program = KUBE_PROXY,
+    program: BinaryProgram = KUBE_PROXY,
     *,
     environment: Mapping[str, str] = _OF_RELEASES,
 ) -> str:
@@ -49,7 +49,7 @@ def run_go(
         raise CapabilityError(f"{what!r} within {seconds:.0f} s", "try again where there is more time") from None
 
 
-def module_versions(go: str, module: str, wanted: re.Pattern[str], program: Program = KUBE_PROXY) -> list[str]:
+def module_versions(go: str, module: str, wanted: re.Pattern[str], program: BinaryProgram = KUBE_PROXY) -> list[str]:
     """The versions of these names that the module proxy lists, oldest first; it may have more.
 
     Raises:
@@ -61,7 +61,7 @@ def module_versions(go: str, module: str, wanted: re.Pattern[str], program: Prog
 
 
 def load_module(
-    go: str, folder: Path, main: str, module: str, program: Program = KUBE_PROXY
+    go: str, folder: Path, main: str, module: str, program: BinaryProgram = KUBE_PROXY
 ) -> tuple[Path, Mapping[str, Any]]:
     """Load ``MODULE@VERSION`` for a main package in ``folder``, whose go.mod calls it ``main`` from now on.
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import click
 
-from proxylab.binaries.binary import CONTROL_PLANE, COREDNS, Binary, Program
+from proxylab.binaries.binary import CONTROL_PLANE, COREDNS, Binary, BinaryProgram
 from proxylab.binaries.cache import Cache
 from proxylab.binaries.choose import Offer, Sources, UnobtainableError, newest, obtain, offers, with_mode
 from proxylab.binaries.control_plane import control_plane_sources
@@ -89,7 +89,7 @@ def engines_lines(
     cached: list[Binary],
     offered: tuple[Offer, ...],
     width: int = WIDTH,
-    others: Mapping[Program, Sequence[Binary]] | None = None,
+    others: Mapping[BinaryProgram, Sequence[Binary]] | None = None,
 ) -> list[str]:
     """The engines, the other programs that labs run, then the sources of kube-proxy."""
     width_of_names, found = max(map(len, ENGINES)), others or {}
@@ -130,7 +130,7 @@ def _offered(offered: tuple[Offer, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _document(
-    cached: list[Binary], offered: tuple[Offer, ...], others: Mapping[Program, Sequence[Binary]]
+    cached: list[Binary], offered: tuple[Offer, ...], others: Mapping[BinaryProgram, Sequence[Binary]]
 ) -> dict[str, object]:
     return {
         "engines": list(ENGINES),

@@ -27,7 +27,7 @@ _ERASE: Final = "\r\x1b[K"
 """Return to the start of the line and clear it (ECMA-48, CR and EL)."""
 
 
-class Progress:
+class RunProgress:
     """Shows how far a run has come."""
 
     def __init__(self, total: int, *, document: bool, verbosity: int, color: str, paint: Painter) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 import click
 
 from proxylab.cli.file_arguments import load_each
-from proxylab.cli.progress import Progress
+from proxylab.cli.progress import RunProgress
 from proxylab.cli.standard_streams import echo
 from proxylab.client.bundles import BundleStore
 from proxylab.client.exec_and_shell import run_shell
@@ -127,7 +127,7 @@ def results_of(
     runs: Sequence[Run],
     begin: Callable[[], AbstractContextManager[ScenarioRuns]],
     jobs: int,
-    progress: Progress,
+    progress: RunProgress,
 ) -> Iterator[Iterator[ScenarioResult]]:
     """The results of the runs, in their order; the labs close at the end of the block. Raises what is left of them."""
 
@@ -160,7 +160,7 @@ def results_of_cluster(
     settings: NodeSettings,
     jobs: int,
     store: BundleStore | None,
-    progress: Progress,
+    progress: RunProgress,
 ) -> Iterator[Iterator[ScenarioResult]]:
     """The same from the nodes of a Ray cluster, each of which runs ``jobs`` scenarios side by side."""
     with RayWorkers(

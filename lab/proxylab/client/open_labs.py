@@ -21,14 +21,14 @@ _MOST_LABS: Final = 3
 Opened = TypeVar("Opened")
 
 
-class Session(Protocol):
+class ReopeningSession(Protocol):
     """A session that can close its lab, and open another one later."""
 
     def close_lab(self) -> None:
         """Close the lab."""
 
 
-_Session = TypeVar("_Session", bound=Session)
+_Session = TypeVar("_Session", bound=ReopeningSession)
 
 
 class OpenLabs(Generic[_Session]):

@@ -33,7 +33,7 @@ class ClusterError(LabError):
         self.exit_code = exit_code
 
 
-class Node(Struct, frozen=True):
+class RayNode(Struct, frozen=True):
     """A node of the cluster, how many workers it gets, and the processors of each."""
 
     id: str
@@ -126,13 +126,13 @@ def lab_worker() -> type:
     return LabWorker
 
 
-def nodes_of(ray: Any, number: int | None) -> list[Node]:
+def nodes_of(ray: Any, number: int | None) -> list[RayNode]:
     """The nodes of the cluster that live, each with so many workers, or as many as its processors bear."""
     return [_node(each, number) for each in ray.nodes() if each["Alive"]]
 
 
-def _node(found: Mapping[str, Any], number: int | None) -> Node:
+def _node(found: Mapping[str, Any], number: int | None) -> RayNode:
     processors = found["Resources"].get("CPU", 0.0)
     workers = min(number or max(1, int(2 * processors)), MOST_JOBS) if processors else 0
     share = int(1e4 * min(processors / workers, 1.0)) / 1e4 if workers else 0.0  # Ray has ten-thousandths of one
-    return Node(found["NodeID"], f"{found['NodeManagerHostname']} ({found['NodeName']})", workers, share)
+    return RayNode(found["NodeID"], f"{found['NodeManagerHostname']} ({found['NodeName']})", workers, share)

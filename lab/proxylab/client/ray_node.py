@@ -19,7 +19,7 @@ from proxylab.client.lab_process import LabProcess
 from proxylab.client.open_labs import OpenLabs
 from proxylab.client.scenario_run import Run, ScenarioRuns
 from proxylab.client.session import Session
-from proxylab.client.tasks import Ended
+from proxylab.client.tasks import WorkerEnded
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import LabError
 from proxylab.guest.kernels import find_kernel
@@ -48,7 +48,7 @@ class NodeSettings(Struct, frozen=True):
     bundles: bool
 
 
-class Answer(Struct, frozen=True):
+class RayAnswer(Struct, frozen=True):
     """The result of a scenario, remarks for the user, and the evidence of its probes and steps by their positions."""
 
     result: ScenarioResult
@@ -112,25 +112,25 @@ class RunsOnNode:
         self._runs = ScenarioRuns(sessions.session, trace=given.trace, store=store)
 
     def result(self, run: bytes) -> bytes:
-        """Run a pickled ``Run``. Returns a pickled ``Answer``, or ``Ended`` after a bug."""
+        """Run a pickled ``Run``. Returns a pickled ``RayAnswer``, or ``WorkerEnded`` after a bug."""
         task: Run = pickle.loads(run)  # noqa: S301
         self._gathered.files = {}
         notes: list[str] = []
         try:
             result = self._runs.result(task, lambda what: None, notes.append)
         except Exception:
-            return pickle.dumps(Ended(bug=traceback.format_exc()))
-        return pickle.dumps(Answer(result, notes, self._gathered.files))
+            return pickle.dumps(WorkerEnded(bug=traceback.format_exc()))
+        return pickle.dumps(RayAnswer(result, notes, self._gathered.files))
 
     def close(self) -> bytes:
-        """Close the sessions. Returns a pickled ``Ended``."""
+        """Close the sessions. Returns a pickled ``WorkerEnded``."""
         try:
             self._stack.close()
         except LabError as error:
-            return pickle.dumps(Ended(fault_of(error)))
+            return pickle.dumps(WorkerEnded(fault_of(error)))
         except Exception:
-            return pickle.dumps(Ended(bug=traceback.format_exc()))
-        return pickle.dumps(Ended())
+            return pickle.dumps(WorkerEnded(bug=traceback.format_exc()))
+        return pickle.dumps(WorkerEnded())
 
 
 def position_of(verdict: ProbeVerdict | StepVerdict) -> Position:

@@ -23,10 +23,10 @@ from msgspec.structs import replace
 
 from proxylab import __version__
 from proxylab.client.bundles import BundleStore
-from proxylab.client.ray_cluster import ClusterError, Node, answer_within, connect, lab_worker, nodes_of
-from proxylab.client.ray_node import Answer, NodeSettings, position_of
+from proxylab.client.ray_cluster import ClusterError, RayNode, answer_within, connect, lab_worker, nodes_of
+from proxylab.client.ray_node import NodeSettings, RayAnswer, position_of
 from proxylab.client.scenario_run import Run, ended_early
-from proxylab.client.tasks import Ended, Say, TaskQueue, as_they_come, in_order
+from proxylab.client.tasks import Say, TaskQueue, WorkerEnded, as_they_come, in_order
 from proxylab.errors import ExitCode, InternalError, LabEndedError, LabError
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until_seen
 from proxylab.verdict.model import UNRESOLVED, Fault, ProbeVerdict, ScenarioResult, Skip, StepVerdict
@@ -49,10 +49,10 @@ _MOST_LOSSES: Final = 3
 
 
 @dataclass(eq=False)
-class _Worker:
+class _RayWorker:
     """An actor, the answer that the caller waits for, and the number of the task that it does."""
 
-    node: Node
+    node: RayNode
     actor: Any
     call: Any
     task: int | None = None
@@ -89,7 +89,7 @@ class RayWorkers:
         self._address, self._runs, self._settings, self._number = address, runs, settings, number
         self._store, self._at, self._note = store, at, note
         self._queue = TaskQueue(runs, order, lambda run: run.engine_on_kernel)
-        self._workers: list[_Worker] = []
+        self._workers: list[_RayWorker] = []
         self._left_out: dict[str, str] = {}
         self._losses: Counter[str | int] = Counter()  # of nodes, by their ids, and of runs, by their indexes
         self._has_begun = False
@@ -183,7 +183,7 @@ class RayWorkers:
         for _, node in sorted(lacking, key=lambda each: each[0])[:wanted]:
             self._start(node)
 
-    def _start(self, node: Node) -> None:
+    def _start(self, node: RayNode) -> None:
         """Start a worker on a node, with its share of the node's processors."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415 - an extra
 
@@ -191,7 +191,7 @@ class RayWorkers:
         actor = self._actors.options(num_cpus=node.share, scheduling_strategy=affinity).remote()
         settings = pickle.dumps(self._settings)
         call = actor.begin.remote(__version__, settings, [*self._binaries], *self._binaries.values())
-        self._workers.append(_Worker(node, actor, call))
+        self._workers.append(_RayWorker(node, actor, call))
 
     def _assign(self) -> None:
         """Give each free worker its next run, if there is one."""
@@ -203,10 +203,10 @@ class RayWorkers:
                     self._at(f"{_words(run)} on node {worker.node.name}")
                     worker.call = worker.actor.result.remote(pickle.dumps(_with_source(run)))
 
-    def _settled(self, worker: _Worker, answer: Answer | Ended) -> _Found:
+    def _settled(self, worker: _RayWorker, answer: RayAnswer | WorkerEnded) -> _Found:
         """The result in an answer, with its evidence saved here. Raises the error of a worker that met a bug."""
-        if isinstance(answer, Ended) or worker.task is None:
-            bug = answer.error if isinstance(answer, Ended) else None
+        if isinstance(answer, WorkerEnded) or worker.task is None:
+            bug = answer.error if isinstance(answer, WorkerEnded) else None
             raise bug or InternalError(f"a worker on node {worker.node.name} answered out of turn")
         number, notes = worker.task, [*answer.notes]
         self._assign()
@@ -223,7 +223,7 @@ class RayWorkers:
         probes, steps = tuple(map(saved, result.probes)), tuple(map(saved, result.steps))
         return {number: (replace(result, probes=probes, steps=steps), notes)}
 
-    def _leave_out(self, worker: _Worker, reason: str) -> None:
+    def _leave_out(self, worker: _RayWorker, reason: str) -> None:
         """Start no more workers on a node that cannot run labs."""
         self._workers.remove(worker)
         self._ray.kill(worker.actor)
@@ -231,7 +231,7 @@ class RayWorkers:
             self._left_out[worker.node.id] = f"node {worker.node.name}: {reason}"
             self._note(f"no scenario runs on {self._left_out[worker.node.id]}")
 
-    def _lost(self, worker: _Worker, error: Exception) -> _Found:
+    def _lost(self, worker: _RayWorker, error: Exception) -> _Found:
         """Take the run of a worker that died back, for another one. After some tries that is its result."""
         if isinstance(error, self._ray.exceptions.RayTaskError):  # the worker's own code raised it
             raise InternalError(f"a worker on node {worker.node.name} met a bug:\n{error}") from error

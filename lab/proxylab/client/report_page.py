@@ -9,7 +9,7 @@ from msgspec import Struct
 
 import proxylab
 from proxylab.client.output_files import write_whole
-from proxylab.report.html import Entry, page
+from proxylab.report.html import PageEntry, page
 
 
 class RunStart(Struct, frozen=True):
@@ -30,7 +30,7 @@ class RunStart(Struct, frozen=True):
         return (datetime.now(UTC) - self.at).total_seconds()
 
 
-def write_page(file: Path, entries: Sequence[Entry], begun: RunStart) -> None:
+def write_page(file: Path, entries: Sequence[PageEntry], begun: RunStart) -> None:
     """Write the page of a run that is over. Raises ``OutputError``."""
     about = {
         "begun": f"{begun.at:%Y-%m-%d %H:%M} UTC",

@@ -16,11 +16,11 @@ import proxylab
 from proxylab.addresses import Transport
 from proxylab.cluster.configuration import TERMINATING_MODES
 from proxylab.cluster.objects import KubeObject
-from proxylab.cluster.rollout import Stage
+from proxylab.cluster.rollout import RolloutStage
 from proxylab.engines.protocol import EngineChoice
 from proxylab.evidence.evidence import Evidence
 from proxylab.plan.assembly import Assembly
-from proxylab.plan.cluster_timeline import Cluster
+from proxylab.plan.cluster_timeline import ClusterMoment
 from proxylab.plan.device_names import ROUTER
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
@@ -67,13 +67,13 @@ def advance_to(assembly: Assembly, number: int, lacks: Mapping[str, str]) -> Adv
     )
 
 
-def _stage(stage: Stage, before: Cluster, after: Cluster) -> PodStage:
+def _stage(stage: RolloutStage, before: ClusterMoment, after: ClusterMoment) -> PodStage:
     applied, deleted = _difference(before, after)
     ended = stage.deleted if stage.killed else ()
     return PodStage(applied=applied, deleted=deleted, ended=ended, delay=stage.delay, grace=stage.grace)
 
 
-def _difference(before: Cluster, after: Cluster) -> tuple[tuple[KubeObject, ...], tuple[KubeObject, ...]]:
+def _difference(before: ClusterMoment, after: ClusterMoment) -> tuple[tuple[KubeObject, ...], tuple[KubeObject, ...]]:
     """The objects that are new or differ, and those that are gone."""
     old, new = ({thing.key: thing for thing in each.objects} for each in (before, after))
     applied = tuple(thing for key, thing in new.items() if old.get(key) != thing)

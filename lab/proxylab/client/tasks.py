@@ -11,17 +11,17 @@ from msgspec import Struct
 
 from proxylab.errors import InternalError, LabError
 from proxylab.protocol.faults import error_of
-from proxylab.protocol.messages import Fault
+from proxylab.protocol.messages import RaisedFault
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Say = Callable[[str], None]
 
 
-class Ended(Struct, frozen=True):
+class WorkerEnded(Struct, frozen=True):
     """A worker has closed its sessions, or met a bug: with the error, or the traceback of the bug."""
 
-    fault: Fault | None = None
+    fault: RaisedFault | None = None
     bug: str = ""
 
     @property

@@ -21,7 +21,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from msgspec import Struct
 
-from proxylab.client.tasks import Ended, Say, TaskQueue, as_they_come, in_order
+from proxylab.client.tasks import Say, TaskQueue, WorkerEnded, as_they_come, in_order
 from proxylab.errors import InternalError, LabEndedError, LabError
 from proxylab.protocol.faults import fault_of
 
@@ -141,7 +141,7 @@ class Workers(Generic[Task, Result]):
                 number = worker.task
                 self._assign(worker)
                 return {number: (result, notes)}
-            case Ended() as ended:
+            case WorkerEnded() as ended:
                 raise ended.error or InternalError("a worker process ended while there were tasks")
         return {}
 
@@ -189,7 +189,7 @@ def _last_fault(worker: _Worker) -> LabError | None:
     try:
         while worker.pipe.poll(_END_SECONDS):
             message = worker.pipe.recv()
-            if isinstance(message, Ended):
+            if isinstance(message, WorkerEnded):
                 return message.error
     except (EOFError, OSError):
         pass
@@ -227,7 +227,7 @@ def _interrupt(number: int, frame: object) -> None:
 
 def _do_tasks(
     begin: Callable[[], AbstractContextManager[Work[Task, Result]]], tasks: Sequence[Task], pipe: Connection
-) -> Ended:
+) -> WorkerEnded:
     try:
         with begin() as work:
             while (number := pipe.recv()) is not None:
@@ -235,7 +235,7 @@ def _do_tasks(
                 result = work(tasks[number], lambda what: pipe.send(_At(what)), notes.append)
                 pipe.send(_Done(result, notes))
     except LabError as error:
-        return Ended(fault_of(error))
+        return WorkerEnded(fault_of(error))
     except Exception:
-        return Ended(bug=traceback.format_exc())
-    return Ended()
+        return WorkerEnded(bug=traceback.format_exc())
+    return WorkerEnded()

@@ -119,7 +119,7 @@ def routing(
 
     The kept objects are the oldest first. ``versions`` are those of IP in which the controller reaches endpoints.
     """
-    reader = _Reader(tuple(kept), services, slices, versions)
+    reader = _RouteReader(tuple(kept), services, slices, versions)
     return reader.read()
 
 
@@ -132,7 +132,7 @@ class _Host(Struct):
     labels: bool = False
 
 
-class _Reader:
+class _RouteReader:
     def __init__(
         self,
         kept: Sequence[Unstructured],

@@ -1,4 +1,4 @@
-"""The cluster's DNS as the API shows it: the Service kube-dns, its pod, resolv.conf, and every name (``Names``).
+"""The cluster's DNS as the API shows it: the Service kube-dns, its pod, resolv.conf, and every name (``ClusterNames``).
 
 As in clusters of kubeadm and kind, CoreDNS runs in kube-system behind a Service that has its predecessor's name, at the
 tenth address of each service network. The kubelet writes that address into every pod.
@@ -46,7 +46,7 @@ _LABELS: Final = {"k8s-app": "kube-dns"}
 _PORTS: Final = ((Protocol.UDP, "dns"), (Protocol.TCP, "dns-tcp"))
 
 
-class Kind(StrEnum):
+class RecordKind(StrEnum):
     """The types of record that the schema has."""
 
     A = "A"
@@ -66,14 +66,14 @@ class Srv(Struct, frozen=True):
     weight: int = _WEIGHT
 
 
-class Record(Struct, frozen=True):
+class DnsRecord(Struct, frozen=True):
     """One record of a name. Names in ``value`` are absolute, without the dot at the end."""
 
-    kind: Kind
+    kind: RecordKind
     value: IPAddress | Srv | str
 
 
-class Names:
+class ClusterNames:
     """The names of a cluster at one moment.
 
     Args:
@@ -85,18 +85,18 @@ class Names:
         self, services: Iterable[Service], slices: Sequence[EndpointSlice], domain: str = "cluster.local"
     ) -> None:
         self.domain: Final = domain.lower()
-        found: defaultdict[str, list[Record]] = defaultdict(list)
+        found: defaultdict[str, list[DnsRecord]] = defaultdict(list)
         for name, record in _records(services, slices, self.domain):
             if record not in found[name]:
                 found[name].append(record)
-        self._records: Final[Mapping[str, tuple[Record, ...]]] = {name: tuple(each) for name, each in found.items()}
+        self._records: Final[Mapping[str, tuple[DnsRecord, ...]]] = {name: tuple(each) for name, each in found.items()}
         self._existing: Final = frozenset(_with_ancestors(self._records, self.domain))
 
     def covers(self, name: str) -> bool:
         """Whether the cluster is authoritative for ``name``: it is in the cluster's domain, or a reverse name."""
         return any(name == zone or name.endswith(f".{zone}") for zone in (self.domain, *_REVERSE))
 
-    def at(self, name: str) -> tuple[Record, ...] | None:
+    def at(self, name: str) -> tuple[DnsRecord, ...] | None:
         """The records of a name: empty if only names below it have records, ``None`` if it does not exist.
 
         RFC 8020 and RFC 4592 section 2.2.2 explain the difference. ``name`` is in lower case, without the last dot.
@@ -113,31 +113,33 @@ def _with_ancestors(names: Iterable[str], domain: str) -> Iterator[str]:
         yield from (".".join(labels[start:]) for start in range(len(labels)))
 
 
-def _records(services: Iterable[Service], slices: Sequence[EndpointSlice], domain: str) -> Iterator[tuple[str, Record]]:
-    yield f"dns-version.{domain}", Record(Kind.TXT, _SCHEMA_VERSION)
+def _records(
+    services: Iterable[Service], slices: Sequence[EndpointSlice], domain: str
+) -> Iterator[tuple[str, DnsRecord]]:
+    yield f"dns-version.{domain}", DnsRecord(RecordKind.TXT, _SCHEMA_VERSION)
     by_service: defaultdict[tuple[str, str], list[EndpointSlice]] = defaultdict(list)
     for each in slices:
         by_service[each.namespace, each.service].append(each)
     for service in services:
         name = f"{service.name}.{service.namespace}.svc.{domain}".lower()
         if service.type is ServiceType.EXTERNAL_NAME:
-            yield name, Record(Kind.CNAME, service.external_name.rstrip(".").lower())
+            yield name, DnsRecord(RecordKind.CNAME, service.external_name.rstrip(".").lower())
         elif service.headless:
             yield from _headless(name, by_service[service.namespace, service.name])
         else:
             yield from _with_cluster_ips(name, service)
 
 
-def _with_cluster_ips(name: str, service: Service) -> Iterator[tuple[str, Record]]:
+def _with_cluster_ips(name: str, service: Service) -> Iterator[tuple[str, DnsRecord]]:
     for address in service.cluster_ips:
         yield name, _address(address)
-        yield address.reverse_pointer, Record(Kind.PTR, name)
+        yield address.reverse_pointer, DnsRecord(RecordKind.PTR, name)
     for port in service.ports:
         if port.name:
-            yield f"_{port.name}._{port.protocol.lower()}.{name}", Record(Kind.SRV, Srv(name, port.port))
+            yield f"_{port.name}._{port.protocol.lower()}.{name}", DnsRecord(RecordKind.SRV, Srv(name, port.port))
 
 
-def _headless(name: str, slices: Iterable[EndpointSlice]) -> Iterator[tuple[str, Record]]:
+def _headless(name: str, slices: Iterable[EndpointSlice]) -> Iterator[tuple[str, DnsRecord]]:
     """The records of a headless Service. ``ready`` in its slices includes ``publishNotReadyAddresses``."""
     for each in slices:
         for endpoint in each.endpoints:
@@ -148,15 +150,15 @@ def _headless(name: str, slices: Iterable[EndpointSlice]) -> Iterator[tuple[str,
                 yield name, _address(address)
                 yield host, _address(address)
                 if endpoint.hostname:
-                    yield address.reverse_pointer, Record(Kind.PTR, host)
+                    yield address.reverse_pointer, DnsRecord(RecordKind.PTR, host)
                 for port in each.ports:
                     if port.name:
-                        record = Record(Kind.SRV, Srv(host, port.port))
+                        record = DnsRecord(RecordKind.SRV, Srv(host, port.port))
                         yield f"_{port.name}._{port.protocol.lower()}.{name}", record
 
 
-def _address(address: IPAddress) -> Record:
-    return Record(Kind.A if Family.of(address) is Family.IPV4 else Kind.AAAA, address)
+def _address(address: IPAddress) -> DnsRecord:
+    return DnsRecord(RecordKind.A if Family.of(address) is Family.IPV4 else RecordKind.AAAA, address)
 
 
 def _dashed(address: IPAddress) -> str:

@@ -55,7 +55,7 @@ class Toleration(Record, frozen=True, kw_only=True):
     effect: str = ""
 
 
-class Spread(Record, frozen=True, kw_only=True):
+class TopologySpread(Record, frozen=True, kw_only=True):
     """One topology spread constraint. ``hard`` is DoNotSchedule; ``selector`` names the pods that it counts."""
 
     max_skew: int
@@ -70,7 +70,7 @@ class Constraints(Record, frozen=True, kw_only=True):
     node_name: str = ""
     terms: tuple[Selector, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
-    spreads: tuple[Spread, ...] = ()
+    spreads: tuple[TopologySpread, ...] = ()
 
 
 class Placed(NamedTuple):
@@ -113,7 +113,7 @@ def _is_wanted(constraints: Constraints, node: Node) -> bool:
 
 
 def _by_domain(
-    spread: Spread, eligible: Iterable[Node], nodes: Iterable[Node], there: Iterable[Placed]
+    spread: TopologySpread, eligible: Iterable[Node], nodes: Iterable[Node], there: Iterable[Placed]
 ) -> Mapping[str, int]:
     """The number of counted pods in each domain that the pod may use (nodeAffinityPolicy: Honor)."""
     domain_of = {node.name: node.all_labels.get(spread.topology_key) for node in nodes}

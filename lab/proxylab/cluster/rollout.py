@@ -19,10 +19,10 @@ from math import ceil, floor
 from proxylab.cluster.workloads import PodMaker, Replica, Workload
 from proxylab.encoding import Record
 
-_Move = Callable[[Workload, Sequence[Replica]], Iterator["Stage"]]
+_Move = Callable[[Workload, Sequence[Replica]], Iterator["RolloutStage"]]
 
 
-class Stage(Record, frozen=True, kw_only=True):
+class RolloutStage(Record, frozen=True, kw_only=True):
     """One change of pods. The others are names.
 
     Attributes:
@@ -44,17 +44,17 @@ class Stage(Record, frozen=True, kw_only=True):
     killed: bool = False
 
 
-def start(workload: Workload, pods: Sequence[Replica]) -> Iterator[Stage]:
+def start(workload: Workload, pods: Sequence[Replica]) -> Iterator[RolloutStage]:
     """The stages in which pods of a workload begin together."""
     return _turn(workload, pods, ())
 
 
-def end(workload: Workload, pods: Sequence[Replica]) -> Iterator[Stage]:
+def end(workload: Workload, pods: Sequence[Replica]) -> Iterator[RolloutStage]:
     """The stages in which pods of a workload end together."""
     return _turn(workload, (), pods)
 
 
-def roll(workload: Workload, live: Sequence[Replica], maker: PodMaker) -> Iterator[Stage]:
+def roll(workload: Workload, live: Sequence[Replica], maker: PodMaker) -> Iterator[RolloutStage]:
     """The stages after which a workload has the pods that it wants. ``live`` are its pods, all of them ready."""
     match workload.kind, workload.strategy:
         case "StatefulSet", _:
@@ -69,13 +69,13 @@ def roll(workload: Workload, live: Sequence[Replica], maker: PodMaker) -> Iterat
             return _scaled(workload, live, maker)
 
 
-def _turn(workload: Workload, begun: Sequence[Replica], ended: Sequence[Replica]) -> Iterator[Stage]:
+def _turn(workload: Workload, begun: Sequence[Replica], ended: Sequence[Replica]) -> Iterator[RolloutStage]:
     """Some pods begin, others end at the same time; and what follows from that."""
     names = tuple(each.name for each in ended)
     graces = [each.template.grace for each in ended]
     graceful = min(graces, default=0) > 0
     if begun or ended:
-        yield Stage(
+        yield RolloutStage(
             created=tuple(begun),
             terminating=names if graceful else (),
             deleted=() if graceful else names,
@@ -83,17 +83,17 @@ def _turn(workload: Workload, begun: Sequence[Replica], ended: Sequence[Replica]
             killed=bool(ended) and not graceful,
         )
     if graceful:
-        yield Stage(deleted=names)
+        yield RolloutStage(deleted=names)
     waiting = [each for each in begun if each.template.ready_after]
     if waiting:
-        yield Stage(
+        yield RolloutStage(
             ready=tuple(each.name for each in waiting), delay=max(each.template.ready_after for each in waiting)
         )
     if begun and workload.min_ready:
-        yield Stage(delay=workload.min_ready)
+        yield RolloutStage(delay=workload.min_ready)
 
 
-def _rolling(workload: Workload, live: Sequence[Replica], maker: PodMaker) -> Iterator[Stage]:
+def _rolling(workload: Workload, live: Sequence[Replica], maker: PodMaker) -> Iterator[RolloutStage]:
     """A Deployment's update with ``maxSurge`` and ``maxUnavailable``, and its scaling."""
     wanted = workload.replicas
     surge, missing = _bounds(workload)
@@ -132,7 +132,7 @@ def _to_end(pods: Sequence[Replica], count: int) -> list[Replica]:
     return ranked[: max(0, count)]
 
 
-def _recreated(workload: Workload, live: Sequence[Replica], maker: PodMaker) -> Iterator[Stage]:
+def _recreated(workload: Workload, live: Sequence[Replica], maker: PodMaker) -> Iterator[RolloutStage]:
     """All old pods end before the first new one begins."""
     old = [each for each in live if each.revision != workload.template.revision]
     if not old:
@@ -142,13 +142,13 @@ def _recreated(workload: Workload, live: Sequence[Replica], maker: PodMaker) -> 
     yield from start(workload, maker.more(workload, (), workload.replicas))
 
 
-def _scaled(workload: Workload, live: Sequence[Replica], maker: PodMaker) -> Iterator[Stage]:
+def _scaled(workload: Workload, live: Sequence[Replica], maker: PodMaker) -> Iterator[RolloutStage]:
     """More or fewer pods; those that stay keep their template."""
     ended = _to_end(live, len(live) - workload.replicas)
     yield from _turn(workload, maker.more(workload, live, workload.replicas - len(live)), ended)
 
 
-def _stateful(workload: Workload, live: Sequence[Replica], maker: PodMaker) -> Iterator[Stage]:
+def _stateful(workload: Workload, live: Sequence[Replica], maker: PodMaker) -> Iterator[RolloutStage]:
     """One pod after the other: new ones by ascending ordinals, then the end of surplus ones, then the update."""
     beyond = workload.first + workload.replicas
     surplus = sorted((each for each in live if not workload.first <= each.ordinal < beyond), key=_ordinal, reverse=True)
@@ -164,7 +164,7 @@ def _stateful(workload: Workload, live: Sequence[Replica], maker: PodMaker) -> I
             yield from start(workload, maker.again(workload, [each]))
 
 
-def _each(move: _Move, workload: Workload, pods: Sequence[Replica]) -> Iterator[Stage]:
+def _each(move: _Move, workload: Workload, pods: Sequence[Replica]) -> Iterator[RolloutStage]:
     """Pods begin or end one after the other, or together if the workload manages them in parallel."""
     for group in [pods] if workload.parallel else [[each] for each in pods]:
         yield from move(workload, group)
@@ -174,7 +174,7 @@ def _ordinal(pod: Replica) -> int:
     return pod.ordinal
 
 
-def _daemon(workload: Workload, live: Sequence[Replica], maker: PodMaker) -> Iterator[Stage]:
+def _daemon(workload: Workload, live: Sequence[Replica], maker: PodMaker) -> Iterator[RolloutStage]:
     """Some nodes after the other. With ``maxSurge``, a new pod of a node is ready before the old one ends."""
     old = [each for each in live if each.revision != workload.template.revision]
     if workload.strategy == "OnDelete" or not old:

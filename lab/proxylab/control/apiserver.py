@@ -12,8 +12,8 @@ from ipaddress import IPv4Address
 from typing import Final
 
 from proxylab.cluster.store import Event, Store
-from proxylab.control.http_server import Answer, HttpRequest, HttpServer, Stream, listen_inside
-from proxylab.control.kubeapi.api import KubeApi, Reply, WatchReply
+from proxylab.control.http_server import Answer, ChunkedResponse, HttpServer, ReceivedRequest, listen_inside
+from proxylab.control.kubeapi.api import ApiReply, KubeApi, WatchReply
 from proxylab.errors import EngineError
 from proxylab.kernel.sandbox.netns import NetNs
 
@@ -56,10 +56,10 @@ class ApiServer:
             _, server = self._servers.popitem()
             await server.close()
 
-    def _answer(self, request: HttpRequest) -> Answer | Stream:
+    def _answer(self, request: ReceivedRequest) -> Answer | ChunkedResponse:
         content_type = request.headers.get("content-type", "")
         match self._api.answer(request.method, request.path, request.query, request.body, content_type):
-            case Reply(code, body, kind, headers):
+            case ApiReply(code, body, kind, headers):
                 return Answer(code, body, {"Content-Type": kind, **dict(headers)})
             case WatchReply() as watched:
                 return _Watching(watched, self._watches)
@@ -76,7 +76,7 @@ class ApiServer:
             watching.more()
 
 
-class _Watching(Stream):
+class _Watching(ChunkedResponse):
     """A watch, and its place among all that are under way."""
 
     content_type = "application/json"

@@ -20,7 +20,7 @@ import dns.rdataclass
 import dns.rdatatype
 import dns.rrset
 
-from proxylab.cluster.kube_dns import TTL_SECONDS, Names, Record, Srv
+from proxylab.cluster.kube_dns import TTL_SECONDS, ClusterNames, DnsRecord, Srv
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.cluster.store import Store
 
@@ -45,23 +45,25 @@ class NameService:
     def __init__(self, store: Store, hidden: str = "") -> None:
         self._store = store
         self._hidden = hidden
-        self._names = Names((), ())
+        self._names = ClusterNames((), ())
         self._revision = -1
 
     def respond(self, server: str, message: bytes, by_udp: bool) -> bytes | None:
         """The response of the server of that name to a message; ``None`` for no response."""
         return answer(self._current(), message, serial=self._store.revision, by_udp=by_udp, server=server)
 
-    def _current(self) -> Names:
+    def _current(self) -> ClusterNames:
         """The names of the cluster as it is now, rebuilt when it has changed since the last query."""
         if self._revision != self._store.revision:
             services = [each for each in self._store.list(Service) if each.namespace != self._hidden]
-            self._names = Names(services, self._store.list(EndpointSlice))
+            self._names = ClusterNames(services, self._store.list(EndpointSlice))
             self._revision = self._store.revision
         return self._names
 
 
-def answer(names: Names, query: bytes, *, serial: int = 1, by_udp: bool = True, server: str = "") -> bytes | None:
+def answer(
+    names: ClusterNames, query: bytes, *, serial: int = 1, by_udp: bool = True, server: str = ""
+) -> bytes | None:
     """The response to ``query``; ``None`` for a message that is not a query.
 
     ``serial`` goes into the SOA: the revision of the cluster that ``names`` is of. ``server`` answers the EDNS option
@@ -92,7 +94,9 @@ def _malformed(query: bytes) -> bytes | None:
     return response.to_wire()
 
 
-def _fill(response: dns.message.Message, request: dns.message.Message, names: Names, serial: int) -> dns.rcode.Rcode:
+def _fill(
+    response: dns.message.Message, request: dns.message.Message, names: ClusterNames, serial: int
+) -> dns.rcode.Rcode:
     """Put the records into ``response``, and return the response code."""
     if request.opcode() is not dns.opcode.QUERY:
         return dns.rcode.NOTIMP
@@ -117,7 +121,7 @@ def _fill(response: dns.message.Message, request: dns.message.Message, names: Na
     return dns.rcode.NOERROR
 
 
-def _answers(names: Names, name: dns.name.Name, wanted: dns.rdatatype.RdataType) -> Iterator[dns.rrset.RRset]:
+def _answers(names: ClusterNames, name: dns.name.Name, wanted: dns.rdatatype.RdataType) -> Iterator[dns.rrset.RRset]:
     """The records of the wanted type; a CNAME answers every type, and is followed inside the cluster's domain."""
     for _ in range(_CHAIN):
         records = names.at(name.to_text(omit_final_dot=True).lower()) or ()
@@ -134,7 +138,7 @@ def _answers(names: Names, name: dns.name.Name, wanted: dns.rdatatype.RdataType)
         name = leads_on[0].target
 
 
-def _additional(names: Names, answers: list[dns.rrset.RRset]) -> Iterator[dns.rrset.RRset]:
+def _additional(names: ClusterNames, answers: list[dns.rrset.RRset]) -> Iterator[dns.rrset.RRset]:
     """The addresses of the targets of SRV records, which spare the client a query (RFC 2782)."""
     targets = dict.fromkeys(record.target for each in answers for record in each)
     for target in targets:
@@ -142,13 +146,13 @@ def _additional(names: Names, answers: list[dns.rrset.RRset]) -> Iterator[dns.rr
             yield from _answers(names, target, kind)
 
 
-def _soa(names: Names, serial: int) -> dns.rrset.RRset:
+def _soa(names: ClusterNames, serial: int) -> dns.rrset.RRset:
     zone = names.domain
     text = f"ns.dns.{zone}. hostmaster.{zone}. {serial} 7200 1800 86400 {TTL_SECONDS}"
     return dns.rrset.from_text(f"{zone}.", TTL_SECONDS, "IN", "SOA", text)
 
 
-def _rdata(record: Record, kind: dns.rdatatype.RdataType) -> dns.rdata.Rdata:
+def _rdata(record: DnsRecord, kind: dns.rdatatype.RdataType) -> dns.rdata.Rdata:
     match record.value:
         case Srv(target=target, port=port, priority=priority, weight=weight):
             text = f"{priority} {weight} {port} {target}."

@@ -76,7 +76,7 @@ async def request(
             asking.bind((str(source[0]), source[1]))
         async with asyncio.timeout(deadline.remaining):
             await asyncio.get_running_loop().sock_connect(asking, (str(address), port))
-            way = _Plain(asking) if tls is None else _Tls(_Plain(asking), tls, host)
+            way = _Plain(asking) if tls is None else _TlsConnection(_Plain(asking), tls, host)
             try:
                 own = host or (str(address) if address.version == 4 else f"[{address}]")
                 headers = [("X-Request-Id", request_id)] if request_id else []
@@ -117,7 +117,7 @@ class _Plain:
         return await self._loop.sock_recv(self._sock, _CHUNK)
 
 
-class _Tls:
+class _TlsConnection:
     """A connection with TLS on top."""
 
     def __init__(self, below: _Plain, context: ssl.SSLContext, host: str) -> None:
@@ -153,7 +153,7 @@ class _Tls:
             await self._below.send(data)
 
 
-async def _converse(way: _Plain | _Tls, path: str, headers: Sequence[tuple[str, str]]) -> HttpAnswer:
+async def _converse(way: _Plain | _TlsConnection, path: str, headers: Sequence[tuple[str, str]]) -> HttpAnswer:
     connection = h11.Connection(h11.CLIENT)
     asked = h11.Request(method="GET", target=path, headers=[*headers, ("Connection", "close")])
     await way.send((connection.send(asked) or b"") + (connection.send(h11.EndOfMessage()) or b""))

@@ -33,7 +33,7 @@ _RETRY_SECONDS: Final = 0.1
 """Between two attempts to accept a connection while the process has no descriptor left."""
 
 
-class HttpRequest(Struct, frozen=True):
+class ReceivedRequest(Struct, frozen=True):
     """A request. Names of headers are in lower case."""
 
     method: str
@@ -51,7 +51,7 @@ class Answer(Struct, frozen=True):
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class Stream(Protocol):
+class ChunkedResponse(Protocol):
     """A chunked response, in pieces."""
 
     content_type: str
@@ -66,7 +66,7 @@ class Stream(Protocol):
         """The response is over, or its client has gone."""
 
 
-Handler = Callable[[HttpRequest], Answer | Stream]
+Handler = Callable[[ReceivedRequest], Answer | ChunkedResponse]
 
 SocketAddress = tuple[IPAddress, int]
 
@@ -179,7 +179,7 @@ class NodeServers:
                 self._servers[address] = HttpServer(listening, partial(self._answer, address))
         return tuple(failed)
 
-    def _answer(self, address: SocketAddress, request: HttpRequest) -> Answer:
+    def _answer(self, address: SocketAddress, request: ReceivedRequest) -> Answer:
         """Call the current handler: a port may pass from one Service to another. 503 without a handler."""
         handler = self._wanted.get(address)
         return Answer(503) if handler is None else handler(request.path)
@@ -216,7 +216,7 @@ class _Conversation:
                 return
             self._connection.start_next_cycle()
 
-    async def _request(self) -> HttpRequest | None:
+    async def _request(self) -> ReceivedRequest | None:
         """The next complete request; ``None`` when the client has gone."""
         head: h11.Request | None = None
         body = bytearray()
@@ -242,14 +242,14 @@ class _Conversation:
         body = () if self._head_only else (h11.Data(data=answer.body),)
         await self._send(h11.Response(status_code=answer.status, headers=headers), *body, h11.EndOfMessage())
 
-    async def _send_stream(self, stream: Stream) -> None:
+    async def _send_stream(self, stream: ChunkedResponse) -> None:
         headers = [("Content-Type", stream.content_type), ("Transfer-Encoding", "chunked")]
         await self._send(h11.Response(status_code=HTTPStatus.OK, headers=headers))
         if not self._head_only:
             await self._send_pieces(stream)
         await self._send(h11.EndOfMessage())
 
-    async def _send_pieces(self, stream: Stream) -> None:
+    async def _send_pieces(self, stream: ChunkedResponse) -> None:
         """Send pieces until the stream ends. Raises ``ConnectionAbortedError`` when the client closes its side."""
         is_over, wake = False, asyncio.Event()
 
@@ -293,7 +293,7 @@ class _Conversation:
         self._writer.write(b"".join(self._connection.send(event) or b"" for event in events))
 
 
-def _read(head: "h11.Request", body: bytes) -> HttpRequest:
+def _read(head: "h11.Request", body: bytes) -> ReceivedRequest:
     path, _, query = head.target.decode("ascii", errors="replace").partition("?")
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
-    return HttpRequest(head.method.decode("ascii"), path, query, headers, body)
+    return ReceivedRequest(head.method.decode("ascii"), path, query, headers, body)

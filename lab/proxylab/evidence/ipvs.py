@@ -32,7 +32,7 @@ class IpvsCounts(Record, frozen=True):
     packets_out: int = 0
 
 
-class Destination(Record, frozen=True, kw_only=True):
+class IpvsDestination(Record, frozen=True, kw_only=True):
     """A destination ("real server") of a virtual server.
 
     Attributes:
@@ -50,9 +50,9 @@ class Destination(Record, frozen=True, kw_only=True):
     counts: IpvsCounts = IpvsCounts()
 
     @property
-    def planned(self) -> "Destination":
+    def planned(self) -> "IpvsDestination":
         """The same without what the kernel counts."""
-        return Destination(address=self.address, port=self.port, weight=self.weight, forwarding=self.forwarding)
+        return IpvsDestination(address=self.address, port=self.port, weight=self.weight, forwarding=self.forwarding)
 
     def __str__(self) -> str:
         return endpoint(self.address, self.port)
@@ -73,7 +73,7 @@ class VirtualServer(Record, frozen=True, kw_only=True):
     scheduler: str = "rr"
     persistence: int = 0
     scheduler_flags: int = 0
-    destinations: tuple[Destination, ...] = ()
+    destinations: tuple[IpvsDestination, ...] = ()
     counts: IpvsCounts = IpvsCounts()
 
     @property
@@ -102,7 +102,7 @@ class VirtualServer(Record, frozen=True, kw_only=True):
         ]
 
 
-class Connection(Record, frozen=True, kw_only=True):
+class IpvsConnection(Record, frozen=True, kw_only=True):
     """A connection of IPVS, as ``ipvsadm --list --connection`` prints it."""
 
     protocol: Protocol

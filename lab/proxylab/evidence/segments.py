@@ -14,7 +14,7 @@ from proxylab.plan.resolved import STACK
 from proxylab.text import table, wrapped
 
 
-class Segment(Record, frozen=True):
+class TcpSegment(Record, frozen=True):
     """One TCP segment at one tap. ``turn`` counts from 1; a kernel's answer to a segment belongs to its turn.
 
     ``at`` is CLOCK_REALTIME in nanoseconds.
@@ -57,20 +57,20 @@ class DialogueRecord(Record, frozen=True):
     client: str
     server: str
     turns: tuple[Turn, ...]
-    segments: tuple[Segment, ...]
+    segments: tuple[TcpSegment, ...]
     stopped: str = ""
     unproven: tuple[int, ...] = ()
     losses: tuple[TapLoss, ...] = ()
     counts: tuple[RuleCount, ...] = ()
     uncounted: tuple[str, ...] = ()
 
-    def arrived(self, netns_name: str, turn: int = 0) -> tuple[Segment, ...]:
+    def arrived(self, netns_name: str, turn: int = 0) -> tuple[TcpSegment, ...]:
         """The segments that came in at a pod or host, or at a node's programs, in that turn or (0) in any."""
         here = [each for each in self.segments if each.netns_name == netns_name and not each.outgoing]
         has_stack_tap = any(each.netns_name == netns_name and each.device == STACK for each in self.segments)
         return tuple(each for each in here if turn in (0, each.turn) and (not has_stack_tap or each.device == STACK))
 
-    def resets(self, netns_name: str) -> tuple[Segment, ...]:
+    def resets(self, netns_name: str) -> tuple[TcpSegment, ...]:
         """The resets that came in at a pod or host."""
         return tuple(each for each in self.arrived(netns_name) if each.is_reset)
 

@@ -28,7 +28,7 @@ Brought = tuple[int, bytes]
 """A stream that a message brings: its number, and the window size of a terminal, or nothing."""
 
 
-class End(Protocol):
+class StreamEnd(Protocol):
     """The local end of a stream. ``read`` and ``write`` raise ``BlockingIOError``, or ``OSError`` when it is over."""
 
     reads: bool
@@ -64,16 +64,16 @@ class SocketEnd:
         self._socket = connection
 
     def fileno(self) -> int:
-        """See ``End``."""
+        """See ``StreamEnd``."""
         return self._socket.fileno()
 
     def read(self, size: int) -> tuple[bytes, list[int]]:
-        """See ``End``."""
+        """See ``StreamEnd``."""
         data, descriptors, _, _ = socket.recv_fds(self._socket, size, _MOST_DESCRIPTORS)
         return data, descriptors
 
     def write(self, data: bytes, descriptors: list[int]) -> int:
-        """See ``End``."""
+        """See ``StreamEnd``."""
         if not descriptors:
             return self._socket.send(data)
         written = socket.send_fds(self._socket, [data], descriptors)
@@ -82,14 +82,14 @@ class SocketEnd:
         return written
 
     def new_size(self) -> bytes:
-        """See ``End``."""
+        """See ``StreamEnd``."""
         return b""
 
     def resize(self, window_size: bytes) -> None:
-        """See ``End``."""
+        """See ``StreamEnd``."""
 
     def close(self) -> None:
-        """See ``End``."""
+        """See ``StreamEnd``."""
         self._socket.close()
 
 
@@ -108,28 +108,28 @@ class DescriptorEnd:
         self.reads = reads
 
     def fileno(self) -> int:
-        """See ``End``."""
+        """See ``StreamEnd``."""
         return self._number
 
     def read(self, size: int) -> tuple[bytes, list[int]]:
-        """See ``End``."""
+        """See ``StreamEnd``."""
         return os.read(self._number, size), []
 
     def write(self, data: bytes, descriptors: list[int]) -> int:
-        """See ``End``."""
+        """See ``StreamEnd``."""
         return os.write(self._number, data[: select.PIPE_BUF])
 
     def new_size(self) -> bytes:
-        """See ``End``."""
+        """See ``StreamEnd``."""
         known, self._window_size = self._window_size, self._window_size and _size_of(self._number)
         return self._window_size if self._window_size != known else b""
 
     def resize(self, window_size: bytes) -> None:
-        """See ``End``."""
+        """See ``StreamEnd``."""
         fcntl.ioctl(self._number, termios.TIOCSWINSZ, window_size)
 
     def close(self) -> None:
-        """See ``End``."""
+        """See ``StreamEnd``."""
         os.close(self._number)
 
 

@@ -21,7 +21,7 @@ from enum import IntEnum
 from itertools import count
 from typing import Final
 
-from proxylab.guest.ends import PIECE, DescriptorEnd, End, SocketEnd, brings_terminal, substitutes
+from proxylab.guest.ends import PIECE, DescriptorEnd, SocketEnd, StreamEnd, brings_terminal, substitutes
 from proxylab.timing import Deadline
 
 CLIENT: Final = 1
@@ -59,10 +59,10 @@ class FrameKind(IntEnum):
     """The terminal of this stream has this window size from now on."""
 
 
-class _Stream:
+class _LineStream:
     """One end of a stream: what waits to be written to it, and how much may be sent for it."""
 
-    def __init__(self, end: End) -> None:
+    def __init__(self, end: StreamEnd) -> None:
         self.end = end
         self.waiting = bytearray()
         self.brought: list[int] = []
@@ -89,7 +89,7 @@ class Line:
         self._line = descriptor
         self._received = bytearray()
         self._sending = bytearray()
-        self._streams: dict[int, _Stream] = {}
+        self._streams: dict[int, _LineStream] = {}
         self._sources: dict[int, Callable[[], None]] = {}
         self._frames: list[tuple[FrameKind, bytes]] = []
         self._numbers = count(CLIENT + 1)
@@ -100,7 +100,7 @@ class Line:
 
     def add(self, number: int, connection: socket.socket) -> None:
         """Carry what comes from ``connection`` as stream ``number``, and give it what the other relay sends for it."""
-        self._streams[number] = _Stream(SocketEnd(connection))
+        self._streams[number] = _LineStream(SocketEnd(connection))
 
     def open(self, connection: socket.socket) -> None:
         """Outside, ``add`` under a new number, and let the relay inside connect its end."""
@@ -214,12 +214,12 @@ class Line:
         elif kind is FrameKind.BRING:  # the stream ended here while this frame was under way
             self.say(FrameKind.END, _COUNT.unpack_from(content)[0])
 
-    def _take_for(self, number: int, stream: _Stream, kind: FrameKind, content: bytes) -> None:
+    def _take_for(self, number: int, stream: _LineStream, kind: FrameKind, content: bytes) -> None:
         match kind:
             case FrameKind.BRING:
                 brought = _COUNT.unpack_from(content)[0]
                 near, far = substitutes(content[_COUNT.size :])
-                self._streams[brought] = _Stream(near)
+                self._streams[brought] = _LineStream(near)
                 stream.brought += far
             case FrameKind.DATA:
                 stream.waiting += content  # it is written when it can be: a write to a user's descriptor may block
@@ -232,7 +232,7 @@ class Line:
                 if not stream.waiting:
                     self._end(number)
 
-    def _use(self, number: int, stream: _Stream, event: int) -> None:
+    def _use(self, number: int, stream: _LineStream, event: int) -> None:
         if event & select.POLLOUT:
             self._give(number, stream)
             return
@@ -266,10 +266,10 @@ class Line:
                 continue
             brought = next(self._numbers)
             end = DescriptorEnd(descriptor, reads=position == 0, window_size=window_size)
-            self._streams[brought] = _Stream(end)
+            self._streams[brought] = _LineStream(end)
             self.say(FrameKind.BRING, number, _COUNT.pack(brought) + window_size)
 
-    def _give(self, number: int, stream: _Stream) -> None:
+    def _give(self, number: int, stream: _LineStream) -> None:
         """Write what waits for the stream's process, and acknowledge it."""
         try:
             taken = stream.end.write(bytes(stream.waiting[:PIECE]), stream.brought) if stream.waiting else 0

@@ -45,7 +45,7 @@ _DIRECTORY, _FILE, _DEVICE = 0o40755, 0o100755, 0o20600
 _CONSOLE: Final = (5, 1)
 
 
-class Start(Protocol):
+class StartProgram(Protocol):
     """Starts a program that ends with this process."""
 
     def __call__(self, command: Sequence[str], descriptors: Sequence[int]) -> "subprocess.Popen[bytes]":
@@ -57,7 +57,7 @@ def boot_in_qemu(
     init: Sequence[str],
     environment: Mapping[str, str],
     mebibytes: int,
-    start: Start,
+    start: StartProgram,
     kvm: str = "/dev/kvm",
 ) -> tuple["subprocess.Popen[bytes]", socket.socket]:
     """Boot a kernel, by KVM if it proves to work, and return qemu and the machine's end of the guest's line.
@@ -94,7 +94,7 @@ def boot_in_qemu(
 
 
 def _started(
-    qemu: Callable[[int, int, int, str], list[str]], archive: int, accelerator: str, start: Start
+    qemu: Callable[[int, int, int, str], list[str]], archive: int, accelerator: str, start: StartProgram
 ) -> tuple["subprocess.Popen[bytes]", socket.socket, socket.socket]:
     """Qemu, and the machine's ends of the guest's line and of its console."""
     (line, its_line), (console, its_console) = socket.socketpair(), socket.socketpair()

@@ -17,7 +17,7 @@ from proxylab.oracle.names import NameAnswer, resolve_name
 from proxylab.oracle.setting import ProxySetting
 from proxylab.plan.assembly import Assembly
 from proxylab.plan.balance import Followed, follow, followed_route
-from proxylab.plan.cluster_timeline import Cluster
+from proxylab.plan.cluster_timeline import ClusterMoment
 from proxylab.plan.device_names import ROUTER
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import Question, ResolvedProbe
@@ -27,7 +27,7 @@ from proxylab.scenario.versions import Version
 from proxylab.scenario.words import Frontend
 
 
-def moment_of(cluster: Cluster, plan: Plan, mode: Mode, version: Version) -> Moment:
+def moment_of(cluster: ClusterMoment, plan: Plan, mode: Mode, version: Version) -> Moment:
     """The moment of a scenario's cluster, with proxies of that mode and version in all nodes."""
     scenario, namespaces = cluster.scenario, {pod.name: pod.namespace for pod in plan.pods}
     nodes: Mapping[str, None] = dict.fromkeys(node.name for node in scenario.nodes)

@@ -11,7 +11,7 @@ from proxylab.plan.resolved import PolicyRoute
 from proxylab.plan.sources import masquerade_source
 
 
-class Step(Struct, frozen=True):
+class WayStep(Struct, frozen=True):
     """One step of a packet: the device that it leaves through, and the machine and device where it arrives."""
 
     out: str
@@ -25,8 +25,8 @@ class Ways:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._machines = {each.name: each for each in plan.namespaces}
-        self._by_route: dict[tuple[str, Route], tuple[Step, ...]] = {}
-        self._steps: dict[tuple[str, IPAddress], tuple[Step, ...] | str] = {}
+        self._by_route: dict[tuple[str, Route], tuple[WayStep, ...]] = {}
+        self._steps: dict[tuple[str, IPAddress], tuple[WayStep, ...] | str] = {}
         self._sources: dict[tuple[str, str, IPAddress], IPAddress] = {}
         self._with_routes: dict[PolicyRoute, Ways] = {}
 
@@ -39,7 +39,7 @@ class Ways:
             self._with_routes[route] = Ways(self._plan.with_routes(route.namespace, added))
         return self._with_routes[route]
 
-    def steps(self, machine: str, destination: IPAddress) -> Sequence[Step]:
+    def steps(self, machine: str, destination: IPAddress) -> Sequence[WayStep]:
         """The next steps of a packet for ``destination``: one, or several that share the flows equally.
 
         Raises:
@@ -56,7 +56,7 @@ class Ways:
             raise UnreachableError(found)
         return found
 
-    def _looked_up(self, machine: str, destination: IPAddress) -> tuple[Step, ...]:
+    def _looked_up(self, machine: str, destination: IPAddress) -> tuple[WayStep, ...]:
         """The steps by the plan. Those by a gateway are looked up once for all destinations of its route."""
         namespace = self._machines[machine]
         route = None if namespace.has(destination) else route_to(namespace, destination)
@@ -69,9 +69,9 @@ class Ways:
             self._by_route[key] = self._hops(machine, destination)
         return self._by_route[key]
 
-    def _hops(self, machine: str, destination: IPAddress) -> tuple[Step, ...]:
+    def _hops(self, machine: str, destination: IPAddress) -> tuple[WayStep, ...]:
         hops = next_hops(self._plan, machine, destination)
-        return tuple(Step(hop.out.device, hop.into.namespace, hop.into.device) for hop in hops)
+        return tuple(WayStep(hop.out.device, hop.into.namespace, hop.into.device) for hop in hops)
 
     def masquerade_source(self, node: str, device: str, destination: IPAddress) -> IPAddress:
         """The source that ``node`` gives packets that it masquerades and that leave through ``device``."""
@@ -122,14 +122,14 @@ class Ways:
             return False
         return port.namespace == node and port.master is not None
 
-    def by_frame(self, machine: str, destination: IPAddress, mac: str) -> Step | None:
+    def by_frame(self, machine: str, destination: IPAddress, mac: str) -> WayStep | None:
         """The step of a frame for ``mac`` on the link by which ``machine`` reaches ``destination``."""
         try:
             out = self.steps(machine, destination)[0].out
         except UnreachableError:
             return None
         ends = (end for end in on_segment(self._plan, machine, out) if end.mac == mac)
-        return next((Step(out, end.namespace, end.device) for end in ends), None)
+        return next((WayStep(out, end.namespace, end.device) for end in ends), None)
 
 
 def _both(link: Veth) -> tuple[tuple[LinkEnd, LinkEnd], tuple[LinkEnd, LinkEnd]]:

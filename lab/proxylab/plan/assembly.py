@@ -11,7 +11,7 @@ from proxylab.cluster.configuration import Mode
 from proxylab.cluster.kube_dns import DNS_PORT
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Service, Unstructured
 from proxylab.errors import ScenarioError
-from proxylab.plan.cluster_timeline import Cluster, begin
+from proxylab.plan.cluster_timeline import ClusterMoment, begin
 from proxylab.plan.dialogue import MOST_TURNS, Dialogue, Turn
 from proxylab.plan.expected_sources import ExpectedSources
 from proxylab.plan.lookup import UnresolvableError
@@ -29,7 +29,7 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import AddressTarget, Probe, Send, ServiceTarget, Source
 from proxylab.scenario.words import Frontend, Outcome, Position
 
-__all__ = ["Assembly", "Layout", "assemble", "check_every_case", "lay_out", "prepare_dialogue"]
+__all__ = ["Assembly", "LabLayout", "assemble", "check_every_case", "lay_out", "prepare_dialogue"]
 
 _FRONTENDS = ", ".join(frontend for frontend in Frontend if frontend is not Frontend.DNS_NAME)
 
@@ -46,7 +46,7 @@ class Assembly(Struct, frozen=True, kw_only=True):
 
     scenario: Scenario
     plan: Plan
-    timeline: tuple[Cluster, ...]
+    timeline: tuple[ClusterMoment, ...]
     resolved_probes: tuple[ResolvedProbe, ...]
     expected_sources: tuple[IPAddress | None, ...]
     streams: tuple[ResolvedProbe, ...] = ()
@@ -158,7 +158,7 @@ class Assembly(Struct, frozen=True, kw_only=True):
         return assemble(more)
 
 
-class Layout(Struct, frozen=True, kw_only=True):
+class LabLayout(Struct, frozen=True, kw_only=True):
     """The part of an ``Assembly`` that needs no probe: the network and the cluster's objects."""
 
     scenario: Scenario
@@ -167,14 +167,14 @@ class Layout(Struct, frozen=True, kw_only=True):
     objects: tuple[KubeObject, ...]
 
 
-def lay_out(scenario: Scenario) -> Layout:
+def lay_out(scenario: Scenario) -> LabLayout:
     """Lay a scenario's cluster out, without its probes. The same scenario always gives the same layout.
 
     Raises:
         ScenarioError: with a line for each request that the lab cannot meet.
     """
     cluster = begin(scenario)
-    return Layout(scenario=scenario, plan=draw(scenario), services=cluster.services, objects=cluster.objects)
+    return LabLayout(scenario=scenario, plan=draw(scenario), services=cluster.services, objects=cluster.objects)
 
 
 def assemble(scenario: Scenario) -> Assembly:
@@ -254,11 +254,11 @@ def _different_cases(scenario: Scenario) -> list[Scenario]:
     return found
 
 
-def _slices(cluster: Cluster) -> list[EndpointSlice]:
+def _slices(cluster: ClusterMoment) -> list[EndpointSlice]:
     return [each for each in cluster.objects if isinstance(each, EndpointSlice)]
 
 
-def _timeline(scenario: Scenario) -> Iterator[Cluster]:
+def _timeline(scenario: Scenario) -> Iterator[ClusterMoment]:
     cluster = begin(scenario)
     yield cluster
     for step in scenario.steps:

@@ -26,7 +26,7 @@ from proxylab.cluster.objects import (
     ServiceCIDR,
     Unstructured,
 )
-from proxylab.cluster.rollout import Stage
+from proxylab.cluster.rollout import RolloutStage
 from proxylab.cluster.slices import derive_slices
 from proxylab.errors import ScenarioError
 from proxylab.plan.addresses import AddressPlan, allocate_addresses
@@ -40,7 +40,7 @@ from proxylab.scenario.words import Position
 Named = TypeVar("Named", Node, Pod)
 
 
-class Cluster(Struct, frozen=True, kw_only=True):
+class ClusterMoment(Struct, frozen=True, kw_only=True):
     """The objects of the API server at one time.
 
     Attributes:
@@ -75,11 +75,11 @@ class Cluster(Struct, frozen=True, kw_only=True):
             cidrs.append(ServiceCIDR(name="further", cidrs=network.further_service_cidrs))
         return (*_namespaces(things), *cidrs, *things)
 
-    def after(self, step: Step) -> "Cluster":
+    def after(self, step: Step) -> "ClusterMoment":
         """The cluster after a step. Raises ``ScenarioError`` as ``through``."""
         return self.through(step)[-1]
 
-    def through(self, step: Step) -> "tuple[Cluster, ...]":
+    def through(self, step: Step) -> "tuple[ClusterMoment, ...]":
         """The cluster after a step's change, and after each stage of its rollouts. Raises ``ScenarioError``."""
         change, addresses = step.change, allocate_addresses(self.scenario)
         declared = {pod.name: pod for pod in _pods(self.scenario, addresses)}
@@ -109,7 +109,7 @@ class Cluster(Struct, frozen=True, kw_only=True):
         stages = [stage for each in change.workloads for stage in each.stages]
         return tuple(accumulate(stages, lambda now, stage: _after_stage(now, stage, declared), initial=changed))
 
-    def brought_to(self, scenario: Scenario) -> "Cluster":
+    def brought_to(self, scenario: Scenario) -> "ClusterMoment":
         """The cluster after applying the initial objects of another scenario with the same network.
 
         Services keep what the API server has allocated for them. Raises ``ScenarioError``.
@@ -120,7 +120,7 @@ class Cluster(Struct, frozen=True, kw_only=True):
         return replace(fresh, services=_allocated(scenario, written, _positions(scenario)))
 
 
-def _after_stage(now: Cluster, stage: Stage, declared: Mapping[str, Pod]) -> Cluster:
+def _after_stage(now: ClusterMoment, stage: RolloutStage, declared: Mapping[str, Pod]) -> ClusterMoment:
     """The cluster after one stage of a rollout; ``declared`` are all pods as they first are."""
     pods = {name: pod for name, pod in now.pods.items() if name not in stage.deleted}
     for each in stage.created:
@@ -134,7 +134,7 @@ def _after_stage(now: Cluster, stage: Stage, declared: Mapping[str, Pod]) -> Clu
     return replace(now, pods=pods, gone=gone)
 
 
-def begin(scenario: Scenario) -> Cluster:
+def begin(scenario: Scenario) -> ClusterMoment:
     """The cluster when the lab begins. Raises ``ScenarioError``."""
     addresses = allocate_addresses(scenario)
     absent = {name for group in scenario.pods if not group.present for name in group.pod_names}
@@ -143,7 +143,7 @@ def begin(scenario: Scenario) -> Cluster:
     if has_own_server(scenario):
         services = (*services, kube_dns(addresses.service_networks))
         hidden = (coredns(scenario.nodes[0].name, addresses.name_server),)
-    return Cluster(
+    return ClusterMoment(
         scenario=scenario,
         nodes={node.name: node for node in _nodes(scenario, addresses)},
         pods={pod.name: pod for pod in _pods(scenario, addresses) if pod.name not in absent},

@@ -11,7 +11,7 @@ from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import Endpoint, EndpointSlice, Pod, Service, ServicePort, TrafficPolicy
 from proxylab.cluster.slices import slices_of
 from proxylab.encoding import Record
-from proxylab.plan.cluster_timeline import Cluster
+from proxylab.plan.cluster_timeline import ClusterMoment
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.words import Frontend
 
@@ -96,7 +96,7 @@ def _usable(endpoints: Sequence[Endpoint]) -> list[Endpoint]:
     return ready or [each for each in endpoints if each.serving and each.terminating]
 
 
-def dialled_service(cluster: Cluster, resolved: ResolvedProbe) -> DialledService | None:
+def dialled_service(cluster: ClusterMoment, resolved: ResolvedProbe) -> DialledService | None:
     """The Service that a resolved probe dials; ``None`` where it dials none."""
     name, _, port_name = resolved.service_port.partition(":")
     service = next((each for each in cluster.services if f"{each.namespace}/{each.name}" == name), None)

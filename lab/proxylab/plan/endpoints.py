@@ -42,7 +42,7 @@ class Due(Struct, frozen=True):
     or_dialled: bool = False
 
 
-class Endpoints:
+class LabEndpoints:
     """The endpoints of all Services of one lab at one time."""
 
     def __init__(

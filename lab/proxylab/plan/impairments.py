@@ -18,7 +18,7 @@ _Where = tuple[str, IPAddress]
 """A device, and an address behind it."""
 
 
-class Way(Record, frozen=True):
+class LinkDirection(Record, frozen=True):
     """One direction of a link with a middle.
 
     Attributes:
@@ -82,7 +82,7 @@ def without_netem(plan: Plan) -> Plan:
     return replace(plan, namespaces=tuple(namespaces), links=tuple(replace(each, middle=None) for each in plan.links))
 
 
-def ways(plan: Plan) -> tuple[Way, ...]:
+def ways(plan: Plan) -> tuple[LinkDirection, ...]:
     """Both directions of every link with a middle."""
     return tuple(way for link in plan.links if link.middle is not None for way in _ways(plan, link))
 
@@ -111,19 +111,19 @@ def _with(namespace: Namespace, added: Mapping[_Where, Neighbour]) -> Namespace:
     return replace(namespace, neighbours=tuple({**added, **own}.values())) if added else namespace
 
 
-def _ways(plan: Plan, link: Veth) -> Iterator[Way]:
+def _ways(plan: Plan, link: Veth) -> Iterator[LinkDirection]:
     if link.middle is None:
         return
     machine = link.second
     name = machine.namespace if machine.device == UPLINK else f"{machine.namespace}/{machine.device}"
     to_first, to_machine = link.middle.ends
-    yield Way(name, machine.device, True, to_first, (_named(machine),))
+    yield LinkDirection(name, machine.device, True, to_first, (_named(machine),))
     behind: tuple[str, ...] = (_named(link.first),)
     if link.first.namespace == FABRIC:
         # The fabric has no taps, nor has the router, which forwards between its segments.
         behind = tuple(_named(each.second) for each in plan.links if each.first.namespace == FABRIC)
         behind += tuple(f"{each.name}/{vxlan.device}" for each in plan.namespaces for vxlan in each.vxlans)
-    yield Way(name, machine.device, False, to_machine, behind)
+    yield LinkDirection(name, machine.device, False, to_machine, behind)
 
 
 def _named(end: LinkEnd) -> str:

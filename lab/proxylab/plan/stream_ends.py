@@ -15,8 +15,8 @@ from proxylab.addresses import IPAddress
 from proxylab.cluster.chain_names import chain_hashes
 from proxylab.cluster.configuration import SocketAddress
 from proxylab.cluster.objects import EndpointSlice
-from proxylab.plan.cluster_timeline import Cluster
-from proxylab.plan.endpoints import Endpoints
+from proxylab.plan.cluster_timeline import ClusterMoment
+from proxylab.plan.endpoints import LabEndpoints
 from proxylab.plan.node_ports import NodePortAddresses
 from proxylab.plan.resolved import Destination, ResolvedProbe
 from proxylab.scenario.nodes import TrackedConnection
@@ -25,7 +25,7 @@ from proxylab.scenario.steps import Step
 
 def streams_by_step(
     streams: Sequence[ResolvedProbe],
-    timeline: Sequence[Cluster],
+    timeline: Sequence[ClusterMoment],
     steps: Iterable[Step],
     serving: NodePortAddresses,
     tracked: Collection[TrackedConnection] = (),
@@ -37,11 +37,11 @@ def streams_by_step(
     """
     ends, hashes = [_Ends(each, tracked) for each in streams], frozenset[str]()
 
-    def meet(now: Cluster) -> None:
+    def meet(now: ClusterMoment) -> None:
         nonlocal hashes
         objects = now.objects
         slices = [each for each in objects if isinstance(each, EndpointSlice)]
-        endpoints = Endpoints(now.services, slices, serving.local, serving.surely_serves)
+        endpoints = LabEndpoints(now.services, slices, serving.local, serving.surely_serves)
         hashes = hashes.union(chain_hashes(objects))
         for stream in ends:
             stream.meet(endpoints, hashes)
@@ -71,7 +71,7 @@ class _Ends:
             and (each.source.address, each.source.port) == (sender.address, sender.port)
         }
 
-    def meet(self, endpoints: Endpoints, hashes: frozenset[str]) -> None:
+    def meet(self, endpoints: LabEndpoints, hashes: frozenset[str]) -> None:
         """Take in the endpoints of the cluster at a later time; ``hashes`` are in the names of chains until then."""
         resolved = self.resolved
         due = endpoints.at(resolved.destination, resolved.port, resolved.protocol)

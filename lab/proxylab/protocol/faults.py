@@ -11,31 +11,31 @@ from proxylab.errors import (
     ProgramError,
     ScenarioError,
 )
-from proxylab.protocol.messages import Fault
+from proxylab.protocol.messages import RaisedFault
 
 
-def fault_of(error: LabError) -> Fault:
+def fault_of(error: LabError) -> RaisedFault:
     """The message for ``error``."""
     match error:
         case CapabilityError():
-            return Fault("capability", (error.missing, error.cure))
+            return RaisedFault("capability", (error.missing, error.cure))
         case BuildError():
-            return Fault("build", (error.where, error.what, error.log))
+            return RaisedFault("build", (error.where, error.what, error.log))
         case EngineError():
-            return Fault("engine", (error.node, error.what, error.log))
+            return RaisedFault("engine", (error.node, error.what, error.log))
         case ProgramError():
-            return Fault("program", (error.program, error.what, error.log))
+            return RaisedFault("program", (error.program, error.what, error.log))
         case ScenarioError():
-            return Fault("scenario", error.problems)
+            return RaisedFault("scenario", error.problems)
         case LabFullError():
-            return Fault("full", (str(error.clients),))
+            return RaisedFault("full", (str(error.clients),))
         case LabEndedError():
-            return Fault("ended", (str(error),))
+            return RaisedFault("ended", (str(error),))
         case _:
-            return Fault("internal", (str(error),))
+            return RaisedFault("internal", (str(error),))
 
 
-def error_of(fault: Fault) -> LabError:
+def error_of(fault: RaisedFault) -> LabError:
     """The error that ``fault`` carries, for the caller to raise."""
     match fault.kind, fault.words:
         case "capability", (missing, cure):

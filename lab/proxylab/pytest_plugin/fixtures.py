@@ -16,7 +16,7 @@ from proxylab.client.session import Session
 from proxylab.engines.engine_names import where_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import LabError
-from proxylab.pytest_plugin.items import OPEN, ProbeItem, Run
+from proxylab.pytest_plugin.items import OPEN, CollectedRun, ProbeItem
 from proxylab.pytest_plugin.options import (
     ON_FAILURE,
     bundle_directory,
@@ -74,12 +74,12 @@ class _Labs:
 
     def __init__(self, sessions: Callable[[str], Session]) -> None:
         self._sessions = sessions
-        self._run: Run | None = None
+        self._run: CollectedRun | None = None
         self._lab: OpenLab | None = None
-        self._failed: dict[Run, LabError] = {}
-        self._foreseen: dict[Run, KnownFailure] = {}
+        self._failed: dict[CollectedRun, LabError] = {}
+        self._foreseen: dict[CollectedRun, KnownFailure] = {}
 
-    def of(self, run: Run, judged: Probe | Step) -> OpenLab | KnownFailure:
+    def of(self, run: CollectedRun, judged: Probe | Step) -> OpenLab | KnownFailure:
         """A lab of the run that has not yet passed the probe or step.
 
         If the lab cannot open, each item of the run gets the same error.

@@ -74,7 +74,7 @@ class ScenarioFile(pytest.Module):
                 yield item
 
 
-class Run:
+class CollectedRun:
     """One lab of a file: a case of its matrix on an engine and a kernel, in the nth repetition."""
 
     def __init__(
@@ -103,7 +103,7 @@ class Run:
         return f"{words}[{'-'.join(filter(None, (case, *self._marks)))}]"
 
 
-def _runs(config: pytest.Config, scenario: Scenario) -> Iterator[Run]:
+def _runs(config: pytest.Config, scenario: Scenario) -> Iterator[CollectedRun]:
     several, times = engines(config), repeats(config)
     on = kernels(config)[: 1 if scenario.matrix.kernel else None]  # a case with this axis names its kernel itself
     for number, engine, kernel in product(range(1, times + 1), several, on):
@@ -111,13 +111,13 @@ def _runs(config: pytest.Config, scenario: Scenario) -> Iterator[Run]:
             marks = [in_id(engine)] if len(several) > 1 else []
             marks += [in_id(kernel)] if len(on) > 1 else []
             marks += [f"{number} of {times}"] if times > 1 else []
-            yield Run(scenario, case, engine, kernel, tuple(marks))
+            yield CollectedRun(scenario, case, engine, kernel, tuple(marks))
 
 
 class ProbeItem(pytest.Function):
     """One probe of a scenario, or one step that expects something itself, on one engine."""
 
-    def __init__(self, *, number: int, run: Run, **arguments: Any) -> None:
+    def __init__(self, *, number: int, run: CollectedRun, **arguments: Any) -> None:
         super().__init__(**arguments)
         self._number: Final = number
         self.run: Final = run

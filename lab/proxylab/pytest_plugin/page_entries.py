@@ -5,14 +5,14 @@ from typing import Final
 import pytest
 
 from proxylab.binary_identity import BinaryIdentity
-from proxylab.pytest_plugin.items import Run
+from proxylab.pytest_plugin.items import CollectedRun
 from proxylab.pytest_plugin.options import engine_of, report
 from proxylab.pytest_plugin.outcome import Judged, explanation
-from proxylab.report.html import Entry, Heading, entry
+from proxylab.report.html import Heading, PageEntry, entry
 from proxylab.scenario.words import HOST
 from proxylab.verdict.model import Judgement, on_kernel
 
-_SHOWN: Final = pytest.StashKey[list[Entry]]()
+_SHOWN: Final = pytest.StashKey[list[PageEntry]]()
 _BAD: Final = pytest.StashKey[list[Judged]]()
 NO_ENGINE: Final = "no engine"
 
@@ -30,7 +30,7 @@ def heading_of_test(item: pytest.Item) -> Heading:
     return Heading(file=item.location[0], engine=engine_of(item) or NO_ENGINE, case=item.name)
 
 
-def heading_in_file(run: Run, release: str = "", binary: BinaryIdentity | None = None) -> Heading:
+def heading_in_file(run: CollectedRun, release: str = "", binary: BinaryIdentity | None = None) -> Heading:
     """The heading of the probes of a scenario, or of a case of it.
 
     ``release`` is that of the lab's kernel, and ``binary`` the one that ran as the proxy.
@@ -48,7 +48,7 @@ def heading_in_file(run: Run, release: str = "", binary: BinaryIdentity | None =
     )
 
 
-def taken(item: pytest.Item) -> list[Entry]:
+def taken(item: pytest.Item) -> list[PageEntry]:
     """The entries of an item since the last call."""
     shown = item.stash.get(_SHOWN, [])
     item.stash[_SHOWN] = []

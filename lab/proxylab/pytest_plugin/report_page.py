@@ -17,7 +17,7 @@ from proxylab.errors import OutputError
 from proxylab.pytest_plugin.items import ProbeItem
 from proxylab.pytest_plugin.options import report, seed, shard
 from proxylab.pytest_plugin.page_entries import NO_ENGINE, heading_in_file, heading_of_test, is_explained, taken
-from proxylab.report.html import Entry, Heading, message
+from proxylab.report.html import Heading, PageEntry, message
 from proxylab.verdict.model import Judgement
 
 _TURN: Final = pytest.StashKey[int]()
@@ -53,11 +53,11 @@ class Attaching:
         return made
 
 
-def _text(entries: Sequence["Entry"]) -> str:
+def _text(entries: Sequence["PageEntry"]) -> str:
     return encode(entries).decode()
 
 
-def _failure(heading: "Heading", name: str, made: pytest.TestReport | pytest.CollectReport) -> "Entry":
+def _failure(heading: "Heading", name: str, made: pytest.TestReport | pytest.CollectReport) -> "PageEntry":
     """An entry for a failure without a verdict, such as an assertion or a broken fixture, with pytest's output."""
     whole = made.longreprtext[-_MOST_CHARACTERS:]
     entry = message(heading, name, Judgement.FAIL, whole, getattr(made, "duration", 0.0))
@@ -65,7 +65,7 @@ def _failure(heading: "Heading", name: str, made: pytest.TestReport | pytest.Col
     return replace(entry, summary=crash.message.partition("\n")[0]) if crash is not None else entry
 
 
-def _unjudged(item: ProbeItem, made: pytest.TestReport) -> "Entry":
+def _unjudged(item: ProbeItem, made: pytest.TestReport) -> "PageEntry":
     """An entry for a probe without a verdict: a missing capability, or an error, which may be expected."""
     heading = heading_in_file(item.run)
     if hasattr(made, "wasxfail"):
@@ -111,7 +111,7 @@ class Gathering:
         if file is None:
             return
         found = sorted((each for phases in self._found.values() for each in phases.values()), key=itemgetter(0))
-        entries = [each for _, text in found for each in decode(text.encode(), tuple[Entry, ...])]
+        entries = [each for _, text in found for each in decode(text.encode(), tuple[PageEntry, ...])]
         try:
             write_page(file, entries, self._begun)
         except OutputError as error:

@@ -7,7 +7,7 @@ from proxylab.errors import ExitCode
 from proxylab.verdict.model import Judgement
 
 
-class _Judged(Protocol):
+class _Judgeable(Protocol):
     @property
     def overall(self) -> Judgement:
         """The worst of its verdicts."""
@@ -43,7 +43,7 @@ class AnyResult(Protocol):
         """The worst of them."""
 
     @property
-    def judged(self) -> Sequence[_Judged]:
+    def judged(self) -> Sequence[_Judgeable]:
         """Its probes and steps."""
 
     @property

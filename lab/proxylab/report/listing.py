@@ -40,7 +40,7 @@ _MOST_ENDPOINTS: Final = 3
 Row = tuple[str, ...]
 
 
-class Kind(Struct, frozen=True):
+class ListedKind(Struct, frozen=True):
     """A kind of objects, with its table.
 
     Attributes:
@@ -64,7 +64,7 @@ class Kind(Struct, frozen=True):
         return self.plural if self.plural == "endpoints" else self.plural.removesuffix("s")
 
 
-def kind_named(word: str, objects: Iterable[KubeObject] = ()) -> Kind | None:
+def kind_named(word: str, objects: Iterable[KubeObject] = ()) -> ListedKind | None:
     """The kind with this name, which may be singular, plural or short; one of the objects may be of any kind."""
     wanted = word.lower()
     kind = next((kind for kind in KINDS if wanted in (kind.plural, kind.singular, *kind.short)), None)
@@ -72,10 +72,10 @@ def kind_named(word: str, objects: Iterable[KubeObject] = ()) -> Kind | None:
     other = next(kept, None)
     if kind is not None or other is None:
         return kind
-    return Kind(other.plural, (), Unstructured, ("name",), ("labels",), _kept, other.kind)
+    return ListedKind(other.plural, (), Unstructured, ("name",), ("labels",), _kept, other.kind)
 
 
-def of_kind(kind: Kind, objects: Iterable[KubeObject], name: str | None = None) -> list[KubeObject]:
+def of_kind(kind: ListedKind, objects: Iterable[KubeObject], name: str | None = None) -> list[KubeObject]:
     """The objects of a kind; those of that name, which may be ``NAMESPACE/NAME``.
 
     Example:
@@ -92,7 +92,7 @@ def of_kind(kind: Kind, objects: Iterable[KubeObject], name: str | None = None) 
 
 
 def listing(
-    kind: Kind,
+    kind: ListedKind,
     found: Sequence[KubeObject],
     everything: Sequence[KubeObject],
     *,
@@ -216,9 +216,9 @@ def _labels(labels: Mapping[str, str]) -> str:
 
 
 KINDS: Final = (
-    Kind("nodes", ("no",), Node, ("name", "status", "internal-ip"), ("pod-cidr", "labels"), _node),
-    Kind("pods", ("po",), Pod, ("name", "ready", "status", "ip", "node"), ("ips", "ports", "labels"), _pod),
-    Kind(
+    ListedKind("nodes", ("no",), Node, ("name", "status", "internal-ip"), ("pod-cidr", "labels"), _node),
+    ListedKind("pods", ("po",), Pod, ("name", "ready", "status", "ip", "node"), ("ips", "ports", "labels"), _pod),
+    ListedKind(
         "services",
         ("svc",),
         Service,
@@ -226,12 +226,12 @@ KINDS: Final = (
         ("selector", "policies", "affinity"),
         _service,
     ),
-    Kind("endpoints", ("ep",), Service, ("name", "endpoints"), (), _endpoints),
+    ListedKind("endpoints", ("ep",), Service, ("name", "endpoints"), (), _endpoints),
     *(
-        Kind(plural_of(kind), short, Unstructured, ("name", "ready", "nodes"), ("pods",), _workload, kind)
+        ListedKind(plural_of(kind), short, Unstructured, ("name", "ready", "nodes"), ("pods",), _workload, kind)
         for kind, short in _WORKLOADS.items()
     ),
-    Kind(
+    ListedKind(
         "endpointslices",
         ("eps",),
         EndpointSlice,

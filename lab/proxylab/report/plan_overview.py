@@ -8,7 +8,7 @@ from proxylab.addresses import Family
 from proxylab.cluster.kube_dns import KUBE_DNS
 from proxylab.cluster.objects import KubeObject, Service
 from proxylab.cluster.slices import slices_of
-from proxylab.plan.assembly import Layout
+from proxylab.plan.assembly import LabLayout
 from proxylab.plan.model import Plan, Role
 from proxylab.plan.name_servers import has_own_server, own_devices
 from proxylab.plan.sources import snat_source
@@ -16,7 +16,7 @@ from proxylab.plan.sources import snat_source
 _DEVICES: Final = ("uplink", "pods", "overlay")
 
 
-def overview(layout: Layout) -> dict[str, Any]:
+def overview(layout: LabLayout) -> dict[str, Any]:
     """The lab with all allocated addresses and defaults, as JSON values. The keys are those of the scenario format."""
     scenario, plan = layout.scenario, layout.plan
     network = scenario.network
@@ -64,7 +64,7 @@ def _addresses(plan: Plan, name: str) -> list[str]:
     return [f"{each.interface} dev {each.device}" for each in plan.namespace(name).addresses]
 
 
-def _node(layout: Layout, name: str) -> dict[str, Any]:
+def _node(layout: LabLayout, name: str) -> dict[str, Any]:
     """A node with the source addresses that masquerading sets, by output device."""
     sources: dict[str, list[str]] = {}
     for device, source in snat_sources(layout.plan, name, layout.scenario.network.families):

@@ -7,7 +7,7 @@ from proxylab.addresses import Transport
 from proxylab.binary_identity import BinaryIdentity
 from proxylab.cluster.objects import Service
 from proxylab.evidence.words import endpoint
-from proxylab.plan.assembly import Layout
+from proxylab.plan.assembly import LabLayout
 from proxylab.plan.model import Role
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe, ServiceTarget
@@ -16,7 +16,7 @@ from proxylab.text import kubectl_table, names_that_fit, wrapped
 
 
 def standing_lines(
-    layout: Layout,
+    layout: LabLayout,
     *,
     name: str,
     engine: str,

@@ -16,7 +16,7 @@ from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.configuration import TERMINATING_MODES, Mode
 from proxylab.scenario.document import Location, Problems, listed, shown
 from proxylab.scenario.matrix import EngineFailure, Exceptional, Matrix, axis_names, network_axes, value_text
-from proxylab.scenario.model import Case, Scenario
+from proxylab.scenario.model import MatrixCase, Scenario
 from proxylab.scenario.network import Hairpin, InterNode, Network, PodNetwork
 from proxylab.scenario.nodes import Node
 from proxylab.scenario.probes import AddressTarget, Probe, ServiceTarget, Stream
@@ -92,7 +92,7 @@ class _InCase:
             steps=tuple(map(self._step, written.steps)),
             failures=tuple(each for each in written.failures if self._holds(each, None)),
             matrix=Matrix(),
-            case=Case(
+            case=MatrixCase(
                 id=self._id(None),
                 axes=self._axes,
                 ids=tuple(map(self._id, self._families)),

@@ -13,7 +13,7 @@ from msgspec import field
 
 from proxylab.cluster.configuration import Mode
 from proxylab.cluster.objects import EndpointSlice, Service, Unstructured
-from proxylab.cluster.rollout import Stage
+from proxylab.cluster.rollout import RolloutStage
 from proxylab.encoding import Record
 from proxylab.scenario.document import describe, shown
 from proxylab.scenario.keys import Check, Declared, Key, Read, WrittenAs, refused
@@ -100,7 +100,7 @@ class WorkloadChange(_ObjectChange, frozen=True, kw_only=True):
 
     before: Unstructured | None = None
     after: Unstructured | None = None
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[RolloutStage, ...] = ()
 
 
 class LinkChange(Record, frozen=True, kw_only=True):

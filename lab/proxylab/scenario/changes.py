@@ -72,12 +72,12 @@ def read_changes(
             now = replace(now, change=Change(), manifests=replace(now.manifests, complete=False), pods=None)
         else:
             written = replace(step.change, workloads=rollouts[index])
-            now = _Reader(parts, inventory, location, problems).after(now, written)
+            now = _ChangeReader(parts, inventory, location, problems).after(now, written)
         states.append(now)
     return tuple(states)
 
 
-class _Reader(Struct, frozen=True):
+class _ChangeReader(Struct, frozen=True):
     """Reads the change at ``location``."""
 
     parts: Parts

@@ -139,7 +139,7 @@ class _Iptables(_Nftables, frozen=True, kw_only=True):
     localhost_node_ports: Annotated[bool, Key("Serve IPv4 node ports on 127.0.0.0/8 too.")] = True
 
 
-class _Ipvs(_Periods, frozen=True, kw_only=True):
+class _IpvsKeys(_Periods, frozen=True, kw_only=True):
     """``ipvs``: keys of this mode."""
 
     scheduler: Annotated[
@@ -236,7 +236,7 @@ class KubeProxyManifest(Manifest, frozen=True, kw_only=True):
     ] = _DEFAULT.udp_idle_timeout
     iptables: Annotated[_Iptables, Key("Keys of mode iptables.")] = _Iptables()
     nftables: Annotated[_Nftables, Key("Keys of mode nftables.")] = _Nftables()
-    ipvs: Annotated[_Ipvs, Key("Keys of mode ipvs; it takes masquerading from iptables.")] = _Ipvs()
+    ipvs: Annotated[_IpvsKeys, Key("Keys of mode ipvs; it takes masquerading from iptables.")] = _IpvsKeys()
     feature_gates: Annotated[
         Mapping[str, bool],
         Key("Feature gates of the real kube-proxy; embedded engines refuse those that they do not have."),

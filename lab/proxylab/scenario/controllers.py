@@ -15,7 +15,7 @@ from proxylab.cluster.workloads import PodTemplate, Workload, revision_of
 from proxylab.scenario.document import Location, Problems, describe
 from proxylab.scenario.keys import Between, Key, Read, refused
 from proxylab.scenario.pod_spec import LabelSelector, Loose, PodSpec, Seconds
-from proxylab.scenario.services import Metadata
+from proxylab.scenario.services import ObjectMetadata
 from proxylab.scenario.syntax import Labels
 
 WORKLOADS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
@@ -116,7 +116,7 @@ class WorkloadManifest(Loose, frozen=True, kw_only=True):
 
     api_version: Annotated[str, Key("apps/v1 or batch/v1.")]
     kind: Annotated[str, Key("Its kind.")]
-    metadata: Annotated[Metadata, Key("Its name, namespace, labels and annotations.")]
+    metadata: Annotated[ObjectMetadata, Key("Its name, namespace, labels and annotations.")]
     spec: Annotated[_Spec, Key("How many pods there are, and what they are like.")]
 
 

@@ -12,7 +12,7 @@ from msgspec import field
 
 from proxylab.scenario.document import Location, Problems, shown
 from proxylab.scenario.keys import NOT_EMPTY, Between, Check, Key, Manifest, refused
-from proxylab.scenario.services import Metadata
+from proxylab.scenario.services import ObjectMetadata
 from proxylab.scenario.syntax import PortNumber, PortReference, is_subdomain
 
 _REWRITES = "The lab's controller does not rewrite requests."
@@ -50,7 +50,7 @@ _Host = Annotated[str, Check(_host)]
 _Path = Annotated[str, Check(_path)]
 
 
-class _ServicePort(Manifest, frozen=True):
+class _IngressPort(Manifest, frozen=True):
     """``port`` of a Service: a number or a name."""
 
     number: Annotated[PortNumber | None, Key("The port's number.")] = None
@@ -61,10 +61,10 @@ class _Service(Manifest, frozen=True):
     """``service`` of a backend."""
 
     name: Annotated[str, Key("The Service, in the namespace of the Ingress.")]
-    port: Annotated[_ServicePort, Key("Its port.")] = _ServicePort()
+    port: Annotated[_IngressPort, Key("Its port.")] = _IngressPort()
 
 
-class _Backend(Manifest, frozen=True, kw_only=True):
+class _IngressBackend(Manifest, frozen=True, kw_only=True):
     """Where requests go."""
 
     without_effect: ClassVar[Mapping[str, str]] = {"resource": "Another object than a Service; the lab has none."}
@@ -88,7 +88,7 @@ class _HttpPath(Manifest, frozen=True, kw_only=True):
 
     path: Annotated[_Path, Key("The path of the request.")] = ""
     path_type: Annotated[_PathType | None, Key("How to match it; required in networking.k8s.io/v1.")] = None
-    backend: Annotated[_Backend, Key("Where its requests go.")]
+    backend: Annotated[_IngressBackend, Key("Where its requests go.")]
 
 
 class _Http(Manifest, frozen=True):
@@ -97,7 +97,7 @@ class _Http(Manifest, frozen=True):
     paths: Annotated[tuple[_HttpPath, ...], NOT_EMPTY, Key("Paths with their backends.")]
 
 
-class _Rule(Manifest, frozen=True):
+class _IngressRule(Manifest, frozen=True):
     """One entry of ``rules``."""
 
     host: Annotated[_Host, Key("The host of the request; every host by default.")] = ""
@@ -116,10 +116,10 @@ class _IngressSpec(Manifest, frozen=True, kw_only=True):
     """``spec`` of an Ingress."""
 
     ingress_class_name: Annotated[str, Key("The IngressClass, and so the controller.")] = ""
-    default_backend: Annotated[_Backend | None, Key("Where requests go that match no rule.")] = None
-    backend: Annotated[_Backend | None, Key("defaultBackend, before networking.k8s.io/v1.")] = None
+    default_backend: Annotated[_IngressBackend | None, Key("Where requests go that match no rule.")] = None
+    backend: Annotated[_IngressBackend | None, Key("defaultBackend, before networking.k8s.io/v1.")] = None
     tls: Annotated[tuple[_Tls, ...], Key("The hosts that are served over TLS.")] = ()
-    rules: Annotated[tuple[_Rule, ...], Key("Hosts with their paths.")] = ()
+    rules: Annotated[tuple[_IngressRule, ...], Key("Hosts with their paths.")] = ()
 
 
 class IngressManifest(Manifest, frozen=True, kw_only=True):
@@ -129,7 +129,7 @@ class IngressManifest(Manifest, frozen=True, kw_only=True):
 
     api_version: Annotated[str, Key("networking.k8s.io/v1, or an older one.")]
     kind: Annotated[str, Key("Ingress.")]
-    metadata: Annotated[Metadata, Key("Its name, namespace, labels and annotations.")]
+    metadata: Annotated[ObjectMetadata, Key("Its name, namespace, labels and annotations.")]
     spec: Annotated[_IngressSpec, Key("The desired Ingress.")] = _IngressSpec()
 
 
@@ -154,7 +154,7 @@ def check_ingress(manifest: IngressManifest, location: Location, problems: Probl
         if not named:
             key = "service" if today else "serviceName"
             problems.add(at[key].key, "is missing", allowed="name the Service to which requests go")
-        elif backend.service and backend.service.port == _ServicePort():
+        elif backend.service and backend.service.port == _IngressPort():
             problems.add(at["service"]["port"].key, "is missing", allowed="give its number or its name")
 
 
@@ -171,7 +171,7 @@ def content_of_ingress(manifest: IngressManifest) -> dict[str, Any]:
     return {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "spec": content}
 
 
-def _content_of_rule(rule: _Rule) -> dict[str, Any]:
+def _content_of_rule(rule: _IngressRule) -> dict[str, Any]:
     paths = [
         {
             "path": path.path or "/",
@@ -233,5 +233,5 @@ class HttpRouteManifest(Manifest, frozen=True, kw_only=True):
 
     api_version: Annotated[str, Key("gateway.networking.k8s.io/v1.")]
     kind: Annotated[str, Key("HTTPRoute.")]
-    metadata: Annotated[Metadata, Key("Its name and namespace.")]
+    metadata: Annotated[ObjectMetadata, Key("Its name and namespace.")]
     spec: Annotated[_RouteSpec, Key("The desired route.")] = field(default_factory=_RouteSpec)

@@ -16,7 +16,7 @@ from proxylab.scenario.controllers import WORKLOADS
 from proxylab.scenario.document import Location, Problems, describe, shown
 from proxylab.scenario.keys import Key, Manifest
 from proxylab.scenario.parts import validated
-from proxylab.scenario.services import Metadata
+from proxylab.scenario.services import ObjectMetadata
 
 _TYPED: Final = {
     "Service": "v1",
@@ -52,7 +52,7 @@ class AnyManifest(Manifest, frozen=True, kw_only=True):
 
     api_version: Annotated[str, Key("The version.")]
     kind: Annotated[str, Key("The kind.")]
-    metadata: Annotated[Metadata, Key("Its name, namespace, labels and annotations.")]
+    metadata: Annotated[ObjectMetadata, Key("Its name, namespace, labels and annotations.")]
 
 
 def kind_of(location: Location, problems: Problems, inside: str = "") -> str | None:

@@ -122,7 +122,7 @@ def read_manifests(documents: Iterable[Location], network: Network | None, probl
 
     The documents are of other kinds than Scenario; ``network`` is ``None`` if it is unknown.
     """
-    reader = _Reader(network, problems)
+    reader = _ManifestReader(network, problems)
     for document in documents:
         reader.read(document)
     reader.mirror()
@@ -148,7 +148,7 @@ def _paths_to_zeros(value: object, path: Path = ()) -> Iterator[Path]:
         yield path
 
 
-class _Reader:
+class _ManifestReader:
     """Reads document after document."""
 
     def __init__(self, network: Network | None, problems: Problems) -> None:

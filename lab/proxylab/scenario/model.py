@@ -28,7 +28,7 @@ from proxylab.scenario.steps import (
 from proxylab.scenario.words import Frontend, Position
 
 
-class Case(Record, frozen=True, kw_only=True):
+class MatrixCase(Record, frozen=True, kw_only=True):
     """One combination of the axes of a matrix.
 
     ``id`` is empty if the scenario has no matrix. ``axes`` holds the values by axis, in the form that reports print:
@@ -82,7 +82,7 @@ class Scenario(Record, frozen=True, kw_only=True):
     name_server: Dns = Dns()
     matrix: Matrix = Matrix()
     requires: Requirements = Requirements()
-    case: Case = field(default_factory=Case)
+    case: MatrixCase = field(default_factory=MatrixCase)
     proxy: ProxyConfiguration | None = None
 
     @property

@@ -10,7 +10,7 @@ from typing import Annotated
 from msgspec import field
 
 from proxylab.addresses import Protocol
-from proxylab.cluster.placement import Constraints, Requirement, Spread, Toleration
+from proxylab.cluster.placement import Constraints, Requirement, Toleration, TopologySpread
 from proxylab.scenario.keys import Between, Key, Manifest
 from proxylab.scenario.pods import ListeningPort
 from proxylab.scenario.syntax import PortName, PortNumber
@@ -202,7 +202,7 @@ class PodSpec(Loose, frozen=True):
                 for each in self.tolerations
             ),
             spreads=tuple(
-                Spread(
+                TopologySpread(
                     max_skew=each.max_skew,
                     topology_key=each.topology_key,
                     hard=each.when_unsatisfiable is _Unsatisfiable.WAIT,

@@ -39,7 +39,7 @@ _SENDERS: Final = frozenset(
 own link. One that is ``elsewhere`` dials another node than its own."""
 
 
-class Result(StrEnum):
+class PromisedResult(StrEnum):
     """What becomes of the packet: the last part of an id."""
 
     ANSWER = "answer"
@@ -69,21 +69,21 @@ _SOURCE: Final = frozenset({"source"})
 _BACKENDS: Final = frozenset({"backends", "spread"})
 _STREAM: Final = frozenset({"backend", "backends", "conntrack", "lost", "outcome", "rejected", "reply", "resets"})
 _SHOWN_BY: Final = {
-    Result.ANSWER: frozenset({"http", "outcome"}),
-    Result.CHOOSE: _BACKENDS,
-    Result.CLOSE: _OUTCOME,
-    Result.DROP: _OUTCOME,
-    Result.FOLLOW: _STREAM,
-    Result.KEEP: _STREAM,
-    Result.MASQUERADE: _SOURCE,
-    Result.PRESERVE_SOURCE: _SOURCE,
-    Result.REFUSE: _OUTCOME,
-    Result.REJECT: _OUTCOME,
-    Result.RESOLVE: frozenset({"name", "backends", "outcome"}),
-    Result.SERVE: frozenset({"outcome", "backends", "endpoint", "reply"}),
-    Result.SPREAD: _BACKENDS,
-    Result.STICK: _BACKENDS,
-    Result.UNTRANSLATED: _OUTCOME,
+    PromisedResult.ANSWER: frozenset({"http", "outcome"}),
+    PromisedResult.CHOOSE: _BACKENDS,
+    PromisedResult.CLOSE: _OUTCOME,
+    PromisedResult.DROP: _OUTCOME,
+    PromisedResult.FOLLOW: _STREAM,
+    PromisedResult.KEEP: _STREAM,
+    PromisedResult.MASQUERADE: _SOURCE,
+    PromisedResult.PRESERVE_SOURCE: _SOURCE,
+    PromisedResult.REFUSE: _OUTCOME,
+    PromisedResult.REJECT: _OUTCOME,
+    PromisedResult.RESOLVE: frozenset({"name", "backends", "outcome"}),
+    PromisedResult.SERVE: frozenset({"outcome", "backends", "endpoint", "reply"}),
+    PromisedResult.SPREAD: _BACKENDS,
+    PromisedResult.STICK: _BACKENDS,
+    PromisedResult.UNTRANSLATED: _OUTCOME,
 }
 
 
@@ -109,7 +109,7 @@ class Promise(Record, frozen=True, kw_only=True):
     family: str
     protocol: str
     mode: str
-    result: Result
+    result: PromisedResult
 
 
 @cache
@@ -153,7 +153,7 @@ def _promise(name: str, row: Mapping[str, Any], pages: Mapping[str, str]) -> Pro
         protocol=taken(frozenset(Transport)),
         mode=taken(frozenset(Mode)),
         state=", ".join(parts),
-        result=Result(result),
+        result=PromisedResult(result),
     )
 
 

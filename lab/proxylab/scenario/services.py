@@ -78,7 +78,7 @@ StoredAddress = Annotated[IPAddress, Read(_stored_address, str)]
 _NodePort = Annotated[int, Between(0, 65535)]
 
 
-class Metadata(Manifest, frozen=True, kw_only=True):
+class ObjectMetadata(Manifest, frozen=True, kw_only=True):
     """``metadata``, with the keys that a server adds."""
 
     without_effect: ClassVar[Mapping[str, str]] = {
@@ -195,7 +195,7 @@ class ServiceManifest(Manifest, frozen=True, kw_only=True):
 
     api_version: Annotated[str, Key("v1.")]
     kind: Annotated[str, Key("Service.")]
-    metadata: Annotated[Metadata, Key("Its name, namespace, labels and annotations.")]
+    metadata: Annotated[ObjectMetadata, Key("Its name, namespace, labels and annotations.")]
     spec: Annotated[ServiceSpec, Key("The desired Service.")] = ServiceSpec()
     status: Annotated[_Status, Key("What controllers report.")] = _Status()
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from proxylab.cluster.objects import Node, Unstructured
 from proxylab.cluster.placement import Placed
-from proxylab.cluster.rollout import Stage, end, roll, start
+from proxylab.cluster.rollout import RolloutStage, end, roll, start
 from proxylab.cluster.workloads import PodMaker, Replica, Workload
 from proxylab.scenario.change import WorkloadChange
 from proxylab.scenario.controllers import WORKLOADS
@@ -269,7 +269,7 @@ def _head(change: WorkloadChange) -> Location:
     return Location(Document({"metadata": metadata}, Position("", 1, 1), {}))
 
 
-def _after(live: Sequence[Replica], stages: Sequence[Stage]) -> tuple[Replica, ...]:
+def _after(live: Sequence[Replica], stages: Sequence[RolloutStage]) -> tuple[Replica, ...]:
     """The pods after some stages."""
     pods: Mapping[str, Replica] = {each.name: each for each in live}
     for stage in stages:

@@ -17,7 +17,7 @@ from proxylab.scenario.keys import NOT_EMPTY, Check, Key, Manifest
 from proxylab.scenario.nodes import Node
 from proxylab.scenario.pod_spec import Loose, PodSpec
 from proxylab.scenario.pods import PodGroup
-from proxylab.scenario.services import Metadata, StoredAddress
+from proxylab.scenario.services import ObjectMetadata, StoredAddress
 from proxylab.scenario.syntax import PortNumber, distinct, is_address
 
 _StoredText = Annotated[str, Check(without_leading_zeros)]
@@ -99,7 +99,9 @@ class EndpointSliceManifest(Manifest, frozen=True, kw_only=True):
 
     api_version: Annotated[str, Key("discovery.k8s.io/v1.")]
     kind: Annotated[str, Key("EndpointSlice.")]
-    metadata: Annotated[Metadata, Key(f"Name, namespace and labels; the label {SERVICE_NAME_LABEL} names the Service.")]
+    metadata: Annotated[
+        ObjectMetadata, Key(f"Name, namespace and labels; the label {SERVICE_NAME_LABEL} names the Service.")
+    ]
     address_type: Annotated[AddressType, Key("The type of the addresses.")]
     endpoints: Annotated[tuple[_Endpoint, ...], Key("The endpoints.")] = ()
     ports: Annotated[tuple[_Port, ...], Key("The ports of all of them.")] = ()
@@ -127,7 +129,7 @@ class EndpointsManifest(Manifest, frozen=True, kw_only=True):
 
     api_version: Annotated[str, Key("v1.")]
     kind: Annotated[str, Key("Endpoints.")]
-    metadata: Annotated[Metadata, Key("The name is the name of the Service.")]
+    metadata: Annotated[ObjectMetadata, Key("The name is the name of the Service.")]
     subsets: Annotated[tuple[_Subset, ...], Key("Addresses with their ports.")] = ()
 
 
@@ -157,7 +159,7 @@ class PodManifest(Loose, frozen=True, kw_only=True):
 
     api_version: Annotated[str, Key("v1.")]
     kind: Annotated[str, Key("Pod.")]
-    metadata: Annotated[Metadata, Key("Its name, namespace and labels.")]
+    metadata: Annotated[ObjectMetadata, Key("Its name, namespace and labels.")]
     spec: Annotated[PodSpec, Key("Where it runs and listens.")] = PodSpec()
     status: Annotated[_PodStatus, Key("Its addresses, and whether it is ready.")] = _PodStatus()
 
@@ -194,7 +196,7 @@ class NodeManifest(Loose, frozen=True, kw_only=True):
 
     api_version: Annotated[str, Key("v1.")]
     kind: Annotated[str, Key("Node.")]
-    metadata: Annotated[Metadata, Key("Its name and labels.")]
+    metadata: Annotated[ObjectMetadata, Key("Its name and labels.")]
     spec: Annotated[_NodeSpec, Key("The desired Node.")] = _NodeSpec()
     status: Annotated[_NodeStatus, Key("Its addresses.")] = _NodeStatus()
 

@@ -19,7 +19,7 @@ from proxylab.plan.model import Plan
 from proxylab.traffic.watch import Watch
 
 
-class Network(Struct, frozen=True):
+class BuiltNetwork(Struct, frozen=True):
     """A network in the kernel. ``number`` distinguishes its namespaces from those of other networks in the launcher."""
 
     number: int

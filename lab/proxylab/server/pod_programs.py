@@ -7,7 +7,7 @@ from proxylab.addresses import IPAddress, Protocol
 from proxylab.control.coredns import CoreDns, NameServerPod
 from proxylab.control.http_client import takes_connections
 from proxylab.control.ingress.controller import COUNTED, IngressController, IngressPod
-from proxylab.control.ingress.nginx_conf import Listen
+from proxylab.control.ingress.nginx_conf import NginxListen
 from proxylab.control.pod_program import PodProgram
 from proxylab.engines.barrier import NAMESPACE
 from proxylab.kernel.sandbox.launcher import Launcher
@@ -17,7 +17,7 @@ from proxylab.protocol.messages import Build
 from proxylab.scenario.dns import NameServer
 from proxylab.scenario.words import Program
 from proxylab.server.control_plane import ControlPlane
-from proxylab.server.network import Network
+from proxylab.server.network import BuiltNetwork
 from proxylab.timing import Deadline
 
 _COREDNS: Final = NameServer.COREDNS.value
@@ -25,7 +25,7 @@ _START_SECONDS: Final = 20.0
 
 
 async def start_coredns(
-    request: Build, network: Network, control_plane: ControlPlane, launcher: Launcher, stack: AsyncExitStack
+    request: Build, network: BuiltNetwork, control_plane: ControlPlane, launcher: Launcher, stack: AsyncExitStack
 ) -> CoreDns | None:
     """Start CoreDNS in every pod whose port it serves, and wait until it knows the cluster; ``None`` without such pods.
 
@@ -58,7 +58,7 @@ async def start_coredns(
 
 
 async def start_ingress(
-    request: Build, network: Network, control_plane: ControlPlane, launcher: Launcher, stack: AsyncExitStack
+    request: Build, network: BuiltNetwork, control_plane: ControlPlane, launcher: Launcher, stack: AsyncExitStack
 ) -> IngressController | None:
     """Start nginx in every pod whose program it is, and wait until it serves; ``None`` without such pods.
 
@@ -76,7 +76,7 @@ async def start_ingress(
         if listeners:
             netns, known_as = network.wiring.namespaces[placed.namespace], f"{network.number}/{placed.namespace}"
             program = PodProgram(f"nginx in pod {placed.name}", netns, known_as, launcher, COUNTED)
-            listens = tuple(Listen(each.port, each.tls) for each in listeners)
+            listens = tuple(NginxListen(each.port, each.tls) for each in listeners)
             pods.append(IngressPod(program, placed.name, listens, tuple(each.version for each in placed.addresses)))
     if not pods:
         return None
@@ -86,7 +86,7 @@ async def start_ingress(
     return controller
 
 
-async def start_commands(request: Build, network: Network, launcher: Launcher, stack: AsyncExitStack) -> None:
+async def start_commands(request: Build, network: BuiltNetwork, launcher: Launcher, stack: AsyncExitStack) -> None:
     """Start the commands of all pods that have some, and wait until their TCP ports take connections.
 
     Raises:

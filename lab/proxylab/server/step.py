@@ -37,7 +37,7 @@ from proxylab.kernel.netlink.netem import Counters, NetemLinks
 from proxylab.kernel.netlink.requests import blackhole, end_blackhole
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.sysctl import write_sysctls
-from proxylab.plan.impairments import Way
+from proxylab.plan.impairments import LinkDirection
 from proxylab.plan.model import Role, Sysctl
 from proxylab.plan.outages import Links
 from proxylab.plan.resolved import ResolvedProbe, Sentinel
@@ -66,7 +66,7 @@ class StepRunner:
     _gone: set[str] = field(default_factory=set)
     _links: Links = field(default_factory=Links)
     _underway: StepEvidence | None = None
-    _dropped_before: Mapping[Way, Counters] = field(default_factory=dict)
+    _dropped_before: Mapping[LinkDirection, Counters] = field(default_factory=dict)
 
     async def advance(self, request: Advance) -> None:
         """Make the change of a step, and return when its conditions hold.

@@ -23,7 +23,7 @@ from proxylab.plan.model import Listener, Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.protocol.messages import Build
 from proxylab.server.control_plane import ControlPlane
-from proxylab.server.network import Network
+from proxylab.server.network import BuiltNetwork
 from proxylab.traffic.foreign import ForeignRules
 from proxylab.traffic.programs import Programs
 from proxylab.traffic.responder import Names, PortsTakenError, Responders
@@ -32,7 +32,7 @@ from proxylab.traffic.runner import Runner
 
 def open_runner(
     request: Build,
-    network: Network,
+    network: BuiltNetwork,
     control_plane: ControlPlane,
     packet_lock: asyncio.Lock,
     stack: AsyncExitStack,

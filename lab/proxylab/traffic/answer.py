@@ -29,7 +29,7 @@ _RENAMED: Final = {
 _CHECKSUM: Final = b', "sum": '
 
 
-class Answer(Struct, frozen=True, rename=_RENAMED):
+class ResponderAnswer(Struct, frozen=True, rename=_RENAMED):
     """A responder's answer: its name, and the peer address and port that it saw; by HTTP also X-Forwarded-For.
 
     Attributes:
@@ -95,7 +95,7 @@ class AnswerWriter:
         return b"%s%s%d}\n" % (whole, _CHECKSUM, crc32(whole))
 
 
-def read_answer(line: bytes, token: bytes) -> Answer | None:
+def read_answer(line: bytes, token: bytes) -> ResponderAnswer | None:
     """The answer in ``line`` to the request with ``token``; ``None`` if it is none, or answers another flow."""
     if len(line) > LONGEST_ANSWER or line[:TOKEN_BYTES] != answer_to(token):
         return None
@@ -105,9 +105,9 @@ def read_answer(line: bytes, token: bytes) -> Answer | None:
     return replace(answer, checksum=0)
 
 
-def read_document(document: bytes) -> Answer | None:
+def read_document(document: bytes) -> ResponderAnswer | None:
     """The answer in a JSON object; ``None`` for another object, and for other text."""
     try:
-        return decode(document, Answer)
+        return decode(document, ResponderAnswer)
     except MisfitError:
         return None

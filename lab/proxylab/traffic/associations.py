@@ -13,7 +13,7 @@ from proxylab.addresses import Protocol
 from proxylab.errors import CapabilityError
 from proxylab.kernel.capture.batches import Frame
 from proxylab.kernel.netfilter import nft_expressions as nft
-from proxylab.kernel.netfilter.nft_tables import OUTPUT, Hook, OwnTable
+from proxylab.kernel.netfilter.nft_tables import OUTPUT, ChainHook, OwnTable
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Plan
 from proxylab.traffic.chunks import abort, init_ack
@@ -22,7 +22,7 @@ from proxylab.traffic.dissect import SCTP, Chunk, dissect
 from proxylab.traffic.watch import AnyTap
 
 _TABLE: Final = "proxylab-sctp"
-_CHAINS: Final = {"output": Hook(OUTPUT, 0)}
+_CHAINS: Final = {"output": ChainHook(OUTPUT, 0)}
 _TYPE_AT: Final = 0
 _NO_SUCH_PROTOCOL: Final = {1: b"\x03\x02", 58: b"\x04\x01"}  # type and code: RFC 792; RFC 4443, section 3.4
 

@@ -27,9 +27,9 @@ from proxylab.kernel.modules import feasible, known_modules, load_modules
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.probes import MOST_CONCURRENCY
-from proxylab.traffic.answer import LONGEST_ANSWER, Answer, read_answer, request_line
+from proxylab.traffic.answer import LONGEST_ANSWER, ResponderAnswer, read_answer, request_line
 from proxylab.traffic.craft import filling
-from proxylab.traffic.identity import Identity, Kind
+from proxylab.traffic.identity import Identity, TokenKind
 
 # A TCP dialogue is ten frames: handshake, line, answer, their acknowledgements, and the end. With hairpin traffic one
 # tap sees both the sender's and the receiver's frames, which doubles it.
@@ -116,7 +116,7 @@ class Dialogues:
         with inside(self._netns):
             socks = [socket.socket(family, kind | socket.SOCK_NONBLOCK, number) for _ in batch]
         for (flow, port), sock in zip(batch, socks, strict=True):
-            self._begin(_Dialogue(flow, sock, port, self._identity.token(Kind.PROBE, flow), _Stage.DIALLING))
+            self._begin(_Dialogue(flow, sock, port, self._identity.token(TokenKind.PROBE, flow), _Stage.DIALLING))
         return True
 
     def _begin(self, dialogue: _Dialogue) -> None:
@@ -222,7 +222,7 @@ class Dialogues:
             # EPROTO stands for an end of file without an answer, or for an answer to another flow.
             self.reports.append(ConnectReport(flow, local, port, error or "EPROTO"))
 
-    def _compare(self, dialogue: _Dialogue, answer: Answer) -> None:
+    def _compare(self, dialogue: _Dialogue, answer: ResponderAnswer) -> None:
         """Note data that came otherwise than it was sent, there or back."""
         if not answer.heard_whole(request_line(dialogue.token, self._filling)):
             self.altered.append(Altered(dialogue.flow, Packet.REQUEST, answer.backend, "", Part.DATA))

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from proxylab.addresses import IPAddress, Transport
 from proxylab.plan.resolved import ResolvedProbe, Sender
 from proxylab.traffic.chunks import init
-from proxylab.traffic.identity import TOKEN_BYTES, Identity, Kind
+from proxylab.traffic.identity import TOKEN_BYTES, Identity, TokenKind
 
 _ETHERNET_BYTES: Final = 14
 _IP_BYTES: Final = {4: 20, 6: 40}
@@ -88,14 +88,14 @@ def sentinels(sender: Sender, targets: Sequence[tuple[IPAddress, bytes]]) -> Ite
     frame = bytes(header / _echo_request(version) / bytes(TOKEN_BYTES))
     transport = _ETHERNET_BYTES + _IP_BYTES[version]
     checksum_at, token_at = transport + _ICMP_CHECKSUM_AT, transport + _PAYLOAD_AT
-    template = _Template.of(frame, checksum_at if version == 6 else _IPV4_CHECKSUM_AT)
+    template = _FrameTemplate.of(frame, checksum_at if version == 6 else _IPV4_CHECKSUM_AT)
     for destination, token in targets:
         where = (_DESTINATION_AT[version], destination.packed)
         if version == 6:
             # ICMPv6's checksum covers the addresses, and IPv6's header has none.
             yield template.changed((where, (token_at, token)))
         else:
-            yield _Template.of(template.changed((where,)), checksum_at).changed(((token_at, token),))
+            yield _FrameTemplate.of(template.changed((where,)), checksum_at).changed(((token_at, token),))
 
 
 def _syn(resolved: ResolvedProbe, identity: Identity) -> "_Pattern":
@@ -128,19 +128,19 @@ def _echo(resolved: ResolvedProbe, identity: Identity) -> "_Pattern":
 
 def _payload(resolved: ResolvedProbe, identity: Identity) -> bytes:
     """The payload of a probe's packets; the digits of the flow's number are zeros, so that writing adds them."""
-    return identity.token(Kind.PROBE, 0)[:-8] + bytes(8) + filling(resolved.payload)
+    return identity.token(TokenKind.PROBE, 0)[:-8] + bytes(8) + filling(resolved.payload)
 
 
 def _transport_at(resolved: ResolvedProbe) -> int:
     return _ETHERNET_BYTES + _IP_BYTES[resolved.destination.version]
 
 
-def _template(resolved: ResolvedProbe, content: Any, checksum_at: int, zero: int = 0) -> "_Template":
+def _template(resolved: ResolvedProbe, content: Any, checksum_at: int, zero: int = 0) -> "_FrameTemplate":
     """The template of a probe's packets with this transport content. Its source address is zero."""
     sender, destination = resolved.sender, resolved.destination
     unspecified = type(destination)(0)
     frame = framed((sender.mac, sender.destination_mac), (unspecified, destination), content)
-    return _Template.of(frame, checksum_at, zero)
+    return _FrameTemplate.of(frame, checksum_at, zero)
 
 
 _PATTERNS: Final = {Transport.TCP: _syn, Transport.UDP: _datagram, Transport.ICMP: _echo}
@@ -186,7 +186,7 @@ def _packed(mac: str) -> bytes:
     return bytes.fromhex(mac.replace(":", ""))
 
 
-class _Template(Struct, frozen=True):
+class _FrameTemplate(Struct, frozen=True):
     """A frame whose changing bytes are zero, and the sum of 16-bit words that its checksum complements.
 
     ``zero`` replaces a checksum of zero: UDP writes 0xFFFF (RFC 768), the other protocols write zero.
@@ -198,7 +198,7 @@ class _Template(Struct, frozen=True):
     zero: int
 
     @classmethod
-    def of(cls, frame: bytes, checksum_at: int, zero: int = 0) -> "_Template":
+    def of(cls, frame: bytes, checksum_at: int, zero: int = 0) -> "_FrameTemplate":
         """The template of a frame with a finished checksum at ``checksum_at``."""
         (checksum,) = _WORD.unpack_from(frame, checksum_at)
         return cls(frame, checksum_at, ~checksum & 0xFFFF, zero)
@@ -226,15 +226,15 @@ class _Pattern(Struct, frozen=True):
         covers_addresses: whether the template's checksum covers the addresses, too.
     """
 
-    template: _Template
+    template: _FrameTemplate
     changes: Callable[[int, int], Sequence[tuple[int, bytes]]]
     covers_addresses: bool = True
 
-    def sent_by(self, address: IPAddress) -> _Template:
+    def sent_by(self, address: IPAddress) -> _FrameTemplate:
         """The template with this source address."""
         at, packed_address = _SOURCE_AT[address.version], address.packed
         if address.version == 4:
-            frame = _Template.of(self.template.frame, _IPV4_CHECKSUM_AT).changed(((at, packed_address),))
+            frame = _FrameTemplate.of(self.template.frame, _IPV4_CHECKSUM_AT).changed(((at, packed_address),))
         else:
             frame = self.template.frame[:at] + packed_address + self.template.frame[at + len(packed_address) :]
         covered = int.from_bytes(packed_address, "big") if self.covers_addresses else 0

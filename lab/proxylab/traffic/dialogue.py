@@ -18,10 +18,10 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.errors import CapabilityError
-from proxylab.evidence.segments import DialogueRecord, Segment
+from proxylab.evidence.segments import DialogueRecord, TcpSegment
 from proxylab.kernel.capture.batches import Frame
 from proxylab.kernel.netfilter import nft_expressions as nft
-from proxylab.kernel.netfilter.nft_tables import INPUT, PREROUTING, Hook, OwnTable, Rule
+from proxylab.kernel.netfilter.nft_tables import INPUT, PREROUTING, ChainHook, OwnTable, Rule
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.dialogue import FLAGS, Dialogue, Speaker, Turn
 from proxylab.plan.forwarding import next_hop
@@ -50,9 +50,9 @@ _COUNTED: Final = FLAGS["SYN"] | FLAGS["FIN"]  # these take a number each, as if
 # Offsets in the headers of IP, by version, and of TCP.
 _SOURCE_AT: Final = {4: 12, 6: 8}
 _PORTS_AT, _SEQUENCE_AT, _ACKNOWLEDGEMENT_AT = 0, 4, 8
-_BEFORE_ALL: Final = {"prerouting": Hook(PREROUTING, -400)}  # before every other chain
+_BEFORE_ALL: Final = {"prerouting": ChainHook(PREROUTING, -400)}  # before every other chain
 _BEHIND_TAP: Final = {
-    "input": Hook(INPUT, 400)
+    "input": ChainHook(INPUT, 400)
 }  # the tap on a node's programs is at 350 (proxylab.kernel.capture.stack)
 _TABLE: Final = "proxylab-dialogue"
 
@@ -99,7 +99,7 @@ class Conversation:
         }
         caller = self._sides[Speaker.CLIENT]
         caller.own, caller.peer = (there.sender.address, port), (there.destination, there.port)
-        self._segments: list[Segment] = []
+        self._segments: list[TcpSegment] = []
         self._unproven: list[int] = []
 
     async def hold(self) -> DialogueRecord:
@@ -191,7 +191,7 @@ class Conversation:
                 self._segments.append(segment)
                 self._hear(turn, segment)
 
-    def _own(self, number: int, netns_name: str, device: str, frames: Iterable[Frame]) -> Iterator[Segment]:
+    def _own(self, number: int, netns_name: str, device: str, frames: Iterable[Frame]) -> Iterator[TcpSegment]:
         """The segments of this dialogue among the frames of a tap."""
         for frame in frames:
             seen = dissect(frame.data)
@@ -201,7 +201,7 @@ class Conversation:
             bears = seen.sequence >> _HALF in self._halves or seen.sequence in strayed
             if not bears and not (seen.flags & _ACK and seen.acknowledged >> _HALF in self._halves):
                 continue
-            yield Segment(
+            yield TcpSegment(
                 turn=number,
                 netns_name=netns_name,
                 device=device,
@@ -222,7 +222,7 @@ class Conversation:
         turn = self._dialogue.turns[number - 1]
         return {(self._sides[turn.speaker].next + turn.ahead) % _SPACE} if turn.ahead else set()
 
-    def _hear(self, turn: Turn, segment: Segment) -> None:
+    def _hear(self, turn: Turn, segment: TcpSegment) -> None:
         """Record on the receiving side an in-order segment that has reached it."""
         listener = Speaker.SERVER if turn.speaker is Speaker.CLIENT else Speaker.CLIENT
         side, speaker = self._sides[listener], self._sides[turn.speaker]
@@ -294,7 +294,7 @@ class KernelBypass:
         self._stack.close()
 
     @staticmethod
-    def _install(opened: ExitStack, netns: NetNs, chain: Mapping[str, Hook], rules: Sequence[Rule]) -> None:
+    def _install(opened: ExitStack, netns: NetNs, chain: Mapping[str, ChainHook], rules: Sequence[Rule]) -> None:
         try:
             table = OwnTable(netns, _TABLE, chain)
             opened.callback(table.close)

@@ -25,9 +25,9 @@ from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.syntax import is_address
 from proxylab.timing import Deadline, together
-from proxylab.traffic.answer import Answer, read_document
+from proxylab.traffic.answer import ResponderAnswer, read_document
 from proxylab.traffic.connect import error_name
-from proxylab.traffic.identity import Identity, Kind
+from proxylab.traffic.identity import Identity, TokenKind
 
 _ANSWER_SECONDS: Final = 2.0
 _REQUESTS_AT_ONCE: Final = 16
@@ -110,7 +110,7 @@ class Fetches:
         """Take one flow after the other from the shared iterator."""
         for flow, port in waiting:
             self.sent += 1
-            token = self._identity.token(Kind.PROBE, flow).decode()
+            token = self._identity.token(TokenKind.PROBE, flow).decode()
             error, answer = await _get(self._netns, self._resolved, port, token, self._tls)
             if error == "timeout":
                 self._unanswered.append(flow)
@@ -169,11 +169,11 @@ def _context(trusted: str) -> ssl.SSLContext:
     return context
 
 
-def _of_controller(answer: HttpAnswer) -> Answer | None:
+def _of_controller(answer: HttpAnswer) -> ResponderAnswer | None:
     """What the pod of the Ingress controller says of the connection, in headers; ``None`` for another server."""
     peer, _, port = answer.headers.get(PEER_HEADER.lower(), "").partition(" ")
     pod = answer.headers.get(POD_HEADER.lower(), "")
-    return Answer(pod, ip_address(peer), int(port)) if pod and is_address(peer) and port.isdecimal() else None
+    return ResponderAnswer(pod, ip_address(peer), int(port)) if pod and is_address(peer) and port.isdecimal() else None
 
 
 def _local_endpoints(body: bytes) -> int | None:
@@ -202,7 +202,7 @@ def _below(name: str, value: object) -> Iterator[tuple[str, str]]:
         yield name, json.dumps(value, ensure_ascii=False)
 
 
-def _report(resolved: ResolvedProbe, flow: int, port: int, seen: Answer | None) -> ConnectReport:
+def _report(resolved: ResolvedProbe, flow: int, port: int, seen: ResponderAnswer | None) -> ConnectReport:
     """The socket's report: from a pod, its name and the peer it saw; from another server, only that it answered."""
     local = resolved.sender.address
     if seen is not None:

@@ -45,7 +45,7 @@ _STREAM_WORD: Final = WORDS + b"pulse "
 _STREAM_STEM_AT: Final = len(_STREAM_WORD)
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """The kind of packet that a token names. All words have one length, so that all tokens have."""
 
     PROBE = _PROBE_WORD
@@ -101,13 +101,13 @@ class Identity:
         self.flows = flows
         self._first = first
         self._stem = f"{nonce.hex()} {serial:08x}".encode()
-        self._heads = {self.stem(kind): kind for kind in Kind}
+        self._heads = {self.stem(kind): kind for kind in TokenKind}
 
-    def stem(self, kind: Kind) -> bytes:
+    def stem(self, kind: TokenKind) -> bytes:
         """The first bytes of all tokens of one kind: everything up to the number."""
         return kind.value + self._stem
 
-    def token(self, kind: Kind, number: int) -> bytes:
+    def token(self, kind: TokenKind, number: int) -> bytes:
         """The token of a flow, or of a sentinel packet, by its number."""
         return b"%s%08x" % (self.stem(kind), number)
 
@@ -122,7 +122,7 @@ class Identity:
         digits = payload[_NUMBER_AT:TOKEN_BYTES]
         return int(digits, 16) if len(digits) == 8 and digits.isalnum() and digits.isascii() else None
 
-    def read(self, payload: bytes) -> tuple[Kind, int] | None:
+    def read(self, payload: bytes) -> tuple[TokenKind, int] | None:
         """The kind of the token at the head of ``payload``, and the number of its flow or sentinel packet.
 
         ``None`` if there is no token, if it is another run's, or if it names a flow that does not exist.
@@ -135,15 +135,15 @@ class Identity:
         except NotHexadecimalError:
             return None
         number = int.from_bytes(digits, "big")
-        if len(digits) != 4 or (number >= self.flows and kind is not Kind.SENTINEL):
+        if len(digits) != 4 or (number >= self.flows and kind is not TokenKind.SENTINEL):
             return None
         return kind, number
 
     def flow_of_request(self, payload: bytes) -> int | None:
         """The flow whose request begins ``payload``, a line or an HTTP request; ``None`` for other data."""
-        in_header = payload.startswith(_HTTP_REQUEST) and payload.find(self.stem(Kind.PROBE))
+        in_header = payload.startswith(_HTTP_REQUEST) and payload.find(self.stem(TokenKind.PROBE))
         token = self.read(payload[max(0, in_header) :])
-        return token[1] if token is not None and token[0] is Kind.PROBE else None
+        return token[1] if token is not None and token[0] is TokenKind.PROBE else None
 
     def sequence(self, flow: int) -> int:
         """The initial sequence number of ``flow``."""

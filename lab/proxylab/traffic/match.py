@@ -30,7 +30,7 @@ from proxylab.kernel.capture.batches import Frame
 from proxylab.traffic.alterations import Alterations
 from proxylab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
 from proxylab.traffic.fragments import Reassembly
-from proxylab.traffic.identity import Identity, Kind
+from proxylab.traffic.identity import Identity, TokenKind
 from proxylab.traffic.legs import Legs, TapPoint, opening
 
 _SYN_ACK = TcpFlag.SYN | TcpFlag.ACK
@@ -39,7 +39,7 @@ _DECISIVE = TcpFlag.SYN | TcpFlag.RST | TcpFlag.ACK
 
 # Module-level names for enum members: Python looks up an attribute of an enum's class each time, and this is a hot
 # path.
-_PROBE, _SENTINEL = Kind.PROBE, Kind.SENTINEL
+_PROBE, _SENTINEL = TokenKind.PROBE, TokenKind.SENTINEL
 _REQUEST, _REPLY, _RESET = Packet.REQUEST, Packet.REPLY, Packet.RESET
 _IN, _OUT = Direction.IN, Direction.OUT
 _OWN = Leg.OWN

@@ -25,7 +25,7 @@ from proxylab.evidence.evidence import Capture, Direction, Evidence, Packet, Tra
 from proxylab.evidence.segments import DialogueRecord
 from proxylab.kernel.netfilter.meters import Meter
 from proxylab.kernel.netlink.build import Wiring
-from proxylab.kernel.netlink.connections import Connection, end_these
+from proxylab.kernel.netlink.connections import TcpConnection, end_these
 from proxylab.kernel.netlink.conntrack import flush
 from proxylab.kernel.netlink.netem import NetemLinks
 from proxylab.kernel.sandbox.netns import NetNs
@@ -375,11 +375,11 @@ def _end_connections_of(
     """
     if resolved.protocol is not Transport.TCP or not evidence.sentinels:
         return
-    opened = defaultdict[str, set[Connection]](set)
+    opened = defaultdict[str, set[TcpConnection]](set)
     for seen in evidence.observations:
         if seen.packet is Packet.REQUEST and seen.direction is Direction.IN and seen.netns_name in netns_by_name:
             own, peer = (seen.destination, seen.destination_port), (seen.source, seen.source_port)
-            opened[seen.netns_name].add(Connection(own, peer))
+            opened[seen.netns_name].add(TcpConnection(own, peer))
     for namespace in plan.namespaces:
         if here := [each for each in opened[namespace.name] if namespace.has(each.own[0])]:
             end_these(netns_by_name[namespace.name], here)

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from proxylab.evidence.evidence import SentinelReport
 from proxylab.plan.resolved import ResolvedProbe, Sentinel
 from proxylab.traffic.craft import sentinels
-from proxylab.traffic.identity import Identity, Kind
+from proxylab.traffic.identity import Identity, TokenKind
 from proxylab.traffic.match import SentinelSighting
 from proxylab.traffic.watch import AnyTap
 
@@ -53,7 +53,7 @@ class Sentinels:
         for target in wanted:
             self._out[self._next] = target
             self._answered.pop(target, None)
-            targets.append((target.address, self._identity.token(Kind.SENTINEL, self._next)))
+            targets.append((target.address, self._identity.token(TokenKind.SENTINEL, self._next)))
             self._next += 1
         if not targets:
             return

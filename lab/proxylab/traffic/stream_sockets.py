@@ -1,7 +1,7 @@
 """The sockets of one stream: they send its packets and read the answers.
 
-``Datagrams`` sends over UDP, ``Connection`` over TCP and SCTP. Neither waits nor chooses when to send; ``Ledger`` keeps
-the fate of each packet.
+``Datagrams`` sends over UDP, ``StreamConnection`` over TCP and SCTP. Neither waits nor chooses when to send; ``Ledger``
+keeps the fate of each packet.
 
 A UDP client's socket is connected, so it receives only from the address that it dialled. An ICMP error quotes the
 datagram that it is about, so IP_RECVERR (ip(7)) names the packet. When a TCP client's connection has ended, it dials
@@ -140,7 +140,7 @@ def _time_of(control: Sequence[tuple[int, int, bytes]]) -> int:
     return time.time_ns()
 
 
-class Connection:
+class StreamConnection:
     """A stream over TCP or SCTP: one connection after the other, each dialled when the one before has ended.
 
     ``port_of`` gives the source port of the next one: a client without an author-chosen port dials from another each

@@ -42,7 +42,7 @@ from proxylab.traffic.responder import Responders
 from proxylab.traffic.sentinels import Sentinels
 from proxylab.traffic.stream_copies import StreamCopies
 from proxylab.traffic.stream_ledger import Ledger
-from proxylab.traffic.stream_sockets import Connection, Datagrams, StreamSocket
+from proxylab.traffic.stream_sockets import Datagrams, StreamConnection, StreamSocket
 from proxylab.traffic.stream_taps import SenderTap, StreamPaths
 from proxylab.traffic.watch import AnyTap, Watch
 
@@ -220,7 +220,7 @@ class Streams:
         if resolved.protocol is Transport.UDP:
             socket = Datagrams(netns, resolved, port_of(), ledger)
         else:
-            socket = Connection(netns, resolved, ledger, port_of, partial(self._resets, sender_tap))
+            socket = StreamConnection(netns, resolved, ledger, port_of, partial(self._resets, sender_tap))
         copies = StreamCopies(resolved, identity, tap)
         return _Stream(resolved, ports, identity, ledger, socket, tap, sender_tap, copies)
 

@@ -20,13 +20,13 @@ from proxylab.errors import CapabilityError
 from proxylab.evidence.evidence import DropReason, Leg, Packet, RuleCount, TraceStep
 from proxylab.evidence.ipvs import VIRTUAL_SERVERS
 from proxylab.kernel.capture.drop_reasons import Drop, DropReasons
-from proxylab.kernel.netfilter.packet_tracer import ENTRY, Bytes, Match, TraceEvent, Tracer
+from proxylab.kernel.netfilter.packet_tracer import ENTRY, Bytes, PacketMatch, TraceEvent, Tracer
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.words import Manner
 from proxylab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
-from proxylab.traffic.identity import TOKEN_BYTES, Identity, Kind
+from proxylab.traffic.identity import TOKEN_BYTES, Identity, TokenKind
 
 RuleTexts = Mapping[tuple[str, str], Sequence[str]]
 """The rules of a node by table and chain, in order, as iptables-save prints them."""
@@ -190,29 +190,29 @@ def with_virtual_servers(steps: Sequence[TraceStep], counts: Iterable[RuleCount]
     return tuple(found)
 
 
-def _matches(resolved: ResolvedProbe, identity: Identity) -> Iterator[Match]:
+def _matches(resolved: ResolvedProbe, identity: Identity) -> Iterator[PacketMatch]:
     """Match the request, its answers, and ICMP errors about it."""
     version = resolved.destination.version
     icmp, quoted = _ICMP[version], _ICMP_HEADER + _IP_HEADER[version]
     if resolved.protocol is Transport.TCP:
         sequence = identity.sequence(0)
         sent = sequence.to_bytes(4, "big")
-        yield Match(TCP, (Bytes(4, sent),))
-        yield Match(TCP, (Bytes(8, ((sequence + 1) & 0xFFFFFFFF).to_bytes(4, "big")),))
-        yield Match(icmp, (Bytes(quoted + 4, sent),))
+        yield PacketMatch(TCP, (Bytes(4, sent),))
+        yield PacketMatch(TCP, (Bytes(8, ((sequence + 1) & 0xFFFFFFFF).to_bytes(4, "big")),))
+        yield PacketMatch(icmp, (Bytes(quoted + 4, sent),))
     elif resolved.protocol is Transport.SCTP:
         tag = identity.sequence(0).to_bytes(4, "big")
-        yield Match(SCTP, (Bytes(_INITIATE_TAG, tag),))
-        yield Match(SCTP, (Bytes(_VERIFICATION_TAG, tag),))
-        yield Match(icmp, (Bytes(quoted + _INITIATE_TAG, tag),))
+        yield PacketMatch(SCTP, (Bytes(_INITIATE_TAG, tag),))
+        yield PacketMatch(SCTP, (Bytes(_VERIFICATION_TAG, tag),))
+        yield PacketMatch(icmp, (Bytes(quoted + _INITIATE_TAG, tag),))
     else:
-        end = identity.token(Kind.PROBE, 0)[-_TOKEN_END:]
+        end = identity.token(TokenKind.PROBE, 0)[-_TOKEN_END:]
         at = _TOKEN_AT + TOKEN_BYTES - _TOKEN_END
-        yield Match(resolved.protocol_number, (Bytes(at, end),))
-        yield Match(icmp, (Bytes(quoted + at, end),))
+        yield PacketMatch(resolved.protocol_number, (Bytes(at, end),))
+        yield PacketMatch(icmp, (Bytes(quoted + at, end),))
 
 
-def _matches_of_legs(resolved: ResolvedProbe, port: int) -> Iterator[Match]:
+def _matches_of_legs(resolved: ResolvedProbe, port: int) -> Iterator[PacketMatch]:
     """Match what opens, answers or refuses a connection from that port, and a program's ones to the endpoints.
 
     Only the sender's port names the first leg, and only the endpoints' ports the second: kernels choose the rest. A lab
@@ -220,11 +220,11 @@ def _matches_of_legs(resolved: ResolvedProbe, port: int) -> Iterator[Match]:
     """
     ports = {end.port for end in resolved.endpoints} - {resolved.port}
     for number, (there, back) in {port: (_SOURCE, _TARGET), **dict.fromkeys(ports, (_TARGET, _SOURCE))}.items():
-        yield Match(TCP, (Bytes(there, number.to_bytes(2, "big")), Bytes(_FLAGS, _OPENS)))
+        yield PacketMatch(TCP, (Bytes(there, number.to_bytes(2, "big")), Bytes(_FLAGS, _OPENS)))
         for flags in (_ANSWERS, _REFUSES):
-            yield Match(TCP, (Bytes(back, number.to_bytes(2, "big")), Bytes(_FLAGS, flags)))
+            yield PacketMatch(TCP, (Bytes(back, number.to_bytes(2, "big")), Bytes(_FLAGS, flags)))
     version = resolved.destination.version
-    yield Match(_ICMP[version], (Bytes(_ICMP_HEADER + _IP_HEADER[version] + _SOURCE, port.to_bytes(2, "big")),))
+    yield PacketMatch(_ICMP[version], (Bytes(_ICMP_HEADER + _IP_HEADER[version] + _SOURCE, port.to_bytes(2, "big")),))
 
 
 def _turn(passage: Sequence[TraceStep]) -> tuple[bool, int, int]:
@@ -238,14 +238,14 @@ def _packet(datagram: Datagram, identity: Identity) -> Packet | None:
     """What a traced packet is to the run's flow; ``None`` for a packet of another flow."""
     if datagram.icmp in _ECHOES:
         token = identity.read(datagram.payload)
-        return None if token is None or token[0] is Kind.SENTINEL else _ECHOES[datagram.icmp]
+        return None if token is None or token[0] is TokenKind.SENTINEL else _ECHOES[datagram.icmp]
     if datagram.icmp is not None:
         return Packet.PORT_UNREACHABLE if datagram.icmp in _PORT_UNREACHABLE else Packet.OTHER_ICMP
     if datagram.protocol == UDP:
         token = identity.read(datagram.payload)
-        if token is None or token[0] is Kind.SENTINEL:
+        if token is None or token[0] is TokenKind.SENTINEL:
             return None
-        return Packet.REQUEST if token[0] is Kind.PROBE else Packet.REPLY
+        return Packet.REQUEST if token[0] is TokenKind.PROBE else Packet.REPLY
     if datagram.protocol == SCTP:
         return _CHUNKS.get(datagram.flags or 0)
     flags = datagram.flags or 0

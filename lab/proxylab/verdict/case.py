@@ -31,7 +31,7 @@ from proxylab.scenario.expect import (
 from proxylab.scenario.probes import Probe, ServiceTarget
 from proxylab.scenario.words import Manner, Outcome, Position
 from proxylab.verdict.affinity import came_too_late
-from proxylab.verdict.conntrack_tables import Tables
+from proxylab.verdict.conntrack_tables import ConntrackTables
 from proxylab.verdict.counted_rules import Rule, ending, may_be_engines, read_all
 from proxylab.verdict.doubts import (
     answers_ended,
@@ -303,10 +303,10 @@ class Case(Struct, frozen=True, dict=True):
         return all(seen is not None and seen.netns_name in self.resolved.nodes and is_at(seen, where) for seen in last)
 
     @cached_property
-    def tables(self) -> Tables:
+    def tables(self) -> ConntrackTables:
         """The connection tracking after the probe."""
         resolved = self.resolved
-        return Tables(self.evidence.entries, resolved.nodes, resolved.addresses, (resolved.protocol,))
+        return ConntrackTables(self.evidence.entries, resolved.nodes, resolved.addresses, (resolved.protocol,))
 
     def with_rules(self, counts: Sequence[RuleCount], foreign: Sequence[ForeignRule]) -> "Case":
         """The case with these rules alone. Its flows and fates stay: they rest on taps and links, not on counters."""

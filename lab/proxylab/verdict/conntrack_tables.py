@@ -14,7 +14,7 @@ _OF_STREAMS = frozenset({Transport.TCP, Transport.UDP, Transport.SCTP})
 """The protocols that steps mean where their author names none. Not ICMP: the lab's own sentinel packets use it."""
 
 
-class Tables(Struct, frozen=True):
+class ConntrackTables(Struct, frozen=True):
     """The connection tracking of a lab, and what reading an expectation about it takes.
 
     Attributes:
@@ -73,7 +73,7 @@ def is_met(
 ) -> bool:
     """Whether the tables hold an entry that they must hold, and none that they must not."""
     there = tuple(entries)
-    tables = Tables(there, tuple({entry.node: None for entry in there}), addresses)
+    tables = ConntrackTables(there, tuple({entry.node: None for entry in there}), addresses)
     return (expected.some is None or bool(tables.some(expected))) and not tables.none(expected)
 
 

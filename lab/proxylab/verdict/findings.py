@@ -34,7 +34,7 @@ class Judged(Protocol):
         """Where the author wrote that expectation."""
 
 
-class _Kind:
+class _FindingsOfKind:
     """The findings of one kind: clauses about the subject as a whole, and clauses about one flow or packet."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Findings:
 
     def __init__(self, subject: Judged, doubts: Iterable[str] = ()) -> None:
         self._subject = subject
-        self._wrong, self._missing, self._doubts = _Kind(), _Kind(), _Kind()
+        self._wrong, self._missing, self._doubts = _FindingsOfKind(), _FindingsOfKind(), _FindingsOfKind()
         self._doubts.overall += doubts
 
     def wrong(self, clause: str, number: int | None = None) -> None:
@@ -114,5 +114,5 @@ class Findings:
         )
 
     @property
-    def _kinds(self) -> tuple[_Kind, _Kind, _Kind]:
+    def _kinds(self) -> tuple[_FindingsOfKind, _FindingsOfKind, _FindingsOfKind]:
         return self._wrong, self._missing, self._doubts

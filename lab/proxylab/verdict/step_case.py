@@ -11,8 +11,8 @@ from proxylab.evidence.stream_records import StepEvidence
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.steps import Step
 from proxylab.scenario.words import Position
-from proxylab.verdict.conntrack_tables import Tables
-from proxylab.verdict.stream import Stream
+from proxylab.verdict.conntrack_tables import ConntrackTables
+from proxylab.verdict.stream import StreamCase
 
 
 class StepCase(Struct, frozen=True, dict=True):
@@ -37,7 +37,7 @@ class StepCase(Struct, frozen=True, dict=True):
     evidence: StepEvidence
 
     @cached_property
-    def expected_streams(self) -> Mapping[str, Stream]:
+    def expected_streams(self) -> Mapping[str, StreamCase]:
         """The streams of which the step expects something, by name.
 
         Raises:
@@ -45,18 +45,18 @@ class StepCase(Struct, frozen=True, dict=True):
         """
         return {name: self._stream(name) for name in self.step.expect.streams}
 
-    def _stream(self, name: str) -> Stream:
+    def _stream(self, name: str) -> StreamCase:
         expect = self.step.expect.streams[name]
         record = next((each for each in self.evidence.streams if each.stream == name), None)
         resolved = next((each for each in self.streams if each.name == name), None)
         if record is None or resolved is None:
             raise InternalError(f"{expect.position}: nothing was recorded of stream {name!r}; please report this")
-        return Stream(expect, record, self.evidence, self.sources.get(name, {}), resolved, record.packets)
+        return StreamCase(expect, record, self.evidence, self.sources.get(name, {}), resolved, record.packets)
 
     @cached_property
-    def tables(self) -> Tables:
+    def tables(self) -> ConntrackTables:
         """The connection tracking at the end of the step."""
-        return Tables(self.evidence.entries, self.nodes, self.addresses)
+        return ConntrackTables(self.evidence.entries, self.nodes, self.addresses)
 
     @property
     def size(self) -> tuple[int, str]:

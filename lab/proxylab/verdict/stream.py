@@ -1,4 +1,4 @@
-"""``Stream``: one stream in one step, as its expectations see it, and the clauses that they share."""
+"""``StreamCase``: one stream in one step, as its expectations see it, and the clauses that they share."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -20,7 +20,7 @@ MILLISECOND = 1_000_000
 """In nanoseconds."""
 
 
-class Stream(Struct, frozen=True):
+class StreamCase(Struct, frozen=True):
     """One stream in one step: the subject of findings.
 
     Attributes:
@@ -131,7 +131,7 @@ class Stream(Struct, frozen=True):
         return [packet for packet in self.packets if packet.link]
 
     @property
-    def after_wait(self) -> "Stream":
+    def after_wait(self) -> "StreamCase":
         """The same stream, with only the packets sent after the step's wait that no link lost."""
         behind = [packet for packet in self.record.packets if packet.at >= self.step.settled and not packet.link]
         return replace(self, packets=tuple(behind))

@@ -10,7 +10,7 @@ import pytest
 
 from proxylab.client.control_sockets import ControlSocket, ControlSockets, NameTakenError, NoSuchLabError, is_name
 from proxylab.errors import CapabilityError
-from proxylab.kernel.sandbox.sandbox import ControlSocket as KeptDoor
+from proxylab.kernel.sandbox.sandbox import InheritedControlSocket as KeptDoor
 
 
 @pytest.fixture

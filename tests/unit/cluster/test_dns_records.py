@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from proxylab.addresses import Family
-from proxylab.cluster.kube_dns import Kind, Names, Record, Srv
+from proxylab.cluster.kube_dns import ClusterNames, DnsRecord, RecordKind, Srv
 from proxylab.cluster.objects import Pod, Service, ServicePort, ServiceType
 from proxylab.cluster.slices import derive_slices
 
@@ -35,61 +35,61 @@ def pod(number: int, **fields: object) -> Pod:
     return replace(plain, **fields)
 
 
-def names(*services: Service, pods: tuple[Pod, ...] = (pod(1), pod(2))) -> Names:
-    return Names(services, derive_slices(services, pods, ()))
+def names(*services: Service, pods: tuple[Pod, ...] = (pod(1), pod(2))) -> ClusterNames:
+    return ClusterNames(services, derive_slices(services, pods, ()))
 
 
-def values(found: Names, name: str, kind: Kind) -> list[object]:
+def values(found: ClusterNames, name: str, kind: RecordKind) -> list[object]:
     records = found.at(name)
     assert records is not None, f"{name} does not exist"
     return [each.value for each in records if each.kind is kind]
 
 
 def test_the_schema_has_a_version() -> None:
-    assert names().at("dns-version.cluster.local") == (Record(Kind.TXT, "1.1.0"),)
+    assert names().at("dns-version.cluster.local") == (DnsRecord(RecordKind.TXT, "1.1.0"),)
 
 
 def test_a_service_is_found_at_its_cluster_ips_and_they_at_its_name() -> None:
     found = names(WEB)
     name = "web.default.svc.cluster.local"
-    assert values(found, name, Kind.A) == [ip_address("10.96.0.7")]
-    assert values(found, name, Kind.AAAA) == [ip_address("fd00:10:96::7")]
-    assert values(found, "7.0.96.10.in-addr.arpa", Kind.PTR) == [name]
-    assert values(found, ip_address("fd00:10:96::7").reverse_pointer, Kind.PTR) == [name]
+    assert values(found, name, RecordKind.A) == [ip_address("10.96.0.7")]
+    assert values(found, name, RecordKind.AAAA) == [ip_address("fd00:10:96::7")]
+    assert values(found, "7.0.96.10.in-addr.arpa", RecordKind.PTR) == [name]
+    assert values(found, ip_address("fd00:10:96::7").reverse_pointer, RecordKind.PTR) == [name]
 
 
 def test_a_named_port_is_found_by_its_protocol() -> None:
     found = names(WEB)
     name = "web.default.svc.cluster.local"
-    assert values(found, f"_http._tcp.{name}", Kind.SRV) == [Srv(name, 80)]
-    assert values(found, f"_dns._udp.{name}", Kind.SRV) == [Srv(name, 53)]
+    assert values(found, f"_http._tcp.{name}", RecordKind.SRV) == [Srv(name, 80)]
+    assert values(found, f"_dns._udp.{name}", RecordKind.SRV) == [Srv(name, 53)]
     assert found.at(f"_http._udp.{name}") is None
 
 
 def test_a_port_without_a_name_has_no_record() -> None:
     found = names(replace(WEB, ports=(ServicePort(port=80, target_port=8080),)))
-    assert values(found, "web.default.svc.cluster.local", Kind.A)
+    assert values(found, "web.default.svc.cluster.local", RecordKind.A)
     assert found.at("_tcp.web.default.svc.cluster.local") is None
 
 
 def test_a_headless_service_is_its_ready_endpoints() -> None:
     found = names(HEADLESS, pods=(pod(1), pod(2), pod(3, ready=False), pod(4, terminating=True)))
     name = "peers.default.svc.cluster.local"
-    assert values(found, name, Kind.A) == [ip_address("10.244.0.1"), ip_address("10.244.0.2")]
-    assert values(found, name, Kind.AAAA) == [ip_address("fd00:10:244::1"), ip_address("fd00:10:244::2")]
-    assert values(found, f"_http._tcp.{name}", Kind.SRV) == [
+    assert values(found, name, RecordKind.A) == [ip_address("10.244.0.1"), ip_address("10.244.0.2")]
+    assert values(found, name, RecordKind.AAAA) == [ip_address("fd00:10:244::1"), ip_address("fd00:10:244::2")]
+    assert values(found, f"_http._tcp.{name}", RecordKind.SRV) == [
         Srv(f"10-244-0-1.{name}", 8080),
         Srv(f"10-244-0-2.{name}", 8080),
         Srv(f"fd00-10-244--1.{name}", 8080),
         Srv(f"fd00-10-244--2.{name}", 8080),
     ]
-    assert values(found, f"10-244-0-2.{name}", Kind.A) == [ip_address("10.244.0.2")]
+    assert values(found, f"10-244-0-2.{name}", RecordKind.A) == [ip_address("10.244.0.2")]
 
 
 def test_a_headless_service_has_srv_records_of_its_ports_over_udp() -> None:
     found = names(HEADLESS)
     name = "peers.default.svc.cluster.local"
-    assert values(found, f"_dns._udp.{name}", Kind.SRV) == [
+    assert values(found, f"_dns._udp.{name}", RecordKind.SRV) == [
         Srv(f"{host}.{name}", 5353) for host in ("10-244-0-1", "10-244-0-2", "fd00-10-244--1", "fd00-10-244--2")
     ]
     assert found.at(f"_dns._tcp.{name}") is None
@@ -97,7 +97,7 @@ def test_a_headless_service_has_srv_records_of_its_ports_over_udp() -> None:
 
 def test_endpoints_that_are_not_ready_are_published_where_the_service_says_so() -> None:
     found = names(replace(HEADLESS, publish_not_ready_addresses=True), pods=(pod(1), pod(3, ready=False)))
-    assert values(found, "peers.default.svc.cluster.local", Kind.A) == [
+    assert values(found, "peers.default.svc.cluster.local", RecordKind.A) == [
         ip_address("10.244.0.1"),
         ip_address("10.244.0.3"),
     ]
@@ -112,22 +112,22 @@ def test_a_headless_service_without_ready_endpoints_exists_and_has_no_address() 
 def test_a_pod_with_hostname_and_subdomain_has_a_name_of_its_own_and_is_found_by_its_address() -> None:
     found = names(HEADLESS, pods=(pod(1, hostname="first", subdomain="peers"), pod(2, hostname="x", subdomain="other")))
     name = "first.peers.default.svc.cluster.local"
-    assert values(found, name, Kind.A) == [ip_address("10.244.0.1")]
-    assert values(found, name, Kind.AAAA) == [ip_address("fd00:10:244::1")]
-    assert values(found, "1.0.244.10.in-addr.arpa", Kind.PTR) == [name]
+    assert values(found, name, RecordKind.A) == [ip_address("10.244.0.1")]
+    assert values(found, name, RecordKind.AAAA) == [ip_address("fd00:10:244::1")]
+    assert values(found, "1.0.244.10.in-addr.arpa", RecordKind.PTR) == [name]
     assert found.at("x.peers.default.svc.cluster.local") is None
     assert found.at("2.0.244.10.in-addr.arpa") is None
 
 
 def test_an_external_name_is_an_alias_and_nothing_else() -> None:
-    assert names(ALIAS).at("alias.default.svc.cluster.local") == (Record(Kind.CNAME, "mirror.example.org"),)
+    assert names(ALIAS).at("alias.default.svc.cluster.local") == (DnsRecord(RecordKind.CNAME, "mirror.example.org"),)
 
 
 def test_the_same_name_in_another_namespace_is_another_name() -> None:
     other = replace(WEB, namespace="prod", cluster_ips=(ip_address("10.96.0.8"),))
     found = names(WEB, other)
-    assert values(found, "web.prod.svc.cluster.local", Kind.A) == [ip_address("10.96.0.8")]
-    assert values(found, "web.default.svc.cluster.local", Kind.A) == [ip_address("10.96.0.7")]
+    assert values(found, "web.prod.svc.cluster.local", RecordKind.A) == [ip_address("10.96.0.8")]
+    assert values(found, "web.default.svc.cluster.local", RecordKind.A) == [ip_address("10.96.0.7")]
 
 
 @pytest.mark.parametrize(
@@ -163,6 +163,6 @@ def test_the_cluster_answers_for_its_own_domain_and_for_reverse_names(name: str,
 
 
 def test_the_domain_can_be_another() -> None:
-    found = Names((WEB,), (), domain="Kube.Test")
-    assert values(found, "web.default.svc.kube.test", Kind.A) == [ip_address("10.96.0.7")]
+    found = ClusterNames((WEB,), (), domain="Kube.Test")
+    assert values(found, "web.default.svc.kube.test", RecordKind.A) == [ip_address("10.96.0.7")]
     assert not found.covers("web.default.svc.cluster.local")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from proxylab.addresses import Family
 from proxylab.cluster.http_routes import Match, PathRoute, Routing, Server, VirtualHost, choose, routing
 from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, Unstructured
-from proxylab.control.ingress.nginx_conf import Listen, nginx_conf
+from proxylab.control.ingress.nginx_conf import NginxListen, nginx_conf
 
 PATHS = st.lists(st.sampled_from(["a", "b", "ab"]), max_size=3).flatmap(
     lambda parts: st.sampled_from(["/" + "/".join(parts), "/" + "/".join(parts) + "/"]).filter(lambda p: "//" not in p)
@@ -70,7 +70,7 @@ def served(conf: str, host: str, path: str) -> str:
 @given(routings(), st.sampled_from(["a.example", "x.a.example", "b.a.example", "x.b.a.example", "other"]), PATHS)
 def test_nginx_serves_what_the_rules_of_kubernetes_say(routes: Routing, host: str, path: str) -> None:
     due = choose(routes, host, path)
-    conf = nginx_conf(routes, "pod", [Listen(80)], [4], 1)
+    conf = nginx_conf(routes, "pod", [NginxListen(80)], [4], 1)
     assert served(conf, host, path) == ("404" if due is None else due[0].address)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from proxylab.cluster.objects import Node
-from proxylab.cluster.placement import Constraints, Placed, Requirement, Spread, Toleration, node_for
+from proxylab.cluster.placement import Constraints, Placed, Requirement, Toleration, TopologySpread, node_for
 
 ZONE = "topology.kubernetes.io/zone"
 NODES = (
@@ -79,18 +79,18 @@ def test_one_of_several_terms_is_enough() -> None:
 
 def test_a_spread_constraint_keeps_domains_level_or_leaves_the_pod_without_a_node() -> None:
     web = (Requirement(key="app", operator="In", values=("web",)),)
-    spread = Spread(max_skew=1, topology_key=ZONE, selector=web)
+    spread = TopologySpread(max_skew=1, topology_key=ZONE, selector=web)
     assert places(Constraints(spreads=(spread,)), 4) == ["a1", "b1", "a1", "b1"]
     # Zone b counts, since the pod may use it; but only zone a has a node whose taints it tolerates.
     nodes = (NODES[0], Node(name="b2", labels={ZONE: "b"}, taints=("dedicated:NoSchedule",)))
     there = [Placed("web", "a1", WEB)]
     assert node_for(Constraints(spreads=(spread,)), "web", nodes, there) is None
-    soft = Spread(max_skew=1, topology_key=ZONE, hard=False, selector=web)
+    soft = TopologySpread(max_skew=1, topology_key=ZONE, hard=False, selector=web)
     assert node_for(Constraints(spreads=(soft,)), "web", nodes, there) == "a1"
 
 
 def test_a_soft_spread_prefers_the_domain_with_fewer_pods() -> None:
     web = (Requirement(key="app", operator="In", values=("web",)),)
     nodes = (NODES[0], Node(name="a3", labels={ZONE: "a"}), Node(name="b3", labels={ZONE: "b"}))
-    soft = Constraints(spreads=(Spread(max_skew=1, topology_key=ZONE, hard=False, selector=web),))
+    soft = Constraints(spreads=(TopologySpread(max_skew=1, topology_key=ZONE, hard=False, selector=web),))
     assert node_for(soft, "web", nodes, [Placed("web", "a1", WEB)]) == "b3"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from proxylab.addresses import Family
-from proxylab.cluster.kube_dns import Names
+from proxylab.cluster.kube_dns import ClusterNames
 from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, ServiceType
 from proxylab.control.dns_server import LARGEST, SMALLEST, answer
 
@@ -39,12 +39,12 @@ def peers(count: int) -> EndpointSlice:
     )
 
 
-NAMES = Names((WEB, PEERS, INSIDE, OUTSIDE, CIRCLE), (peers(3),))
-CROWD = Names((PEERS,), (peers(100),))
+NAMES = ClusterNames((WEB, PEERS, INSIDE, OUTSIDE, CIRCLE), (peers(3),))
+CROWD = ClusterNames((PEERS,), (peers(100),))
 
 
 def ask(
-    name: str, kind: str = "A", *, names: Names = NAMES, by_udp: bool = True, payload: int = 0
+    name: str, kind: str = "A", *, names: ClusterNames = NAMES, by_udp: bool = True, payload: int = 0
 ) -> dns.message.Message:
     query = dns.message.make_query(name, kind, use_edns=0 if payload else -1, payload=payload or 1232)
     said = answer(names, query.to_wire(), by_udp=by_udp)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from proxylab.control.http_server import Answer, HttpRequest, HttpServer
+from proxylab.control.http_server import Answer, HttpServer, ReceivedRequest
 
 
-def handler(request: HttpRequest) -> Answer:
+def handler(request: ReceivedRequest) -> Answer:
     return Answer(200 if request.path == "/there" else 404, request.path.encode(), {"X-Path": request.path})
 
 

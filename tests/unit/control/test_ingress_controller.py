@@ -13,7 +13,7 @@ from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Serv
 from proxylab.cluster.store import Store
 from proxylab.control.ingress import controller as module
 from proxylab.control.ingress.controller import IngressController, IngressPod
-from proxylab.control.ingress.nginx_conf import CONFIGURATION, Listen
+from proxylab.control.ingress.nginx_conf import CONFIGURATION, NginxListen
 from proxylab.control.pod_program import PodProgram
 from proxylab.errors import CapabilityError
 from proxylab.kernel.sandbox.launcher import Launcher
@@ -74,7 +74,7 @@ class Nginx:
 
 
 def controller(machine: Machine, nginx: Nginx, store: Store, *, tls: bool = False) -> IngressController:
-    pod = IngressPod(cast("PodProgram", nginx), "controller", (Listen(443 if tls else 80, tls),), (4,))
+    pod = IngressPod(cast("PodProgram", nginx), "controller", (NginxListen(443 if tls else 80, tls),), (4,))
     return IngressController([pod], store, cast("Launcher", machine))
 
 

@@ -32,7 +32,7 @@ from proxylab.cluster.objects import (
     Unstructured,
 )
 from proxylab.cluster.store import Store
-from proxylab.control.kubeapi.api import KubeApi, Reply, WatchReply
+from proxylab.control.kubeapi.api import ApiReply, KubeApi, WatchReply
 from proxylab.control.kubeapi.following import OpenWatch
 from proxylab.control.kubeapi.manifest import manifest
 from proxylab.control.kubeapi.refusal import Refusal
@@ -69,7 +69,7 @@ def api_with(*things: KubeObject, history: int = 1000) -> KubeApi:
 
 def get(api: KubeApi, path: str, query: str = "") -> tuple[int, Any]:
     reply = api.answer("GET", path, query, b"", "")
-    assert isinstance(reply, Reply), "a watch"
+    assert isinstance(reply, ApiReply), "a watch"
     return int(reply.code), json.loads(reply.body)
 
 
@@ -205,7 +205,7 @@ def test_refusals_are_statuses(path: str, query: str, code: int, reason: str) ->
 
 def test_what_is_too_new_names_the_cause_that_clients_wait_for() -> None:
     reply = api_with(ECHO).answer("GET", "/api/v1/services", "resourceVersion=7", b"", "")
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, ApiReply)
     assert json.loads(reply.body)["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
     assert reply.headers == (("Retry-After", "1"),)
 
@@ -213,7 +213,7 @@ def test_what_is_too_new_names_the_cause_that_clients_wait_for() -> None:
 def test_objects_cannot_be_changed_through_the_api() -> None:
     for method in ("PUT", "POST", "DELETE", "PATCH"):
         reply = api_with(ECHO).answer(method, "/api/v1/namespaces/default/services", "", b"{}", "application/json")
-        assert isinstance(reply, Reply)
+        assert isinstance(reply, ApiReply)
         assert reply.code == 405
 
 
@@ -231,14 +231,14 @@ EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 def test_events_are_kept_and_counted_up() -> None:
     api = api_with()
     created = api.answer("POST", EVENTS, "", json.dumps(EVENT).encode(), "application/json")
-    assert isinstance(created, Reply)
+    assert isinstance(created, ApiReply)
     assert created.code == 201
     event = api.store.get(Key("Event", "default", "node-a.1"))
     assert isinstance(event, ClusterEvent)
     assert (event.regarding, event.reporter) == (Key("Node", "", "node-a"), "kube-proxy")
     patch = json.dumps({"series": {"count": 7}}).encode()
     patched = api.answer("PATCH", f"{EVENTS}/node-a.1", "", patch, "application/strategic-merge-patch+json")
-    assert isinstance(patched, Reply)
+    assert isinstance(patched, ApiReply)
     assert json.loads(patched.body)["series"]["count"] == 7
     assert names(get(api, EVENTS, "fieldSelector=regarding.kind=Node")[1]) == ["node-a.1"]
 
@@ -255,14 +255,14 @@ def test_events_are_kept_and_counted_up() -> None:
 )
 def test_events_that_are_none(method: str, path: str, body: bytes, kind: str, code: int) -> None:
     reply = api_with().answer(method, path, "", body, kind)
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, ApiReply)
     assert reply.code == code
 
 
 def test_a_flood_of_events_is_refused() -> None:
     api = api_with(*(ClusterEvent(name=str(n), regarding=Key("Node", "", "a"), reason="x") for n in range(1000)))
     reply = api.answer("POST", EVENTS, "", json.dumps(EVENT).encode(), "application/json")
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, ApiReply)
     assert reply.code == 429
 
 
@@ -345,7 +345,7 @@ def test_no_request_ends_in_an_error_of_ours(method: str, path: str, query: str,
     api = api_with(ECHO)
     for prefix in ("", "/api/v1/services", EVENTS):
         reply = api.answer(method, prefix + path, query, body, "application/json")
-        if isinstance(reply, Reply):
+        if isinstance(reply, ApiReply):
             assert 200 <= reply.code < 600
 
 

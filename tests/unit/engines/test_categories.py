@@ -6,7 +6,7 @@ import pytest
 
 from proxylab.addresses import Protocol
 from proxylab.cluster.objects import Key
-from proxylab.engines.embedded.categories import Refusal, categorize_endpoints, ports_without_local
+from proxylab.engines.embedded.categories import TrafficRefusal, categorize_endpoints, ports_without_local
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import EndpointInfo, ServicePortInfo
 
@@ -38,15 +38,15 @@ def endpoint(name: str, state: str = "ready", **fields: object) -> EndpointInfo:
 
 def categorized(
     port: ServicePortInfo, *endpoints: EndpointInfo, node: NodeFacts = NODE
-) -> tuple[str, str, str, Refusal | None, Refusal | None]:
+) -> tuple[str, str, str, TrafficRefusal | None, TrafficRefusal | None]:
     found = categorize_endpoints(port._replace(endpoints=endpoints), node)
     names = [" ".join(e.name for e in group) for group in (found.cluster, found.local, found.reachable)]
-    assert found.has_endpoints == (found.internal is not Refusal.REJECT)
+    assert found.has_endpoints == (found.internal is not TrafficRefusal.REJECT)
     return (*names, found.internal, found.external)
 
 
 HERE, THERE = endpoint("here"), endpoint("there")
-REJECT, DROP = Refusal.REJECT, Refusal.DROP
+REJECT, DROP = TrafficRefusal.REJECT, TrafficRefusal.DROP
 
 
 @pytest.mark.parametrize("port", [PORT, INTERNAL_LOCAL, EXTERNAL_LOCAL])

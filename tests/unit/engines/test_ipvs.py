@@ -32,7 +32,7 @@ from proxylab.engines.embedded.ipvs.tables import Tables
 from proxylab.engines.embedded.ipvs.writer import IpvsWriter
 from proxylab.engines.embedded.proxier import ModeProxier, SyncFailedError
 from proxylab.engines.modes import MODES
-from proxylab.evidence.ipvs import Destination, VirtualServer
+from proxylab.evidence.ipvs import IpvsDestination, VirtualServer
 
 A = Addresses(Family.IPV4)
 OWN = (A.of("loopback", 1), A.of("node", 2), A.of("node", 3))
@@ -168,7 +168,7 @@ def test_virtual_servers_in_excluded_networks_stay() -> None:
         address=ip_address("10.96.0.99"),
         port=80,
         protocol=Protocol.TCP,
-        destinations=(Destination(address=OWN[1], port=1),),
+        destinations=(IpvsDestination(address=OWN[1], port=1),),
     )
     kernel.servers = {each.key: each for each in (foreign, stale)}
     given = case(A, using=settings(A, ipvs=IpvsConfiguration(exclude_cidrs=(ip_network("192.0.2.0/24"),))))
@@ -194,15 +194,15 @@ class CountingIpvs:
     def __init__(self, **connections: int) -> None:
         self.found = {name: destination(name, active=number) for name, number in connections.items()}
 
-    def destinations(self, _: VirtualServer) -> tuple[Destination, ...]:
+    def destinations(self, _: VirtualServer) -> tuple[IpvsDestination, ...]:
         return tuple(self.found.values())
 
-    def edit_destinations(self, pairs: Iterable[tuple[VirtualServer, Destination]]) -> None:
+    def edit_destinations(self, pairs: Iterable[tuple[VirtualServer, IpvsDestination]]) -> None:
         for _, each in pairs:
             name = name_of(each)
             self.found[name] = replace(self.found[name], weight=each.weight)
 
-    def delete_destinations(self, pairs: Iterable[tuple[VirtualServer, Destination]]) -> None:
+    def delete_destinations(self, pairs: Iterable[tuple[VirtualServer, IpvsDestination]]) -> None:
         for _, each in pairs:
             del self.found[name_of(each)]
 
@@ -210,15 +210,15 @@ class CountingIpvs:
 NAMES = ("busy", "idle")
 
 
-def destination(name: str, **counts: int) -> Destination:
-    return replace(Destination(address=A.of("pod", NAMES.index(name)), port=8080), **counts)
+def destination(name: str, **counts: int) -> IpvsDestination:
+    return replace(IpvsDestination(address=A.of("pod", NAMES.index(name)), port=8080), **counts)
 
 
-def name_of(each: Destination) -> str:
+def name_of(each: IpvsDestination) -> str:
     return NAMES[int(each.address) - int(A.of("pod", 0))]
 
 
-def ending_pairs(protocol: Protocol) -> list[tuple[VirtualServer, Destination]]:
+def ending_pairs(protocol: Protocol) -> list[tuple[VirtualServer, IpvsDestination]]:
     server = VirtualServer(address=A.of("cluster", 20), port=80, protocol=protocol)
     return [(server, destination(name)) for name in NAMES]
 

@@ -6,7 +6,7 @@ from proxylab.addresses import Family, Protocol
 from proxylab.engines.embedded.ipvs.sets import NodeSet
 from proxylab.engines.embedded.ipvs.texts import differences, holds, print_tables, read
 from proxylab.engines.programmed import Entry, Hook, Way
-from proxylab.evidence.ipvs import Destination, Member, VirtualServer
+from proxylab.evidence.ipvs import IpvsDestination, Member, VirtualServer
 
 VIP, NODE, BALANCED = (ip_address(each) for each in ("10.96.0.10", "172.18.0.2", "192.0.2.10"))
 NEAR, FAR = (ip_address(each) for each in ("10.244.0.10", "10.244.1.10"))
@@ -35,7 +35,7 @@ SETS = [
 
 def server(address: str, port: int, *weights: int) -> VirtualServer:
     ends = zip((NEAR, FAR), weights, strict=False)
-    destinations = tuple(Destination(address=each, port=8080, weight=weight) for each, weight in ends)
+    destinations = tuple(IpvsDestination(address=each, port=8080, weight=weight) for each, weight in ends)
     return VirtualServer(address=ip_address(address), port=port, protocol=Protocol.TCP, destinations=destinations)
 
 

@@ -18,7 +18,7 @@ from proxylab.control.http_server import PathHandler
 from proxylab.engines.embedded.health import Health
 from proxylab.engines.embedded.metrics import SyncMetrics
 from proxylab.engines.embedded.node import NodeFacts
-from proxylab.engines.embedded.node_work import Node, NodeWork, healthz, service_health
+from proxylab.engines.embedded.node_work import EngineNode, NodeWork, healthz, service_health
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.sync import Served
@@ -75,7 +75,7 @@ def metrics() -> SyncMetrics:
 
 @pytest.fixture
 def work(notes: Notes, health: Health, metrics: SyncMetrics) -> NodeWork:
-    node = Node(flows=notes, servers=notes, write_sysctls=lambda _sysctls: None, close=notes.close)
+    node = EngineNode(flows=notes, servers=notes, write_sysctls=lambda _sysctls: None, close=notes.close)
     healthz_at, metrics_at = (SocketAddress(ip_address("127.0.0.1"), port) for port in (10256, 10249))
     made = NodeWork(node, ProxySettings(), sysctls={}, healthz=healthz_at, metrics=metrics_at, clock=lambda: 1000.0)
     asyncio.run(made.open(health, metrics))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxylab.kernel.capture.drop_reasons import Drop, Layout, Record, records
+from proxylab.kernel.capture.drop_reasons import Drop, DropRecord, RecordLayout, records
 
 SAMPLE, LOST = 9, 2
 
@@ -43,21 +43,21 @@ EACH = pytest.mark.parametrize(
 
 @EACH
 def test_a_reason_has_this_kernel_s_name_for_its_number(text: str, form: str, number: int) -> None:
-    layout = Layout.read(text)
-    recorded = [Record(7, struct.pack(form, 0x0800, number)), Record(8, struct.pack(form, 0x86DD, 99))]
+    layout = RecordLayout.read(text)
+    recorded = [DropRecord(7, struct.pack(form, 0x0800, number)), DropRecord(8, struct.pack(form, 0x86DD, 99))]
     assert list(layout.drops(recorded)) == [Drop(0x0800, "IP_RPFILTER", 7), Drop(0x86DD, "99", 8)]
 
 
 @EACH
 def test_a_drop_without_a_reason_is_omitted(text: str, form: str, number: int) -> None:
-    recorded = [Record(7, struct.pack(form, 0x0800, each)) for each in (2, number)]
-    assert [drop.at_ns for drop in Layout.read(text).drops(recorded)] == [7]
-    assert [drop.reason for drop in Layout.read(text).drops(recorded)] == ["IP_RPFILTER"]
+    recorded = [DropRecord(7, struct.pack(form, 0x0800, each)) for each in (2, number)]
+    assert [drop.at_ns for drop in RecordLayout.read(text).drops(recorded)] == [7]
+    assert [drop.reason for drop in RecordLayout.read(text).drops(recorded)] == ["IP_RPFILTER"]
 
 
 def test_a_format_without_reasons_is_refused() -> None:
     with pytest.raises(ValueError, match="skb:kfree_skb records no reason"):
-        Layout.read("".join(line for line in OLDER.splitlines(keepends=True) if "field:enum" not in line))
+        RecordLayout.read("".join(line for line in OLDER.splitlines(keepends=True) if "field:enum" not in line))
 
 
 @given(st.lists(st.tuples(st.sampled_from([SAMPLE, LOST]), st.integers(0, 2**64 - 1), st.binary(max_size=80))))

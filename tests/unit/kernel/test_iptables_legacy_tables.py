@@ -6,7 +6,7 @@ import pytest
 from table_entries import ACCEPT, BOTH, DROP, RETURN, entry, error, snapshot, verdict
 
 from proxylab.addresses import Family
-from proxylab.kernel.netfilter.iptables_legacy_tables import Entry, Kind, Snapshot, counters, walk
+from proxylab.kernel.netfilter.iptables_legacy_tables import EntryKind, Snapshot, TableEntryOffsets, counters, walk
 
 
 def table(family: Family) -> tuple[Snapshot, bytes]:
@@ -35,16 +35,16 @@ def test_rules_policies_and_boundaries_are_distinguished(family: Family) -> None
     found = list(walk(whole))
     packets = counters("=", [each.counters_at for each in found]).unpack_from(entries)
     assert [(each.kind, each.chain, count) for each, count in zip(found, packets, strict=True)] == [
-        (Kind.RULE, "INPUT", 1),
-        (Kind.RULE, "INPUT", 2),
-        (Kind.DROP_POLICY, "INPUT", 3),
-        (Kind.ACCEPT_POLICY, "OUTPUT", 4),
-        (Kind.BOUNDARY, "MINE", 0),
-        (Kind.RULE, "MINE", 5),
-        (Kind.BOUNDARY, "MINE", 6),
-        (Kind.BOUNDARY, "EMPTY", 0),
-        (Kind.BOUNDARY, "EMPTY", 7),
-        (Kind.BOUNDARY, "ERROR", 0),
+        (EntryKind.RULE, "INPUT", 1),
+        (EntryKind.RULE, "INPUT", 2),
+        (EntryKind.DROP_POLICY, "INPUT", 3),
+        (EntryKind.ACCEPT_POLICY, "OUTPUT", 4),
+        (EntryKind.BOUNDARY, "MINE", 0),
+        (EntryKind.RULE, "MINE", 5),
+        (EntryKind.BOUNDARY, "MINE", 6),
+        (EntryKind.BOUNDARY, "EMPTY", 0),
+        (EntryKind.BOUNDARY, "EMPTY", 7),
+        (EntryKind.BOUNDARY, "ERROR", 0),
     ]
 
 
@@ -58,17 +58,17 @@ def test_a_last_rule_that_returns_is_a_rule_and_not_the_end_of_its_chain(family:
     ]
     kinds = [(each.kind, each.chain) for each in walk(snapshot(family, b"".join(parts)))]
     assert kinds == [
-        (Kind.BOUNDARY, "MINE"),
-        (Kind.RULE, "MINE"),
-        (Kind.BOUNDARY, "MINE"),
-        (Kind.BOUNDARY, "ERROR"),
+        (EntryKind.BOUNDARY, "MINE"),
+        (EntryKind.RULE, "MINE"),
+        (EntryKind.BOUNDARY, "MINE"),
+        (EntryKind.BOUNDARY, "ERROR"),
     ]
 
 
 def test_the_entry_has_the_offset_of_its_counters() -> None:
     one = entry(Family.IPV4, verdict(ACCEPT), packets=9)
     (found,) = walk(snapshot(Family.IPV4, one, {0: "INPUT"}))
-    assert found == Entry(Kind.RULE, "INPUT", 96)
+    assert found == TableEntryOffsets(EntryKind.RULE, "INPUT", 96)
 
 
 @pytest.mark.parametrize("lengths", [(112, 112), (112, 40), (112, 9999)], ids=["empty", "backwards", "beyond"])

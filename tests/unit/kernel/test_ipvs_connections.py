@@ -3,7 +3,7 @@
 from ipaddress import ip_address
 
 from proxylab.addresses import Protocol
-from proxylab.evidence.ipvs import Connection
+from proxylab.evidence.ipvs import IpvsConnection
 from proxylab.kernel.netfilter.ipvs_connections import connection_in, fields_in, whole
 
 HEAD = "Pro FromIP   FPrt ToIP     TPrt DestIP   DPrt State       Expires PEName PEData\n"
@@ -18,7 +18,7 @@ TEMPLATE = "TCP 0AF4000C 0000 0A600101 0050 0AF4010A 1F90 ASSURED       10797\n"
 def test_both_families_are_read() -> None:
     found = {connection_in(each) for each in fields_in(HEAD + FOUR.format(state="SYN_RECV") + SIX)}
     assert found == {
-        Connection(
+        IpvsConnection(
             protocol=Protocol.TCP,
             client=ip_address("10.244.0.12"),
             client_port=0xF532,
@@ -27,7 +27,7 @@ def test_both_families_are_read() -> None:
             destination=ip_address("10.244.1.10"),
             destination_port=8080,
         ),
-        Connection(
+        IpvsConnection(
             protocol=Protocol.UDP,
             client=ip_address("fd00:10:244::a"),
             client_port=0x6B2A,

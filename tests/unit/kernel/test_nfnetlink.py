@@ -7,19 +7,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxylab.kernel.netfilter.nfnetlink import Dump, attributes, messages, nested
+from proxylab.kernel.netfilter.nfnetlink import NetfilterSocket, attributes, messages, nested
 
 OBJECT, ERROR, DONE = 16, 2, 3
 REQUEST, INTERRUPTED = 0x1, 0x10
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[Dump, socket.socket]]:
+def ends() -> Iterator[tuple[NetfilterSocket, socket.socket]]:
     """A dump, and the kernel's end of its socket."""
     ours, kernel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.settimeout(1)
     with ours, kernel:
-        yield Dump(ours), kernel
+        yield NetfilterSocket(ours), kernel
 
 
 def message(kind: int, body: bytes, flags: int = 0) -> bytes:
@@ -30,21 +30,21 @@ def end(code: int = 0, kind: int = DONE) -> bytes:
     return message(kind, struct.pack("=i", -code))
 
 
-def test_a_dump_returns_the_objects_of_all_its_messages(ends: tuple[Dump, socket.socket]) -> None:
+def test_a_dump_returns_the_objects_of_all_its_messages(ends: tuple[NetfilterSocket, socket.socket]) -> None:
     dump, kernel = ends
     kernel.send(message(OBJECT, b"one.") + message(OBJECT, b"two."))
     kernel.send(message(OBJECT, b"last") + end())
     assert dump.all(1, b"") == [b"one.", b"two.", b"last"]
 
 
-def test_an_interrupted_dump_is_requested_again(ends: tuple[Dump, socket.socket]) -> None:
+def test_an_interrupted_dump_is_requested_again(ends: tuple[NetfilterSocket, socket.socket]) -> None:
     dump, kernel = ends
     kernel.send(message(OBJECT, b"half", INTERRUPTED) + end())
     kernel.send(message(OBJECT, b"all.") + end())
     assert dump.all(1, b"") == [b"all."]
 
 
-def test_a_dump_interrupted_in_every_round_is_an_error(ends: tuple[Dump, socket.socket]) -> None:
+def test_a_dump_interrupted_in_every_round_is_an_error(ends: tuple[NetfilterSocket, socket.socket]) -> None:
     dump, kernel = ends
     for _ in range(20):
         kernel.send(message(OBJECT, b"half", INTERRUPTED) + end())
@@ -54,7 +54,7 @@ def test_a_dump_interrupted_in_every_round_is_an_error(ends: tuple[Dump, socket.
 
 
 @pytest.mark.parametrize("kind", [DONE, ERROR])
-def test_a_dump_that_fails_midway_is_an_error(ends: tuple[Dump, socket.socket], kind: int) -> None:
+def test_a_dump_that_fails_midway_is_an_error(ends: tuple[NetfilterSocket, socket.socket], kind: int) -> None:
     dump, kernel = ends
     kernel.send(message(OBJECT, b"half"))
     kernel.send(end(errno.ENOMEM, kind))
@@ -63,14 +63,14 @@ def test_a_dump_that_fails_midway_is_an_error(ends: tuple[Dump, socket.socket], 
     assert caught.value.errno == errno.ENOMEM
 
 
-def test_one_object_needs_no_dump(ends: tuple[Dump, socket.socket]) -> None:
+def test_one_object_needs_no_dump(ends: tuple[NetfilterSocket, socket.socket]) -> None:
     dump, kernel = ends
     kernel.send(message(OBJECT, b"that"))
     assert dump.one(1, b"what") == b"that"
     assert kernel.recv(99) == message(1, b"what", REQUEST)
 
 
-def test_a_refused_request_raises_its_errno(ends: tuple[Dump, socket.socket]) -> None:
+def test_a_refused_request_raises_its_errno(ends: tuple[NetfilterSocket, socket.socket]) -> None:
     dump, kernel = ends
     kernel.send(end(errno.EPERM, ERROR))
     with pytest.raises(PermissionError):

@@ -14,7 +14,7 @@ from recorded import World
 
 from proxylab.errors import ExitCode
 from proxylab.evidence.evidence import Direction, RuleCount
-from proxylab.report.html import Entry, Heading, entries_of, entry, message, page
+from proxylab.report.html import Heading, PageEntry, entries_of, entry, message, page
 from proxylab.report.html.ladder import MOST_COLUMNS
 from proxylab.report.html.markup import Markup, tag
 from proxylab.scenario.expect import Preserved
@@ -54,7 +54,7 @@ class Reader(HTMLParser):
         return [value for name, value in self.attributes if name == attribute]
 
 
-def entries() -> list[Entry]:
+def entries() -> list[PageEntry]:
     found = [each for result in RUN for each in entries_of(result)]
     heading = Heading(file="scenarios/all.lab.yaml", engine="kube-proxy/nftables", case="ipv6", tags=("snat", "slow"))
     return [*found, *(entry(heading, make()) for make in CASES.values())]

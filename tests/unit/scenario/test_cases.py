@@ -9,7 +9,7 @@ from proxylab.addresses import Family
 from proxylab.plan.assembly import assemble
 from proxylab.scenario.cases import cases, kernel_of
 from proxylab.scenario.load import load_scenario, parse_scenario
-from proxylab.scenario.model import Case, Scenario
+from proxylab.scenario.model import MatrixCase, Scenario
 from proxylab.scenario.words import Outcome
 
 SCENARIOS = Path(__file__).resolve().parents[3] / "scenarios"
@@ -29,7 +29,7 @@ def scenario(matrix: str, exceptions: str = "") -> Scenario:
 
 def test_a_scenario_without_matrix_is_its_only_case() -> None:
     (case,) = cases(parse_scenario(BASE, "f"), "iptables")
-    assert case.case == Case(mode="iptables")
+    assert case.case == MatrixCase(mode="iptables")
     assert [probe.name for probe in case.probes] == ["first"]
 
 

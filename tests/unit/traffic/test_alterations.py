@@ -10,7 +10,7 @@ from proxylab.evidence.evidence import Altered, Packet, Part
 from proxylab.kernel.capture.batches import Frame
 from proxylab.traffic.alterations import has_ip_checksum
 from proxylab.traffic.craft import filling
-from proxylab.traffic.identity import Identity, Kind
+from proxylab.traffic.identity import Identity, TokenKind
 from proxylab.traffic.legs import TapPoint
 from proxylab.traffic.match import Matcher
 
@@ -18,7 +18,7 @@ IDENTITY = Identity(bytes(8), 0, 1 << 20, 4)
 SENDER, POD = TapPoint("client", "eth0", is_sender=True), TapPoint("echo", "eth0", is_sender=False)
 CLIENT, SERVICE, ECHO = "10.244.0.10", "10.96.0.1", "10.244.1.10"
 TAIL = filling(100)
-REQUEST, REPLY = (IDENTITY.token(kind, 1) for kind in (Kind.PROBE, Kind.REPLY))
+REQUEST, REPLY = (IDENTITY.token(kind, 1) for kind in (TokenKind.PROBE, TokenKind.REPLY))
 
 
 def udp(source: tuple[str, int], to: tuple[str, int], payload: bytes) -> bytes:

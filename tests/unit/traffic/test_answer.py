@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxylab.traffic.answer import AnswerWriter, read_answer, request_line
-from proxylab.traffic.identity import Identity, Kind
+from proxylab.traffic.identity import Identity, TokenKind
 
 IDENTITY = Identity(bytes(8), 0, 4, 10)
-TOKEN = IDENTITY.token(Kind.PROBE, 7)
+TOKEN = IDENTITY.token(TokenKind.PROBE, 7)
 
 
 PEER, OWN = ("10.0.0.1", 4711), ("10.244.1.10", 8080)
@@ -63,13 +63,13 @@ def test_no_changed_bit_of_an_answer_passes_for_the_answer(at: int, bit: int) ->
     [
         b"",
         TOKEN,
-        IDENTITY.token(Kind.REPLY, 7),
-        IDENTITY.token(Kind.REPLY, 7) + b" {",
-        IDENTITY.token(Kind.REPLY, 7) + b' {"pod": 1, "peer": "10.0.0.1", "port": 1}',
-        IDENTITY.token(Kind.REPLY, 7) + b' {"pod": "a", "peer": "nowhere", "port": 1}',
-        IDENTITY.token(Kind.REPLY, 8) + b' {"pod": "a", "peer": "10.0.0.1", "port": 1}',
-        IDENTITY.token(Kind.REPLY, 7) + b' {"pod": "a", "peer": "10.0.0.1", "port": 1}' + b" " * 2000,
-        IDENTITY.token(Kind.REPLY, 7) + b"\xff\xfe",
+        IDENTITY.token(TokenKind.REPLY, 7),
+        IDENTITY.token(TokenKind.REPLY, 7) + b" {",
+        IDENTITY.token(TokenKind.REPLY, 7) + b' {"pod": 1, "peer": "10.0.0.1", "port": 1}',
+        IDENTITY.token(TokenKind.REPLY, 7) + b' {"pod": "a", "peer": "nowhere", "port": 1}',
+        IDENTITY.token(TokenKind.REPLY, 8) + b' {"pod": "a", "peer": "10.0.0.1", "port": 1}',
+        IDENTITY.token(TokenKind.REPLY, 7) + b' {"pod": "a", "peer": "10.0.0.1", "port": 1}' + b" " * 2000,
+        IDENTITY.token(TokenKind.REPLY, 7) + b"\xff\xfe",
     ],
 )
 def test_what_is_no_answer_to_this_flow_is_none(line: bytes) -> None:
@@ -77,4 +77,4 @@ def test_what_is_no_answer_to_this_flow_is_none(line: bytes) -> None:
 
 
 def test_a_responder_answers_no_answer() -> None:
-    assert AnswerWriter("echo-1").answer(IDENTITY.token(Kind.REPLY, 7), PEER, OWN) is None
+    assert AnswerWriter("echo-1").answer(IDENTITY.token(TokenKind.REPLY, 7), PEER, OWN) is None

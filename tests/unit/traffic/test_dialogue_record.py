@@ -5,7 +5,7 @@ from ipaddress import ip_address
 import pytest
 
 from proxylab.evidence.evidence import RuleCount
-from proxylab.evidence.segments import DialogueRecord, Segment
+from proxylab.evidence.segments import DialogueRecord, TcpSegment
 from proxylab.plan.dialogue import client
 
 CLIENT, SERVER = ip_address("10.0.0.1"), ip_address("10.0.0.2")
@@ -30,8 +30,8 @@ def test_incomplete_counters_cast_no_doubt_on_what_the_taps_saw() -> None:
 
 
 def test_each_turn_is_told_with_the_segments_of_that_turn() -> None:
-    def segment(turn: int, netns_name: str, source_port: int) -> Segment:
-        return Segment(turn, netns_name, "eth0", True, CLIENT, source_port, SERVER, 80, 2, 0, 0, "", turn)
+    def segment(turn: int, netns_name: str, source_port: int) -> TcpSegment:
+        return TcpSegment(turn, netns_name, "eth0", True, CLIENT, source_port, SERVER, 80, 2, 0, 0, "", turn)
 
     told = DialogueRecord(
         "client", "echo", (client("SYN"), client("ACK"), client("FIN")), (segment(1, "client", 1), segment(2, "pod", 2))

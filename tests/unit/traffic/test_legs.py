@@ -11,7 +11,7 @@ from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Leg, Packet
 from proxylab.kernel.capture.batches import Frame
 from proxylab.plan.resolved import STACK
-from proxylab.traffic.identity import Identity, Kind
+from proxylab.traffic.identity import Identity, TokenKind
 from proxylab.traffic.legs import TapPoint
 from proxylab.traffic.match import Matcher
 
@@ -63,7 +63,7 @@ def onward_syn(sequence: int, *, outgoing: bool = True, at: int = 1) -> Frame:
 
 
 def request(flow: int, sequence: int, source: IPv4Address = NODE, port: int = FROM_PROGRAM) -> Frame:
-    token = IDENTITY.token(Kind.PROBE, flow) + b"\n"
+    token = IDENTITY.token(TokenKind.PROBE, flow) + b"\n"
     return tcp(PSH | ACK, (source, port, ECHO, 8080), sequence=sequence + 1, data=token, outgoing=True, at=3)
 
 
@@ -144,10 +144,10 @@ def test_the_senders_port_tells_the_legs_of_datagrams_apart() -> None:
     found.take(
         AT_NODE,
         [
-            udp(IDENTITY.token(Kind.PROBE, 1), (SENDER, PORTS[1], SERVICE, 53), 1),
-            udp(IDENTITY.token(Kind.PROBE, 1), (NODE, FROM_PROGRAM, ECHO, 53), 2),
-            udp(IDENTITY.token(Kind.REPLY, 1), (ECHO, 53, NODE, FROM_PROGRAM), 3),
-            udp(IDENTITY.token(Kind.REPLY, 1), (SERVICE, 53, SENDER, PORTS[1]), 4),
+            udp(IDENTITY.token(TokenKind.PROBE, 1), (SENDER, PORTS[1], SERVICE, 53), 1),
+            udp(IDENTITY.token(TokenKind.PROBE, 1), (NODE, FROM_PROGRAM, ECHO, 53), 2),
+            udp(IDENTITY.token(TokenKind.REPLY, 1), (ECHO, 53, NODE, FROM_PROGRAM), 3),
+            udp(IDENTITY.token(TokenKind.REPLY, 1), (SERVICE, 53, SENDER, PORTS[1]), 4),
         ],
     )
     assert [leg for _, _, _, leg in legs(found)] == [Leg.OWN, Leg.ONWARD, Leg.ONWARD, Leg.OWN]
@@ -158,7 +158,7 @@ def test_the_answer_on_the_second_leg_settles_no_flow_of_a_node_that_sends() -> 
     found = Matcher(one, Transport.UDP, None, PORTS[:1])
     node = TapPoint("node-a", STACK, is_sender=True)
 
-    token, answer = one.token(Kind.PROBE, 0), one.token(Kind.REPLY, 0)
+    token, answer = one.token(TokenKind.PROBE, 0), one.token(TokenKind.REPLY, 0)
     found.take(POD, [udp(token, (NODE, FROM_PROGRAM, ECHO, 53))])
     found.take(node, [udp(answer, (ECHO, 53, NODE, FROM_PROGRAM))])
     assert found.unsettled == 1

@@ -9,7 +9,7 @@ from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Direction, Observation, Packet
 from proxylab.kernel.capture.batches import Frame
 from proxylab.traffic.chunks import abort
-from proxylab.traffic.identity import Identity, Kind
+from proxylab.traffic.identity import Identity, TokenKind
 from proxylab.traffic.match import Matcher, SentinelSighting, TapPoint
 
 SENDER = TapPoint("client", "eth0", is_sender=True)
@@ -49,7 +49,7 @@ def seen(
 
 
 def test_an_observation_has_packet_tap_time_and_addresses() -> None:
-    packet = udp(IDENTITY.token(Kind.PROBE, 3))
+    packet = udp(IDENTITY.token(TokenKind.PROBE, 3))
     assert seen(Transport.UDP, POD, frame(packet)) == (
         Observation(3, "echo", "eth0", Direction.IN, Packet.REQUEST, Transport.UDP, A, 1024, B, 80, 7),
     )
@@ -83,8 +83,8 @@ def test_what_the_sender_hears_of_a_tcp_flow(packet: bytes, expected: Packet) ->
         tcp(ACK, IDENTITY.sequence(3), IDENTITY.sequence(3) + 1),
         tcp(RST, IDENTITY.sequence(3)),
         icmp(3, 3, tcp(SYN | ACK, IDENTITY.sequence(3))),
-        icmp(3, 3, udp(IDENTITY.token(Kind.PROBE, 3))),
-        udp(IDENTITY.token(Kind.PROBE, 3)),
+        icmp(3, 3, udp(IDENTITY.token(TokenKind.PROBE, 3))),
+        udp(IDENTITY.token(TokenKind.PROBE, 3)),
     ],
 )
 def test_what_belongs_to_no_tcp_flow_is_passed_over(packet: bytes) -> None:
@@ -127,9 +127,9 @@ def test_the_sender_s_own_reset_of_an_unasked_syn_ack_is_passed_over() -> None:
 
 
 def test_an_icmp_error_about_a_reply_is_the_sender_s_own_and_passed_over() -> None:
-    about_reply = icmp(3, 3, udp(IDENTITY.token(Kind.REPLY, 3)))
+    about_reply = icmp(3, 3, udp(IDENTITY.token(TokenKind.REPLY, 3)))
     assert seen(Transport.UDP, SENDER, frame(about_reply, outgoing=True)) == ()
-    assert len(seen(Transport.UDP, SENDER, frame(icmp(3, 3, udp(IDENTITY.token(Kind.PROBE, 3)))))) == 1
+    assert len(seen(Transport.UDP, SENDER, frame(icmp(3, 3, udp(IDENTITY.token(TokenKind.PROBE, 3)))))) == 1
 
 
 def test_a_number_that_the_kernel_chose_is_learned_at_the_sender_only() -> None:
@@ -166,9 +166,9 @@ def test_a_flow_is_settled_by_arrival_and_reply_or_by_being_turned_away() -> Non
 
 def test_sentinels_are_seen_where_they_come_in() -> None:
     matcher = Matcher(IDENTITY, Transport.TCP)
-    token = IDENTITY.token(Kind.SENTINEL, 6)
+    token = IDENTITY.token(TokenKind.SENTINEL, 6)
     matcher.take(SENDER, [frame(icmp(8, 0, token), outgoing=True), frame(icmp(0, 0, token, A), at=9)])
-    matcher.take(POD, [frame(icmp(8, 0, token)), frame(icmp(0, 0, IDENTITY.token(Kind.PROBE, 3)))])
+    matcher.take(POD, [frame(icmp(8, 0, token)), frame(icmp(0, 0, IDENTITY.token(TokenKind.PROBE, 3)))])
     assert matcher.sentinels == [SentinelSighting(6, True, "client", A, 9), SentinelSighting(6, False, "echo", B, 7)]
     assert matcher.observations == ()
 
@@ -177,7 +177,7 @@ def test_what_is_seen_on_its_way_through_a_node_settles_nothing() -> None:
     matcher = Matcher(IDENTITY, Transport.TCP)
     transit = TapPoint("node-a", "eth0", transit=True)
     first = IDENTITY.sequence(0)
-    sentinel = icmp(0, 0, IDENTITY.token(Kind.SENTINEL, 1))
+    sentinel = icmp(0, 0, IDENTITY.token(TokenKind.SENTINEL, 1))
     passing = [tcp(SYN, first), tcp(SYN | ACK, 9, first + 1), tcp(RST | ACK, 0, first + 1), icmp(3, 3, tcp(SYN, first))]
     matcher.take(transit, [frame(packet, outgoing=out) for packet in [*passing, sentinel] for out in (False, True)])
     assert [seen.packet for seen in matcher.observations] == [
@@ -193,7 +193,7 @@ def echo(kind: int, identifier: int, token: bytes) -> bytes:
 
 
 def test_an_echo_request_and_its_reply_bear_one_token_and_are_told_apart_by_their_type() -> None:
-    token = IDENTITY.token(Kind.PROBE, 3)
+    token = IDENTITY.token(TokenKind.PROBE, 3)
     asked, answered = seen(Transport.ICMP, POD, frame(echo(8, 77, token)), frame(echo(0, 77, token), outgoing=True))
     assert (asked.flow, asked.packet, asked.source_port, asked.destination_port) == (3, Packet.REQUEST, 77, 0)
     assert (answered.flow, answered.packet, answered.source_port, answered.destination_port) == (3, Packet.REPLY, 0, 77)
@@ -201,19 +201,19 @@ def test_an_echo_request_and_its_reply_bear_one_token_and_are_told_apart_by_thei
 
 
 def test_an_icmp_error_about_an_echo_request_belongs_to_its_flow_and_one_about_a_reply_to_none() -> None:
-    token = IDENTITY.token(Kind.PROBE, 3)
+    token = IDENTITY.token(TokenKind.PROBE, 3)
     (told,) = seen(Transport.ICMP, SENDER, frame(icmp(3, 3, echo(8, 77, token))))
     assert (told.flow, told.packet, told.icmp) == (3, Packet.PORT_UNREACHABLE, (3, 3))
     assert seen(Transport.ICMP, SENDER, frame(icmp(3, 3, echo(0, 77, token)))) == ()
 
 
 def test_a_probes_echo_request_says_nothing_to_a_run_of_another_protocol() -> None:
-    assert seen(Transport.UDP, POD, frame(echo(8, 77, IDENTITY.token(Kind.PROBE, 3)))) == ()
+    assert seen(Transport.UDP, POD, frame(echo(8, 77, IDENTITY.token(TokenKind.PROBE, 3)))) == ()
 
 
 def test_a_sentinel_is_noted_and_no_packet_of_a_flow_of_echo_requests() -> None:
     matcher = Matcher(IDENTITY, Transport.ICMP)
-    matcher.take(POD, [frame(echo(8, 0, IDENTITY.token(Kind.SENTINEL, 3)))])
+    matcher.take(POD, [frame(echo(8, 0, IDENTITY.token(TokenKind.SENTINEL, 3)))])
     assert (matcher.observations, [sentinel.number for sentinel in matcher.sentinels]) == ((), [3])
 
 

@@ -8,7 +8,7 @@ from table_entries import ACCEPT, DROP, entry, error, verdict
 
 from proxylab.addresses import Family
 from proxylab.engines.embedded.iptables.meter import TableMeter
-from proxylab.kernel.netfilter.iptables_legacy_tables import Entry, Snapshot, counters, walk
+from proxylab.kernel.netfilter.iptables_legacy_tables import Snapshot, TableEntryOffsets, counters, walk
 
 V4 = Family.IPV4
 
@@ -35,13 +35,13 @@ class Node:
     def read(self, name: str) -> Snapshot | None:
         return self.table if name == "filter" else None
 
-    def walk(self, snapshot: Snapshot) -> Iterator[Entry]:
+    def walk(self, snapshot: Snapshot) -> Iterator[TableEntryOffsets]:
         return walk(snapshot)
 
     def counters(self, netns_names: Sequence[int]) -> Struct:
         return counters("=", netns_names)
 
-    def volatile(self, each: Entry) -> slice:
+    def volatile(self, each: TableEntryOffsets) -> slice:
         return slice(each.counters_at, each.counters_at + 16)
 
     async def save(self) -> str:

@@ -8,13 +8,13 @@ from ipaddress import IPv4Address
 import pytest
 
 from proxylab.kernel.capture.taps import attach_filter
-from proxylab.traffic.identity import Identity, Kind
+from proxylab.traffic.identity import Identity, TokenKind
 from proxylab.traffic.tap_filters import FLOW_FRAMES, STREAM_FRAMES
 
 A, B = IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")
 IDENTITY = Identity(bytes(8), 0, 1000, 5)
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
-TOKENS = {kind: IDENTITY.token(kind, 3) for kind in Kind}
+TOKENS = {kind: IDENTITY.token(kind, 3) for kind in TokenKind}
 
 
 def ip(protocol: int, rest: bytes, *, options: bytes = b"", fragment: int = 0) -> bytes:
@@ -75,15 +75,15 @@ def kept(network: tuple[socket.socket, socket.socket], packet: bytes, ethertype:
         tcp(SYN | ACK),
         tcp(RST | ACK),
         *(udp(token) for token in TOKENS.values()),
-        udp(TOKENS[Kind.PROBE], options=bytes(8)),
-        udp(TOKENS[Kind.PROBE] + bytes(1000), fragment=0x2000),
-        udp(TOKENS[Kind.PROBE], fragment=1),
-        icmp(8, TOKENS[Kind.SENTINEL]),
-        icmp(0, TOKENS[Kind.SENTINEL]),
-        icmp(3, udp(TOKENS[Kind.PROBE])),
+        udp(TOKENS[TokenKind.PROBE], options=bytes(8)),
+        udp(TOKENS[TokenKind.PROBE] + bytes(1000), fragment=0x2000),
+        udp(TOKENS[TokenKind.PROBE], fragment=1),
+        icmp(8, TOKENS[TokenKind.SENTINEL]),
+        icmp(0, TOKENS[TokenKind.SENTINEL]),
+        icmp(3, udp(TOKENS[TokenKind.PROBE])),
         icmp(3, tcp(SYN)[:28]),
         icmp(11, tcp(SYN)),
-        icmp(3, udp(TOKENS[Kind.PROBE], options=bytes(4))),
+        icmp(3, udp(TOKENS[TokenKind.PROBE], options=bytes(4))),
         ip(132, bytes(40)),
     ],
 )
@@ -103,7 +103,7 @@ def test_what_has_an_identity_is_kept(network: tuple[socket.socket, socket.socke
         udp(b""),
         ip(6, bytes(20), fragment=1),
         icmp(8, b"an ordinary ping"),
-        icmp(3, udp(TOKENS[Kind.REPLY])),
+        icmp(3, udp(TOKENS[TokenKind.REPLY])),
     ],
 )
 def test_what_has_none_is_not(network: tuple[socket.socket, socket.socket], packet: bytes) -> None:
@@ -116,9 +116,9 @@ def test_what_has_none_is_not(network: tuple[socket.socket, socket.socket], pack
         six(tcp(SYN)),
         six(tcp(RST | ACK)),
         *(six(udp(token)) for token in TOKENS.values()),
-        icmp6(128, TOKENS[Kind.SENTINEL]),
-        icmp6(129, TOKENS[Kind.SENTINEL]),
-        icmp6(1, six(udp(TOKENS[Kind.PROBE]))),
+        icmp6(128, TOKENS[TokenKind.SENTINEL]),
+        icmp6(129, TOKENS[TokenKind.SENTINEL]),
+        icmp6(1, six(udp(TOKENS[TokenKind.PROBE]))),
         icmp6(1, six(tcp(SYN))),
         icmp6(3, six(tcp(SYN))),
         ip6(132, bytes(40)),
@@ -139,7 +139,7 @@ def test_what_has_an_identity_is_kept_of_ipv6_too(network: tuple[socket.socket, 
         icmp6(128, b"an ordinary ping"),
         icmp6(135, bytes(24)),
         icmp6(137, six(tcp(SYN))),
-        icmp6(1, six(udp(TOKENS[Kind.REPLY]))),
+        icmp6(1, six(udp(TOKENS[TokenKind.REPLY]))),
         ip6(0, bytes(40)),
     ],
 )

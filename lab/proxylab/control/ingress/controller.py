@@ -19,7 +19,7 @@ from proxylab.cluster.objects import EndpointSlice, Service, Unstructured
 from proxylab.cluster.store import Event, Store
 from proxylab.control.apiserver import API_ADDRESS
 from proxylab.control.http_client import fetch
-from proxylab.control.ingress.nginx_conf import CERTIFICATE, CONFIGURATION, STATUS_PORT, Listen, nginx_conf
+from proxylab.control.ingress.nginx_conf import CERTIFICATE, CONFIGURATION, STATUS_PORT, NginxListen, nginx_conf
 from proxylab.control.pod_program import PodProgram
 from proxylab.errors import CapabilityError
 from proxylab.kernel.sandbox.launcher import Launcher
@@ -42,7 +42,7 @@ class IngressPod(Struct):
 
     program: PodProgram
     pod: str
-    listens: tuple[Listen, ...]
+    listens: tuple[NginxListen, ...]
     versions: tuple[int, ...]
     text: str = ""
     number: int = 0

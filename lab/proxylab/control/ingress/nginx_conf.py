@@ -53,19 +53,19 @@ http {
 """As ingress-nginx does by default, X-Forwarded-For has the peer's address alone, whatever the client wrote."""
 
 
-class Listen(Struct, frozen=True):
+class NginxListen(Struct, frozen=True):
     """A port on which nginx listens, in each version of IP that the pod has."""
 
     port: int
     tls: bool = False
 
 
-def nginx_conf(routes: Routing, pod: str, listens: Sequence[Listen], versions: Sequence[int], number: int) -> str:
+def nginx_conf(routes: Routing, pod: str, listens: Sequence[NginxListen], versions: Sequence[int], number: int) -> str:
     """The configuration of the nginx in ``pod``; ``number`` is what it says of itself on ``STATUS_PORT``."""
     return "\n".join((_HEAD.replace("POD", pod).rstrip(), *_http(routes, listens, versions, number), "}", ""))
 
 
-def _http(routes: Routing, listens: Sequence[Listen], versions: Sequence[int], number: int) -> Iterator[str]:
+def _http(routes: Routing, listens: Sequence[NginxListen], versions: Sequence[int], number: int) -> Iterator[str]:
     upstreams: dict[tuple[Server, ...], str] = {}
     servers = list(_servers(routes, listens, versions, upstreams))
     for members, name in upstreams.items():
@@ -79,7 +79,7 @@ def _http(routes: Routing, listens: Sequence[Listen], versions: Sequence[int], n
 
 
 def _servers(
-    routes: Routing, listens: Sequence[Listen], versions: Sequence[int], upstreams: dict[tuple[Server, ...], str]
+    routes: Routing, listens: Sequence[NginxListen], versions: Sequence[int], upstreams: dict[tuple[Server, ...], str]
 ) -> Iterator[str]:
     hosts = list(routes.hosts)
     if all(each.name for each in hosts):
@@ -96,7 +96,7 @@ def _servers(
             yield "  }"
 
 
-def _listening(listen: Listen, versions: Sequence[int], *, default: bool) -> Iterator[str]:
+def _listening(listen: NginxListen, versions: Sequence[int], *, default: bool) -> Iterator[str]:
     options = f"{' ssl' if listen.tls else ''}{' default_server' if default else ''}"
     if 4 in versions:
         yield f"    listen {listen.port}{options};"

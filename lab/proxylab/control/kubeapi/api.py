@@ -17,7 +17,7 @@ from proxylab.cluster.store import Store
 from proxylab.control.kubeapi.following import OpenWatch
 from proxylab.control.kubeapi.manifest import Encoder
 from proxylab.control.kubeapi.refusal import Refusal
-from proxylab.control.kubeapi.request import Discover, Get, List, Report, Watch, read_request
+from proxylab.control.kubeapi.request import CollectionWatch, Discover, Get, List, Report, read_request
 from proxylab.control.kubeapi.resources import RESOURCES, discovery, resources_of
 
 _VERSION: Final = "v1.34.0"
@@ -28,7 +28,7 @@ _TEXT_LIMIT: Final = 1024  # apiserver's noteLengthLimit (pkg/apis/core/validati
 _ALIVE: Final = ("/healthz", "/livez", "/readyz")
 
 
-class Reply(Struct, frozen=True):
+class ApiReply(Struct, frozen=True):
     """A complete response."""
 
     code: int
@@ -40,7 +40,7 @@ class Reply(Struct, frozen=True):
 class WatchReply(Struct, frozen=True):
     """A streaming response: the lines of ``open_watch``, for as long as ``watch`` allows."""
 
-    watch: Watch
+    watch: CollectionWatch
     open_watch: OpenWatch
 
 
@@ -55,14 +55,14 @@ class KubeApi:
         self.store = store
         self._encoder = Encoder(since)
 
-    def answer(self, method: str, path: str, query: str, body: bytes, content_type: str) -> Reply | WatchReply:
+    def answer(self, method: str, path: str, query: str, body: bytes, content_type: str) -> ApiReply | WatchReply:
         """The response to one request; no request makes it raise."""
         try:
             return self._answer(method, path, query, body, content_type)
         except Refusal as refusal:
             return refused(refusal)
 
-    def _answer(self, method: str, path: str, query: str, body: bytes, content_type: str) -> Reply | WatchReply:
+    def _answer(self, method: str, path: str, query: str, body: bytes, content_type: str) -> ApiReply | WatchReply:
         match read_request(method, path, query, self._kept):
             case Discover(path):
                 return self._discovered(path)
@@ -70,29 +70,29 @@ class KubeApi:
                 return self._object(Key(get.resource.key_kind, get.namespace, get.name), get.resource.plural)
             case List() as wanted:
                 return self._listed(wanted)
-            case Watch() as watch:
+            case CollectionWatch() as watch:
                 return WatchReply(watch, OpenWatch(watch, self.store, self._encoder))
             case Report() as report:
                 return self._reported(report, body, content_type)
 
-    def _discovered(self, path: str) -> Reply:
+    def _discovered(self, path: str) -> ApiReply:
         if path in _ALIVE:
-            return Reply(HTTPStatus.OK, b"ok", "text/plain; charset=utf-8")
+            return ApiReply(HTTPStatus.OK, b"ok", "text/plain; charset=utf-8")
         document = discovery(path, _VERSION, (*RESOURCES, *resources_of(self._kept())))
         if document is None:
             raise Refusal.not_found("the server could not find the requested resource")
-        return Reply(HTTPStatus.OK, encode(document))
+        return ApiReply(HTTPStatus.OK, encode(document))
 
     def _kept(self) -> tuple[Unstructured, ...]:
         return self.store.list(Unstructured)
 
-    def _object(self, key: Key, plural: str) -> Reply:
+    def _object(self, key: Key, plural: str) -> ApiReply:
         thing = self.store.get(key)
         if thing is None:
             raise Refusal.not_found(f'{plural} "{key.name}" not found')
-        return Reply(HTTPStatus.OK, self._encoder.known(thing, self.store.revision_of(key)))
+        return ApiReply(HTTPStatus.OK, self._encoder.known(thing, self.store.revision_of(key)))
 
-    def _listed(self, wanted: List) -> Reply:
+    def _listed(self, wanted: List) -> ApiReply:
         revision, collection = self.store.revision, wanted.collection
         if wanted.revision > revision:
             raise Refusal.too_new(wanted.revision, revision)
@@ -109,9 +109,9 @@ class KubeApi:
             for thing in self.store.list(resource.cls)
             if collection.holds(thing)
         )
-        return Reply(HTTPStatus.OK, b'%s,"items":[%s]}' % (encode(head)[:-1], b",".join(items)))
+        return ApiReply(HTTPStatus.OK, b'%s,"items":[%s]}' % (encode(head)[:-1], b",".join(items)))
 
-    def _reported(self, report: Report, body: bytes, content_type: str) -> Reply:
+    def _reported(self, report: Report, body: bytes, content_type: str) -> ApiReply:
         key = Key(report.resource.kind, report.namespace, report.name)
         if not report.name:
             if len(self.store.list(ClusterEvent)) >= _MOST_EVENTS:
@@ -124,13 +124,13 @@ class KubeApi:
                 raise Refusal.not_found(f'{report.resource.plural} "{report.name}" not found')
             event = _with_series(known, _document(body, content_type))
             code = HTTPStatus.OK
-        return Reply(code, self._encoder.known(event, self.store.apply(event)))
+        return ApiReply(code, self._encoder.known(event, self.store.apply(event)))
 
 
-def refused(refusal: Refusal) -> Reply:
+def refused(refusal: Refusal) -> ApiReply:
     """A refusal as a Status."""
     headers = (("Retry-After", str(refusal.retry_after)),) if refusal.retry_after else ()
-    return Reply(refusal.code, encode(refusal.status), headers=headers)
+    return ApiReply(refusal.code, encode(refusal.status), headers=headers)
 
 
 def _created_event(body: bytes, content_type: str, namespace: str) -> ClusterEvent:

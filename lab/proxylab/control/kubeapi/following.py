@@ -18,7 +18,7 @@ from proxylab.cluster.objects import KubeObject
 from proxylab.cluster.store import CompactedError, Event, EventType, Store
 from proxylab.control.kubeapi.manifest import Document, Encoder
 from proxylab.control.kubeapi.refusal import Refusal
-from proxylab.control.kubeapi.request import Watch
+from proxylab.control.kubeapi.request import CollectionWatch
 
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
@@ -33,7 +33,7 @@ class OpenWatch:
         Refusal: the first revision is too old for the history, or newer than the store.
     """
 
-    def __init__(self, watch: Watch, store: Store, encoder: Encoder) -> None:
+    def __init__(self, watch: CollectionWatch, store: Store, encoder: Encoder) -> None:
         self._watch = watch
         self._store = store
         self._encoder = encoder

@@ -72,7 +72,7 @@ class List(Struct, frozen=True):
     exact: bool = False
 
 
-class Watch(Struct, frozen=True):
+class CollectionWatch(Struct, frozen=True):
     """The changes of a collection.
 
     Attributes:
@@ -99,7 +99,7 @@ class Report(Struct, frozen=True):
     name: str = ""
 
 
-Request = Discover | Get | List | Watch | Report
+Request = Discover | Get | List | CollectionWatch | Report
 
 
 def read_request(method: str, path: str, query: str, kept: Callable[[], Iterable[Unstructured]]) -> Request:
@@ -170,7 +170,7 @@ class _Options(Struct, frozen=True):
         return int(text)
 
 
-def _collection_request(resource: Resource, namespace: str, options: _Options) -> List | Watch:
+def _collection_request(resource: Resource, namespace: str, options: _Options) -> List | CollectionWatch:
     labels, fields = options.text("labelSelector"), options.text("fieldSelector")
     selection = Selection.of(labels, fields)
     for name in sorted(selection.field_names - resource.field_names):
@@ -190,14 +190,14 @@ def _collection_request(resource: Resource, namespace: str, options: _Options) -
     return List(collection, revision or 0, exact=match == _EXACT)
 
 
-def _watch(collection: Collection, revision: int | None, match: str, options: _Options) -> Watch:
+def _watch(collection: Collection, revision: int | None, match: str, options: _Options) -> CollectionWatch:
     announced = options.flag("sendInitialEvents")
     if announced is not None and match != _NOT_OLDER:
         raise _invalid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
     if announced is None and match:
         raise _invalid("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
     seconds = options.number("timeoutSeconds")
-    return Watch(
+    return CollectionWatch(
         collection,
         revision or None,
         # Without a revision a watch begins with the current objects; so does one from "0", which means any state.

@@ -12,7 +12,7 @@ from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import EndpointInfo, ServicePortInfo
 
 
-class Refusal(StrEnum):
+class TrafficRefusal(StrEnum):
     """How a node refuses traffic that has no endpoint.
 
     A Service without any endpoint rejects at once. A Service whose endpoints are all on other nodes drops, so that a
@@ -39,8 +39,8 @@ class EndpointCategories(NamedTuple):
     local: tuple[EndpointInfo, ...]
     reachable: tuple[EndpointInfo, ...]
     has_endpoints: bool
-    internal: Refusal | None
-    external: Refusal | None
+    internal: TrafficRefusal | None
+    external: TrafficRefusal | None
 
 
 def categorize_endpoints(port: ServicePortInfo, node: NodeFacts) -> EndpointCategories:
@@ -63,7 +63,7 @@ def ports_without_local(ports: Iterable[ServicePortInfo], node: NodeFacts) -> tu
     """How many service ports drop packets to the cluster IP, and how many packets to other frontends."""
     found = [categorize_endpoints(port, node) for port in ports if port.uses_local_endpoints]
     internal, external = ([each.internal for each in found], [each.external for each in found])
-    return internal.count(Refusal.DROP), external.count(Refusal.DROP)
+    return internal.count(TrafficRefusal.DROP), external.count(TrafficRefusal.DROP)
 
 
 def _either(
@@ -75,10 +75,10 @@ def _either(
     return tuple([endpoint for endpoint in endpoints if endpoint.name in used])
 
 
-def _refusal(has_endpoints: bool, *, none_here: bool) -> Refusal | None:
+def _refusal(has_endpoints: bool, *, none_here: bool) -> TrafficRefusal | None:
     if not has_endpoints:
-        return Refusal.REJECT
-    return Refusal.DROP if none_here else None
+        return TrafficRefusal.REJECT
+    return TrafficRefusal.DROP if none_here else None
 
 
 def _usable(endpoints: Sequence[EndpointInfo]) -> tuple[EndpointInfo, ...]:

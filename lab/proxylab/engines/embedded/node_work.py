@@ -42,7 +42,7 @@ class Servers(Protocol):
         """Close all servers."""
 
 
-class Node(Struct, frozen=True, kw_only=True):
+class EngineNode(Struct, frozen=True, kw_only=True):
     """The node as the engine may act on it."""
 
     flows: FlowTable
@@ -93,7 +93,7 @@ class NodeWork:
 
     def __init__(
         self,
-        node: Node,
+        node: EngineNode,
         settings: ProxySettings,
         *,
         sysctls: Mapping[str, str],

@@ -75,7 +75,7 @@ class SyncFailedError(Exception):
         self.output = output
 
 
-class Leftovers(Protocol):
+class RulesLeftBehind(Protocol):
     """The rules that a proxy of another mode may have left on the node."""
 
     async def remove(self, family: Family) -> bool:

@@ -28,7 +28,7 @@ from proxylab.engines.embedded.health import Health
 from proxylab.engines.embedded.metrics import SyncMetrics
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
-from proxylab.engines.embedded.proxier import Leftovers, Proxier, Synced, SyncFailedError
+from proxylab.engines.embedded.proxier import Proxier, RulesLeftBehind, Synced, SyncFailedError
 from proxylab.engines.embedded.settings import Periods
 from proxylab.engines.protocol import Draining
 from proxylab.errors import EngineError
@@ -138,7 +138,7 @@ class EmbeddedEngine:
         mode: str,
         proxiers: Mapping[Family, Proxier],
         *,
-        others: Mapping[str, Leftovers],
+        others: Mapping[str, RulesLeftBehind],
         interface_addresses: Callable[[], Sequence[IPAddress]],
         node_address: IPAddress | None,
         periods: Periods,

@@ -20,7 +20,7 @@ Frontend = tuple[IPAddress | None, int]
 """The dialled address and port; of a node port only the port, since any address may be the node's."""
 
 
-class TrackedFlow(Protocol):
+class TrackedEntry(Protocol):
     """One entry of connection tracking."""
 
     @property
@@ -63,7 +63,7 @@ class UdpReconciler:
         self._wanted = {frontend: ends for frontend, ends in judged.items() if ends or self._which != "1.36"}
         return bool(self._wanted)
 
-    def __call__(self, flow: TrackedFlow) -> bool:
+    def __call__(self, flow: TrackedEntry) -> bool:
         """Whether the flow leads from a UDP frontend to anything but one of its serving endpoints."""
         ends = self._wanted.get(flow.destination)
         if ends is None:

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from xml.etree import ElementTree
 
-from proxylab.features.conformance.conformance_table import Conformance, Item, Result, conforming, sentence
+from proxylab.features.conformance.conformance_table import Conformance, Item, ItemResult, conforming, sentence
 from proxylab.report.html.markup import Markup, tag, unbroken
 
-_BAD: Final = (Result.FAIL, Result.INCONCLUSIVE)
+_BAD: Final = (ItemResult.FAIL, ItemResult.INCONCLUSIVE)
 _LISTS: Final = (
-    ("Known differences", (Result.KNOWN,)),
-    ("Not judged", (Result.SKIP,)),
+    ("Known differences", (ItemResult.KNOWN,)),
+    ("Not judged", (ItemResult.SKIP,)),
     ("Does not conform", _BAD),
 )
 _Rows = Sequence[Sequence[str]]
@@ -68,7 +68,7 @@ def junit(found: Conformance) -> str:
             tests=str(counts.total()),
             failures=str(sum(counts[each] for each in _BAD)),
             errors="0",
-            skipped=str(counts[Result.SKIP]),
+            skipped=str(counts[ItemResult.SKIP]),
         )
         versions = {"kernel": subject.release, "proxylab": subject.proxylab, "catalogue": subject.catalogue}
         if subject.binary is not None:
@@ -76,7 +76,7 @@ def junit(found: Conformance) -> str:
         properties = ElementTree.SubElement(suite, "properties")
         for name, value in versions.items():
             ElementTree.SubElement(properties, "property", name=name, value=value)
-        for item in found.having(column, *Result):
+        for item in found.having(column, *ItemResult):
             _test_case(suite, item, column)
     return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", ElementTree.tostring(whole, "unicode", xml_declaration=True))
 
@@ -86,17 +86,17 @@ def _test_case(suite: ElementTree.Element, item: Item, column: int) -> None:
     result, reason = item.results[column], item.reason(column)
     if result in _BAD:
         ElementTree.SubElement(case, "failure", message=reason, type=str(result))
-    elif result is Result.SKIP:
+    elif result is ItemResult.SKIP:
         ElementTree.SubElement(case, "skipped", message=reason)
-    elif result is Result.KNOWN:
+    elif result is ItemResult.KNOWN:
         ElementTree.SubElement(case, "system-out").text = f"known difference: {reason}"
 
 
 def badge(found: Conformance) -> str:
     """An SVG badge with the sum of all columns: ``conforms | 412 of 412 (3 known differences)``."""
-    counts: Counter[Result] = sum((found.counts(each) for each in range(len(found.columns))), Counter())
+    counts: Counter[ItemResult] = sum((found.counts(each) for each in range(len(found.columns))), Counter())
     words = "conforms", sentence(counts)
-    judged = any(counts[each] for each in (*_BAD, Result.PASS, Result.KNOWN))
+    judged = any(counts[each] for each in (*_BAD, ItemResult.PASS, ItemResult.KNOWN))
     colour = _RED if any(counts[each] for each in _BAD) else _GREEN if judged else _GREY
     label, value = (10 + 6.5 * len(each) for each in words)
     box = 'width="{}" height="20" fill="{}"'
@@ -131,7 +131,7 @@ def _summary(found: Conformance) -> Iterator[Sequence[str]]:
         yield (
             " ".join((each.label, *each.options)),
             conforming(counts),
-            *(f"{counts[result]:,}" for result in (Result.KNOWN, Result.SKIP)),
+            *(f"{counts[result]:,}" for result in (ItemResult.KNOWN, ItemResult.SKIP)),
             each.release,
             f"{each.scenarios:,} ({each.catalogue})",
             each.proxylab,
@@ -144,13 +144,13 @@ def _themes(found: Conformance, columns: Sequence[int]) -> Iterator[Sequence[str
     for theme in (*found.themes, ""):
         cells = []
         for counts in (found.counts(each, theme) for each in columns):
-            aside = f" ({counts[Result.KNOWN]:,} known)" if counts[Result.KNOWN] else ""
-            cells.append(f"{conforming(counts)}{aside}" if any(each is not Result.SKIP for each in counts) else "")
+            aside = f" ({counts[ItemResult.KNOWN]:,} known)" if counts[ItemResult.KNOWN] else ""
+            cells.append(f"{conforming(counts)}{aside}" if any(each is not ItemResult.SKIP for each in counts) else "")
         if any(cells):
             yield theme or "all", *cells
 
 
-def _reasons(found: Conformance, columns: Sequence[int], results: Sequence[Result]) -> Iterator[Sequence[str]]:
+def _reasons(found: Conformance, columns: Sequence[int], results: Sequence[ItemResult]) -> Iterator[Sequence[str]]:
     """The reasons for these results, the most frequent first, with the number of items of each column.
 
     What does not conform is named, item by item.

@@ -1,7 +1,7 @@
 """Conformance: what the scenarios of the catalogue say of proxies, by theme, with versions.
 
-A ``Conformance`` is a table. Each column is a ``Subject``: one proxy in one mode on one kernel, with all versions. Each
-row is an ``Item``: a probe or step of a scenario. A scenario that could not run, or whose engine fails as
+A ``Conformance`` is a table. Each column is a ``TestedProxy``: one proxy in one mode on one kernel, with all versions.
+Each row is an ``Item``: a probe or step of a scenario. A scenario that could not run, or whose engine fails as
 ``spec.except`` foresees, is one item without a name of its own.
 
 An item whose ``except`` for the mode or version holds is a known difference: it passes if the proxy does what the
@@ -53,7 +53,7 @@ _SUFFIX: Final = ".lab.yaml"
 _DIGITS: Final = 12
 
 
-class Result(StrEnum):
+class ItemResult(StrEnum):
     """What an item came to. ``known`` is a pass with an exception for the mode or version."""
 
     PASS = "pass"  # noqa: S105 (no password)
@@ -65,18 +65,18 @@ class Result(StrEnum):
     @property
     def conforms(self) -> bool:
         """Whether the proxy does what the scenario expects of it."""
-        return self in (Result.PASS, Result.KNOWN)
+        return self in (ItemResult.PASS, ItemResult.KNOWN)
 
 
 _OF_JUDGEMENTS: Final = {
-    Judgement.PASS: Result.PASS,
-    Judgement.FAIL: Result.FAIL,
-    Judgement.INCONCLUSIVE: Result.INCONCLUSIVE,
-    Judgement.SKIP: Result.SKIP,
+    Judgement.PASS: ItemResult.PASS,
+    Judgement.FAIL: ItemResult.FAIL,
+    Judgement.INCONCLUSIVE: ItemResult.INCONCLUSIVE,
+    Judgement.SKIP: ItemResult.SKIP,
 }
 
 
-class Subject(Record, frozen=True, kw_only=True, omit_defaults=False):
+class TestedProxy(Record, frozen=True, kw_only=True, omit_defaults=False):
     """A proxy under test, and the versions of all that took part; the head of the module describes the fields."""
 
     engine: str
@@ -115,7 +115,7 @@ class Item(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     scenario: str
     name: str
-    results: tuple[Result | None, ...]
+    results: tuple[ItemResult | None, ...]
     reasons: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
@@ -133,32 +133,32 @@ class Item(Record, frozen=True, kw_only=True, omit_defaults=False):
         return next((reason for reason, columns in self.reasons.items() if column in columns), "")
 
 
-class _Document(Record, frozen=True, rename="camel", omit_defaults=False):
+class _WrittenTable(Record, frozen=True, rename="camel", omit_defaults=False):
     api_version: str
     kind: str
-    columns: tuple[Subject, ...]
+    columns: tuple[TestedProxy, ...]
     items: tuple[Item, ...]
 
 
-class Change(Record, frozen=True):
+class ResultChange(Record, frozen=True):
     """An item whose result differs between two columns, and the reason for the later result."""
 
     title: str
-    before: Result | None
-    after: Result | None
+    before: ItemResult | None
+    after: ItemResult | None
     reason: str
 
     @property
     def is_worse(self) -> bool:
         """Whether it fails now, or is inconclusive, and did not before."""
-        bad = (Result.FAIL, Result.INCONCLUSIVE)
+        bad = (ItemResult.FAIL, ItemResult.INCONCLUSIVE)
         return self.after in bad and self.before not in bad
 
 
 class Conformance(Record, frozen=True):
     """The table."""
 
-    columns: tuple[Subject, ...]
+    columns: tuple[TestedProxy, ...]
     items: tuple[Item, ...]
 
     @property
@@ -166,13 +166,13 @@ class Conformance(Record, frozen=True):
         """The themes, in the order of the items."""
         return tuple(dict.fromkeys(each.theme for each in self.items))
 
-    def counts(self, column: int, theme: str = "") -> "Counter[Result]":
+    def counts(self, column: int, theme: str = "") -> "Counter[ItemResult]":
         """How many items of a theme, or of all, came to each result."""
         return Counter(
             result for each in self.items if theme in ("", each.theme) and (result := each.results[column]) is not None
         )
 
-    def having(self, column: int, *results: Result) -> Iterator[Item]:
+    def having(self, column: int, *results: ItemResult) -> Iterator[Item]:
         """The items with one of these results."""
         return (each for each in self.items if each.results[column] in results)
 
@@ -180,11 +180,11 @@ class Conformance(Record, frozen=True):
         """The scenarios that ran."""
         return frozenset(each.scenario for each in self.items if each.results[column] is not None)
 
-    def changes(self, before: int, after: int) -> list[Change]:
+    def changes(self, before: int, after: int) -> list[ResultChange]:
         """The items whose results differ between two columns, of the scenarios that ran for both."""
         shared = self.scenarios(before) & self.scenarios(after)
         return [
-            Change(each.title, each.results[before], each.results[after], each.reason(after))
+            ResultChange(each.title, each.results[before], each.results[after], each.reason(after))
             for each in self.items
             if each.scenario in shared and each.results[before] != each.results[after]
         ]
@@ -193,11 +193,11 @@ class Conformance(Record, frozen=True):
     def exit_code(self) -> ExitCode:
         """The exit code of the verdicts; bugs and invalid scenarios prevent verdicts (``report.exit_code``)."""
         found = {result for each in self.items for result in each.results}
-        if Result.FAIL in found:
+        if ItemResult.FAIL in found:
             return ExitCode.FAILED
-        return ExitCode.INCONCLUSIVE if Result.INCONCLUSIVE in found else ExitCode.OK
+        return ExitCode.INCONCLUSIVE if ItemResult.INCONCLUSIVE in found else ExitCode.OK
 
-    def like(self, subject: Subject) -> int | None:
+    def like(self, subject: TestedProxy) -> int | None:
         """The column to compare with a subject: of its mode, if there is one of its kernel and version, or the last."""
         alike = [number for number, each in enumerate(self.columns) if each.mode == subject.mode]
 
@@ -214,15 +214,15 @@ class Conformance(Record, frozen=True):
         return f'{{{head},\n"columns":[\n{columns}\n],\n"items":[\n{items}\n]}}'
 
 
-def conforming(counts: Mapping[Result, int]) -> str:
+def conforming(counts: Mapping[ItemResult, int]) -> str:
     """How many items conform, of those that were judged: ``34 of 36``."""
-    judged = sum(number for result, number in counts.items() if result is not Result.SKIP)
+    judged = sum(number for result, number in counts.items() if result is not ItemResult.SKIP)
     return f"{sum(number for result, number in counts.items() if result.conforms):,} of {judged:,}"
 
 
-def sentence(counts: Mapping[Result, int]) -> str:
+def sentence(counts: Mapping[ItemResult, int]) -> str:
     """The result in a few words: ``412 of 412 (3 known differences)``."""
-    known = counts.get(Result.KNOWN, 0)
+    known = counts.get(ItemResult.KNOWN, 0)
     aside = f" ({known:,} known difference{'s' if known > 1 else ''})" if known else ""
     return f"{conforming(counts)}{aside}"
 
@@ -230,7 +230,7 @@ def sentence(counts: Mapping[Result, int]) -> str:
 def read(text: str) -> Conformance:
     """The table in a document. Raises ``ValueError``."""
     try:
-        document = decode_printable(text.encode(), _Document)
+        document = decode_printable(text.encode(), _WrittenTable)
     except MisfitError as error:
         raise ValueError(f"it is no {_KIND} of this version of proxylab: {error}") from None
     if (document.api_version, document.kind) != (API_VERSION, _KIND):
@@ -249,7 +249,7 @@ def catalogue_digest(texts: Mapping[str, bytes]) -> str:
     return digest.hexdigest()[:_DIGITS]
 
 
-def conformance_of(subject: Subject, results: Sequence[ScenarioResult]) -> Conformance:
+def conformance_of(subject: TestedProxy, results: Sequence[ScenarioResult]) -> Conformance:
     """The table of one proxy, from the results of its run, which say the release of its kernel."""
     releases = (each.release for each in results if each.kernel == subject.kernel and each.release)
     items = [item for result in results for item in _items(result)]
@@ -259,7 +259,7 @@ def conformance_of(subject: Subject, results: Sequence[ScenarioResult]) -> Confo
 def together(tables: Sequence[Conformance]) -> Conformance:
     """The tables side by side. An item that a table lacks has no result in its columns."""
     width = sum(len(table.columns) for table in tables)
-    results: dict[tuple[str, str], list[Result | None]] = {}
+    results: dict[tuple[str, str], list[ItemResult | None]] = {}
     reasons: dict[tuple[str, str], dict[str, tuple[int, ...]]] = {}
     first = 0
     for table in tables:
@@ -286,24 +286,24 @@ def _items(result: ScenarioResult) -> Iterator[Item]:
         name = each.step.name if isinstance(each, StepVerdict) else each.probe.name
         yield _item(scenario, name, *_result(each))
     if result.foreseen is not None:
-        yield _item(scenario, case, Result.KNOWN, result.foreseen.because)
+        yield _item(scenario, case, ItemResult.KNOWN, result.foreseen.because)
     if result.fault is not None:
-        yield _item(scenario, case, Result.FAIL, result.fault.message.partition("\n")[0])
+        yield _item(scenario, case, ItemResult.FAIL, result.fault.message.partition("\n")[0])
     if result.skipped is not None:
-        yield _item(scenario, case, Result.SKIP, f"needs {result.skipped.missing}")
+        yield _item(scenario, case, ItemResult.SKIP, f"needs {result.skipped.missing}")
 
 
-def _item(scenario: str, name: str, result: Result, reason: str) -> Item:
+def _item(scenario: str, name: str, result: ItemResult, reason: str) -> Item:
     return Item(scenario=scenario, name=name, results=(result,), reasons={reason: (0,)} if reason else {})
 
 
-def _result(judged: ProbeVerdict | StepVerdict) -> tuple[Result, str]:
+def _result(judged: ProbeVerdict | StepVerdict) -> tuple[ItemResult, str]:
     """The result of a probe or step, with its reason."""
     written = judged.step if isinstance(judged, StepVerdict) else judged.probe
     result = _OF_JUDGEMENTS[judged.overall]
-    if result is not Result.PASS:
+    if result is not ItemResult.PASS:
         reasons = (reason for each in judged.verdicts if each.judgement is judged.overall for reason in each.reasons)
         return result, next(reasons, "")
     known = (each.because for each in written.exceptions if each.when.mode or each.when.version)
     because = next(known, "")
-    return (Result.KNOWN, because) if because else (Result.PASS, "")
+    return (ItemResult.KNOWN, because) if because else (ItemResult.PASS, "")

@@ -5,11 +5,11 @@ from typing import Final
 
 from proxylab.evidence.words import amount
 from proxylab.features.conformance.conformance_table import (
-    Change,
     Conformance,
     Item,
-    Result,
-    Subject,
+    ItemResult,
+    ResultChange,
+    TestedProxy,
     conforming,
     sentence,
 )
@@ -26,14 +26,14 @@ def conformance_lines(found: Conformance, *, verbose: bool = False, width: int =
     lines: list[str] = []
     for column, subject in enumerate(found.columns):
         lines += ["", *_themes(found, column, width)]
-        for title, result in (("known differences", Result.KNOWN), ("not judged", Result.SKIP)):
+        for title, result in (("known differences", ItemResult.KNOWN), ("not judged", ItemResult.SKIP)):
             lines += _by_reason(title, found, column, result, verbose, width)
         lines += _bad(found, column, subject, width)
         lines += ["", *wrapped(about(subject), width=width), f"{subject.label}: {sentence(found.counts(column))}"]
     return lines[1:]
 
 
-def about(subject: Subject) -> str:
+def about(subject: TestedProxy) -> str:
     """The versions of all that took part, in one line."""
     kernel = f"kernel {subject.release or 'unknown'}{f' ({subject.kernel})' if subject.kernel != 'host' else ''}"
     options = f", {' '.join(subject.options)}" if subject.options else ""
@@ -47,12 +47,16 @@ def _themes(found: Conformance, column: int, width: int) -> list[str]:
     for theme in (*found.themes, ""):
         counts = found.counts(column, theme)
         if counts:
-            known, skipped = (f"{counts[each]:,}" if counts[each] else "" for each in (Result.KNOWN, Result.SKIP))
+            known, skipped = (
+                f"{counts[each]:,}" if counts[each] else "" for each in (ItemResult.KNOWN, ItemResult.SKIP)
+            )
             rows.append((theme or "all", conforming(counts), known, skipped))
     return table(rows, indent="", right=frozenset({1, 2, 3}), width=width)
 
 
-def _by_reason(title: str, found: Conformance, column: int, result: Result, verbose: bool, width: int) -> Iterator[str]:
+def _by_reason(
+    title: str, found: Conformance, column: int, result: ItemResult, verbose: bool, width: int
+) -> Iterator[str]:
     """The reasons for a result, each with how many items have it."""
     reasons: dict[str, list[Item]] = {}
     for item in found.having(column, result):
@@ -65,14 +69,14 @@ def _by_reason(title: str, found: Conformance, column: int, result: Result, verb
             yield from wrapped(item.title, " " * 7, " " * 9, width)
 
 
-def _bad(found: Conformance, column: int, subject: Subject, width: int) -> Iterator[str]:
+def _bad(found: Conformance, column: int, subject: TestedProxy, width: int) -> Iterator[str]:
     """The items that do not conform, with their reasons, and how to run each scenario again."""
     options = " ".join(("--engine", subject.engine, *subject.options))
     kernel = f" --kernel {subject.kernel}" if subject.kernel != "host" else ""
-    scenarios = dict.fromkeys(each.scenario for each in found.having(column, Result.FAIL, Result.INCONCLUSIVE))
+    scenarios = dict.fromkeys(each.scenario for each in found.having(column, ItemResult.FAIL, ItemResult.INCONCLUSIVE))
     for scenario in scenarios:
         yield ""
-        for item in found.having(column, Result.FAIL, Result.INCONCLUSIVE):
+        for item in found.having(column, ItemResult.FAIL, ItemResult.INCONCLUSIVE):
             if item.scenario == scenario:
                 yield from wrapped(f"{item.results[column]}: {item.title}", "", "  ", width)
                 yield from wrapped(item.reason(column), "  ", "    ", width)
@@ -81,7 +85,7 @@ def _bad(found: Conformance, column: int, subject: Subject, width: int) -> Itera
 
 def change_lines(found: Conformance, before: int, after: int, width: int = WIDTH) -> list[str]:
     """What differs between two columns, the worst first."""
-    groups: dict[str, list[Change]] = {title: [] for title in _TURNS}
+    groups: dict[str, list[ResultChange]] = {title: [] for title in _TURNS}
     for each in found.changes(before, after):
         groups[_turn(each)].append(each)
     lines = [
@@ -102,16 +106,16 @@ def change_lines(found: Conformance, before: int, after: int, width: int = WIDTH
     return [*lines, "", *wrapped(f"{total} differ{same}", width=width)]
 
 
-def _turn(change: Change) -> str:
+def _turn(change: ResultChange) -> str:
     """The group of a change. What only one of them judged is no turn for better or worse, unless it fails now."""
     if change.is_worse:
         return _TURNS[0]
     match change.before, change.after:
-        case (Result.FAIL | Result.INCONCLUSIVE, Result.PASS | Result.KNOWN):
+        case (ItemResult.FAIL | ItemResult.INCONCLUSIVE, ItemResult.PASS | ItemResult.KNOWN):
             return _TURNS[1]
-        case (Result.PASS, Result.KNOWN):
+        case (ItemResult.PASS, ItemResult.KNOWN):
             return _TURNS[2]
-        case (Result.KNOWN, Result.PASS):
+        case (ItemResult.KNOWN, ItemResult.PASS):
             return _TURNS[3]
         case _:
             return _TURNS[4]

@@ -32,7 +32,7 @@ class _Flow(Record, frozen=True, kw_only=True):
     answer: FlowAnswer
 
 
-class _Document(Record, frozen=True, kw_only=True):
+class _ProbeDocument(Record, frozen=True, kw_only=True):
     """A probe of the JSON."""
 
     probe: str
@@ -44,7 +44,7 @@ class _Document(Record, frozen=True, kw_only=True):
 def to_json(expected: Sequence[ExpectedProbe]) -> str:
     """A list with an object for each probe."""
     documents = [
-        _Document(
+        _ProbeDocument(
             probe=each.name,
             outside=each.outside,
             name=each.asked.name,

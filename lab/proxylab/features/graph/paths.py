@@ -10,7 +10,7 @@ from proxylab.verdict.case import Case
 from proxylab.verdict.flows.flows import Ends, Stop
 
 
-class Leg(Struct, frozen=True):
+class PathHop(Struct, frozen=True):
     """One hop of a packet, from a device of one namespace to a device of another.
 
     Attributes:
@@ -34,7 +34,7 @@ class Branch(Struct, frozen=True):
     """One of several continuations of a path. ``name`` is the backend's name; empty if there is only one."""
 
     name: str
-    legs: tuple[Leg, ...]
+    legs: tuple[PathHop, ...]
     ends: tuple[str, ...] = ()
 
 
@@ -42,12 +42,12 @@ class Path(Struct, frozen=True):
     """A path with its branches. ``ends`` are clauses about how it ends, or why it branches."""
 
     title: str
-    legs: tuple[Leg, ...]
+    legs: tuple[PathHop, ...]
     branches: tuple[Branch, ...] = ()
     ends: tuple[str, ...] = ()
 
     @property
-    def all_legs(self) -> tuple[Leg, ...]:
+    def all_legs(self) -> tuple[PathHop, ...]:
         """The common legs, then those of each branch."""
         return (*self.legs, *(leg for branch in self.branches for leg in branch.legs))
 
@@ -62,7 +62,7 @@ def seen_path(case: Case, number: int = 0) -> Path:
     return Path(title, legs, ends=() if found else ("no tap saw it",))
 
 
-def _legs(found: tuple[Stop, ...]) -> Iterator[Leg]:
+def _legs(found: tuple[Stop, ...]) -> Iterator[PathHop]:
     relayed: tuple[str, ...] = ()
     for before, stop in pairwise(found):
         if stop.relayed:
@@ -74,7 +74,7 @@ def _legs(found: tuple[Stop, ...]) -> Iterator[Leg]:
             changes = (*relayed, *_changes(before.came, before.went), *_changes(before.went, stop.came))
             relayed = ()
             packet = f"{kind}{stop.came.source} > {stop.came.destination}"
-            yield Leg(before.netns_name, before.out, stop.netns_name, stop.by, packet, changes, not kind)
+            yield PathHop(before.netns_name, before.out, stop.netns_name, stop.by, packet, changes, not kind)
 
 
 def _changes(old: Ends, new: Ends) -> Iterator[str]:

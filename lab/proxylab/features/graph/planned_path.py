@@ -14,7 +14,7 @@ from proxylab.addresses import IPAddress
 from proxylab.cluster.objects import Service, ServicePort
 from proxylab.cluster.slices import slices_of
 from proxylab.evidence.words import endpoint, listed
-from proxylab.features.graph.paths import Branch, Leg, Path
+from proxylab.features.graph.paths import Branch, Path, PathHop
 from proxylab.plan.assembly import Assembly
 from proxylab.plan.forwarding import Hop, UnreachableError, next_hop, path
 from proxylab.plan.model import Plan, Role, Route
@@ -188,12 +188,12 @@ def _source(
     )
 
 
-def _legs(hops: tuple[Hop, ...], packet: str, resolved: ResolvedProbe) -> tuple[Leg, ...]:
+def _legs(hops: tuple[Hop, ...], packet: str, resolved: ResolvedProbe) -> tuple[PathHop, ...]:
     """Hops as legs. A sending pod that shares a namespace keeps its own name."""
     sender = resolved.sender
     names = {sender.namespace: sender.name} if sender.device != STACK else {}
     return tuple(
-        Leg(
+        PathHop(
             names.get(hop.out.namespace, hop.out.namespace),
             hop.out.device,
             names.get(hop.into.namespace, hop.into.namespace),

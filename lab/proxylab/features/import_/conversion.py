@@ -47,7 +47,7 @@ Translation = Mapping[IPAddress, IPAddress]
 """The lab's addresses for those addresses of the cluster that the lab cannot use."""
 
 
-class Names:
+class GivenNames:
     """Gives names, and remembers them by key."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
@@ -108,7 +108,7 @@ class Converted(Struct, frozen=True, kw_only=True):
     serves_names: bool
     proxy: LiveProxy
     outside: Mapping[Family, IPAddress]
-    names: Names
+    names: GivenNames
 
 
 def convert(kubectl_output: KubectlOutput, omissions: Omissions) -> Converted:
@@ -167,7 +167,7 @@ class _Converter:
         self._nodes = nodes
         self._backing = backing
         self._omissions = omissions
-        self._names = Names(_OWN_NAMES)
+        self._names = GivenNames(_OWN_NAMES)
         self._selected: dict[str, set[str]] = {}
         for raw in kubectl_output.services:
             self._selected.setdefault(namespaced(raw)[0], set()).update(at(raw, "spec", "selector") or {})

@@ -30,7 +30,7 @@ from proxylab.statistics import flows_to_hit_all, flows_to_stick
 _MIXED: Final = "frontends without a probe: a node masquerades by different addresses, depending on the backend's node"
 
 
-class Frontend(Struct, frozen=True):
+class ProbedFrontend(Struct, frozen=True):
     """A frontend in a probe: ``which`` distinguishes it from others of its kind, and ``target`` selects it."""
 
     via: str
@@ -105,7 +105,11 @@ class Probes:
         caller, several = self._callers[0], len(service.cluster_ips) > 1
         for family, address in self._by_family(service.cluster_ips):
             promise = through_cluster_ip(service, port, family, self._slices, caller)
-            frontend = Frontend("clusterIP", family, {"address": str(address)}) if several else Frontend("clusterIP")
+            frontend = (
+                ProbedFrontend("clusterIP", family, {"address": str(address)})
+                if several
+                else ProbedFrontend("clusterIP")
+            )
             yield self._written(service, port, frontend, caller, promise)
 
     def _node_port(self, service: Service, port: ServicePort) -> Iterator[Data]:
@@ -118,9 +122,11 @@ class Probes:
             caller, promise = clear
             own = [each for each in self._converted.node_addresses[caller.node] if Family.of(each) is family]
             if len(families) == 1:
-                yield self._written(service, port, Frontend("nodePort", "", {"node": caller.node}), caller, promise)
+                yield self._written(
+                    service, port, ProbedFrontend("nodePort", "", {"node": caller.node}), caller, promise
+                )
             elif own:
-                frontend = Frontend("nodePort", family, {"node": caller.node, "address": str(own[0])})
+                frontend = ProbedFrontend("nodePort", family, {"node": caller.node, "address": str(own[0])})
                 yield self._written(service, port, frontend, caller, promise)
 
     def _further(self, service: Service, port: ServicePort, via: str, addresses: Sequence[IPAddress]) -> Iterator[Data]:
@@ -131,7 +137,7 @@ class Probes:
                 self._omissions.add(_MIXED, f"{via} {address} of {service.namespace}/{service.name}")
                 continue
             several = len(addresses) > 1
-            frontend = Frontend(via, str(number), {"address": str(address)}) if several else Frontend(via)
+            frontend = ProbedFrontend(via, str(number), {"address": str(address)}) if several else ProbedFrontend(via)
             yield self._written(service, port, frontend, *clear)
 
     def _from_outside(self, service: Service, port: ServicePort) -> Iterator[Data]:
@@ -165,7 +171,7 @@ class Probes:
             target = {"node": entry.node, **({"address": str(balancers[0])} if via == "loadBalancerIP" else {})}
             if outcome != "delivered" or promise.source is not None:
                 self.hosts[OUTSIDE_CLIENT] = {}
-                yield self._written(service, port, Frontend(via, which, target), entry, promise, OUTSIDE_CLIENT)
+                yield self._written(service, port, ProbedFrontend(via, which, target), entry, promise, OUTSIDE_CLIENT)
 
     def _first_clear(
         self, service: Service, port: ServicePort, family: Family, allowed: Sequence[IPNetwork] = ()
@@ -212,7 +218,7 @@ class Probes:
         self,
         service: Service,
         port: ServicePort,
-        frontend: Frontend,
+        frontend: ProbedFrontend,
         caller: Caller,
         promise: ExpectedResult,
         sender: str = "",

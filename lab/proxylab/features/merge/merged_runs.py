@@ -19,7 +19,7 @@ from proxylab.errors import ExitCode
 from proxylab.report.document import API_VERSION, KIND
 from proxylab.report.exit_code import exit_code
 from proxylab.report.foreign_documents import decode_printable
-from proxylab.report.html import Entry
+from proxylab.report.html import PageEntry
 from proxylab.report.matrix import Painter, result_table
 from proxylab.report.run_text import summary_line
 from proxylab.report.shards import missing_shards
@@ -28,7 +28,7 @@ from proxylab.text import WIDTH, wrapped
 from proxylab.verdict.model import UNRESOLVED, Judgement, Verdict, on_kernel
 
 
-class _Fault(Record, frozen=True, rename="camel"):
+class _WrittenFault(Record, frozen=True, rename="camel"):
     exit_code: ExitCode
     message: str
 
@@ -38,7 +38,7 @@ class _Skip(Record, frozen=True):
     cure: str
 
 
-class _Judged(Struct, frozen=True):
+class _WrittenItem(Struct, frozen=True):
     """A probe or step in a document; keys that no table needs are left out."""
 
     name: str
@@ -61,10 +61,10 @@ class _Scenario(Struct, frozen=True):
     judgement: Judgement | None
     seconds: float
     skipped: _Skip | None
-    fault: _Fault | None
+    fault: _WrittenFault | None
     foreseen: Mapping[str, Any] | None
-    probes: Sequence[_Judged]
-    steps: Sequence[_Judged]
+    probes: Sequence[_WrittenItem]
+    steps: Sequence[_WrittenItem]
     kernel: str = HOST
     release: str | None = None
     binary: Mapping[str, Any] | None = None
@@ -75,7 +75,7 @@ class _Scenario(Struct, frozen=True):
         return self.judgement
 
     @property
-    def judged(self) -> Sequence[_Judged]:
+    def judged(self) -> Sequence[_WrittenItem]:
         """As in ``ScenarioResult``."""
         return [*self.probes, *self.steps]
 
@@ -154,7 +154,7 @@ def merged_documents(texts: Mapping[str, str]) -> MergedRun:
             raise ValueError(f"{label}: it is no {KIND} of {API_VERSION}")
     _hold_all([each.shard for each in documents.values()])
     columns = _Columns.of(
-        _Row(label, each.file, each.case, each.engine, each.kernel, each.release or "")
+        _MergedRow(label, each.file, each.case, each.engine, each.kernel, each.release or "")
         for label, found in documents.items()
         for each in found.scenarios
     )
@@ -168,7 +168,7 @@ def merged_documents(texts: Mapping[str, str]) -> MergedRun:
     return MergedRun(scenarios, raw)
 
 
-class _Row(Struct, frozen=True):
+class _MergedRow(Struct, frozen=True):
     """A scenario of a run on a kernel: ``HOST``, or another one with its release, if a lab was built."""
 
     label: str
@@ -190,7 +190,7 @@ class _Columns(Struct, frozen=True):
     labelled: bool
 
     @classmethod
-    def of(cls, rows: Iterable[_Row]) -> "_Columns":
+    def of(cls, rows: Iterable[_MergedRow]) -> "_Columns":
         """Look at what ran."""
         every = list(rows)
         releases = {(row.label, row.kernel): row.release for row in every if row.release and row.kernel != HOST}
@@ -236,10 +236,10 @@ def merged_junit(texts: Mapping[str, str]) -> tuple[str, bool]:
     return text, whole.get("failures") == whole.get("errors") == "0"
 
 
-def merged_entries(pages: Mapping[str, Sequence[Entry]]) -> list[Entry]:
+def merged_entries(pages: Mapping[str, Sequence[PageEntry]]) -> list[PageEntry]:
     """The entries of pages, by label, for one page."""
     columns = _Columns.of(  # the engine of a heading names its kernel, too
-        _Row(label, each.heading.file, each.heading.case, "", each.heading.engine, each.heading.kernel)
+        _MergedRow(label, each.heading.file, each.heading.case, "", each.heading.engine, each.heading.kernel)
         for label, entries in pages.items()
         for each in entries
     )

@@ -65,7 +65,7 @@ _NONE_GIVEN: Final = "NOT_SPECIFIED"
 _FIELDS: Final = ("protocol", "reason")
 
 
-class Record(NamedTuple):
+class DropRecord(NamedTuple):
     """A record in the layout of the tracepoint's format, and its CLOCK_REALTIME in nanoseconds."""
 
     at_ns: int
@@ -98,11 +98,11 @@ class _Tracepoint:
         self._take()
         fcntl.ioctl(self._event, _IOC_ENABLE, 0)
 
-    def stop(self) -> list[Record]:
+    def stop(self) -> list[DropRecord]:
         """Stop recording, and return the records; a full ring keeps the first ones."""
         fcntl.ioctl(self._event, _IOC_DISABLE, 0)
         offset = _realtime_minus_monotonic()
-        return [Record(at + offset, data) for at, data in records(self._take())]
+        return [DropRecord(at + offset, data) for at, data in records(self._take())]
 
     def close(self) -> None:
         """Close the event in a thread, since the kernel takes time to release it."""
@@ -170,7 +170,7 @@ class Drop(NamedTuple):
     at_ns: int
 
 
-class Layout(NamedTuple):
+class RecordLayout(NamedTuple):
     """Where a record has its fields, and the names of reasons by number."""
 
     protocol: tuple[struct.Struct, int]
@@ -188,7 +188,7 @@ class Layout(NamedTuple):
         names = {int(number): name.removeprefix(_PREFIX) for number, name in _REASON.findall(text)}
         return cls(protocol, reason, names)
 
-    def drops(self, records: Iterable[Record]) -> Iterator[Drop]:
+    def drops(self, records: Iterable[DropRecord]) -> Iterator[Drop]:
         """The drops in records, without those for which the kernel gives no reason."""
         for at_ns, data in records:
             (protocol,), (number,) = (form.unpack_from(data, offset) for form, offset in (self.protocol, self.reason))
@@ -215,7 +215,7 @@ class DropReasons:
         except OSError as error:
             raise _capability_error(str(error)) from error
         try:
-            self._layout = Layout.read(self._tracepoint.format)
+            self._layout = RecordLayout.read(self._tracepoint.format)
         except ValueError as error:
             self._tracepoint.close()
             raise _capability_error(str(error)) from error

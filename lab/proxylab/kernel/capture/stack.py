@@ -23,11 +23,11 @@ from proxylab.errors import CapabilityError
 from proxylab.kernel.capture.batches import Frame
 from proxylab.kernel.netfilter.nflog import Logged, PacketLog
 from proxylab.kernel.netfilter.nft_expressions import MATCH_SENT_HERE, log
-from proxylab.kernel.netfilter.nft_tables import INPUT, OUTPUT, Hook, OwnTable
+from proxylab.kernel.netfilter.nft_tables import INPUT, OUTPUT, ChainHook, OwnTable
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 _TABLE: Final = "proxylab-stack"
-_CHAINS: Final = {"output": Hook(OUTPUT, -350), "input": Hook(INPUT, 350)}
+_CHAINS: Final = {"output": ChainHook(OUTPUT, -350), "input": ChainHook(INPUT, 350)}
 _LOG_GROUP: Final = 1  # group 0 is the tracer's
 
 _ETHERNET_BYTES: Final = 14

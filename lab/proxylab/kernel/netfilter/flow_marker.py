@@ -18,12 +18,12 @@ from proxylab.kernel.netfilter.nft_expressions import (
     match_family,
     match_protocol,
 )
-from proxylab.kernel.netfilter.nft_tables import OUTPUT, PREROUTING, Hook, OwnTable
+from proxylab.kernel.netfilter.nft_tables import OUTPUT, PREROUTING, ChainHook, OwnTable
 from proxylab.kernel.sandbox.netns import NetNs
 
 _TABLE: Final = "proxylab-meter"
 _PRIORITY: Final = -190
-_CHAINS: Final = {"PREROUTING": Hook(PREROUTING, _PRIORITY), "OUTPUT": Hook(OUTPUT, _PRIORITY)}
+_CHAINS: Final = {"PREROUTING": ChainHook(PREROUTING, _PRIORITY), "OUTPUT": ChainHook(OUTPUT, _PRIORITY)}
 
 # Offsets in headers, in bytes.
 _DESTINATION_PORT: Final = 2

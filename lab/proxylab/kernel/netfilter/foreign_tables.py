@@ -11,8 +11,16 @@ from typing import Final
 
 from proxylab.addresses import Family
 from proxylab.kernel.netfilter import attributes as nla
-from proxylab.kernel.netfilter.iptables_legacy_tables import Kind, TableReader, jumps
-from proxylab.kernel.netfilter.nfnetlink import GET_CHAIN, GET_RULE, GET_TABLE, NFPROTO, Dump, nested, open_netfilter
+from proxylab.kernel.netfilter.iptables_legacy_tables import EntryKind, TableReader, jumps
+from proxylab.kernel.netfilter.nfnetlink import (
+    GET_CHAIN,
+    GET_RULE,
+    GET_TABLE,
+    NFPROTO,
+    NetfilterSocket,
+    nested,
+    open_netfilter,
+)
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 # include/uapi/linux/netfilter/nf_tables.h, netfilter.h
@@ -37,7 +45,7 @@ class TableNames:
         self._netns = netns
         with inside(netns):
             opened = open_netfilter()
-        self._dump = Dump(opened)
+        self._dump = NetfilterSocket(opened)
         self._absent: set[tuple[Family, str]] = set()  # a second lookup would start modprobe again
 
     def nft(self) -> list[str]:
@@ -88,7 +96,7 @@ class TableNames:
             table
             for table, snapshot in read.items()
             if snapshot is not None
-            and any(entry.kind in (Kind.RULE, Kind.DROP_POLICY) for entry in reader.walk(snapshot))
+            and any(entry.kind in (EntryKind.RULE, EntryKind.DROP_POLICY) for entry in reader.walk(snapshot))
         ]
 
     def legacy_rules(self, family: Family, table: str) -> list[tuple[str, str]]:

@@ -46,7 +46,7 @@ _ATTEMPTS: Final = 16
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
-class Shape(NamedTuple):
+class EntryShape(NamedTuple):
     """Offsets of the needed fields in struct ipt_entry or ip6t_entry, and its size."""
 
     level: int
@@ -56,8 +56,8 @@ class Shape(NamedTuple):
 
 
 SHAPES: Final = {
-    Family.IPV4: Shape(socket.IPPROTO_IP, 88, 96, 112),
-    Family.IPV6: Shape(socket.IPPROTO_IPV6, 140, 152, 168),
+    Family.IPV4: EntryShape(socket.IPPROTO_IP, 88, 96, 112),
+    Family.IPV6: EntryShape(socket.IPPROTO_IPV6, 140, 152, 168),
 }
 
 
@@ -73,7 +73,7 @@ class Snapshot(NamedTuple):
     entries: bytes
 
 
-class Kind(Enum):
+class EntryKind(Enum):
     """The kind of an entry. iptables-save lists rules, and a policy in the line of its chain."""
 
     RULE = auto()
@@ -82,10 +82,10 @@ class Kind(Enum):
     BOUNDARY = auto()  # the head of a user's chain, its RETURN, and the end of the table
 
 
-class Entry(NamedTuple):
+class TableEntryOffsets(NamedTuple):
     """One entry: its kind, its chain, and the offset of its counters in the snapshot's entries."""
 
-    kind: Kind
+    kind: EntryKind
     chain: str
     counters_at: int
 
@@ -116,7 +116,7 @@ class TableReader:
                     raise
         raise OSError(errno.EAGAIN, f"each of {_ATTEMPTS} readings met a replacement of the table {table}")
 
-    def walk(self, snapshot: Snapshot) -> Iterator[Entry]:
+    def walk(self, snapshot: Snapshot) -> Iterator[TableEntryOffsets]:
         """Every entry, in the table's order: ``walk`` of this module."""
         return walk(snapshot)
 
@@ -124,7 +124,7 @@ class TableReader:
         """A struct that unpacks the packet counters at ``offsets`` of the entries."""
         return counters("=", offsets)
 
-    def volatile(self, entry: Entry) -> slice:
+    def volatile(self, entry: TableEntryOffsets) -> slice:
         """The bytes of an entry that change while its rule stays the same: ``volatile`` of this module."""
         return volatile(entry)
 
@@ -158,7 +158,7 @@ class TableReader:
             raise OSError(number, f"getsockopt: {os.strerror(number)}")
 
 
-def walk(snapshot: Snapshot) -> Iterator[Entry]:
+def walk(snapshot: Snapshot) -> Iterator[TableEntryOffsets]:
     """Every entry, in the table's order.
 
     Raises:
@@ -166,7 +166,7 @@ def walk(snapshot: Snapshot) -> Iterator[Entry]:
     """
     shape, entries = SHAPES[snapshot.family], snapshot.entries
     chain, at = "", 0
-    last: Entry | None = None  # of a user's chain: the RETURN if a boundary follows, otherwise a rule
+    last: TableEntryOffsets | None = None  # of a user's chain: the RETURN if a boundary follows, otherwise a rule
     while at < len(entries):
         to_target, to_next = _OFFSETS.unpack_from(entries, at + shape.offsets)
         if to_next <= to_target or at + to_next > len(entries):
@@ -175,17 +175,19 @@ def walk(snapshot: Snapshot) -> Iterator[Entry]:
         body, counters = at + to_target + _TARGET.size, at + shape.counters
         boundary = name.startswith(_ERROR)
         if last is not None:
-            yield last._replace(kind=Kind.BOUNDARY) if boundary else last
+            yield last._replace(kind=EntryKind.BOUNDARY) if boundary else last
             last = None
         if boundary:
             chain = entries[body : at + to_next].split(b"\0", 1)[0].decode()
-            yield Entry(Kind.BOUNDARY, chain, counters)
+            yield TableEntryOffsets(EntryKind.BOUNDARY, chain, counters)
         elif at in snapshot.ends:
             drops = _VERDICT.unpack_from(entries, body)[0] == _DROP
-            yield Entry(Kind.DROP_POLICY if drops else Kind.ACCEPT_POLICY, snapshot.ends[at], counters)
+            yield TableEntryOffsets(
+                EntryKind.DROP_POLICY if drops else EntryKind.ACCEPT_POLICY, snapshot.ends[at], counters
+            )
         else:
             chain = snapshot.hooks.get(at, chain)
-            entry = Entry(Kind.RULE, chain, counters)
+            entry = TableEntryOffsets(EntryKind.RULE, chain, counters)
             if chain in CHAINS:
                 yield entry
             else:
@@ -199,17 +201,17 @@ def jumps(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     found = list(walk(snapshot))
     chains = {entry.counters_at - shape.counters: entry.chain for entry in found}
     for entry in found:
-        if entry.kind is Kind.RULE:
+        if entry.kind is EntryKind.RULE:
             at = entry.counters_at - shape.counters
             at += _OFFSETS.unpack_from(entries, at + shape.offsets)[0]
             to_chain = not _TARGET.unpack_from(entries, at)[1].rstrip(b"\0")
             to = _VERDICT.unpack_from(entries, at + _TARGET.size)[0] if to_chain else -1
             yield entry.chain, chains.get(to, "")
-        elif entry.kind is Kind.DROP_POLICY:
+        elif entry.kind is EntryKind.DROP_POLICY:
             yield entry.chain, ""
 
 
-def volatile(entry: Entry) -> slice:
+def volatile(entry: TableEntryOffsets) -> slice:
     """The bytes of an entry that change while its rule stays the same."""
     return slice(entry.counters_at, entry.counters_at + COUNTERS.size)
 

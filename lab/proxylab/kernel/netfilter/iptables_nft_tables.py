@@ -13,8 +13,8 @@ from typing import Final
 
 from proxylab.addresses import Family
 from proxylab.kernel.netfilter import attributes as nla
-from proxylab.kernel.netfilter.iptables_legacy_tables import Entry, Kind, Snapshot, counters
-from proxylab.kernel.netfilter.nfnetlink import ATTRIBUTE, GET_CHAIN, GET_RULE, NFPROTO, Dump, open_netfilter
+from proxylab.kernel.netfilter.iptables_legacy_tables import EntryKind, Snapshot, TableEntryOffsets, counters
+from proxylab.kernel.netfilter.nfnetlink import ATTRIBUTE, GET_CHAIN, GET_RULE, NFPROTO, NetfilterSocket, open_netfilter
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 _RULE_TABLE, _RULE_CHAIN, _RULE_EXPRESSIONS = 1, 2, 4
@@ -40,7 +40,7 @@ class NftTableReader:
     def __init__(self, netns: NetNs, family: Family) -> None:
         with inside(netns):
             opened = open_netfilter()
-        self._dump = Dump(opened)
+        self._dump = NetfilterSocket(opened)
         self._family = family
 
     def read(self, table: str) -> Snapshot | None:
@@ -56,7 +56,7 @@ class NftTableReader:
                     pieces.append(_PIECE.pack(len(data), kind) + data)
         return Snapshot(self._family, {}, {}, b"".join(pieces)) if pieces else None
 
-    def walk(self, snapshot: Snapshot) -> Iterator[Entry]:
+    def walk(self, snapshot: Snapshot) -> Iterator[TableEntryOffsets]:
         """Every rule, chain by chain, and then every policy."""
         entries, at = snapshot.entries, 0
         while at < len(entries):
@@ -72,9 +72,9 @@ class NftTableReader:
         """A struct that unpacks the packet counters at ``offsets`` of the entries."""
         return counters("!", offsets)
 
-    def volatile(self, entry: Entry) -> slice:
+    def volatile(self, entry: TableEntryOffsets) -> slice:
         """The bytes of an entry that change while its rule stays the same."""
-        begin = entry.counters_at - (_APART if entry.kind is Kind.RULE else 0)
+        begin = entry.counters_at - (_APART if entry.kind is EntryKind.RULE else 0)
         return slice(begin, begin + _APART + _NUMBER_BYTES)
 
     def close(self) -> None:
@@ -82,21 +82,21 @@ class NftTableReader:
         self._dump.close()
 
 
-def _rule(entries: bytes, found: dict[int, tuple[int, int]]) -> Entry | None:
+def _rule(entries: bytes, found: dict[int, tuple[int, int]]) -> TableEntryOffsets | None:
     for _, expression in _attributes(entries, *found.get(_RULE_EXPRESSIONS, (0, 0))):
         parts = dict(_attributes(entries, *expression))
         if entries[slice(*parts[_EXPRESSION_NAME])] == _COUNTER:
             packets_at = parts[_EXPRESSION_DATA][0] + ATTRIBUTE.size + _APART
-            return Entry(Kind.RULE, _text(entries, found[_RULE_CHAIN]), packets_at)
+            return TableEntryOffsets(EntryKind.RULE, _text(entries, found[_RULE_CHAIN]), packets_at)
     return None
 
 
-def _policy(entries: bytes, found: dict[int, tuple[int, int]]) -> Entry | None:
+def _policy(entries: bytes, found: dict[int, tuple[int, int]]) -> TableEntryOffsets | None:
     if _CHAIN_POLICY not in found or _CHAIN_COUNTERS not in found:
         return None
     drops = int.from_bytes(entries[slice(*found[_CHAIN_POLICY])], "big") == _DROP
-    kind = Kind.DROP_POLICY if drops else Kind.ACCEPT_POLICY
-    return Entry(kind, _text(entries, found[_CHAIN_NAME]), found[_CHAIN_COUNTERS][0] + ATTRIBUTE.size)
+    kind = EntryKind.DROP_POLICY if drops else EntryKind.ACCEPT_POLICY
+    return TableEntryOffsets(kind, _text(entries, found[_CHAIN_NAME]), found[_CHAIN_COUNTERS][0] + ATTRIBUTE.size)
 
 
 def _attributes(data: bytes, at: int, end: int) -> Iterator[tuple[int, tuple[int, int]]]:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, Protocol
 from proxylab.errors import CapabilityError
-from proxylab.evidence.ipvs import Destination, IpvsCounts, IpvsTimeouts, VirtualServer
+from proxylab.evidence.ipvs import IpvsCounts, IpvsDestination, IpvsTimeouts, VirtualServer
 from proxylab.kernel.netlink.messages import Content, Decoded, Kind, Request, Value
 from proxylab.kernel.netlink.socket import NETLINK_GENERIC, open_netlink
 from proxylab.kernel.sandbox.netns import NetNs
@@ -80,7 +80,7 @@ class Ipvs:
         dumped = self._netlink.dump(Kind.IPVS, number=self._number, cmd=_GET_SERVICE, version=1)
         return [_read_server(each.part("IPVS_CMD_ATTR_SERVICE")) for each in dumped]
 
-    def destinations(self, server: VirtualServer) -> tuple[Destination, ...]:
+    def destinations(self, server: VirtualServer) -> tuple[IpvsDestination, ...]:
         """The destinations of one virtual server, in the kernel's order. Raises ``OSError``."""
         dumped = self._netlink.dump(
             Kind.IPVS, number=self._number, cmd=_GET_DESTINATION, version=1, IPVS_CMD_ATTR_SERVICE=_identity(server)
@@ -103,15 +103,15 @@ class Ipvs:
         """Delete virtual servers and their destinations."""
         self._send([self._about(_DELETE_SERVICE, "delete", server) for server in servers])
 
-    def add_destinations(self, pairs: Iterable[tuple[VirtualServer, Destination]]) -> None:
+    def add_destinations(self, pairs: Iterable[tuple[VirtualServer, IpvsDestination]]) -> None:
         """Add destinations, each to the virtual server that it comes with."""
         self._send([self._about(_NEW_DESTINATION, "add", *pair) for pair in pairs])
 
-    def edit_destinations(self, pairs: Iterable[tuple[VirtualServer, Destination]]) -> None:
+    def edit_destinations(self, pairs: Iterable[tuple[VirtualServer, IpvsDestination]]) -> None:
         """Change the weights of destinations."""
         self._send([self._about(_SET_DESTINATION, "edit", *pair) for pair in pairs])
 
-    def delete_destinations(self, pairs: Iterable[tuple[VirtualServer, Destination]]) -> None:
+    def delete_destinations(self, pairs: Iterable[tuple[VirtualServer, IpvsDestination]]) -> None:
         """Delete destinations. Connections that they have end when their next packet comes, or go on for a while."""
         self._send([self._about(_DELETE_DESTINATION, "delete", *pair) for pair in pairs])
 
@@ -130,7 +130,9 @@ class Ipvs:
         }
         self._send([self._request(_SET_CONFIG, "set the timeouts", content)])
 
-    def _about(self, command: int, verb: str, server: VirtualServer, destination: Destination | None = None) -> Request:
+    def _about(
+        self, command: int, verb: str, server: VirtualServer, destination: IpvsDestination | None = None
+    ) -> Request:
         """A request about a virtual server, or about one destination of it."""
         what = f"{verb} {server.option}{'' if destination is None else f' -r {destination}'}"
         whole = destination is None and command != _DELETE_SERVICE
@@ -186,7 +188,7 @@ def _read_server(found: Decoded) -> VirtualServer:
     )
 
 
-def _destination(destination: Destination) -> Content:
+def _destination(destination: IpvsDestination) -> Content:
     return {
         "IPVS_DEST_ATTR_ADDR_FAMILY": _AF[destination.address.version],
         "IPVS_DEST_ATTR_ADDR": str(destination.address),
@@ -198,9 +200,9 @@ def _destination(destination: Destination) -> Content:
     }
 
 
-def _read_destination(found: Decoded) -> Destination:
+def _read_destination(found: Decoded) -> IpvsDestination:
     address: IPAddress = ip_address(found.need(str, "IPVS_DEST_ATTR_ADDR"))
-    return Destination(
+    return IpvsDestination(
         address=address,
         port=found.need(int, "IPVS_DEST_ATTR_PORT"),
         weight=found.need(int, "IPVS_DEST_ATTR_WEIGHT"),

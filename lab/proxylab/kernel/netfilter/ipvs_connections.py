@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
 from proxylab.addresses import IPAddress, Protocol
-from proxylab.evidence.ipvs import Connection
+from proxylab.evidence.ipvs import IpvsConnection
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 _FILE: Final = "/proc/thread-self/net/ip_vs_conn"  # of the calling thread's namespace
@@ -70,12 +70,12 @@ def fields_in(text: str) -> frozenset[tuple[str, ...]]:
     return frozenset(tuple(line.split(None, _FIELDS)[:_FIELDS]) for line in text.splitlines()[1:])
 
 
-def connection_in(fields: tuple[str, ...]) -> Connection | None:
+def connection_in(fields: tuple[str, ...]) -> IpvsConnection | None:
     """The connection with these fields; ``None`` for a template, by which a client keeps its destination."""
     protocol, client, client_port, server, port, destination, destination_port = fields
     if protocol not in Protocol.__members__ or client_port == "0000":
         return None
-    return Connection(
+    return IpvsConnection(
         protocol=Protocol(protocol),
         client=_address(client),
         client_port=int(client_port, 16),

@@ -97,11 +97,11 @@ def ask(netns: NetNs, kind: int, body: bytes, *, dump: bool = False) -> list[byt
     """Send one request through a new socket, and return the bodies of the answers. Raises ``OSError``."""
     with inside(netns):
         control = open_netfilter()
-    with closing(Dump(control)) as asked:
+    with closing(NetfilterSocket(control)) as asked:
         return asked.all(kind, body) if dump else [asked.one(kind, body)]
 
 
-class Dump:
+class NetfilterSocket:
     """A netlink socket for requests and dumps, used by one caller at a time."""
 
     def __init__(self, opened: socket.socket) -> None:

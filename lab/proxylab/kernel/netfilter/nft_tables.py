@@ -54,7 +54,7 @@ Rule = Sequence[bytes]
 """The expressions of a rule, in order."""
 
 
-class Hook(Struct, frozen=True):
+class ChainHook(Struct, frozen=True):
     """The hook of a base chain: its number (``PREROUTING``, ``INPUT`` or ``OUTPUT``), and the priority."""
 
     number: int
@@ -64,7 +64,7 @@ class Hook(Struct, frozen=True):
 class OwnTable:
     """A table of the family inet with base chains. It exists until ``close``."""
 
-    def __init__(self, netns: NetNs, name: str, chains: Mapping[str, Hook]) -> None:
+    def __init__(self, netns: NetNs, name: str, chains: Mapping[str, ChainHook]) -> None:
         """Make the table and its chains. Raises ``OSError``."""
         with inside(netns):
             self._socket = open_netfilter()
@@ -107,7 +107,7 @@ class OwnTable:
         expect(self._socket, len(requests))
 
 
-def _hook_attribute(hook: Hook) -> bytes:
+def _hook_attribute(hook: ChainHook) -> bytes:
     unsigned = hook.priority & 0xFFFFFFFF
     return nla.nested(_CHAIN_HOOK, nla.number(_HOOK_NUMBER, hook.number), nla.number(_HOOK_PRIORITY, unsigned))
 

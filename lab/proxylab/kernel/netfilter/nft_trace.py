@@ -14,7 +14,7 @@ from proxylab.kernel.netfilter.nfnetlink import (
     GET_CHAIN,
     GET_RULE,
     SUBSYS_NFTABLES,
-    Dump,
+    NetfilterSocket,
     attributes,
     messages,
     nested,
@@ -146,7 +146,7 @@ class RuleOrder:
     def __init__(self, netns: NetNs) -> None:
         with inside(netns):
             opened = open_netfilter()
-        self._dump = Dump(opened)
+        self._dump = NetfilterSocket(opened)
         self._numbers: dict[tuple[int, str, str], dict[int, int]] = {}
         self._hooks: dict[tuple[int, str, str], tuple[int, int]] = {}
 

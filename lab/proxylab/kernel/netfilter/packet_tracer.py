@@ -38,7 +38,7 @@ from proxylab.kernel.netfilter.nft_expressions import (
     match_bytes,
     match_protocol,
 )
-from proxylab.kernel.netfilter.nft_tables import OUTPUT, PREROUTING, Hook, OwnTable
+from proxylab.kernel.netfilter.nft_tables import OUTPUT, PREROUTING, ChainHook, OwnTable
 from proxylab.kernel.netfilter.nft_trace import NftEvent, NftTrace, RuleOrder
 from proxylab.kernel.sandbox.netns import NetNs
 
@@ -47,7 +47,7 @@ ENTRY: Final = "entry"
 
 _PRIORITY: Final = -350
 _TABLE: Final = "proxylab-trace"
-_CHAINS: Final = {"PREROUTING": Hook(PREROUTING, _PRIORITY), "OUTPUT": Hook(OUTPUT, _PRIORITY)}
+_CHAINS: Final = {"PREROUTING": ChainHook(PREROUTING, _PRIORITY), "OUTPUT": ChainHook(OUTPUT, _PRIORITY)}
 _GROUP: Final = 0  # legacy iptables logs traces to this group
 _LEGACY: Final = "TRACE: "
 _ENTRY_PREFIX: Final = "proxylab entry"  # rules under test may log to the group, too
@@ -67,7 +67,7 @@ class Bytes(Struct, frozen=True):
     value: bytes
 
 
-class Match(Struct, frozen=True):
+class PacketMatch(Struct, frozen=True):
     """Packets to trace: their protocol number (IANA), and bytes that all must match."""
 
     protocol: int
@@ -102,7 +102,7 @@ class TraceEvent(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True)
-class _Passage:
+class _TracedPacket:
     """One packet through the node: its entry, and the events of each kind of rules."""
 
     entry: Logged
@@ -135,7 +135,7 @@ class Tracer:
                 ) from error
             opened.pop_all()
 
-    def arm(self, matches: Sequence[Match]) -> None:
+    def arm(self, matches: Sequence[PacketMatch]) -> None:
         """Trace packets that fit any of ``matches`` from now on, and discard earlier events."""
         self._log.forget()
         self._trace.read()
@@ -171,7 +171,7 @@ class Tracer:
         self._trace.close()
         self._log.close()
 
-    def _nft_events(self, passage: _Passage) -> Iterator[tuple[_Where, TraceEvent]]:
+    def _nft_events(self, passage: _TracedPacket) -> Iterator[tuple[_Where, TraceEvent]]:
         entry = passage.entry
         packet, mark, in_index, out_index = entry.packet, entry.mark, entry.in_index, entry.out_index
         where = (0, 0)
@@ -198,18 +198,18 @@ class Tracer:
             mark = event.mark  # the report has the mark after the rule
 
 
-def _passages(logged: Sequence[Logged], reports: Sequence[NftEvent]) -> list[_Passage]:
+def _passages(logged: Sequence[Logged], reports: Sequence[NftEvent]) -> list[_TracedPacket]:
     """Group events by packet: lines of legacy iptables follow their entry, reports of nf_tables bear an identity.
 
     A REJECT rule makes a packet of its own, and that passage comes in the middle of the rejected packet's passage.
     """
-    passages: list[_Passage] = []
+    passages: list[_TracedPacket] = []
     for line in logged:
         if line.prefix == _ENTRY_PREFIX:
-            passages.append(_Passage(line))
+            passages.append(_TracedPacket(line))
         elif passages and line.prefix.startswith(_LEGACY):
             passages[-1].legacy.append(line)
-    by_identity: dict[int, _Passage] = {}
+    by_identity: dict[int, _TracedPacket] = {}
     opened = iter(passages)
     for event in reports:
         if event.table != _TABLE:
@@ -254,7 +254,7 @@ def _legacy_events(lines: Sequence[Logged]) -> Iterator[tuple[_Where, TraceEvent
         yield where, event
 
 
-def _tracing(match: Match) -> Iterator[bytes]:
+def _tracing(match: PacketMatch) -> Iterator[bytes]:
     """The expressions of a rule that logs and traces a packet."""
     yield from match_protocol(match.protocol)
     for wanted in match.bytes:

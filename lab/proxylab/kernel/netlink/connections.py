@@ -32,7 +32,7 @@ _ABSENT: Final = frozenset({errno.ENOENT, errno.EPROTONOSUPPORT, errno.EINVAL, e
 """Errors of a kernel that cannot list sockets."""
 
 
-class Connection(NamedTuple):
+class TcpConnection(NamedTuple):
     """A TCP connection by its ends, as its own namespace sees them."""
 
     own: tuple[IPAddress, int]
@@ -80,7 +80,7 @@ def end_connections(netns: NetNs, *, even_waiting: bool = False) -> str:
     )
 
 
-def end_these(netns: NetNs, connections: Collection[Connection]) -> None:
+def end_these(netns: NetNs, connections: Collection[TcpConnection]) -> None:
     """End these connections of a namespace, as far as they are still there."""
     for family in (socket.AF_INET, socket.AF_INET6):
         version = 4 if family == socket.AF_INET else 6
@@ -104,7 +104,7 @@ def end_these(netns: NetNs, connections: Collection[Connection]) -> None:
                 raise
 
 
-def _ask(connection: Connection, wanted: Content) -> Request:
+def _ask(connection: TcpConnection, wanted: Content) -> Request:
     """Ask for a connection by its ends. No cookie is known yet (INET_DIAG_NOCOOKIE)."""
     (own, port), (peer, peer_port) = connection
     ends = {"idiag_src": _words(str(own)), "idiag_dst": _words(str(peer))}

@@ -20,7 +20,7 @@ from msgspec import Struct
 from proxylab.addresses import Family, IPAddress, Protocol, unpacked
 from proxylab.cluster.configuration import SocketAddress
 from proxylab.errors import CapabilityError, InternalError
-from proxylab.kernel.netlink.messages import Answer, Content, Decoded, Kind, Request
+from proxylab.kernel.netlink.messages import Content, Decoded, Kind, NetlinkAnswer, Request
 from proxylab.kernel.netlink.socket import NETLINK_NETFILTER, open_netlink
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.scenario.nodes import TrackedConnection
@@ -59,7 +59,7 @@ class Tuple(NamedTuple):
     destination_port: int
 
 
-class Entry(Struct, frozen=True):
+class ConntrackEntry(Struct, frozen=True):
     """One connection.
 
     Attributes:
@@ -109,7 +109,7 @@ class Conntrack:
         """Close the socket."""
         self._netlink.close()
 
-    def entries(self, family: Family, *protocols: int) -> list[Entry]:
+    def entries(self, family: Family, *protocols: int) -> list[ConntrackEntry]:
         """The entries of one family, and of protocols that have ports or are ICMP. Raises ``InternalError``."""
         try:
             counted = self._netlink.one(Request("count connections", Kind.COUNT_CONNECTIONS, 0, {}))
@@ -120,7 +120,7 @@ class Conntrack:
         except OSError as error:
             raise InternalError(f"{self._name}: the kernel refused to dump conntrack ({error.strerror})") from error
         return [
-            Entry(_tuple(found, "CTA_TUPLE_ORIG"), _tuple(found, "CTA_TUPLE_REPLY"), found.need(int, "CTA_ID"))
+            ConntrackEntry(_tuple(found, "CTA_TUPLE_ORIG"), _tuple(found, "CTA_TUPLE_REPLY"), found.need(int, "CTA_ID"))
             for found in dumped
             if found.need(int, "CTA_TUPLE_ORIG", "CTA_TUPLE_PROTO", "CTA_PROTO_NUM") in protocols
         ]
@@ -159,7 +159,7 @@ class Conntrack:
         if code:
             raise OSError(code, os.strerror(code))
 
-    def delete(self, entries: Iterable[Entry]) -> int:
+    def delete(self, entries: Iterable[ConntrackEntry]) -> int:
         """Delete entries and return how many still existed. Raises ``InternalError``."""
         deleted = 0
         for entry in entries:
@@ -237,7 +237,7 @@ def _tuple(entry: Decoded, direction: str) -> Tuple:
     return Tuple(protocol, source, ports[0], destination, ports[1])
 
 
-def _reply(answer: Answer, version: int) -> Tuple:
+def _reply(answer: NetlinkAnswer, version: int) -> Tuple:
     at, head, rest = _REPLY[version]
     if not answer.data.startswith(head, at):
         return _tuple(answer.decode(Kind.GET_CONNECTION), "CTA_TUPLE_REPLY")

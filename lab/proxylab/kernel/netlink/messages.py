@@ -175,7 +175,7 @@ class Decoded:
         return map(Decoded, self._found.get(attribute, ()))
 
 
-class Answer(Struct, frozen=True):
+class NetlinkAnswer(Struct, frozen=True):
     """One message from the kernel. ``data`` is all of it, with its header."""
 
     kind: int
@@ -201,10 +201,10 @@ class Answer(Struct, frozen=True):
         return Decoded(found)
 
 
-def answers(data: bytes) -> Iterator[Answer]:
+def answers(data: bytes) -> Iterator[NetlinkAnswer]:
     """Each message in the bytes of one recv(2)."""
     at = 0
     while at < len(data):
         length, kind, flags, sequence = _HEADER.unpack_from(data, at)
-        yield Answer(kind, flags, sequence, data[at : at + length])
+        yield NetlinkAnswer(kind, flags, sequence, data[at : at + length])
         at += length + (-length & 3)

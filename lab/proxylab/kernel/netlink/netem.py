@@ -15,7 +15,7 @@ from proxylab.kernel.netlink.build import Wiring
 from proxylab.kernel.netlink.messages import Kind
 from proxylab.kernel.netlink.requests import set_netem
 from proxylab.plan.device_names import FABRIC
-from proxylab.plan.impairments import Way, ways
+from proxylab.plan.impairments import LinkDirection, ways
 from proxylab.scenario.network import Netem
 
 _NONE = Netem()
@@ -87,7 +87,7 @@ class NetemLinks:
         """The longest that a packet and its answer take, in seconds: once in each direction of every link."""
         return 2 * sum(netem.longest for netem in self._netem.values())
 
-    def read(self) -> Mapping[Way, Counters]:
+    def read(self) -> Mapping[LinkDirection, Counters]:
         if not self._ways:
             return {}
         by_index = {
@@ -106,7 +106,7 @@ class NetemLinks:
         before = self.read()
         return not any(each.waiting for each in before.values()) and self.read() == before
 
-    def since(self, before: Mapping[Way, Counters]) -> tuple[LinkCount, ...]:
+    def since(self, before: Mapping[LinkDirection, Counters]) -> tuple[LinkCount, ...]:
         """What every way with netem, now or before, has dropped since ``before``.
 
         A way that copied packets then may have copied what passed before it was mended.
@@ -124,5 +124,5 @@ class NetemLinks:
             if now.dropped > before[way].dropped or self._of(way) != _NONE or before[way].copies
         )
 
-    def _of(self, way: Way) -> Netem:
+    def _of(self, way: LinkDirection) -> Netem:
         return self._netem[way.link.partition("/")[0], way.device]

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from proxylab.errors import CapabilityError, InternalError, LabError
 from proxylab.kernel.modules import feasible, known_modules
-from proxylab.kernel.netlink.messages import Answer, Decoded, Kind, Request, Value, answers
+from proxylab.kernel.netlink.messages import Decoded, Kind, NetlinkAnswer, Request, Value, answers
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 # include/uapi/linux/netlink.h, linux/socket.h
@@ -69,15 +69,15 @@ class Netlink:
             if code:
                 raise self._refusal(request, code, words)
 
-    def exchange(self, requests: Sequence[Encodable]) -> list[Answer]:
+    def exchange(self, requests: Sequence[Encodable]) -> list[NetlinkAnswer]:
         """Send ``requests``, and return the kernel's answer to each. Raises ``OSError``."""
-        found: list[Answer] = []
+        found: list[NetlinkAnswer] = []
         for start in range(0, len(requests), _BATCH_MESSAGES):
             batch = requests[start : start + _BATCH_MESSAGES]
             first = self._sequence + 1
             self._sequence += len(batch)
             self._socket.sendmsg([request.encode(number) for number, request in enumerate(batch, first)])
-            by_sequence: dict[int, Answer] = {}
+            by_sequence: dict[int, NetlinkAnswer] = {}
             while len(by_sequence) < len(batch):
                 received = answers(self._socket.recv(_READ_BYTES))
                 by_sequence |= {answer.sequence: answer for answer in received if answer.sequence >= first}
@@ -110,9 +110,9 @@ class Netlink:
                 return [answer.decode(kind) for answer in found[:-1]]
         raise OSError(errno.EINTR, "the dumped objects changed during every round")
 
-    def _gather(self) -> list[Answer]:
+    def _gather(self) -> list[NetlinkAnswer]:
         """The answers to a dump, its end too."""
-        found: list[Answer] = []
+        found: list[NetlinkAnswer] = []
         while not (found and found[-1].is_last):
             found += answers(self._socket.recv(_READ_BYTES))
         _raise_refusal(found[-1])  # a dump that fails on the way ends like any other, with its errno
@@ -135,7 +135,7 @@ def open_netlink(netns: NetNs, protocol: int = socket.NETLINK_ROUTE) -> Netlink:
     return Netlink(opened, netns.name)
 
 
-def _raise_refusal(answer: Answer) -> None:
+def _raise_refusal(answer: NetlinkAnswer) -> None:
     code, _ = answer.refusal()
     if code:
         raise OSError(code, os.strerror(code))

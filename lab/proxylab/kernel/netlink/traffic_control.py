@@ -20,7 +20,7 @@ from typing import Final
 from msgspec import Struct
 
 from proxylab.kernel.netfilter import attributes as nla
-from proxylab.kernel.netfilter.nfnetlink import Dump, nested
+from proxylab.kernel.netfilter.nfnetlink import NetfilterSocket, nested
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 # include/uapi/linux/rtnetlink.h, if_link.h, pkt_sched.h, gen_stats.h
@@ -59,7 +59,7 @@ class Queue(Struct, frozen=True):
     dropped: int
 
 
-class Program(Struct, frozen=True):
+class XdpProgram(Struct, frozen=True):
     """An XDP program on a device."""
 
     device: str
@@ -74,18 +74,18 @@ class TrafficControl:
             self._for_programs = -1
             with suppress(FileNotFoundError):  # a kernel without CONFIG_NETFILTER_NETLINK_QUEUE
                 self._for_programs = os.open(_FOR_PROGRAMS, os.O_RDONLY | os.O_CLOEXEC)
-        self._dump = Dump(opened)
+        self._dump = NetfilterSocket(opened)
 
-    def read(self) -> list[Filter | Queue | Program]:
+    def read(self) -> list[Filter | Queue | XdpProgram]:
         """All of them, most often none. Raises ``OSError``."""
-        found: list[Filter | Queue | Program] = []
+        found: list[Filter | Queue | XdpProgram] = []
         devices: dict[int, str] = {}
         body = _LINK.pack(0, 0, 0, 0, 0) + nla.raw(_MASK, struct.pack("=I", _WITHOUT_STATISTICS))
         for link in self._dump.all(_GET_LINK, body):
             content = nested(link, _LINK.size)
             device = devices[_LINK.unpack_from(link)[2]] = content[_NAME].rstrip(b"\0").decode(errors="replace")
             if any(nested(content.get(_XDP, b"")).get(_XDP_ATTACHED, b"")):
-                found.append(Program(device))
+                found.append(XdpProgram(device))
         for queue in self._queues():
             _, index, handle, _, _ = _TC.unpack_from(queue)
             if not handle:

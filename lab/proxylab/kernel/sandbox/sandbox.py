@@ -57,7 +57,7 @@ _SPACES = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWUTS
 _HOSTNAME = "proxylab"
 
 
-class ControlSocket(Struct, frozen=True):
+class InheritedControlSocket(Struct, frozen=True):
     """The socket for later clients of a detached lab, and a descriptor of the directory that holds its name.
 
     The supervisor sees the sandbox's private /run, and reaches the directory by this descriptor alone.
@@ -83,7 +83,7 @@ class ControlSocket(Struct, frozen=True):
                 os.unlink(name, dir_fd=self.folder)
 
 
-def enter(client: socket.socket, control_socket: ControlSocket | None = None) -> None:
+def enter(client: socket.socket, control_socket: InheritedControlSocket | None = None) -> None:
     """Build the sandbox around the calling process's future child; return in that child, the lab process.
 
     The calling process becomes the supervisor and never returns. The supervisor and init close ``client``, so that only
@@ -206,7 +206,9 @@ def _exit_if_closed(fd: int) -> None:
         os._exit(0)
 
 
-def _supervise(init: int, client: socket.socket, lifeline: int, control_socket: ControlSocket | None) -> NoReturn:
+def _supervise(
+    init: int, client: socket.socket, lifeline: int, control_socket: InheritedControlSocket | None
+) -> NoReturn:
     """Be the supervisor: hold the lifeline pipe until init has ended, and pass its status on.
 
     A signal that ended init adds 128 to its number; one that ended the lab process is 256 less its number.

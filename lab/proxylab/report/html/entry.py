@@ -45,7 +45,7 @@ class Heading(Record, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
 
 
-class Entry(Record, frozen=True, kw_only=True):
+class PageEntry(Record, frozen=True, kw_only=True):
     """A probe or step, or the error or skip of a whole scenario.
 
     Attributes:
@@ -64,7 +64,7 @@ class Entry(Record, frozen=True, kw_only=True):
     body: str
 
 
-def entries_of(result: ScenarioResult) -> list[Entry]:
+def entries_of(result: ScenarioResult) -> list[PageEntry]:
     """The entries of a scenario's run: its probes and steps, and its error or skip."""
     heading = Heading(
         file=result.file,
@@ -87,22 +87,22 @@ def entries_of(result: ScenarioResult) -> list[Entry]:
     return found
 
 
-def message(heading: Heading, name: str, judgement: Judgement, text: str, seconds: float = 0.0) -> Entry:
+def message(heading: Heading, name: str, judgement: Judgement, text: str, seconds: float = 0.0) -> PageEntry:
     """An entry without a verdict, such as an error or a skip."""
     first, _, more = text.partition("\n")
     body = tag("pre", text, tabindex=0) if more else tag("p", text)
-    return Entry(heading=heading, name=name, judgement=judgement, seconds=seconds, summary=first, body=str(body))
+    return PageEntry(heading=heading, name=name, judgement=judgement, seconds=seconds, summary=first, body=str(body))
 
 
-def entry(heading: Heading, judged: ProbeVerdict | StepVerdict) -> Entry:
+def entry(heading: Heading, judged: ProbeVerdict | StepVerdict) -> PageEntry:
     """The entry of a judged probe or step."""
     return _of_step(heading, judged) if isinstance(judged, StepVerdict) else _of_probe(heading, judged)
 
 
-def _of_step(heading: Heading, judged: StepVerdict) -> Entry:
+def _of_step(heading: Heading, judged: StepVerdict) -> PageEntry:
     """A step: its verdicts, its timeline, and the explanation in words."""
     evidence = judged.evidence
-    return Entry(
+    return PageEntry(
         heading=heading,
         name=judged.step.name.removesuffix(f"[{heading.case}]") if heading.case else judged.step.name,
         judgement=judged.overall,
@@ -124,9 +124,9 @@ def _of_step(heading: Heading, judged: StepVerdict) -> Entry:
     )
 
 
-def _of_probe(heading: Heading, probed: ProbeVerdict) -> Entry:
+def _of_probe(heading: Heading, probed: ProbeVerdict) -> PageEntry:
     name = probed.probe.name.removesuffix(f"[{heading.case}]") if heading.case else probed.probe.name
-    return Entry(
+    return PageEntry(
         heading=heading,
         name=name,
         judgement=probed.overall,

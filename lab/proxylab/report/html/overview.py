@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from proxylab.evidence.words import amount
-from proxylab.report.html.entry import Entry
+from proxylab.report.html.entry import PageEntry
 from proxylab.report.html.markup import Markup, joined, tag
 from proxylab.verdict.model import Judgement, worst
 
@@ -24,13 +24,13 @@ _PARTICIPLES: Final = {
 class Sections(Struct, frozen=True):
     """The entries of a run by file and engine, in the order of the run."""
 
-    by_file: Mapping[str, Mapping[str, Sequence[Entry]]]
+    by_file: Mapping[str, Mapping[str, Sequence[PageEntry]]]
     engines: tuple[str, ...]
 
     @classmethod
-    def of(cls, entries: Sequence[Entry]) -> "Sections":
+    def of(cls, entries: Sequence[PageEntry]) -> "Sections":
         """Sort the entries of a run."""
-        found: dict[str, dict[str, list[Entry]]] = {}
+        found: dict[str, dict[str, list[PageEntry]]] = {}
         for each in entries:
             found.setdefault(each.heading.file, {}).setdefault(each.heading.engine, []).append(each)
         return cls(found, tuple(dict.fromkeys(each.heading.engine for each in entries)))
@@ -40,7 +40,7 @@ class Sections(Struct, frozen=True):
         return f"s{list(self.by_file).index(file)}e{self.engines.index(engine)}"
 
 
-def headline(entries: Sequence[Entry], about: Mapping[str, str]) -> Markup:
+def headline(entries: Sequence[PageEntry], about: Mapping[str, str]) -> Markup:
     """The number of entries per judgement, and the conditions of the run: which binaries ran, too."""
     counts = Counter(each.judgement for each in entries)
     said = [
@@ -57,7 +57,7 @@ def headline(entries: Sequence[Entry], about: Mapping[str, str]) -> Markup:
     return joined(tag("ul", said, class_="counts", aria_label="Probes"), tag("dl", facts, class_="about"))
 
 
-def filters(entries: Sequence[Entry], engines: Sequence[str]) -> Markup:
+def filters(entries: Sequence[PageEntry], engines: Sequence[str]) -> Markup:
     """The filter form. It stays hidden unless the page's script runs."""
     counts = Counter(each.judgement for each in entries)
     tags = sorted({name for each in entries for name in each.heading.tags})

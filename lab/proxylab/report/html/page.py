@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from proxylab.encoding import MisfitError, encode
 from proxylab.report.foreign_documents import decode_printable
-from proxylab.report.html.entry import Entry
+from proxylab.report.html.entry import PageEntry
 from proxylab.report.html.markup import Child, Markup, tag
 from proxylab.report.html.overview import Sections, filters, headline, overview
 from proxylab.verdict.model import UNRESOLVED
@@ -26,7 +26,7 @@ _ENTRY: Final = re.compile(r"<!--entry (.*?)-->(.*?)<!--/entry-->", re.DOTALL)
 """What ``read_page`` finds. The text of an entry is escaped, so it contains no comment."""
 
 
-def page(entries: Sequence[Entry], about: Mapping[str, str], title: str = "proxylab") -> str:
+def page(entries: Sequence[PageEntry], about: Mapping[str, str], title: str = "proxylab") -> str:
     """The file's text.
 
     Args:
@@ -69,7 +69,7 @@ def document(title: str, script: str, *body: Child) -> str:
     return f"<!doctype html>\n{tag('html', head, tag('body', *body), lang='en')}\n"
 
 
-def read_page(text: str) -> tuple[list[Entry], dict[str, str]]:
+def read_page(text: str) -> tuple[list[PageEntry], dict[str, str]]:
     """The entries of a page, and the facts about its run.
 
     Raises:
@@ -79,7 +79,9 @@ def read_page(text: str) -> tuple[list[Entry], dict[str, str]]:
     if about is None:
         raise ValueError("it is no page of a run by this version of proxylab")
     try:
-        entries = [replace(decode_printable(each[1].encode(), Entry), body=each[2]) for each in _ENTRY.finditer(text)]
+        entries = [
+            replace(decode_printable(each[1].encode(), PageEntry), body=each[2]) for each in _ENTRY.finditer(text)
+        ]
         return entries, decode_printable(about[1].encode(), dict[str, str])
     except MisfitError as error:
         raise ValueError(f"the page is of another version of proxylab: {error}") from None
@@ -126,7 +128,7 @@ def _scenarios(sections: Sections, opened: set[int]) -> Iterator[Markup]:
         )
 
 
-def _runs(sections: Sections, file: str, engine: str, found: Sequence[Entry], opened: set[int]) -> Markup:
+def _runs(sections: Sections, file: str, engine: str, found: Sequence[PageEntry], opened: set[int]) -> Markup:
     """The probes of a scenario on one engine, case by case."""
     cases = [
         tag(
@@ -144,7 +146,7 @@ def _runs(sections: Sections, file: str, engine: str, found: Sequence[Entry], op
     return tag("div", cases, id=sections.anchor(file, engine), data_engine=engine, tabindex=-1)
 
 
-def _probe(each: Entry, opened: bool) -> Markup:
+def _probe(each: PageEntry, opened: bool) -> Markup:
     return tag(
         "details",
         tag(

@@ -19,7 +19,7 @@ from proxylab.report.failure_text import command, sent_line
 from proxylab.report.reproduction import network
 from proxylab.report.reproduction.outcome import expected, flow_to_send, obstacle
 from proxylab.report.reproduction.programs import listener, sender
-from proxylab.report.reproduction.reduced_rules import Ruleset, rulesets
+from proxylab.report.reproduction.reduced_rules import LoadedRules, rulesets
 from proxylab.scenario.words import Outcome
 from proxylab.statistics import flows_to_hit_all
 from proxylab.text import table, wrapped
@@ -146,7 +146,7 @@ def _head(verdict: ProbeVerdict, part: Plan, engine: str) -> Iterator[str]:
     yield from (f"# {each}".rstrip() for each in chain.from_iterable(paragraphs))
 
 
-def _usage(loaded: Sequence[Ruleset]) -> Iterator[str]:
+def _usage(loaded: Sequence[LoadedRules]) -> Iterator[str]:
     tools = dict.fromkeys(each.loader.split()[0] for each in loaded)
     yield from _USAGE.format(tools=", ".join(tools) or "no other").splitlines()
     yield ""
@@ -158,11 +158,11 @@ def _absent(part: Plan, absences: Absences) -> Iterator[str]:
         yield from ["", "# What earlier steps removed: links that are down, pods that are gone", *commands]
 
 
-def _file(loaded: Ruleset) -> str:
+def _file(loaded: LoadedRules) -> str:
     return f"repro.rules/{loaded.node}"
 
 
-def _rules(loaded: Sequence[Ruleset], part: Plan, tool: str, *, files: bool) -> Iterator[str]:
+def _rules(loaded: Sequence[LoadedRules], part: Plan, tool: str, *, files: bool) -> Iterator[str]:
     left_out = sum(each.left_out for each in loaded)
     yield from ["", "# --- The rules of each node after the probe, without counters"]
     if left_out:

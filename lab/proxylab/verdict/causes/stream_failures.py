@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from proxylab.addresses import IPAddress
-from proxylab.cluster.rollout import Stage
+from proxylab.cluster.rollout import RolloutStage
 from proxylab.evidence.stream_records import BreakKind, StreamPacket, StreamPacketFate
 from proxylab.evidence.words import amount, endpoint
 from proxylab.scenario.change import Change
-from proxylab.verdict.stream import MILLISECOND, Stream, when
+from proxylab.verdict.stream import MILLISECOND, StreamCase, when
 
 
 class StreamFailure(Struct, frozen=True):
@@ -25,7 +25,7 @@ class StreamFailure(Struct, frozen=True):
         change: what the step changes.
     """
 
-    stream: Stream
+    stream: StreamCase
     addresses: Mapping[str, tuple[IPAddress, ...]]
     change: Change = Change()
 
@@ -41,7 +41,7 @@ class StreamFailure(Struct, frozen=True):
         return frozenset(name for stage in self._stages if stage.killed for name in stage.deleted)
 
     @property
-    def _stages(self) -> list[Stage]:
+    def _stages(self) -> list[RolloutStage]:
         return [stage for each in self.change.workloads for stage in each.stages]
 
     @property

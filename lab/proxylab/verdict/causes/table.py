@@ -32,7 +32,7 @@ from proxylab.verdict.causes.settings import setting_behind
 from proxylab.verdict.expectations.table import OF_PROBES, OF_STEPS, OF_STREAMS
 from proxylab.verdict.flows.flows import Fate
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
-from proxylab.verdict.stream import Stream
+from proxylab.verdict.stream import StreamCase
 
 
 class Cause(Struct, frozen=True):
@@ -274,7 +274,7 @@ def _seen_address(verdict: ProbeVerdict | StepVerdict, failed: Verdict) -> IPAdd
     return None if row is None else row.seen_address(verdict.case, failed)
 
 
-def _stream_of(verdict: StepVerdict, failed: Verdict) -> tuple[Stream | None, str]:
+def _stream_of(verdict: StepVerdict, failed: Verdict) -> tuple[StreamCase | None, str]:
     """The stream of a verdict with the name of its expectation; ``None`` for the tables."""
     name, _, key = failed.expectation.rpartition(".")
     if not name:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from proxylab.evidence.words import amount, listed
 from proxylab.scenario.expect import ConntrackExpect, Entries
 from proxylab.verdict.case import Case
-from proxylab.verdict.conntrack_tables import Tables, entry_words
+from proxylab.verdict.conntrack_tables import ConntrackTables, entry_words
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings, Judged
 from proxylab.verdict.model import Verdict
@@ -17,7 +17,7 @@ from proxylab.verdict.step_case import StepCase
 _MOST_ENTRIES = 3
 
 
-def _judge(subject: Judged, tables: Tables, expected: ConntrackExpect) -> Verdict:
+def _judge(subject: Judged, tables: ConntrackTables, expected: ConntrackExpect) -> Verdict:
     """The tables hold an entry that matches ``some``, and none that matches ``none``."""
     findings = Findings(subject)
     where = listed(tables.about(expected), "or")
@@ -58,7 +58,7 @@ def _kind_words(entries: Entries) -> str:
     return " ".join(parts) or "at all"
 
 
-def _as_seen(tables: Tables, expected: ConntrackExpect | None) -> str:
+def _as_seen(tables: ConntrackTables, expected: ConntrackExpect | None) -> str:
     left = tables.none(expected)
     if left:
         return f"conntrack on {left[0].node} still holds {entry_words(left[0])}: nothing deleted it."

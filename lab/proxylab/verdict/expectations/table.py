@@ -24,7 +24,7 @@ from proxylab.verdict.expectations.spread import SPREAD
 from proxylab.verdict.expectations.undecided import UNDECIDED
 from proxylab.verdict.expectations.untranslated import UNTRANSLATED
 from proxylab.verdict.step_case import StepCase
-from proxylab.verdict.stream import Stream
+from proxylab.verdict.stream import StreamCase
 
 OF_PROBES: Final[tuple[Expectation[Case, Any], ...]] = (
     NAME,
@@ -44,7 +44,7 @@ OF_PROBES: Final[tuple[Expectation[Case, Any], ...]] = (
     UNDECIDED,
 )
 
-OF_STREAMS: Final[tuple[Expectation[Stream, Any], ...]] = (
+OF_STREAMS: Final[tuple[Expectation[StreamCase, Any], ...]] = (
     streams.BACKEND,
     streams.BACKENDS,
     streams.SOURCE,

@@ -18,7 +18,7 @@ from proxylab.features.conformance.conformance_files import badge, junit, markdo
 from proxylab.features.conformance.conformance_table import (
     Conformance,
     Item,
-    Result,
+    ItemResult,
     catalogue_digest,
     conformance_of,
     conforming,
@@ -34,7 +34,7 @@ from proxylab.text import printable
 from proxylab.verdict.model import Fault, KnownFailure, ScenarioResult, Skip
 
 HERE = Position("x.lab.yaml", 1, 1)
-ANY = st.none() | st.sampled_from(Result)
+ANY = st.none() | st.sampled_from(ItemResult)
 
 
 def shown(most: int) -> st.SearchStrategy[str]:
@@ -110,9 +110,9 @@ def test_a_change_for_the_worse_comes_first() -> None:
     renamed = (replace(BROKEN.items[0], name="another title"), *BROKEN.items[1:-1])
     both = together([RELEASE, replace(BROKEN, items=renamed)])
     assert [(each.before, each.after, each.is_worse) for each in both.changes(0, 1)] == [
-        (Result.PASS, None, False),
-        (Result.PASS, Result.FAIL, True),
-        (None, Result.PASS, False),
+        (ItemResult.PASS, None, False),
+        (ItemResult.PASS, ItemResult.FAIL, True),
+        (None, ItemResult.PASS, False),
     ]
     text = "\n".join(change_lines(both, 0, 1, width=200))
     assert "no longer conforms: 1\n  clusterip/from-a-pod: ClusterIP from a pod preserves the client IP\n" in text
@@ -152,20 +152,20 @@ EXCEPT = """\
 @pytest.mark.parametrize(
     ("when", "result"),
     [
-        ("{mode: nftables}", Result.KNOWN),
-        ('{version: "<1.30"}', Result.KNOWN),
-        ("{mode: iptables}", Result.PASS),
-        ("{podNetwork: ptp}", Result.PASS),
+        ("{mode: nftables}", ItemResult.KNOWN),
+        ('{version: "<1.30"}', ItemResult.KNOWN),
+        ("{mode: iptables}", ItemResult.PASS),
+        ("{podNetwork: ptp}", ItemResult.PASS),
     ],
 )
-def test_an_exception_for_the_mode_or_version_is_a_known_difference(when: str, result: Result) -> None:
+def test_an_exception_for_the_mode_or_version_is_a_known_difference(when: str, result: ItemResult) -> None:
     text = scenario_text("one").replace("---\n", EXCEPT % when + "---\n", 1)
     (case,) = cases(parse_scenario(text, "a/x.lab.yaml"), "nftables", (1, 29))
     verdicts = tuple(map(verdict_on, case.probes))
     found = conformance_of(subject(), [ScenarioResult(file="a/x.lab.yaml", name="x", engine="e", probes=verdicts)])
     (item,) = found.items
     assert item.results == (result,)
-    assert item.reasons == ({"it is so": (0,)} if result is Result.KNOWN else {})
+    assert item.reasons == ({"it is so": (0,)} if result is ItemResult.KNOWN else {})
 
 
 def test_a_scenario_without_verdicts_is_one_item() -> None:
@@ -196,9 +196,13 @@ def test_every_file_can_be_read_by_what_reads_its_form(table: Conformance) -> No
     for column, suite in enumerate(suites):
         counts = table.counts(column)
         found = Counter(next((each.tag for each in case), "pass") for case in suite.iter("testcase"))
-        assert found["failure"] == int(suite.get("failures", "")) == counts[Result.FAIL] + counts[Result.INCONCLUSIVE]
-        assert found["skipped"] == int(suite.get("skipped", "")) == counts[Result.SKIP]
-        assert found["system-out"] == counts[Result.KNOWN]
+        assert (
+            found["failure"]
+            == int(suite.get("failures", ""))
+            == counts[ItemResult.FAIL] + counts[ItemResult.INCONCLUSIVE]
+        )
+        assert found["skipped"] == int(suite.get("skipped", "")) == counts[ItemResult.SKIP]
+        assert found["system-out"] == counts[ItemResult.KNOWN]
         assert found.total() == int(suite.get("tests", "")) == counts.total()
     assert ElementTree.fromstring(badge(table)).tag == "{http://www.w3.org/2000/svg}svg"
     for block in markdown(table).split("\n\n"):

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from probed import RUN
 
 from proxylab.errors import ExitCode
-from proxylab.report.html import Entry, Heading, entries_of, message, page, read_page
+from proxylab.report.html import Heading, PageEntry, entries_of, message, page, read_page
 from proxylab.verdict.model import Judgement
 
 
@@ -140,7 +140,7 @@ def test_a_missing_shard_of_junit_is_no_success(caller: Caller) -> None:
 HOSTILE = "--><script>alert(1)</script><!--entry -- \"'&<!--/entry-->"
 
 
-def entries() -> list[Entry]:
+def entries() -> list[PageEntry]:
     hostile = Heading(file=HOSTILE, engine=HOSTILE, case=HOSTILE, description=HOSTILE, tags=(HOSTILE,))
     found = [each for result in RUN for each in entries_of(result)]
     return [*found, message(hostile, HOSTILE, Judgement.FAIL, HOSTILE, 1e-7)]

@@ -4,7 +4,7 @@ import pytest
 from made_steps import NEW, OLD, ZERO, answered, entry, entry_remains, judged, lost, record, rejected, step, tracked
 from msgspec.structs import replace
 
-from proxylab.cluster.rollout import Stage
+from proxylab.cluster.rollout import RolloutStage
 from proxylab.evidence.stream_records import Break, BreakKind
 from proxylab.report.failure_text import explain
 from proxylab.scenario.change import Change, PodChange, WorkloadChange
@@ -102,7 +102,7 @@ def test_a_connection_that_leads_to_a_gone_pod_is_no_riddle() -> None:
 
 def test_no_proxy_is_to_blame_for_a_pod_without_a_grace_period() -> None:
     verdict = judged(step(lost=ZERO), record(BEFORE, lost(10, 5), answered(11, 21, "new")))
-    stage = Stage(deleted=("old",), killed=True)
+    stage = RolloutStage(deleted=("old",), killed=True)
     killed = Change(workloads=(WorkloadChange(namespace="default", name="web", stages=(stage,)),))
     sentence = (
         "old ended without a grace period (terminationGracePeriodSeconds is 0), before the API server knew, so the "

@@ -11,7 +11,7 @@ chain does not short-circuit return from it untranslated, and meet the DROP.
 from collections.abc import Iterator
 
 from proxylab.addresses import IPAddress, Protocol
-from proxylab.engines.embedded.categories import Refusal
+from proxylab.engines.embedded.categories import TrafficRefusal
 from proxylab.engines.embedded.iptables import names
 from proxylab.engines.embedded.iptables.matches import (
     LOCALHOST_COUNTER,
@@ -99,6 +99,6 @@ def _refused(scope: PortScope, destination: str) -> Iterator[RuleLine]:
         yield append_line(names.REJECT_EXTERNAL, f"{_refusal_comment(scope, refusal)} {destination}", refusal)
 
 
-def _refusal_comment(scope: PortScope, refusal: Refusal) -> str:
-    none = "no endpoints" if refusal is Refusal.REJECT else "no local endpoints"
+def _refusal_comment(scope: PortScope, refusal: TrafficRefusal) -> str:
+    none = "no endpoints" if refusal is TrafficRefusal.REJECT else "no local endpoints"
     return comment(f"{scope.port.name} has {none}")

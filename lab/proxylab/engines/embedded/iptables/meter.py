@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from proxylab.errors import InternalError
 from proxylab.evidence.evidence import RuleCount
-from proxylab.kernel.netfilter.iptables_legacy_tables import Entry, Kind, Snapshot, TableReader
+from proxylab.kernel.netfilter.iptables_legacy_tables import EntryKind, Snapshot, TableEntryOffsets, TableReader
 from proxylab.kernel.netfilter.iptables_nft_tables import NftTableReader
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.rules.iptables import read_tables
@@ -161,16 +161,16 @@ class TableMeter:
 
 
 def _rules_counted(
-    table: str, entries: Iterable[Entry], texts: Mapping[tuple[str, str], list[str]]
+    table: str, entries: Iterable[TableEntryOffsets], texts: Mapping[tuple[str, str], list[str]]
 ) -> tuple[tuple[int, _RuleCounter], ...] | None:
     """The offset of each rule's counters; ``None`` if entries and lines do not match."""
     left = {chain: iter(lines) for (name, chain), lines in texts.items() if name == table}
     seen: defaultdict[tuple[str, str], int] = defaultdict(int)
     rules_counted: list[tuple[int, _RuleCounter]] = []
     for entry in entries:
-        if entry.kind in (Kind.BOUNDARY, Kind.ACCEPT_POLICY):
+        if entry.kind in (EntryKind.BOUNDARY, EntryKind.ACCEPT_POLICY):
             continue
-        dropping = entry.kind is Kind.DROP_POLICY
+        dropping = entry.kind is EntryKind.DROP_POLICY
         text = policy_text(entry.chain) if dropping else next(left.get(entry.chain, iter(())), None)
         if text is None:
             return None

@@ -18,7 +18,7 @@ from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.engines.embedded.iptables.meter import TableMeter
 from proxylab.engines.embedded.ipvs.sets import NodeSet
 from proxylab.evidence.evidence import RuleCount
-from proxylab.evidence.ipvs import SETS, VIRTUAL_SERVERS, Connection, IpSet, Member, VirtualServer
+from proxylab.evidence.ipvs import SETS, VIRTUAL_SERVERS, IpSet, IpvsConnection, Member, VirtualServer
 from proxylab.evidence.words import endpoint
 from proxylab.kernel.capture.stack_counters import StackCounters, counters_in
 from proxylab.kernel.netfilter.ipset import IpSets
@@ -90,7 +90,7 @@ class IpvsMeter:
             if opened is not None:
                 opened.close()
 
-    def _led(self, connections: Iterable[Connection]) -> Iterator[RuleCount]:
+    def _led(self, connections: Iterable[IpvsConnection]) -> Iterator[RuleCount]:
         """What each virtual server did, destination by destination."""
         for one, packets in Counter(replace(each, client_port=0) for each in connections).items():
             to = endpoint(one.destination, one.destination_port)
@@ -99,7 +99,7 @@ class IpvsMeter:
             text = f"-a {server.option} -r {to} -m -w {weight}"
             yield self._count(server, text, packets, "DNAT", one.destination, one.destination_port)
 
-    def _lacking(self, connections: Iterable[Connection]) -> Iterator[RuleCount]:
+    def _lacking(self, connections: Iterable[IpvsConnection]) -> Iterator[RuleCount]:
         """The member of KUBE-LOOP-BACK that is missing where IPVS led a client to itself."""
         for one in (each for each in connections if each.client == each.destination):
             name = NodeSet.LOOP_BACK.name_in(self._family)

@@ -19,7 +19,7 @@ from proxylab.engines.embedded.ipvs.sets import NodeSet
 from proxylab.engines.embedded.ipvs.tables import Tables
 from proxylab.engines.embedded.ipvs.texts import print_tables
 from proxylab.engines.embedded.mutation import ABSENT, MutantLines, Mutation
-from proxylab.evidence.ipvs import VIRTUAL_SERVERS, Destination, VirtualServer
+from proxylab.evidence.ipvs import VIRTUAL_SERVERS, IpvsDestination, VirtualServer
 
 _MEMBER: Final = re.compile(r"add (\S+) (\S+)")
 _SERVER: Final = re.compile(r"-A (\S+) (\S+)( -s \S+.*)")
@@ -124,7 +124,7 @@ def _changed_servers(servers: Iterable[VirtualServer], changed: "dict[str, str]"
             yield replace(each, scheduler=scheduler, persistence=int(period or 0), destinations=destinations)
 
 
-def _changed_destinations(server: VirtualServer, changed: "dict[str, str]") -> Iterator[Destination]:
+def _changed_destinations(server: VirtualServer, changed: "dict[str, str]") -> Iterator[IpvsDestination]:
     for each in server.destinations:
         (first,) = replace(server, destinations=(each,)).lines()[1:]
         line = changed.get(first, first)

@@ -22,7 +22,7 @@ from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.node_mode import NodeMode
 from proxylab.engines.protocol import Draining
 from proxylab.errors import CapabilityError
-from proxylab.evidence.ipvs import Destination, IpSet, IpvsTimeouts, VirtualServer
+from proxylab.evidence.ipvs import IpSet, IpvsDestination, IpvsTimeouts, VirtualServer
 from proxylab.kernel.netfilter.ipset import IpSets, SetsRefusedError
 from proxylab.kernel.netfilter.ipvs import Ipvs, IpvsRefusedError
 from proxylab.kernel.netlink.links import DummyDevice
@@ -46,7 +46,7 @@ _OLD_REUSE: Final = (4, 1), (5, 9)
 _NO_REUSE_MODE: Final = {"net.ipv4.vs.conn_reuse_mode": "0"}
 _STRICT_ARP: Final = {"net.ipv4.conf.all.arp_ignore": "1", "net.ipv4.conf.all.arp_announce": "2"}
 
-Pair = tuple[VirtualServer, Destination]
+Pair = tuple[VirtualServer, IpvsDestination]
 _Key = tuple[ServerKey, IPAddress, int]
 
 

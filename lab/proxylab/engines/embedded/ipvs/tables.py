@@ -20,7 +20,7 @@ from proxylab.engines.embedded.ipvs.sets import NodeSet
 from proxylab.engines.embedded.node import NodeFacts, node_port_addresses
 from proxylab.engines.embedded.ports import EndpointInfo, ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.evidence.ipvs import Destination, IpSet, Member, VirtualServer
+from proxylab.evidence.ipvs import IpSet, IpvsDestination, Member, VirtualServer
 
 DUMMY: Final = "kube-ipvs0"
 
@@ -150,7 +150,7 @@ class _Planning:
             scheduler=scheduler,
             persistence=port.affinity_timeout or 0,
             scheduler_flags=_HASH_SOURCE if scheduler == "mh" else 0,
-            destinations=tuple(Destination(address=each.address, port=each.port) for each in endpoints),
+            destinations=tuple(IpvsDestination(address=each.address, port=each.port) for each in endpoints),
         )
         self._servers.setdefault(server.key, server)
 

@@ -7,7 +7,7 @@ exist: a service port without endpoints has at most the one for its source range
 from collections.abc import Iterator, Sequence
 
 from proxylab.addresses import IPAddress, IPNetwork
-from proxylab.engines.embedded.categories import EndpointCategories, Refusal, categorize_endpoints
+from proxylab.engines.embedded.categories import EndpointCategories, TrafficRefusal, categorize_endpoints
 from proxylab.engines.embedded.nftables import names
 from proxylab.engines.embedded.nftables.names import PortChains, endpoint_base, port_chains
 from proxylab.engines.embedded.nftables.rules import Element, PortRules
@@ -17,7 +17,7 @@ from proxylab.engines.embedded.ports import EndpointInfo, ServicePortInfo
 _LONGEST_COMMENT = 128
 """nft(8) refuses a longer one."""
 
-_VERDICTS = {Refusal.REJECT: f"goto {names.REJECT}", Refusal.DROP: "drop"}
+_VERDICTS = {TrafficRefusal.REJECT: f"goto {names.REJECT}", TrafficRefusal.DROP: "drop"}
 
 
 def render_port(proxy: ProxyScope, port: ServicePortInfo) -> PortRules:
@@ -106,7 +106,7 @@ def _external(
     return found
 
 
-def _refused(port: ServicePortInfo, refusal: Refusal) -> str:
+def _refused(port: ServicePortInfo, refusal: TrafficRefusal) -> str:
     return f' comment "{port.name[:_LONGEST_COMMENT]}" : {_VERDICTS[refusal]}'
 
 

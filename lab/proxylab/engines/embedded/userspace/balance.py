@@ -1,8 +1,8 @@
 """Which endpoint of a service port a connection goes to, as the proxy process chooses it.
 
-Owns ``Balancer``: strict round robin over the endpoints in a random order, and session affinity by client address
-(pkg/proxy/userspace/roundrobin.go). It opens no socket. The proxy process imports this module, so it needs nothing but
-the standard library.
+Owns ``EndpointBalancer``: strict round robin over the endpoints in a random order, and session affinity by client
+address (pkg/proxy/userspace/roundrobin.go). It opens no socket. The proxy process imports this module, so it needs
+nothing but the standard library.
 """
 
 import random
@@ -20,7 +20,7 @@ class _Remembered(NamedTuple):
     at: float
 
 
-class Balancer:
+class EndpointBalancer:
     """The endpoints of one service port, and where its clients went.
 
     Args:

@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from proxylab.engines.embedded.userspace.balance import Balancer, Endpoint
+from proxylab.engines.embedded.userspace.balance import Endpoint, EndpointBalancer
 
 _DIAL_SECONDS: Final = (0.25, 0.5, 1.0, 2.0)
 """How long each attempt to reach an endpoint may take."""
@@ -123,7 +123,7 @@ class _Leg(asyncio.Protocol):
             self._peer.close()
 
 
-class ServedPort:
+class ProgramPort:
     """A listening TCP socket whose connections go on to endpoints.
 
     As in kube-proxy, one connection after the other looks for its endpoint. So no other connection takes the turn of an
@@ -307,11 +307,11 @@ class _Served:
     def __init__(self, listen: str, protocol: str, idle: float) -> None:
         self._kind = socket.SOCK_DGRAM if protocol == "UDP" else socket.SOCK_STREAM
         self._listen = listen
-        self.balancer = Balancer()
+        self.balancer = EndpointBalancer()
         listening = _opened(listen, 0, self._kind)
         self.port: int = listening.getsockname()[1]
         udp = self._kind == socket.SOCK_DGRAM
-        self.accepting = UdpPort(listening, self._choose, idle) if udp else ServedPort(listening, self._choose)
+        self.accepting = UdpPort(listening, self._choose, idle) if udp else ProgramPort(listening, self._choose)
         self._node_port = 0
         self._claim: socket.socket | None = None
 

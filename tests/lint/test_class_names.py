@@ -1,0 +1,17 @@
+"""A class has a name of its own: a reader who meets it, or searches for it, finds one class."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[2] / "lab" / "proxylab"
+
+
+def test_no_class_name_stands_twice() -> None:
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for module in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(str(module.relative_to(PACKAGE)))
+    assert len(found) > 500
+    assert {name: modules for name, modules in found.items() if len(modules) > 1} == {}
