@@ -6,9 +6,9 @@ from proxylab.plan.model import (
     Address,
     Bridge,
     LinkEnd,
-    Namespace,
     Neighbour,
     Plan,
+    PlannedNamespace,
     Role,
     Route,
     Sysctl,
@@ -25,7 +25,7 @@ def small_plan() -> Plan:
     pods = {"pod-1": (IPv4Address("10.244.0.10"), 20, 21), "pod-2": (IPv4Address("10.244.0.11"), 22, 23)}
     forwarding = (Sysctl("net.ipv4.ip_forward", "1"), Sysctl("net.ipv4.conf.default.rp_filter", "2"))
     nodes = (
-        Namespace(
+        PlannedNamespace(
             name="node-a",
             role=Role.NODE,
             sysctls=forwarding,
@@ -36,7 +36,7 @@ def small_plan() -> Plan:
             routes=tuple(Route(IPv4Network(address), pod) for pod, (address, _, _) in pods.items()),
             neighbours=tuple(Neighbour(pod, address, mac(inner)) for pod, (address, _, inner) in pods.items()),
         ),
-        Namespace(
+        PlannedNamespace(
             name="node-b",
             role=Role.NODE,
             sysctls=forwarding,
@@ -45,7 +45,7 @@ def small_plan() -> Plan:
         ),
     )
     inside = tuple(
-        Namespace(
+        PlannedNamespace(
             name=pod,
             role=Role.POD,
             sysctls=(Sysctl("net.ipv4.ip_forward", "0"),),
@@ -66,5 +66,5 @@ def small_plan() -> Plan:
             for pod, (_, outer, inner) in pods.items()
         ),
     )
-    fabric = Namespace(name="fabric", role=Role.SEGMENT, bridges=(Bridge("nodes", 10, mac(10)),))
+    fabric = PlannedNamespace(name="fabric", role=Role.SEGMENT, bridges=(Bridge("nodes", 10, mac(10)),))
     return Plan(namespaces=(fabric, *nodes, *inside), links=links)

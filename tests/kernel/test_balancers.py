@@ -18,7 +18,7 @@ from proxylab.client.session import Session
 from proxylab.cluster.objects import LoadBalancerIngress, Service, ServiceType
 from proxylab.cluster.store import Store
 from proxylab.control.balancers import HealthChecks
-from proxylab.control.http_server import Answer, HttpServer, listen_inside
+from proxylab.control.http_server import HttpResponse, HttpServer, listen_inside
 from proxylab.errors import ProgramError
 from proxylab.kernel.netlink.build import Wiring, realise
 from proxylab.kernel.netlink.policy_routes import PolicyRoutes
@@ -54,8 +54,8 @@ class Daemons:
                 server = HttpServer(listening, partial(self._answer, node))
                 stack.push_async_callback(server.close)
 
-    def _answer(self, node: str, _path: str) -> Answer:
-        return Answer(self.status[node])
+    def _answer(self, node: str, _path: str) -> HttpResponse:
+        return HttpResponse(self.status[node])
 
 
 async def ways(launcher: Launcher, wiring: Wiring, *addresses: str) -> list[str]:

@@ -17,7 +17,7 @@ from proxylab.kernel.netlink.build import Wiring, realise
 from proxylab.kernel.netlink.links_carry import make_links_carry
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside
-from proxylab.plan.model import Bridge, LinkEnd, Namespace, Plan, Role, Route, Sysctl, Veth, ends_by_namespace
+from proxylab.plan.model import Bridge, LinkEnd, Plan, PlannedNamespace, Role, Route, Sysctl, Veth, ends_by_namespace
 from proxylab.plan.topology import draw
 from proxylab.timing import Deadline
 
@@ -201,8 +201,8 @@ def many_ports(count: int) -> Plan:
         )
         for number in range(count)
     )
-    pods = tuple(Namespace(name=f"pod-{number}", role=Role.POD) for number in range(count))
-    fabric = Namespace(name="fabric", role=Role.SEGMENT, bridges=(Bridge("nodes", 10, "02:00:00:00:00:0a"),))
+    pods = tuple(PlannedNamespace(name=f"pod-{number}", role=Role.POD) for number in range(count))
+    fabric = PlannedNamespace(name="fabric", role=Role.SEGMENT, bridges=(Bridge("nodes", 10, "02:00:00:00:00:0a"),))
     return Plan(namespaces=(fabric, *pods), links=links)
 
 

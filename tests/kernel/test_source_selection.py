@@ -22,7 +22,7 @@ from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.forwarding import route_to
-from proxylab.plan.model import Address, LinkEnd, Namespace, Neighbour, Plan, Role, Route, Veth
+from proxylab.plan.model import Address, LinkEnd, Neighbour, Plan, PlannedNamespace, Role, Route, Veth
 from proxylab.plan.sources import masquerade_source, own_source
 from proxylab.plan.sysctls import sysctls_for
 
@@ -132,8 +132,8 @@ def plan_of(router: Router) -> Plan:
     met = [each for each in dict.fromkeys([*vias, *router.destinations]) if each not in own]
     return Plan(
         namespaces=(
-            Namespace(name="far", role=Role.HOST, sysctls=sysctls_for(Role.HOST, tuple(Family))),
-            Namespace(
+            PlannedNamespace(name="far", role=Role.HOST, sysctls=sysctls_for(Role.HOST, tuple(Family))),
+            PlannedNamespace(
                 name="router",
                 role=Role.NODE,
                 sysctls=sysctls_for(Role.NODE, tuple(Family)),
@@ -141,7 +141,7 @@ def plan_of(router: Router) -> Plan:
                 routes=tuple(router.routes),
                 neighbours=tuple(Neighbour(device, each, far[device]) for each in met for device in far),
             ),
-            Namespace(
+            PlannedNamespace(
                 name="client",
                 role=Role.HOST,
                 sysctls=sysctls_for(Role.HOST, tuple(Family)),

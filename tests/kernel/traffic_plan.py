@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, IPNetwork, Protocol, Transport
-from proxylab.plan.model import Address, LinkEnd, Listener, Namespace, Neighbour, Plan, Role, Route, Sysctl, Veth
+from proxylab.plan.model import Address, LinkEnd, Listener, Neighbour, Plan, PlannedNamespace, Role, Route, Sysctl, Veth
 from proxylab.plan.resolved import Receiver, ResolvedProbe, Sender, Sentinel
 from proxylab.scenario.words import Manner
 
@@ -27,7 +27,7 @@ def mac(number: int) -> str:
 
 
 def traffic_plan() -> Plan:
-    node = Namespace(
+    node = PlannedNamespace(
         name="node-a",
         role=Role.NODE,
         sysctls=(
@@ -46,7 +46,7 @@ def traffic_plan() -> Plan:
         neighbours=tuple(Neighbour(pod, address, mac(inner)) for pod, (address, _, inner) in PODS.items()),
     )
     pods = tuple(
-        Namespace(
+        PlannedNamespace(
             name=pod,
             role=Role.POD,
             sysctls=(Sysctl("net.ipv4.icmp_ratemask", "0"),),
@@ -76,7 +76,7 @@ def over_ipv6(plan: Plan) -> Plan:
         whole = not old.prefixlen
         return IPv6Network("::/0") if whole else IPv6Network((sixth(old.network_address), old.prefixlen + 96))
 
-    def sysctls(namespace: Namespace) -> tuple[Sysctl, ...]:
+    def sysctls(namespace: PlannedNamespace) -> tuple[Sysctl, ...]:
         values = {"disable_ipv6": "0", "accept_dad": "0", "forwarding": str(int(namespace.role is Role.NODE))}
         ours = [
             Sysctl(f"net.ipv6.conf.{of}.{key}", value) for of in ("all", "default") for key, value in values.items()

@@ -11,7 +11,7 @@ from proxylab.cluster.objects import Service, ServicePort
 from proxylab.scenario.expect import Expect
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.network import Network
-from proxylab.scenario.nodes import Node
+from proxylab.scenario.nodes import LabNode
 from proxylab.scenario.pods import Host, ListeningPort, PodGroup
 from proxylab.scenario.probes import Probe, Send, ServiceTarget, Source, Target
 from proxylab.scenario.words import Frontend, Outcome, Position
@@ -51,8 +51,8 @@ def at(line: int, column: int = 1) -> Position:
     return Position(FILE, line, column)
 
 
-def node(name: str, line: int = 1, **fields: Any) -> Node:
-    return Node(name=name, position=at(line), **fields)
+def node(name: str, line: int = 1, **fields: Any) -> LabNode:
+    return LabNode(name=name, position=at(line), **fields)
 
 
 def pods(name: str, *nodes: str, replicas: int | None = None, line: int = 1, **fields: Any) -> PodGroup:
@@ -81,7 +81,7 @@ def frontend(port: str | int | None = "http", *, service: str = "echo", node: st
 
 
 def scenario(
-    nodes: Sequence[Node] = (),
+    nodes: Sequence[LabNode] = (),
     groups: Sequence[PodGroup] = (),
     hosts: Sequence[Host] = (),
     *,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from rule_cases import HERE, Addresses
 
 from proxylab.addresses import Family
-from proxylab.cluster.objects import ClusterEvent, Key, KubeObject, Namespace, Node, ServiceCIDR
+from proxylab.cluster.objects import ClusterEvent, KubeObject, Namespace, Node, ObjectKey, ServiceCIDR
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import ApiServer
 from proxylab.engines.barrier import Barrier, is_barrier
@@ -89,7 +89,7 @@ async def staged(
     tool = IptablesTool(launcher, netns, name, await choose_iptables(launcher))
     context = NodeContext(netns, launcher, name, tool)
     store = Store() if store is None else store
-    if store.get(Key("Node", "", node)) is None:
+    if store.get(ObjectKey("Node", "", node)) is None:
         store.apply(Node(name=node, addresses=(Addresses(Family.IPV4).of("node", 1),)))
     cluster = Cluster(store, ApiServer(store), Barrier(store, BOTH))
     upstream = Upstream(os.environ["TEST_KUBE_PROXY"], identity(""), flags, gates or {})

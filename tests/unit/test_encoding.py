@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, IPInterface, IPNetwork, Protocol, Transport
-from proxylab.cluster.objects import Key, KubeObject, Node, Service
+from proxylab.cluster.objects import KubeObject, Node, ObjectKey, Service
 from proxylab.encoding import MisfitError, decode, encode
 from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
 from proxylab.plan.model import Plan
@@ -36,7 +36,7 @@ SEEN = Observation(
         (IPv4Address("10.0.0.1"), IPAddress, "10.0.0.1"),
         (IPv6Address("fd00::1"), IPAddress | None, "fd00::1"),
         (IPv6Network("fd00::/8"), IPNetwork, "fd00::/8"),
-        (Key("Node", "", "a"), Key, ["Node", "", "a"]),
+        (ObjectKey("Node", "", "a"), ObjectKey, ["Node", "", "a"]),
         (Node(name="a", labels={"x": "y"}), KubeObject, {"is": "Node", "name": "a", "labels": {"x": "y"}}),
         (Preserved(), SourceExpectation, {"is": "Preserved"}),
         (NodeDevice("a", "uplink"), SourceExpectation | None, {"is": "NodeDevice", "node": "a", "device": "uplink"}),
@@ -77,7 +77,7 @@ def test_the_name_of_a_file_that_is_not_utf_8_survives() -> None:
         ({"namespaces": [{"name": "a", "role": "nod"}], "links": []}, Plan,
          "Plan: Invalid enum value 'nod' - at `$.namespaces[0].role`"),
         ([{"is": "Nod"}], tuple[KubeObject, ...], "Invalid value 'Nod' - at `$[0].is`"),
-        (["Node", "x"], Key, "Key: Expected `array` of length 3"),
+        (["Node", "x"], ObjectKey, "Key: Expected `array` of length 3"),
         (True, int, "int: Expected `int`, got `bool`"),
         (3, IPAddress, "IPAddress: Expected an address, got `int`"),
         ("10.0.0.1/99", IPInterface, "IPInterface: '10.0.0.1/99' does not appear to be an IPv4 or IPv6 interface"),

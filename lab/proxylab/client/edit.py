@@ -20,7 +20,7 @@ from proxylab.control.kubeapi.manifest import manifest
 from proxylab.encoding import encode
 from proxylab.errors import ScenarioError
 from proxylab.plan.assembly import Assembly, assemble
-from proxylab.plan.model import Namespace, Plan
+from proxylab.plan.model import Plan, PlannedNamespace
 from proxylab.plan.topology import draw
 from proxylab.protocol.messages import Advance
 from proxylab.scenario.change import Change, NodeChange
@@ -180,16 +180,16 @@ def _refused(old: Plan, new: Plan) -> Iterator[str]:
         yield "pods cannot move to another node or namespace"
 
 
-def _parts(old: Namespace, new: Namespace) -> Iterator[str]:
+def _parts(old: PlannedNamespace, new: PlannedNamespace) -> Iterator[str]:
     """The parts of a namespace that differ and cannot be written anew."""
-    for name in Namespace.__struct_fields__:
+    for name in PlannedNamespace.__struct_fields__:
         if name not in _NEWLY_WRITTEN and getattr(old, name) != getattr(new, name):
             yield {"listeners": "open ports", "device_sysctls": "sysctls of devices"}.get(name, name)
     if {each.name for each in old.sysctls} - {each.name for each in new.sysctls}:
         yield "sysctls (a sysctl without a line keeps its value; write the value that you want)"
 
 
-def _sysctls(old: Namespace, new: Namespace) -> dict[str, str]:
+def _sysctls(old: PlannedNamespace, new: PlannedNamespace) -> dict[str, str]:
     standing = {each.name: each.value for each in old.sysctls}
     return {each.name: each.value for each in new.sysctls if standing.get(each.name) != each.value}
 

@@ -16,11 +16,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPNetwork
-from proxylab.cluster.objects import Key, LoadBalancerIngress, Service, ServicePort, ServiceType, TrafficPolicy
+from proxylab.cluster.objects import LoadBalancerIngress, ObjectKey, Service, ServicePort, ServiceType, TrafficPolicy
 from proxylab.encoding import Record
 from proxylab.errors import ScenarioError
 
-API_SERVER = Key("Service", "default", "kubernetes")
+API_SERVER = ObjectKey("Service", "default", "kubernetes")
 API_SERVER_OFFSET = 1
 """The API server's own Service has the first address of each range."""
 DNS_OFFSET = 10

@@ -27,7 +27,7 @@ _CLASS_ANNOTATION: Final = "kubernetes.io/ingress.class"
 _DEFAULT_ANNOTATION: Final = "ingressclass.kubernetes.io/is-default-class"
 
 
-class Match(StrEnum):
+class PathMatching(StrEnum):
     """How a path is matched."""
 
     EXACT = "Exact"
@@ -46,15 +46,15 @@ class Server(Struct, frozen=True, order=True):
 class PathRoute(Struct, frozen=True):
     """The requests to some paths of a host; without servers no endpoint is ready."""
 
-    match: Match
+    match: PathMatching
     path: str
     servers: tuple[Server, ...]
 
     def matches(self, path: str) -> bool:
         """Whether a request for ``path`` is one of them."""
-        if self.match is Match.EXACT:
+        if self.match is PathMatching.EXACT:
             return path == self.path
-        if self.match is Match.CHARACTERS:
+        if self.match is PathMatching.CHARACTERS:
             return path.startswith(self.path)
         below = self.path.rstrip("/")
         return path == below or path.startswith(f"{below}/")
@@ -62,8 +62,8 @@ class PathRoute(Struct, frozen=True):
     @property
     def rank(self) -> tuple[int, bool, bool]:
         """The route with the highest rank gets a request that several match."""
-        length = len(self.path.rstrip("/") if self.match is Match.PREFIX else self.path)
-        return length, self.match is Match.EXACT, self.match is Match.PREFIX
+        length = len(self.path.rstrip("/") if self.match is PathMatching.PREFIX else self.path)
+        return length, self.match is PathMatching.EXACT, self.match is PathMatching.PREFIX
 
 
 class VirtualHost(Struct, frozen=True):
@@ -126,7 +126,7 @@ def routing(
 class _Host(Struct):
     """A virtual host in the making."""
 
-    routes: dict[tuple[Match, str], PathRoute] = field(default_factory=dict)
+    routes: dict[tuple[PathMatching, str], PathRoute] = field(default_factory=dict)
     default: tuple[Server, ...] | None = None
     tls: bool = False
     labels: bool = False
@@ -192,7 +192,7 @@ class _RouteReader:
             host.default = default if host.default is None else host.default
             host.tls = host.tls or name in secure
             for path in rule["http"]["paths"]:
-                match = Match(path["pathType"])
+                match = PathMatching(path["pathType"])
                 self._add(host, match, path["path"], self._servers(namespace, path["backend"]))
 
     def _read_route(self, route: Unstructured, secure: bool) -> None:
@@ -204,13 +204,13 @@ class _RouteReader:
                 servers = self._shared(route.namespace, rule.get("backendRefs") or ())
                 for match in rule.get("matches") or [{}]:
                     path = match.get("path", {})
-                    kind = Match.EXACT if path.get("type") == "Exact" else Match.PREFIX
+                    kind = PathMatching.EXACT if path.get("type") == "Exact" else PathMatching.PREFIX
                     self._add(host, kind, path.get("value", "/"), servers)
 
     @staticmethod
-    def _add(host: _Host, match: Match, path: str, servers: tuple[Server, ...]) -> None:
+    def _add(host: _Host, match: PathMatching, path: str, servers: tuple[Server, ...]) -> None:
         """Add a route, unless an older object has one for the same paths."""
-        same = (path.rstrip("/") or "/") if match is Match.PREFIX else path
+        same = (path.rstrip("/") or "/") if match is PathMatching.PREFIX else path
         host.routes.setdefault((match, same), PathRoute(match, same, servers))
 
     def _servers(self, namespace: str, backend: Mapping[str, Any]) -> tuple[Server, ...]:

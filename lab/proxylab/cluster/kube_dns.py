@@ -29,13 +29,13 @@ from msgspec import Struct
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.cluster.allocate import DNS_OFFSET
-from proxylab.cluster.objects import EndpointSlice, Key, Pod, PodPort, Service, ServicePort, ServiceType
+from proxylab.cluster.objects import EndpointSlice, ObjectKey, Pod, PodPort, Service, ServicePort, ServiceType
 
 _SCHEMA_VERSION: Final = "1.1.0"
 TTL_SECONDS: Final = 5
 _REVERSE: Final = ("in-addr.arpa", "ip6.arpa")
 _WEIGHT: Final = 100
-KUBE_DNS: Final = Key("Service", "kube-system", "kube-dns")
+KUBE_DNS: Final = ObjectKey("Service", "kube-system", "kube-dns")
 COREDNS: Final = "coredns"
 DOMAIN: Final = "cluster.local"
 DNS_PORT: Final = 53

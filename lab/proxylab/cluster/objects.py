@@ -25,7 +25,7 @@ TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 """The taint of a node that the cluster autoscaler is about to remove."""
 
 
-class Key(NamedTuple):
+class ObjectKey(NamedTuple):
     """An object's identity in the store. Cluster-scoped objects have an empty namespace."""
 
     kind: str
@@ -105,9 +105,9 @@ class Service(TaggedRecord, frozen=True, kw_only=True):
     stored: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ObjectKey:
         """The object's identity in the store."""
-        return Key("Service", self.namespace, self.name)
+        return ObjectKey("Service", self.namespace, self.name)
 
 
 class SpecKey(Struct, frozen=True):
@@ -196,9 +196,9 @@ class EndpointSlice(TaggedRecord, frozen=True, kw_only=True):
     stored: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ObjectKey:
         """The object's identity in the store."""
-        return Key("EndpointSlice", self.namespace, self.name)
+        return ObjectKey("EndpointSlice", self.namespace, self.name)
 
 
 class Endpoints(TaggedRecord, frozen=True, kw_only=True):
@@ -212,9 +212,9 @@ class Endpoints(TaggedRecord, frozen=True, kw_only=True):
     subsets: tuple[tuple[tuple[IPAddress, ...], tuple[EndpointPort, ...]], ...] = ()
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ObjectKey:
         """The object's identity in the store."""
-        return Key("Endpoints", self.namespace, self.name)
+        return ObjectKey("Endpoints", self.namespace, self.name)
 
 
 class Taint(NamedTuple):
@@ -249,9 +249,9 @@ class Node(TaggedRecord, frozen=True, kw_only=True):
     deleting: bool = False
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ObjectKey:
         """The object's identity in the store."""
-        return Key("Node", "", self.name)
+        return ObjectKey("Node", "", self.name)
 
     @property
     def is_leaving(self) -> bool:
@@ -289,9 +289,9 @@ class Pod(TaggedRecord, frozen=True, kw_only=True):
     terminating: bool = False
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ObjectKey:
         """The object's identity in the store."""
-        return Key("Pod", self.namespace, self.name)
+        return ObjectKey("Pod", self.namespace, self.name)
 
 
 class Namespace(TaggedRecord, frozen=True, kw_only=True):
@@ -301,9 +301,9 @@ class Namespace(TaggedRecord, frozen=True, kw_only=True):
     labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ObjectKey:
         """The object's identity in the store."""
-        return Key("Namespace", "", self.name)
+        return ObjectKey("Namespace", "", self.name)
 
 
 class ServiceCIDR(TaggedRecord, frozen=True, kw_only=True):
@@ -313,9 +313,9 @@ class ServiceCIDR(TaggedRecord, frozen=True, kw_only=True):
     cidrs: tuple[IPNetwork, ...]
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ObjectKey:
         """The object's identity in the store."""
-        return Key("ServiceCIDR", "", self.name)
+        return ObjectKey("ServiceCIDR", "", self.name)
 
 
 class ClusterEvent(TaggedRecord, frozen=True, kw_only=True):
@@ -326,7 +326,7 @@ class ClusterEvent(TaggedRecord, frozen=True, kw_only=True):
 
     namespace: str = "default"
     name: str
-    regarding: Key
+    regarding: ObjectKey
     reason: str
     note: str = ""
     type: str = "Normal"
@@ -337,9 +337,9 @@ class ClusterEvent(TaggedRecord, frozen=True, kw_only=True):
     count: int = 1
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ObjectKey:
         """The object's identity in the store."""
-        return Key("Event", self.namespace, self.name)
+        return ObjectKey("Event", self.namespace, self.name)
 
 
 class Unstructured(TaggedRecord, frozen=True, kw_only=True):
@@ -358,10 +358,10 @@ class Unstructured(TaggedRecord, frozen=True, kw_only=True):
     content: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ObjectKey:
         """The object's identity in the store; its kind is as kubectl writes it, such as ``Deployment.apps``."""
         group = self.api_version.rpartition("/")[0]
-        return Key(f"{self.kind}.{group}" if group else self.kind, self.namespace, self.name)
+        return ObjectKey(f"{self.kind}.{group}" if group else self.kind, self.namespace, self.name)
 
 
 KubeObject = Service | EndpointSlice | Endpoints | Node | Pod | Namespace | ServiceCIDR | ClusterEvent | Unstructured

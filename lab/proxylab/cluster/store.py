@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from proxylab.cluster.objects import Key, KubeObject
+from proxylab.cluster.objects import KubeObject, ObjectKey
 
 ObjectT = TypeVar("ObjectT", bound=KubeObject)
 
@@ -49,7 +49,7 @@ class Store:
     """
 
     def __init__(self, history: int = 1000) -> None:
-        self._objects: dict[Key, tuple[KubeObject, int]] = {}
+        self._objects: dict[ObjectKey, tuple[KubeObject, int]] = {}
         self._events: deque[Event] = deque(maxlen=history)
         self._subscribers: list[Callable[[Event], None]] = []
         self._revision = 0
@@ -70,17 +70,17 @@ class Store:
             return stored[1]
         return self._commit(EventType.ADDED if stored is None else EventType.MODIFIED, obj)
 
-    def delete(self, key: Key) -> int:
+    def delete(self, key: ObjectKey) -> int:
         """Remove the object under ``key`` and return the revision of its removal. Raises ``KeyError``."""
         last, _ = self._objects[key]
         return self._commit(EventType.DELETED, last)
 
-    def get(self, key: Key) -> KubeObject | None:
+    def get(self, key: ObjectKey) -> KubeObject | None:
         """The object under ``key``, or ``None``."""
         stored = self._objects.get(key)
         return None if stored is None else stored[0]
 
-    def revision_of(self, key: Key) -> int:
+    def revision_of(self, key: ObjectKey) -> int:
         """The revision of the object's last change (its ``resourceVersion``). Raises ``KeyError``."""
         return self._objects[key][1]
 

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address
 from typing import Final
 
 from proxylab.cluster.store import Event, Store
-from proxylab.control.http_server import Answer, ChunkedResponse, HttpServer, ReceivedRequest, listen_inside
+from proxylab.control.http_server import ChunkedResponse, HttpResponse, HttpServer, ReceivedRequest, listen_inside
 from proxylab.control.kubeapi.api import ApiReply, KubeApi, WatchReply
 from proxylab.errors import EngineError
 from proxylab.kernel.sandbox.netns import NetNs
@@ -56,11 +56,11 @@ class ApiServer:
             _, server = self._servers.popitem()
             await server.close()
 
-    def _answer(self, request: ReceivedRequest) -> Answer | ChunkedResponse:
+    def _answer(self, request: ReceivedRequest) -> HttpResponse | ChunkedResponse:
         content_type = request.headers.get("content-type", "")
         match self._api.answer(request.method, request.path, request.query, request.body, content_type):
             case ApiReply(code, body, kind, headers):
-                return Answer(code, body, {"Content-Type": kind, **dict(headers)})
+                return HttpResponse(code, body, {"Content-Type": kind, **dict(headers)})
             case WatchReply() as watched:
                 return _Watching(watched, self._watches)
 

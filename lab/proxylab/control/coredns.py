@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.kube_dns import DOMAIN
-from proxylab.cluster.objects import Endpoint, EndpointSlice, Key, KubeObject, Namespace, Service, ServiceType
+from proxylab.cluster.objects import Endpoint, EndpointSlice, KubeObject, Namespace, ObjectKey, Service, ServiceType
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import API_ADDRESS, API_PORT, ApiServer
 from proxylab.control.pod_program import PodProgram
@@ -120,7 +120,7 @@ class CoreDns:
         self._number += 1
         names = [f"n{number:06}" for number in range(max(1, self._number - _MARKS), self._number + 1)]
         if len(names) > _MARKS:
-            self._store.delete(Key("Service", self._namespace, names.pop(0)))
+            self._store.delete(ObjectKey("Service", self._namespace, names.pop(0)))
         for thing in _objects(names, self._namespace):
             self._store.apply(thing)
         return names[-1]

@@ -43,7 +43,7 @@ class ReceivedRequest(Struct, frozen=True):
     body: bytes
 
 
-class Answer(Struct, frozen=True):
+class HttpResponse(Struct, frozen=True):
     """A complete response."""
 
     status: int
@@ -66,11 +66,11 @@ class ChunkedResponse(Protocol):
         """The response is over, or its client has gone."""
 
 
-Handler = Callable[[ReceivedRequest], Answer | ChunkedResponse]
+Handler = Callable[[ReceivedRequest], HttpResponse | ChunkedResponse]
 
 SocketAddress = tuple[IPAddress, int]
 
-PathHandler = Callable[[str], Answer]
+PathHandler = Callable[[str], HttpResponse]
 """From the path of a request, without its query, to the answer."""
 
 
@@ -179,10 +179,10 @@ class NodeServers:
                 self._servers[address] = HttpServer(listening, partial(self._answer, address))
         return tuple(failed)
 
-    def _answer(self, address: SocketAddress, request: ReceivedRequest) -> Answer:
+    def _answer(self, address: SocketAddress, request: ReceivedRequest) -> HttpResponse:
         """Call the current handler: a port may pass from one Service to another. 503 without a handler."""
         handler = self._wanted.get(address)
-        return Answer(503) if handler is None else handler(request.path)
+        return HttpResponse(503) if handler is None else handler(request.path)
 
     async def close(self) -> None:
         """Close all sockets."""
@@ -208,7 +208,7 @@ class _Conversation:
             if request is None:
                 return
             match self._handler(request):
-                case Answer() as answer:
+                case HttpResponse() as answer:
                     await self._send_whole(answer)
                 case stream:
                     await self._send_stream(stream)
@@ -228,7 +228,7 @@ class _Conversation:
                 case h11.Data():
                     body += event.data
                     if len(body) > _BODY_LIMIT:
-                        await self._send_whole(Answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE))
+                        await self._send_whole(HttpResponse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE))
                         return None
                 case h11.EndOfMessage() if head is not None:
                     return _read(head, bytes(body))
@@ -237,7 +237,7 @@ class _Conversation:
                 case _:
                     self._connection.receive_data(await self._reader.read(65536))
 
-    async def _send_whole(self, answer: Answer) -> None:
+    async def _send_whole(self, answer: HttpResponse) -> None:
         headers = [*answer.headers.items(), ("Content-Length", str(len(answer.body)))]
         body = () if self._head_only else (h11.Data(data=answer.body),)
         await self._send(h11.Response(status_code=answer.status, headers=headers), *body, h11.EndOfMessage())

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.configuration import ProxyConfiguration
-from proxylab.cluster.objects import EndpointSlice, Key, KubeObject, Node, Service, ServiceCIDR
+from proxylab.cluster.objects import EndpointSlice, KubeObject, Node, ObjectKey, Service, ServiceCIDR
 from proxylab.cluster.store import EventType
 from proxylab.encoding import Record
 from proxylab.errors import InternalError
@@ -91,7 +91,7 @@ def mutations_of(
     return found
 
 
-def _events(before: Sequence[KubeObject], after: Sequence[KubeObject]) -> Iterator[tuple[str, EventType, Key]]:
+def _events(before: Sequence[KubeObject], after: Sequence[KubeObject]) -> Iterator[tuple[str, EventType, ObjectKey]]:
     old, new = ({each.key: each for each in objects if isinstance(each, KINDS)} for objects in (before, after))
     for key in old | new:
         if key not in old:

@@ -4,7 +4,7 @@ Everything else in a lab follows the true store: name servers, load balancers, I
 differ, so the lab asks for that of this one before it waits for a proxy.
 """
 
-from proxylab.cluster.objects import Key
+from proxylab.cluster.objects import ObjectKey
 from proxylab.cluster.store import Event, EventType, Store
 from proxylab.mutate.objects import ObjectMutation, images
 
@@ -16,7 +16,7 @@ class ShownStore:
         self.store = Store()
         self._true = true
         self._mutation = mutation
-        self._images: dict[Key, frozenset[Key]] = {}
+        self._images: dict[ObjectKey, frozenset[ObjectKey]] = {}
         self._delayed: list[Event] = []
         self._due = 0
         self._has_begun = False

@@ -22,7 +22,7 @@ from proxylab.cluster.objects import (
 from proxylab.encoding import Record
 from proxylab.oracle.choice import Candidate, candidates_of
 from proxylab.oracle.setting import ProxySetting
-from proxylab.plan.model import Listener, Namespace, Plan, Role
+from proxylab.plan.model import Listener, Plan, PlannedNamespace, Role
 from proxylab.scenario.versions import Version
 from proxylab.scenario.words import Frontend
 
@@ -87,7 +87,7 @@ class Moment:
         self.gone: Final = frozenset(gone)
         self.balanced: Final = frozenset(balanced)
         self.nodes: Final[Mapping[str, Node]] = {node.name: node for node in nodes}
-        self.machines: Final[Mapping[str, Namespace]] = {each.name: each for each in plan.namespaces}
+        self.machines: Final[Mapping[str, PlannedNamespace]] = {each.name: each for each in plan.namespaces}
         self.services: Final[Mapping[tuple[str, str], Service]] = {
             (each.namespace, each.name): each for each in services
         }

@@ -16,10 +16,10 @@ from proxylab.cluster.allocate import Pool, allocate_services, give_ingress, kee
 from proxylab.cluster.kube_dns import coredns, kube_dns
 from proxylab.cluster.objects import (
     EndpointSlice,
-    Key,
     KubeObject,
     Namespace,
     Node,
+    ObjectKey,
     Pod,
     PodPort,
     Service,
@@ -55,8 +55,8 @@ class ClusterMoment(Struct, frozen=True, kw_only=True):
     nodes: Mapping[str, Node]
     pods: Mapping[str, Pod]
     services: tuple[Service, ...]
-    slices: Mapping[Key, EndpointSlice]
-    further: Mapping[Key, Namespace | Unstructured] = field(default_factory=dict)
+    slices: Mapping[ObjectKey, EndpointSlice]
+    further: Mapping[ObjectKey, Namespace | Unstructured] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
     links: Links = field(default_factory=Links)
     hidden: tuple[Pod, ...] = ()
@@ -166,7 +166,7 @@ def _written(services: Iterable[Service], changes: Iterable[ServiceChange]) -> t
     """The Services after the changes, as their authors wrote them, with the allocated fields that they keep."""
     there = {service.key: service for service in services}
     for change in changes:
-        key = Key("Service", change.namespace, change.name)
+        key = ObjectKey("Service", change.namespace, change.name)
         before = there.get(key)
         if change.service is None:
             there.pop(key, None)
@@ -175,10 +175,10 @@ def _written(services: Iterable[Service], changes: Iterable[ServiceChange]) -> t
     return tuple(there.values())
 
 
-def _given(slices: Mapping[Key, EndpointSlice], changes: Iterable[SliceChange]) -> dict[Key, EndpointSlice]:
+def _given(slices: Mapping[ObjectKey, EndpointSlice], changes: Iterable[SliceChange]) -> dict[ObjectKey, EndpointSlice]:
     there = dict(slices)
     for change in changes:
-        key = Key("EndpointSlice", change.namespace, change.name)
+        key = ObjectKey("EndpointSlice", change.namespace, change.name)
         if change.slice is None:
             there.pop(key, None)
         else:

@@ -20,9 +20,9 @@ from proxylab.plan.model import (
     Listener,
     Masquerade,
     Middle,
-    Namespace,
     Neighbour,
     Plan,
+    PlannedNamespace,
     PodPlacement,
     PolicyRule,
     Role,
@@ -78,8 +78,8 @@ class NamespaceDraft:
         """Route a network through a device, and via a gateway if given."""
         self.routes.append(Route(destination, device, via, onlink=onlink))
 
-    def finished(self) -> Namespace:
-        return Namespace(
+    def finished(self) -> PlannedNamespace:
+        return PlannedNamespace(
             name=self.name,
             role=self.role,
             sysctls=self.sysctls,

@@ -15,7 +15,7 @@ from proxylab.addresses import Family, IPAddress, Protocol, Transport
 from proxylab.cluster.objects import EndpointSlice, Service, ServicePort
 from proxylab.cluster.reachable import endpoints_of_port
 from proxylab.plan.lookup import own_address, service_port
-from proxylab.plan.model import Namespace, PodPlacement
+from proxylab.plan.model import PlannedNamespace, PodPlacement
 from proxylab.plan.resolved import STACK, Destination, Receiver
 from proxylab.scenario.network import UPLINK
 from proxylab.scenario.probes import ServiceTarget, Target
@@ -128,8 +128,8 @@ def _name(service: Service, port: ServicePort) -> str:
 
 def everywhere(
     pods: Iterable[PodPlacement],
-    nodes: Iterable[Namespace],
-    hosts: Iterable[Namespace],
+    nodes: Iterable[PlannedNamespace],
+    hosts: Iterable[PlannedNamespace],
     family: Family,
     protocol: Transport,
 ) -> tuple[Receiver, ...]:
@@ -146,7 +146,7 @@ def everywhere(
     return (*in_pods, *(program for node in nodes for program in _programs(node, family, protocol)))
 
 
-def _programs(node: Namespace, family: Family, protocol: Transport) -> Iterator[Receiver]:
+def _programs(node: PlannedNamespace, family: Family, protocol: Transport) -> Iterator[Receiver]:
     """The host-network pods and daemons of a node, each with the addresses and ports on which it listens."""
     own = _own_addresses(node, family)
     ports: defaultdict[tuple[str, IPAddress], list[int]] = defaultdict(list)
@@ -160,7 +160,7 @@ def _programs(node: Namespace, family: Family, protocol: Transport) -> Iterator[
         )
 
 
-def _stacks(nodes: Iterable[Namespace], hosts: Iterable[Namespace], family: Family) -> Iterator[Receiver]:
+def _stacks(nodes: Iterable[PlannedNamespace], hosts: Iterable[PlannedNamespace], family: Family) -> Iterator[Receiver]:
     """Nodes and outside hosts with all their addresses: the stack of each answers echo requests."""
     for node in nodes:
         for address in (*_own_addresses(node, family), family.loopback):
@@ -170,7 +170,7 @@ def _stacks(nodes: Iterable[Namespace], hosts: Iterable[Namespace], family: Fami
             yield Receiver(name=host.name, namespace=host.name, device=UPLINK, address=address)
 
 
-def _own_addresses(placement: Namespace, family: Family) -> tuple[IPAddress, ...]:
+def _own_addresses(placement: PlannedNamespace, family: Family) -> tuple[IPAddress, ...]:
     """All addresses of a namespace, on any device, except IPv6 link-local."""
     own = (each.interface.ip for each in placement.addresses)
     return tuple(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from proxylab.addresses import IPAddress
-from proxylab.plan.model import MAIN_TABLE, Bridge, LinkEnd, Namespace, Plan, Route, Vxlan
+from proxylab.plan.model import MAIN_TABLE, Bridge, LinkEnd, Plan, PlannedNamespace, Route, Vxlan
 
 
 class UnreachableError(LookupError):
@@ -22,7 +22,7 @@ class Hop(Struct, frozen=True):
     into: LinkEnd
 
 
-def route_to(namespace: Namespace, destination: IPAddress) -> Route:
+def route_to(namespace: PlannedNamespace, destination: IPAddress) -> Route:
     """The route that the kernel takes: the longest prefix of the main table that holds the destination.
 
     The kernel's own routes for the networks of its addresses count as well. In IPv4 each prefers that address as source
@@ -99,7 +99,7 @@ def _device(plan: Plan, placement: str, device: str) -> LinkEnd:
     return plan.end(placement, device)
 
 
-def _tops(namespace: Namespace) -> dict[str, Bridge | Vxlan]:
+def _tops(namespace: PlannedNamespace) -> dict[str, Bridge | Vxlan]:
     tops: list[Bridge | Vxlan] = [*namespace.bridges, *namespace.vxlans]
     return {top.device: top for top in tops}
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from proxylab.addresses import IPAddress
 from proxylab.encoding import Record
 from proxylab.plan.device_names import FABRIC
-from proxylab.plan.model import LinkEnd, Namespace, Neighbour, Plan, Veth
+from proxylab.plan.model import LinkEnd, Neighbour, Plan, PlannedNamespace, Veth
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.network import UPLINK, Netem
 
@@ -105,7 +105,7 @@ def _addresses(plan: Plan, namespace: str, device: str) -> Iterator[IPAddress]:
     yield from (each.interface.ip for each in plan.namespace(namespace).addresses if each.device == device)
 
 
-def _with(namespace: Namespace, added: Mapping[_Where, Neighbour]) -> Namespace:
+def _with(namespace: PlannedNamespace, added: Mapping[_Where, Neighbour]) -> PlannedNamespace:
     """The namespace with these neighbours besides its own."""
     own = {(each.device, each.address): each for each in namespace.neighbours}
     return replace(namespace, neighbours=tuple({**added, **own}.values())) if added else namespace

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, IPAddress, Protocol, Transport
 from proxylab.cluster.objects import Service, ServicePort, ServiceType
 from proxylab.plan.forwarding import on_segment
-from proxylab.plan.model import Namespace, Plan, PodPlacement, Role
+from proxylab.plan.model import Plan, PlannedNamespace, PodPlacement, Role
 from proxylab.plan.resolved import HttpRequest
 from proxylab.scenario.network import UPLINK
 from proxylab.scenario.pods import ListeningPort, PodGroup
@@ -79,7 +79,7 @@ def pod_port(
     return fitting[0].port, Transport(fitting[0].protocol)
 
 
-Located = TypeVar("Located", bound=Namespace | PodPlacement)
+Located = TypeVar("Located", bound=PlannedNamespace | PodPlacement)
 
 
 def find(key: str, name: str, placements: Mapping[str, Located]) -> Located:
@@ -93,17 +93,17 @@ def find(key: str, name: str, placements: Mapping[str, Located]) -> Located:
     return placements[name]
 
 
-def namespace_of(placement: Namespace | PodPlacement) -> str:
+def namespace_of(placement: PlannedNamespace | PodPlacement) -> str:
     """Its network namespace."""
     return placement.namespace if isinstance(placement, PodPlacement) else placement.name
 
 
-def with_role(plan: Plan, role: Role) -> dict[str, Namespace]:
+def with_role(plan: Plan, role: Role) -> dict[str, PlannedNamespace]:
     """The namespaces of one role, by name."""
     return {namespace.name: namespace for namespace in plan.namespaces if namespace.role is role}
 
 
-def own_address(placement: Namespace | PodPlacement, family: Family) -> IPAddress:
+def own_address(placement: PlannedNamespace | PodPlacement, family: Family) -> IPAddress:
     """The own address of a node, pod or host in a family: for a node or host, the first one of its uplink.
 
     Raises:
@@ -115,7 +115,7 @@ def own_address(placement: Namespace | PodPlacement, family: Family) -> IPAddres
     return fitting[0]
 
 
-def own_addresses_of(placement: Namespace | PodPlacement) -> tuple[IPAddress, ...]:
+def own_addresses_of(placement: PlannedNamespace | PodPlacement) -> tuple[IPAddress, ...]:
     """The own addresses of a node, pod or host: for a node or host, those of its uplink, except IPv6 link-local."""
     if isinstance(placement, PodPlacement):
         return placement.addresses
@@ -124,7 +124,7 @@ def own_addresses_of(placement: Namespace | PodPlacement) -> tuple[IPAddress, ..
 
 
 def frame_mac(
-    plan: Plan, sender: tuple[str, str], frame_to: str, placements: Mapping[str, Namespace | PodPlacement]
+    plan: Plan, sender: tuple[str, str], frame_to: str, placements: Mapping[str, PlannedNamespace | PodPlacement]
 ) -> str:
     """The destination MAC of frames from the device of ``sender`` (namespace, device); empty without a choice.
 

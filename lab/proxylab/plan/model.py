@@ -176,7 +176,7 @@ class Leftover(Record, frozen=True):
     text: str
 
 
-class Namespace(Record, frozen=True, kw_only=True):
+class PlannedNamespace(Record, frozen=True, kw_only=True):
     """One network namespace and its contents, except links.
 
     The lab writes ``sysctls`` before the first link, and ``device_sysctls`` (of single devices) before it brings the
@@ -286,7 +286,7 @@ class Balancer(Record, frozen=True, kw_only=True):
 class Plan(Record, frozen=True, kw_only=True):
     """A whole lab. Namespaces are in the order of their creation."""
 
-    namespaces: tuple[Namespace, ...]
+    namespaces: tuple[PlannedNamespace, ...]
     links: tuple[Veth, ...]
     pods: tuple[PodPlacement, ...] = ()
     balancers: tuple[Balancer, ...] = ()
@@ -298,7 +298,7 @@ class Plan(Record, frozen=True, kw_only=True):
         of_machines = {each.name: tuple(address.interface.ip for address in each.addresses) for each in machines}
         return of_machines | {pod.name: pod.addresses for pod in self.pods}
 
-    def namespace(self, name: str) -> Namespace:
+    def namespace(self, name: str) -> PlannedNamespace:
         """The namespace of that name. Raises ``KeyError``."""
         for namespace in self.namespaces:
             if namespace.name == name:

@@ -5,7 +5,7 @@ The text has everything but sysctls, which are many and the same for every names
 
 from collections.abc import Iterator
 
-from proxylab.plan.model import MAIN_TABLE, LinkEnd, Namespace, Plan, Route
+from proxylab.plan.model import MAIN_TABLE, LinkEnd, Plan, PlannedNamespace, Route
 
 
 def plan_lines(plan: Plan) -> list[str]:
@@ -20,7 +20,7 @@ def plan_lines(plan: Plan) -> list[str]:
     return lines[1:]
 
 
-def _namespace_lines(plan: Plan, namespace: Namespace) -> Iterator[str]:
+def _namespace_lines(plan: Plan, namespace: PlannedNamespace) -> Iterator[str]:
     yield f"{namespace.role} {namespace.name} ({len(namespace.sysctls)} sysctls)"
     for bridge in namespace.bridges:
         promiscuous = " promiscuous" if bridge.promiscuous else ""
@@ -42,7 +42,7 @@ def _namespace_lines(plan: Plan, namespace: Namespace) -> Iterator[str]:
         yield f"  listen {listener.protocol} {listener.port}{address} as {listener.name}"
 
 
-def _further_lines(namespace: Namespace) -> Iterator[str]:
+def _further_lines(namespace: PlannedNamespace) -> Iterator[str]:
     for sysctl in namespace.device_sysctls:
         yield f"  sysctl {sysctl.name} = {sysctl.value}"
     for masquerade in namespace.masquerades:
@@ -54,7 +54,7 @@ def _further_lines(namespace: Namespace) -> Iterator[str]:
         yield f"  tracked {connection.protocol} {' '.join(f'{key} {end}' for key, end in connection.ends.items())}"
 
 
-def _addressing_lines(namespace: Namespace) -> Iterator[str]:
+def _addressing_lines(namespace: PlannedNamespace) -> Iterator[str]:
     for address in namespace.addresses:
         yield f"  address {address.interface} dev {address.device}"
     for route in namespace.routes:

@@ -17,7 +17,7 @@ from proxylab.plan.device_names import OWN_NAMESPACES
 from proxylab.plan.model import Plan, PodPlacement, Role
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.network import NODES, OUTSIDE
-from proxylab.scenario.nodes import Node
+from proxylab.scenario.nodes import LabNode
 from proxylab.scenario.pods import Host, PodGroup
 from proxylab.scenario.probes import AddressTarget, PodTarget, Probe, ServiceTarget
 from proxylab.scenario.words import Position
@@ -114,7 +114,7 @@ def _owners(scenario: Scenario, addresses: AddressPlan) -> Iterator[tuple[IPAddr
         yield from ((address, f"{machine.name}'s") for address in own if address not in machine.fixed_addresses)
 
 
-def _fixed_problems(machine: Node | Host, owners: dict[IPAddress, str]) -> Iterator[str]:
+def _fixed_problems(machine: LabNode | Host, owners: dict[IPAddress, str]) -> Iterator[str]:
     """The mistakes in a machine's own fixed addresses; registers the machine as the owner of the valid ones."""
     for address in machine.fixed_addresses:
         if (owner := owners.setdefault(address, f"{machine.name}'s")) != f"{machine.name}'s":

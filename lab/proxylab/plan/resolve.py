@@ -29,7 +29,7 @@ from proxylab.plan.lookup import (
     through_ingress,
     with_role,
 )
-from proxylab.plan.model import Namespace, Plan, PodPlacement, Role
+from proxylab.plan.model import Plan, PlannedNamespace, PodPlacement, Role
 from proxylab.plan.name_servers import Questions
 from proxylab.plan.node_ports import NodePortAddresses
 from proxylab.plan.outages import Links
@@ -181,7 +181,7 @@ class _Resolver:
         self._pods = {pod.name: pod for pod in plan.pods}
         self._questions = Questions(plan, services, self._families, slices, scenario.name_server.corefile)
         self._groups = {name: group for group in scenario.pods for name in group.pod_names}
-        self._placements: dict[str, Namespace | PodPlacement] = {**self._nodes, **self._pods, **self._hosts}
+        self._placements: dict[str, PlannedNamespace | PodPlacement] = {**self._nodes, **self._pods, **self._hosts}
         pods = [pod for pod in plan.pods if pod.namespace not in self._nodes]
         # What probes share is made once, since it has a part for every pod.
         self._everywhere = cache(partial(everywhere, pods, self._nodes.values(), self._hosts.values()))
@@ -375,7 +375,7 @@ class _Resolver:
             for address in [own_address(host, family)] if dialled else self._serving(host, family):
                 yield Receiver(name=host.name, namespace=host.name, device=UPLINK, address=address)
 
-    def _serving(self, host: Namespace, family: Family) -> list[IPAddress]:
+    def _serving(self, host: PlannedNamespace, family: Family) -> list[IPAddress]:
         """The addresses of a host that are endpoints in the author's slices."""
         own = (address for address in own_addresses_of(host) if Family.of(address) is family)
         return [address for address in own if address in self._endpoints]
@@ -388,7 +388,7 @@ class _Resolver:
         hosts = [each for each in self._hosts.values() if self._serving(each, family)]
         pods = [pod for pod in self._pods.values() if pod.name not in self._gone]
         home = namespace_of(find("from", sender, self._placements))
-        placements: list[Namespace | PodPlacement] = [*map(self._nodes.__getitem__, entrances), *pods, *hosts]
+        placements: list[PlannedNamespace | PodPlacement] = [*map(self._nodes.__getitem__, entrances), *pods, *hosts]
         return tuple(
             Sentinel(name=placement.name, address=own_address(placement, family))
             for placement in placements
@@ -406,7 +406,7 @@ class _Resolver:
             return ()
         return next((nodes for network, nodes in self._shared if destination in network), ())
 
-    def _entrance(self, probe: _Sent) -> Namespace:
+    def _entrance(self, probe: _Sent) -> PlannedNamespace:
         sender = probe.source.name
         if sender in self._nodes:
             return self._nodes[sender]

@@ -14,7 +14,7 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network
 from typing import Final
 
 from proxylab.addresses import Family, IPAddress
-from proxylab.plan.model import Address, Namespace, Plan
+from proxylab.plan.model import Address, Plan, PlannedNamespace
 
 _LABELS: Final = tuple(
     (IPv6Network(prefix), label)
@@ -42,7 +42,7 @@ _TOO_SMALL: Final = 128
 
 
 def selected_source(
-    plan: Plan, namespace: Namespace, device: str, destination: IPAddress, next_hop: IPAddress | None
+    plan: Plan, namespace: PlannedNamespace, device: str, destination: IPAddress, next_hop: IPAddress | None
 ) -> IPAddress:
     """The source of packets for ``destination`` that leave ``namespace`` through ``device``.
 
@@ -60,7 +60,7 @@ def selected_source(
     return found
 
 
-def _in_order(plan: Plan, namespace: Namespace) -> Iterator[Address]:
+def _in_order(plan: Plan, namespace: PlannedNamespace) -> Iterator[Address]:
     """The addresses by the order in which the kernel made their devices. A VXLAN device needs its underlay first."""
     indexes = {"lo": 0} | {bridge.device: bridge.index for bridge in namespace.bridges}
     indexes |= {end.device: end.index for link in plan.links for end in link.ends if end.namespace == namespace.name}

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.plan.forwarding import next_hop, next_hops, route_to
-from proxylab.plan.model import Namespace, Plan, Role, Route
+from proxylab.plan.model import Plan, PlannedNamespace, Role, Route
 from proxylab.plan.resolved import MasqueradedAs, ResolvedProbe
 from proxylab.plan.source_selection import selected_source
 from proxylab.scenario.network import UPLINK
@@ -125,7 +125,7 @@ def own_source(plan: Plan, name: str, destination: IPAddress) -> IPAddress:
     return route.source or selected_source(plan, namespace, route.device, destination, gateway)
 
 
-def _local_source(namespace: Namespace, destination: IPAddress) -> IPAddress:
+def _local_source(namespace: PlannedNamespace, destination: IPAddress) -> IPAddress:
     """The source of packets to a namespace's own address: that address, but in IPv4 the first one of its network there.
 
     IPv4's route to a secondary address prefers the primary one as source (fib_add_ifaddr, net/ipv4/fib_frontend.c).
@@ -147,7 +147,7 @@ def _pod_devices(plan: Plan, node: str) -> list[str]:
     ]
 
 
-def _destination_behind(plan: Plan, namespace: Namespace, devices: Collection[str], family: Family) -> IPAddress:
+def _destination_behind(plan: Plan, namespace: PlannedNamespace, devices: Collection[str], family: Family) -> IPAddress:
     """The address of a pod to which the node routes through one of the devices, or else of its default gateway."""
     for pod in plan.pods:
         for address in pod.addresses:
@@ -160,7 +160,7 @@ def _destination_behind(plan: Plan, namespace: Namespace, devices: Collection[st
     raise LookupError(f"{namespace.name} has no {family} address")
 
 
-def _gateway(namespace: Namespace, device: str, destination: IPAddress) -> IPAddress:
+def _gateway(namespace: PlannedNamespace, device: str, destination: IPAddress) -> IPAddress:
     """The next router on the way through that device, or the destination where there is none."""
     if namespace.has(destination):
         return destination

@@ -54,7 +54,7 @@ from proxylab.plan.refusals import address_conflicts, placements, refusals
 from proxylab.plan.sysctls import DEVICES_AT_HAND, device_of
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.network import NODES, OUTSIDE, UPLINK
-from proxylab.scenario.nodes import Node
+from proxylab.scenario.nodes import LabNode
 from proxylab.scenario.pods import Host, LoadBalancer
 from proxylab.scenario.probes import HostTarget, Probe, Stream
 
@@ -186,7 +186,7 @@ def _balancer(balancer: LoadBalancer, addresses: AddressPlan, device: str) -> Ba
     )
 
 
-def _link_node(node: Node, namespace: NamespaceDraft, addresses: AddressPlan, segments: _Segments) -> None:
+def _link_node(node: LabNode, namespace: NamespaceDraft, addresses: AddressPlan, segments: _Segments) -> None:
     uplink = segments.join(namespace, node.name, NODES, UPLINK, addresses.node[node.name]).device
     for gateway in addresses.router[NODES]:
         namespace.route(everywhere(gateway), uplink, via=gateway)
@@ -258,7 +258,7 @@ def _masquerades(scenario: Scenario, pods: Sequence[IPNetwork]) -> Iterator[Masq
         yield Masquerade(family, sources, spared)
 
 
-def _leftovers(scenario: Scenario, node: Node) -> Iterator[Leftover]:
+def _leftovers(scenario: Scenario, node: LabNode) -> Iterator[Leftover]:
     """The leftover rules of the lab's families: an engine does not touch tables of another family."""
     for tool, text in node.leftovers.by_tool.items():
         if _FAMILY_OF_TOOL.get(tool) in (None, *scenario.network.families):

@@ -2,7 +2,7 @@
 
 from proxylab.evidence.evidence import Evidence, Packet
 from proxylab.verdict.case import Case
-from proxylab.verdict.counted_rules import Rule
+from proxylab.verdict.counted_rules import CountedRule
 from proxylab.verdict.rule_words import rule_action
 
 _INFORMATIVE_TARGETS = frozenset({"DNAT", "REDIRECT", "SNAT", "MASQUERADE", "DROP", "REJECT"})
@@ -16,7 +16,7 @@ _STAGES = ("KUBE-PROXY-FIREWALL", "KUBE-SERVICES", "KUBE-EXTERNAL", "KUBE-NODEPO
            "KUBE-FORWARD", "POSTROUTING")  # fmt: skip
 
 
-def informative_rules(case: Case, traced: Evidence | None) -> list[Rule]:
+def informative_rules(case: Case, traced: Evidence | None) -> list[CountedRule]:
     """The rules that changed or ended packets of the probe, or name what it dials, in the order of the path.
 
     ``traced`` is one more packet, traced through the rules, which shows the order of the nodes.
@@ -24,7 +24,7 @@ def informative_rules(case: Case, traced: Evidence | None) -> list[Rule]:
     return sorted((rule for rule in case.rules if _tells(rule, case)), key=lambda rule: _order(rule, case, traced))
 
 
-def action_of(rule: Rule, case: Case) -> str:
+def action_of(rule: CountedRule, case: Case) -> str:
     """What a rule did, as ``rule_action`` words it; marking a packet for masquerading is not masquerading it."""
     did = rule_action(rule, case.resolved)
     if rule.marks_for_masquerading and not any(each.changes_source for each in case.rules):
@@ -32,13 +32,13 @@ def action_of(rule: Rule, case: Case) -> str:
     return did
 
 
-def _tells(rule: Rule, case: Case) -> bool:
+def _tells(rule: CountedRule, case: Case) -> bool:
     if rule.count.member and not rule.comment and rule.target in _PASSING:
         return False  # of mode ipvs, which lets all packets of its sets pass in several places
-    return rule.target in _INFORMATIVE_TARGETS or rule.marks_for_masquerading or rule.speaks_of(case.resolved)
+    return rule.target in _INFORMATIVE_TARGETS or rule.marks_for_masquerading or rule.matches(case.resolved)
 
 
-def _order(rule: Rule, case: Case, traced: Evidence | None) -> tuple[int, int]:
+def _order(rule: CountedRule, case: Case, traced: Evidence | None) -> tuple[int, int]:
     """By node in the order of the traced packet, else of the resolved probe; on a node by the stage of the chain."""
     passed = [step.netns_name for step in traced.steps if step.packet is Packet.REQUEST] if traced else []
     nodes = list(dict.fromkeys([*passed, *case.resolved.nodes, rule.count.node]))

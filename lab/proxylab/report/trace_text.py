@@ -22,7 +22,7 @@ from proxylab.scenario.words import Outcome
 from proxylab.text import WIDTH, table, wrapped
 from proxylab.verdict.case import Case, fate_clause, fates_text
 from proxylab.verdict.causes.table import known_cause
-from proxylab.verdict.counted_rules import NFT_TABLE, Rule, read, target_of
+from proxylab.verdict.counted_rules import NFT_TABLE, CountedRule, read, target_of
 from proxylab.verdict.expectations.outcome import lost_where
 from proxylab.verdict.flows.flows import Fate
 from proxylab.verdict.judge import judge
@@ -177,7 +177,7 @@ def _verdict(step: TraceStep) -> str:
     return f"goes to {short(chain)}" if chain else _VERDICTS.get(word, "")
 
 
-def _rule(step: TraceStep) -> Rule | None:
+def _rule(step: TraceStep) -> CountedRule | None:
     if not step.text:
         return None
     read_text = read_rule(step.text) if step.table == NFT_TABLE else None

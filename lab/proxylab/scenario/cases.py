@@ -18,7 +18,7 @@ from proxylab.scenario.document import Location, Problems, listed, shown
 from proxylab.scenario.matrix import EngineFailure, Exceptional, Matrix, axis_names, network_axes, value_text
 from proxylab.scenario.model import MatrixCase, Scenario
 from proxylab.scenario.network import Hairpin, InterNode, Network, PodNetwork
-from proxylab.scenario.nodes import Node
+from proxylab.scenario.nodes import LabNode
 from proxylab.scenario.probes import AddressTarget, Probe, ServiceTarget, Stream
 from proxylab.scenario.steps import Step, StepException, StepExpect
 from proxylab.scenario.syntax import sysctl_fault
@@ -198,7 +198,7 @@ def _network(network: Network, axes: Mapping[str, str]) -> Network:
     )
 
 
-def _node(node: Node, sysctls: Mapping[str, str], families: Collection[Family]) -> Node:
+def _node(node: LabNode, sysctls: Mapping[str, str], families: Collection[Family]) -> LabNode:
     return replace(
         node,
         sysctls={**node.sysctls, **sysctls},

@@ -15,7 +15,15 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, without_leading_zeros
-from proxylab.cluster.objects import SERVICE_NAME_LABEL, EndpointSlice, Key, Namespace, PodPort, Service, Unstructured
+from proxylab.cluster.objects import (
+    SERVICE_NAME_LABEL,
+    EndpointSlice,
+    Namespace,
+    ObjectKey,
+    PodPort,
+    Service,
+    Unstructured,
+)
 from proxylab.cluster.workloads import Workload
 from proxylab.scenario.controllers import WORKLOADS, WorkloadManifest, check_workload, workload_of
 from proxylab.scenario.document import Location, Path, Problems, describe, path_text, shown
@@ -23,7 +31,7 @@ from proxylab.scenario.ingresses import HttpRouteManifest, IngressManifest, chec
 from proxylab.scenario.keys import ignored_keys
 from proxylab.scenario.kinds import AnyManifest, definition, is_hook, items_of, kind_of, old_version, unstructured
 from proxylab.scenario.network import Network
-from proxylab.scenario.nodes import Node
+from proxylab.scenario.nodes import LabNode
 from proxylab.scenario.parts import validated
 from proxylab.scenario.pod_keys import notes_on_pod
 from proxylab.scenario.pods import PodGroup
@@ -40,7 +48,7 @@ from proxylab.scenario.workloads import (
     slice_of,
 )
 
-Entry = TypeVar("Entry", PodGroup, Node)
+Entry = TypeVar("Entry", PodGroup, LabNode)
 Kept = TypeVar("Kept", PodManifest, NodeManifest)
 ServiceId = tuple[str, str]
 """Namespace and name."""
@@ -94,10 +102,10 @@ class Manifests(Struct):
     slice_spots: dict[ServiceId, Location] = field(default_factory=dict)
     sliced: set[ServiceId] = field(default_factory=set)
     pods: dict[str, ManifestObject[PodGroup]] = field(default_factory=dict)
-    nodes: dict[str, ManifestObject[Node]] = field(default_factory=dict)
+    nodes: dict[str, ManifestObject[LabNode]] = field(default_factory=dict)
     workloads: dict[WorkloadId, WorkloadObject] = field(default_factory=dict)
     namespaces: dict[str, Namespace] = field(default_factory=dict)
-    kept: dict[Key, Unstructured] = field(default_factory=dict)
+    kept: dict[ObjectKey, Unstructured] = field(default_factory=dict)
     complete: bool = True
     ignored: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
@@ -180,7 +188,7 @@ class _ManifestReader:
             "Endpoints": self._read_endpoints,
             "Namespace": self._read_namespace,
             "Pod": partial(self._keep, PodManifest, pod_of_object, self.found.pods),
-            "Node": partial(self._keep, NodeManifest, node_of_object, self.found.nodes),
+            "LabNode": partial(self._keep, NodeManifest, node_of_object, self.found.nodes),
         }
         name = shown(location["metadata"]["name"].value)
         if kind is None:

@@ -14,7 +14,7 @@ from proxylab.encoding import Record
 from proxylab.scenario.dns import Dns
 from proxylab.scenario.matrix import EngineFailure, Matrix, Requirements
 from proxylab.scenario.network import Network
-from proxylab.scenario.nodes import Node
+from proxylab.scenario.nodes import LabNode
 from proxylab.scenario.pods import Host, LoadBalancer, PodGroup
 from proxylab.scenario.probes import (
     Probe,
@@ -65,7 +65,7 @@ class Scenario(Record, frozen=True, kw_only=True):
     links: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     network: Network
-    nodes: tuple[Node, ...]
+    nodes: tuple[LabNode, ...]
     pods: tuple[PodGroup, ...]
     hosts: tuple[Host, ...]
     services: tuple[Service, ...]
@@ -86,7 +86,7 @@ class Scenario(Record, frozen=True, kw_only=True):
     proxy: ProxyConfiguration | None = None
 
     @property
-    def machines(self) -> tuple[Node | Host, ...]:
+    def machines(self) -> tuple[LabNode | Host, ...]:
         """The nodes, then the outside hosts."""
         return (*self.nodes, *self.hosts)
 

@@ -15,7 +15,7 @@ from proxylab.scenario.document import Location, Problems, Spot, listed
 from proxylab.scenario.inventory import Inventory
 from proxylab.scenario.matrix import Matrix
 from proxylab.scenario.network import NODES, OUTSIDE, UPLINK, Network
-from proxylab.scenario.nodes import Node
+from proxylab.scenario.nodes import LabNode
 from proxylab.scenario.parts import Parts
 
 _DEFAULTS: Final[Mapping[str, Mapping[Family, IPNetwork]]] = {
@@ -134,7 +134,9 @@ def _located(parts: Parts, network: Network) -> Iterator[tuple[Location, IPAddre
             yield from ((at[index], each) for index, each in enumerate(balancer.pool))
 
 
-def _located_at_node(node: Node, location: Location) -> Iterator[tuple[Location, IPAddress | IPInterface | IPNetwork]]:
+def _located_at_node(
+    node: LabNode, location: Location
+) -> Iterator[tuple[Location, IPAddress | IPInterface | IPNetwork]]:
     for index, address in enumerate(node.addresses):
         yield location["addresses"][index], address.interface
     for index, route in enumerate(node.routes):
@@ -257,7 +259,7 @@ def _check_fixed(parts: Parts, network: Network, matrix: Matrix, problems: Probl
             problems.add(location.spot, f"{address} is the first or last of {own}", allowed="choose one between them")
 
 
-def _check_connections(node: Node, location: Location, problems: Problems) -> None:
+def _check_connections(node: LabNode, location: Location, problems: Problems) -> None:
     """Note conntrack entries that translate between families, and those that the table cannot hold together."""
     ways: set[object] = set()
     for index, connection in enumerate(node.conntrack):
@@ -273,7 +275,7 @@ def _check_connections(node: Node, location: Location, problems: Problems) -> No
         ways |= connection.ways
 
 
-def _check_routes(node: Node, location: Location, problems: Problems) -> None:
+def _check_routes(node: LabNode, location: Location, problems: Problems) -> None:
     """Note a route that the kernel refuses beside another one to the same destination."""
     taken: dict[tuple[IPNetwork, IPNetwork | None], str] = {}
     for index, route in enumerate(node.routes):
@@ -286,7 +288,7 @@ def _check_routes(node: Node, location: Location, problems: Problems) -> None:
         taken.setdefault(key, f"a route to {route.destination} through {route.device}")
 
 
-def _check_devices(node: Node, segments: list[str] | None, location: Location, problems: Problems) -> None:
+def _check_devices(node: LabNode, segments: list[str] | None, location: Location, problems: Problems) -> None:
     for uplink in node.uplinks:
         name = uplink.device
         if name in (UPLINK, "lo"):

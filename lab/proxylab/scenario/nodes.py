@@ -165,13 +165,13 @@ def _address_of_text(value: object) -> object:
 _ANY_ADDRESS: Final = Read(_address_of_text, str | NodeAddress)
 
 
-class Node(Declared, frozen=True, kw_only=True):
+class LabNode(Declared, frozen=True, kw_only=True):
     """A node: a network namespace with an engine in it."""
 
     name: Annotated[Name, OWN_NAME]
     labels: Annotated[
         Labels,
-        Key("Labels of the Node object, such as its zone.", [{"topology.kubernetes.io/zone": "zone-a"}]),
+        Key("Labels of the LabNode object, such as its zone.", [{"topology.kubernetes.io/zone": "zone-a"}]),
     ] = field(default_factory=dict)
     taints: Annotated[
         tuple[TaintText, ...],
@@ -182,9 +182,9 @@ class Node(Declared, frozen=True, kw_only=True):
             [["ToBeDeletedByClusterAutoscaler"]],
         ),
     ] = ()
-    terminating: Annotated[bool, Key("Whether the Node object is being deleted. Its proxy is then unhealthy too.")] = (
-        False
-    )
+    terminating: Annotated[
+        bool, Key("Whether the LabNode object is being deleted. Its proxy is then unhealthy too.")
+    ] = False
     sysctls: Annotated[
         Sysctls,
         Key(

@@ -22,7 +22,7 @@ from proxylab.scenario.expect import Expect
 from proxylab.scenario.keys import Declared, Manifest, RefusedError, WrittenAs, declared_keys, other_keys
 from proxylab.scenario.matrix import EngineFailure, Exceptional, Matrix
 from proxylab.scenario.network import Network
-from proxylab.scenario.nodes import Node
+from proxylab.scenario.nodes import LabNode
 from proxylab.scenario.pods import Host, LoadBalancer, PodGroup
 from proxylab.scenario.probes import Probe, Send, Source, Stream, Target
 from proxylab.scenario.reading import placed, read, read_as, read_key
@@ -64,7 +64,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     location: Location
     document: ScenarioDocument | None
     network: Network | None
-    nodes: Mapping[str, Node | None]
+    nodes: Mapping[str, LabNode | None]
     pods: Mapping[str, PodGroup | None]
     hosts: Mapping[str, Host | None]
     load_balancers: Mapping[str, LoadBalancer | None]
@@ -121,7 +121,7 @@ def _salvaged(location: Location) -> Parts:
         location=location,
         document=None,
         network=_part(Network, spec["network"], Network()),
-        nodes=_entries(Node, spec["nodes"]),
+        nodes=_entries(LabNode, spec["nodes"]),
         pods=_entries(PodGroup, spec["pods"]),
         hosts=_entries(Host, spec["hosts"]),
         load_balancers=_entries(LoadBalancer, spec["loadBalancers"]),

@@ -11,7 +11,7 @@ from proxylab.scenario.document import shown
 from proxylab.scenario.keys import NOT_EMPTY, Check, Declared, Key, declared_keys, refused
 from proxylab.scenario.matrix import EngineFailure, Matrix, Requirements
 from proxylab.scenario.network import Network
-from proxylab.scenario.nodes import Node
+from proxylab.scenario.nodes import LabNode
 from proxylab.scenario.pods import Host, LoadBalancer, PodGroup
 from proxylab.scenario.probes import Probe, Stream
 from proxylab.scenario.steps import Step, StepExpect
@@ -81,7 +81,7 @@ class Spec(Declared, frozen=True, kw_only=True):
         Network, Key("The network and its address plan.", [{"podNetwork": "bridge", "podCIDR": "10.1.0.0/16"}])
     ] = Network()
     nodes: Annotated[
-        tuple[Node, ...],
+        tuple[LabNode, ...],
         NOT_EMPTY,
         Key("The nodes by name. Their order is the order of their addresses.", [{"node-a": {}, "node-b": {}}]),
     ]

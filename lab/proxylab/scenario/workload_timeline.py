@@ -44,7 +44,7 @@ def with_workloads(parts: Parts, manifests: Manifests, problems: Problems) -> tu
     changes = (step.change.workloads for step in parts.steps if step.change is not None)
     if not (manifests.workloads or commands or any(changes)):
         return with_members(parts, ()), ((),) * len(parts.steps)
-    reader = _Reader(parts, manifests, problems)
+    reader = _WorkloadReader(parts, manifests, problems)
     rollouts: list[tuple[WorkloadChange, ...]] = []
     members = [reader.members]
     for index, step in enumerate(parts.steps):
@@ -74,7 +74,7 @@ class _Running(Struct):
     entered: set[str] = field(default_factory=set)
 
 
-class _Reader:
+class _WorkloadReader:
     """Follows the workloads from step to step."""
 
     def __init__(self, parts: Parts, manifests: Manifests, problems: Problems) -> None:

@@ -14,7 +14,7 @@ from proxylab.addresses import Family, IPAddress, Protocol, without_leading_zero
 from proxylab.cluster.objects import SERVICE_NAME_LABEL, Endpoint, EndpointPort, EndpointSlice, Taint
 from proxylab.scenario.document import Location
 from proxylab.scenario.keys import NOT_EMPTY, Check, Key, Manifest
-from proxylab.scenario.nodes import Node
+from proxylab.scenario.nodes import LabNode
 from proxylab.scenario.pod_spec import Loose, PodSpec
 from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.services import ObjectMetadata, StoredAddress
@@ -197,7 +197,7 @@ class NodeManifest(Loose, frozen=True, kw_only=True):
     api_version: Annotated[str, Key("v1.")]
     kind: Annotated[str, Key("Node.")]
     metadata: Annotated[ObjectMetadata, Key("Its name and labels.")]
-    spec: Annotated[_NodeSpec, Key("The desired Node.")] = _NodeSpec()
+    spec: Annotated[_NodeSpec, Key("The desired LabNode.")] = _NodeSpec()
     status: Annotated[_NodeStatus, Key("Its addresses.")] = _NodeStatus()
 
 
@@ -295,10 +295,10 @@ def _pod_addresses(status: _PodStatus) -> Sequence[IPAddress]:
     return [each.ip for each in status.pod_ips] or ([status.pod_ip] if status.pod_ip else [])
 
 
-def node_of_object(manifest: NodeManifest, name: Location) -> Node:
+def node_of_object(manifest: NodeManifest, name: Location) -> LabNode:
     """The entry of ``spec.nodes`` that is equivalent to a Node with its name at that place."""
     metadata = manifest.metadata
-    return Node(
+    return LabNode(
         name=metadata.name,
         labels=metadata.labels,
         taints=tuple(dict.fromkeys(str(Taint(each.key, each.value, each.effect)) for each in manifest.spec.taints)),

@@ -30,7 +30,7 @@ from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.mutate.objects import mutated_configuration
 from proxylab.mutate.shown_store import ShownStore
-from proxylab.plan.model import Leftover, Namespace, Plan, Role
+from proxylab.plan.model import Leftover, Plan, PlannedNamespace, Role
 from proxylab.protocol.messages import Build, Inspected
 from proxylab.server.network import Network
 from proxylab.timing import Deadline, together
@@ -118,7 +118,7 @@ async def _leave(node: str, leftover: Leftover, context: NodeContext) -> None:
         ) from refused
 
 
-def _track(namespace: Namespace, netns: NetNs) -> None:
+def _track(namespace: PlannedNamespace, netns: NetNs) -> None:
     """Write a node's conntrack entries from before its engine."""
     with closing(Conntrack(netns)) as conntrack:
         for connection in namespace.conntrack:

@@ -24,7 +24,7 @@ from typing import Final
 from proxylab.addresses import IPAddress, Protocol
 from proxylab.errors import InternalError
 from proxylab.kernel.sandbox.netns import NetNs, inside
-from proxylab.plan.model import Listener, Namespace, Plan
+from proxylab.plan.model import Listener, Plan, PlannedNamespace
 from proxylab.traffic.answer import AnswerWriter, is_http
 from proxylab.traffic.connect import has_sctp
 from proxylab.traffic.identity import WORDS, is_of_probe, is_of_stream
@@ -275,7 +275,7 @@ def _send_answer(client: _Client, request: bytearray) -> None:
         client.sock.send(client.listener.voice.answer(bytes(request), client.peer, client.own) or b"")
 
 
-def _listening_on(namespace: Namespace, listener: Listener) -> Iterator[IPAddress]:
+def _listening_on(namespace: PlannedNamespace, listener: Listener) -> Iterator[IPAddress]:
     """The address it listens on, or all addresses of each family that the namespace has.
 
     A socket for each family: one for both would show IPv4 peers by mapped addresses (RFC 4291, section 2.5.5.2).

@@ -32,7 +32,7 @@ from proxylab.scenario.probes import Probe, ServiceTarget
 from proxylab.scenario.words import Manner, Outcome, Position
 from proxylab.verdict.affinity import came_too_late
 from proxylab.verdict.conntrack_tables import ConntrackTables
-from proxylab.verdict.counted_rules import Rule, ending, may_be_engines, read_all
+from proxylab.verdict.counted_rules import CountedRule, ending, may_be_engines, read_all
 from proxylab.verdict.doubts import (
     answers_ended,
     conntrack_contradiction,
@@ -260,31 +260,31 @@ class Case(Struct, frozen=True, dict=True):
         return set(self.resolved.nodes) <= set(self.evidence.metered_nodes)
 
     @cached_property
-    def rules(self) -> Sequence[Rule]:
+    def rules(self) -> Sequence[CountedRule]:
         """Every rule that counted and can be read."""
         return read_all(self.evidence.counts)
 
     @cached_property
-    def translations(self) -> Sequence[Rule]:
+    def translations(self) -> Sequence[CountedRule]:
         """The DNAT rules that counted."""
         return [rule for rule in self.rules if rule.target == "DNAT"]
 
     @cached_property
-    def dropping(self) -> tuple[Rule, ...]:
+    def dropping(self) -> tuple[CountedRule, ...]:
         """The rules that drop, counted, and match what the probe dials."""
         return ending(self.resolved, self.rules, "DROP")
 
     @cached_property
-    def rejecting(self) -> tuple[Rule, ...]:
+    def rejecting(self) -> tuple[CountedRule, ...]:
         """The rules that reject, counted, and match what the probe dials."""
         return ending(self.resolved, self.rules, "REJECT")
 
-    def ending(self, target: str) -> tuple[Rule, ...]:
+    def ending(self, target: str) -> tuple[CountedRule, ...]:
         """Those that drop or those that reject, by their target ``DROP`` or ``REJECT``."""
         return self.dropping if target == "DROP" else self.rejecting
 
     @cached_property
-    def masqueraded_again(self) -> Rule | None:
+    def masqueraded_again(self) -> CountedRule | None:
         """The engine's rule that changed more sources than there are flows; ``None`` where there is none.
 
         The kernel consults source NAT once for each flow, and a lab has no other traffic. A further change is that of a
@@ -433,6 +433,6 @@ def fate_clause(case: Case, flow: Flow, fate: Fate) -> str:
             return f"{arrival}{case.resolved.sender.name} heard {answers}"
 
 
-def nodes_of(rules: Sequence[Rule]) -> list[str]:
+def nodes_of(rules: Sequence[CountedRule]) -> list[str]:
     """The nodes on which rules counted, each once."""
     return list(dict.fromkeys(rule.count.node for rule in rules))

@@ -21,8 +21,7 @@ from proxylab.evidence.ipvs import VIRTUAL_SERVERS
 from proxylab.evidence.words import endpoint
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.rules.packets import Answer, Field, Packets, answer, comparisons
-from proxylab.rules.rule import Action, Match
-from proxylab.rules.rule import Rule as ReadRule
+from proxylab.rules.rule import Action, Match, Rule
 from proxylab.rules.texts import read_rule
 
 DIALLED_PORT: Final = frozenset({Field.PROTOCOL, Field.DESTINATION_PORT})
@@ -76,7 +75,7 @@ def as_recorded(resolved: ResolvedProbe, evidence: object) -> ResolvedProbe:
     return replace(resolved, chain_hashes=resolved.chain_hashes & named)
 
 
-class Rule(Struct, frozen=True):
+class CountedRule(Struct, frozen=True):
     """One rule and its count.
 
     Attributes:
@@ -87,7 +86,7 @@ class Rule(Struct, frozen=True):
 
     count: RuleCount
     target: str
-    read: ReadRule
+    read: Rule
 
     @property
     def comment(self) -> str:
@@ -139,7 +138,7 @@ class Rule(Struct, frozen=True):
         """The port to which a rule with the target DNAT or REDIRECT sends its packets, as written."""
         return self.value("--to-ports") or self.value("--to-destination").rpartition(":")[2]
 
-    def speaks_of(self, resolved: ResolvedProbe) -> bool:
+    def matches(self, resolved: ResolvedProbe) -> bool:
         """Whether its text names the protocol, address and port that the probe dials, and does not exclude it.
 
         An echo request has no port, so a rule that names its address is enough, unless it names another protocol. The
@@ -148,13 +147,13 @@ class Rule(Struct, frozen=True):
         """
         if self.count.target or self.count.member:
             return True
-        named = self.names(resolved)
+        named = self.matched_fields(resolved)
         portless = resolved.protocol is Transport.ICMP or resolved.destination.is_loopback
         if not portless and not named >= DIALLED_PORT:
             return False
         return Field.DESTINATION in named
 
-    def names(self, resolved: ResolvedProbe) -> frozenset[Field]:
+    def matched_fields(self, resolved: ResolvedProbe) -> frozenset[Field]:
         """What of the dialled protocol, address and port its conditions name; nothing if one of them excludes it."""
         ports = () if resolved.protocol is Transport.ICMP else (resolved.port,)
         sent = Packets((resolved.protocol,), (resolved.sender.address,), (resolved.destination,), (), ports)
@@ -190,7 +189,7 @@ _BY_STATEMENT: Final = {
 """Targets of iptables by the statements of nft that do the same."""
 
 
-def target_of(rule: ReadRule) -> str:
+def target_of(rule: Rule) -> str:
     """The target of a rule in iptables' words; empty for a rule of nft that only leads on, or lets packets pass."""
     if not rule.is_nft:
         return rule.target
@@ -199,7 +198,7 @@ def target_of(rule: ReadRule) -> str:
     return target or ("MARK" if done.get("meta mark set", ())[:3] == ("meta", "mark", "|") else "")
 
 
-def read(count: RuleCount) -> Rule | None:
+def read(count: RuleCount) -> CountedRule | None:
     """The rule of a counter; ``None`` for a chain's policy and for unreadable text.
 
     A destination of IPVS (``-a``) is a rule that translates, and a virtual server without one (``-A``) rejects. Of the
@@ -210,20 +209,20 @@ def read(count: RuleCount) -> Rule | None:
     rule = read_rule(count.text)
     if count.table == NFT_TABLE:
         target = count.target or ("MARK" if rule is not None and target_of(rule) == "MARK" else "")
-        return Rule(count, target, rule) if target and rule is not None else None
+        return CountedRule(count, target, rule) if target and rule is not None else None
     if count.target:
-        return Rule(count, count.target, ReadRule("", ()))
-    return None if rule is None or rule.is_policy or rule.is_nft else Rule(count, rule.target, rule)
+        return CountedRule(count, count.target, Rule("", ()))
+    return None if rule is None or rule.is_policy or rule.is_nft else CountedRule(count, rule.target, rule)
 
 
-def _of_ipvs(count: RuleCount) -> Rule:
+def _of_ipvs(count: RuleCount) -> CountedRule:
     verb, _, _, *words = count.text.split()
     options = dict(pairwise(words))
     target = "DNAT" if verb == "-a" else "REJECT"
-    return Rule(count, target, ReadRule("", (Action(target, ("--to-destination", options.get("-r", ""))),)))
+    return CountedRule(count, target, Rule("", (Action(target, ("--to-destination", options.get("-r", ""))),)))
 
 
-def ending(resolved: ResolvedProbe, counted: Sequence[Rule], target: str) -> tuple[Rule, ...]:
+def ending(resolved: ResolvedProbe, counted: Sequence[CountedRule], target: str) -> tuple[CountedRule, ...]:
     """Of the rules that counted, the engine's with ``target`` (``DROP``, ``REJECT``) that name what the probe dials.
 
     A rule that matches a mark alone stands for the rule that set the mark (KUBE-MARK-DROP, up to Kubernetes 1.24). One
@@ -234,17 +233,17 @@ def ending(resolved: ResolvedProbe, counted: Sequence[Rule], target: str) -> tup
     return tuple(
         rule
         for rule in ends
-        if rule.speaks_of(resolved) or _goes_by(rule, marks) or _stands_for(rule, resolved, counted)
+        if rule.matches(resolved) or _matches_by_mark(rule, marks) or _matches_by_callers(rule, resolved, counted)
     )
 
 
-def of_service(resolved: ResolvedProbe, counted: Sequence[Rule]) -> tuple[Rule, ...]:
+def of_service(resolved: ResolvedProbe, counted: Sequence[CountedRule]) -> tuple[CountedRule, ...]:
     """Of the rules that counted, the engine's DNAT rules that what the probe dials leads to.
 
     Two Services may have the same endpoints. A rule that the kernel reported of the probe's own packets stands in a
     chain that has the Service's name.
     """
-    named = [(rule, rule.names(resolved)) for rule in counted]
+    named = [(rule, rule.matched_fields(resolved)) for rule in counted]
     leading = [rule for rule, fields in named if fields >= DIALLED_PORT or Field.DESTINATION in fields]
     reached = _behind(leading, counted)
     return tuple(
@@ -256,7 +255,7 @@ def of_service(resolved: ResolvedProbe, counted: Sequence[Rule]) -> tuple[Rule, 
     )
 
 
-def _is_for(rule: Rule, resolved: ResolvedProbe) -> bool:
+def _is_for(rule: CountedRule, resolved: ResolvedProbe) -> bool:
     """Whether a DNAT rule itself names what the probe dials: a virtual server, or by its chain of mode nftables."""
     if rule.count.table == VIRTUAL_SERVERS:
         return rule.count.chain.endswith(f" {endpoint(resolved.destination, resolved.port)}")
@@ -264,21 +263,21 @@ def _is_for(rule: Rule, resolved: ResolvedProbe) -> bool:
         service, _, port = resolved.service_port.partition(":")
         chain, _, _ = rule.count.chain.partition("__")
         return chain.endswith(f"-{service}/{resolved.protocol.lower()}/{port}")
-    return rule.names(resolved) >= DIALLED_PORT
+    return rule.matched_fields(resolved) >= DIALLED_PORT
 
 
-def read_all(counts: Iterable[RuleCount]) -> list[Rule]:
+def read_all(counts: Iterable[RuleCount]) -> list[CountedRule]:
     """Every rule that counted and can be read."""
     return [rule for count in counts if count.packets > 0 and (rule := read(count)) is not None]
 
 
-def _marks(resolved: ResolvedProbe, counted: Sequence[Rule]) -> frozenset[tuple[str, int]]:
+def _marks(resolved: ResolvedProbe, counted: Sequence[CountedRule]) -> frozenset[tuple[str, int]]:
     """The marks that counted rules set, by node, in chains behind a rule for the probe's protocol and port.
 
     Every rule on that path must have counted. The dialled address is no condition: the chain for node ports leaves it
     to the rule that jumps there.
     """
-    reached = _behind([rule for rule in counted if rule.names(resolved) >= DIALLED_PORT], counted)
+    reached = _behind([rule for rule in counted if rule.matched_fields(resolved) >= DIALLED_PORT], counted)
     return frozenset(
         (rule.count.node, mark)
         for rule in counted
@@ -287,7 +286,7 @@ def _marks(resolved: ResolvedProbe, counted: Sequence[Rule]) -> frozenset[tuple[
     )
 
 
-def _behind(leading: Iterable[Rule], counted: Sequence[Rule]) -> set[tuple[str, str, str]]:
+def _behind(leading: Iterable[CountedRule], counted: Sequence[CountedRule]) -> set[tuple[str, str, str]]:
     """The chains that these rules lead to, at once or through other rules that counted."""
     reached = {_leads_to(rule) for rule in leading}
     while not (further := {_leads_to(rule) for rule in counted if _stands_in(rule) in reached}) <= reached:
@@ -295,33 +294,33 @@ def _behind(leading: Iterable[Rule], counted: Sequence[Rule]) -> set[tuple[str, 
     return reached
 
 
-def _goes_by(rule: Rule, marks: Container[tuple[str, int]]) -> bool:
+def _matches_by_mark(rule: CountedRule, marks: Container[tuple[str, int]]) -> bool:
     """Whether one of those marks is the only condition of the rule."""
     return _conditions(rule) == [("--mark", False)] and any(
         (rule.count.node, mark) in marks for mark in _whole_marks(rule, ("--mark",))
     )
 
 
-def _stands_for(rule: Rule, resolved: ResolvedProbe, counted: Sequence[Rule]) -> bool:
+def _matches_by_callers(rule: CountedRule, resolved: ResolvedProbe, counted: Sequence[CountedRule]) -> bool:
     """Whether a rule has no condition, and all counted rules that lead to its chain name what the probe dials."""
     leading = [each for each in counted if _leads_to(each) == _stands_in(rule)]
-    return bool(leading) and not _conditions(rule) and all(each.speaks_of(resolved) for each in leading)
+    return bool(leading) and not _conditions(rule) and all(each.matches(resolved) for each in leading)
 
 
-def _conditions(rule: Rule) -> list[tuple[str, bool]]:
+def _conditions(rule: CountedRule) -> list[tuple[str, bool]]:
     """The conditions of a rule, and whether each is negated."""
     return [(each.name, each.negated) for each in rule.read.matches if each.name not in ("-m", "--comment")]
 
 
-def _stands_in(rule: Rule) -> tuple[str, str, str]:
+def _stands_in(rule: CountedRule) -> tuple[str, str, str]:
     return rule.count.node, rule.count.table, rule.count.chain
 
 
-def _leads_to(rule: Rule) -> tuple[str, str, str]:
+def _leads_to(rule: CountedRule) -> tuple[str, str, str]:
     return rule.count.node, rule.count.table, rule.target
 
 
-def _whole_marks(rule: Rule, options: Sequence[str]) -> list[int]:
+def _whole_marks(rule: CountedRule, options: Sequence[str]) -> list[int]:
     """Marks that the rule sets or matches with a mask of the same bits: ``0x8000/0x8000``."""
     found = []
     for option in options:

@@ -7,7 +7,7 @@ from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.words import Manner
-from proxylab.verdict.counted_rules import Rule
+from proxylab.verdict.counted_rules import CountedRule
 from proxylab.verdict.drops import answer_drop, dropped_with_sentinels, ended_with_sentinels
 from proxylab.verdict.flows.flows import Fate, Flow
 from proxylab.verdict.flows.hops import ended_in
@@ -67,7 +67,7 @@ def packets_until(flows: Iterable[Flow], counters_read_at: int) -> int:
 
 
 def dropped_by_rules(
-    resolved: ResolvedProbe, evidence: Evidence, flows: Sequence[Flow], dropping: Sequence[Rule]
+    resolved: ResolvedProbe, evidence: Evidence, flows: Sequence[Flow], dropping: Sequence[CountedRule]
 ) -> bool:
     """Whether rules dropped every packet of a probe whose flows are all lost: then none can be late.
 

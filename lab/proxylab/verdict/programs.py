@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from proxylab.addresses import Protocol
 from proxylab.evidence.evidence import Discarded, Observation
 from proxylab.verdict.case import Case
-from proxylab.verdict.counted_rules import DIALLED_PORT, NFT_TABLE, Rule, may_be_engines
+from proxylab.verdict.counted_rules import DIALLED_PORT, NFT_TABLE, CountedRule, may_be_engines
 from proxylab.verdict.flows.flows import Flow
 
 
-def leading_to_program(case: Case) -> list[Rule]:
+def leading_to_program(case: Case) -> list[CountedRule]:
     """The engine's rules that counted, and lead what the probe dials to a process that ends connections."""
     return [
         rule
@@ -24,7 +24,7 @@ def leading_to_program(case: Case) -> list[Rule]:
         if rule.count.node in case.evidence.terminating
         and rule.target in ("REDIRECT", "DNAT")
         and may_be_engines(rule.count, case.resolved)
-        and rule.names(case.resolved) >= DIALLED_PORT
+        and rule.matched_fields(case.resolved) >= DIALLED_PORT
     ]
 
 

@@ -6,7 +6,7 @@ from proxylab.addresses import IPAddress
 from proxylab.evidence.ipvs import VIRTUAL_SERVERS
 from proxylab.evidence.words import endpoint, listed
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.verdict.counted_rules import NFT_TABLE, Rule, within
+from proxylab.verdict.counted_rules import NFT_TABLE, CountedRule, within
 
 HAIRPINS = "@hairpin-connections"
 """The set of connections from an endpoint to itself, which kube-proxy masquerades in mode nftables."""
@@ -15,7 +15,7 @@ _OF_HAIRPINS = (HAIRPINS, "for solving hairpin purpose")
 """How kube-proxy's texts of modes nftables and ipvs name connections from an endpoint to itself."""
 
 
-def the_rule(rule: Rule) -> str:
+def the_rule(rule: CountedRule) -> str:
     """A rule, named so that a reader can find it: its comment and its chain, or the map that it looks up.
 
     A virtual server of IPVS stands for its destinations, in ipvsadm's options.
@@ -28,7 +28,7 @@ def the_rule(rule: Rule) -> str:
     return f"its rule in {rule.count.chain}{asking}"
 
 
-def rule_action(rule: Rule, resolved: ResolvedProbe, *, mark: int | None = None, out_device: str = "") -> str:
+def rule_action(rule: CountedRule, resolved: ResolvedProbe, *, mark: int | None = None, out_device: str = "") -> str:
     """What a rule did to a packet of a probe.
 
     Args:
@@ -54,7 +54,7 @@ def rule_action(rule: Rule, resolved: ResolvedProbe, *, mark: int | None = None,
     return f"goes to {short(rule.target)}{_because(rule)}"
 
 
-def why_masqueraded(rule: Rule, resolved: ResolvedProbe) -> str:
+def why_masqueraded(rule: CountedRule, resolved: ResolvedProbe) -> str:
     """Why a rule marks the probe's packet for masquerading, if its matches show it.
 
     Returns:
@@ -77,12 +77,12 @@ def _though_a_pod(resolved: ResolvedProbe) -> str:
     return ", though it is a pod" if resolved.sender.address in pods else ""
 
 
-def is_from_itself(rule: Rule, client: IPAddress) -> bool:
+def is_from_itself(rule: CountedRule, client: IPAddress) -> bool:
     """Whether a rule matches packets from this one address: those that an endpoint sends to itself."""
     return [each.removesuffix("/32").removesuffix("/128") for each in rule.sources] == [str(client)]
 
 
-def _has_none(rule: Rule) -> str:
+def _has_none(rule: CountedRule) -> str:
     """Why a virtual server rejects a packet: it has no destination, or none that takes a new connection."""
     if rule.target != "REJECT":
         return ""
@@ -101,19 +101,19 @@ def short(chain: str) -> str:
     return f"{'-'.join(parts[:-1])}-{parts[-1][:6]}…" if hashed else chain
 
 
-def _because(rule: Rule) -> str:
+def _because(rule: CountedRule) -> str:
     if rule.comment:
         return f': "{rule.comment}"'
     return f" by the map {rule.looked_up}" if rule.looked_up else ""
 
 
-def _translated(rule: Rule) -> str:
+def _translated(rule: CountedRule) -> str:
     to = rule.translates_to
     where = endpoint(*to) if to else rule.value("--to-destination")
     return f"translates the destination{where and f' to {where}'}"
 
 
-def _marked(rule: Rule, mark: int | None) -> str:
+def _marked(rule: CountedRule, mark: int | None) -> str:
     """What MARK makes of the mark (xt_mark, ``--set-xmark value/mask``: clear the mask's bits, then xor the value)."""
     value, _, mask = rule.value("--set-xmark").partition("/")
     try:
@@ -123,7 +123,7 @@ def _marked(rule: Rule, mark: int | None) -> str:
     return "changes its mark" if mark is None else f"changes its mark from {mark:#x} to {new:#x}"
 
 
-_ACTIONS: dict[str, Callable[[Rule, int | None, str], str]] = {
+_ACTIONS: dict[str, Callable[[CountedRule, int | None, str], str]] = {
     "ACCEPT": lambda rule, mark, out: f"lets it pass{_because(rule)}",
     "DNAT": lambda rule, mark, out: _translated(rule),
     "DROP": lambda rule, mark, out: f"drops it{_because(rule)}",

@@ -23,7 +23,7 @@ from scenario_cases import frontend, probe, two_nodes
 from proxylab.cli.standard_streams import echo
 from proxylab.errors import ExitCode
 from proxylab.evidence.evidence import Capture
-from proxylab.plan.model import Namespace, Role
+from proxylab.plan.model import PlannedNamespace, Role
 from proxylab.plan.topology import draw
 from proxylab.report.bundle import Circumstances, bundle
 from proxylab.text import printable
@@ -143,7 +143,7 @@ def test_tables_of_conformance(caller: Caller, form: str) -> None:
 def test_recorded_probes(caller: Caller, file: str) -> None:
     verdict = not_masqueraded()
     plan = draw(two_nodes(probe("p", "sender", frontend())))
-    sender = Namespace(name=verdict.resolved.sender.namespace, role=Role.HOST)
+    sender = PlannedNamespace(name=verdict.resolved.sender.namespace, role=Role.HOST)
     recorded = bundle(
         verdict,
         circumstances=Circumstances(

@@ -14,7 +14,7 @@ from proxylab.cli import main
 from proxylab.cli.init import TEXT
 from proxylab.errors import ExitCode
 from proxylab.evidence.evidence import Capture
-from proxylab.plan.model import Namespace, Plan, Role
+from proxylab.plan.model import Plan, PlannedNamespace, Role
 from proxylab.report.bundle import CASE, PLAN, Circumstances, bundle
 from proxylab.scenario.document import Problems
 from proxylab.scenario.load import parse_scenario
@@ -203,7 +203,7 @@ def test_graph_of_a_bundle_draws_what_was_seen(shell: Shell, tmp_path: Path) -> 
     world = World(pods=("echo-1",))
     evidence = world.evidence(world.crossing(0, "echo-1"))
     namespaces = tuple(
-        Namespace(name=name, role=role, sysctls=())
+        PlannedNamespace(name=name, role=role, sysctls=())
         for name, role in (("debug", Role.POD), ("node-a", Role.NODE), ("node-b", Role.NODE), ("echo-1", Role.POD))
     )
     recorded = bundle(

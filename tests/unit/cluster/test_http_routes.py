@@ -12,19 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxylab.addresses import Family
-from proxylab.cluster.http_routes import Match, PathRoute, Routing, Server, VirtualHost, choose, routing
+from proxylab.cluster.http_routes import PathMatching, PathRoute, Routing, Server, VirtualHost, choose, routing
 from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, Unstructured
 from proxylab.control.ingress.nginx_conf import NginxListen, nginx_conf
 
 PATHS = st.lists(st.sampled_from(["a", "b", "ab"]), max_size=3).flatmap(
     lambda parts: st.sampled_from(["/" + "/".join(parts), "/" + "/".join(parts) + "/"]).filter(lambda p: "//" not in p)
 )
-ROUTES = st.lists(st.tuples(st.sampled_from(Match), PATHS), max_size=6, unique=True)
+ROUTES = st.lists(st.tuples(st.sampled_from(PathMatching), PATHS), max_size=6, unique=True)
 HOSTS = ("", "a.example", "*.a.example", "*.b.a.example")
 
 
-def normal(match: Match, path: str) -> str:
-    return (path.rstrip("/") or "/") if match is Match.PREFIX else path
+def normal(match: PathMatching, path: str) -> str:
+    return (path.rstrip("/") or "/") if match is PathMatching.PREFIX else path
 
 
 @st.composite

@@ -3,7 +3,7 @@ from ipaddress import ip_address
 import pytest
 from msgspec.structs import replace
 
-from proxylab.cluster.objects import Key, Node, Service
+from proxylab.cluster.objects import Node, ObjectKey, Service
 from proxylab.cluster.store import CompactedError, Event, EventType, Store
 
 ECHO = Service(name="echo")
@@ -31,10 +31,10 @@ def test_get_list_and_revision_of() -> None:
     for name in ("b", "a"):
         store.apply(replace(ECHO, name=name))
     store.apply(Node(name="node-a"))
-    assert store.get(Key("Service", "default", "a")) == replace(ECHO, name="a")
+    assert store.get(ObjectKey("Service", "default", "a")) == replace(ECHO, name="a")
     assert store.get(ECHO.key) is None
     assert [item.name for item in store.list(Service)] == ["a", "b"]
-    assert store.revision_of(Key("Node", "", "node-a")) == 3
+    assert store.revision_of(ObjectKey("Node", "", "node-a")) == 3
 
 
 def test_deleting_what_is_not_there() -> None:

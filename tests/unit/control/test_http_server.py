@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from proxylab.control.http_server import Answer, HttpServer, ReceivedRequest
+from proxylab.control.http_server import HttpResponse, HttpServer, ReceivedRequest
 
 
-def handler(request: ReceivedRequest) -> Answer:
-    return Answer(200 if request.path == "/there" else 404, request.path.encode(), {"X-Path": request.path})
+def handler(request: ReceivedRequest) -> HttpResponse:
+    return HttpResponse(200 if request.path == "/there" else 404, request.path.encode(), {"X-Path": request.path})
 
 
 def exchanged(*pieces: bytes) -> bytes:

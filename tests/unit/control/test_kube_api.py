@@ -18,11 +18,11 @@ from proxylab.cluster.objects import (
     Endpoint,
     EndpointPort,
     EndpointSlice,
-    Key,
     KubeObject,
     LoadBalancerIngress,
     Namespace,
     Node,
+    ObjectKey,
     Pod,
     PodPort,
     Service,
@@ -233,9 +233,9 @@ def test_events_are_kept_and_counted_up() -> None:
     created = api.answer("POST", EVENTS, "", json.dumps(EVENT).encode(), "application/json")
     assert isinstance(created, ApiReply)
     assert created.code == 201
-    event = api.store.get(Key("Event", "default", "node-a.1"))
+    event = api.store.get(ObjectKey("Event", "default", "node-a.1"))
     assert isinstance(event, ClusterEvent)
-    assert (event.regarding, event.reporter) == (Key("Node", "", "node-a"), "kube-proxy")
+    assert (event.regarding, event.reporter) == (ObjectKey("Node", "", "node-a"), "kube-proxy")
     patch = json.dumps({"series": {"count": 7}}).encode()
     patched = api.answer("PATCH", f"{EVENTS}/node-a.1", "", patch, "application/strategic-merge-patch+json")
     assert isinstance(patched, ApiReply)
@@ -260,7 +260,7 @@ def test_events_that_are_none(method: str, path: str, body: bytes, kind: str, co
 
 
 def test_a_flood_of_events_is_refused() -> None:
-    api = api_with(*(ClusterEvent(name=str(n), regarding=Key("Node", "", "a"), reason="x") for n in range(1000)))
+    api = api_with(*(ClusterEvent(name=str(n), regarding=ObjectKey("Node", "", "a"), reason="x") for n in range(1000)))
     reply = api.answer("POST", EVENTS, "", json.dumps(EVENT).encode(), "application/json")
     assert isinstance(reply, ApiReply)
     assert reply.code == 429

@@ -8,14 +8,14 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from proxylab.control.http_server import Answer, NodeServers, PathHandler
+from proxylab.control.http_server import HttpResponse, NodeServers, PathHandler
 from proxylab.kernel.sandbox.netns import NetNs
 
 PLACE = (IPv4Address("127.0.0.1"), 10256)
 
 
 def saying(status: int) -> PathHandler:
-    return lambda _path: Answer(status)
+    return lambda _path: HttpResponse(status)
 
 
 def statuses(monkeypatch: pytest.MonkeyPatch, handlers: Sequence[PathHandler]) -> list[bytes]:

@@ -5,14 +5,14 @@ from ipaddress import ip_address
 import pytest
 
 from proxylab.addresses import Protocol
-from proxylab.cluster.objects import Key
+from proxylab.cluster.objects import ObjectKey
 from proxylab.engines.embedded.categories import TrafficRefusal, categorize_endpoints, ports_without_local
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import EndpointInfo, ServicePortInfo
 
 NODE = NodeFacts(name="node-a", zone="blue")
 PORT = ServicePortInfo(
-    service=Key("Service", "default", "echo"),
+    service=ObjectKey("Service", "default", "echo"),
     name="default/echo",
     protocol=Protocol.TCP,
     cluster_ip=ip_address("10.96.0.20"),

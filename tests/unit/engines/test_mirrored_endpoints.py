@@ -3,13 +3,13 @@
 from rule_cases import Addresses, echo, endpoint, slice_of
 
 from proxylab.addresses import Family
-from proxylab.cluster.objects import Endpoints, Key
+from proxylab.cluster.objects import Endpoints, ObjectKey
 from proxylab.cluster.store import Event, Store
 from proxylab.engines.barrier import Barrier, is_barrier
 
 A = Addresses(Family.IPV4)
 SERVICE = echo(A)
-KEY = Key("Endpoints", "default", "echo")
+KEY = ObjectKey("Endpoints", "default", "echo")
 
 
 def subsets(store: Store) -> list[tuple[list[str], list[int]]]:
@@ -27,7 +27,7 @@ def test_they_have_the_ready_endpoints_of_all_slices_of_the_first_family() -> No
     store.apply(slice_of(echo(six, name="other"), six, endpoint(six, 9)))
     barrier.advance_anyway()
     assert subsets(store) == [(["10.42.0.10"], [8080])]
-    assert store.get(Key("Endpoints", "default", "other")) is None
+    assert store.get(ObjectKey("Endpoints", "default", "other")) is None
     store.delete(first.key)
     barrier.advance_anyway()
     assert store.get(KEY) is None

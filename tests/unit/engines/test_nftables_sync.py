@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from rule_cases import HERE, Addresses, echo, endpoint, facts, load_balancer, node_port, slice_of
 
 from proxylab.addresses import Family
-from proxylab.cluster.objects import EndpointSlice, Key, Node, Service
+from proxylab.cluster.objects import EndpointSlice, Node, ObjectKey, Service
 from proxylab.cluster.store import Store
 from proxylab.engines.embedded.nftables.writer import NftablesWriter
 from proxylab.engines.embedded.ports import ClusterView
@@ -238,7 +238,7 @@ def test_the_loop_drives_it_like_any_other() -> None:
         engine = alone(store, "nftables", proxiers, Periods(least=0))
         await engine.start()
         assert "dnat to 10.42.0.10:8080" in await engine.dump()
-        await engine.wait_synced(store.delete(Key("Service", "default", "echo")), Deadline.after(5))
+        await engine.wait_synced(store.delete(ObjectKey("Service", "default", "echo")), Deadline.after(5))
         assert "10.42.0.10" not in await engine.dump()
         assert engine.metrics.mode == "nftables"
         await engine.stop()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxylab.cluster.objects import EndpointSlice, Key, Node, Service
+from proxylab.cluster.objects import EndpointSlice, Node, ObjectKey, Service
 from proxylab.errors import ScenarioError
 from proxylab.plan.assembly import Assembly, assemble
 from proxylab.scenario.cases import cases
@@ -32,7 +32,7 @@ metadata: {name: echo}
 spec: {selector: {app: echo}, ports: [{port: 80, targetPort: 8080}]}
 """
 PROBE = "from: client, to: {service: echo, via: clusterIP}, expect: {outcome: delivered, source: preserved}"
-ECHO = Key("Service", "default", "echo")
+ECHO = ObjectKey("Service", "default", "echo")
 
 
 def after(*changes: str) -> Assembly:

@@ -11,7 +11,7 @@ from scenario_cases import HTTP, at, frontend, host, node, pods, probe, scenario
 from proxylab.addresses import Family, Protocol, Transport
 from proxylab.cluster.configuration import SocketAddress
 from proxylab.errors import ScenarioError
-from proxylab.plan.model import Listener, Namespace, Plan, Role, Sysctl
+from proxylab.plan.model import Listener, Plan, PlannedNamespace, Role, Sysctl
 from proxylab.plan.print import plan_lines
 from proxylab.plan.topology import draw
 from proxylab.scenario.model import Scenario
@@ -33,7 +33,7 @@ def test_plan_of_a_bridge_and_of_an_overlay_is_the_golden_one(name: str, scenari
     assert "\n".join(plan_lines(plan)) + "\n" == (GOLDEN / f"{name.replace(' ', '-')}.txt").read_text()
 
 
-def sysctl_lines(namespace: Namespace) -> list[str]:
+def sysctl_lines(namespace: PlannedNamespace) -> list[str]:
     """As sysctl(8) prints them; a question mark follows those a kernel may lack."""
     return [f"{each.name} = {each.value}{'' if each.required else ' ?'}" for each in namespace.sysctls]
 

@@ -12,7 +12,7 @@ from scenario_cases import frontend, probe, two_nodes
 
 from proxylab.errors import ScenarioError
 from proxylab.evidence.evidence import Capture, Direction, Packet, SeenFrame, TrackedFlow
-from proxylab.plan.model import Namespace, Role
+from proxylab.plan.model import PlannedNamespace, Role
 from proxylab.plan.topology import draw
 from proxylab.report.bundle import CASE, Circumstances, NodeState, bundle, read_case
 from proxylab.report.pcapng import pcapng
@@ -40,7 +40,7 @@ def verdict() -> ProbeVerdict:
 
 def files(of: ProbeVerdict, circumstances: Circumstances = HERE) -> dict[str, bytes]:
     plan = draw(two_nodes(probe("p", "sender", frontend())))
-    sender = Namespace(name=of.resolved.sender.namespace, role=Role.HOST)
+    sender = PlannedNamespace(name=of.resolved.sender.namespace, role=Role.HOST)
     return bundle(
         of,
         circumstances=circumstances,

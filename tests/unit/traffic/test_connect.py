@@ -17,7 +17,7 @@ from proxylab.addresses import Transport
 from proxylab.errors import CapabilityError
 from proxylab.evidence.evidence import ConnectReport
 from proxylab.kernel.sandbox.netns import NetNs
-from proxylab.plan.model import Listener, Namespace, Plan, Role
+from proxylab.plan.model import Listener, Plan, PlannedNamespace, Role
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.words import Manner
 from proxylab.traffic.connect import Dialogues
@@ -159,7 +159,7 @@ def test_a_listener_for_associations_listens_as_one_for_connections(sockets: lis
     from proxylab.addresses import Protocol
 
     listener = Listener("echo", Protocol.SCTP, 7777, ip_address("10.244.0.3"))
-    pod = Namespace(name="echo", role=Role.POD, listeners=(listener,))
+    pod = PlannedNamespace(name="echo", role=Role.POD, listeners=(listener,))
     responders = Responders({"echo": NetNs("echo", -1)}, Plan(namespaces=(pod,), links=(), pods=()))
     (sock,) = sockets
     assert sock.made == (socket.AF_INET, socket.SOCK_STREAM, SCTP)

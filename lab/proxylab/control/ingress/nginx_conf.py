@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from proxylab.cluster.http_routes import Match, PathRoute, Routing, Server, VirtualHost, choose
+from proxylab.cluster.http_routes import PathMatching, PathRoute, Routing, Server, VirtualHost, choose
 
 CONFIGURATION: Final = "/run/nginx.conf"
 CERTIFICATE: Final = "/run/nginx-tls.pem"
@@ -137,12 +137,12 @@ _Servers = dict[str, tuple[Server, ...] | None]
 
 def locations(routes: Sequence[PathRoute]) -> tuple[_Servers, _Servers]:
     """The exact locations and the prefixes of a host, with the servers of each."""
-    by_match: Mapping[Match, list[PathRoute]] = {match: [] for match in Match}
+    by_match: Mapping[PathMatching, list[PathRoute]] = {match: [] for match in PathMatching}
     for route in routes:
         by_match[route.match].append(route)
-    exact: _Servers = {each.path: each.servers for each in by_match[Match.EXACT]}
-    prefixes: _Servers = {each.path: each.servers for each in by_match[Match.CHARACTERS]}
-    for each in by_match[Match.PREFIX]:
+    exact: _Servers = {each.path: each.servers for each in by_match[PathMatching.EXACT]}
+    prefixes: _Servers = {each.path: each.servers for each in by_match[PathMatching.CHARACTERS]}
+    for each in by_match[PathMatching.PREFIX]:
         below = each.path.rstrip("/")
         prefixes.setdefault(f"{below}/", each.servers)
         if below:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from proxylab.cluster.objects import ClusterEvent, Key, Unstructured
+from proxylab.cluster.objects import ClusterEvent, ObjectKey, Unstructured
 from proxylab.cluster.store import Store
 from proxylab.control.kubeapi.following import OpenWatch
 from proxylab.control.kubeapi.manifest import Encoder
@@ -67,7 +67,7 @@ class KubeApi:
             case Discover(path):
                 return self._discovered(path)
             case Get() as get:
-                return self._object(Key(get.resource.key_kind, get.namespace, get.name), get.resource.plural)
+                return self._object(ObjectKey(get.resource.key_kind, get.namespace, get.name), get.resource.plural)
             case List() as wanted:
                 return self._listed(wanted)
             case CollectionWatch() as watch:
@@ -86,7 +86,7 @@ class KubeApi:
     def _kept(self) -> tuple[Unstructured, ...]:
         return self.store.list(Unstructured)
 
-    def _object(self, key: Key, plural: str) -> ApiReply:
+    def _object(self, key: ObjectKey, plural: str) -> ApiReply:
         thing = self.store.get(key)
         if thing is None:
             raise Refusal.not_found(f'{plural} "{key.name}" not found')
@@ -112,7 +112,7 @@ class KubeApi:
         return ApiReply(HTTPStatus.OK, b'%s,"items":[%s]}' % (encode(head)[:-1], b",".join(items)))
 
     def _reported(self, report: Report, body: bytes, content_type: str) -> ApiReply:
-        key = Key(report.resource.kind, report.namespace, report.name)
+        key = ObjectKey(report.resource.kind, report.namespace, report.name)
         if not report.name:
             if len(self.store.list(ClusterEvent)) >= _MOST_EVENTS:
                 raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "TooManyRequests", "too many events", retry_after=60)
@@ -143,7 +143,7 @@ def _created_event(body: bytes, content_type: str, namespace: str) -> ClusterEve
     event = ClusterEvent(
         namespace=namespace or _text(metadata, "namespace") or "default",
         name=name,
-        regarding=Key(_text(regarding, "kind"), _text(regarding, "namespace"), _text(regarding, "name")),
+        regarding=ObjectKey(_text(regarding, "kind"), _text(regarding, "namespace"), _text(regarding, "name")),
         reason=_text(document, "reason"),
         reporter=_text(document, "reportingController"),
         reporting_instance=_text(document, "reportingInstance"),

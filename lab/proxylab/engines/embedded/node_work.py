@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.configuration import ConntrackTimeouts, SocketAddress
-from proxylab.cluster.objects import Key
-from proxylab.control.http_server import Answer, PathHandler
+from proxylab.cluster.objects import ObjectKey
+from proxylab.control.http_server import HttpResponse, PathHandler
 from proxylab.engines.embedded.health import Health
 from proxylab.engines.embedded.metrics import SyncMetrics
 from proxylab.engines.embedded.node import NodeFacts, node_port_addresses
@@ -160,26 +160,26 @@ class NodeWork:
     def _ports(self, family: Family) -> Sequence[ServicePortInfo]:
         return () if self._served is None else self._served.ports.get(family, ())
 
-    def _service_handler(self, family: Family, service: Key) -> PathHandler:
-        def answer(_path: str) -> Answer:
+    def _service_handler(self, family: Family, service: ObjectKey) -> PathHandler:
+        def answer(_path: str) -> HttpResponse:
             healthy = self._health is not None and self._health.all_healthy(self._clock())
             return service_health(service, local_endpoints(self._ports(family), service), healthy=healthy)
 
         return answer
 
-    def _answer_health(self, path: str) -> Answer:
+    def _answer_health(self, path: str) -> HttpResponse:
         if self._health is None:
-            return Answer(503)
+            return HttpResponse(503)
         of_node = self._settings.healthz_of_node
         return healthz(path, self._health, self._clock(), datetime.now(UTC), of_node=of_node)
 
-    def _answer_metrics(self, path: str) -> Answer:
+    def _answer_metrics(self, path: str) -> HttpResponse:
         if self._counted is None:
-            return Answer(503)
+            return HttpResponse(503)
         return _metrics_page(path, self._counted, self._node.counted_packets)
 
 
-def local_endpoints(ports: Iterable[ServicePortInfo], service: Key) -> int:
+def local_endpoints(ports: Iterable[ServicePortInfo], service: ObjectKey) -> int:
     """How many addresses of ready endpoints the Service has on this node, over all its ports.
 
     A terminating endpoint does not count, though it may still get traffic: balancers should use other nodes.
@@ -188,7 +188,7 @@ def local_endpoints(ports: Iterable[ServicePortInfo], service: Key) -> int:
     return len({each.address for port in own for each in port.endpoints if each.is_local and each.ready})
 
 
-def service_health(service: Key, count: int, *, healthy: bool) -> Answer:
+def service_health(service: ObjectKey, count: int, *, healthy: bool) -> HttpResponse:
     """The answer of a health-check node port, for any path."""
     body = {
         "service": {"namespace": service.namespace, "name": service.name},
@@ -196,10 +196,10 @@ def service_health(service: Key, count: int, *, healthy: bool) -> Answer:
         "serviceProxyHealthy": healthy,
     }
     headers = {**_JSON, "X-Load-Balancing-Endpoint-Weight": str(count)}
-    return Answer(200 if count and healthy else 503, json.dumps(body).encode(), headers)
+    return HttpResponse(200 if count and healthy else 503, json.dumps(body).encode(), headers)
 
 
-def healthz(path: str, health: Health, now: float, clock: datetime, *, of_node: bool = True) -> Answer:
+def healthz(path: str, health: Health, now: float, clock: datetime, *, of_node: bool = True) -> HttpResponse:
     """/healthz, which includes the node's eligibility, and /livez, which does not.
 
     Without ``of_node``, as before 1.28, there is no /livez, and /healthz does not ask for the node.
@@ -220,16 +220,16 @@ def healthz(path: str, health: Health, now: float, clock: datetime, *, of_node: 
         "healthy": healthy and eligible,
         "status": {family: {"healthy": fine} for family, fine in by_family.items()},
     }
-    return Answer(200 if healthy and eligible else 503, json.dumps(body).encode(), _JSON)
+    return HttpResponse(200 if healthy and eligible else 503, json.dumps(body).encode(), _JSON)
 
 
-def _metrics_page(path: str, counted: SyncMetrics, packets: Callable[[], Mapping[str, float]]) -> Answer:
+def _metrics_page(path: str, counted: SyncMetrics, packets: Callable[[], Mapping[str, float]]) -> HttpResponse:
     """/metrics and /proxyMode."""
     answers: Mapping[str, bytes] = {"/proxyMode": counted.mode.encode()}
     if path == "/metrics":
-        return Answer(200, counted.text(packets()), {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
-    return Answer(200, answers[path], _TEXT) if path in answers else _not_found()
+        return HttpResponse(200, counted.text(packets()), {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+    return HttpResponse(200, answers[path], _TEXT) if path in answers else _not_found()
 
 
-def _not_found() -> Answer:
-    return Answer(404, b"404 page not found\n", _TEXT)
+def _not_found() -> HttpResponse:
+    return HttpResponse(404, b"404 page not found\n", _TEXT)

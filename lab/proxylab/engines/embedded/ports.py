@@ -19,7 +19,7 @@ from proxylab.cluster.objects import (
     SERVICE_PROXY_NAME_LABEL,
     Endpoint,
     EndpointSlice,
-    Key,
+    ObjectKey,
     Service,
     ServiceCIDR,
     ServicePort,
@@ -73,7 +73,7 @@ class ServicePortInfo(NamedTuple):
         endpoints: all endpoints, usable or not, in the order of the rules: sorted by ``name`` as strings.
     """
 
-    service: Key
+    service: ObjectKey
     name: str
     protocol: Protocol
     cluster_ip: IPAddress

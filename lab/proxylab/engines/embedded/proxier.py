@@ -11,15 +11,15 @@ from typing import Generic, Protocol, TypeVar
 from msgspec import Struct, field
 
 from proxylab.addresses import Family
-from proxylab.cluster.objects import Key
+from proxylab.cluster.objects import ObjectKey
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
 
-Block = tuple[str, Key | None]
+Block = tuple[str, ObjectKey | None]
 """Lines of a text, and their Service if they have one."""
 
 
-def lines_of(blocks: Iterable[Block]) -> tuple[tuple[str, Key | None], ...]:
+def lines_of(blocks: Iterable[Block]) -> tuple[tuple[str, ObjectKey | None], ...]:
     """Each line of a text with its Service, by which a refusal is explained."""
     return tuple([(line, service) for text, service in blocks for line in text.split("\n")])
 

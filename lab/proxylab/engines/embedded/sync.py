@@ -21,7 +21,7 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from proxylab.addresses import Family, IPAddress
-from proxylab.cluster.objects import EndpointSlice, Key, Node, Service
+from proxylab.cluster.objects import EndpointSlice, Node, ObjectKey, Service
 from proxylab.cluster.store import Event, Store
 from proxylab.engines.embedded.categories import ports_without_local
 from proxylab.engines.embedded.health import Health
@@ -354,7 +354,7 @@ class EmbeddedEngine:
         return done
 
     def _facts(self) -> NodeFacts:
-        found = self._store.get(Key("Node", "", self._node_name))
+        found = self._store.get(ObjectKey("Node", "", self._node_name))
         node = found if isinstance(found, Node) else None
         self.health.look_at(node)
         return NodeFacts.of(self._node_name, node, tuple(self._interface_addresses()), self._node_address)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.configuration import SocketAddress
-from proxylab.cluster.objects import ZONE_LABEL, Key, Node, Service
+from proxylab.cluster.objects import ZONE_LABEL, Node, ObjectKey, Service
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import API_ADDRESS, API_PORT
 from proxylab.control.http_client import fetch
@@ -165,12 +165,12 @@ async def _state(netns: NetNs, metrics: SocketAddress, log: ProgressLog | None) 
 
 
 def _zone(node: str, store: Store) -> str | None:
-    known = store.get(Key("Node", "", node))
+    known = store.get(ObjectKey("Node", "", node))
     return known.labels.get(ZONE_LABEL, "") if isinstance(known, Node) else None
 
 
 def _move(node: str, store: Store, zone: str) -> None:
-    known = store.get(Key("Node", "", node))
+    known = store.get(ObjectKey("Node", "", node))
     if isinstance(known, Node):
         labels = {key: value for key, value in known.labels.items() if key != ZONE_LABEL}
         store.apply(replace(known, labels=labels | ({ZONE_LABEL: zone} if zone else {})))
@@ -181,7 +181,7 @@ async def _does_not_ask() -> bool:
 
 
 async def _agrees(node: str, netns: NetNs, store: Store, healthz: SocketAddress) -> bool:
-    known = store.get(Key("Node", "", node))
+    known = store.get(ObjectKey("Node", "", node))
     if not isinstance(known, Node):
         return True
     try:

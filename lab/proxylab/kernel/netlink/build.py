@@ -35,7 +35,7 @@ from proxylab.kernel.netlink.requests import (
 from proxylab.kernel.netlink.socket import Netlink, open_netlink
 from proxylab.kernel.sandbox.netns import NetNs, make_netns
 from proxylab.kernel.sandbox.sysctl import write_sysctls
-from proxylab.plan.model import Device, LinkEnd, Namespace, Plan, ends_by_namespace
+from proxylab.plan.model import Device, LinkEnd, Plan, PlannedNamespace, ends_by_namespace
 
 
 class Wiring(Struct, frozen=True):
@@ -90,7 +90,7 @@ def _make_links(wiring: Wiring) -> None:
         wiring.routes[name].send(batch)
 
 
-def _interior_requests(namespace: Namespace, ends: Sequence[LinkEnd]) -> list[Request]:
+def _interior_requests(namespace: PlannedNamespace, ends: Sequence[LinkEnd]) -> list[Request]:
     """The requests inside one namespace once its veths and bridges exist, in order."""
     tops: list[Device] = [*namespace.bridges, *namespace.vxlans]
     known = {"lo": 1} | {device.device: device.index for device in [*ends, *tops]}

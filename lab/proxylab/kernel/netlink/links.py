@@ -37,7 +37,7 @@ from proxylab.kernel.netlink.requests import (
 from proxylab.kernel.netlink.socket import Netlink, open_netlink
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.device_names import FABRIC
-from proxylab.plan.model import Address, LinkEnd, Namespace, ends_by_namespace
+from proxylab.plan.model import Address, LinkEnd, PlannedNamespace, ends_by_namespace
 from proxylab.timing import Deadline
 
 _PATIENCE: Final = 20.0
@@ -68,7 +68,7 @@ def mend(wiring: Wiring, netns_name: str, device: str) -> None:
     make_addresses_answer(plan, wiring.namespaces, wiring.routes, only=end.namespace)
 
 
-def _restore_requests(namespace: Namespace, end: LinkEnd, indexes: dict[str, int]) -> Iterator[Request]:
+def _restore_requests(namespace: PlannedNamespace, end: LinkEnd, indexes: dict[str, int]) -> Iterator[Request]:
     """Requests for everything that the plan has on a device. Some of it still exists."""
     yield from (put_address(each, end.index) for each in namespace.addresses if each.device == end.device)
     yield from (add_neighbour(each, end.index) for each in namespace.neighbours if each.device == end.device)

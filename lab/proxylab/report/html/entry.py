@@ -16,7 +16,7 @@ from proxylab.report.trace_text import journey
 from proxylab.scenario.words import HOST
 from proxylab.verdict.case import Case
 from proxylab.verdict.causes.table import why
-from proxylab.verdict.counted_rules import Rule
+from proxylab.verdict.counted_rules import CountedRule
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict
 from proxylab.verdict.rule_words import short
 
@@ -227,7 +227,7 @@ def rules(case: Case, probed: ProbeVerdict) -> Markup | None:
 _COLUMNS: Final = (("on", ""), ("packets", "number"), ("rule in", ""), ("what it did", ""))
 
 
-def _row(rule: Rule, case: Case) -> Markup:
+def _row(rule: CountedRule, case: Case) -> Markup:
     count = rule.count
     text = f"-t {count.table} {count.text}" if count.text.startswith("-A ") else count.text
     return tag(

@@ -17,7 +17,7 @@ from proxylab.report.hop_table import missing, testimony
 from proxylab.report.html.markup import Child, Markup, joined, tag
 from proxylab.report.informative_rules import informative_rules
 from proxylab.verdict.case import Case
-from proxylab.verdict.counted_rules import Rule, ending
+from proxylab.verdict.counted_rules import CountedRule, ending
 from proxylab.verdict.flows.flows import Ends, Flow, Stop
 from proxylab.verdict.model import ProbeVerdict
 from proxylab.verdict.rule_words import short
@@ -253,7 +253,7 @@ class _Drawing:
         return next((str(each.ip) for each in own if Family.of(each) is family and not each.ip.is_link_local), "")
 
 
-def _makes(rule: Rule, becomes: str, stop: Stop) -> bool:
+def _makes(rule: CountedRule, becomes: str, stop: Stop) -> bool:
     if becomes == stop.went.destination:
         return rule.target == "DNAT" and rule.translates_to is not None and endpoint(*rule.translates_to) == becomes
     return rule.target in ("MASQUERADE", "SNAT")

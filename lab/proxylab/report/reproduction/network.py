@@ -20,8 +20,8 @@ from proxylab.plan.model import (
     MAIN_TABLE,
     POLICY_TABLE,
     LinkEnd,
-    Namespace,
     Plan,
+    PlannedNamespace,
     PolicyRule,
     Role,
     Route,
@@ -100,11 +100,11 @@ def _only(plan: Plan, kept: Collection[str]) -> Plan:
     links = tuple(link for link in plan.links if all(end.namespace in kept for end in link.ends))
     devices = {(end.namespace, end.device) for link in links for end in link.ends}
 
-    def stays(namespace: Namespace, device: str) -> bool:
+    def stays(namespace: PlannedNamespace, device: str) -> bool:
         tops = [each.device for each in namespace.bridges] + [each.device for each in namespace.vxlans]
         return device in ("lo", *tops) or (namespace.name, device) in devices
 
-    def without(each: Namespace) -> Namespace:
+    def without(each: PlannedNamespace) -> PlannedNamespace:
         return replace(
             each,
             device_sysctls=tuple(one for one in each.device_sysctls if stays(each, device_of(one.name) or "lo")),
@@ -126,7 +126,7 @@ def _of_family(plan: Plan, version: int, dialled: IPAddress) -> Plan:
     there |= {dialled, *(route.via for namespace in plan.namespaces for route in namespace.routes if route.via)}
     tunnels = {each.local for namespace in plan.namespaces for each in namespace.vxlans}
 
-    def of(each: Namespace) -> Namespace:
+    def of(each: PlannedNamespace) -> PlannedNamespace:
         routes = tuple(
             one
             for one in each.routes
@@ -197,7 +197,7 @@ def absent(plan: Plan, absences: Absences) -> Iterator[str]:
             yield f"ip -n {name} -{version} rule add from all blackhole priority {BEHIND_LOCAL}"
 
 
-def _sysctls(namespace: Namespace, version: int) -> str:
+def _sysctls(namespace: PlannedNamespace, version: int) -> str:
     """The arguments of sysctl(8): the settings of a router, and those of the scenario or the engine."""
     usual = {each for families in ([Family.IPV4], list(Family)) for each in sysctls_for(namespace.role, families)}
     wanted = [f"{each.name}={each.value}" for each in namespace.sysctls if each not in usual and _matters(each)]
@@ -218,7 +218,7 @@ def _end(end: LinkEnd) -> str:
     return f"{end.device} netns {end.namespace}" + (f" mtu {end.mtu}" if end.mtu else "")
 
 
-def _inside(namespace: Namespace, ends: Iterable[LinkEnd]) -> Iterator[str]:
+def _inside(namespace: PlannedNamespace, ends: Iterable[LinkEnd]) -> Iterator[str]:
     used = {end.master for end in ends} | {each.device for each in namespace.addresses}
     for bridge in (each for each in namespace.bridges if each.device in used):
         yield f"link add {bridge.device} up type bridge"

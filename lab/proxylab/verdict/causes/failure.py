@@ -13,7 +13,7 @@ from proxylab.plan.dialled_service import DialledService
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import Receiver
 from proxylab.verdict.case import Case
-from proxylab.verdict.counted_rules import Rule
+from proxylab.verdict.counted_rules import CountedRule
 from proxylab.verdict.flows.flows import Fate, Flow
 from proxylab.verdict.foreign import rewrote, rule_words
 from proxylab.verdict.model import Verdict
@@ -59,12 +59,12 @@ class Failure(Struct, frozen=True):
         return {pod.address: pod for pod in self.case.resolved.receivers}
 
     @property
-    def rewriting(self) -> list[Rule]:
+    def rewriting(self) -> list[CountedRule]:
         """The rules that counted and change source addresses."""
         return [rule for rule in self.case.rules if rule.changes_source]
 
     @property
-    def marking(self) -> list[Rule]:
+    def marking(self) -> list[CountedRule]:
         """The rules that counted and mark packets for masquerading."""
         return [rule for rule in self.case.rules if rule.marks_for_masquerading]
 
@@ -76,7 +76,7 @@ class Failure(Struct, frozen=True):
         where = f"{self.marking[0].count.node} by {the_rule(self.marking[0])}"
         return f"was marked for masquerading on {where}, but no MASQUERADE rule counted"
 
-    def translation(self, address: IPAddress, port: int | None = None) -> Rule | None:
+    def translation(self, address: IPAddress, port: int | None = None) -> CountedRule | None:
         """The DNAT rule to an address, and to a port there if one is given, if it counted."""
         for rule in self.case.translations:
             to = rule.translates_to

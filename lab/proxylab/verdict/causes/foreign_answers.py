@@ -15,7 +15,7 @@ from proxylab.rules.texts import effects_of
 from proxylab.verdict.case import Case
 from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule
-from proxylab.verdict.counted_rules import SHARED_TABLES, Rule, is_engines_chain
+from proxylab.verdict.counted_rules import SHARED_TABLES, CountedRule, is_engines_chain
 from proxylab.verdict.flows.origins import Origin, origin
 from proxylab.verdict.foreign import ended_by, may_have, rule_words, suspicion
 from proxylab.verdict.icmp_errors import icmp_words
@@ -104,12 +104,12 @@ def _beside_the_engine(failure: Failure, node: str) -> str:
     return ""
 
 
-def _translating(failure: Failure, node: str, to: str) -> Rule | None:
+def _translating(failure: Failure, node: str, to: str) -> CountedRule | None:
     rules = (rule for rule in failure.case.translations if rule.count.node == node)
     return next((rule for rule in rules if rule.translates_to and endpoint(*rule.translates_to) == to), None)
 
 
-def _of_service(failure: Failure, translating: Rule, led: str) -> str:
+def _of_service(failure: Failure, translating: CountedRule, led: str) -> str:
     """What that address is: a cluster IP, where a rule for it says so, or else an address of the Service."""
     in_chain = _SERVICE.match(translating.count.chain)
     service = translating.comment or (in_chain[1] if in_chain else "")

@@ -23,7 +23,7 @@ from proxylab.rules.effects import (
 from proxylab.rules.texts import effects_of, read_rule
 from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure
-from proxylab.verdict.counted_rules import Rule, may_be_engines
+from proxylab.verdict.counted_rules import CountedRule, may_be_engines
 from proxylab.verdict.flows.flows import Fate, Stop
 from proxylab.verdict.flows.origins import origin
 from proxylab.verdict.foreign import may_have, may_meet, rule_words
@@ -50,7 +50,7 @@ def destination_rewritten(failure: Failure) -> str:
     return ""
 
 
-def _changed_destination(rule: ForeignRule, address: str, translated: Rule | None) -> str:
+def _changed_destination(rule: ForeignRule, address: str, translated: CountedRule | None) -> str:
     to = f" to {address}" if address else ""
     by = f"destination{to} by {rule_words(rule)}, which belongs to no engine"
     if translated is None or translated.translates_to is None or not _comes_after(rule):
@@ -87,7 +87,7 @@ def source_rewritten(failure: Failure) -> str:
     return ""
 
 
-def _masquerading(failure: Failure, node: str) -> Rule | None:
+def _masquerading(failure: Failure, node: str) -> CountedRule | None:
     """The engine's rule that changed sources on a node."""
     engines = (rule for rule in failure.rewriting if may_be_engines(rule.count, failure.case.resolved))
     return next((rule for rule in engines if rule.count.node == node), None)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from proxylab.addresses import IPAddress
 from proxylab.plan.device_names import POD_BRIDGE
 from proxylab.plan.forwarding import UnreachableError, next_hop, route_to
-from proxylab.plan.model import LinkEnd, Namespace, Plan, Role
+from proxylab.plan.model import LinkEnd, Plan, PlannedNamespace, Role
 from proxylab.scenario.network import UPLINK
 
 _MOST_HOPS = 8
@@ -73,7 +73,7 @@ def holder(plan: Plan, address: IPAddress) -> str:
     return held.pop() if len(held) == 1 else ""
 
 
-def _held(plan: Plan, namespace: Namespace, device: str) -> str:
+def _held(plan: Plan, namespace: PlannedNamespace, device: str) -> str:
     if namespace.role is Role.ROUTER:
         return "the router"
     if namespace.role is not Role.NODE:
@@ -127,11 +127,11 @@ def _entries(plan: Plan, netns_name: str, destination: IPAddress) -> Iterator[tu
             return
 
 
-def _reverse_path(namespace: Namespace, device: str) -> str:
+def _reverse_path(namespace: PlannedNamespace, device: str) -> str:
     own = _value(namespace, f"net.ipv4.conf.{device}.rp_filter") or _value(namespace, "net.ipv4.conf.default.rp_filter")
     return max(own, _value(namespace, "net.ipv4.conf.all.rp_filter"))
 
 
-def _value(namespace: Namespace, name: str) -> str:
+def _value(namespace: PlannedNamespace, name: str) -> str:
     values = {each.name: each.value for each in (*namespace.sysctls, *namespace.device_sysctls)}
     return values.get(name, "")

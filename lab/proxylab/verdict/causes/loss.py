@@ -16,7 +16,7 @@ from proxylab.verdict.causes.excluded import without_excluded
 from proxylab.verdict.causes.failure import Failure, remembered
 from proxylab.verdict.causes.layout import calls_iptables, is_hairpin, port_of, rp_filter_refusal
 from proxylab.verdict.causes.translation import led_by_others
-from proxylab.verdict.counted_rules import NFT_TABLE, Rule, may_be_engines
+from proxylab.verdict.counted_rules import NFT_TABLE, CountedRule, may_be_engines
 from proxylab.verdict.drops import kernel_drop, policy_drop, reverse_path_counted
 from proxylab.verdict.flows.flows import Fate
 from proxylab.verdict.flows.hops import hop, seen_translated
@@ -63,7 +63,7 @@ def _by_rule(failure: Failure, target: str, participle: str) -> str:
     return f"{rules[0].count.node} {participle} the packet {by}."
 
 
-def _for_service(failure: Failure, rule: Rule) -> str:
+def _for_service(failure: Failure, rule: CountedRule) -> str:
     """The Service for which a rule of mode nftables ended the packet, where a map that it looked up knows it."""
     service, count = failure.case.resolved.service_port, rule.count
     if count.table != NFT_TABLE or not service or service.partition(":")[0] in count.chain:
@@ -283,7 +283,7 @@ def lost_untranslated(failure: Failure) -> str:
         return ""
     if seen_translated(failure.flow, case.dialled):
         return ""
-    stopped = next((rule for rule in case.rules if rule.speaks_of(case.resolved)), None)
+    stopped = next((rule for rule in case.rules if rule.matches(case.resolved)), None)
     left = f"no rule translated the packet: it left {case.resolved.sender.name} for {failure.dialled}"
     if stopped is None:
         nodes = listed(case.resolved.nodes, "or")

@@ -20,7 +20,7 @@ from proxylab.verdict.causes.foreign_rewriting import source_rewritten
 from proxylab.verdict.causes.http_answers import forwards_what_it_saw
 from proxylab.verdict.causes.no_endpoint import why_none_listens, why_none_local, why_none_usable, why_unready
 from proxylab.verdict.causes.node_ports import why_not_served
-from proxylab.verdict.counted_rules import NFT_TABLE, Rule, may_be_engines
+from proxylab.verdict.counted_rules import NFT_TABLE, CountedRule, may_be_engines
 from proxylab.verdict.flows.flows import Fate
 from proxylab.verdict.rule_words import HAIRPINS, is_from_itself
 
@@ -168,7 +168,7 @@ def _why_kept(failure: Failure, dialled: DialledService) -> str:
     return ""
 
 
-def _why_masqueraded_inside(failure: Failure, dialled: DialledService, node: str, marking: Rule) -> str:
+def _why_masqueraded_inside(failure: Failure, dialled: DialledService, node: str, marking: CountedRule) -> str:
     """A rule marked a packet to a cluster IP."""
     proxy, resolved = dialled.proxy, failure.case.resolved
     by_nft = marking.count.table == NFT_TABLE

@@ -18,7 +18,7 @@ from proxylab.rules.packets import Packets
 from proxylab.rules.texts import excludes
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.case import Case, fate_clause, nodes_of
-from proxylab.verdict.counted_rules import Rule, may_be_engines, of_service
+from proxylab.verdict.counted_rules import CountedRule, may_be_engines, of_service
 from proxylab.verdict.drops import dropped_with_sentinels
 from proxylab.verdict.expectations.origin_of_answer import doubts_about_refusal, doubts_about_rejection
 from proxylab.verdict.flows.flows import Fate, Flow
@@ -132,7 +132,7 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
             yield f"{whose}DNAT rules to {endpoint(*where)} counted {found}{instead}"
 
 
-def _translating(case: Case, got: Container[tuple[IPAddress, int] | None]) -> Iterator[Rule]:
+def _translating(case: Case, got: Container[tuple[IPAddress, int] | None]) -> Iterator[CountedRule]:
     """The Service's DNAT rules, and those of nodes to which these send flows, as where an endpoint is a NodePort."""
     own = of_service(case.resolved, case.rules)
     yield from own

@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 
 from msgspec import Struct
 
-from proxylab.cluster.objects import Key
+from proxylab.cluster.objects import ObjectKey
 from proxylab.engines.embedded.iptables.kernel_state import KernelState
 from proxylab.engines.embedded.iptables.names import Chain, Table
 from proxylab.engines.embedded.iptables.rules import PortRules, Rule, Ruleset
@@ -39,7 +39,7 @@ class RestoreText(Struct, frozen=True):
         return "\n".join([text for text, _ in self.blocks]) + "\n"
 
     @property
-    def lines(self) -> tuple[tuple[str, Key | None], ...]:
+    def lines(self) -> tuple[tuple[str, ObjectKey | None], ...]:
         """Each line with its Service."""
         return lines_of(self.blocks)
 

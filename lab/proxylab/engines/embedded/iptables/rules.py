@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from proxylab.addresses import Family
-from proxylab.cluster.objects import Key
+from proxylab.cluster.objects import ObjectKey
 from proxylab.engines.embedded.iptables.names import Chain, Table
 from proxylab.engines.embedded.iptables.scope import ProxyScope
 from proxylab.engines.embedded.node import NodeFacts
@@ -59,7 +59,7 @@ class PortRules(NamedTuple):
         service_chains: the rules in those, a line each; empty where there are none.
     """
 
-    service: Key
+    service: ObjectKey
     dispatch_rules: tuple[RuleLine, ...]
     chains: tuple[str, ...]
     service_chains: str

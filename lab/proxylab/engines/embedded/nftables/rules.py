@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from proxylab.addresses import Family
-from proxylab.cluster.objects import Key
+from proxylab.cluster.objects import ObjectKey
 
 Element = tuple[str, str]
 """The set or map of an element, and its key."""
@@ -26,7 +26,7 @@ class PortRules(NamedTuple):
         rules: the rules in those chains, each as ``CHAIN RULE`` in a line of its own.
     """
 
-    service: Key
+    service: ObjectKey
     elements: Mapping[Element, str]
     chains: tuple[str, ...]
     sets: tuple[tuple[str, int], ...]

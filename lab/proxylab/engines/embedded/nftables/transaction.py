@@ -15,7 +15,7 @@ from typing import Final
 from msgspec import Struct
 
 from proxylab.addresses import Family
-from proxylab.cluster.objects import Key
+from proxylab.cluster.objects import ObjectKey
 from proxylab.engines.embedded.nftables.fixed import BASE_CHAINS
 from proxylab.engines.embedded.nftables.loader import Present
 from proxylab.engines.embedded.nftables.names import AFFINITY, TABLE, is_of_service
@@ -47,7 +47,7 @@ class Transaction(Struct, frozen=True):
         return "".join([f"{text}\n" for text, _ in self.blocks])
 
     @property
-    def lines(self) -> tuple[tuple[str, Key | None], ...]:
+    def lines(self) -> tuple[tuple[str, ObjectKey | None], ...]:
         """Each line with its Service."""
         return lines_of(self.blocks)
 
