@@ -14,9 +14,10 @@ from recorded import World
 from thoroughness import examples
 
 from proxylab.evidence.evidence import Evidence, HttpReport, KernelCount, Packet
-from proxylab.report.failure_text import explain, why
+from proxylab.report.failure_text import explain
 from proxylab.scenario.expect import ConntrackExpect, Entries, HttpExpect
 from proxylab.scenario.words import Manner, Outcome
+from proxylab.verdict.causes.table import why
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, ProbeVerdict
 

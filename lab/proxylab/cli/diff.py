@@ -195,7 +195,7 @@ def difference_lines(
 ) -> Iterator[str]:
     """The lines for one probe, with a packet's path on each engine, or for one step, with its timeline on each."""
     first = next(iter(verdicts.values()))
-    written = first.step if isinstance(first, StepVerdict) else first.probe
+    written = first.written
     yield f"{written.position}: {written.name}"
     room = max(map(len, verdicts))
     for engine, verdict in verdicts.items():

@@ -46,7 +46,7 @@ class BundleStore:
         Returns:
             The verdict, with the folder of its evidence.
         """
-        own = verdict.step.name if isinstance(verdict, StepVerdict) else verdict.probe.name
+        own = verdict.written.name
         folder = self._folder(verdict, engine, name or own)
         try:
             if (folder / CASE).is_file() or (folder / STEP).is_file():

@@ -72,9 +72,9 @@ class _Gathered(Struct):
         """Gather the evidence of a verdict that did not pass."""
         if verdict.overall in UNRESOLVED:
             try:
-                self.files[position_of(verdict)] = files()
+                self.files[verdict.written.position] = files()
             except OSError as error:
-                warn(f"cannot send the evidence of {name or position_of(verdict)}: {error}")
+                warn(f"cannot send the evidence of {name or verdict.written.position}: {error}")
         return verdict
 
 
@@ -131,11 +131,6 @@ class RunsOnNode:
         except Exception:
             return pickle.dumps(WorkerEnded(bug=traceback.format_exc()))
         return pickle.dumps(WorkerEnded())
-
-
-def position_of(verdict: ProbeVerdict | StepVerdict) -> Position:
-    """Where the author wrote the probe or step; no other one of the scenario stands there."""
-    return verdict.step.position if isinstance(verdict, StepVerdict) else verdict.probe.position
 
 
 def _kept(path: str, data: bytes) -> str:

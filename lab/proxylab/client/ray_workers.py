@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from proxylab import __version__
 from proxylab.client.bundles import BundleStore
 from proxylab.client.ray_cluster import ClusterError, RayNode, answer_within, connect, lab_worker, nodes_of
-from proxylab.client.ray_node import NodeSettings, RayAnswer, position_of
+from proxylab.client.ray_node import NodeSettings, RayAnswer
 from proxylab.client.scenario_run import Run, ended_early
 from proxylab.client.tasks import Say, TaskQueue, WorkerEnded, as_they_come, in_order
 from proxylab.errors import ExitCode, InternalError, LabEndedError, LabError
@@ -215,7 +215,7 @@ class RayWorkers:
             notes.append(f"{_words(self._runs[number])} ran on node {worker.node.name}")
 
         def saved(verdict: _Verdict) -> _Verdict:
-            files = answer.bundles.get(position_of(verdict))
+            files = answer.bundles.get(verdict.written.position)
             if self._store is None or (files is None and verdict.overall in UNRESOLVED):
                 return verdict
             return self._store.settle(verdict, result.engine_on_kernel, lambda: files or {}, notes.append)

@@ -72,8 +72,8 @@ from collections.abc import Sequence
 
 from proxylab.oracle.rows import OracleRow, rows
 from proxylab.report.exit_code import exit_code
-from proxylab.report.failure_text import command
 from proxylab.report.step_timeline import step_events
+from proxylab.report.view import ProbeView, StepView, view_of
 from proxylab.scenario.words import Position
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict
 
@@ -118,30 +118,28 @@ def _scenario(result: ScenarioResult) -> dict[str, object]:
 
 
 def _probe(probe: ProbeVerdict) -> dict[str, object]:
+    promised = {each: _promised(rows()[each]) for verdict in probe.verdicts for each in verdict.follows}
+    return {**_judged(view_of(probe)), "promised": promised}
+
+
+def _judged(view: ProbeView | StepView) -> dict[str, object]:
     return {
-        "name": probe.probe.name,
-        "position": _position(probe.probe.position),
-        "judgement": probe.overall,
-        "seconds": round(probe.evidence.seconds, 6),
-        "reproduce": " ".join(command(probe)).rstrip(),
-        "bundle": probe.bundle or None,
-        "verdicts": [_verdict(verdict) for verdict in probe.verdicts],
-        "promised": {each: _promised(rows()[each]) for verdict in probe.verdicts for each in verdict.follows},
+        "name": view.verdict.written.name,
+        "position": _position(view.verdict.written.position),
+        "judgement": view.judgement,
+        "seconds": round(view.verdict.seconds, 6),
+        "reproduce": str(view.command),
+        "bundle": view.verdict.bundle or None,
+        "verdicts": [_verdict(verdict) for verdict in view.verdict.verdicts],
     }
 
 
 def _step(step: StepVerdict) -> dict[str, object]:
-    evidence = step.evidence
+    began = step.evidence.began
     return {
-        "name": step.step.name,
-        "position": _position(step.step.position),
-        "judgement": step.overall,
-        "seconds": round((evidence.ended - evidence.began) / 1e9, 6),
-        "reproduce": " ".join(command(step)).rstrip(),
-        "bundle": step.bundle or None,
-        "verdicts": [_verdict(verdict) for verdict in step.verdicts],
+        **_judged(view_of(step)),
         "timeline": [
-            {"ms": round((at - evidence.began) / 1e6, 3), "stream": stream or None, "what": what}
+            {"ms": round((at - began) / 1e6, 3), "stream": stream or None, "what": what}
             for at, stream, what in step_events(step)
         ],
     }

@@ -11,7 +11,7 @@ from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import STACK
-from proxylab.report.informative_rules import action_of, informative_rules
+from proxylab.report.view import ProbeView
 from proxylab.scenario.words import Outcome, Reply
 from proxylab.text import WIDTH, table, width_of, wrapped
 from proxylab.verdict.case import Case
@@ -31,23 +31,21 @@ _MISSING = "expected, not seen"
 _Row = tuple[str, str, str, str]
 
 
-def hop_table(case: Case, traced: Evidence | None, example: int | None, width: int = WIDTH) -> list[str]:
+def hop_table(view: ProbeView, width: int = WIDTH) -> list[str]:
     """One packet, hop by hop, with a star where an address changed since the hop before.
 
-    Of many flows the table shows only ``example``, which shows what went wrong.
+    Of many flows the table shows only one that shows what went wrong.
     """
-    if len(case.flows) > 1 and example is None:
-        return []
-    flow = case.flows[example or 0]
-    seen = flow.hops
-    if not seen:
+    case, flow, seen = view.verdict.case, view.flow, view.hops
+    told = testimony(case, flow, view.verdict.traced)
+    if not seen or (len(case.flows) > 1 and view.example is None):
         return []
     rows: list[_Row] = [("hop", "packet", "from", "to"), *_rows(case, flow, seen[:_MOST_HOPS])]
     return [
         _INDENT + _which(case, flow),
         *_aligned(rows, width),
         *_rest(seen, rows),
-        *chain.from_iterable(wrapped(clause, _INDENT * 2, width=width) for clause in testimony(case, flow, traced)),
+        *chain.from_iterable(wrapped(clause, _INDENT * 2, width=width) for clause in told),
     ]
 
 
@@ -185,28 +183,25 @@ def _tracked(case: Case, flow: Flow) -> Iterator[str]:
             yield f"conntrack on {entry.node}: {endpoint(*there)} answers, to {back}"
 
 
-def rule_table(case: Case, traced: Evidence | None, width: int = WIDTH) -> list[str]:
+def rule_table(view: ProbeView, width: int = WIDTH) -> list[str]:
     """The actions of the rules that counted, node by node in the order of the path."""
-    rules = informative_rules(case, traced)
-    if not rules:
+    if not view.rules:
         return []
     rows = [("on", "packets", "rule in", "what it did")]
     rows += [
-        (rule.count.node, f"{rule.count.packets:,}", short(rule.count.chain), action_of(rule, case))
-        for rule in rules[:_MOST_ACTIONS]
+        (rule.count.node, f"{rule.count.packets:,}", short(rule.count.chain), action)
+        for rule, action in view.rules[:_MOST_ACTIONS]
     ]
     lines = table(rows, _INDENT, right=frozenset({1}), width=width)
-    others = len(case.evidence.counts) - min(len(rules), _MOST_ACTIONS)
+    others = len(view.verdict.evidence.counts) - min(len(view.rules), _MOST_ACTIONS)
     return [*lines, f"{_INDENT}and {amount(others, 'more rule')}"] if others else lines
 
 
-def brief(case: Case, traced: Evidence | None) -> list[str]:
+def brief(view: ProbeView) -> list[str]:
     """A pass in few lines: the path of the first packet, and each rule that changed or ended it."""
-    flow = case.flows[0]
+    flow = view.verdict.case.flows[0]
     seen = [*flow.departures[:1], *flow.arrivals[:1]]
     lines = [", then ".join(f"{each.netns_name} {' > '.join(_ends(each))}" for each in seen)] if len(seen) > 1 else []
-    changing = [rule for rule in informative_rules(case, traced) if not rule.target.startswith("KUBE-S")]
-    lines += [
-        f"{rule.count.node}: {short(rule.count.chain)} {action_of(rule, case)}" for rule in changing[:_MOST_BRIEFLY]
-    ]
+    changing = [done for done in view.rules if not done.rule.target.startswith("KUBE-S")]
+    lines += [f"{rule.count.node}: {short(rule.count.chain)} {action}" for rule, action in changing[:_MOST_BRIEFLY]]
     return [*lines, f"and {amount(len(changing) - _MOST_BRIEFLY, 'more rule')}"] if changing[_MOST_BRIEFLY:] else lines

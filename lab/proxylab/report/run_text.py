@@ -117,7 +117,7 @@ def _probes(result: ScenarioResult, paint: Painter, width: int) -> Iterator[str]
         yield from wrapped(str(result.foreseen), " " * (_LABEL + 4), " " * (_LABEL + 6), width)
     for probe in result.judged:
         label = paint(probe.overall.ljust(_LABEL), probe.overall)
-        yield f"  {label}  {_name(probe)}"
+        yield f"  {label}  {probe.written.name}"
         if probe.overall is Judgement.PASS:
             for sentence in briefly(probe):
                 yield from wrapped(sentence, " " * (_LABEL + 4), " " * (_LABEL + 6), width)
@@ -131,9 +131,9 @@ def _quiet(result: ScenarioResult, paint: Painter) -> Iterator[str]:
     """One line for each probe that did not pass, and for a scenario's skip or error, with the end of its log."""
     for probe in result.judged:
         if probe.overall in UNRESOLVED:
-            first = next(each for each in probe.verdicts if each.judgement is probe.overall)
+            first = probe.deciding[0]
             reason = first.reasons[0] if first.reasons else f"{first.expectation} {first.observed}"
-            yield f"{first.position}: {paint(probe.overall, probe.overall)}: {_name(probe)}: {reason}"
+            yield f"{first.position}: {paint(probe.overall, probe.overall)}: {probe.written.name}: {reason}"
     if result.fault is not None:
         message, *log = result.fault.message.removesuffix(HOW_TO_SEE_MORE).splitlines()
         yield f"{result.file}: {paint('error', Judgement.FAIL)}: {message}"
@@ -166,7 +166,7 @@ def _left_out(result: ScenarioResult, paint: Painter, width: int) -> Iterator[li
     by_reason: dict[str, list[str]] = {}
     for each in result.judged:
         if each.overall is Judgement.SKIP:
-            by_reason.setdefault(each.verdicts[0].reasons[0], []).append(_name(each))
+            by_reason.setdefault(each.verdicts[0].reasons[0], []).append(each.written.name)
     for reason, names in by_reason.items():
         lines = [line for name in names for line in wrapped(name, "    ", " " * 6, width)]
         yield [f"{named(result)}: {paint('SKIP', Judgement.SKIP)}", *wrapped(f"{reason}:", "  ", width=width), *lines]
@@ -188,10 +188,6 @@ def _explained(probe: ProbeVerdict | StepVerdict, paint: Painter, width: int) ->
     word = probe.overall.upper()
     first, *others = explain(probe, width)
     return [first.replace(f": {word}:", f": {paint(word, probe.overall)}:", 1), *others]
-
-
-def _name(verdict: ProbeVerdict | StepVerdict) -> str:
-    return verdict.step.name if isinstance(verdict, StepVerdict) else verdict.probe.name
 
 
 def summary_line(results: Sequence[AnyResult], seconds: float | None = None) -> str:

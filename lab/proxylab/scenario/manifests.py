@@ -188,7 +188,7 @@ class _ManifestReader:
             "Endpoints": self._read_endpoints,
             "Namespace": self._read_namespace,
             "Pod": partial(self._keep, PodManifest, pod_of_object, self.found.pods),
-            "LabNode": partial(self._keep, NodeManifest, node_of_object, self.found.nodes),
+            "Node": partial(self._keep, NodeManifest, node_of_object, self.found.nodes),
         }
         name = shown(location["metadata"]["name"].value)
         if kind is None:

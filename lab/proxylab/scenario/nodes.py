@@ -171,7 +171,7 @@ class LabNode(Declared, frozen=True, kw_only=True):
     name: Annotated[Name, OWN_NAME]
     labels: Annotated[
         Labels,
-        Key("Labels of the LabNode object, such as its zone.", [{"topology.kubernetes.io/zone": "zone-a"}]),
+        Key("Labels of the Node object, such as its zone.", [{"topology.kubernetes.io/zone": "zone-a"}]),
     ] = field(default_factory=dict)
     taints: Annotated[
         tuple[TaintText, ...],
@@ -182,9 +182,9 @@ class LabNode(Declared, frozen=True, kw_only=True):
             [["ToBeDeletedByClusterAutoscaler"]],
         ),
     ] = ()
-    terminating: Annotated[
-        bool, Key("Whether the LabNode object is being deleted. Its proxy is then unhealthy too.")
-    ] = False
+    terminating: Annotated[bool, Key("Whether the Node object is being deleted. Its proxy is then unhealthy too.")] = (
+        False
+    )
     sysctls: Annotated[
         Sysctls,
         Key(

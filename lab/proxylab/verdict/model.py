@@ -90,6 +90,11 @@ class _Judged(Struct, frozen=True, kw_only=True):
         """The worst of its verdicts."""
         return worst(frozenset(verdict.judgement for verdict in self.verdicts))
 
+    @property
+    def deciding(self) -> tuple[Verdict, ...]:
+        """The verdicts that decide: the worst."""
+        return tuple(verdict for verdict in self.verdicts if verdict.judgement is self.overall)
+
     def _hold(self, keys: tuple[str, ...], what: str) -> None:
         """Raises InternalError if an expectation has no verdict: it must never look green."""
         judged = {verdict.expectation for verdict in self.verdicts}
@@ -119,6 +124,15 @@ class ProbeVerdict(_Judged, frozen=True, kw_only=True):
     def probe(self) -> Probe:
         """With what the author expects."""
         return self.case.probe
+
+    @property
+    def written(self) -> Probe:
+        """What the author wrote, with its name and position."""
+        return self.case.probe
+
+    @property
+    def seconds(self) -> float:
+        return self.case.evidence.seconds
 
     @property
     def resolved(self) -> ResolvedProbe:
@@ -153,6 +167,15 @@ class StepVerdict(_Judged, frozen=True, kw_only=True):
     def step(self) -> Step:
         """With what the author expects."""
         return self.case.step
+
+    @property
+    def written(self) -> Step:
+        """What the author wrote, with its name and position."""
+        return self.case.step
+
+    @property
+    def seconds(self) -> float:
+        return (self.case.evidence.ended - self.case.evidence.began) / 1e9
 
     @property
     def evidence(self) -> StepEvidence:

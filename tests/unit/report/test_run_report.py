@@ -12,8 +12,8 @@ from recorded import FILE, World
 from proxylab.errors import ExitCode
 from proxylab.report.document import to_json
 from proxylab.report.exit_code import exit_code
-from proxylab.report.failure_text import command
 from proxylab.report.run_text import run_lines
+from proxylab.report.view import view_of
 from proxylab.scenario.expect import Preserved
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.judge import judge
@@ -125,7 +125,7 @@ def test_the_command_is_quoted_for_a_shell() -> None:
 )
 def test_a_shell_reads_the_name_as_it_is(name: str, written: str | None) -> None:
     world = World(outcome=Outcome.DROPPED, name=name)
-    _, option = command(judge(world.probe, world.resolved, None, world.evidence([world.leaves(0)])))
+    option = view_of(judge(world.probe, world.resolved, None, world.evidence([world.leaves(0)]))).command.option
     assert shlex.split(option) == ["--probe", name]
     assert written is None or option == f"--probe {written}"
     read = subprocess.run(

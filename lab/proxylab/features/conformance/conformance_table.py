@@ -283,7 +283,7 @@ def _items(result: ScenarioResult) -> Iterator[Item]:
     scenario = "/".join(result.file.removesuffix(_SUFFIX).split("/")[-2:])  # wherever the catalogue is
     case = f"[{result.case}]" if result.case else ""
     for each in result.judged:
-        name = each.step.name if isinstance(each, StepVerdict) else each.probe.name
+        name = each.written.name
         yield _item(scenario, name, *_result(each))
     if result.foreseen is not None:
         yield _item(scenario, case, ItemResult.KNOWN, result.foreseen.because)
@@ -299,10 +299,10 @@ def _item(scenario: str, name: str, result: ItemResult, reason: str) -> Item:
 
 def _result(judged: ProbeVerdict | StepVerdict) -> tuple[ItemResult, str]:
     """The result of a probe or step, with its reason."""
-    written = judged.step if isinstance(judged, StepVerdict) else judged.probe
+    written = judged.written
     result = _OF_JUDGEMENTS[judged.overall]
     if result is not ItemResult.PASS:
-        reasons = (reason for each in judged.verdicts if each.judgement is judged.overall for reason in each.reasons)
+        reasons = (reason for each in judged.deciding for reason in each.reasons)
         return result, next(reasons, "")
     known = (each.because for each in written.exceptions if each.when.mode or each.when.version)
     because = next(known, "")

@@ -11,9 +11,10 @@ from proxylab.features.diagnose.model import Finding, Stage, breaks, holds, noth
 from proxylab.features.diagnose.path_tests import PathTest, SenderKind
 from proxylab.features.diagnose.rules_stages import Rules
 from proxylab.features.diagnose.subject import DiagnosedService
+from proxylab.report.view import ProbeView
 from proxylab.scenario.words import Frontend, Outcome
 from proxylab.verdict.case import Case
-from proxylab.verdict.causes.table import cause, why
+from proxylab.verdict.causes.table import cause
 from proxylab.verdict.flows.flows import Flow
 from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
 
@@ -39,7 +40,7 @@ class PathTestResult(Struct, frozen=True, kw_only=True):
 
     def because(self, verdict: Verdict) -> str:
         """Why the verdict is not a pass, as a sentence."""
-        sentence = why(self.verdict) or f"{'; '.join(verdict.reasons)}."
+        sentence = ProbeView(self.verdict).cause or f"{'; '.join(verdict.reasons)}."
         return sentence if verdict.judgement is Judgement.FAIL else f"{'; '.join(verdict.reasons)}."
 
 

@@ -52,12 +52,12 @@ from proxylab.features.diagnose.rules_stages import (
     listening,
 )
 from proxylab.features.diagnose.subject import Backend, DiagnosedService
+from proxylab.report.view import ProbeView
 from proxylab.scenario.expect import Backend as ExpectedBackend
 from proxylab.scenario.expect import Expect, HttpExpect
 from proxylab.scenario.probes import MOST_FLOWS, AddressTarget, Probe, Send, ServiceTarget, Source
 from proxylab.scenario.words import Frontend, Manner, Outcome, Position
 from proxylab.statistics import flows_to_hit_all
-from proxylab.verdict.causes.table import why
 from proxylab.verdict.model import Judgement, ProbeVerdict
 
 _MOST_DIALS: Final = 32
@@ -374,4 +374,4 @@ class Round:
 def _because(verdict: ProbeVerdict) -> str:
     """Why a probe did not pass, as a sentence."""
     reasons = [reason for each in verdict.verdicts for reason in each.reasons]
-    return why(verdict) or f"{'; '.join(reasons[:2])}."
+    return ProbeView(verdict).cause or f"{'; '.join(reasons[:2])}."

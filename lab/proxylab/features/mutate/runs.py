@@ -127,7 +127,7 @@ class MutantRuns:
             with closing(self._session.open(case)) as lab:
                 for verdict in _verdicts(lab):
                     if verdict.overall not in (Judgement.PASS, Judgement.SKIP):
-                        return found(trouble=f"{_item(verdict)}: {verdict.overall}")
+                        return found(trouble=f"{verdict.written.name}: {verdict.overall}")
                     if isinstance(verdict, ProbeVerdict):
                         counts = verdict.evidence.counts
                         met |= dict.fromkeys(self._lines.met(each.table, each.chain, each.text) for each in counts)
@@ -255,7 +255,3 @@ class _RefusedError(Exception):
 def _verdicts(lab: OpenLab) -> Iterator[ProbeVerdict | StepVerdict]:
     for each in lab.scenario.judged:
         yield lab.conclude(each) if isinstance(each, Step) else lab.judged(each)
-
-
-def _item(verdict: ProbeVerdict | StepVerdict) -> str:
-    return verdict.step.name if isinstance(verdict, StepVerdict) else verdict.probe.name

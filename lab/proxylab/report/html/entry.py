@@ -1,21 +1,20 @@
 """One probe or step in the HTML report. An entry is plain text, so an xdist worker can send it to the controller."""
 
+from collections.abc import Iterator
 from textwrap import dedent
 from typing import Final
 
 from proxylab.encoding import Record
 from proxylab.evidence.words import amount
 from proxylab.oracle.rows import OracleRow, rows
-from proxylab.report.failure_text import command, explain, sent_line, summary
+from proxylab.report.failure_text import explain
 from proxylab.report.html.ladder import ladder
 from proxylab.report.html.markup import Markup, joined, tag, unbroken
 from proxylab.report.html.shares import shares
 from proxylab.report.html.timeline import timeline
-from proxylab.report.informative_rules import action_of, informative_rules
 from proxylab.report.trace_text import journey
+from proxylab.report.view import ProbeView, StepView, view_of
 from proxylab.scenario.words import HOST
-from proxylab.verdict.case import Case
-from proxylab.verdict.causes.table import why
 from proxylab.verdict.counted_rules import CountedRule
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict
 from proxylab.verdict.rule_words import short
@@ -96,77 +95,61 @@ def message(heading: Heading, name: str, judgement: Judgement, text: str, second
 
 def entry(heading: Heading, judged: ProbeVerdict | StepVerdict) -> PageEntry:
     """The entry of a judged probe or step."""
-    return _of_step(heading, judged) if isinstance(judged, StepVerdict) else _of_probe(heading, judged)
+    view = view_of(judged)
+    name = judged.written.name
+    reason = next(iter(reasons_of(view)), "")
+    return PageEntry(
+        heading=heading,
+        name=name.removesuffix(f"[{heading.case}]") if heading.case else name,
+        judgement=view.judgement,
+        seconds=judged.seconds,
+        summary=reason or view.summary,
+        body=str(_step(view) if isinstance(view, StepView) else _probe(view)),
+    )
 
 
-def _of_step(heading: Heading, judged: StepVerdict) -> PageEntry:
+def reasons_of(view: ProbeView | StepView) -> Iterator[str]:
+    """The reasons of the worst verdicts, as the judge gave them; none for a pass."""
+    for each in view.deciding if view.judgement is not Judgement.PASS else ():
+        yield from each.reasons
+
+
+def _step(view: StepView) -> Markup:
     """A step: its verdicts, its timeline, and the explanation in words."""
-    evidence = judged.evidence
-    return PageEntry(
-        heading=heading,
-        name=judged.step.name.removesuffix(f"[{heading.case}]") if heading.case else judged.step.name,
-        judgement=judged.overall,
-        seconds=(evidence.ended - evidence.began) / 1e9,
-        summary=_reason(judged) or summary(judged),
-        body=str(
-            joined(
-                _verdicts(judged),
-                timeline(judged),
-                tag(
-                    "details",
-                    tag("summary", "The whole explanation"),
-                    tag("pre", "\n".join(explain(judged)), tabindex=0),
-                    class_="trace",
-                ),
-                _again(judged),
-            )
-        ),
-    )
-
-
-def _of_probe(heading: Heading, probed: ProbeVerdict) -> PageEntry:
-    name = probed.probe.name.removesuffix(f"[{heading.case}]") if heading.case else probed.probe.name
-    return PageEntry(
-        heading=heading,
-        name=name,
-        judgement=probed.overall,
-        seconds=probed.evidence.seconds,
-        summary=_reason(probed) or summary(probed),
-        body=str(_body(probed)),
-    )
-
-
-def _reason(probed: ProbeVerdict | StepVerdict) -> str:
-    """The first reason of the worst verdict; empty for a pass."""
-    if probed.overall is Judgement.PASS:
-        return ""
-    deciding = (each for each in probed.verdicts if each.judgement is probed.overall)
-    return next((reason for each in deciding for reason in each.reasons), "")
-
-
-def _body(probed: ProbeVerdict) -> Markup:
-    case, cause = probed.case, why(probed)
-    shown = next((each.example for each in probed.verdicts if each.judgement is probed.overall), None)
     return joined(
-        tag("p", sent_line(probed), class_="intent"),
-        tag("p", tag("b", "Why: "), cause, class_="why") if cause else None,
-        _verdicts(probed),
-        ladder(case, probed, shown or 0),
-        shares(case),
-        rules(case, probed),
-        traced(probed),
-        _again(probed),
+        _verdicts(view),
+        timeline(view.verdict),
+        tag(
+            "details",
+            tag("summary", "The whole explanation"),
+            tag("pre", "\n".join(explain(view.verdict)), tabindex=0),
+            class_="trace",
+        ),
+        _again(view),
     )
 
 
-def _verdicts(probed: ProbeVerdict | StepVerdict) -> Markup:
+def _probe(view: ProbeView) -> Markup:
+    return joined(
+        tag("p", view.sent, class_="intent"),
+        tag("p", tag("b", "Why: "), view.cause, class_="why") if view.cause else None,
+        _verdicts(view),
+        ladder(view),
+        shares(view),
+        rules(view),
+        traced(view.verdict),
+        _again(view),
+    )
+
+
+def _verdicts(view: ProbeView | StepView) -> Markup:
     head = tag("tr", [tag("th", word, scope="col") for word in ("", "expectation", "expected", "observed")])
     return tag(
         "div",
         tag(
             "table",
             tag("thead", head),
-            tag("tbody", [_verdict(each) for each in probed.verdicts]),
+            tag("tbody", [_verdict(each) for each in view.verdict.verdicts]),
             class_="verdicts",
         ),
         class_="scroll",
@@ -192,31 +175,30 @@ def _promised(row: OracleRow) -> Markup:
     return tag("span", tag("a", row.text, href=row.source), class_="note")
 
 
-def _again(probed: ProbeVerdict | StepVerdict) -> Markup:
+def _again(view: ProbeView | StepView) -> Markup:
     """The position in the file, the command to run it again, and the path of its evidence."""
-    written = probed.step if isinstance(probed, StepVerdict) else probed.probe
-    rows = [("written at", str(written.position)), ("run again", " ".join(command(probed)).rstrip())]
-    if probed.bundle:
-        rows.append(("evidence", probed.bundle))
+    rows = [("written at", str(view.verdict.written.position)), ("run again", str(view.command))]
+    if view.verdict.bundle:
+        rows.append(("evidence", view.verdict.bundle))
     return tag("dl", [joined(tag("dt", word), tag("dd", tag("code", text))) for word, text in rows], class_="again")
 
 
-def rules(case: Case, probed: ProbeVerdict) -> Markup | None:
+def rules(view: ProbeView) -> Markup | None:
     """A table of the relevant rules that counted packets, with their texts; ``None`` if there are none."""
-    found = informative_rules(case, probed.traced)
-    if not found:
+    shown = view.rules[:_MOST_RULES]
+    if not shown:
         return None
     head = tag(
         "tr",
         [tag("th", word, scope="col", class_=kind) for word, kind in _COLUMNS],
     )
-    others = len(case.evidence.counts) - min(len(found), _MOST_RULES)
+    others = len(view.verdict.evidence.counts) - len(shown)
     return tag(
         "details",
-        tag("summary", f"{amount(min(len(found), _MOST_RULES), 'rule')} of Services, and what they did"),
+        tag("summary", f"{amount(len(shown), 'rule')} of Services, and what they did"),
         tag(
             "div",
-            tag("table", tag("thead", head), tag("tbody", [_row(rule, case) for rule in found[:_MOST_RULES]])),
+            tag("table", tag("thead", head), tag("tbody", [_row(rule, action) for rule, action in shown])),
             class_="scroll",
         ),
         tag("p", f"and {amount(others, 'more rule')} that counted a packet", class_="said") if others > 0 else None,
@@ -227,7 +209,7 @@ def rules(case: Case, probed: ProbeVerdict) -> Markup | None:
 _COLUMNS: Final = (("on", ""), ("packets", "number"), ("rule in", ""), ("what it did", ""))
 
 
-def _row(rule: CountedRule, case: Case) -> Markup:
+def _row(rule: CountedRule, action: str) -> Markup:
     count = rule.count
     text = f"-t {count.table} {count.text}" if count.text.startswith("-A ") else count.text
     return tag(
@@ -235,7 +217,7 @@ def _row(rule: CountedRule, case: Case) -> Markup:
         tag("td", count.node),
         tag("td", f"{count.packets:,}", class_="number"),
         tag("td", tag("code", short(count.chain), title=count.chain)),
-        tag("td", action_of(rule, case), tag("code", text, class_="rule") if text else None),
+        tag("td", action, tag("code", text, class_="rule") if text else None),
     )
 
 

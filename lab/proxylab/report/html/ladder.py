@@ -15,11 +15,10 @@ from proxylab.evidence.words import amount, endpoint, times
 from proxylab.plan.resolved import STACK
 from proxylab.report.hop_table import missing, testimony
 from proxylab.report.html.markup import Child, Markup, joined, tag
-from proxylab.report.informative_rules import informative_rules
+from proxylab.report.view import ProbeView
 from proxylab.verdict.case import Case
 from proxylab.verdict.counted_rules import CountedRule, ending
 from proxylab.verdict.flows.flows import Ends, Flow, Stop
-from proxylab.verdict.model import ProbeVerdict
 from proxylab.verdict.rule_words import short
 
 MOST_COLUMNS: Final = 8
@@ -37,14 +36,14 @@ _TRANSLATIONS: Final = {
 """By whether the packet is a request, and whether its destination changed."""
 
 
-def ladder(case: Case, probed: ProbeVerdict, number: int) -> Markup | None:
-    """The drawing of the flow with this number; ``None`` if no tap saw it."""
-    flow = case.flows[number]
+def ladder(view: ProbeView) -> Markup | None:
+    """The drawing of the flow that shows what went wrong, or of the first; ``None`` if no tap saw it."""
+    case, flow = view.verdict.case, view.flow
     seen = flow.stops
     if not seen:
         return None
     netns_names = list(dict.fromkeys(stop.netns_name for stop in seen))
-    drawing = _Drawing(case, probed, {netns_name: column for column, netns_name in enumerate(netns_names, 1)})
+    drawing = _Drawing(view, {netns_name: column for column, netns_name in enumerate(netns_names, 1)})
     wide = f"n{len(netns_names)}" if len(netns_names) <= MOST_COLUMNS else "flat"
     found = list(drawing.rungs(seen))
     rungs = [drawing.heads(), *_in_rows(found[:_MOST_RUNGS])]
@@ -55,7 +54,7 @@ def ladder(case: Case, probed: ProbeVerdict, number: int) -> Markup | None:
         "figure",
         tag("figcaption", _caption(case, flow)),
         tag("ol", rungs, class_=f"ladder {wide}"),
-        [tag("p", clause, class_="said") for clause in testimony(case, flow, probed.traced)],
+        [tag("p", clause, class_="said") for clause in testimony(case, flow, view.verdict.traced)],
         class_="way",
     )
 
@@ -92,11 +91,11 @@ def _in_rows(rungs: Sequence[_Rung]) -> Iterator[Markup]:
 class _Drawing:
     """What all rungs of a ladder share: the column of each namespace, and the rules that counted packets."""
 
-    def __init__(self, case: Case, probed: ProbeVerdict, columns: Mapping[str, int]) -> None:
-        self._case = case
-        self._probed = probed
+    def __init__(self, view: ProbeView, columns: Mapping[str, int]) -> None:
+        self._case = view.verdict.case
+        self._plan = view.verdict.plan
         self._columns = columns
-        self._rules = informative_rules(case, probed.traced)
+        self._rules = [done.rule for done in view.rules]
 
     def heads(self) -> Markup:
         """The names of the namespaces, above their columns."""
@@ -239,7 +238,7 @@ class _Drawing:
         return "pod" if any(netns_name == receiver.name for receiver in resolved.receivers) else "host"
 
     def _address(self, netns_name: str) -> str:
-        resolved, plan = self._case.resolved, self._probed.plan
+        resolved, plan = self._case.resolved, self._plan
         if netns_name == resolved.sender.name:
             return str(resolved.sender.address)
         for receiver in resolved.receivers:

@@ -5,6 +5,7 @@ from typing import Final
 
 from proxylab.evidence.words import amount
 from proxylab.report.html.markup import Markup, tag
+from proxylab.report.view import ProbeView
 from proxylab.scenario.expect import Shares
 from proxylab.scenario.words import Spread
 from proxylab.statistics import SIGNIFICANCE, spread_p_value
@@ -17,8 +18,9 @@ _SCALE: Final = 1.1
 """The full width divided by the longest bar's: some room stays to the right of that bar."""
 
 
-def shares(case: Case) -> Markup | None:
+def shares(view: ProbeView) -> Markup | None:
     """A bar for each backend; ``None`` for a single flow."""
+    case = view.verdict.case
     found = case.arrivals_by_pod
     total = found.total()
     if len(case.flows) == 1 or not total:

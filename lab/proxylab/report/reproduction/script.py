@@ -15,15 +15,14 @@ from proxylab.plan.masquerade import masquerade_text
 from proxylab.plan.model import Plan
 from proxylab.plan.outages import Absences
 from proxylab.plan.resolved import STACK
-from proxylab.report.failure_text import command, sent_line
 from proxylab.report.reproduction import network
 from proxylab.report.reproduction.outcome import expected, flow_to_send, obstacle
 from proxylab.report.reproduction.programs import listener, sender
 from proxylab.report.reproduction.reduced_rules import LoadedRules, rulesets
+from proxylab.report.view import ProbeView, view_of
 from proxylab.scenario.words import Outcome
 from proxylab.statistics import flows_to_hit_all
 from proxylab.text import table, wrapped
-from proxylab.verdict.causes.table import why
 from proxylab.verdict.model import ProbeVerdict, StepVerdict
 
 MOST_LINES: Final = 200
@@ -117,7 +116,7 @@ def unreproduced(verdict: ProbeVerdict | StepVerdict, reason: str) -> dict[str, 
         "To judge the recorded evidence again, on any machine:",
         "    proxylab judge THIS-DIRECTORY",
         "To run it again, on this machine's kernel:",
-        f"    {' '.join(command(verdict))}".rstrip(),
+        f"    {view_of(verdict).command}",
     ]
     return {"repro.txt": _text(lines)}
 
@@ -128,15 +127,15 @@ def _text(lines: Iterable[str]) -> bytes:
 
 def _head(verdict: ProbeVerdict, part: Plan, engine: str) -> Iterator[str]:
     """The header comment: the probe, its network, the expected result and the observed one."""
-    probe, case, cause = verdict.probe, verdict.case, why(verdict)
+    view, probe, case = ProbeView(verdict), verdict.probe, verdict.case
     flow, line = flow_to_send(case)
     paragraphs = [
         wrapped(f"{verdict.overall.upper()}: {probe.name} ({probe.position}, engine {engine})", width=_WIDTH),
         [""],
-        wrapped(sent_line(verdict), width=_WIDTH),
+        wrapped(view.sent, width=_WIDTH),
         wrapped(expected(case, flow), "  expected:   ", width=_WIDTH),
         wrapped(line, "  in the lab: ", width=_WIDTH),
-        wrapped(cause, "why: ", width=_WIDTH) if cause else [],
+        wrapped(view.cause, "why: ", width=_WIDTH) if view.cause else [],
         [""],
         ["The part of the network that the probe can meet:"],
         table(tuple(network.described(part)), "  "),
