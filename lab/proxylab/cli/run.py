@@ -13,7 +13,7 @@ from proxylab.cli.engine_options import EnginesOptions, choices_of
 from proxylab.cli.file_arguments import expand, files_argument
 from proxylab.cli.input_files import read_input
 from proxylab.cli.options import takes
-from proxylab.cli.progress import Progress
+from proxylab.cli.progress import RunProgress
 from proxylab.cli.scenario_results import (
     jobs_option,
     loaded,
@@ -182,7 +182,7 @@ def command(
     choices = choices_of(engines, options.proxy, () if ray else kernels)
     runs = runs_of(written, {engine: choice.version for engine, choice in choices.items()}, kernels, names)
     total, is_document = len(runs) + len(refused), output == "json"
-    progress = Progress(total, document=is_document, verbosity=verbose - quiet, color=color, paint=paint)
+    progress = RunProgress(total, document=is_document, verbosity=verbose - quiet, color=color, paint=paint)
     store = None if no_bundles else BundleStore(bundle_dir)
     begin = partial(opened, make_session or Session, choices, seed, keep=keep, hold=hold, trace=trace, store=store)
     settings = NodeSettings(choices, sorted({run.kernel for run in runs}), seed, trace, bundles=store is not None)
@@ -194,7 +194,7 @@ def command(
     return exit_code(results)
 
 
-def _write(file: Path | None, results: Sequence[ScenarioResult], begun: RunStart, progress: Progress) -> None:
+def _write(file: Path | None, results: Sequence[ScenarioResult], begun: RunStart, progress: RunProgress) -> None:
     """Write the run as a page if ``--report`` is given. Raises ``OutputError``."""
     if file is None:
         return

@@ -13,7 +13,7 @@ from proxylab.addresses import Family, Protocol
 from proxylab.control.http_server import NodeServers
 from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.embedded.ipvs.tables import DUMMY
-from proxylab.engines.embedded.node_work import Node, NodeWork, proxy_sysctls
+from proxylab.engines.embedded.node_work import EngineNode, NodeWork, proxy_sysctls
 from proxylab.engines.embedded.refusals import refuse_settings
 from proxylab.engines.embedded.sync import EmbeddedEngine
 from proxylab.engines.embedded.udp import UdpReconciler
@@ -75,7 +75,7 @@ def _make_embedded(choice: EngineChoice, node: str, context: NodeContext, cluste
         await on_node.close()
 
     work = NodeWork(
-        Node(
+        EngineNode(
             flows=flows,
             servers=NodeServers(netns),
             write_sysctls=write,

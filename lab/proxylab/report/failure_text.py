@@ -15,7 +15,7 @@ from proxylab.evidence.words import amount
 from proxylab.oracle.rows import rows
 from proxylab.report.hop_table import brief, hop_table, rule_table
 from proxylab.report.step_timeline import expected_streams, memory_of_streams, stream_head, timeline
-from proxylab.report.view import Command, ProbeView, StepView, view_of
+from proxylab.report.view import ProbeView, RerunCommand, StepView, view_of
 from proxylab.scenario.words import Spread
 from proxylab.text import WIDTH, table, wrapped
 from proxylab.verdict.expectations.table import OF_PROBES
@@ -78,7 +78,7 @@ def _sent(record: StreamRecord) -> str:
     return f"{record.stream} sent {amount(len(record.packets), 'packet')}: {', '.join(parts) or 'none was answered'}"
 
 
-def _reproduce(command: Command, width: int) -> list[str]:
+def _reproduce(command: RerunCommand, width: int) -> list[str]:
     """The command in one line, or in several that a shell reads as one."""
     line = f"{_INDENT}reproduce: {command}"
     if len(line) <= width:

@@ -26,7 +26,7 @@ _EXPANDED = frozenset('"$`\\!')
 """What a shell reads in double quotes."""
 
 
-class Command(NamedTuple):
+class RerunCommand(NamedTuple):
     """The command that runs a probe or step alone, quoted for a shell: the run, and the option that names it."""
 
     run: str
@@ -57,7 +57,7 @@ class Share(NamedTuple):
         return abs(self.share - self.expected)
 
 
-class Done(NamedTuple):
+class RuleEffect(NamedTuple):
     """A rule that counted packets, and what it did to them."""
 
     rule: CountedRule
@@ -96,14 +96,14 @@ class _View(Struct, frozen=True, dict=True):
         )
 
     @cached_property
-    def command(self) -> Command:
+    def command(self) -> RerunCommand:
         """A Python test runs its own probes, so it needs no option."""
         verdict = self.verdict
         if verdict.rerun_command:
-            return Command(verdict.rerun_command, "")
+            return RerunCommand(verdict.rerun_command, "")
         options = "".join(f" {shlex.quote(option)}" for option in verdict.options)
         written = verdict.written
-        return Command(
+        return RerunCommand(
             f"proxylab run {shlex.quote(written.position.file)}{options}", f"--probe {_quoted(written.name)}"
         )
 
@@ -158,10 +158,10 @@ class ProbeView(_View, frozen=True, dict=True):
         ]
 
     @cached_property
-    def rules(self) -> Sequence[Done]:
+    def rules(self) -> Sequence[RuleEffect]:
         """The rules that matter, in the order of the path."""
         case = self.verdict.case
-        return [Done(rule, action_of(rule, case)) for rule in informative_rules(case, self.verdict.traced)]
+        return [RuleEffect(rule, action_of(rule, case)) for rule in informative_rules(case, self.verdict.traced)]
 
     @cached_property
     def cause(self) -> str:

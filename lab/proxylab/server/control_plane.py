@@ -32,7 +32,7 @@ from proxylab.mutate.objects import mutated_configuration
 from proxylab.mutate.shown_store import ShownStore
 from proxylab.plan.model import Leftover, Plan, PlannedNamespace, Role
 from proxylab.protocol.messages import Build, Inspected
-from proxylab.server.network import Network
+from proxylab.server.network import BuiltNetwork
 from proxylab.timing import Deadline, together
 
 _PROGRESS_SECONDS: Final = 3.0
@@ -51,7 +51,7 @@ class ControlPlane(Struct, frozen=True):
     _stack: AsyncExitStack
 
     @classmethod
-    async def begin(cls, request: Build, network: Network, launcher: Launcher, variant: IptablesVariant) -> Self:
+    async def begin(cls, request: Build, network: BuiltNetwork, launcher: Launcher, variant: IptablesVariant) -> Self:
         """Start an engine in every node; when this returns, all have programmed the objects.
 
         Raises:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Family
 from proxylab.evidence.evidence import ForeignRule, RuleCount
 from proxylab.kernel.netfilter.foreign_tables import TableNames
-from proxylab.kernel.netlink.traffic_control import Filter, Program, Queue, TrafficControl
+from proxylab.kernel.netlink.traffic_control import Filter, Queue, TrafficControl, XdpProgram
 from proxylab.plan.masquerade import is_masquerade
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.rules.iptables import SavedTable, read_tables
@@ -143,7 +143,7 @@ class ForeignRules:
             match each:
                 case Filter(device, way, preference, kind):
                     found[each] = ForeignRule(self._node, "tc", device, way, preference, f"filter {kind}", None)
-                case Program(device):
+                case XdpProgram(device):
                     found[each] = ForeignRule(self._node, "XDP", device, "ingress", 0, "program", None)
                 case Queue(device, handle, kind, waiting, dropped):
                     queue = ForeignRule(self._node, "tc", device, "egress", 0, f"queue {kind}", dropped, waiting)

@@ -18,9 +18,9 @@ from proxylab.engines.embedded.iptables.cleanup import remove
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.proxier import ModeProxier, Proxier, SyncFailedError
 from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.engines.embedded.userspace.balance import Balancer
+from proxylab.engines.embedded.userspace.balance import EndpointBalancer
 from proxylab.engines.embedded.userspace.rules import CHAINS
-from proxylab.engines.embedded.userspace.writer import Answered, ProcessEndedError, Served, UserspaceWriter
+from proxylab.engines.embedded.userspace.writer import Answered, ProcessEndedError, ProcessPort, UserspaceWriter
 from proxylab.engines.modes import MODES
 
 A = Addresses(Family.IPV4)
@@ -33,13 +33,13 @@ class MemoryProcess:
 
     def __init__(self) -> None:
         self.runs = False
-        self.orders: list[tuple[dict[str, Served], list[str]]] = []
+        self.orders: list[tuple[dict[str, ProcessPort], list[str]]] = []
         self.failing: dict[str, str] = {}
         self.dies = False
         self._ports: dict[str, int] = {}
         self._next = 40001
 
-    async def order(self, serve: Mapping[str, Served], close: Collection[str]) -> Answered:
+    async def order(self, serve: Mapping[str, ProcessPort], close: Collection[str]) -> Answered:
         if self.dies:
             self.runs, self.dies = False, False
             self._ports.clear()
@@ -64,7 +64,7 @@ def proxier(loader: MemoryLoader, process: MemoryProcess, settings: ProxySetting
 @given(st.integers(1, 8), st.integers(1, 40), st.integers())
 def test_round_robin_takes_each_endpoint_in_its_turn(endpoints: int, connections: int, seed: int) -> None:
     known = [(f"10.0.0.{number}", 80) for number in range(endpoints)]
-    balancer = Balancer(random.Random(seed))
+    balancer = EndpointBalancer(random.Random(seed))
     balancer.update(known, None)
     chosen = [balancer.choose("192.0.2.1", float(at)) for at in range(connections)]
     counts = Counter(chosen)
@@ -73,11 +73,11 @@ def test_round_robin_takes_each_endpoint_in_its_turn(endpoints: int, connections
 
 
 def test_without_endpoints_it_chooses_none() -> None:
-    assert Balancer().choose("192.0.2.1", 0.0) is None
+    assert EndpointBalancer().choose("192.0.2.1", 0.0) is None
 
 
 def test_a_client_keeps_its_endpoint_while_it_returns_in_time() -> None:
-    balancer = Balancer(random.Random(1))
+    balancer = EndpointBalancer(random.Random(1))
     balancer.update(ENDPOINTS, 10)
     first = balancer.choose("192.0.2.1", 0.0)
     assert balancer.choose("192.0.2.2", 1.0) != first
@@ -87,7 +87,7 @@ def test_a_client_keeps_its_endpoint_while_it_returns_in_time() -> None:
 
 
 def test_a_client_of_a_refusing_endpoint_gets_the_next_one_and_keeps_it() -> None:
-    balancer = Balancer(random.Random(1))
+    balancer = EndpointBalancer(random.Random(1))
     balancer.update(ENDPOINTS, 10)
     refusing = balancer.choose("192.0.2.1", 0.0)
     instead = balancer.choose("192.0.2.1", 0.1, failed=True)
@@ -96,7 +96,7 @@ def test_a_client_of_a_refusing_endpoint_gets_the_next_one_and_keeps_it() -> Non
 
 
 def test_a_client_forgets_an_endpoint_that_is_gone_and_no_other() -> None:
-    balancer = Balancer(random.Random(1))
+    balancer = EndpointBalancer(random.Random(1))
     balancer.update(ENDPOINTS, 10)
     chosen = {client: balancer.choose(client, 0.0) for client in ("192.0.2.1", "192.0.2.2", "192.0.2.3")}
     gone = chosen["192.0.2.1"]
@@ -107,7 +107,7 @@ def test_a_client_forgets_an_endpoint_that_is_gone_and_no_other() -> None:
 
 
 def test_the_same_endpoints_keep_their_turn() -> None:
-    balancer = Balancer(random.Random(1))
+    balancer = EndpointBalancer(random.Random(1))
     balancer.update(ENDPOINTS, None)
     first = balancer.choose("192.0.2.1", 0.0)
     balancer.update(list(reversed(ENDPOINTS)), None)
@@ -175,7 +175,7 @@ def test_the_process_listens_before_rules_lead_to_it_and_closes_after_they_are_g
         service = node_port(A)
         await both.sync(ClusterView((service,), (slice_of(service, A, endpoint(A, 10)),)), facts(A))
         assert process.orders == [
-            ({"default/echo/TCP": Served(Protocol.TCP, (("10.42.0.10", 8080),), None, 30080)}, [])
+            ({"default/echo/TCP": ProcessPort(Protocol.TCP, (("10.42.0.10", 8080),), None, 30080)}, [])
         ]
         assert "--to-ports 40001" in loader.texts[-1][1]
         assert await both.is_intact()

@@ -17,7 +17,7 @@ from proxylab.cli.engine_options import EnginesOptions, choices_of
 from proxylab.cli.file_arguments import expand, load_all
 from proxylab.cli.input_files import read_input
 from proxylab.cli.options import takes
-from proxylab.cli.progress import Progress
+from proxylab.cli.progress import RunProgress
 from proxylab.cli.scenario_results import jobs_option, opened, results_of, runs_of
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import COLOR, OUTPUT, paint, terminal_width
@@ -32,7 +32,7 @@ from proxylab.errors import ExitCode
 from proxylab.features.conformance.conformance_files import badge, junit, markdown, page
 from proxylab.features.conformance.conformance_table import (
     Conformance,
-    Subject,
+    TestedProxy,
     catalogue_digest,
     conformance_of,
     read,
@@ -159,7 +159,7 @@ def _run(
     runs = [run for of_column in columns.values() for run in of_column]
     if not runs:
         raise click.UsageError(f"none of these scenarios is for {', '.join(choices)}; name others")
-    progress = Progress(len(runs), document=True, verbosity=0, color=color, paint=paint)
+    progress = RunProgress(len(runs), document=True, verbosity=0, color=color, paint=paint)
     with results_of(runs, begin, min(jobs, len(runs)), progress) as found:
         results = []
         for result in found:
@@ -168,7 +168,7 @@ def _run(
         left = iter(results)
         tables = [
             conformance_of(
-                Subject(
+                TestedProxy(
                     engine=engine,
                     version=_version(choices[engine]),
                     options=replace(choices[engine], name=ENGINES[0]).options,

@@ -29,7 +29,7 @@ from proxylab.rules.texts import read_rule
 _TRANSPORTS: Final = frozenset({"tcp", "udp", "sctp"})
 
 
-class Ruleset(Struct, frozen=True):
+class LoadedRules(Struct, frozen=True):
     """The rules of one node: the command that loads them, the lines, and the number of lines left out."""
 
     node: str
@@ -61,7 +61,7 @@ class _Reach(Struct, frozen=True):
 
 def rulesets(
     dumps: Mapping[str, str], resolved: ResolvedProbe, tool: str
-) -> tuple[tuple[Ruleset, ...], frozenset[IPAddress]]:
+) -> tuple[tuple[LoadedRules, ...], frozenset[IPAddress]]:
     """The rules of each node, and the addresses to which they may translate a packet of the probe.
 
     ``tool`` is the variant of iptables that reads them, ``legacy`` or ``nft``.
@@ -98,7 +98,7 @@ def _port(action: Action) -> str:
     return "" if to.count(":") > 1 and not to.startswith("[") else to.rpartition("]")[2].rpartition(":")[2]
 
 
-def _of_node(node: str, text: str, tool: str, version: int, reach: _Reach) -> Iterator[Ruleset]:
+def _of_node(node: str, text: str, tool: str, version: int, reach: _Reach) -> Iterator[LoadedRules]:
     if text.lstrip().startswith("table "):
         loader, size, lines = "nft -f -", len(text.splitlines()), tuple(_nft(text, version, reach))
     else:
@@ -107,7 +107,7 @@ def _of_node(node: str, text: str, tool: str, version: int, reach: _Reach) -> It
         size = sum(len(table.chains) + len(table.rules) + len(("*", "COMMIT")) for table in tables)
         lines = tuple(line for table in tables for line in _iptables(table, reach))
     if lines:
-        yield Ruleset(node, loader, lines, size - len(lines))
+        yield LoadedRules(node, loader, lines, size - len(lines))
 
 
 def _iptables(table: SavedTable, reach: _Reach) -> Iterator[str]:

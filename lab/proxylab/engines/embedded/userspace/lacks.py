@@ -7,13 +7,13 @@ from proxylab.addresses import Family, IPAddress, Protocol, Transport
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Service, TrafficPolicy
 from proxylab.engines.proxy_mode import Lacks
 from proxylab.plan.assembly import Assembly
-from proxylab.plan.endpoints import Endpoints
+from proxylab.plan.endpoints import LabEndpoints
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.change import EngineAction
 from proxylab.scenario.expect import ConntrackExpect, Expect, Preserved
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.network import Network, PodNetwork
-from proxylab.scenario.nodes import Daemon, Node
+from proxylab.scenario.nodes import Daemon, LabNode
 from proxylab.scenario.probes import Probe, ServiceTarget, Stream
 from proxylab.scenario.steps import Step
 from proxylab.scenario.words import Frontend, Manner, Outcome
@@ -98,7 +98,7 @@ def _of_step(assembly: Assembly, step: Step, nodes: Collection[str]) -> Iterator
         yield "metrics", "mode userspace exports no metric of what its rules do"
 
 
-def _is_held(daemon: Daemon, node: Node, services: Sequence[Service]) -> bool:
+def _is_held(daemon: Daemon, node: LabNode, services: Sequence[Service]) -> bool:
     """Whether the proxy's process keeps a daemon's port for itself (claimNodePort in pkg/proxy/userspace/proxier.go).
 
     It keeps node ports, and the ports of Services at external IPs and load balancer IPs that the node itself has.
@@ -149,7 +149,7 @@ def _service_at(assembly: Assembly, made: int, stream: Stream, resolved: Resolve
     services = assembly.timeline[made].services
     nodes = [address for name in assembly.nodes for address in assembly.addresses[name]]
     dialled = resolved.destination, resolved.port, resolved.protocol
-    due = Endpoints(services, (), nodes).due(stream.target, stream.send.protocol, dialled)
+    due = LabEndpoints(services, (), nodes).due(stream.target, stream.send.protocol, dialled)
     named = due.service_port.partition(":")[0]
     return next((each for each in services if f"{each.namespace}/{each.name}" == named), None)
 

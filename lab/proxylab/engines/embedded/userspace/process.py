@@ -19,7 +19,7 @@ import proxylab
 from proxylab.addresses import Family, IPAddress
 from proxylab.encoding import decode, encode
 from proxylab.engines.context import NodeContext
-from proxylab.engines.embedded.userspace.writer import Answered, ProcessEndedError, Served
+from proxylab.engines.embedded.userspace.writer import Answered, ProcessEndedError, ProcessPort
 from proxylab.kernel.sandbox.running import Attached
 from proxylab.timing import Deadline, wait_until
 
@@ -49,7 +49,7 @@ class StartedProcess:
         """Whether it has been started and has not ended."""
         return self._running is not None and not self._running.status.done()
 
-    async def order(self, serve: Mapping[str, Served], close: Collection[str]) -> Answered:
+    async def order(self, serve: Mapping[str, ProcessPort], close: Collection[str]) -> Answered:
         """Give it an order and wait for the answer. Raises ``ProcessEndedError``."""
         async with self._turn:
             return await self._order(serve, close)
@@ -76,7 +76,7 @@ class StartedProcess:
             return None
         return discarded
 
-    async def _order(self, serve: Mapping[str, Served], close: Collection[str]) -> Answered:
+    async def _order(self, serve: Mapping[str, ProcessPort], close: Collection[str]) -> Answered:
         if not self.runs:
             await self.close()
             await self._start()

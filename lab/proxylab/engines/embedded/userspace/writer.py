@@ -22,7 +22,7 @@ from proxylab.engines.embedded.tracker import PortTracker
 from proxylab.engines.embedded.userspace.rules import PORTALS_CONTAINER, generation, key_of
 
 
-class Served(Record, frozen=True):
+class ProcessPort(Record, frozen=True):
     """One service port as the proxy process must serve it. ``affinity`` is in seconds, ``None`` without."""
 
     protocol: Transport
@@ -53,7 +53,7 @@ class ProcessEndedError(Exception):
 class ProxyProcess(Protocol):
     """The proxy process of one family on one node. It starts with the first order."""
 
-    async def order(self, serve: Mapping[str, Served], close: Collection[str]) -> Answered:
+    async def order(self, serve: Mapping[str, ProcessPort], close: Collection[str]) -> Answered:
         """Serve these service ports from now on, and those no more. Raises ``ProcessEndedError``."""
 
     @property
@@ -61,10 +61,10 @@ class ProxyProcess(Protocol):
         """Whether it runs; false before the first order."""
 
 
-def served_ports(ports: Sequence[ServicePortInfo]) -> dict[str, Served]:
+def served_ports(ports: Sequence[ServicePortInfo]) -> dict[str, ProcessPort]:
     """What the process must serve, by ``key_of``. As in kube-proxy, only ready endpoints count, wherever they are."""
     return {
-        key_of(port): Served(
+        key_of(port): ProcessPort(
             port.protocol,
             tuple((each.ip, each.port) for each in port.endpoints if each.ready),
             port.affinity_timeout,
@@ -78,7 +78,7 @@ def served_ports(ports: Sequence[ServicePortInfo]) -> dict[str, Served]:
 class UserspaceRules(Struct, frozen=True):
     """What the process must serve, by ``key_of``, and the view from which the rules that lead to it are rendered."""
 
-    served: Mapping[str, Served]
+    served: Mapping[str, ProcessPort]
     cluster: ClusterView
     node: NodeFacts
 
@@ -106,7 +106,7 @@ class UserspaceWriter:
         self._process = process
         self._tracker: PortTracker | None = None
         self._tracked: Sequence[ServicePortInfo] = ()
-        self._served: dict[str, Served] = {}
+        self._served: dict[str, ProcessPort] = {}
         self._ports: dict[str, int] = {}
         self._generation = generation(self._ports, listen)
         self._settings = settings
@@ -161,7 +161,7 @@ class UserspaceWriter:
         """The rules as iptables-save prints them."""
         return await self._rules.dump()
 
-    async def _order(self, serve: Mapping[str, Served], close: Collection[str]) -> Mapping[str, str]:
+    async def _order(self, serve: Mapping[str, ProcessPort], close: Collection[str]) -> Mapping[str, str]:
         try:
             answered = await self._process.order(serve, close)
         except ProcessEndedError as ended:
