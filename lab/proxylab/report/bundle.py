@@ -43,7 +43,7 @@ from proxylab.scenario.probes import Probe
 from proxylab.scenario.words import HOST
 from proxylab.verdict.conntrack_tables import entry_words
 from proxylab.verdict.counted_rules import as_recorded
-from proxylab.verdict.model import ProbeVerdict, Verdict
+from proxylab.verdict.model import ProbeVerdict, StepVerdict, Verdict
 
 CASE: Final = "case.json"
 PLAN: Final = "plan.json"
@@ -134,15 +134,12 @@ def bundle(
         service=verdict.service,
     )
     rules = {node: state.rules for node, state in nodes.items()}
+    frames = f"frames: {len(capture.frames):,} in capture.pcapng, {capture.left_out:,} left out"
     files = {
         CASE: encode(recorded),
-        "explanation.txt": text_file(explain(verdict)),
+        **shared_files(verdict, versions=[*circumstances.lines, frames], plan=plan, nodes=nodes, scenario=scenario),
         "conntrack.txt": text_file(_conntrack(verdict)),
-        "versions.txt": text_file(_versions(circumstances, capture)),
         "capture.pcapng": pcapng(capture.frames),
-        PLAN: encode(plan),
-        "scenario.lab.yaml": scenario,
-        **files_of_nodes(nodes),
         **reproduction(
             verdict,
             plan,
@@ -157,9 +154,20 @@ def bundle(
     return files
 
 
-def files_of_nodes(nodes: Mapping[str, NodeState]) -> dict[str, bytes]:
-    """The files for each node: its rules and its engine's log."""
+def shared_files(
+    verdict: ProbeVerdict | StepVerdict,
+    *,
+    versions: Iterable[str],
+    plan: Plan,
+    nodes: Mapping[str, NodeState],
+    scenario: bytes,
+) -> dict[str, bytes]:
+    """The files that the bundles of probes and of steps have alike."""
     return {
+        "explanation.txt": text_file(explain(verdict)),
+        "versions.txt": text_file(versions),
+        PLAN: encode(plan),
+        "scenario.lab.yaml": scenario,
         **{f"rules/{node}.txt": state.rules.encode() for node, state in nodes.items()},
         **{f"logs/{node}.txt": text_file(state.log) for node, state in nodes.items()},
     }
@@ -193,11 +201,6 @@ def _entry(resolved: ResolvedProbe, port: int, tracked: TrackedFlow) -> TableEnt
 
 def _departs(seen: Observation, resolved: ResolvedProbe) -> bool:
     return seen.netns_name == resolved.sender.name and seen.direction is Direction.OUT and seen.packet is Packet.REQUEST
-
-
-def _versions(circumstances: Circumstances, capture: Capture) -> Iterator[str]:
-    yield from circumstances.lines
-    yield f"frames: {len(capture.frames):,} in capture.pcapng, {capture.left_out:,} left out"
 
 
 def read_case(file: str, data: bytes) -> Recorded:

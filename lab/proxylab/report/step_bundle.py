@@ -25,8 +25,7 @@ from proxylab.encoding import Record, encode
 from proxylab.evidence.stream_records import StepEvidence
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.report.bundle import PLAN, Circumstances, NodeState, files_of_nodes, read_recorded, text_file
-from proxylab.report.failure_text import explain
+from proxylab.report.bundle import Circumstances, NodeState, read_recorded, shared_files, text_file
 from proxylab.report.reproduction import unreproduced
 from proxylab.report.step_timeline import stream_log
 from proxylab.scenario.steps import Step
@@ -79,12 +78,8 @@ def step_bundle(
     evidence = verdict.evidence
     files = {
         STEP: encode(recorded),
-        "explanation.txt": text_file(explain(verdict)),
-        "versions.txt": text_file(circumstances.lines),
-        PLAN: encode(plan),
-        "scenario.lab.yaml": scenario,
+        **shared_files(verdict, versions=circumstances.lines, plan=plan, nodes=nodes, scenario=scenario),
         **{f"streams/{each.stream}.txt": text_file(stream_log(evidence, each)) for each in evidence.streams},
-        **files_of_nodes(nodes),
         **unreproduced(verdict, "it changes the cluster while its streams run, and a script has no proxy that reacts"),
     }
     if evidence.entries is not None:
