@@ -31,10 +31,16 @@ class BinaryIdentity(Record, frozen=True, kw_only=True):
     commit: str = ""
     dirty: bool | None = None
 
+    @property
+    def state(self) -> str:
+        """Whether its sources were changed since the commit: ``dirty`` or ``clean``; empty if that is not known."""
+        if self.dirty is None:
+            return ""
+        return "dirty" if self.dirty else "clean"
+
     def __str__(self) -> str:
-        state = {True: "dirty", False: "clean", None: ""}[self.dirty]
         commit = f"commit {self.commit[:_DIGITS]}" if self.commit else ""
-        sources = f"{commit}, {state}" if commit and state else commit or state
+        sources = f"{commit}, {self.state}" if commit and self.state else commit or self.state
         parts = (self.origin, sources, f"SHA-256 {self.digest[:_DIGITS]}")
         return f"{self.program} {self.version}: {'; '.join(filter(None, parts))}"
 

@@ -68,8 +68,7 @@ class Cache(Struct, frozen=True):
         identity = replace(found, commit=commit, dirty=dirty) if commit else found
         folder = self.folder / identity.version / identity.digest
         folder.mkdir(parents=True, exist_ok=True)
-        state = {True: " dirty", False: " clean", None: ""}[identity.dirty]
-        for name, text in (("origin", origin), ("commit", f"{identity.commit}{state}")):
+        for name, text in (("origin", origin), ("commit", f"{identity.commit} {identity.state}".rstrip())):
             note = candidate.with_suffix(f".{name}")
             note.write_text(text, encoding="utf-8")
             note.replace(folder / name)

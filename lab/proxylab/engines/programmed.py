@@ -49,7 +49,8 @@ class Programmed(Struct, frozen=True, kw_only=True):
 
     Attributes:
         hooked: the hooks that jump to the rules for Services.
-        reaches: whether those jump on to rules for addresses (``True``) and for node ports (``False``).
+        reaches_addresses: whether those jump on to rules for addresses.
+        reaches_node_ports: whether those jump on to rules for node ports.
         leads: the chains to which a chain jumps, in order.
         ways: the choices of every chain that balances.
         local: of those, the chains that choose among the endpoints of policy Local.
@@ -59,7 +60,8 @@ class Programmed(Struct, frozen=True, kw_only=True):
     """
 
     hooked: frozenset[str]
-    reaches: Mapping[bool, bool]
+    reaches_addresses: bool
+    reaches_node_ports: bool
     entries: tuple[Entry, ...]
     leads: Mapping[str, tuple[str, ...]]
     ways: Mapping[str, tuple[Way, ...]]

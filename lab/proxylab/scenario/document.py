@@ -317,7 +317,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def shown(value: object) -> str:
     """A value of the file for a message: on one line, printable, bounded."""
     if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
+        return json.dumps(value)
     if isinstance(value, str):
         return repr(str(value) if len(value) <= _MOST_SHOWN else value[: _MOST_SHOWN - 1] + "…")
     return str(value)

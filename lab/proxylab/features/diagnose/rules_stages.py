@@ -82,7 +82,7 @@ def _unrecognised(
     found = _entries(programmed, frontend)
     expected = subject.expected(frontend, node)
     look = (f"rules {node} | grep {frontend.address or frontend.port_number}", f"logs {node}")
-    if not programmed.reaches[frontend.address is not None]:
+    if not (programmed.reaches_node_ports if frontend.address is None else programmed.reaches_addresses):
         what = "addresses" if frontend.address is not None else "node ports"
         cause = f"on {node} no rule jumps from the rules for Services to those for {what}."
         return breaks(Stage.ENTRY, (f"{node}: no jump to the rules for {what}",), cause, *look)

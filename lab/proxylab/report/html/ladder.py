@@ -27,14 +27,6 @@ MOST_COLUMNS: Final = 8
 _MOST_RUNGS: Final = 48
 """The number of rows that the style sheet defines."""
 
-_TRANSLATIONS: Final = {
-    (True, True): "DNAT",
-    (True, False): "SNAT",
-    (False, False): "DNAT undone",
-    (False, True): "SNAT undone",
-}
-"""By whether the packet is a request, and whether its destination changed."""
-
 
 def ladder(view: ProbeView) -> Markup | None:
     """The drawing of the flow that shows what went wrong, or of the first; ``None`` if no tap saw it."""
@@ -183,13 +175,14 @@ class _Drawing:
 
     def _change(self, stop: Stop, old: Ends, new: Ends, since: str = "") -> _Rung:
         """A translation in a namespace, or, where no node was captured, somewhere after namespace ``since``."""
-        both = ((True, old.destination, new.destination), (False, old.source, new.source))
         request = stop.packet is Packet.REQUEST
+        of_destination, of_source = ("DNAT", "SNAT") if request else ("SNAT undone", "DNAT undone")
+        both = ((of_destination, old.destination, new.destination), (of_source, old.source, new.source))
         where = f"between {since} and {stop.netns_name}" if since else f"on {stop.netns_name}"
         lines = [
             tag(
                 "span",
-                tag("b", _TRANSLATIONS[request, there], class_="translation"),
+                tag("b", name, class_="translation"),
                 tag("code", was),
                 tag("span", " becomes ", class_="becomes"),
                 tag("span", " ⇒ ", class_="into", aria_hidden="true"),
@@ -197,7 +190,7 @@ class _Drawing:
                 self._by(stop, becomes) if request and not since else None,
                 class_="change",
             )
-            for there, was, becomes in both
+            for name, was, becomes in both
             if was != becomes
         ]
         ends = self._columns[since or stop.netns_name], self._columns[stop.netns_name]

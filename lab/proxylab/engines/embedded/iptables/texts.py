@@ -109,7 +109,8 @@ def read(text: str) -> Programmed:
         hooked.add(Hook.LEAVING)
     return Programmed(
         hooked=frozenset(hooked),
-        reaches={True: True, False: any(_target(rule) == _NODE_PORTS for rule in nat(_SERVICES))},
+        reaches_addresses=True,
+        reaches_node_ports=any(_target(rule) == _NODE_PORTS for rule in nat(_SERVICES)),
         entries=tuple(_entries(chains)),
         leads={
             chain: tuple(to for rule in rules if (to := _target(rule)).startswith("KUBE-") and to != _MARK_MASQ)

@@ -125,7 +125,13 @@ def read(text: str) -> Programmed:
             )
         )
     return replace(
-        rules, reaches={True: True, False: True}, entries=tuple(entries), ways=ways, in_turn=False, falls_back=True
+        rules,
+        reaches_addresses=True,
+        reaches_node_ports=True,
+        entries=tuple(entries),
+        ways=ways,
+        in_turn=False,
+        falls_back=True,
     )
 
 

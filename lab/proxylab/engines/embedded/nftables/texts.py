@@ -115,7 +115,8 @@ def read(text: str) -> Programmed:
             for hook, (chain, wanted) in _HOOKS.items()
             if any(wanted in led_to(rule) for rule in chains.get(chain, ()))
         ),
-        reaches={True: "service-ips" in looked_up, False: "service-nodeports" in looked_up},
+        reaches_addresses="service-ips" in looked_up,
+        reaches_node_ports="service-nodeports" in looked_up,
         entries=tuple(entry for name in _MAPS if name in maps for entry in _entries(maps[name])),
         leads={name: tuple(_leads(rules)) for name, rules in chains.items()},
         ways={name: tuple(_ways(chains, name)) for name in chains},

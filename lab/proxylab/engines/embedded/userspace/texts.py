@@ -64,7 +64,8 @@ def read(text: str) -> Programmed:
     """The rules that lead packets from elsewhere to the process, each to a port. The process chooses the endpoint."""
     return Programmed(
         hooked=frozenset(),
-        reaches={},
+        reaches_addresses=False,
+        reaches_node_ports=False,
         entries=tuple(_entries(text)),
         leads={},
         local=frozenset(),

@@ -1,4 +1,4 @@
-"""A class has a name of its own: a reader who meets it, or searches for it, finds one class."""
+"""A class has a name of its own, so that a search finds one; and a mapping has keys that say what they are."""
 
 import ast
 from collections import defaultdict
@@ -18,3 +18,15 @@ def test_no_class_name_stands_twice() -> None:
                 found[node.name].append(str(module.relative_to(PACKAGE)))
     assert len(found) > 500
     assert {name: modules for name, modules in found.items() if len(modules) > 1 and name not in OF_EACH_MODE} == {}
+
+
+def test_no_mapping_has_bool_keys() -> None:
+    """A reader of ``{True: …, False: …}`` has to know what the key asks; a name says it."""
+    found = [
+        f"{module.relative_to(PACKAGE)}:{node.lineno}"
+        for module in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Dict)
+        and any(isinstance(key, ast.Constant) and isinstance(key.value, bool) for key in node.keys)
+    ]
+    assert found == []
