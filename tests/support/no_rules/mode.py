@@ -17,7 +17,8 @@ MODE = ProxyMode(
     ),
     read=lambda _text: Programmed(
         hooked=frozenset(),
-        reaches={},
+        reaches_addresses=False,
+        reaches_node_ports=False,
         entries=(),
         leads={},
         ways={},

@@ -30,7 +30,8 @@ FRONT = FrontendAddress(
 )
 PROGRAMMED = Programmed(
     hooked=frozenset({Hook.LEAVING}),
-    reaches={},
+    reaches_addresses=True,
+    reaches_node_ports=True,
     entries=(),
     leads={},
     ways={},
