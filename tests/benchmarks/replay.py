@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from proxylab.kernel.netlink.build import Wiring, _interior_requests, _make_links
-from proxylab.kernel.netlink.messages import Request
+from proxylab.kernel.netlink.messages import NetlinkRequest
 from proxylab.kernel.netlink.requests import get_link
 from proxylab.kernel.sandbox.linux import CLONE_NEWNET, setns, unshare
 from proxylab.kernel.sandbox.netns import NetNs
@@ -39,7 +39,7 @@ class _Recorder:
     def __init__(self, messages: list[bytes]) -> None:
         self._messages = messages
 
-    def send(self, requests: Sequence[Request]) -> None:
+    def send(self, requests: Sequence[NetlinkRequest]) -> None:
         self._messages += (request.encode(1) for request in requests)
 
 

@@ -3,8 +3,8 @@
 from judging import DELIVERED, DROPPED, dropped_evidence, judged
 from msgspec.structs import replace
 
-from proxylab.features.audit.findings import Answer, Audit
-from proxylab.features.audit.questions import Question
+from proxylab.features.audit.findings import Audit, AuditAnswer
+from proxylab.features.audit.questions import AuditQuestion
 from proxylab.features.audit.senders import SenderKind
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.judge import judge
@@ -23,13 +23,13 @@ def wrong() -> ProbeVerdict:
     return judge(replace(dropped.probe, expect=expect), dropped.resolved, None, dropped.evidence)
 
 
-def answer(verdict: ProbeVerdict, kind: SenderKind = SenderKind.NEAR, service: str = "shop/web") -> Answer:
+def answer(verdict: ProbeVerdict, kind: SenderKind = SenderKind.NEAR, service: str = "shop/web") -> AuditAnswer:
     frontend = "clusterIP 10.96.0.10:80/TCP"
-    question = Question(service=service, frontend=frontend, kind=kind, probe=verdict.probe)
-    return Answer(question, replace(verdict, rerun_command="proxylab audit shop.yaml"))
+    question = AuditQuestion(service=service, frontend=frontend, kind=kind, probe=verdict.probe)
+    return AuditAnswer(question, replace(verdict, rerun_command="proxylab audit shop.yaml"))
 
 
-def audit_of(*answers: Answer) -> Audit:
+def audit_of(*answers: AuditAnswer) -> Audit:
     return Audit(
         subject="shop.yaml",
         engine="embedded/iptables",

@@ -20,7 +20,7 @@ from proxylab.plan.assembly import lay_out
 from proxylab.plan.model import Plan
 from proxylab.plan.topology import draw
 from proxylab.protocol.standing_labs import ListObjects, ObjectList, Remember
-from proxylab.report.listing import KINDS, Kind, kind_named, listing, of_kind
+from proxylab.report.listing import KINDS, ListedKind, kind_named, listing, of_kind
 from proxylab.scenario.model import Scenario
 from proxylab.timing import Deadline
 
@@ -111,7 +111,7 @@ def the_cluster(words: tuple[str, ...], name: str | None, case_id: str | None) -
     yield _Cluster(rest, record.scenario, listed.objects, listed, record.began)
 
 
-def kind_of(words: tuple[str, ...], objects: Sequence[KubeObject]) -> tuple[Kind, str | None]:
+def kind_of(words: tuple[str, ...], objects: Sequence[KubeObject]) -> tuple[ListedKind, str | None]:
     """KIND and NAME, which may be written ``KIND/NAME``. Raises ``click.UsageError``."""
     (kind, *further), wanted = kinds_of(words, objects)
     if further:
@@ -119,13 +119,13 @@ def kind_of(words: tuple[str, ...], objects: Sequence[KubeObject]) -> tuple[Kind
     return kind, wanted
 
 
-def kinds_of(words: tuple[str, ...], objects: Sequence[KubeObject]) -> tuple[tuple[Kind, ...], str | None]:
+def kinds_of(words: tuple[str, ...], objects: Sequence[KubeObject]) -> tuple[tuple[ListedKind, ...], str | None]:
     """The kinds of ``KIND,KIND``, each once, and NAME, which may be written ``KIND/NAME``. Raises ``UsageError``."""
     if len(words) == 1 and "/" in words[0]:
         words = tuple(words[0].split("/", 1))
     if not words or len(words) > 2:
         raise click.UsageError(f"KIND and NAME: give one of {', '.join(kind.plural for kind in KINDS)}, then a name")
-    kinds: dict[str, Kind] = {}
+    kinds: dict[str, ListedKind] = {}
     for word in words[0].split(","):
         kind = kind_named(word, objects)
         if kind is None:
@@ -134,7 +134,7 @@ def kinds_of(words: tuple[str, ...], objects: Sequence[KubeObject]) -> tuple[tup
     return tuple(kinds.values()), words[1] if words[1:] else None
 
 
-def _document(found: Mapping[Kind, Sequence[KubeObject]], cluster: _Cluster, *, single: bool) -> dict[str, Any]:
+def _document(found: Mapping[ListedKind, Sequence[KubeObject]], cluster: _Cluster, *, single: bool) -> dict[str, Any]:
     """One object, or a List. Endpoints appear as EndpointSlices: the lab's API has no Endpoints objects."""
     shown: list[KubeObject] = []
     for kind, objects in found.items():

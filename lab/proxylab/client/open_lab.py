@@ -53,7 +53,7 @@ from proxylab.protocol.messages import (
     Inspect,
     LookUp,
     Request,
-    Send,
+    SendProbe,
 )
 from proxylab.protocol.standing_labs import LabRecord, ListObjects
 from proxylab.report.bundle import NodeState, bundle
@@ -310,12 +310,12 @@ class OpenLab:
         resolved, source, lookups = self.lookups.resolved(probe)
         if has_no_address(resolved, lookups):
             return resolved, source, Evidence(sent=0, lookups=lookups)
-        evidence = self._ask(Send(_without_names(resolved)), _PROBE_SECONDS).evidence
+        evidence = self._ask(SendProbe(_without_names(resolved)), _PROBE_SECONDS).evidence
         return resolved, source, replace(evidence, lookups=lookups)
 
     def _trace(self, resolved: ResolvedProbe) -> tuple[ResolvedProbe, Evidence]:
         single = single_packet(resolved, self._modes.values())
-        return single, self._ask(Send(_without_names(single), trace=True), _PROBE_SECONDS).evidence
+        return single, self._ask(SendProbe(_without_names(single), trace=True), _PROBE_SECONDS).evidence
 
     def bundle(self, verdict: ProbeVerdict | StepVerdict) -> dict[str, bytes]:
         """The files of an evidence bundle (``proxylab.report.bundle``) for the probe or step that was judged last."""

@@ -13,7 +13,7 @@ from proxylab.cluster.kube_dns import DNS_PORT
 from proxylab.cluster.objects import EndpointSlice, Service, Unstructured
 from proxylab.errors import ScenarioError
 from proxylab.plan.device_names import ROUTER
-from proxylab.plan.endpoints import Endpoints, everywhere
+from proxylab.plan.endpoints import LabEndpoints, everywhere
 from proxylab.plan.forwarding import UnreachableError, next_hop
 from proxylab.plan.lookup import (
     UnresolvableError,
@@ -176,7 +176,7 @@ class _Resolver:
         left = [each.text for node in self._nodes.values() for each in node.leftovers]
         self._leftovers = tuple(line.strip() for text in left for line in text.splitlines())
         slices = tuple(slices)
-        self._behind = Endpoints(services, slices, serving.local, serving.surely_serves)
+        self._behind = LabEndpoints(services, slices, serving.local, serving.surely_serves)
         self._endpoints = frozenset(each.addresses[0] for slice_ in scenario.slices for each in slice_.endpoints)
         self._pods = {pod.name: pod for pod in plan.pods}
         self._questions = Questions(plan, services, self._families, slices, scenario.name_server.corefile)

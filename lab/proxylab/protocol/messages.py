@@ -111,7 +111,7 @@ class Conclude(Request["Concluded"], frozen=True):
     metrics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-class Send(Request["Sent"], frozen=True):
+class SendProbe(Request["Sent"], frozen=True):
     """Send one probe in the lab, and with ``trace`` trace its packet."""
 
     resolved: ResolvedProbe
@@ -165,7 +165,18 @@ class Examine(Request["Examined"], frozen=True):
 
 
 LabRequest = (
-    Build | Advance | Conclude | Send | LookUp | Converse | Dump | Inspect | CollectState | Execute | Examine | Close
+    Build
+    | Advance
+    | Conclude
+    | SendProbe
+    | LookUp
+    | Converse
+    | Dump
+    | Inspect
+    | CollectState
+    | Execute
+    | Examine
+    | Close
 )
 
 
@@ -187,7 +198,7 @@ class Ready(TaggedRecord, frozen=True):
     refused: str = ""
 
 
-class Stage(Record, frozen=True):
+class BuildStage(Record, frozen=True):
     """How long one stage of a build took."""
 
     name: str
@@ -202,7 +213,7 @@ class Built(TaggedRecord, frozen=True):
     """
 
     variant: str
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[BuildStage, ...] = ()
     kernel: str = ""
 
 
@@ -286,7 +297,7 @@ class Examined(TaggedRecord, frozen=True):
     capabilities: tuple[Capability, ...]
 
 
-class Fault(Record, frozen=True):
+class RaisedFault(Record, frozen=True):
     """An error for the client to raise again; ``kind`` stands for its class in ``proxylab.errors``."""
 
     kind: str
@@ -296,7 +307,7 @@ class Fault(Record, frozen=True):
 class Failed(TaggedRecord, frozen=True):
     """The request could not be carried out."""
 
-    fault: Fault
+    fault: RaisedFault
 
 
 Answer = (

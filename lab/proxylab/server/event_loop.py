@@ -1,7 +1,8 @@
 """The event loop of a lab process, which carries out the requests of its clients.
 
-``serve`` greets the client with ``Ready``. The first request is ``Build``, which makes a ``Network`` and a ``Lab`` on
-it; ``server.lab`` carries out most of the others. ``server.client_connections`` receives requests and returns answers.
+``serve`` greets the client with ``Ready``. The first request is ``Build``, which makes a ``BuiltNetwork`` and a
+``BuiltLab`` on it; ``server.lab`` carries out most of the others. ``server.client_connections`` receives requests and
+returns answers.
 
 The loop ends with its client unless its lab is detached. It reads no files of the user.
 """
@@ -34,6 +35,7 @@ from proxylab.protocol.messages import (
     Advanced,
     Answer,
     Build,
+    BuildStage,
     Built,
     Close,
     Closed,
@@ -55,9 +57,8 @@ from proxylab.protocol.messages import (
     LookedUp,
     LookUp,
     Ready,
-    Send,
+    SendProbe,
     Sent,
-    Stage,
 )
 from proxylab.protocol.standing_labs import (
     AnyRequest,
@@ -77,8 +78,8 @@ from proxylab.protocol.standing_labs import (
 from proxylab.resource_limits import check_descriptors, limit_reached
 from proxylab.server.client_connections import accept_clients, first_of, serve_client
 from proxylab.server.feeds import Signals, feed
-from proxylab.server.lab import Lab
-from proxylab.server.network import Network
+from proxylab.server.lab import BuiltLab
+from proxylab.server.network import BuiltNetwork
 from proxylab.timing import Deadline, DeadlineExceededError, wait_while_fewer
 
 _GONE_SECONDS: Final = 5.0
@@ -217,54 +218,54 @@ def _owned(error: Exception, request: AnyRequest) -> LabError:
             raise error
 
 
-async def _advance(lab: Lab, request: Advance) -> Advanced:
+async def _advance(lab: BuiltLab, request: Advance) -> Advanced:
     began = time.monotonic()
     await lab.advance(request)
     return Advanced(time.monotonic() - began)
 
 
-async def _conclude(lab: Lab, request: Conclude) -> Concluded:
+async def _conclude(lab: BuiltLab, request: Conclude) -> Concluded:
     return Concluded(await lab.step_runner.conclude(tables=request.tables, metrics=request.metrics))
 
 
-async def _send(lab: Lab, request: Send) -> Sent:
+async def _send(lab: BuiltLab, request: SendProbe) -> Sent:
     return Sent(await lab.send(request.resolved, trace=request.trace))
 
 
-async def _look_up(lab: Lab, request: LookUp) -> LookedUp:
+async def _look_up(lab: BuiltLab, request: LookUp) -> LookedUp:
     return LookedUp(await lab.ask(request.netns_name, request.query, Deadline.after(request.seconds)))
 
 
-async def _converse(lab: Lab, request: Converse) -> Conversed:
+async def _converse(lab: BuiltLab, request: Converse) -> Conversed:
     return Conversed(await lab.converse(request.dialogue))
 
 
-async def _dump(lab: Lab, request: Dump) -> Dumped:
+async def _dump(lab: BuiltLab, request: Dump) -> Dumped:
     return Dumped(await lab.dump(request.node))
 
 
-async def _collect_state(lab: Lab, _request: CollectState) -> CollectedState:
+async def _collect_state(lab: BuiltLab, _request: CollectState) -> CollectedState:
     return await lab.collect_state()
 
 
-async def _inspect(lab: Lab, _request: Inspect) -> Inspected:
+async def _inspect(lab: BuiltLab, _request: Inspect) -> Inspected:
     return await lab.control_plane.inspect()
 
 
-async def _list_objects(lab: Lab, _request: ListObjects) -> ObjectList:
+async def _list_objects(lab: BuiltLab, _request: ListObjects) -> ObjectList:
     objects = lab.objects()
     return ObjectList(objects, tuple(lab.control_plane.store.revision_of(each.key) for each in objects))
 
 
-async def _execute(lab: Lab, request: Execute) -> Executed:
+async def _execute(lab: BuiltLab, request: Execute) -> Executed:
     done = await lab.execute(request.netns_name, request.argv, Deadline.after(request.seconds))
     return Executed(done.status, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
 
-_OF_LAB: Final[Mapping[type, Callable[[Lab, Any], Awaitable[Answer | ObjectList]]]] = {
+_OF_LAB: Final[Mapping[type, Callable[[BuiltLab, Any], Awaitable[Answer | ObjectList]]]] = {
     Advance: _advance,
     Conclude: _conclude,
-    Send: _send,
+    SendProbe: _send,
     LookUp: _look_up,
     Converse: _converse,
     Dump: _dump,
@@ -286,7 +287,7 @@ class _RequestHandler:
         self._origins = origins or Origins()
         self._gone_seconds = gone_seconds
         self._variants: dict[str, IptablesVariant] = {}
-        self._lab: Lab | None = None
+        self._lab: BuiltLab | None = None
         self._labs = 0
         self._closed_labs: list[ClosedLab] = []
         self._before: HeldResources | None = None
@@ -355,13 +356,13 @@ class _RequestHandler:
         self._before = self._before or HeldResources.take()
         began = time.monotonic()
         self._labs += 1
-        network = Network.build(self._labs, request.plan, self._launcher)
+        network = BuiltNetwork.build(self._labs, request.plan, self._launcher)
         for namespace in request.plan.namespaces:
             netns_name = f"{network.number}/{namespace.name}"
             self._launcher.furnish(netns_name, request.resolv_confs.get(namespace.name, ""))
-        laid = Stage("network", time.monotonic() - began)
+        laid = BuildStage("network", time.monotonic() - began)
         try:
-            lab = await Lab.build(request, self._launcher, variant, network, laid)
+            lab = await BuiltLab.build(request, self._launcher, variant, network, laid)
         except BaseException:
             self._closed_labs.append(network.close(self._cleanup))
             raise
@@ -388,7 +389,7 @@ class _RequestHandler:
         if self._lab is not None:
             self._lab.network.watch.close()
 
-    async def _end(self, lab: Lab) -> None:
+    async def _end(self, lab: BuiltLab) -> None:
         try:
             await lab.stop()
         finally:
@@ -407,7 +408,7 @@ class _RequestHandler:
         except DeadlineExceededError:
             raise InternalError(f"{after} and left behind: {'; '.join(look())}") from None
 
-    def _current_lab(self) -> Lab:
+    def _current_lab(self) -> BuiltLab:
         if self._lab is None:
             raise InternalError("there is no lab: Build comes first")
         return self._lab

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import proxylab
 from proxylab.errors import CapabilityError, InternalError
 from proxylab.kernel.netlink import requests
-from proxylab.kernel.netlink.messages import Kind, Request, Value, answers
+from proxylab.kernel.netlink.messages import Kind, NetlinkRequest, Value, answers
 from proxylab.kernel.netlink.socket import Netlink
 from proxylab.plan.model import Bridge, Route
 
@@ -43,7 +43,7 @@ def end(sequence: int, code: int = 0, kind: int = DONE, flags: int = 0) -> bytes
 
 def route(sequence: int, index: int, flags: int = 0) -> bytes:
     content = {"family": int(socket.AF_INET), "RTA_OIF": index}
-    encoded = Request("a route", Kind.NEW_ROUTE, 0, content).encode(sequence)
+    encoded = NetlinkRequest("a route", Kind.NEW_ROUTE, 0, content).encode(sequence)
     return message(OBJECT, sequence, encoded[16:], flags)
 
 
@@ -72,7 +72,7 @@ def test_what_is_encoded_decodes_to_the_same(routes: list[tuple[int, object, int
         family = int(socket.AF_INET if gateway.version == 4 else socket.AF_INET6)  # type: ignore[attr-defined]
         content: dict[str, Value] = {"family": family, "dst_len": length, "RTA_TABLE": table, "RTA_PREFSRC": None}
         content |= {"RTA_GATEWAY": str(gateway), "RTA_MULTIPATH": [{"oif": index, "RTA_GATEWAY": str(gateway)}] * 2}
-        data += Request("a route", Kind.NEW_ROUTE, 0, content).encode(sequence)
+        data += NetlinkRequest("a route", Kind.NEW_ROUTE, 0, content).encode(sequence)
     for sequence, (answer, (table, gateway, index, length)) in enumerate(zip(answers(data), routes, strict=True)):
         found = answer.decode(Kind.GET_ROUTE)
         assert answer.sequence == sequence
@@ -135,7 +135,7 @@ def test_an_answer_to_an_earlier_request_is_skipped(ends: tuple[Netlink, socket.
 
 def test_a_kind_of_device_that_the_kernel_lacks_is_a_capability(ends: tuple[Netlink, socket.socket]) -> None:
     ours, kernel = ends
-    request = Request("make it", Kind.NEW_LINK, 0, {}, needs=("VXLAN devices", "load it"))
+    request = NetlinkRequest("make it", Kind.NEW_LINK, 0, {}, needs=("VXLAN devices", "load it"))
     kernel.send(refused(request.encode(1), errno.EOPNOTSUPP, "Unknown device type"))
     with pytest.raises(CapabilityError, match="VXLAN devices"):
         ours.send([request])

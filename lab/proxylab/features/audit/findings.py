@@ -9,10 +9,11 @@ from msgspec import Struct
 
 from proxylab.errors import ExitCode
 from proxylab.evidence.words import amount
-from proxylab.features.audit.questions import Question
+from proxylab.features.audit.questions import AuditQuestion
 from proxylab.features.audit.senders import MEANINGS, SenderKind
 from proxylab.oracle.rows import rows
-from proxylab.report.failure_text import explain, summary
+from proxylab.report.failure_text import explain
+from proxylab.report.view import view_of
 from proxylab.text import table, wrapped
 from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
 
@@ -27,10 +28,10 @@ _TITLES: Final = {
 }
 
 
-class Answer(Struct, frozen=True):
+class AuditAnswer(Struct, frozen=True):
     """A question, and the verdict on it."""
 
-    question: Question
+    question: AuditQuestion
     verdict: ProbeVerdict
 
     @property
@@ -62,7 +63,7 @@ class Audit(Struct, frozen=True, kw_only=True):
 
     subject: str
     engine: str
-    answers: tuple[Answer, ...]
+    answers: tuple[AuditAnswer, ...]
     undialled: Mapping[str, str]
     missing: tuple[SenderKind, ...]
     seconds: float
@@ -71,7 +72,7 @@ class Audit(Struct, frozen=True, kw_only=True):
     def counts(self) -> Counter[Judgement]:
         return Counter(each.judgement for each in self.answers)
 
-    def of(self, judgement: Judgement) -> list[Answer]:
+    def of(self, judgement: Judgement) -> list[AuditAnswer]:
         """The answers with that judgement."""
         return [each for each in self.answers if each.judgement is judgement]
 
@@ -91,15 +92,15 @@ class Audit(Struct, frozen=True, kw_only=True):
         return tuple(kind for kind in SenderKind if kind in asked)
 
     @property
-    def by_service(self) -> Mapping[str, Mapping[SenderKind, Sequence[Answer]]]:
+    def by_service(self) -> Mapping[str, Mapping[SenderKind, Sequence[AuditAnswer]]]:
         """The answers by Service and kind of sender."""
-        found: dict[str, dict[SenderKind, list[Answer]]] = {}
+        found: dict[str, dict[SenderKind, list[AuditAnswer]]] = {}
         for each in self.answers:
             found.setdefault(each.service, {}).setdefault(each.question.kind, []).append(each)
         return found
 
 
-def cell(answers: Sequence[Answer]) -> str:
+def cell(answers: Sequence[AuditAnswer]) -> str:
     """How many answers are as promised; of others, how many of all differ, or are undecided."""
     if not answers:
         return NOTHING_ASKED
@@ -149,9 +150,9 @@ def to_lines(audit: Audit, width: int) -> Iterator[str]:
         yield from ("", *explain(failed[0].verdict, width))
 
 
-def differences(answers: Sequence[Answer]) -> list[str]:
+def differences(answers: Sequence[AuditAnswer]) -> list[str]:
     """What differs, a line for all senders and frontends of a Service that show the same."""
-    by_what: dict[tuple[str, str, str, str, str], list[Answer]] = {}
+    by_what: dict[tuple[str, str, str, str, str], list[AuditAnswer]] = {}
     for each in answers:
         found, question = each.deciding, each.question
         key = each.service, question.frontend, found.expectation, found.expected, found.observed
@@ -186,7 +187,7 @@ def to_json(audit: Audit) -> str:
     )
 
 
-def _document(answer: Answer) -> dict[str, object]:
+def _document(answer: AuditAnswer) -> dict[str, object]:
     probe = answer.verdict.probe
     return {
         "service": answer.question.service or None,
@@ -195,7 +196,7 @@ def _document(answer: Answer) -> dict[str, object]:
         "from": probe.source.name,
         "probe": probe.name,
         "judgement": answer.judgement,
-        "observed": summary(answer.verdict),
+        "observed": view_of(answer.verdict).summary,
         "verdicts": [
             {
                 "expectation": each.expectation,

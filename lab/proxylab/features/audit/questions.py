@@ -28,7 +28,7 @@ _UNUSED_PORTS: Final = range(9, 1024)
 """Where to look for a port that a Service does not have; 9 is for discarded data (RFC 863)."""
 
 
-class Question(Struct, frozen=True, kw_only=True):
+class AuditQuestion(Struct, frozen=True, kw_only=True):
     """One question: a row and a column of the table, and the probe that asks it.
 
     Attributes:
@@ -134,7 +134,7 @@ class Asker:
         self._networks = tuple(service_networks)
         self._position = Position(file, 1, 1)
 
-    def questions(self) -> Iterator[Question]:
+    def questions(self) -> Iterator[AuditQuestion]:
         """All questions, Service by Service."""
         for service in self._services:
             for dialled in self._frontends(service):
@@ -191,7 +191,7 @@ class Asker:
             pods=tuple(pods),
         )
 
-    def _of(self, dialled: _Dialled) -> Iterator[Question]:
+    def _of(self, dialled: _Dialled) -> Iterator[AuditQuestion]:
         senders, of_nodes = self._senders, dialled.via in (Frontend.NODE_PORT, Frontend.HEALTH_CHECK_NODE_PORT)
         if dialled.via is not Frontend.HEALTH_CHECK_NODE_PORT:
             for asking in self._inside(dialled):
@@ -223,12 +223,12 @@ class Asker:
     def _node_of(self, pod: str) -> str:
         return next(node for node, pods in self._senders.pods.items() if pod in pods)
 
-    def _question(self, dialled: _Dialled, asking: _Asking, *, by_node: bool) -> Question:
+    def _question(self, dialled: _Dialled, asking: _Asking, *, by_node: bool) -> AuditQuestion:
         service = f"{dialled.service.namespace}/{dialled.service.name}"
         port = f" {dialled.port.name}" if dialled.port.name else ""
         frontend = dialled.words
         at = f" at {asking.node}" if by_node else ""
-        return Question(
+        return AuditQuestion(
             service=service,
             frontend=frontend,
             kind=asking.kind,
@@ -244,7 +244,7 @@ class Asker:
         expect = replace(PROMISED, position=self._position)
         return Probe(name=name, source=source, target=target, send=send, expect=expect, position=self._position)
 
-    def _beside(self, service: Service) -> Iterator[Question]:
+    def _beside(self, service: Service) -> Iterator[AuditQuestion]:
         """An unused port and an echo request at each cluster IP, from a pod and from a node."""
         if service.headless or service.type is ServiceType.EXTERNAL_NAME:
             return
@@ -258,7 +258,7 @@ class Asker:
                 ):
                     yield self._aside(name, frontend, kind, sender, AddressTarget(address=address, port=port), protocol)
 
-    def _unassigned(self) -> Iterator[Question]:
+    def _unassigned(self) -> Iterator[AuditQuestion]:
         """An address of each network of cluster IPs that no Service has."""
         taken = {address for each in self._services for address in each.cluster_ips}
         for network in self._networks:
@@ -272,10 +272,10 @@ class Asker:
 
     def _aside(
         self, service: str, frontend: str, kind: SenderKind, sender: str, target: AddressTarget, protocol: Transport
-    ) -> Question:
+    ) -> AuditQuestion:
         name = f"{_title(service)}: {_title(frontend)} from {sender}".removeprefix(": ")
         send = Send(protocol=protocol, manner=Manner.PACKET, flows=1)
-        return Question(
+        return AuditQuestion(
             service=service, frontend=frontend, kind=kind, probe=self._probe(name, Source(name=sender), target, send)
         )
 

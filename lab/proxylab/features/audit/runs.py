@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from proxylab.client.open_lab import OpenLab
 from proxylab.cluster.objects import EndpointSlice
 from proxylab.engines.engine_names import mode_of
-from proxylab.features.audit.findings import Answer, Audit
+from proxylab.features.audit.findings import Audit, AuditAnswer
 from proxylab.features.audit.questions import Asker
 from proxylab.features.audit.senders import senders_of
 from proxylab.oracle.promised import with_promises
@@ -44,13 +44,13 @@ def audit(lab: OpenLab, command: str, at: Callable[[int, int], None]) -> Audit:
     promised = {each.name: each for each in filled.all_probes}
     probes = [promised[each.probe.name] for each in questions]
     lab.add(*probes)
-    began, answers, explained = time.monotonic(), list[Answer](), False
+    began, answers, explained = time.monotonic(), list[AuditAnswer](), False
     for number, (question, probe) in enumerate(zip(questions, probes, strict=True)):
         at(number, len(questions))
         verdict = lab.judged(probe)
         if verdict.overall in UNRESOLVED and not explained:
             verdict, explained = lab.probe(probe), True
-        answers.append(Answer(question, replace(verdict, rerun_command=command)))
+        answers.append(AuditAnswer(question, replace(verdict, rerun_command=command)))
     return Audit(
         subject=subject,
         engine=lab.engine.name,

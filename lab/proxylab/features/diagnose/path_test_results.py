@@ -8,7 +8,7 @@ from proxylab.addresses import IPAddress
 from proxylab.cluster.objects import TrafficPolicy
 from proxylab.evidence.words import amount, listed
 from proxylab.features.diagnose.model import Finding, Stage, breaks, holds, nothing, unclear
-from proxylab.features.diagnose.path_tests import PathTest, SenderKind
+from proxylab.features.diagnose.path_tests import DiallerKind, PathTest
 from proxylab.features.diagnose.rules_stages import Rules
 from proxylab.features.diagnose.subject import DiagnosedService
 from proxylab.report.view import ProbeView
@@ -187,7 +187,7 @@ def _setting(subject: DiagnosedService, path_test: PathTest) -> str:
         policy = subject.service.external_traffic_policy
         other = "Local keeps the client's address" if policy is TrafficPolicy.CLUSTER else "Cluster masquerades"
         return f", since externalTrafficPolicy is {policy} ({other})"
-    if path_test.dialler.kind is SenderKind.POD:
+    if path_test.dialler.kind is DiallerKind.POD:
         return ", since masqueradeAll is true" if path_test.hidden else ""
     return " at a cluster IP, since clusterCIDR leaves the client out" if path_test.hidden else ""
 
@@ -230,7 +230,7 @@ def _themselves(names: dict[str, None]) -> str:
 def _looks(subject: DiagnosedService, path_test: PathTest) -> Iterator[str]:
     """The commands that show a path test."""
     via = "" if path_test.frontend.via is Frontend.CLUSTER_IP else f" --via {path_test.frontend.via}"
-    named = path_test.at is not None or path_test.dialler.kind is SenderKind.HOST
+    named = path_test.at is not None or path_test.dialler.kind is DiallerKind.HOST
     node = f" --node {path_test.node}" if named else ""
     yield f"trace {path_test.dialler.name} {_target(subject, path_test)}{via}{node}"
     yield f"rules {path_test.node} | grep {path_test.frontend.address or path_test.frontend.port_number}"

@@ -50,7 +50,7 @@ class Terms(Struct, frozen=True, kw_only=True):
         )
 
 
-class SenderKind(StrEnum):
+class DiallerKind(StrEnum):
     """The kinds of senders."""
 
     POD = "pod"
@@ -62,7 +62,7 @@ class Dialler(Struct, frozen=True, kw_only=True):
     """A sender of path tests. ``node`` is a pod's node or the node itself; ``backs`` says that it is an endpoint."""
 
     name: str
-    kind: SenderKind
+    kind: DiallerKind
     node: str
     addresses: tuple[IPAddress, ...]
     backs: bool = False
@@ -104,7 +104,7 @@ def diallers(
     pods = [
         Dialler(
             name=pod.name,
-            kind=SenderKind.POD,
+            kind=DiallerKind.POD,
             node=pod.node_name,
             addresses=pod.addresses,
             backs=not behind.isdisjoint(pod.addresses),
@@ -113,11 +113,11 @@ def diallers(
         if pod.name in names and not pod.terminating
     ]
     hosts = [
-        Dialler(name=host.name, kind=SenderKind.HOST, node="", addresses=addresses[host.name])
+        Dialler(name=host.name, kind=DiallerKind.HOST, node="", addresses=addresses[host.name])
         for host in scenario.hosts
     ]
     nodes = [
-        Dialler(name=node.name, kind=SenderKind.NODE, node=node.name, addresses=node.addresses)
+        Dialler(name=node.name, kind=DiallerKind.NODE, node=node.name, addresses=node.addresses)
         for node in subject.nodes
     ]
     return (*pods, *hosts, *nodes)
@@ -149,7 +149,7 @@ def hairpin_tests(
     found: list[PathTest] = []
     for frontend in subject.frontends:
         if frontend.is_internal:
-            own = [each for each in senders if each.backs and each.kind is SenderKind.POD and each.node in nodes]
+            own = [each for each in senders if each.backs and each.kind is DiallerKind.POD and each.node in nodes]
             found += filter(
                 None, (_path_test(subject, terms[dialler.node], dialler, frontend, dialler.node) for dialler in own)
             )
@@ -174,10 +174,10 @@ def _candidates(
         yield from (each for each in chosen if frontend.via is Frontend.NODE_PORT or _translates(each, node))
         return
     here = [each for each in senders if each.node == node and not each.backs]
-    pods = [each for each in here if each.kind is SenderKind.POD]
-    node_itself = [each for each in here if each.kind is SenderKind.NODE]
-    hosts = [each for each in senders if each.kind is SenderKind.HOST]
-    others = [each for each in senders if each.kind is SenderKind.NODE and each.node != node]
+    pods = [each for each in here if each.kind is DiallerKind.POD]
+    node_itself = [each for each in here if each.kind is DiallerKind.NODE]
+    hosts = [each for each in senders if each.kind is DiallerKind.HOST]
+    others = [each for each in senders if each.kind is DiallerKind.NODE and each.node != node]
     if frontend.is_internal:
         yield from (*pods, *node_itself)
     elif frontend.via is Frontend.NODE_PORT:
@@ -188,7 +188,7 @@ def _candidates(
 
 def _translates(dialler: Dialler, node: str) -> bool:
     """Whether a node translates what the sender sends to an address of the Service."""
-    return dialler.kind is SenderKind.HOST or dialler.node == node
+    return dialler.kind is DiallerKind.HOST or dialler.node == node
 
 
 def _path_test(
@@ -229,16 +229,16 @@ def nodes_at(
 
 def askers(senders: Sequence[Dialler], node: str, address: IPAddress) -> Iterator[str]:
     """The senders that may dial a node's health check: hosts, then other nodes, then pods elsewhere, then the node."""
-    order = {SenderKind.HOST: 0, SenderKind.NODE: 1, SenderKind.POD: 2}
+    order = {DiallerKind.HOST: 0, DiallerKind.NODE: 1, DiallerKind.POD: 2}
     able = [each for each in senders if each.address(Family.of(address)) is not None]
     yield from (each.name for each in sorted(able, key=lambda each: (each.node == node, order[each.kind])))
 
 
 def _is_outside(dialler: Dialler, node: str, terms: Terms) -> bool:
     """Whether a node treats the sender as a client from outside: also a pod, where the proxy cannot detect pods."""
-    if dialler.kind is SenderKind.POD:
+    if dialler.kind is DiallerKind.POD:
         return not terms.detects
-    return dialler.kind is SenderKind.HOST or dialler.node != node
+    return dialler.kind is DiallerKind.HOST or dialler.node != node
 
 
 def _serves_node_ports(terms: Terms, address: IPAddress | None) -> bool:
@@ -262,15 +262,15 @@ def _hidden(
     ``None`` where the source cannot decide: a node that dials itself may have the same address before and after; the
     network itself may masquerade packets that leave the pod network; an endpoint that is a node may forward.
     """
-    if (dialler.kind is SenderKind.NODE and dialler.node == node) or any(
+    if (dialler.kind is DiallerKind.NODE and dialler.node == node) or any(
         subject.is_of_node(each) for each, _ in expected
     ):
         return None
-    leaves = terms.leaves_hidden and dialler.kind is SenderKind.POD
+    leaves = terms.leaves_hidden and dialler.kind is DiallerKind.POD
     if leaves and (frontend.via is Frontend.NODE_PORT or any(subject.pod_at(each) is None for each, _ in expected)):
         return None
     if not frontend.is_internal:
         return subject.service.external_traffic_policy is not TrafficPolicy.LOCAL
-    if dialler.kind is SenderKind.POD:
+    if dialler.kind is DiallerKind.POD:
         return terms.masquerades_all
     return terms.masquerades_all or terms.detects

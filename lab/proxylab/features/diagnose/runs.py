@@ -33,8 +33,8 @@ from proxylab.features.diagnose.path_test_results import (
 )
 from proxylab.features.diagnose.path_tests import (
     Dialler,
+    DiallerKind,
     PathTest,
-    SenderKind,
     Terms,
     askers,
     diallers,
@@ -205,7 +205,7 @@ class Round:
     def _senders_node(self) -> str | None:
         """The node of the sending pod; ``None`` where the sender is no pod."""
         pods = (
-            each.node for each in self._diallers_of_lab if each.name == self._sender and each.kind is SenderKind.POD
+            each.node for each in self._diallers_of_lab if each.name == self._sender and each.kind is DiallerKind.POD
         )
         return next(pods, None)
 
@@ -213,14 +213,14 @@ class Round:
         """The pod or node that resolves names: the sender, if it is in the cluster, or the first pod, else a node."""
         if self._sender is not None and self._sender not in {host.name for host in self._lab.scenario.hosts}:
             return self._sender
-        pods = [each.name for each in self._diallers_of_lab if each.kind is SenderKind.POD]
-        return (pods or [each.name for each in self._diallers_of_lab if each.kind is SenderKind.NODE])[0]
+        pods = [each.name for each in self._diallers_of_lab if each.kind is DiallerKind.POD]
+        return (pods or [each.name for each in self._diallers_of_lab if each.kind is DiallerKind.NODE])[0]
 
     def _resolvers(self) -> Iterator[Dialler]:
         """A pod on every examined node, or the node itself where it has none."""
         for node in self._nodes:
             here = [each for each in self._diallers_of_lab if each.node == node]
-            yield next((each for each in here if each.kind is SenderKind.POD), here[-1])
+            yield next((each for each in here if each.kind is DiallerKind.POD), here[-1])
 
     def _ask_for_name(self, subject: DiagnosedService) -> Finding:
         resolver = self._resolver()
@@ -261,9 +261,9 @@ class Round:
         chosen = [each for each in self._diallers_of_lab if self._sender in (None, each.name)]
         found = [
             each.name
-            for each in sorted(chosen, key=lambda dialler: (dialler.kind is not SenderKind.POD, dialler.backs))
+            for each in sorted(chosen, key=lambda dialler: (dialler.kind is not DiallerKind.POD, dialler.backs))
             if backend[0] not in each.addresses
-            and (each.kind, each.name) != (SenderKind.NODE, home)
+            and (each.kind, each.name) != (DiallerKind.NODE, home)
             and any(own.version == backend[0].version for own in each.addresses)
         ]
         return found or [home or self._nodes[0]]
@@ -318,7 +318,7 @@ class Round:
         service, expected = subject.service, path_test.expected
         flows = min(flows_to_hit_all(len(expected)), MOST_FLOWS) if service.affinity_timeout is None else _FEW_FLOWS
         frontend = path_test.frontend
-        enters = path_test.node if path_test.dialler.kind is SenderKind.HOST else None
+        enters = path_test.node if path_test.dialler.kind is DiallerKind.HOST else None
         target = ServiceTarget(
             service=service.name,
             namespace=service.namespace,

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.evidence.ipvs import IpSet, Member
-from proxylab.kernel.netlink.messages import Content, Decoded, Kind, Request, Value
+from proxylab.kernel.netlink.messages import Content, Decoded, Kind, NetlinkRequest, Value
 from proxylab.kernel.netlink.socket import NETLINK_NETFILTER, open_netlink
 from proxylab.kernel.sandbox.netns import NetNs
 
@@ -86,7 +86,7 @@ class IpSets:
         """Delete members; nothing happens for those that the set does not have."""
         self._send([_of_member(Kind.DELETE_MEMBER, "del", of, each) for each in members])
 
-    def _create(self, wanted: IpSet) -> Request:
+    def _create(self, wanted: IpSet) -> NetlinkRequest:
         ports: Content = {"IPSET_ATTR_PORT_FROM": 0, "IPSET_ATTR_PORT_TO": _LAST_PORT}
         content: Content = {
             "IPSET_ATTR_TYPENAME": wanted.kind,
@@ -106,26 +106,26 @@ class IpSets:
                 "IPSET_ATTR_FAMILY": _AF[wanted.family],
             }
             try:
-                found = self._netlink.one(Request("find the type of a set", Kind.GET_SET_TYPE, 0, content))
+                found = self._netlink.one(NetlinkRequest("find the type of a set", Kind.GET_SET_TYPE, 0, content))
             except OSError as error:
                 reason = _REASONS.get(error.errno or 0, error.strerror)
                 raise SetsRefusedError(f"create {wanted.name} {wanted.kind}: {reason}") from error
             self._revisions[kind] = found.need(int, "IPSET_ATTR_REVISION")
         return self._revisions[kind]
 
-    def _send(self, requests: list[Request]) -> None:
+    def _send(self, requests: list[NetlinkRequest]) -> None:
         """Send all requests, then raise for those that the kernel refused."""
         if refused := self._netlink.refused(requests):
             reasons = (f"{what}: {_REASONS.get(code) or os.strerror(code)}" for what, code in refused)
             raise SetsRefusedError("\n".join(reasons))
 
 
-def _about(kind: Kind, what: str, name: str, content: Content | None = None, flags: int = 0) -> Request:
+def _about(kind: Kind, what: str, name: str, content: Content | None = None, flags: int = 0) -> NetlinkRequest:
     head: Content = {"IPSET_ATTR_PROTOCOL": _PROTOCOL, "IPSET_ATTR_SETNAME": name}
-    return Request(what, kind, flags | _NLM_F_ACK, {**head, **(content or {})})
+    return NetlinkRequest(what, kind, flags | _NLM_F_ACK, {**head, **(content or {})})
 
 
-def _of_member(kind: Kind, verb: str, of: IpSet, member: Member) -> Request:
+def _of_member(kind: Kind, verb: str, of: IpSet, member: Member) -> NetlinkRequest:
     data: dict[str, Value] = {}
     if member.address is not None:
         data["IPSET_ATTR_IP"] = _address(member.address)

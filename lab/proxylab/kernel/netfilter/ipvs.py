@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from proxylab.addresses import IPAddress, Protocol
 from proxylab.errors import CapabilityError
 from proxylab.evidence.ipvs import IpvsCounts, IpvsDestination, IpvsTimeouts, VirtualServer
-from proxylab.kernel.netlink.messages import Content, Decoded, Kind, Request, Value
+from proxylab.kernel.netlink.messages import Content, Decoded, Kind, NetlinkRequest, Value
 from proxylab.kernel.netlink.socket import NETLINK_GENERIC, open_netlink
 from proxylab.kernel.sandbox.netns import NetNs
 
@@ -48,7 +48,7 @@ class Ipvs:
         self._netlink = open_netlink(netns, NETLINK_GENERIC)
         content: Content = {"cmd": _CTRL_CMD_GETFAMILY, "version": 1, "CTRL_ATTR_FAMILY_NAME": "IPVS"}
         try:
-            family = self._netlink.one(Request("find IPVS", Kind.GET_GENERIC_FAMILY, 0, content))
+            family = self._netlink.one(NetlinkRequest("find IPVS", Kind.GET_GENERIC_FAMILY, 0, content))
         except OSError as error:
             self._netlink.close()
             raise CapabilityError(f"IPVS in the kernel ({error.strerror})", CURE) from error
@@ -132,7 +132,7 @@ class Ipvs:
 
     def _about(
         self, command: int, verb: str, server: VirtualServer, destination: IpvsDestination | None = None
-    ) -> Request:
+    ) -> NetlinkRequest:
         """A request about a virtual server, or about one destination of it."""
         what = f"{verb} {server.option}{'' if destination is None else f' -r {destination}'}"
         whole = destination is None and command != _DELETE_SERVICE
@@ -143,11 +143,13 @@ class Ipvs:
             content["IPVS_CMD_ATTR_DEST"] = _destination(destination)
         return self._request(command, what, content)
 
-    def _request(self, command: int, what: str, content: Content | None = None, flags: int = _NLM_F_ACK) -> Request:
+    def _request(
+        self, command: int, what: str, content: Content | None = None, flags: int = _NLM_F_ACK
+    ) -> NetlinkRequest:
         header: Content = {"cmd": command, "version": 1}
-        return Request(what, Kind.IPVS, flags, {**header, **(content or {})}, number=self._number)
+        return NetlinkRequest(what, Kind.IPVS, flags, {**header, **(content or {})}, number=self._number)
 
-    def _send(self, requests: list[Request]) -> None:
+    def _send(self, requests: list[NetlinkRequest]) -> None:
         """Send all requests, then raise for those that the kernel refused."""
         if refused := self._netlink.refused(requests):
             reasons = (f"the kernel refused to {what}: {os.strerror(code)}" for what, code in refused)

@@ -17,7 +17,7 @@ from msgspec import Struct
 from proxylab.errors import InternalError
 from proxylab.kernel.netlink.addresses_answer import make_addresses_answer
 from proxylab.kernel.netlink.links_carry import make_links_carry
-from proxylab.kernel.netlink.messages import Request
+from proxylab.kernel.netlink.messages import NetlinkRequest
 from proxylab.kernel.netlink.requests import (
     add_address,
     add_bridge,
@@ -80,7 +80,7 @@ def realise(plan: Plan, make: Callable[[str], NetNs] | None = None) -> Iterator[
 
 def _make_links(wiring: Wiring) -> None:
     """Make bridges first, since ports name them; then veths, from the namespace of their first end."""
-    requests: dict[str, list[Request]] = {
+    requests: dict[str, list[NetlinkRequest]] = {
         namespace.name: [add_bridge(bridge) for bridge in namespace.bridges] for namespace in wiring.plan.namespaces
     }
     for link in wiring.plan.links:
@@ -90,7 +90,7 @@ def _make_links(wiring: Wiring) -> None:
         wiring.routes[name].send(batch)
 
 
-def _interior_requests(namespace: PlannedNamespace, ends: Sequence[LinkEnd]) -> list[Request]:
+def _interior_requests(namespace: PlannedNamespace, ends: Sequence[LinkEnd]) -> list[NetlinkRequest]:
     """The requests inside one namespace once its veths and bridges exist, in order."""
     tops: list[Device] = [*namespace.bridges, *namespace.vxlans]
     known = {"lo": 1} | {device.device: device.index for device in [*ends, *tops]}

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from proxylab.errors import InternalError
-from proxylab.kernel.netlink.messages import Kind, Request
+from proxylab.kernel.netlink.messages import Kind, NetlinkRequest
 from proxylab.kernel.netlink.socket import Netlink
 from proxylab.kernel.sandbox.netns import NetNs, make_netns
 from proxylab.timing import DeadlineExceededError, wait_while_fewer
@@ -71,6 +71,6 @@ class Cleanup:
         return {number: name for number, name in self._names.items() if number in numbers}
 
 
-def _number(netns: NetNs, number: int) -> Request:
+def _number(netns: NetNs, number: int) -> NetlinkRequest:
     content = {"NETNSA_NSID": number, "NETNSA_FD": netns.fd}
-    return Request(f"give {netns.name} a number", Kind.NEW_NAMESPACE_ID, _NLM_F_ACK, content)
+    return NetlinkRequest(f"give {netns.name} a number", Kind.NEW_NAMESPACE_ID, _NLM_F_ACK, content)

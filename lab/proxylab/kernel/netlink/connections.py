@@ -17,7 +17,7 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple, Self
 
 from proxylab.addresses import IPAddress
-from proxylab.kernel.netlink.messages import Content, Decoded, Kind, Request
+from proxylab.kernel.netlink.messages import Content, Decoded, Kind, NetlinkRequest
 from proxylab.kernel.netlink.socket import NETLINK_SOCK_DIAG, open_netlink
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
@@ -104,12 +104,14 @@ def end_these(netns: NetNs, connections: Collection[TcpConnection]) -> None:
                 raise
 
 
-def _ask(connection: TcpConnection, wanted: Content) -> Request:
+def _ask(connection: TcpConnection, wanted: Content) -> NetlinkRequest:
     """Ask for a connection by its ends. No cookie is known yet (INET_DIAG_NOCOOKIE)."""
     (own, port), (peer, peer_port) = connection
     ends = {"idiag_src": _words(str(own)), "idiag_dst": _words(str(peer))}
     ports = {"idiag_sport": port, "idiag_dport": peer_port}
-    return Request("find a connection", Kind.GET_SOCKETS, 0, {**wanted, **ports, **ends, "idiag_cookie": _NO_COOKIE})
+    return NetlinkRequest(
+        "find a connection", Kind.GET_SOCKETS, 0, {**wanted, **ports, **ends, "idiag_cookie": _NO_COOKIE}
+    )
 
 
 def _end_family(netns: NetNs, family: int) -> None:
@@ -122,11 +124,11 @@ def _end_family(netns: NetNs, family: int) -> None:
             raise
 
 
-def _end(found: Decoded, wanted: Content) -> Request:
+def _end(found: Decoded, wanted: Content) -> NetlinkRequest:
     """The kernel finds a socket by its ends, device and cookie (struct inet_diag_sockid)."""
     same = {name: found.need(int, name) for name in ("idiag_sport", "idiag_dport", "idiag_if", "idiag_cookie")}
     ends = {name: _words(found.need(str, name)) for name in ("idiag_src", "idiag_dst")}
-    return Request("end a connection", Kind.DESTROY_SOCKET, _NLM_F_ACK, {**wanted, **same, **ends})
+    return NetlinkRequest("end a connection", Kind.DESTROY_SOCKET, _NLM_F_ACK, {**wanted, **same, **ends})
 
 
 def _words(address: str) -> tuple[int, ...]:

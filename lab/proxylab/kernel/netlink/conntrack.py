@@ -20,7 +20,7 @@ from msgspec import Struct
 from proxylab.addresses import Family, IPAddress, Protocol, unpacked
 from proxylab.cluster.configuration import SocketAddress
 from proxylab.errors import CapabilityError, InternalError
-from proxylab.kernel.netlink.messages import Content, Decoded, Kind, NetlinkAnswer, Request
+from proxylab.kernel.netlink.messages import Content, Decoded, Kind, NetlinkAnswer, NetlinkRequest
 from proxylab.kernel.netlink.socket import NETLINK_NETFILTER, open_netlink
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.scenario.nodes import TrackedConnection
@@ -112,7 +112,7 @@ class Conntrack:
     def entries(self, family: Family, *protocols: int) -> list[ConntrackEntry]:
         """The entries of one family, and of protocols that have ports or are ICMP. Raises ``InternalError``."""
         try:
-            counted = self._netlink.one(Request("count connections", Kind.COUNT_CONNECTIONS, 0, {}))
+            counted = self._netlink.one(NetlinkRequest("count connections", Kind.COUNT_CONNECTIONS, 0, {}))
             if not counted.need(int, "CTA_STATS_GLOBAL_ENTRIES"):
                 return []
             version = 4 if family is Family.IPV4 else 6
@@ -127,7 +127,7 @@ class Conntrack:
 
     def replies(self, original: Tuple, source_ports: Sequence[int]) -> list[Tuple | None]:
         """The reply direction of each flow, or ``None`` without an entry; the flows differ only in source port."""
-        request = Request("look up a connection", Kind.GET_CONNECTION, 0, _about(original))
+        request = NetlinkRequest("look up a connection", Kind.GET_CONNECTION, 0, _about(original))
         encoded, port_at = request.encode(0), _IDENTIFIER if original.protocol in _ICMP else _PORT
         found = self._netlink.exchange([_LookUp(encoded, port_at, port) for port in source_ports])
         return [None if answer.is_last else _reply(answer, original.source.version) for answer in found]
@@ -154,7 +154,7 @@ class Conntrack:
             "CTA_PROTOINFO": _ESTABLISHED if connection.protocol is Protocol.TCP else None,
         }
         flags = _NLM_F_ACK | _NLM_F_CREATE | _NLM_F_EXCL
-        (answer,) = self._netlink.exchange([Request("write a connection", Kind.NEW_CONNECTION, flags, content)])
+        (answer,) = self._netlink.exchange([NetlinkRequest("write a connection", Kind.NEW_CONNECTION, flags, content)])
         code, _ = answer.refusal()
         if code:
             raise OSError(code, os.strerror(code))
@@ -164,7 +164,7 @@ class Conntrack:
         deleted = 0
         for entry in entries:
             content = {**_about(entry.original), "CTA_ID": entry.number}
-            request = Request("delete a connection", Kind.DELETE_CONNECTION, _NLM_F_ACK, content)
+            request = NetlinkRequest("delete a connection", Kind.DELETE_CONNECTION, _NLM_F_ACK, content)
             (answer,) = self._netlink.exchange([request])
             code, _ = answer.refusal()
             if code not in (0, errno.ENOENT):
@@ -180,7 +180,7 @@ class Conntrack:
         The kernel acknowledges after the deletion. Each later packet is a new connection and meets the rules.
         Raises ``CapabilityError``.
         """
-        (answer,) = self._netlink.exchange([Request("flush conntrack", Kind.DELETE_CONNECTION, _NLM_F_ACK, {})])
+        (answer,) = self._netlink.exchange([NetlinkRequest("flush conntrack", Kind.DELETE_CONNECTION, _NLM_F_ACK, {})])
         code, _ = answer.refusal()
         if code:
             raise CapabilityError(

@@ -23,7 +23,7 @@ from proxylab.addresses import Family, IPAddress
 from proxylab.kernel.netlink.addresses_answer import make_addresses_answer, wait_until_local
 from proxylab.kernel.netlink.build import Wiring
 from proxylab.kernel.netlink.links_carry import make_links_carry
-from proxylab.kernel.netlink.messages import Kind, Request
+from proxylab.kernel.netlink.messages import Kind, NetlinkRequest
 from proxylab.kernel.netlink.requests import (
     add_device,
     add_neighbour,
@@ -68,7 +68,7 @@ def mend(wiring: Wiring, netns_name: str, device: str) -> None:
     make_addresses_answer(plan, wiring.namespaces, wiring.routes, only=end.namespace)
 
 
-def _restore_requests(namespace: PlannedNamespace, end: LinkEnd, indexes: dict[str, int]) -> Iterator[Request]:
+def _restore_requests(namespace: PlannedNamespace, end: LinkEnd, indexes: dict[str, int]) -> Iterator[NetlinkRequest]:
     """Requests for everything that the plan has on a device. Some of it still exists."""
     yield from (put_address(each, end.index) for each in namespace.addresses if each.device == end.device)
     yield from (add_neighbour(each, end.index) for each in namespace.neighbours if each.device == end.device)

@@ -50,7 +50,7 @@ class _Ipvs(ipvsmsg):  # type: ignore[misc]
 class Kind(Enum):
     """A kind of request: its number, pyroute2's class for it, and the class for the kernel's answer.
 
-    A generic family has no number here: each kernel gives it one (``Request.number``).
+    A generic family has no number here: each kernel gives it one (``NetlinkRequest.number``).
     """
 
     NEW_LINK = 16, ifinfmsg, ifinfmsg
@@ -89,7 +89,7 @@ class Kind(Enum):
     IPVS = 0, _Ipvs, _Ipvs
 
 
-class Request(Struct, frozen=True):
+class NetlinkRequest(Struct, frozen=True):
     """One request to the kernel.
 
     Attributes:

@@ -5,7 +5,7 @@ from typing import Final
 
 from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork
 from proxylab.kernel.modules import load_modules
-from proxylab.kernel.netlink.messages import Content, Kind, Request, Value
+from proxylab.kernel.netlink.messages import Content, Kind, NetlinkRequest, Value
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import (
     BEHIND_LOCAL,
@@ -52,7 +52,7 @@ _STEPS_IN_MILLISECOND: Final = 15_625
 _AF_BRIDGE: Final = 7  # not in every build of the socket module
 
 
-def add_bridge(bridge: Bridge) -> Request:
+def add_bridge(bridge: Bridge) -> NetlinkRequest:
     """Make a bridge, down.
 
     It does not look at multicast: with snooping its kernel would join a group of its own, and report that at a random
@@ -60,21 +60,21 @@ def add_bridge(bridge: Bridge) -> Request:
     """
     info: Content = {"IFLA_INFO_KIND": "bridge", "IFLA_INFO_DATA": {"IFLA_BR_MCAST_SNOOPING": 0}}
     content = {**_named(bridge), "IFLA_LINKINFO": info}
-    return Request(f"make the bridge {bridge.device}", Kind.NEW_LINK, _NEW, content)
+    return NetlinkRequest(f"make the bridge {bridge.device}", Kind.NEW_LINK, _NEW, content)
 
 
-def add_device(device: str, kind: str, index: int) -> Request:
+def add_device(device: str, kind: str, index: int) -> NetlinkRequest:
     """Make a device of a kind that needs only a name, such as ``dummy``."""
     content: Content = {"index": index, "IFLA_IFNAME": device, "IFLA_LINKINFO": {"IFLA_INFO_KIND": kind}}
-    return Request(f"make the {kind} device {device}", Kind.NEW_LINK, _NEW, content)
+    return NetlinkRequest(f"make the {kind} device {device}", Kind.NEW_LINK, _NEW, content)
 
 
-def delete_device(device: str, index: int) -> Request:
+def delete_device(device: str, index: int) -> NetlinkRequest:
     """Delete a device, and with it all its addresses and routes."""
-    return Request(f"delete the device {device}", Kind.DELETE_LINK, _CHANGE, {"index": index})
+    return NetlinkRequest(f"delete the device {device}", Kind.DELETE_LINK, _CHANGE, {"index": index})
 
 
-def add_veth(link: Veth, peer: NetNs) -> Request:
+def add_veth(link: Veth, peer: NetNs) -> NetlinkRequest:
     """Make a veth pair: the first end in the socket's namespace, the second in ``peer``, both down.
 
     Both ends are created in place: moving an end later waits for an RCU grace period (19 ms instead of 0.3). The second
@@ -83,7 +83,7 @@ def add_veth(link: Veth, peer: NetNs) -> Request:
     second = {**_end(link.second), "IFLA_NET_NS_FD": peer.fd}
     info: Content = {"IFLA_INFO_KIND": "veth", "IFLA_INFO_DATA": {"VETH_INFO_PEER": second}}
     what = f"make the veth {link.first.device} to {peer.name}/{link.second.device}"
-    return Request(what, Kind.NEW_LINK, _NEW, {**_end(link.first), "IFLA_LINKINFO": info})
+    return NetlinkRequest(what, Kind.NEW_LINK, _NEW, {**_end(link.first), "IFLA_LINKINFO": info})
 
 
 def _end(end: LinkEnd) -> Content:
@@ -91,7 +91,7 @@ def _end(end: LinkEnd) -> Content:
     return {**_named(end), "IFLA_NUM_TX_QUEUES": 1, "IFLA_NUM_RX_QUEUES": 1, "IFLA_MTU": end.mtu}
 
 
-def add_vxlan(vxlan: Vxlan, underlay: int) -> Request:
+def add_vxlan(vxlan: Vxlan, underlay: int) -> NetlinkRequest:
     """Make a VXLAN device, down, over the device with index ``underlay``. It learns no addresses."""
     data: Content = {
         "IFLA_VXLAN_ID": vxlan.vni,
@@ -103,39 +103,39 @@ def add_vxlan(vxlan: Vxlan, underlay: int) -> Request:
     info: Content = {"IFLA_INFO_KIND": "vxlan", "IFLA_INFO_DATA": data}
     content = {**_named(vxlan), "IFLA_LINKINFO": info}
     needs = ("VXLAN devices", load_modules("vxlan"))
-    return Request(f"make the VXLAN device {vxlan.device}", Kind.NEW_LINK, _NEW, content, needs)
+    return NetlinkRequest(f"make the VXLAN device {vxlan.device}", Kind.NEW_LINK, _NEW, content, needs)
 
 
 def _named(device: Device) -> Content:
     return {"index": device.index, "IFLA_IFNAME": device.device, "IFLA_ADDRESS": device.mac}
 
 
-def set_up(device: Device, master: int | None = None) -> Request:
+def set_up(device: Device, master: int | None = None) -> NetlinkRequest:
     """Bring a device up, as a port of the bridge with index ``master`` if given."""
     promiscuous = isinstance(device, Bridge) and device.promiscuous
     flags = _IFF_UP | (_IFF_PROMISC if promiscuous else 0)
     content: Content = {"index": device.index, "flags": flags, "change": flags, "IFLA_MASTER": master}
-    return Request(f"bring {device.device} up", Kind.NEW_LINK, _CHANGE, content)
+    return NetlinkRequest(f"bring {device.device} up", Kind.NEW_LINK, _CHANGE, content)
 
 
-def set_down(end: LinkEnd) -> Request:
+def set_down(end: LinkEnd) -> NetlinkRequest:
     """Take an end of a link down: both ends lose their carrier."""
-    return Request(f"take {end.device} down", Kind.NEW_LINK, _CHANGE, {"index": end.index, "change": _IFF_UP})
+    return NetlinkRequest(f"take {end.device} down", Kind.NEW_LINK, _CHANGE, {"index": end.index, "change": _IFF_UP})
 
 
-def set_loopback_up() -> Request:
+def set_loopback_up() -> NetlinkRequest:
     """Bring ``lo`` up; it has index 1 in every namespace (net/core/dev.c)."""
-    return Request("bring lo up", Kind.NEW_LINK, _CHANGE, {"index": 1, "flags": _IFF_UP, "change": _IFF_UP})
+    return NetlinkRequest("bring lo up", Kind.NEW_LINK, _CHANGE, {"index": 1, "flags": _IFF_UP, "change": _IFF_UP})
 
 
-def set_port(end: LinkEnd) -> Request:
+def set_port(end: LinkEnd) -> NetlinkRequest:
     """Set how a bridge treats a port: ``hairpin`` and ``learning`` of bridge(8)."""
     settings: Content = {"IFLA_BRPORT_MODE": int(end.hairpin), "IFLA_BRPORT_LEARNING": int(end.learning)}
     content: Content = {"family": _AF_BRIDGE, "index": end.index, "IFLA_PROTINFO": settings}
-    return Request(f"set up the bridge port {end.device}", Kind.SET_LINK, _CHANGE, content)
+    return NetlinkRequest(f"set up the bridge port {end.device}", Kind.SET_LINK, _CHANGE, content)
 
 
-def set_netem(end: LinkEnd, netem: Netem) -> Request:
+def set_netem(end: LinkEnd, netem: Netem) -> NetlinkRequest:
     """Let netem hold what leaves by a device (tc-netem(8)). Times are in steps of 64 ns (PSCHED_SHIFT)."""
     options: dict[str, Value] = {
         "delay": netem.delay * _STEPS_IN_MILLISECOND,
@@ -154,44 +154,44 @@ def set_netem(end: LinkEnd, netem: Netem) -> Request:
         "TCA_OPTIONS": options,
     }
     needs = ("netem", load_modules("sch_netem"))
-    return Request(f"set up netem on {end.device}", Kind.NEW_QUEUE, _CHANGE | _NLM_F_CREATE, content, needs)
+    return NetlinkRequest(f"set up netem on {end.device}", Kind.NEW_QUEUE, _CHANGE | _NLM_F_CREATE, content, needs)
 
 
 def _share(percent: float) -> int:
     return round(percent / 100 * 0xFFFFFFFF)
 
 
-def set_proxy_delay(end: LinkEnd) -> Request:
+def set_proxy_delay(end: LinkEnd) -> NetlinkRequest:
     """Let a device answer proxy ARP at once, not after a random part of 0.8 s (proxy_delay, arp(7))."""
     parameters: Content = {"NDTPA_IFINDEX": end.index, "NDTPA_PROXY_DELAY": 0}
     content: Content = {"family": int(socket.AF_INET), "NDTA_NAME": "arp_cache", "NDTA_PARMS": parameters}
-    return Request(f"answer proxy ARP at once on {end.device}", Kind.SET_NEIGHBOUR_TABLE, _CHANGE, content)
+    return NetlinkRequest(f"answer proxy ARP at once on {end.device}", Kind.SET_NEIGHBOUR_TABLE, _CHANGE, content)
 
 
-def get_link(device: Device) -> Request:
+def get_link(device: Device) -> NetlinkRequest:
     """Read one device, which makes the kernel handle its pending carrier event at once (rtnl_getlink)."""
-    return Request(f"read {device.device}", Kind.GET_LINK, _READ, {"index": device.index})
+    return NetlinkRequest(f"read {device.device}", Kind.GET_LINK, _READ, {"index": device.index})
 
 
-def add_address(address: Address, index: int) -> Request:
+def add_address(address: Address, index: int) -> NetlinkRequest:
     """Add an address to a device, without duplicate address detection, which takes a second or two."""
     return _address(address, index, _NEW)
 
 
-def put_address(address: Address, index: int) -> Request:
+def put_address(address: Address, index: int) -> NetlinkRequest:
     """Add an address to a device that may have it already."""
     return _address(address, index, _REPLACE)
 
 
-def delete_address(address: Address, index: int) -> Request:
+def delete_address(address: Address, index: int) -> NetlinkRequest:
     """Delete an address of a device."""
     what = f"delete the address {address.interface} of {address.device}"
-    return Request(what, Kind.DELETE_ADDRESS, _CHANGE, _content(address, index))
+    return NetlinkRequest(what, Kind.DELETE_ADDRESS, _CHANGE, _content(address, index))
 
 
-def _address(address: Address, index: int, flags: int) -> Request:
+def _address(address: Address, index: int, flags: int) -> NetlinkRequest:
     what = f"add the address {address.interface} to {address.device}"
-    return Request(what, Kind.NEW_ADDRESS, flags, _content(address, index))
+    return NetlinkRequest(what, Kind.NEW_ADDRESS, flags, _content(address, index))
 
 
 def _content(address: Address, index: int) -> Content:
@@ -207,23 +207,23 @@ def _content(address: Address, index: int) -> Content:
     }
 
 
-def add_route(route: Route, *indexes: int) -> Request:
+def add_route(route: Route, *indexes: int) -> NetlinkRequest:
     """Add a route. ``indexes`` are those of its devices: one, one for each next hop, or none if unreachable."""
     return _route(route, _NEW, indexes)
 
 
-def replace_route(route: Route, *indexes: int) -> Request:
+def replace_route(route: Route, *indexes: int) -> NetlinkRequest:
     """Add a route, or replace the one with the same destination."""
     return _route(route, _REPLACE, indexes)
 
 
-def delete_route(route: Route) -> Request:
+def delete_route(route: Route) -> NetlinkRequest:
     """Delete the route with that destination in that table, by whatever next hop."""
     content = {**_destination(route), "scope": _RT_SCOPE_NOWHERE}
-    return Request(f"delete the route {route.destination}", Kind.DELETE_ROUTE, _CHANGE, content)
+    return NetlinkRequest(f"delete the route {route.destination}", Kind.DELETE_ROUTE, _CHANGE, content)
 
 
-def _route(route: Route, flags: int, indexes: tuple[int, ...]) -> Request:
+def _route(route: Route, flags: int, indexes: tuple[int, ...]) -> NetlinkRequest:
     content: dict[str, Value] = {
         **_destination(route),
         "proto": _RTPROT_STATIC,
@@ -241,7 +241,7 @@ def _route(route: Route, flags: int, indexes: tuple[int, ...]) -> Request:
     else:
         content |= {"RTA_OIF": indexes[0], "scope": _RT_SCOPE_LINK if route.via is None else 0}
         way = f"on {route.device}" if route.via is None else f"via {route.via} on {route.device}"
-    return Request(f"add the route {route.destination} {way}", Kind.NEW_ROUTE, flags, content)
+    return NetlinkRequest(f"add the route {route.destination} {way}", Kind.NEW_ROUTE, flags, content)
 
 
 def _destination(route: Route) -> Content:
@@ -254,7 +254,7 @@ def _destination(route: Route) -> Content:
     }
 
 
-def add_rule(rule: PolicyRule) -> Request:
+def add_rule(rule: PolicyRule) -> NetlinkRequest:
     """Add a policy rule (ip-rule(8)): packets from a network use their own routing table."""
     content: Content = {
         "family": _number(rule.family),
@@ -264,24 +264,24 @@ def add_rule(rule: PolicyRule) -> Request:
         "FRA_TABLE": rule.table,
         "FRA_SRC": None if rule.source is None else str(rule.source.network_address),
     }
-    return Request(f"add the rule from {rule.source or 'all'} lookup {rule.table}", Kind.NEW_RULE, _NEW, content)
+    return NetlinkRequest(f"add the rule from {rule.source or 'all'} lookup {rule.table}", Kind.NEW_RULE, _NEW, content)
 
 
-def blackhole(family: Family) -> Request:
+def blackhole(family: Family) -> NetlinkRequest:
     """Drop all packets that leave a namespace: a rule after that for local addresses and before all others."""
-    return Request(f"add the blackhole rule for {family}", Kind.NEW_RULE, _NEW, _blackhole(family))
+    return NetlinkRequest(f"add the blackhole rule for {family}", Kind.NEW_RULE, _NEW, _blackhole(family))
 
 
-def end_blackhole(family: Family) -> Request:
+def end_blackhole(family: Family) -> NetlinkRequest:
     """Delete the blackhole rule."""
-    return Request(f"delete the blackhole rule for {family}", Kind.DELETE_RULE, _CHANGE, _blackhole(family))
+    return NetlinkRequest(f"delete the blackhole rule for {family}", Kind.DELETE_RULE, _CHANGE, _blackhole(family))
 
 
 def _blackhole(family: Family) -> Content:
     return {"family": _number(family), "action": _FR_ACT_BLACKHOLE, "FRA_PRIORITY": BEHIND_LOCAL}
 
 
-def add_neighbour(neighbour: Neighbour, index: int) -> Request:
+def add_neighbour(neighbour: Neighbour, index: int) -> NetlinkRequest:
     """Add a permanent neighbour."""
     what = f"add the neighbour {neighbour.address} on {neighbour.device}"
     content: Content = {
@@ -291,10 +291,10 @@ def add_neighbour(neighbour: Neighbour, index: int) -> Request:
         "NDA_DST": str(neighbour.address),
         "NDA_LLADDR": neighbour.mac,
     }
-    return Request(what, Kind.NEW_NEIGHBOUR, _REPLACE, content)
+    return NetlinkRequest(what, Kind.NEW_NEIGHBOUR, _REPLACE, content)
 
 
-def add_forwarding_entry(entry: ForwardingEntry, index: int) -> Request:
+def add_forwarding_entry(entry: ForwardingEntry, index: int) -> NetlinkRequest:
     """Map a MAC address to a remote tunnel end on a VXLAN device (``bridge fdb`` of bridge(8))."""
     what = f"add the forwarding entry {entry.mac} to {entry.remote} on {entry.device}"
     content: Content = {
@@ -305,7 +305,7 @@ def add_forwarding_entry(entry: ForwardingEntry, index: int) -> Request:
         "NDA_DST": str(entry.remote),
         "NDA_LLADDR": entry.mac,
     }
-    return Request(what, Kind.NEW_NEIGHBOUR, _REPLACE, content)
+    return NetlinkRequest(what, Kind.NEW_NEIGHBOUR, _REPLACE, content)
 
 
 def _family(address: IPAddress | IPNetwork | IPInterface) -> int:

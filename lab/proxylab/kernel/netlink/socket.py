@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from proxylab.errors import CapabilityError, InternalError, LabError
 from proxylab.kernel.modules import feasible, known_modules
-from proxylab.kernel.netlink.messages import Decoded, Kind, NetlinkAnswer, Request, Value, answers
+from proxylab.kernel.netlink.messages import Decoded, Kind, NetlinkAnswer, NetlinkRequest, Value, answers
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 # include/uapi/linux/netlink.h, linux/socket.h
@@ -53,7 +53,7 @@ class Netlink:
         """Close the socket."""
         self._socket.close()
 
-    def send(self, requests: Sequence[Request]) -> None:
+    def send(self, requests: Sequence[NetlinkRequest]) -> None:
         """Carry out ``requests`` in order.
 
         Raises:
@@ -84,12 +84,12 @@ class Netlink:
             found += (by_sequence[number] for number in range(first, first + len(batch)))
         return found
 
-    def refused(self, requests: Sequence[Request]) -> list[tuple[str, int]]:
+    def refused(self, requests: Sequence[NetlinkRequest]) -> list[tuple[str, int]]:
         """Send ``requests``; returns what each refused one was about, with the kernel's errno. Raises ``OSError``."""
         codes = [answer.refusal()[0] for answer in self.exchange(requests)]
         return [(request.what, code) for request, code in zip(requests, codes, strict=True) if code]
 
-    def one(self, request: Request) -> Decoded:
+    def one(self, request: NetlinkRequest) -> Decoded:
         """The object that answers a request. Raises ``OSError`` with the kernel's errno."""
         (answer,) = self.exchange([request])
         if answer.is_last:
@@ -104,7 +104,7 @@ class Netlink:
         """
         for _ in range(_DUMP_ROUNDS):
             self._sequence += 1
-            self._socket.send(Request("dump", kind, _NLM_F_DUMP, content, number=number).encode(self._sequence))
+            self._socket.send(NetlinkRequest("dump", kind, _NLM_F_DUMP, content, number=number).encode(self._sequence))
             found = self._gather()
             if not any(answer.flags & _NLM_F_DUMP_INTR for answer in found):
                 return [answer.decode(kind) for answer in found[:-1]]
@@ -118,7 +118,7 @@ class Netlink:
         _raise_refusal(found[-1])  # a dump that fails on the way ends like any other, with its errno
         return found
 
-    def _refusal(self, request: Request, code: int, words: str) -> LabError:
+    def _refusal(self, request: NetlinkRequest, code: int, words: str) -> LabError:
         if request.needs is not None and code in (errno.EOPNOTSUPP, errno.ENOENT):  # no kind of device; of queue
             what, cure = request.needs
             return CapabilityError(what, feasible(cure, known_modules()))

@@ -37,13 +37,13 @@ from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.on_links import dropped_meanwhile
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.source_ports import ConntrackTuple, holders, other_holder
-from proxylab.verdict.stream import MILLISECOND, Stream, answer_words, may_be_late
+from proxylab.verdict.stream import MILLISECOND, StreamCase, answer_words, may_be_late
 
 _ENDS: Final = {"lost": ENDING, "rejected": REJECTING, "resets": RESETTING}
 """What a foreign rule does to packets that count under a key."""
 
 
-def _judge_backend(stream: Stream, expected: str) -> Verdict:
+def _judge_backend(stream: StreamCase, expected: str) -> Verdict:
     """That pod answered every packet."""
     stream = stream.after_wait
     findings = Findings(stream, stream.foreign)
@@ -61,17 +61,17 @@ def _judge_backend(stream: Stream, expected: str) -> Verdict:
     )
 
 
-def _other_backend(stream: Stream, _verdict: Verdict) -> str:
+def _other_backend(stream: StreamCase, _verdict: Verdict) -> str:
     other = next((each for each in stream.after_wait.answered if each.backend != stream.expect.backend), None)
     return "" if other is None else f"{other.backend} answered packet {other.number}, {stream.sent(other)}."
 
 
-BACKEND = Expectation[Stream, str](
+BACKEND = Expectation[StreamCase, str](
     key="backend", expected=lambda stream: stream.expect.backend, judge=_judge_backend, as_seen=_other_backend
 )
 
 
-def _judge_backends(stream: Stream, expected: tuple[str, ...]) -> Verdict:
+def _judge_backends(stream: StreamCase, expected: tuple[str, ...]) -> Verdict:
     """Those pods answered, and no others."""
     findings = Findings(stream, stream.foreign)
     answered = tuple(dict.fromkeys(packet.backend for packet in stream.packets if packet.backend))
@@ -92,19 +92,19 @@ def _judge_backends(stream: Stream, expected: tuple[str, ...]) -> Verdict:
     )
 
 
-def _last_backend(stream: Stream, _verdict: Verdict) -> str:
+def _last_backend(stream: StreamCase, _verdict: Verdict) -> str:
     if not stream.answered:
         return ""
     last = stream.answered[-1]
     return f"{last.backend} was the last to answer: packet {last.number}, {stream.sent(last)}."
 
 
-BACKENDS = Expectation[Stream, tuple[str, ...]](
+BACKENDS = Expectation[StreamCase, tuple[str, ...]](
     key="backends", expected=lambda stream: stream.expect.backends, judge=_judge_backends, as_seen=_last_backend
 )
 
 
-def _judge_source(stream: Stream, expected: SourceExpectation) -> Verdict:
+def _judge_source(stream: StreamCase, expected: SourceExpectation) -> Verdict:
     """Every backend saw that address, and where it is the sender's own, that port."""
     stream = stream.after_wait
     findings = Findings(stream, chain(stream.foreign, stream.changed_by_others))
@@ -136,7 +136,7 @@ def _source_expectation(expected: SourceExpectation, backend: str) -> SourceExpe
     return expected.of.get(backend) if isinstance(expected, SourceByBackend) else expected
 
 
-def _judge_ports(stream: Stream, packets: Sequence[StreamPacket], findings: Findings) -> list[str]:
+def _judge_ports(stream: StreamCase, packets: Sequence[StreamPacket], findings: Findings) -> list[str]:
     """Judge the ports of packets that must keep their source. It returns what excuses the kernel that changed one.
 
     A program that ends the connection opens another one, from a port of its own.
@@ -155,23 +155,23 @@ def _judge_ports(stream: Stream, packets: Sequence[StreamPacket], findings: Find
     return tally(excused, *stream.size)
 
 
-def _stranger(stream: Stream) -> StreamPacket | None:
+def _stranger(stream: StreamCase) -> StreamPacket | None:
     return next((each for each in stream.after_wait.answered if each.peer != stream.expected_source(each)), None)
 
 
-def _other_source(stream: Stream, _verdict: Verdict) -> str:
+def _other_source(stream: StreamCase, _verdict: Verdict) -> str:
     other = _stranger(stream)
     if other is None:
         return ""
     return f"{other.backend} saw {other.peer} as the sender of packet {other.number}, {stream.sent(other)}."
 
 
-def _seen_address(stream: Stream, _verdict: Verdict) -> IPAddress | None:
+def _seen_address(stream: StreamCase, _verdict: Verdict) -> IPAddress | None:
     other = _stranger(stream)
     return None if other is None else other.peer
 
 
-SOURCE = Expectation[Stream, SourceExpectation](
+SOURCE = Expectation[StreamCase, SourceExpectation](
     key="source",
     expected=lambda stream: stream.expect.source,
     judge=_judge_source,
@@ -180,25 +180,25 @@ SOURCE = Expectation[Stream, SourceExpectation](
 )
 
 
-def _judge_lost(stream: Stream, expected: Count) -> Verdict:
+def _judge_lost(stream: StreamCase, expected: Count) -> Verdict:
     return _judge_packets(stream, "lost", expected, stream.lost)
 
 
-def _judge_lost_on_link(stream: Stream, expected: Count) -> Verdict:
+def _judge_lost_on_link(stream: StreamCase, expected: Count) -> Verdict:
     return _judge_packets(stream, "lostOnLink", expected, stream.lost_on_link, "lost on a link")
 
 
-def _judge_rejected(stream: Stream, expected: Count) -> Verdict:
+def _judge_rejected(stream: StreamCase, expected: Count) -> Verdict:
     return _judge_packets(stream, "rejected", expected, stream.of_fate(StreamPacketFate.REJECTED))
 
 
-def _judge_resets(stream: Stream, expected: Count) -> Verdict:
+def _judge_resets(stream: StreamCase, expected: Count) -> Verdict:
     number = sum(each.kind is BreakKind.RESET for each in stream.record.breaks)
     return _judge_count(stream, "resets", expected, number, f"its connection was reset {times(number)}")
 
 
 def _judge_packets(
-    stream: Stream, key: str, expected: Count, packets: Sequence[StreamPacket], became: str = ""
+    stream: StreamCase, key: str, expected: Count, packets: Sequence[StreamPacket], became: str = ""
 ) -> Verdict:
     was = "was" if len(packets) == 1 else "were"
     clause = f"{len(packets):,} of {amount(len(stream.packets), 'packet')} {was} {became or key}"
@@ -206,7 +206,7 @@ def _judge_packets(
 
 
 def _judge_count(
-    stream: Stream, key: str, expected: Count, number: int, clause: str, packets: Sequence[StreamPacket] = ()
+    stream: StreamCase, key: str, expected: Count, number: int, clause: str, packets: Sequence[StreamPacket] = ()
 ) -> Verdict:
     """The number is within bounds, also if each answer that may be late still came."""
     findings = Findings(stream, _work_of_others(stream, key, expected))
@@ -228,7 +228,7 @@ def _judge_count(
     )
 
 
-def _work_of_others(stream: Stream, key: str, expected: Count) -> Iterator[str]:
+def _work_of_others(stream: StreamCase, key: str, expected: Count) -> Iterator[str]:
     """Foreign rules to which the stream may owe its number: they ended its packets, or kept them from ending."""
     if key in _ENDS:
         if expected.at_least:
@@ -245,32 +245,32 @@ def _bounds(count: Count) -> str:
     return f"{count.at_least:,} to {count.at_most:,}" if count.at_least else f"{count.at_most:,} at most"
 
 
-def _nothing_stopped(stream: Stream, _verdict: Verdict) -> str:
+def _nothing_stopped(stream: StreamCase, _verdict: Verdict) -> str:
     got = f"{len(stream.answered):,} of {amount(len(stream.packets), 'packet')} got an answer"
     return f"nothing stopped {stream.name}: {got}."
 
 
-def _on_link(stream: Stream, verdict: Verdict) -> str:
+def _on_link(stream: StreamCase, verdict: Verdict) -> str:
     """What the links did in the step, or else what became of the stream."""
     dropped = dropped_meanwhile(stream.step.links)
     return f"{dropped}." if dropped else _nothing_stopped(stream, verdict)
 
 
-LOST = Expectation[Stream, Count](
+LOST = Expectation[StreamCase, Count](
     key="lost", expected=lambda stream: stream.expect.lost, judge=_judge_lost, as_seen=_nothing_stopped
 )
-LOST_ON_LINK = Expectation[Stream, Count](
+LOST_ON_LINK = Expectation[StreamCase, Count](
     key="lostOnLink", expected=lambda stream: stream.expect.lost_on_link, judge=_judge_lost_on_link, as_seen=_on_link
 )
-REJECTED = Expectation[Stream, Count](
+REJECTED = Expectation[StreamCase, Count](
     key="rejected", expected=lambda stream: stream.expect.rejected, judge=_judge_rejected, as_seen=_nothing_stopped
 )
-RESETS = Expectation[Stream, Count](
+RESETS = Expectation[StreamCase, Count](
     key="resets", expected=lambda stream: stream.expect.resets, judge=_judge_resets, as_seen=_nothing_stopped
 )
 
 
-def _judge_delay(stream: Stream, most: int) -> Verdict:
+def _judge_delay(stream: StreamCase, most: int) -> Verdict:
     """No answer took longer."""
     findings = Findings(stream)
     longest = max((packet.delay for packet in stream.answered), default=0) / MILLISECOND
@@ -290,10 +290,10 @@ def _judge_delay(stream: Stream, most: int) -> Verdict:
     )
 
 
-DELAY = Expectation[Stream, int](key="delay", expected=lambda stream: stream.expect.delay, judge=_judge_delay)
+DELAY = Expectation[StreamCase, int](key="delay", expected=lambda stream: stream.expect.delay, judge=_judge_delay)
 
 
-def _strays(stream: Stream) -> dict[int, str] | None:
+def _strays(stream: StreamCase) -> dict[int, str] | None:
     """The packets that reached what is no expected endpoint, each with a clause; ``None`` without any.
 
     An author may name a backend that is no reachable endpoint, as for probes (``expected_ends``).
@@ -317,13 +317,13 @@ def _strays(stream: Stream) -> dict[int, str] | None:
     return found or None
 
 
-def _no_end(stream: Stream) -> str:
+def _no_end(stream: StreamCase) -> str:
     if stream.resolved.service_port:
         return f"which was no endpoint of {stream.resolved.service_port} at any time"
     return f"not at {endpoint(stream.resolved.destination, stream.resolved.port)} that was dialled"
 
 
-def _judge_endpoint(stream: Stream, strays: dict[int, str]) -> Verdict:
+def _judge_endpoint(stream: StreamCase, strays: dict[int, str]) -> Verdict:
     findings = Findings(stream)
     for number, clause in strays.items():
         findings.wrong(clause, number)
@@ -335,7 +335,7 @@ def _judge_endpoint(stream: Stream, strays: dict[int, str]) -> Verdict:
     )
 
 
-def _broken(stream: Stream) -> list[tuple[int | None, str]] | None:
+def _broken(stream: StreamCase) -> list[tuple[int | None, str]] | None:
     """How packets came in several copies or otherwise than they were sent; ``None`` if none did.
 
     A link with netem may copy packets, which shows nothing of the proxy.
@@ -350,7 +350,7 @@ def _broken(stream: Stream) -> list[tuple[int | None, str]] | None:
     return found or None
 
 
-def _judge_whole(stream: Stream, broken: list[tuple[int | None, str]]) -> Verdict:
+def _judge_whole(stream: StreamCase, broken: list[tuple[int | None, str]]) -> Verdict:
     findings = Findings(stream)
     for number, clause in broken:
         findings.wrong(clause, number)
@@ -360,5 +360,5 @@ def _judge_whole(stream: Stream, broken: list[tuple[int | None, str]]) -> Verdic
     )
 
 
-ENDPOINT = Expectation[Stream, dict[int, str]](key="endpoint", expected=_strays, judge=_judge_endpoint)
-WHOLE = Expectation[Stream, list[tuple[int | None, str]]](key="whole", expected=_broken, judge=_judge_whole)
+ENDPOINT = Expectation[StreamCase, dict[int, str]](key="endpoint", expected=_strays, judge=_judge_endpoint)
+WHOLE = Expectation[StreamCase, list[tuple[int | None, str]]](key="whole", expected=_broken, judge=_judge_whole)

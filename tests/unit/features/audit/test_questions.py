@@ -6,7 +6,7 @@ import pytest
 
 from proxylab.cluster.objects import EndpointSlice
 from proxylab.features.audit.manifests import is_scenario, scenario_of_manifests
-from proxylab.features.audit.questions import Asker, Question
+from proxylab.features.audit.questions import Asker, AuditQuestion
 from proxylab.features.audit.senders import SenderKind, senders_of, with_senders
 from proxylab.oracle.promised import with_promises
 from proxylab.plan.assembly import Assembly, assemble
@@ -74,11 +74,11 @@ def scenario() -> Scenario:
 
 
 @pytest.fixture(scope="module")
-def questions(scenario: Scenario) -> list[Question]:
+def questions(scenario: Scenario) -> list[AuditQuestion]:
     return list(asker_of(scenario)[0].questions())
 
 
-def kinds_at(questions: list[Question], frontend: str) -> Counter[SenderKind]:
+def kinds_at(questions: list[AuditQuestion], frontend: str) -> Counter[SenderKind]:
     return Counter(each.kind for each in questions if each.service == "default/web" and frontend in each.frontend)
 
 
@@ -92,7 +92,7 @@ INSIDE = {
 }
 
 
-def test_every_frontend_is_asked_from_every_kind_of_sender(questions: list[Question]) -> None:
+def test_every_frontend_is_asked_from_every_kind_of_sender(questions: list[AuditQuestion]) -> None:
     for frontend in ("clusterIP", "externalIP", "loadBalancerIP"):
         assert kinds_at(questions, frontend) == INSIDE
     further = {SenderKind.LOOPBACK: 1, SenderKind.NEIGHBOUR: 1}
@@ -100,7 +100,7 @@ def test_every_frontend_is_asked_from_every_kind_of_sender(questions: list[Quest
     assert kinds_at(questions, "healthCheckNodePort") == {SenderKind.OUTSIDE: 3}
 
 
-def test_what_lies_beside_is_asked_from_a_pod_and_a_node(questions: list[Question]) -> None:
+def test_what_lies_beside_is_asked_from_a_pod_and_a_node(questions: list[AuditQuestion]) -> None:
     beside = {SenderKind.NEAR: 1, SenderKind.NODE: 1}
     assert kinds_at(questions, "unused port") == beside
     assert kinds_at(questions, "echo request") == beside
@@ -109,27 +109,29 @@ def test_what_lies_beside_is_asked_from_a_pod_and_a_node(questions: list[Questio
     assert all("unassigned address 10.96." in each.frontend for each in unassigned)
 
 
-def test_a_service_without_a_frontend_is_told_and_not_asked(scenario: Scenario, questions: list[Question]) -> None:
+def test_a_service_without_a_frontend_is_told_and_not_asked(scenario: Scenario, questions: list[AuditQuestion]) -> None:
     assert asker_of(scenario)[0].undialled == {
         "shop/whole": "a headless Service has no frontend: clients dial its pods"
     }
     assert "shop/whole" not in {each.service for each in questions}
 
 
-def test_each_question_is_a_probe_with_a_name_of_its_own_and_no_expectation(questions: list[Question]) -> None:
+def test_each_question_is_a_probe_with_a_name_of_its_own_and_no_expectation(questions: list[AuditQuestion]) -> None:
     assert len({each.probe.name for each in questions}) == len(questions)
     assert {each.probe.expect.also for each in questions} == {"promises"}
     assert not [each.probe.name for each in questions if "/" in each.probe.name or "::" in each.probe.name]
 
 
-def test_so_many_flows_leave_as_reach_every_endpoint(questions: list[Question]) -> None:
+def test_so_many_flows_leave_as_reach_every_endpoint(questions: list[AuditQuestion]) -> None:
     sent = {each.probe.send.flows for each in questions if each.frontend.startswith("clusterIP")}
     assert sent == {31, 1}  # two endpoints, and the Service without one
     by_sctp = [each.probe.send for each in questions if "SCTP" in each.frontend]
     assert {each.manner for each in by_sctp} == {Manner.PACKET}
 
 
-def test_the_promises_say_what_must_become_of_every_question(scenario: Scenario, questions: list[Question]) -> None:
+def test_the_promises_say_what_must_become_of_every_question(
+    scenario: Scenario, questions: list[AuditQuestion]
+) -> None:
     _, assembly = asker_of(scenario)
     asked = assembly.with_probes([each.probe for each in questions]).scenario
     for mode in ("iptables", "nftables", "ipvs"):

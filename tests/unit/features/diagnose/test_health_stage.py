@@ -9,7 +9,7 @@ from proxylab.addresses import Family
 from proxylab.cluster.objects import Endpoint, EndpointSlice, Node, PodPort, Service, ServicePort
 from proxylab.features.diagnose.health_stage import Checked, expected_on, judge_health
 from proxylab.features.diagnose.model import Standing
-from proxylab.features.diagnose.path_tests import Dialler, SenderKind, Terms, askers, nodes_at
+from proxylab.features.diagnose.path_tests import Dialler, DiallerKind, Terms, askers, nodes_at
 from proxylab.features.diagnose.subject import DiagnosedService
 
 A, B = ip_address("172.18.0.2"), ip_address("172.18.0.3")
@@ -88,11 +88,11 @@ def test_an_unproven_answer_is_unclear_and_no_health_check_is_nothing() -> None:
 
 def test_hosts_ask_first_and_the_node_itself_last_where_it_serves_node_ports() -> None:
     diallers = [
-        Dialler(name="pod", kind=SenderKind.POD, node="node-a", addresses=(ip_address("10.244.0.2"),)),
-        Dialler(name="outside", kind=SenderKind.HOST, node="", addresses=(ip_address("203.0.113.10"),)),
-        Dialler(name="six", kind=SenderKind.HOST, node="", addresses=(ip_address("fd00::1"),)),
-        Dialler(name="node-a", kind=SenderKind.NODE, node="node-a", addresses=(A,)),
-        Dialler(name="node-b", kind=SenderKind.NODE, node="node-b", addresses=(B,)),
+        Dialler(name="pod", kind=DiallerKind.POD, node="node-a", addresses=(ip_address("10.244.0.2"),)),
+        Dialler(name="outside", kind=DiallerKind.HOST, node="", addresses=(ip_address("203.0.113.10"),)),
+        Dialler(name="six", kind=DiallerKind.HOST, node="", addresses=(ip_address("fd00::1"),)),
+        Dialler(name="node-a", kind=DiallerKind.NODE, node="node-a", addresses=(A,)),
+        Dialler(name="node-b", kind=DiallerKind.NODE, node="node-b", addresses=(B,)),
     ]
     assert list(askers(diallers, "node-a", A)) == ["outside", "node-b", "node-a", "pod"]
     assert list(nodes_at(SUBJECT, {"node-b": Terms()}, ["node-b"])) == [("node-b", B)]

@@ -16,7 +16,7 @@ from proxylab.features.diagnose.path_test_results import (
     judge_masquerade,
     judge_translation,
 )
-from proxylab.features.diagnose.path_tests import Dialler, PathTest, SenderKind
+from proxylab.features.diagnose.path_tests import Dialler, DiallerKind, PathTest
 from proxylab.features.diagnose.rules_stages import Rules
 from proxylab.features.diagnose.subject import DiagnosedService, FrontendAddress
 from proxylab.scenario.words import Frontend
@@ -48,7 +48,7 @@ def walked(verdict: ProbeVerdict, *, hidden: bool | None = None) -> PathTestResu
     seen = PathTestResult(path_test=None, verdict=verdict)  # type: ignore[arg-type]  # to have its flows sorted
     arrivals = [flow.arrivals[0] for flow in seen.case.arrived]
     path_test = PathTest(
-        dialler=Dialler(name=sender.name, kind=SenderKind.POD, node="node-a", addresses=(sender.address,)),
+        dialler=Dialler(name=sender.name, kind=DiallerKind.POD, node="node-a", addresses=(sender.address,)),
         frontend=FRONT,
         node="node-a",
         at=None,
