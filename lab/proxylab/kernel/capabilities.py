@@ -31,7 +31,7 @@ from proxylab.kernel.netfilter.packet_tracer import Tracer
 from proxylab.kernel.netlink.buffers import raise_receive_buffer
 from proxylab.kernel.netlink.connections import end_connections
 from proxylab.kernel.netlink.links_carry import kernel_release
-from proxylab.kernel.netlink.messages import Kind, Request
+from proxylab.kernel.netlink.messages import Kind, NetlinkRequest
 from proxylab.kernel.netlink.requests import add_bridge, add_device, add_veth, add_vxlan, set_loopback_up, set_netem
 from proxylab.kernel.netlink.socket import NETLINK_NETFILTER, open_netlink
 from proxylab.kernel.sandbox.launcher import Launcher
@@ -127,7 +127,7 @@ def _without_program(trial: Trial) -> Capability:
     )
 
 
-def _device(make: Callable[[NetNs], Sequence[Request]]) -> Callable[[NetNs, Launcher], Awaitable[str]]:
+def _device(make: Callable[[NetNs], Sequence[NetlinkRequest]]) -> Callable[[NetNs, Launcher], Awaitable[str]]:
     async def find(scratch: NetNs, _: Launcher) -> str:
         with closing(open_netlink(scratch)) as routes:
             routes.send(make(scratch))
@@ -139,11 +139,11 @@ def _device(make: Callable[[NetNs], Sequence[Request]]) -> Callable[[NetNs, Laun
 _TRIED_END: Final = LinkEnd(_NETNS_NAME, "one", 10, "02:00:00:00:00:01")
 
 
-def _veth(scratch: NetNs) -> list[Request]:
+def _veth(scratch: NetNs) -> list[NetlinkRequest]:
     return [add_veth(Veth(_TRIED_END, LinkEnd(_NETNS_NAME, "two", 11, "02:00:00:00:00:02")), scratch)]
 
 
-def _vxlan(scratch: NetNs) -> list[Request]:
+def _vxlan(scratch: NetNs) -> list[NetlinkRequest]:
     vxlan = Vxlan("tunnel", 12, "02:00:00:00:00:03", "one", IPv4Address("192.0.2.1"), 1, 8472)
     return [*_veth(scratch), add_vxlan(vxlan, 10)]
 
@@ -207,7 +207,7 @@ async def _ipvs(scratch: NetNs, _: Launcher) -> str:
 async def _conntrack(scratch: NetNs, _: Launcher) -> str:
     """Ask conntrack for its statistics of the namespace (nf_conntrack_netlink.c)."""
     with closing(open_netlink(scratch, NETLINK_NETFILTER)) as netfilter:
-        netfilter.one(Request("count connections", Kind.COUNT_CONNECTIONS, 0, {}))
+        netfilter.one(NetlinkRequest("count connections", Kind.COUNT_CONNECTIONS, 0, {}))
     return "answers"
 
 

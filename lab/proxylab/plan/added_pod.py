@@ -11,7 +11,7 @@ from msgspec import Struct
 from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.plan.device_names import DeviceNames, MacAddresses
 from proxylab.plan.draft import NamespaceDraft, only
-from proxylab.plan.model import LinkEnd, Listener, Namespace, Neighbour, Plan, Role, Veth
+from proxylab.plan.model import LinkEnd, Listener, Neighbour, Plan, PlannedNamespace, Role, Veth
 from proxylab.plan.pods import everywhere
 from proxylab.plan.sysctls import sysctls_for
 from proxylab.scenario.network import UPLINK
@@ -26,9 +26,9 @@ _MOST_PODS: Final = 1 << 16
 class AddedPod(Struct, frozen=True):
     """What makes a pod part of a lab. ``node`` is its node's part alone: addresses, routes and neighbours."""
 
-    pod: Namespace
+    pod: PlannedNamespace
     link: Veth
-    node: Namespace
+    node: PlannedNamespace
 
 
 class Additions:

@@ -31,7 +31,7 @@ from proxylab.protocol.standing_labs import (
     Log,
     Signal,
 )
-from proxylab.server.lab import Lab
+from proxylab.server.lab import BuiltLab
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 
 _HANG_UP_SECONDS: Final = 1.0
@@ -41,7 +41,9 @@ _A_WHILE: Final = 3600.0
 Signals = asyncio.Queue[Signal]
 
 
-def feed(request: Feed, lab: Lab, descriptors: Sequence[int], signals: Signals) -> AsyncGenerator[AnyResponse, None]:
+def feed(
+    request: Feed, lab: BuiltLab, descriptors: Sequence[int], signals: Signals
+) -> AsyncGenerator[AnyResponse, None]:
     """The answers to a feed, of which the last is ``Ended``. The descriptors came with the request and are closed here.
 
     Raises:
@@ -59,7 +61,7 @@ def feed(request: Feed, lab: Lab, descriptors: Sequence[int], signals: Signals) 
 
 
 async def _attach(
-    request: Attach, lab: Lab, descriptors: Sequence[int], signals: Signals
+    request: Attach, lab: BuiltLab, descriptors: Sequence[int], signals: Signals
 ) -> AsyncGenerator[AnyResponse, None]:
     try:
         if len(descriptors) != _STANDARD:
@@ -84,7 +86,9 @@ async def _attach(
             await running.hang_up(Deadline.after(_HANG_UP_SECONDS))
 
 
-async def _kubeconfig(request: Kubeconfig, lab: Lab, descriptors: Sequence[int]) -> AsyncGenerator[AnyResponse, None]:
+async def _kubeconfig(
+    request: Kubeconfig, lab: BuiltLab, descriptors: Sequence[int]
+) -> AsyncGenerator[AnyResponse, None]:
     sockets = [socket.socket(fileno=each) for each in descriptors]
     if lab.kubernetes is None:
         for each in sockets:
@@ -96,7 +100,7 @@ async def _kubeconfig(request: Kubeconfig, lab: Lab, descriptors: Sequence[int])
     yield Ended()
 
 
-async def _log(request: Log, lab: Lab, signals: Signals) -> AsyncGenerator[AnyResponse, None]:
+async def _log(request: Log, lab: BuiltLab, signals: Signals) -> AsyncGenerator[AnyResponse, None]:
     known: tuple[str, ...] = ()
     while True:
         log = lab.log(request.node)
@@ -110,7 +114,7 @@ async def _log(request: Log, lab: Lab, signals: Signals) -> AsyncGenerator[AnyRe
         await _wait_for_lines(lab, request.node, known, signals)
 
 
-async def _wait_for_lines(lab: Lab, node: str, known: tuple[str, ...], signals: Signals) -> None:
+async def _wait_for_lines(lab: BuiltLab, node: str, known: tuple[str, ...], signals: Signals) -> None:
     with suppress(DeadlineExceededError):
         await wait_until(
             lambda: not signals.empty() or lab.log(node) != known,
@@ -132,7 +136,7 @@ def new_lines(before: Sequence[str], now: tuple[str, ...]) -> tuple[str, ...]:
     return now
 
 
-async def _listen(request: Listen, lab: Lab, signals: Signals) -> AsyncGenerator[AnyResponse, None]:
+async def _listen(request: Listen, lab: BuiltLab, signals: Signals) -> AsyncGenerator[AnyResponse, None]:
     words: Callable[[bytes], str] | None = None
     if request.in_words:
         from proxylab.traffic.frame_line import frame_line  # noqa: PLC0415 - scapy takes a fifth of a second
@@ -165,7 +169,7 @@ async def _listen(request: Listen, lab: Lab, signals: Signals) -> AsyncGenerator
             each.close()
 
 
-def _taps(lab: Lab, netns_name: str, device: str, interest: bytes, reader: FrameReader) -> list[Tap]:
+def _taps(lab: BuiltLab, netns_name: str, device: str, interest: bytes, reader: FrameReader) -> list[Tap]:
     """A tap on a device, or with ``any`` on each device of the namespace that carries Ethernet frames."""
     netns = lab.netns(netns_name)
     try:

@@ -24,7 +24,7 @@ from proxylab.kernel.netlink.socket import open_netlink
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.server.added_pods import AddedPods
 from proxylab.server.control_plane import ControlPlane as LabControlPlane
-from proxylab.server.network import Network
+from proxylab.server.network import BuiltNetwork
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 
 PROGRAM: Final = "control-plane"
@@ -63,7 +63,7 @@ class Kubernetes:
 
 
 async def start_kubernetes(
-    binary: str, network: Network, lab: LabControlPlane, launcher: Launcher, stack: AsyncExitStack
+    binary: str, network: BuiltNetwork, lab: LabControlPlane, launcher: Launcher, stack: AsyncExitStack
 ) -> Kubernetes:
     """Start the control plane, bring the objects of the lab's store into it, and let the store follow it.
 

@@ -1,6 +1,6 @@
 """A lab inside the lab process: its network, its engines and its traffic.
 
-``Lab`` starts engines and responders on a network, and stops them in reverse order. The network
+``BuiltLab`` starts engines and responders on a network, and stops them in reverse order. The network
 (``proxylab.server.network``) and the engines with their API server (``proxylab.server.control_plane``) are modules of
 their own. ``proxylab.server.main`` is where the lab process starts, and ``proxylab.client.session`` starts it.
 """
@@ -49,12 +49,12 @@ from proxylab.plan.device_names import ROUTER
 from proxylab.plan.dialogue import Dialogue
 from proxylab.plan.model import Route, Sysctl
 from proxylab.plan.resolved import Query, ResolvedProbe
-from proxylab.protocol.messages import Advance, Build, CollectedState, NodeRecord, Stage
+from proxylab.protocol.messages import Advance, Build, BuildStage, CollectedState, NodeRecord
 from proxylab.protocol.standing_labs import Attach
 from proxylab.server.conditions import StepConditions
 from proxylab.server.control_plane import ControlPlane
 from proxylab.server.kubernetes import PROGRAM, Kubernetes, start_kubernetes
-from proxylab.server.network import Network
+from proxylab.server.network import BuiltNetwork
 from proxylab.server.pod_programs import start_commands, start_coredns, start_ingress
 from proxylab.server.step import StepRunner
 from proxylab.server.traffic import open_runner
@@ -66,14 +66,14 @@ _KINDS: Final[tuple[type[KubeObject], ...]] = (
 )
 
 
-class Lab(Struct, frozen=True):
+class BuiltLab(Struct, frozen=True):
     """The parts of one lab. ``stages`` records how long each part of the build took."""
 
-    network: Network
+    network: BuiltNetwork
     control_plane: ControlPlane
     step_runner: StepRunner
     runner: Runner
-    stages: tuple[Stage, ...]
+    stages: tuple[BuildStage, ...]
     _launcher: Launcher
     _variant: IptablesVariant
     _policy_routes: PolicyRoutes
@@ -83,7 +83,7 @@ class Lab(Struct, frozen=True):
 
     @classmethod
     async def build(
-        cls, request: Build, launcher: Launcher, variant: IptablesVariant, network: Network, laid: Stage
+        cls, request: Build, launcher: Launcher, variant: IptablesVariant, network: BuiltNetwork, laid: BuildStage
     ) -> Self:
         """Start an engine in every node of the network, and wait until all have programmed the objects.
 
@@ -113,8 +113,8 @@ class Lab(Struct, frozen=True):
             runner = open_runner(request, network, control_plane, packet_lock, stack, certificate)
             stages = (
                 laid,
-                Stage("synchronise", synchronised - began),
-                Stage("open responders", time.monotonic() - synchronised),
+                BuildStage("synchronise", synchronised - began),
+                BuildStage("open responders", time.monotonic() - synchronised),
             )
             return cls(
                 network,
@@ -266,7 +266,7 @@ class Lab(Struct, frozen=True):
 
 def _step_runner(
     request: Build,
-    network: Network,
+    network: BuiltNetwork,
     control_plane: ControlPlane,
     runner: Runner,
     health_checks: HealthChecks | None,

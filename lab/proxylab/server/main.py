@@ -23,7 +23,7 @@ from proxylab.errors import LAUNCHER_ENDED, CapabilityError, LabEndedError
 from proxylab.kernel.sandbox.confinement import is_root_of_the_machine
 from proxylab.kernel.sandbox.launcher_child import fork_launcher
 from proxylab.kernel.sandbox.limits import raise_descriptor_limit, take_memory_in_order
-from proxylab.kernel.sandbox.sandbox import ControlSocket, enter
+from proxylab.kernel.sandbox.sandbox import InheritedControlSocket, enter
 
 __all__ = ["GC_THRESHOLD", "main"]
 
@@ -51,7 +51,7 @@ def main() -> None:
     descriptors = given[2:] if kernel else given[1:] if in_guest or privileged else given
     first, *further = map(int, descriptors)
     client = socket.socket(fileno=first)
-    control_socket = ControlSocket(socket.socket(fileno=further[0]), further[1]) if further else None
+    control_socket = InheritedControlSocket(socket.socket(fileno=further[0]), further[1]) if further else None
     if control_socket is not None:
         os.chdir("/")  # a detached lab must not keep this directory busy
     _forget_inherited_signals()
@@ -86,7 +86,7 @@ def _own_files() -> list[Path]:
     return [Path(each) for each in given if Path(each).is_absolute()]
 
 
-def _boot(document: str, client: socket.socket, control_socket: ControlSocket | None) -> NoReturn:
+def _boot(document: str, client: socket.socket, control_socket: InheritedControlSocket | None) -> NoReturn:
     """Boot a guest in a sandbox, or without one where the machine allows none."""
     from proxylab.encoding import decode  # noqa: PLC0415 - only a guest needs these
     from proxylab.guest.kernels import Kernel  # noqa: PLC0415

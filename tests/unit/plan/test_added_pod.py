@@ -9,7 +9,7 @@ from scenario_cases import DUAL, host, node, pods, scenario
 
 from proxylab.addresses import IPNetwork, Protocol
 from proxylab.plan.added_pod import Additions, addresses_of
-from proxylab.plan.model import Listener, Namespace, Plan
+from proxylab.plan.model import Listener, Plan, PlannedNamespace
 from proxylab.plan.topology import draw
 from proxylab.scenario.model import Scenario
 
@@ -29,7 +29,7 @@ def additions(drawn: Scenario) -> tuple[Plan, Additions]:
     return plan, Additions(plan, drawn.network.families, NETWORKS)
 
 
-def ways(namespace: Namespace, device: str) -> set[tuple[str, str]]:
+def ways(namespace: PlannedNamespace, device: str) -> set[tuple[str, str]]:
     return {(str(each.destination), str(each.via)) for each in namespace.routes if each.device == device}
 
 

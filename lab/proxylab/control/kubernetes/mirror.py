@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from proxylab.cluster.objects import EndpointSlice, Key, KubeObject, Namespace, Node, Service
+from proxylab.cluster.objects import EndpointSlice, KubeObject, Namespace, Node, ObjectKey, Service
 from proxylab.cluster.store import Store
 from proxylab.control.kubeapi.manifest import Document
 from proxylab.control.kubernetes.api_client import ApiClient, ApiRefusedError
@@ -34,7 +34,7 @@ class Mirror:
         self._store = store
         self._is_own = is_own
         selecting = {(each.namespace, each.name) for each in store.list(Service) if each.selector}
-        self._worked_out: defaultdict[tuple[str, str], list[Key]] = defaultdict(list)
+        self._worked_out: defaultdict[tuple[str, str], list[ObjectKey]] = defaultdict(list)
         for each in store.list(EndpointSlice):
             if (each.namespace, each.service) in selecting and not is_own(each):
                 self._worked_out[each.namespace, each.service].append(each.key)
@@ -108,5 +108,5 @@ class Mirror:
 
     def _node(self, document: Document) -> Node | None:
         """A node of the lab; ``None`` for one that has no namespace here."""
-        known = self._store.get(Key("Node", "", document["metadata"]["name"]))
+        known = self._store.get(ObjectKey("Node", "", document["metadata"]["name"]))
         return node_of(document, known) if isinstance(known, Node) else None

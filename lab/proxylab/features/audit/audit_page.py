@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from proxylab.features.audit.findings import Answer, Audit, cell, headline
+from proxylab.features.audit.findings import Audit, AuditAnswer, cell, headline
 from proxylab.features.audit.senders import MEANINGS
 from proxylab.report.failure_text import explain
 from proxylab.report.html.markup import Markup, tag, unbroken
@@ -47,14 +47,14 @@ def _table(audit: Audit) -> Markup:
     return tag("table", tag("thead", head), tag("tbody", body))
 
 
-def _cell(answers: Sequence[Answer]) -> Markup:
+def _cell(answers: Sequence[AuditAnswer]) -> Markup:
     judgements = {each.judgement for each in answers}
     worst = next((each for each in (Judgement.FAIL, Judgement.INCONCLUSIVE) if each in judgements), None)
     text = cell(answers)
     return tag("td", tag("span", text, class_=f"judgement {worst}") if worst else text)
 
 
-def _explained(answer: Answer, *, is_open: bool) -> Markup:
+def _explained(answer: AuditAnswer, *, is_open: bool) -> Markup:
     question = answer.question
     title = f"{answer.service} {question.frontend} from {answer.verdict.probe.source.name} ({question.kind})"
     return tag(
