@@ -40,7 +40,7 @@ _PROGRESS_SECONDS: Final = 3.0
 _ASK_SECONDS: Final = 2.0
 
 
-class ControlPlane(Struct, frozen=True):
+class LabControlPlane(Struct, frozen=True):
     """The control plane on one network."""
 
     choice: EngineChoice
@@ -167,7 +167,7 @@ async def _run_engines(
     return fleet
 
 
-async def _record(control_plane: ControlPlane, node: str, deadline: Deadline) -> ProxyRecord:
+async def _record(control_plane: LabControlPlane, node: str, deadline: Deadline) -> ProxyRecord:
     fleet, healthz = control_plane.fleet, control_plane.choice.configuration.healthz
     progress = await fleet.engines[node].progress(deadline)
     if not healthz.port:

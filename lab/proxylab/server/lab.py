@@ -52,7 +52,7 @@ from proxylab.plan.resolved import Query, ResolvedProbe
 from proxylab.protocol.messages import Advance, Build, BuildStage, CollectedState, NodeRecord
 from proxylab.protocol.standing_labs import Attach
 from proxylab.server.conditions import StepConditions
-from proxylab.server.control_plane import ControlPlane
+from proxylab.server.control_plane import LabControlPlane
 from proxylab.server.kubernetes import PROGRAM, Kubernetes, start_kubernetes
 from proxylab.server.network import BuiltNetwork
 from proxylab.server.pod_programs import start_commands, start_coredns, start_ingress
@@ -70,7 +70,7 @@ class BuiltLab(Struct, frozen=True):
     """The parts of one lab. ``stages`` records how long each part of the build took."""
 
     network: BuiltNetwork
-    control_plane: ControlPlane
+    control_plane: LabControlPlane
     step_runner: StepRunner
     runner: Runner
     stages: tuple[BuildStage, ...]
@@ -95,7 +95,7 @@ class BuiltLab(Struct, frozen=True):
         """
         began, wiring = time.monotonic(), network.wiring
         async with AsyncExitStack() as stack:
-            control_plane = await ControlPlane.begin(request, network, launcher, variant)
+            control_plane = await LabControlPlane.begin(request, network, launcher, variant)
             stack.push_async_callback(control_plane.close)
             synchronised, store = time.monotonic(), control_plane.store
             policy_routes = PolicyRoutes(wiring)
@@ -267,7 +267,7 @@ class BuiltLab(Struct, frozen=True):
 def _step_runner(
     request: Build,
     network: BuiltNetwork,
-    control_plane: ControlPlane,
+    control_plane: LabControlPlane,
     runner: Runner,
     health_checks: HealthChecks | None,
     name_servers: CoreDns | None,

@@ -16,7 +16,7 @@ from proxylab.plan.name_servers import name_servers
 from proxylab.protocol.messages import Build
 from proxylab.scenario.dns import NameServer
 from proxylab.scenario.words import Program
-from proxylab.server.control_plane import ControlPlane
+from proxylab.server.control_plane import LabControlPlane
 from proxylab.server.network import BuiltNetwork
 from proxylab.timing import Deadline
 
@@ -25,7 +25,7 @@ _START_SECONDS: Final = 20.0
 
 
 async def start_coredns(
-    request: Build, network: BuiltNetwork, control_plane: ControlPlane, launcher: Launcher, stack: AsyncExitStack
+    request: Build, network: BuiltNetwork, control_plane: LabControlPlane, launcher: Launcher, stack: AsyncExitStack
 ) -> CoreDns | None:
     """Start CoreDNS in every pod whose port it serves, and wait until it knows the cluster; ``None`` without such pods.
 
@@ -58,7 +58,7 @@ async def start_coredns(
 
 
 async def start_ingress(
-    request: Build, network: BuiltNetwork, control_plane: ControlPlane, launcher: Launcher, stack: AsyncExitStack
+    request: Build, network: BuiltNetwork, control_plane: LabControlPlane, launcher: Launcher, stack: AsyncExitStack
 ) -> IngressController | None:
     """Start nginx in every pod whose program it is, and wait until it serves; ``None`` without such pods.
 

@@ -22,7 +22,7 @@ from proxylab.kernel.netlink.traffic_control import TrafficControl
 from proxylab.plan.model import Listener, Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.protocol.messages import Build
-from proxylab.server.control_plane import ControlPlane
+from proxylab.server.control_plane import LabControlPlane
 from proxylab.server.network import BuiltNetwork
 from proxylab.traffic.foreign import ForeignRules
 from proxylab.traffic.programs import Programs
@@ -33,7 +33,7 @@ from proxylab.traffic.runner import Runner
 def open_runner(
     request: Build,
     network: BuiltNetwork,
-    control_plane: ControlPlane,
+    control_plane: LabControlPlane,
     packet_lock: asyncio.Lock,
     stack: AsyncExitStack,
     trusted: str = "",

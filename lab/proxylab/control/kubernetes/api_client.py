@@ -91,7 +91,7 @@ class ApiClient:
                         yield event
 
     @asynccontextmanager
-    async def _conversation(self) -> AsyncIterator["_Conversation"]:
+    async def _conversation(self) -> AsyncIterator["_ApiConversation"]:
         dialled = await self.dial()
         try:
             reader, writer = await asyncio.open_connection(sock=dialled, ssl=self._context, server_hostname=_HOST)
@@ -99,12 +99,12 @@ class ApiClient:
             dialled.close()
             raise
         try:
-            yield _Conversation(reader, writer, self._token)
+            yield _ApiConversation(reader, writer, self._token)
         finally:
             writer.transport.abort()  # without the end of TLS, for which the server would be waited for
 
 
-class _Conversation:
+class _ApiConversation:
     """One request on one connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: str) -> None:
