@@ -23,7 +23,7 @@ from proxylab.kernel.netlink.requests import set_loopback_up
 from proxylab.kernel.netlink.socket import open_netlink
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.server.added_pods import AddedPods
-from proxylab.server.control_plane import LabControlPlane as LabControlPlane
+from proxylab.server.control_plane import LabControlPlane
 from proxylab.server.network import BuiltNetwork
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 
