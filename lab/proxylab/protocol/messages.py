@@ -65,7 +65,7 @@ class Build(Request["Built"], frozen=True):
 
 
 class PodStage(Record, frozen=True, kw_only=True):
-    """One stage of a rollout (``proxylab.cluster.rollout.Stage``), as objects.
+    """One stage of a rollout (``proxylab.cluster.rollout.RolloutStage``), as objects.
 
     ``ended`` are the pods that stop to answer before the objects change.
     """
