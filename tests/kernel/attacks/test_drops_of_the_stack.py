@@ -237,7 +237,7 @@ HOOKED_ATTACKS = [
 ]
 
 
-lab = lab_of_module("embedded/iptables")
+lab = lab_of_module("embedded/iptables", privileged=True)  # a command loads a BPF program
 test_a_drop_by_a_stack_is_not_taken_for_another = each_of(ATTACKS)
 test_a_program_in_a_hook_is_not_taken_for_routing = pytest.mark.skipif(
     os.geteuid() != 0 or kernel_release() < (6, 4),
