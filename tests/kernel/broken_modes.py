@@ -74,7 +74,7 @@ BROKEN_MODES = [
         "the process takes the first endpoint",
         f"{_PROCESS}.process",
         "_COMMAND",
-        _PROGRAM.format("balance.Balancer.choose = lambda self, client, now, failed=False: self._endpoints[0]"),
+        _PROGRAM.format("balance.EndpointBalancer.choose = lambda self, client, now, failed=False: self._endpoints[0]"),
         ("userspace/round-robin-and-affinity",),
         "embedded/userspace",
     ),

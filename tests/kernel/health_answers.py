@@ -45,7 +45,7 @@ HEALTH_ANSWERS = [
         "service_health",
         (
             "lambda service, count, healthy, whole=module.service_health:"
-            " module.Answer((a := whole(service, count, healthy=healthy)).status, a.body, module._JSON)"
+            " module.HttpResponse((a := whole(service, count, healthy=healthy)).status, a.body, module._JSON)"
         ),
         {_FILE: {_COUNTED, _UNCOUNTED}},
     ),
@@ -55,7 +55,7 @@ HEALTH_ANSWERS = [
         "service_health",
         (
             "lambda service, count, healthy, whole=module.service_health:"
-            " whole(module.Key('default', service.name), count, healthy=healthy)"
+            " whole(module.ObjectKey('default', service.name), count, healthy=healthy)"
         ),
         {_FILE: {_COUNTED, _UNCOUNTED}},
     ),
@@ -79,7 +79,7 @@ HEALTH_ANSWERS = [
         "service_health",
         (
             "lambda *of, whole=module.service_health, **named:"
-            " module.Answer(200, (a := whole(*of, **named)).body, a.headers)"
+            " module.HttpResponse(200, (a := whole(*of, **named)).body, a.headers)"
         ),
         {_FALLBACK: {_TERMINATING}},
     ),
@@ -96,7 +96,7 @@ HEALTH_ANSWERS = [
         "service_health",
         (
             "lambda *of, whole=module.service_health, **named:"
-            " module.Answer((a := whole(*of, **named)).status, b'{}', a.headers)"
+            " module.HttpResponse((a := whole(*of, **named)).status, b'{}', a.headers)"
         ),
         {_FALLBACK: {_TERMINATING, _READY}},
     ),

@@ -364,7 +364,7 @@ SINGLE_RULES = [
         "a node without local endpoint rejects",
         CATEGORIES,
         "_refusal",
-        "lambda has_endpoints, none_here: module.Refusal.REJECT if none_here or not has_endpoints else None",
+        "lambda has_endpoints, none_here: module.TrafficRefusal.REJECT if none_here or not has_endpoints else None",
         {
             "clusterip/internal-policy-local-on-the-host-network": {
                 "ClusterIP with internalTrafficPolicy Local drops a node without endpoint",
