@@ -88,7 +88,7 @@ class BundleStore:
         if len(slug) > _LONGEST_NAME:
             slug = f"{slug[:_LONGEST_NAME]}-{sha256(name.encode()).hexdigest()[:6]}"
         if isinstance(verdict, StepVerdict):
-            position, number = verdict.step.position, f"step-{verdict.case.number:03d}"
+            position, number = verdict.step.position, f"step-{verdict.number:03d}"
         else:
             position, number = verdict.probe.position, f"{verdict.resolved.number + 1:03d}"
         file = PurePath(position.file.removesuffix(_SUFFIX))

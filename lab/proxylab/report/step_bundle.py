@@ -66,7 +66,7 @@ def step_bundle(
         format=_FORMAT,
         circumstances=circumstances,
         step=verdict.step,
-        number=verdict.case.number,
+        number=verdict.number,
         streams=tuple(as_recorded(each, verdict.evidence) for each in verdict.case.streams),
         sources=verdict.case.sources,
         nodes=verdict.case.nodes,

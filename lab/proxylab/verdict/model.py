@@ -174,6 +174,11 @@ class StepVerdict(_Judged, frozen=True, kw_only=True):
         return self.case.step
 
     @property
+    def number(self) -> int:
+        """The number of the step, from 1."""
+        return self.case.number
+
+    @property
     def seconds(self) -> float:
         return (self.case.evidence.ended - self.case.evidence.began) / 1e9
 
