@@ -82,6 +82,7 @@ OTHERWISE = {
     "chromium-browser": "another name of chromium",
     "dockerd": "the tests load Docker's packages into a folder of their own, with --all",
     "google-chrome": "another browser of the same kind",
+    "kube-scheduler": "a word of the control plane's one program, which tests find in the cache or skip",
     "wireshark": "needs a screen; the test has one of its own making",
 }
 """What neither provides, and why no test needs it."""
