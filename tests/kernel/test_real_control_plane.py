@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from command_line import CommandLine, lives, wait_for
 from machine import descendants
+from test_examples import example
 
 from proxylab.binaries.control_plane import REAL, control_plane_sources, find_control_plane
 from proxylab.errors import CapabilityError
@@ -70,6 +71,16 @@ def answers(cli: CommandLine, url: str, sender: str = "client", times: int = 1) 
     if done.status != 0:
         return set()
     return {json.loads(line)["pod"] for line in done.output.splitlines() if line}
+
+
+def test_the_examples_of_kubectl_and_kubeconfig_do_what_they_say(cli: CommandLine, kubectl: Kubectl) -> None:
+    assert kubectl("get", "nodes")
+    listed = cli.type(*example("kubectl"))
+    assert listed.status == 0
+    assert "default       kubernetes" in listed.output
+    printed = cli.type(*example("kubeconfig"))
+    assert printed.status == 0
+    assert json.loads(printed.output)["kind"] == "Config"
 
 
 def test_a_service_by_kubectl_reaches_the_pods_of_the_lab(cli: CommandLine, kubectl: Kubectl) -> None:

@@ -16,9 +16,10 @@ def command(*, name: str | None) -> ExitCode:
     """Print a kubeconfig of the standing lab, which `proxylab up --control-plane real` has started.
 
     It has a loopback port of this machine, the certificate of who has signed the API server's, and a token; all three
-    end with the lab. Every program that reads a kubeconfig takes it: kubectl, helm, client libraries.
+    end with the lab. Every program that reads a kubeconfig takes it from a file: kubectl, helm, client libraries. Write
+    it there, and export KUBECONFIG with the file's path.
 
-    Example: proxylab kubeconfig > lab.kubeconfig; export KUBECONFIG=$PWD/lab.kubeconfig
+    Example: proxylab kubeconfig
     """
     with standing(name, or_file=False) as connection:
         echo(json.dumps(kubeconfig_of(connection), indent=2))
