@@ -59,6 +59,7 @@ NOT_TYPED = {
     ON_RAY: "runs on that cluster",
     CLONE: "is a gigabyte; tests/engines/test_checkout.py puts a checkout there instead",
     "./dev pytest tests/unit": "is of the tests that run now",
+    "proxylab engines --obtain control-plane": "builds for minutes; tests/unit/binaries/test_control_plane.py does it",
     "./dev pytest tests/kernel": "is of the tests that run now",
     "./dev ruff format . && ./dev ruff check --fix .": "changes the files of the project; tests/lint only looks",
     REPEATED: "takes half an hour of a machine that does nothing else",
@@ -84,7 +85,7 @@ LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)")
 KUBECTL = """#!/bin/sh
 [ "$*" = "get svc,endpointslices,pods,nodes -A -o yaml" ] && echo '{apiVersion: v1, kind: List, items: []}'
 """
-COMMAND = re.compile(r"^[\s$-]*(?:run: |sudo )?(?:\./dev|docker|git|kubectl|proxylab|pytest|tox) ", re.MULTILINE)
+COMMAND = re.compile(r"^[\s$-]*(?:run: |sudo )?(?:\./dev|docker|git|kubectl|proxylab|pytest|tox) (?! )", re.MULTILINE)
 
 
 @pytest.fixture

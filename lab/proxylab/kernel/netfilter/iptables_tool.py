@@ -82,7 +82,7 @@ async def choose_iptables(
         CapabilityError: no variant works; the message has the first line that each prints.
     """
     scratch = launcher.make_netns("iptables-trial")
-    netns_name = "iptables-trial"
+    netns_name = f"iptables-trial/{scratch.fd}"  # two trials at once, or the end of one would kill the other's commands
     failures: list[str] = []
     try:
         for name in variants or _VARIANTS:
