@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import ssl
 import subprocess
@@ -75,9 +76,9 @@ def answers(cli: CommandLine, url: str, sender: str = "client", times: int = 1) 
 
 def test_the_examples_of_kubectl_and_kubeconfig_do_what_they_say(cli: CommandLine, kubectl: Kubectl) -> None:
     assert kubectl("get", "nodes")
-    listed = cli.type(*example("kubectl"))
-    assert listed.status == 0
-    assert "default       kubernetes" in listed.output
+    listed = cli.start(*example("kubectl"), stdout=subprocess.PIPE)  # a process of its own, which kubectl replaces
+    assert b"default     kubernetes" in listed.communicate(timeout=SECONDS)[0]
+    assert listed.returncode == 0
     printed = cli.type(*example("kubeconfig"))
     assert printed.status == 0
     assert json.loads(printed.output)["kind"] == "Config"
@@ -137,6 +138,18 @@ def test_it_ends_with_the_lab_and_leaves_nothing(cli: CommandLine, kubectl: Kube
     wait_for(lambda: not any(map(lives, pids)), "every process to end")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
+
+
+def test_a_dead_control_plane_is_told_by_each_verb(cli: CommandLine, kubectl: Kubectl) -> None:
+    assert kubectl("get", "nodes")
+    (pid,) = (
+        each for each in descendants(cli.supervisor(NAME)) if b"\0run\0" in Path(f"/proc/{each}/cmdline").read_bytes()
+    )
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: "the control plane ended with status -9" in cli.type("ps").output, "ps to say it")
+    probe = cli.type("probe", "client", "echo-1:8080")
+    assert (probe.status, "the control plane: ended with status -9" in probe.errors) == (1, True), probe
+    assert cli.type("down").output == f"{NAME} is gone\n"
 
 
 def test_objects_of_a_scenario_are_in_it_and_its_probes_pass(cli: CommandLine, tmp_path: Path) -> None:

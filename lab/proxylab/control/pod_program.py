@@ -81,6 +81,10 @@ class PodProgram:
             await wait_until_seen(look, deadline, why)
         except DeadlineExceededError as late:
             raise ProgramError(self.name, str(late), self._last_lines()) from late
+        await self.raise_if_ended()
+
+    async def raise_if_ended(self) -> None:
+        """Raise ``ProgramError`` if it has ended."""
         if self._running is not None and self._running.has_ended:
             await self._running.drained()
             what = f"ended with status {await self._running.status}"

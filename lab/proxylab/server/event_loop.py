@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from proxylab.engines.engine_names import IPTABLES_VARIANTS
-from proxylab.errors import LAUNCHER_ENDED, EngineError, InternalError, LabError
+from proxylab.errors import LAUNCHER_ENDED, EngineError, InternalError, LabError, ProgramError
 from proxylab.kernel.capabilities import examine
 from proxylab.kernel.netfilter.iptables_tool import IptablesVariant, choose_iptables
 from proxylab.kernel.netlink.cleanup import Cleanup
@@ -310,12 +310,14 @@ class _RequestHandler:
             return Failed(fault_of(_owned(error, request)))
 
     async def _trouble(self) -> str:
-        """Which proxy's process has ended, in one line; empty if none has."""
+        """Which process of a proxy or of the control plane has ended, in one line; empty if none has."""
         try:
             if self._lab is not None:
-                await self._lab.control_plane.fleet.raise_if_ended()
+                await self._lab.raise_if_ended()
         except EngineError as error:
             return f"{error.node}: {error.what}"
+        except ProgramError as error:
+            return f"{error.program} {error.what}"
         return ""
 
     async def feed(

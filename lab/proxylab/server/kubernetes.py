@@ -2,6 +2,7 @@
 
 import base64
 import socket
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, closing, suppress
 from functools import partial
 from typing import Any, Final
@@ -34,11 +35,15 @@ _NETNS: Final = "control-plane"
 
 
 class Kubernetes:
-    """A control plane that runs, and its relay once a client has handed a socket over."""
+    """A control plane that runs, and its relay once a client has handed a socket over.
 
-    def __init__(self, control_plane: ControlPlane, program: PodProgram) -> None:
+    Args:
+        programs: its processes.
+    """
+
+    def __init__(self, control_plane: ControlPlane, programs: Sequence[PodProgram]) -> None:
         self._control_plane = control_plane
-        self._program = program
+        self._programs = programs
         self._relay: Relay | None = None
 
     def listen(self, listening: socket.socket) -> None:
@@ -47,6 +52,11 @@ class Kubernetes:
             listening.close()
             raise ProgramError(_NETNS, "is served on a port of this machine already")
         self._relay = Relay(listening, self._control_plane.api.dial)
+
+    async def raise_if_ended(self) -> None:
+        """Raise ``ProgramError`` if one of its processes has ended: the lab no longer follows what people write."""
+        for program in self._programs:
+            await program.raise_if_ended()
 
     async def close(self) -> None:
         """Serve it no longer."""
@@ -81,7 +91,8 @@ async def start_kubernetes(
     program = PodProgram("the control plane", netns, known_as, launcher)
     stack.push_async_callback(program.stop)
     control_plane = await start_control_plane(program, binary, _service_networks(store))
-    kubernetes = Kubernetes(control_plane, program)
+    scheduler = PodProgram("the scheduler", netns, known_as, launcher)
+    kubernetes = Kubernetes(control_plane, (program, scheduler))
     stack.push_async_callback(kubernetes.close)
     await adopt(control_plane.api, store, is_barrier)
     mirror = Mirror(control_plane.api, store, is_barrier)
@@ -94,7 +105,6 @@ async def start_kubernetes(
     stack.push_async_callback(kubelet.stop)
     await mirror.start()
     await kubelet.start()
-    scheduler = PodProgram("the scheduler", netns, known_as, launcher)
     stack.push_async_callback(scheduler.stop)
     await scheduler.start((binary, *SCHEDULER), {})
     return kubernetes

@@ -140,14 +140,26 @@ class BuiltLab(Struct, frozen=True):
         await self.step_runner.advance(request)
         self.runner.continue_flows()
 
+    async def raise_if_ended(self) -> None:
+        """Raise if a process that the lab rests on has ended, and no step ended it.
+
+        Raises:
+            EngineError: a proxy's.
+            ProgramError: one of the real control plane's.
+        """
+        await self.control_plane.fleet.raise_if_ended()
+        if self.kubernetes is not None:
+            await self.kubernetes.raise_if_ended()
+
     async def send(self, resolved: ResolvedProbe, *, trace: bool = False) -> Evidence:
         """Run one probe, by its policy route if it has one; with ``trace``, follow its packet through the rules.
 
         Raises:
             CapabilityError: the kernel cannot trace packets in a network namespace.
             EngineError: a proxy's process has ended.
+            ProgramError: a process of the real control plane has.
         """
-        await self.control_plane.fleet.raise_if_ended()
+        await self.raise_if_ended()
         await self.step_runner.rest()
         self._policy_routes.install(resolved.policy_route)
         if self._health_checks is not None:
@@ -167,8 +179,9 @@ class BuiltLab(Struct, frozen=True):
         Raises:
             CapabilityError: the kernel cannot be kept out of it.
             EngineError: a proxy's process has ended.
+            ProgramError: a process of the real control plane has.
         """
-        await self.control_plane.fleet.raise_if_ended()
+        await self.raise_if_ended()
         await self.step_runner.rest()
         self._policy_routes.install(dialogue.there.policy_route)
         if self._health_checks is not None:
