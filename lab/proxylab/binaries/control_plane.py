@@ -16,6 +16,9 @@ from proxylab.errors import CapabilityError
 CONTROL_PLANE_MODULE: Final = ModuleSource(program=CONTROL_PLANE, main="control_plane.go.txt")
 """The build of it, which takes eleven minutes of one processor."""
 
+EMBEDDED: Final = "embedded"
+"""The word for the lab's own API alone, in ``--control-plane``."""
+
 REAL: Final = "real"
 """The word for a control plane of real Kubernetes, in ``--control-plane``."""
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import click
 
+from proxylab.binaries.control_plane import EMBEDDED
 from proxylab.cli.case_option import CASE, SEED, choose_case
 from proxylab.cli.durations import Duration, age
 from proxylab.cli.engine_options import EngineOptions
@@ -26,7 +27,6 @@ from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.errors import ExitCode
 from proxylab.plan.assembly import lay_out
 from proxylab.report.standing_labs import standing_lines
-from proxylab.scenario.dns import NameServer
 from proxylab.scenario.words import HOST
 
 _WIDTH: Final = 80
@@ -45,7 +45,7 @@ _TWO_NODES: Final = Path(__file__).with_name("two-nodes.lab.yaml")
 @click.option(
     "--control-plane",
     metavar="NAME",
-    default=NameServer.EMBEDDED.value,
+    default=EMBEDDED,
     show_default=True,
     help="What serves the cluster's API: embedded, or a real kube-apiserver with etcd and controllers, for kubectl: "
     "real, real@VERSION, or the path of a control-plane.",
@@ -78,7 +78,7 @@ def command(
 
     Example: proxylab up scenarios/clusterip/from-a-pod.lab.yaml --ttl 1h
     """
-    is_real = control_plane != NameServer.EMBEDDED
+    is_real = control_plane != EMBEDDED
     if is_real and options.kernel not in ("", HOST):
         raise click.UsageError("--control-plane: a guest has no way to a port of this machine; leave --kernel out")
     if file is None and not is_real:

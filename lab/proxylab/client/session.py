@@ -13,7 +13,7 @@ from typing import Final, Self
 from msgspec.structs import replace
 
 from proxylab.binaries.binary import CONTROL_PLANE
-from proxylab.binaries.control_plane import control_plane_sources, find_control_plane
+from proxylab.binaries.control_plane import EMBEDDED, control_plane_sources, find_control_plane
 from proxylab.binaries.coredns import coredns_sources, find_coredns
 from proxylab.capability import Capability
 from proxylab.client.control_sockets import ControlSocket
@@ -109,7 +109,7 @@ class Session:
         """
         refuse(self.engine.name, scenario)
         scenario, programs = _with_programs(scenario, self.engine.name_server)
-        if control_plane not in ("", NameServer.EMBEDDED):
+        if control_plane not in ("", EMBEDDED):
             binary = find_control_plane(control_plane, control_plane_sources().cache)
             programs = {**programs, CONTROL_PLANE.name: str(binary.path)}
         assembly = assemble(scenario)
