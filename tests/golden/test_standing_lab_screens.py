@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 import yaml
+from oracle_worlds import PROXY
 
 from proxylab.cli import main
 from proxylab.cli.terminal import changes_in_colour
@@ -58,7 +59,7 @@ def refused() -> str:
 def diagnosed(width: int, *, broken: bool, colour: bool = False) -> str:
     layout = lay_out(scenario(SCENARIO))
     service = next(each for each in layout.services if each.name == "web")
-    subject = DiagnosedService.of(service, layout.objects, layout.scenario.network.families)
+    subject = DiagnosedService.of(service, layout.objects, layout.scenario.network.families, PROXY)
     nodes = [each.name for each in subject.nodes]
     behind = ready_endpoints(subject)
     found = [

@@ -7,14 +7,16 @@ from proxylab.oracle.answers import FlowAnswer
 from proxylab.oracle.flows import Oracle
 from proxylab.oracle.from_scenario import moment_of, question_of
 from proxylab.oracle.moment import Moment
+from proxylab.oracle.setting import ProxySetting
 from proxylab.plan.assembly import Assembly, assemble
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.versions import Version
 
-__all__ = ["NEWEST", "answers", "cluster_of", "moment_and_assembly", "sources"]
+__all__ = ["NEWEST", "PROXY", "answers", "cluster_of", "moment_and_assembly", "sources"]
 
 NEWEST: Version = (1, 37)
+PROXY = ProxySetting(mode=Mode.IPTABLES, version=NEWEST)
 
 _HEAD = """\
 apiVersion: proxylab/v1

@@ -46,7 +46,8 @@ class Choice(Record, frozen=True, kw_only=True):
 def candidates_of(port: ServicePort, family: Family, slices: Iterable[EndpointSlice]) -> tuple[Candidate, ...]:
     """The candidates for a port of the Service that has these slices.
 
-    A slice's port belongs to the Service's port of the same name and protocol. Proxies skip the slices of a
+    The port belongs to the endpoint: each pod gives a named target port its own number, and an author's slices may
+    hold any. A slice's port belongs to the Service's port of the same name and protocol. Proxies skip the slices of a
     headless Service.
     """
     return tuple(
@@ -75,16 +76,17 @@ def choose(
         if is_local and any(each.endpoint.for_zones or each.endpoint.for_nodes for each in ready):
             why = ("hints-under-local",)
         return Choice(chosen=_once(near), rows=(*found, "ready-endpoints", *why))
-    last = [each for each in scope if _is_last_resort(each)]
+    last = [each for each in scope if is_last_resort(each)]
     if terminating is not None and last:
         found.append(terminating.id)
     if lasts and last:
         return Choice(chosen=_once(last), rows=tuple(found))
-    elsewhere = any(each.endpoint.ready or (lasts and _is_last_resort(each)) for each in candidates)
+    elsewhere = any(each.endpoint.ready or (lasts and is_last_resort(each)) for each in candidates)
     return Choice(chosen=(), is_elsewhere=elsewhere, rows=tuple(found))
 
 
-def _is_last_resort(candidate: Candidate) -> bool:
+def is_last_resort(candidate: Candidate) -> bool:
+    """Whether it terminates and still serves, so that a proxy uses it where no endpoint is ready (KEP-1669)."""
     return candidate.endpoint.serving and candidate.endpoint.terminating
 
 

@@ -1,6 +1,6 @@
 """Where flows may arrive: the endpoints behind a Service's address and port, and the receivers of any probe.
 
-``cluster.reachable`` knows the endpoints; the proxy under test chooses among those that are reachable (near, local).
+``oracle.weakest`` knows the endpoints; the proxy under test chooses among those that are reachable (near, local).
 Receivers are pods, programs that listen on a node, and the stacks that answer echo requests.
 """
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, Protocol, Transport
 from proxylab.cluster.objects import EndpointSlice, Service, ServicePort
-from proxylab.cluster.reachable import endpoints_of_port
+from proxylab.oracle.weakest import endpoints_of_port
 from proxylab.plan.lookup import own_address, service_port
 from proxylab.plan.model import PlannedNamespace, PodPlacement
 from proxylab.plan.resolved import STACK, Destination, Receiver

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.cluster.kube_dns import COREDNS, DOMAIN, KUBE_DNS, NDOTS, resolv_conf, search_domains
 from proxylab.cluster.objects import EndpointSlice, Service, ServiceType
-from proxylab.cluster.reachable import endpoints_of_port, named_addresses, of_service
+from proxylab.oracle.weakest import endpoints_of_port, named_addresses, of_service
 from proxylab.plan.lookup import UnresolvableError, service_port
 from proxylab.plan.model import Plan, Role
 from proxylab.plan.resolved import Question, Sentinel

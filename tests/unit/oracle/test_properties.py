@@ -23,11 +23,11 @@ from proxylab.cluster.objects import (
     ServiceType,
     TrafficPolicy,
 )
-from proxylab.cluster.reachable import endpoints_of_port
 from proxylab.oracle.answers import FlowAnswer, FlowQuestion
 from proxylab.oracle.flows import Oracle
 from proxylab.oracle.moment import Moment
 from proxylab.oracle.setting import ProxySetting
+from proxylab.oracle.weakest import endpoints_of_port
 from proxylab.plan.assembly import Assembly
 from proxylab.plan.device_names import ROUTER
 from proxylab.plan.resolved import PolicyRoute

@@ -11,9 +11,10 @@ from typing import Final
 
 from proxylab.addresses import Family, IPAddress, Protocol, Transport
 from proxylab.client.open_lab import OpenLab
-from proxylab.cluster.configuration import TERMINATING_MODES
+from proxylab.cluster.configuration import TERMINATING_MODES, Mode, ProxyConfiguration
 from proxylab.cluster.kube_dns import KUBE_DNS
 from proxylab.cluster.objects import KubeObject, Service
+from proxylab.engines.engine_names import mode_of
 from proxylab.engines.modes import MODES
 from proxylab.errors import ScenarioError
 from proxylab.evidence.engine_progress import ProxyRecord
@@ -52,6 +53,7 @@ from proxylab.features.diagnose.rules_stages import (
     listening,
 )
 from proxylab.features.diagnose.subject import Backend, DiagnosedService
+from proxylab.oracle.setting import ProxySetting
 from proxylab.report.view import ProbeView
 from proxylab.scenario.expect import Backend as ExpectedBackend
 from proxylab.scenario.expect import Expect, HttpExpect
@@ -181,8 +183,14 @@ class Round:
         service = self._service
         if service is None:
             raise LookupError(self._name)
-        families = self._lab.scenario.network.families
-        return DiagnosedService.of(service, self._objects, families[:1] if self._ends_connections else families)
+        scenario, engine = self._lab.scenario, self._lab.engine
+        families = scenario.network.families[:1] if self._ends_connections else scenario.network.families
+        setting = ProxySetting(
+            mode=Mode(mode_of(engine.name)),
+            version=engine.version,
+            configuration=scenario.proxy or ProxyConfiguration(),
+        )
+        return DiagnosedService.of(service, self._objects, families, setting)
 
     @cached_property
     def _addresses(self) -> Mapping[str, tuple[IPAddress, ...]]:

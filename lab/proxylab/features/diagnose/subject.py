@@ -1,16 +1,14 @@
 """The diagnosed Service: its frontends, its endpoints, and which of them a node must use.
 
 Owns ``DiagnosedService`` and ``FrontendAddress``, made from the objects alone, so that rules and packets can be
-compared with them. ``proxylab.cluster.expected_results`` knows what Kubernetes promises.
+compared with them. ``proxylab.oracle.choice`` knows which endpoints a node must use.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress
-from proxylab.cluster.expected_results import Caller, through_cluster_ip
 from proxylab.cluster.objects import (
     SERVICE_PROXY_NAME_LABEL,
     ZONE_LABEL,
@@ -26,6 +24,8 @@ from proxylab.cluster.objects import (
 )
 from proxylab.cluster.slices import slices_of
 from proxylab.evidence.words import endpoint
+from proxylab.oracle.choice import candidates_of, choose
+from proxylab.oracle.setting import ProxySetting
 from proxylab.scenario.words import Frontend
 
 Backend = tuple[IPAddress, int]
@@ -64,6 +64,7 @@ class DiagnosedService(Struct, frozen=True, kw_only=True):
 
     Attributes:
         families: the families of the lab that the Service has.
+        setting: the proxy of every node.
     """
 
     service: Service
@@ -71,9 +72,12 @@ class DiagnosedService(Struct, frozen=True, kw_only=True):
     pods: tuple[Pod, ...]
     nodes: tuple[Node, ...]
     families: tuple[Family, ...]
+    setting: ProxySetting
 
     @classmethod
-    def of(cls, service: Service, objects: Iterable[KubeObject], families: Sequence[Family]) -> "DiagnosedService":
+    def of(
+        cls, service: Service, objects: Iterable[KubeObject], families: Sequence[Family], setting: ProxySetting
+    ) -> "DiagnosedService":
         """Pick the objects that concern the Service."""
         everything = tuple(objects)
         return cls(
@@ -82,6 +86,7 @@ class DiagnosedService(Struct, frozen=True, kw_only=True):
             pods=tuple(each for each in everything if isinstance(each, Pod)),
             nodes=tuple(each for each in everything if isinstance(each, Node)),
             families=tuple(each for each in families if not service.ip_families or each in service.ip_families),
+            setting=setting,
         )
 
     @property
@@ -145,10 +150,15 @@ class DiagnosedService(Struct, frozen=True, kw_only=True):
 
     def _used(self, frontend: FrontendAddress, node: str, policy: TrafficPolicy) -> tuple[Backend, ...]:
         labels = next((each.labels for each in self.nodes if each.name == node), {})
-        caller = Caller(node=node, zone=labels.get(ZONE_LABEL, ""))
-        service = replace(self.service, internal_traffic_policy=policy)
-        promise = through_cluster_ip(service, frontend.port, frontend.family, self.slices, caller)
-        return tuple((used.address, used.port[1]) for used in promise.used)
+        choice = choose(
+            self.service,
+            candidates_of(frontend.port, frontend.family, self.slices),
+            self.setting,
+            node=node,
+            zone=labels.get(ZONE_LABEL, ""),
+            is_local=policy is TrafficPolicy.LOCAL,
+        )
+        return tuple((each.address, each.port) for each in choice.chosen)
 
     def endpoints(self) -> Iterator[tuple[Endpoint, int, ServicePort]]:
         """Every endpoint of every port of the Service, with its port number."""

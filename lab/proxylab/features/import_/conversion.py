@@ -92,7 +92,6 @@ class Converted(Struct, frozen=True, kw_only=True):
         workers: the nodes without a control-plane taint.
         serves_names: whether pods of the cluster's kube-dns are in the scenario.
         proxy: the cluster's proxies, as far as kubectl's output shows them.
-        outside: the addresses of the machine outside that sends probes, by family.
     """
 
     network: Data
@@ -107,8 +106,6 @@ class Converted(Struct, frozen=True, kw_only=True):
     workers: tuple[str, ...]
     serves_names: bool
     proxy: LiveProxy
-    outside: Mapping[Family, IPAddress]
-    names: GivenNames
 
 
 def convert(kubectl_output: KubectlOutput, omissions: Omissions) -> Converted:
@@ -217,10 +214,6 @@ class _Converter:
                 self._kubectl_output.nodes,
                 self._omissions,
             ),
-            outside={
-                family: network[_FIRST_HOST + len(self._backing.strangers)] for family, network in _OUTSIDE.items()
-            },
-            names=self._names,
         )
 
     def _backs_kube_dns(self, raw: Raw) -> bool:

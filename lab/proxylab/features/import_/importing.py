@@ -59,7 +59,10 @@ _WORDS: Final = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
 
 def scenario_text(name: str, converted: Converted, senders: Probes, probes: Iterable[Data], left: Iterable[str]) -> str:
     """The file, with everything left out as comments at its head."""
-    metadata = {"name": name, "description": "The Services of a live cluster, as their objects promise them to pods."}
+    metadata = {
+        "name": name,
+        "description": "The Services of a live cluster, judged by what Kubernetes promises.",
+    }
     lines = [f"# Written by `{COMMAND} | proxylab import`."]
     lines += [f"# The cluster's proxy: --engine {converted.proxy.engine}"] if converted.proxy.engine else []
     lines += ["# Not imported:"]

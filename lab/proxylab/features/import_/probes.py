@@ -1,33 +1,29 @@
-"""Writes a probe for every frontend that a pod in the cluster, or a machine outside, can dial; and their senders."""
+"""Writes a probe for every frontend that a pod in the cluster, or a machine outside, can dial; and their senders.
+
+A probe says who dials what. It has no ``expect``: the oracle knows what must become of it under the proxy that runs.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from ipaddress import ip_network
 from typing import Final
 
 from msgspec import Struct, field
 
-from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
-from proxylab.cluster.expected_results import (
-    Caller,
-    ExpectedResult,
-    from_outside,
-    through_cluster_ip,
-    through_other_frontend,
-)
+from proxylab.addresses import Family, IPAddress, Protocol
 from proxylab.cluster.objects import (
     SERVICE_PROXY_NAME_LABEL,
-    ZONE_LABEL,
     EndpointSlice,
     Service,
     ServicePort,
     ServiceType,
+    TrafficPolicy,
 )
 from proxylab.features.import_.conversion import CLIENT, OUTSIDE_CLIENT, Converted
 from proxylab.features.import_.manifests import Data
 from proxylab.features.import_.omissions import Omissions
+from proxylab.oracle.choice import Candidate, candidates_of
 from proxylab.statistics import flows_to_hit_all, flows_to_stick
 
-_MIXED: Final = "frontends without a probe: a node masquerades by different addresses, depending on the backend's node"
+_DIALLED_BY_NODE: Final = "nodePort"
 
 
 class ProbedFrontend(Struct, frozen=True):
@@ -50,22 +46,13 @@ class Probes:
         self.clients: dict[str, Data] = {}
         self.hosts: dict[str, Data] = {}
         self._converted = converted
-        self._slices = slices
         self._omissions = omissions
+        self._slices: dict[tuple[str, str], list[EndpointSlice]] = {}
+        for each in slices:
+            self._slices.setdefault((each.namespace, each.service), []).append(each)
         self._families = [Family(each) for each in converted.network["families"]]
-        self._pod_networks = [ip_network(each) for each in converted.network["podCIDR"]]
-        first = (converted.workers or tuple(converted.nodes))[0]
-        self._callers = [
-            Caller(
-                node=node,
-                zone=converted.nodes[node].get("labels", {}).get(ZONE_LABEL, ""),
-                local=converted.proxy.recognises(self._pod_networks),
-                masqueraded=converted.proxy.masquerades(self._pod_networks),
-            )
-            for node in (first, *(each for each in converted.nodes if each != first))
-        ]
-        on_nodes = {name for name, pod in converted.pods.items() if pod.get("hostNetwork")}
-        self._on_nodes = {key for key, name in converted.listeners.items() if name in on_nodes}
+        self._first = (converted.workers or tuple(converted.nodes))[0]
+        self._nodes = (self._first, *(each for each in converted.nodes if each != self._first))
 
     def of(self, service: Service) -> Iterator[Data]:
         name = f"{service.namespace}/{service.name}"
@@ -85,112 +72,66 @@ class Probes:
 
     def _headless(self, service: Service) -> Iterator[Data]:
         """A probe of the first ready pod by its own address, since no proxy translates for a headless Service."""
-        for each in self._slices:
-            if (each.namespace, each.service) != (service.namespace, service.name):
-                continue
+        for each in self._slices.get((service.namespace, service.name), ()):
             for endpoint in each.endpoints:
                 for port in each.ports:
                     name = self._converted.listeners.get((endpoint.addresses[0], (port.protocol, port.port)))
                     if name is not None and name in self._converted.pods and endpoint.ready:
-                        target = {"pod": name, "port": port.port}
                         what = f"{service.namespace} {service.name}, headless, at {name}"
-                        expect = {"outcome": "delivered", "backends": [name], "source": "preserved"}
-                        yield _probe(what, self._client(self._callers[0]), target, port.protocol, expect)
+                        yield _probe(what, self._client(), {"pod": name, "port": port.port}, port.protocol)
                         return
         self._omissions.add(
             "headless Services without a ready pod: nothing to dial", f"{service.namespace}/{service.name}"
         )
 
     def _cluster_ip(self, service: Service, port: ServicePort) -> Iterator[Data]:
-        caller, several = self._callers[0], len(service.cluster_ips) > 1
+        several = len(service.cluster_ips) > 1
         for family, address in self._by_family(service.cluster_ips):
-            promise = through_cluster_ip(service, port, family, self._slices, caller)
             frontend = (
                 ProbedFrontend("clusterIP", family, {"address": str(address)})
                 if several
                 else ProbedFrontend("clusterIP")
             )
-            yield self._written(service, port, frontend, caller, promise)
+            yield self._written(service, port, family, frontend)
 
     def _node_port(self, service: Service, port: ServicePort) -> Iterator[Data]:
         families = [family for family, _ in self._by_family(service.cluster_ips)]
         for family in families if port.node_port else []:
-            clear = self._first_clear(service, port, family)
-            if clear is None:
-                self._omissions.add(_MIXED, f"nodePort {port.node_port} of {service.namespace}/{service.name}")
-                continue
-            caller, promise = clear
-            own = [each for each in self._converted.node_addresses[caller.node] if Family.of(each) is family]
+            own = [each for each in self._converted.node_addresses[self._first] if Family.of(each) is family]
+            target = {"node": self._first}
             if len(families) == 1:
-                yield self._written(
-                    service, port, ProbedFrontend("nodePort", "", {"node": caller.node}), caller, promise
-                )
+                yield self._written(service, port, family, ProbedFrontend(_DIALLED_BY_NODE, "", target))
             elif own:
-                frontend = ProbedFrontend("nodePort", family, {"node": caller.node, "address": str(own[0])})
-                yield self._written(service, port, frontend, caller, promise)
+                target["address"] = str(own[0])
+                yield self._written(service, port, family, ProbedFrontend(_DIALLED_BY_NODE, family, target))
 
     def _further(self, service: Service, port: ServicePort, via: str, addresses: Sequence[IPAddress]) -> Iterator[Data]:
-        allowed = service.source_ranges if via == "loadBalancerIP" else ()
         for number, (family, address) in enumerate(self._by_family(addresses), 1):
-            clear = self._first_clear(service, port, family, allowed)
-            if clear is None:
-                self._omissions.add(_MIXED, f"{via} {address} of {service.namespace}/{service.name}")
-                continue
             several = len(addresses) > 1
             frontend = ProbedFrontend(via, str(number), {"address": str(address)}) if several else ProbedFrontend(via)
-            yield self._written(service, port, frontend, *clear)
+            yield self._written(service, port, family, frontend)
 
     def _from_outside(self, service: Service, port: ServicePort) -> Iterator[Data]:
-        """A probe of the node port, and of the first balancer's address, in the first family that has one.
+        """A probe of the node port, or of the first balancer's address, in the first family of the Service.
 
         Under policy Local the first goes to a node with an endpoint, and a second one to a node without.
         """
         family = Family.of(service.cluster_ips[0])
         balancers = [each for each in self._balancers(service) if Family.of(each) is family]
-        via = "nodePort" if port.node_port else "loadBalancerIP" if balancers else ""
+        via = _DIALLED_BY_NODE if port.node_port else "loadBalancerIP" if balancers else ""
         if not via or family not in self._families:
             return
-        found: dict[str, tuple[Caller, ExpectedResult]] = {}
-        for entry in self._callers:
-            promise = from_outside(
-                service,
-                port,
-                family,
-                self._slices,
-                entry,
-                on_the_node=self._on_nodes,
-                allowed=service.source_ranges if via == "loadBalancerIP" else (),
-                address=self._converted.outside[family],
-            )
-            found.setdefault(promise.outcome, (entry, promise))
-        if all(promise.outcome == "delivered" and promise.source is None for _, promise in found.values()):
-            self._omissions.add(_MIXED, f"{via} of {service.namespace}/{service.name} from outside")
-            return
-        for outcome, (entry, promise) in sorted(found.items()):
-            which = f"from outside{f' at {entry.node}' if len(found) > 1 else ''}"
-            target = {"node": entry.node, **({"address": str(balancers[0])} if via == "loadBalancerIP" else {})}
-            if outcome != "delivered" or promise.source is not None:
-                self.hosts[OUTSIDE_CLIENT] = {}
-                yield self._written(service, port, ProbedFrontend(via, which, target), entry, promise, OUTSIDE_CLIENT)
-
-    def _first_clear(
-        self, service: Service, port: ServicePort, family: Family, allowed: Sequence[IPNetwork] = ()
-    ) -> tuple[Caller, ExpectedResult] | None:
-        """The first caller whose source address looks the same to all backends, and its promise."""
-        for caller in self._callers:
-            promise = through_other_frontend(
-                service,
-                port,
-                family,
-                self._slices,
-                caller,
-                on_the_node=self._on_nodes,
-                allowed=allowed,
-                own=self._pod_networks,
-            )
-            if promise.outcome != "delivered" or promise.source is not None:
-                return caller, promise
-        return None
+        entries = [self._first]
+        if service.external_traffic_policy is TrafficPolicy.LOCAL:
+            own = {each.endpoint.node_name for each in self._used(service, port, family)}
+            with_one = [node for node in self._nodes if node in own]
+            without = [node for node in self._nodes if node not in own]
+            entries = [*with_one[:1], *without[:1]]
+        self.hosts[OUTSIDE_CLIENT] = {}
+        for entry in entries:
+            which = f"from outside{f' at {entry}' if len(entries) > 1 else ''}"
+            target = {"node": entry, **({"address": str(balancers[0])} if via != _DIALLED_BY_NODE else {})}
+            yield self._written(service, port, family, ProbedFrontend(via, which, target), OUTSIDE_CLIENT)
 
     def _balancers(self, service: Service) -> list[IPAddress]:
         """The balancer's addresses for which a node has rules."""
@@ -208,21 +149,20 @@ class Probes:
     def _by_family(self, addresses: Iterable[IPAddress]) -> Iterator[tuple[Family, IPAddress]]:
         return ((Family.of(each), each) for each in addresses if Family.of(each) in self._families)
 
-    def _client(self, caller: Caller) -> str:
-        first = caller.node == self._callers[0].node
-        name = CLIENT if first else self._converted.names.of(("client", caller.node), f"client-on-{caller.node}")
-        self.clients.setdefault(name, {"nodes": [caller.node]})
-        return name
+    def _client(self) -> str:
+        self.clients.setdefault(CLIENT, {"nodes": [self._first]})
+        return CLIENT
+
+    def _used(self, service: Service, port: ServicePort, family: Family) -> list[Candidate]:
+        """The endpoints that the proxies of some nodes use: the ready ones, or else those that still serve."""
+        found = candidates_of(port, family, self._slices.get((service.namespace, service.name), ()))
+        ready = [each for each in found if each.endpoint.ready]
+        return ready or [each for each in found if each.endpoint.serving and each.endpoint.terminating]
 
     def _written(
-        self,
-        service: Service,
-        port: ServicePort,
-        frontend: ProbedFrontend,
-        caller: Caller,
-        promise: ExpectedResult,
-        sender: str = "",
+        self, service: Service, port: ServicePort, family: Family, frontend: ProbedFrontend, sender: str = ""
     ) -> Data:
+        """A probe with enough flows to reach each endpoint."""
         target = {
             "service": f"{service.namespace}/{service.name}",
             "port": port.name or port.port,
@@ -230,22 +170,14 @@ class Probes:
             **frontend.target,
         }
         words = [service.namespace, service.name, str(port.name or port.port), "by", frontend.via, frontend.which]
-        expect = self._expected(service, caller, promise)
-        return _probe(" ".join(filter(None, words)), sender or self._client(caller), target, port.protocol, expect)
-
-    def _expected(self, service: Service, caller: Caller, promise: ExpectedResult) -> Data:
-        if promise.outcome == "dropped":
-            return {"outcome": "dropped", "at": caller.node}
-        if promise.outcome != "delivered":
-            return {"outcome": promise.outcome}
-        names = sorted({self._converted.listeners[each.address, each.port] for each in promise.used})
-        sticky = {"spread": "sticky"} if service.affinity_timeout is not None and len(names) > 1 else {}
-        return {"outcome": "delivered", "backends": names, "source": promise.source, **sticky}
+        count = len({(each.address, each.port) for each in self._used(service, port, family)})
+        flows = 1
+        if count > 1:
+            flows = flows_to_hit_all(count) if service.affinity_timeout is None else flows_to_stick(count)
+        return _probe(" ".join(filter(None, words)), sender or self._client(), target, port.protocol, flows)
 
 
-def _probe(name: str, client: str, target: Mapping[str, object], protocol: Protocol, expect: Data) -> Data:
-    """A probe with enough flows to reach each backend; a single flow uses a socket, except by SCTP."""
-    count = len(expect.get("backends", []))
-    flows = flows_to_stick(count) if "spread" in expect else flows_to_hit_all(count) if count > 1 else 1
+def _probe(name: str, client: str, target: Mapping[str, object], protocol: Protocol, flows: int = 1) -> Data:
+    """A single flow uses a socket, except by SCTP."""
     send = {"as": "packet", "flows": flows} if flows > 1 else {"as": "packet"} if protocol is Protocol.SCTP else {}
-    return {"name": name, "from": client, "to": dict(target), **({"send": send} if send else {}), "expect": expect}
+    return {"name": name, "from": client, "to": dict(target), **({"send": send} if send else {})}

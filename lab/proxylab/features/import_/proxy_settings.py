@@ -6,14 +6,12 @@ image, or else the kubelet's, which a Node reports: the two are seldom more than
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from ipaddress import ip_network
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from msgspec import Struct
 from pydantic import ValidationError
 
-from proxylab.addresses import IPNetwork
 from proxylab.cluster.configuration import Mode
 from proxylab.features.import_.manifests import Data
 from proxylab.features.import_.omissions import Omissions
@@ -44,24 +42,6 @@ class LiveProxy(Struct, frozen=True, kw_only=True):
         if self.version:
             return f"kube-proxy@{self.version}/{self.mode}"
         return f"kube-proxy/{self.mode}" if self.configuration else ""
-
-    def recognises(self, pod_networks: Sequence[IPNetwork]) -> bool:
-        """Whether the proxy takes the pods of these networks for its cluster's own (``clusterCIDR``)."""
-        written = self.configuration.get("clusterCIDR")
-        return written is None or (written != "" and self._holds(pod_networks))
-
-    def masquerades(self, pod_networks: Sequence[IPNetwork]) -> bool:
-        """Whether the proxy masquerades what those pods send to a cluster IP: an empty ``clusterCIDR`` has no rule."""
-        if at(self.configuration, self.mode.facts.masquerading, "masqueradeAll"):
-            return True
-        return bool(self.configuration.get("clusterCIDR")) and not self._holds(pod_networks)
-
-    def _holds(self, pod_networks: Sequence[IPNetwork]) -> bool:
-        written = [ip_network(each, strict=False) for each in str(self.configuration["clusterCIDR"]).split(",")]
-        return all(
-            any(own.version == each.version and own.subnet_of(each) for each in written)  # type: ignore[arg-type]
-            for own in pod_networks
-        )
 
 
 def read_proxy(

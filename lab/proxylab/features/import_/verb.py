@@ -30,9 +30,9 @@ def command(*, files: tuple[Path, ...], output: Path | None, name: str) -> ExitC
     """Write a scenario with the Services, endpoints and node addresses of a live cluster.
 
     FILE… or standard input is the output of `kubectl get svc,endpointslices,pods,nodes -A -o yaml` (or json). Each
-    frontend that a pod in the cluster, or a machine outside, can dial gets a probe, with the outcome that the objects
-    imply. The head of the scenario and standard error list what the import left out. A second FILE, the output of
-    `kubectl -n kube-system get configmap kube-proxy -o yaml`, has the proxy's configuration.
+    frontend that a pod in the cluster, or a machine outside, can dial gets a probe, and Kubernetes'
+    promises say what must become of it. The head of the scenario and standard error list what the import left out. A
+    second FILE, the output of `kubectl -n kube-system get configmap kube-proxy -o yaml`, has the proxy's configuration.
 
     Example: proxylab import cluster.yaml -o mine.lab.yaml
     """

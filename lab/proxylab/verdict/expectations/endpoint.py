@@ -2,7 +2,7 @@
 
 It needs the taps at the pods. A pod answers on every port that it listens on, and every pod of the lab answers, so an
 answer does not show that the way was right. The right ends follow from the Service and its EndpointSlices
-(``cluster.reachable``): whatever the policy, and whether or not the author names backends, a flow to a Service reaches
+(``oracle.weakest``): whatever the policy, and whether or not the author names backends, a flow to a Service reaches
 one of them and nothing else. ``backends`` says more: which of them, and a pod that the author names may be none of them
 (``expected_ends``). A flow that asks no Service arrives where it was sent to.
 """

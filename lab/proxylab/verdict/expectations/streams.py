@@ -14,7 +14,7 @@ packets casts doubt where the author expects such ends: they must be the engine'
 
 Two need no key, and show where something is wrong. ``endpoint``: each answer came from an endpoint that the stream may
 be at. A stream stays where conntrack or its connection holds it; after the step's wait it moves to endpoints only that
-new flows may reach (``cluster.reachable``). ``whole``: packets and answers came once, and as they were sent.
+new flows may reach (``oracle.weakest``). ``whole``: packets and answers came once, and as they were sent.
 
 All need the packets' fates and answers. A loss needs sentinel packets that came back, ``delay`` the times of packets
 and answers, and ``source`` the responders' reports.

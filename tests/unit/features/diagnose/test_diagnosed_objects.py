@@ -4,6 +4,7 @@ from ipaddress import ip_address
 
 import pytest
 from msgspec.structs import replace
+from oracle_worlds import PROXY
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import (
@@ -56,7 +57,7 @@ BOTH = (pod(1), pod(2, "node-b"))
 
 def subject(service: Service, *pods: Pod, given: tuple[EndpointSlice, ...] = ()) -> DiagnosedService:
     objects: tuple[KubeObject, ...] = (service, *pods, *NODES, *derive_slices([service], pods, NODES), *given)
-    return DiagnosedService.of(service, objects, (Family.IPV4,))
+    return DiagnosedService.of(service, objects, (Family.IPV4,), PROXY)
 
 
 def written(name: str, port: str, *, node: str = "node-a") -> EndpointSlice:

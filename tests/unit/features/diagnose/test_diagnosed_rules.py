@@ -8,6 +8,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+from oracle_worlds import PROXY
 from rule_cases import CASES, ELSEWHERE, HERE, Addresses, Case, echo, here_and_there, slice_of
 
 from proxylab.addresses import Family
@@ -28,7 +29,7 @@ def subject_of(case: Case, family: Family) -> DiagnosedService:
     service = next(each for each in case.cluster.services if each.name == "echo")
     zone = {} if not case.node.zone else {"topology.kubernetes.io/zone": case.node.zone}
     nodes = (Node(name=HERE, labels=zone), Node(name=ELSEWHERE))
-    return DiagnosedService.of(service, (*case.cluster.services, *case.cluster.slices, *nodes), (family,))
+    return DiagnosedService.of(service, (*case.cluster.services, *case.cluster.slices, *nodes), (family,), PROXY)
 
 
 def judged(subject: DiagnosedService, rules: Rules) -> Finding:
@@ -115,7 +116,7 @@ def test_a_service_of_another_proxy_has_no_rules() -> None:
     addresses = Addresses(Family.IPV4)
     service = echo(addresses, labels={"service.kubernetes.io/service-proxy-name": "mesh"})
     subject = DiagnosedService.of(
-        service, (service, slice_of(service, addresses, *here_and_there(addresses))), (Family.IPV4,)
+        service, (service, slice_of(service, addresses, *here_and_there(addresses))), (Family.IPV4,), PROXY
     )
     assert "hands it to the proxy 'mesh'" in judge_entries(subject, {}, NODES).cause
 

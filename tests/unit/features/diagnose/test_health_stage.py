@@ -4,6 +4,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 from msgspec.structs import replace
+from oracle_worlds import PROXY
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Endpoint, EndpointSlice, Node, PodPort, Service, ServicePort
@@ -32,6 +33,7 @@ SUBJECT = DiagnosedService(
     pods=(),
     nodes=(Node(name="node-a", addresses=(A,)), Node(name="node-b", addresses=(B,))),
     families=(Family.IPV4,),
+    setting=PROXY,
 )
 NONE = Checked(node="node-a", address=A, sender="outside", status=503, reported=0)
 TWO = Checked(node="node-b", address=B, sender="outside", status=200, reported=2)

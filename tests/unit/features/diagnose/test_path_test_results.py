@@ -5,6 +5,7 @@ from ipaddress import ip_address
 import probed
 import pytest
 from msgspec.structs import replace
+from oracle_worlds import PROXY
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Node, Service, ServicePort
@@ -24,7 +25,14 @@ from proxylab.verdict.model import ProbeVerdict
 
 PORT = ServicePort(port=80, target_port=8080)
 SERVICE = Service(name="echo", cluster_ips=(ip_address("10.96.0.10"),), ip_families=(Family.IPV4,), ports=(PORT,))
-SUBJECT = DiagnosedService(service=SERVICE, slices=(), pods=(), nodes=(Node(name="node-a"),), families=(Family.IPV4,))
+SUBJECT = DiagnosedService(
+    service=SERVICE,
+    slices=(),
+    pods=(),
+    nodes=(Node(name="node-a"),),
+    families=(Family.IPV4,),
+    setting=PROXY,
+)
 FRONT = FrontendAddress(
     via=Frontend.CLUSTER_IP, address=SERVICE.cluster_ips[0], port_number=80, port=PORT, family=Family.IPV4
 )

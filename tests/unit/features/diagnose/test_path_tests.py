@@ -6,6 +6,7 @@ from tempfile import NamedTemporaryFile
 
 import pytest
 from msgspec.structs import replace
+from oracle_worlds import PROXY
 
 from proxylab.cluster.configuration import DetectLocalMode, NftablesConfiguration, ProxyConfiguration
 from proxylab.cluster.objects import LoadBalancerIngress, Service
@@ -44,7 +45,7 @@ def world(spec: str = "", text: str = TEXT) -> tuple[Scenario, DiagnosedService,
         scenario = load_scenario(Path(file.name))
     assembly = assemble(scenario)
     service = next(each for each in assembly.objects if isinstance(each, Service) and each.name == "echo")
-    subject = DiagnosedService.of(service, assembly.objects, scenario.network.families)
+    subject = DiagnosedService.of(service, assembly.objects, scenario.network.families, PROXY)
     return scenario, subject, diallers(subject, scenario, assembly.addresses)
 
 

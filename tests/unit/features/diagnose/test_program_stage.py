@@ -1,6 +1,7 @@
 """Where a proxy's own process ends connections: the rules that lead to it, and whether it listens."""
 
 import pytest
+from oracle_worlds import PROXY
 from rule_cases import CASES, ELSEWHERE, HERE, Addresses
 
 from proxylab.addresses import Family, Protocol
@@ -14,7 +15,10 @@ from proxylab.features.diagnose.subject import DiagnosedService
 CASE = CASES["node-port"](Addresses(Family.IPV4))
 NODES = (Node(name=HERE), Node(name=ELSEWHERE))
 SUBJECT = DiagnosedService.of(
-    CASE.cluster.services[0], (*CASE.cluster.services, *CASE.cluster.slices, *NODES), (Family.IPV4,)
+    CASE.cluster.services[0],
+    (*CASE.cluster.services, *CASE.cluster.slices, *NODES),
+    (Family.IPV4,),
+    PROXY,
 )
 RULES = load(CASE.cluster, CASE.node, ProxySettings(), Family.IPV4, (1, 25))
 TCP = frozenset({(Protocol.TCP, FIRST_PORT)})

@@ -13,8 +13,9 @@ from proxylab.cluster.allocate import NODE_PORTS
 from proxylab.errors import ScenarioError
 from proxylab.features.import_.importing import Imported, import_cluster
 from proxylab.features.import_.reading import read_kubectl_output
+from proxylab.oracle.promised import promised_cases
 from proxylab.plan.assembly import assemble
-from proxylab.scenario.expect import Masqueraded
+from proxylab.scenario.expect import PROMISED, Expect, Masqueraded
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.model import Scenario
 
@@ -24,6 +25,12 @@ SHAPES = {"kind": kind, "k3s": k3s, "cloud": cloud, "vpc": vpc}
 def imported(cluster: Cluster) -> tuple[Imported, Scenario]:
     done = import_cluster(read_kubectl_output([("printout", cluster.json())]), "mine")
     return done, parse_scenario(done.text, "mine.lab.yaml")
+
+
+def promised(scenario: Scenario) -> dict[str, Expect]:
+    """What kube-proxy 1.37 in mode iptables must do with each probe, by its name."""
+    (case,) = promised_cases(scenario, "iptables", (1, 37))
+    return {each.name: each.expect for each in case.probes}
 
 
 @pytest.mark.parametrize("make", [kind, k3s, cloud], ids=["kind", "k3s", "cloud"])
@@ -106,19 +113,22 @@ def test_what_stays_behind_is_told_and_written_at_the_head(make: Callable[[], Cl
     assert [each.removeprefix("#   ") for each in head[3:]] == list(done.left)
 
 
-def expectations(scenario: Scenario) -> dict[str, str]:
-    return {each.name: str(each.expect.outcome) for each in scenario.probes}
+def test_probes_leave_to_the_oracle_what_must_happen() -> None:
+    done, scenario = imported(cloud())
+    assert "expect:" not in done.text
+    assert {(each.expect.also, each.expect.undecided) for each in scenario.probes} == {(PROMISED.also, "")}
+    assert {each for each in promised(scenario).values() if each.undecided} == set()
 
 
 def test_outcomes_follow_from_the_objects() -> None:
     _, scenario = imported(cloud())
-    said = expectations(scenario)
+    expected = promised(scenario)
+    said = {name: str(each.outcome) for name, each in expected.items()}
     assert said["shop search 80 by clusterIP"] == "rejected"
     assert said["shop old 80 by clusterIP"] == "delivered"
     assert said["edge gateway-internal http by loadBalancerIP"] == "dropped"
     assert "edge gateway-proxied http by loadBalancerIP" not in said
-    (near,) = (each for each in scenario.probes if each.name == "edge nearby http by clusterIP")
-    assert len(near.expect.backends) == 1
+    assert len(expected["edge nearby http by clusterIP"].backends or ()) == 1
 
 
 def test_node_ports_beyond_the_default_range_widen_the_range() -> None:
@@ -184,10 +194,8 @@ def test_endpoints_stand_for_slices_that_are_not_there() -> None:
     text = json.dumps({"kind": "List", "items": [each for each in whole if each["kind"] != "EndpointSlice"]})
     done = import_cluster(read_kubectl_output([("printout", text)]), "mine")
     scenario = parse_scenario(done.text, "mine.lab.yaml")
-    reached, wanted = (
-        {each.name: each.expect.backend_names for each in found.probes} for found in (scenario, by_slices)
-    )
-    assert reached["shop web http by clusterIP"] == wanted["shop web http by clusterIP"] != ()
+    reached, wanted = (promised(found)["shop web http by clusterIP"].backend_names for found in (scenario, by_slices))
+    assert reached == wanted != ()
     assert any(line.startswith("Endpoints without EndpointSlices, which mirror them here: ") for line in done.left)
 
 
@@ -197,11 +205,8 @@ def test_without_slices_and_endpoints_a_probe_expects_the_pods_that_the_lab_find
     cluster.slices.clear()
     _, scenario = imported(cluster)
     assert not [each for each in scenario.slices if each.service == "web"]
-    found, wanted = (
-        next(each.expect for each in one.probes if each.name == "shop web http by clusterIP")
-        for one in (scenario, by_slices)
-    )
-    assert (found.outcome, found.backend_names) == (wanted.outcome, wanted.backend_names)
+    found, wanted = (promised(one)["shop web http by clusterIP"] for one in (scenario, by_slices))
+    assert (found.outcome, set(found.backend_names)) == (wanted.outcome, set(wanted.backend_names))
 
 
 def test_names_that_the_lab_has_itself_are_changed() -> None:
@@ -265,8 +270,7 @@ def test_the_config_map_of_kube_proxy_is_read() -> None:
     assert done.engine == "kube-proxy@v1.34.2/ipvs"
     assert "# The cluster's proxy: --engine kube-proxy@v1.34.2/ipvs" in done.text
     assert not [note for note in scenario.notes if "no effect in KubeProxyConfiguration" in note]
-    by_cluster_ip = [each for each in scenario.probes if each.name.endswith("by clusterIP")]
-    assert {type(each.expect.source) for each in by_cluster_ip if each.expect.outcome == "delivered"} == {Masqueraded}
+    assert isinstance(promised(scenario)["shop web http by clusterIP"].source, Masqueraded)
 
 
 def test_without_a_network_of_pods_the_proxy_takes_none_for_its_own() -> None:
@@ -307,9 +311,9 @@ def test_a_changed_traffic_policy_shows_from_outside() -> None:
     cluster = cloud()
     exposed = next(each for each in cluster.services if each["metadata"]["name"] == "gateway-internal")["spec"]
     name = "edge gateway-internal http by nodePort from outside"
-    before = {each.name: each.expect for each in imported(cluster)[1].probes}
+    before = promised(imported(cluster)[1])
     exposed["externalTrafficPolicy"] = "Local"
-    after = {each.name: each.expect for each in imported(cluster)[1].probes if each.name.startswith(name)}
+    after = {key: each for key, each in promised(imported(cluster)[1]).items() if key.startswith(name)}
     assert isinstance(before[name].source, Masqueraded)
     assert {str(each.outcome) for each in after.values()} == {"delivered", "dropped"}
     assert not any(isinstance(each.source, Masqueraded) for each in after.values())

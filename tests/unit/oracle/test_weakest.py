@@ -1,4 +1,4 @@
-"""Which endpoints a flow may reach: the ready ones, and as a last resort those that terminate and still serve."""
+"""The weakest promise: a flow may reach the ready endpoints, and as a last resort those that leave and still serve."""
 
 from ipaddress import ip_address
 
@@ -15,7 +15,7 @@ from proxylab.cluster.objects import (
     ServicePort,
     TrafficPolicy,
 )
-from proxylab.cluster.reachable import endpoints_of_port, named_addresses
+from proxylab.oracle.weakest import endpoints_of_port, named_addresses
 
 PORT = ServicePort(name="http", port=80, target_port=8080)
 SERVICE = Service(name="web", ports=(PORT,))
