@@ -31,7 +31,7 @@ def test_collecting_starts_no_lab_and_loads_nothing_that_a_run_needs(project: Pr
 
 
 def test_a_project_without_scenarios_pays_for_next_to_nothing() -> None:
-    heavy = "{'pydantic', 'yaml', 'scapy', 'pyroute2', 'docker', 'proxylab.kernel'}"
+    heavy = "{'proxylab.scenario.load', 'yaml', 'scapy', 'pyroute2', 'docker', 'proxylab.kernel'}"
     code = f"import sys; import proxylab.pytest_plugin; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

@@ -1,7 +1,7 @@
 """Scenarios as pytest items: ``pytest scenarios/x.lab.yaml`` and ``proxylab run`` are the same run.
 
 This module owns the hooks. Collection needs no privilege and no kernel. In a project without ``*.lab.yaml`` the plugin
-does nothing, so it imports pydantic, which takes as long as pytest itself, only when it reads a scenario.
+does nothing, so it imports the reader of scenarios only when there is one.
 
 A scenario file is a ``pytest.Module``, and a probe or step a ``pytest.Function``: fixtures, ``-k``, ``::``, xdist and
 other plugins treat them as they treat Python tests. Three fixtures carry the run, and a project may override each:

@@ -235,7 +235,7 @@ class Lab:
 
     def _write(self, entry: Mapping[str, object], position: Position) -> None:
         """Append a step to those already performed."""
-        from proxylab.scenario.load import parse_with_steps  # noqa: PLC0415 - pydantic is slow to import
+        from proxylab.scenario.load import parse_with_steps  # noqa: PLC0415 - most tests write no steps or probes
 
         if not self._written:
             self._kept = self._lab.made
@@ -262,7 +262,7 @@ class Lab:
 
     def _probe(self, caller: tuple[str, int], written: Mapping[str, object], name: str = "") -> Probe:
         """The probe of a call, checked like a probe of a file. Raises ``pytest.fail.Exception``."""
-        from proxylab.scenario.load import parse_with_probes  # noqa: PLC0415 - pydantic is slow to import
+        from proxylab.scenario.load import parse_with_probes  # noqa: PLC0415 - most tests write no steps or probes
 
         self._probes += 1
         file, line = caller

@@ -59,7 +59,7 @@ class ScenarioFile(pytest.Module):
         Raises:
             CollectError: with every mistake in the file.
         """
-        from proxylab.scenario.load import load_scenario  # noqa: PLC0415 - pydantic is slow to import; only scenario files need it
+        from proxylab.scenario.load import load_scenario  # noqa: PLC0415 - only scenario files need it
 
         try:
             scenario = load_scenario(Path(os.path.relpath(self.path)))

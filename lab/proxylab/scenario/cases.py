@@ -8,7 +8,7 @@ host dials each of them in turn. A probe that names an address has that address'
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -19,14 +19,12 @@ from proxylab.scenario.matrix import EngineFailure, Exceptional, Matrix, axis_na
 from proxylab.scenario.model import MatrixCase, Scenario
 from proxylab.scenario.network import Hairpin, InterNode, Network, PodNetwork
 from proxylab.scenario.nodes import LabNode
+from proxylab.scenario.parts import Parts
 from proxylab.scenario.probes import AddressTarget, Probe, ServiceTarget, Stream
 from proxylab.scenario.steps import Step, StepException, StepExpect
 from proxylab.scenario.syntax import sysctl_fault
 from proxylab.scenario.versions import Version, VersionRange
 from proxylab.scenario.words import Manner
-
-if TYPE_CHECKING:  # it imports pydantic, which a run of loaded scenarios does not need
-    from proxylab.scenario.parts import Parts
 
 Located = TypeVar("Located", IPAddress, IPNetwork)
 Sent = TypeVar("Sent", Probe, Stream)
@@ -228,7 +226,7 @@ def _name(name: str, ending: str) -> str:
     return f"{name}[{ending}]" if ending else name
 
 
-def check_conditions(parts: "Parts", problems: Problems) -> None:
+def check_conditions(parts: Parts, problems: Problems) -> None:
     """Note unknown axes, too many cases, and exceptions that never hold or that contradict each other."""
     spec, possible = parts.location["spec"], _values(parts)
     if parts.matrix is not None:
@@ -255,7 +253,7 @@ def check_conditions(parts: "Parts", problems: Problems) -> None:
             _check_exceptions(possible, probe.exceptions, at["probes"][index]["except"], problems)
 
 
-def _check_family(parts: "Parts", axes: Mapping[str, tuple[str, ...]], location: Location, problems: Problems) -> None:
+def _check_family(parts: Parts, axes: Mapping[str, tuple[str, ...]], location: Location, problems: Problems) -> None:
     """Note a family to dial that no lab of the scenario has."""
     if parts.network is None:
         return
@@ -316,7 +314,7 @@ def _check_exceptions(
         checked.append((location[index], conditions, version))
 
 
-def _values(parts: "Parts") -> dict[str, tuple[str, ...]] | None:
+def _values(parts: Parts) -> dict[str, tuple[str, ...]] | None:
     """The values that each axis has in some case; ``None`` if they are unknown."""
     if parts.network is None or parts.matrix is None:
         return None

@@ -27,7 +27,7 @@ from proxylab.cluster.configuration import (
 )
 from proxylab.scenario.document import Location, Problems, describe, listed, shown
 from proxylab.scenario.keys import Between, Check, Key, Manifest, Read, ignored_keys, refused
-from proxylab.scenario.parts import validated
+from proxylab.scenario.reading import read
 from proxylab.scenario.syntax import Address, read_network
 
 CONFIGURATION_KIND: Final = "KubeProxyConfiguration"
@@ -281,7 +281,7 @@ def read_configuration(documents: Sequence[Location], problems: Problems) -> Con
         allowed = f"allowed: {CONFIGURATION_VERSION}"
         problems.add(location["apiVersion"].spot, f"is not a version of {CONFIGURATION_KIND}", allowed=allowed)
         return Configured()
-    manifest = validated(KubeProxyManifest, location, problems)
+    manifest = read(KubeProxyManifest, location, problems)
     if manifest is None:
         return Configured()
     _check(manifest, location, problems)

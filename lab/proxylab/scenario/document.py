@@ -224,7 +224,8 @@ class _Problem(Struct, frozen=True, kw_only=True):
     known: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        parts = [str(self.spot.position), path_text(self.spot.path), self.what]
+        position = self.spot.position
+        parts = [str(position) if position.file else "", path_text(self.spot.path), self.what]
         text = ": ".join(filter(None, parts))
         if self.allowed:
             text += f"; {self.allowed}"

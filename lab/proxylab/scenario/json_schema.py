@@ -1,25 +1,44 @@
 """The format for editors and readers: JSON Schema draft-07, and the reference page that is made from it.
 
-Pydantic makes the schema from the shapes. A scenario file is a stream of documents, and an editor checks each of them
-against the whole schema. So the schema first selects by kind; a Kubernetes kind without a shape here needs only
-``apiVersion`` and ``kind``. The page is Markdown, with an example for each key.
+Both are written from the declarations (``keys``). A scenario file is a stream of documents, and an editor checks each
+of them against the whole schema. So the schema first selects by kind; a Kubernetes kind that the lab only keeps needs
+only ``apiVersion`` and ``kind``. The page is Markdown, with an example for each key.
 """
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from functools import cache
+from inspect import cleandoc
+from types import NoneType, UnionType
+from typing import Any, Final, Union, get_args, get_origin
 
-from pydantic.json_schema import models_json_schema
+from msgspec import NODEFAULT, Struct, to_builtins
 
 from proxylab.scenario.configuration import KubeProxyManifest
 from proxylab.scenario.document import in_yaml
-from proxylab.scenario.reading import Shape, shape_of
+from proxylab.scenario.keys import (
+    Between,
+    Declared,
+    DeclaredKey,
+    Manifest,
+    NotEmpty,
+    Read,
+    WrittenAs,
+    attached,
+    bare,
+    declared_keys,
+    is_declared,
+    key_field,
+    other_keys,
+)
 from proxylab.scenario.services import ServiceManifest
 from proxylab.scenario.spec import ScenarioDocument
 from proxylab.scenario.workloads import EndpointSliceManifest, EndpointsManifest, NodeManifest, PodManifest
 
 DRAFT: Final = "http://json-schema.org/draft-07/schema#"
 
-_DOCUMENTS: Final = {
+_DOCUMENTS: Final[Mapping[str, type[Declared]]] = {
     "Scenario": ScenarioDocument,
     "Service": ServiceManifest,
     "EndpointSlice": EndpointSliceManifest,
@@ -28,11 +47,21 @@ _DOCUMENTS: Final = {
     "Node": NodeManifest,
     "KubeProxyConfiguration": KubeProxyManifest,
 }
-_OBJECT: Final = {
+_OBJECT: Final[dict[str, Any]] = {
     "type": "object",
     "required": ["apiVersion", "kind"],
     "properties": {"apiVersion": {"type": "string"}, "kind": {"type": "string"}},
 }
+_TEXT: Final = {"type": "string"}
+_NULL: Final = {"type": "null"}
+_TYPES: Final[Mapping[Any, Mapping[str, str]]] = {
+    int: {"type": "integer"},
+    bool: {"type": "boolean"},
+    float: {"type": "number"},
+    NoneType: _NULL,
+}
+"""All but these an author writes as text."""
+
 _HEAD: Final = """\
 # The scenario format
 
@@ -58,43 +87,15 @@ The server checks only the first document of a file against that line. To check 
 
 def json_schema() -> dict[str, Any]:
     """The schema of one document of a scenario file, as JSON Schema draft-07."""
-    shapes = {kind: shape_of(declared) for kind, declared in _DOCUMENTS.items()}
-    wanted: list[Any] = [(shape, "validation") for shape in shapes.values()]
-    names, made = models_json_schema(wanted, ref_template="#/definitions/{model}")
-    definitions = {name: _draft_07(definition) for name, definition in _with_words(made["$defs"]).items()}
-    for shape in shapes.values():
-        definitions[_name(names, shape)].pop("title", None)
-    tree: dict[str, Any] = _OBJECT
-    for kind, shape in reversed(shapes.items()):
-        tree = _when(kind, names[shape, "validation"], tree)
+    tree = _OBJECT
+    for kind, declared in reversed([*_DOCUMENTS.items()]):
+        tree = _when(kind, _reference(declared), tree)
     return {
         "$schema": DRAFT,
         "title": "A document of a proxylab scenario file (*.lab.yaml)",
         **tree,
-        "definitions": definitions,
+        "definitions": {name: _definition(declared) for declared, name in _names().items()},
     }
-
-
-def _with_words(definitions: dict[str, Any]) -> dict[str, Any]:
-    """The definitions, with every closed set of words inlined.
-
-    For a key with a reference, an editor shows the description of the words instead of the key's.
-    """
-    words = {f"#/definitions/{name}": each for name, each in definitions.items() if "enum" in each or "const" in each}
-
-    def spelled(schema: Any) -> Any:
-        if isinstance(schema, list):
-            return [spelled(each) for each in schema]
-        if not isinstance(schema, dict):
-            return schema
-        kept = {key: spelled(value) for key, value in schema.items()}
-        return words[kept["$ref"]] | _without(kept, "$ref") if kept.get("$ref") in words else kept
-
-    return {name: spelled(each) for name, each in definitions.items() if f"#/definitions/{name}" not in words}
-
-
-def _name(names: Any, shape: type[Shape]) -> str:
-    return str(names[shape, "validation"]["$ref"]).rpartition("/")[2]
 
 
 def _when(kind: str, then: Any, otherwise: dict[str, Any]) -> dict[str, Any]:
@@ -102,35 +103,107 @@ def _when(kind: str, then: Any, otherwise: dict[str, Any]) -> dict[str, Any]:
     return {"if": {"properties": {"kind": {"const": kind}}}, "then": then, "else": otherwise}
 
 
-def _draft_07(schema: Any, *, nullable: bool = True) -> Any:
-    """A schema in draft-07, for an editor.
+def _records(hints: Iterable[Any]) -> set[type[Declared]]:
+    """Every mapping of the format that an author may write in values with these annotations."""
+    found: set[type[Declared]] = set()
+    waiting = list(hints)
+    while waiting:
+        hint = _as_written(waiting.pop())
+        if is_declared(hint) and hint not in found:
+            found.add(hint)
+            waiting += [key.hint for key in declared_keys(hint)]
+            waiting += (other_keys(hint) or ())[1:2]
+        waiting += get_args(hint)
+    return found
 
-    Draft-07 ignores keys beside ``$ref``. In the scenario format a key without a value is an error, so null is not an
-    alternative. A mapping with keys may also look like one by names, so one of several alternatives is enough. Titles
-    that repeat a key go.
-    """
-    if isinstance(schema, list):
-        return [_draft_07(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    kept = {key: value for key, value in schema.items() if not (key == "title" and isinstance(value, str))}
-    if kept.get("default", "") is None:
-        del kept["default"]
-    if not nullable and "anyOf" in kept:
-        options = [option for option in kept["anyOf"] if option != {"type": "null"}]
-        kept = {**kept, "anyOf": options} if len(options) > 1 else {**options[0], **_without(kept, "anyOf")}
-    made = {"anyOf" if key == "oneOf" else key: _part(key, value) for key, value in kept.items()}
-    if "$ref" in made and len(made) > 1:
-        made = {"allOf": [{"$ref": made["$ref"]}], **_without(made, "$ref")}
+
+def _as_written(hint: Any) -> Any:
+    """The type of what an author writes for a value of that annotation."""
+    written = [each.written for each in getattr(hint, "__metadata__", ()) if isinstance(each, Read | WrittenAs)]
+    given = [each for each in written if each is not None]
+    return _as_written(given[-1]) if given else bare(hint)
+
+
+@cache
+def _names() -> Mapping[type[Declared], str]:
+    """The name of each record's definition: with its module, where records of several modules share one."""
+    names = {each: each.__name__.lstrip("_") for each in _records(_DOCUMENTS.values())}
+    shared = Counter(names.values())
+    return {
+        each: name if shared[name] == 1 else f"{each.__module__.rpartition('.')[2]}.{name}"
+        for each, name in sorted(names.items(), key=lambda named: (named[1], named[0].__module__))
+    }
+
+
+def _reference(declared: type[Declared]) -> dict[str, Any]:
+    return {"$ref": f"#/definitions/{_names()[declared]}"}
+
+
+def _definition(declared: type[Declared]) -> dict[str, Any]:
+    """The schema of a mapping: its keys, which of them an author must write, and what other keys it may have."""
+    keys, others = declared_keys(declared), other_keys(declared)
+    properties = {key.alias: _property(key) for key in keys}
+    allows_more = False
+    if issubclass(declared, Manifest):
+        allows_more = declared.loose
+        properties |= {alias: {"description": text} for alias, text in declared.without_effect.items()}
+    made: dict[str, Any] = {"type": "object", "description": cleandoc(declared.__doc__ or ""), "properties": properties}
+    if required := [key.alias for key in keys if key.default is NODEFAULT and key.key.implied is None]:
+        made["required"] = required
+    if others and others[2].pattern:
+        made["patternProperties"] = {others[2].pattern: _schema(others[1])}
+    if not allows_more:
+        made["additionalProperties"] = _schema(others[1]) if others and not others[2].pattern else False
     return made
 
 
-def _part(key: str, value: Any) -> Any:
-    if key in ("properties", "patternProperties"):
-        return {name: _draft_07(each, nullable=False) for name, each in value.items()}
-    if key in ("examples", "default", "enum", "const", "required"):
-        return value
-    return _draft_07(value)
+def _property(key: DeclaredKey) -> dict[str, Any]:
+    """The schema of a key's value. In the scenario format a key without a value is an error, so null is no choice.
+
+    Draft-07 ignores keys beside ``$ref``.
+    """
+    made = _schema(key.hint)
+    options = [each for each in made.get("anyOf", ()) if each != _NULL]
+    if options:
+        made = {**_without(made, "anyOf"), **(options[0] if len(options) == 1 else {"anyOf": options})}
+    if "$ref" in made:
+        made = {"allOf": [{"$ref": made["$ref"]}]}
+    made["description"] = key.key.text
+    # An editor offers a default that says something as an author writes it: not an empty list, nor milliseconds.
+    default, otherwise = key.default, any(isinstance(each, Read | WrittenAs) for each in attached(key.hint))
+    if not otherwise and default not in (NODEFAULT, None, "", (), {}) and not isinstance(default, Struct):
+        made["default"] = to_builtins([*default] if isinstance(default, tuple) else default)
+    return made | ({"examples": key.key.examples} if key.key.examples else {})
+
+
+def _schema(hint: Any) -> dict[str, Any]:
+    """The schema of what an author writes for a value of that annotation."""
+    made = _type_schema(_as_written(hint))
+    for each in getattr(hint, "__metadata__", ()):
+        if isinstance(each, Between):
+            made |= {"minimum": each.low, "maximum": each.high}
+        elif isinstance(each, NotEmpty) and "type" in made:
+            made |= {{"string": "minLength", "array": "minItems", "object": "minProperties"}[made["type"]]: 1}
+    return made
+
+
+def _type_schema(hint: Any) -> dict[str, Any]:
+    arguments = get_args(hint)
+    match get_origin(hint):
+        case origin if origin in (Union, UnionType):
+            options: list[dict[str, Any]] = []
+            for each in map(_schema, arguments):
+                options += [] if each in options else [each]
+            return {"anyOf": options} if len(options) > 1 else options[0]
+        case origin if origin in (tuple, list) and not key_field(arguments[0]):
+            return {"type": "array", "items": _schema(arguments[0])}
+        case origin if origin in (tuple, Mapping, dict):
+            return {"type": "object", "additionalProperties": _schema(arguments[origin is not tuple]) or True}
+    if is_declared(hint):
+        return _reference(hint)
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return {"type": "string", "enum": list(map(str, hint)), "description": cleandoc(hint.__doc__ or "")}
+    return {} if hint is Any else dict(_TYPES.get(hint, _TEXT))
 
 
 def _without(schema: dict[str, Any], key: str) -> dict[str, Any]:
@@ -142,13 +215,13 @@ def reference_page() -> str:
     definitions = json_schema()["definitions"]
     sections = [_HEAD]
     for name, path in _reached(definitions):
-        sections += _section(path, definitions[name], definitions)
+        sections += _section(path, definitions[name])
     return "\n".join(sections)
 
 
 def _reached(definitions: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Every mapping of a Scenario, in the order in which a reader meets it, with its path."""
-    waiting, met = [("ScenarioDocumentShape", "")], {"ScenarioDocumentShape"}
+    waiting, met = [("ScenarioDocument", "")], {"ScenarioDocument"}
     while waiting:
         name, path = waiting.pop(0)
         yield name, path
@@ -173,7 +246,7 @@ def _inner(schema: Any, suffix: str = "") -> Iterator[tuple[str, str]]:
         yield from _inner(entries, f"{suffix}.NAME")
 
 
-def _section(path: str, definition: dict[str, Any], definitions: dict[str, Any]) -> Iterator[str]:
+def _section(path: str, definition: dict[str, Any]) -> Iterator[str]:
     required = definition.get("required", ())
     yield f"## {f'`{path}`' if path else 'The document'}\n"
     yield f"{_one_line(definition['description'])}\n"
@@ -183,14 +256,9 @@ def _section(path: str, definition: dict[str, Any], definitions: dict[str, Any])
         needed = " (required)" if key in required else ""
         default = f" Default: `{in_yaml(schema['default'])}`." if schema.get("default") not in (None, {}, []) else ""
         example = next(iter(schema.get("examples", ())), schema.get("default"))
-        says = _one_line(schema.get("description") or _of_definition(schema, definitions)).replace("|", "\\|")
+        says = _one_line(schema["description"]).replace("|", "\\|")
         yield f"| `{key}`{needed} | {says}{default} | `{key}: {in_yaml(example)}` |"
     yield ""
-
-
-def _of_definition(schema: Any, definitions: dict[str, Any]) -> str:
-    """The description of a key's mapping. Pydantic omits a key's own description if it is the same."""
-    return next(str(definitions[name]["description"]) for name, _ in _inner(schema))
 
 
 def _one_line(text: str) -> str:

@@ -7,9 +7,8 @@ those of Kubernetes manifests are in ``services``, ``workloads``, ``controllers`
 ``configuration``, and ``kinds`` for those without an effect.
 
 A ``Declared`` record is a mapping of the format. Each field that an author writes is annotated with its type and a
-``Key``; the type may carry ``Read`` and ``Check``. ``reading`` makes what pydantic needs from the declarations: it
-reads them, and makes the JSON Schema and the reference page. The module imports no pydantic, since every process of
-the lab has the model.
+``Key``; the type may carry ``Read`` and ``Check``. ``reading`` reads a document by these declarations, and
+``json_schema`` makes the JSON Schema and the reference page of them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -62,9 +61,15 @@ OWN_NAME: Final = _OwnName()
 class NotEmpty(Struct, frozen=True):
     """See ``NOT_EMPTY``."""
 
+    def check(self, value: Any) -> Any:
+        """The value; an empty one is refused."""
+        if not value:
+            raise refused("must not be empty")
+        return value
+
 
 NOT_EMPTY: Final = NotEmpty()
-"""Marks a text or a list that must not be empty."""
+"""Marks a text, a list or a mapping that must not be empty."""
 
 
 class OtherKeys(Struct, frozen=True):
@@ -81,13 +86,6 @@ class Check(Struct, frozen=True):
 
     check: Callable[[Any], Any]
 
-    def __get_pydantic_core_schema__(self, source: object, handler: Any) -> Any:
-        """Check the value after its type."""
-        # pydantic.AfterValidator would inspect the function's signature first, which takes longer than all the rest.
-        from pydantic_core import core_schema  # noqa: PLC0415 - only pydantic calls this
-
-        return core_schema.no_info_after_validator_function(self.check, handler(source))
-
 
 class Read(Struct, frozen=True):
     """How the lab reads a value that an author writes in another form than the model holds.
@@ -99,15 +97,6 @@ class Read(Struct, frozen=True):
 
     read: Callable[[Any], Any]
     written: Any = None
-
-    def __get_pydantic_core_schema__(self, source: object, handler: Any) -> Any:
-        """Read the value before its type."""
-        from pydantic_core import core_schema  # noqa: PLC0415 - only pydantic calls this
-
-        written = None if self.written is None else handler.generate_schema(self.written)
-        return core_schema.no_info_before_validator_function(
-            self.read, handler(source), json_schema_input_schema=written
-        )
 
 
 class WrittenAs(Struct, frozen=True):
@@ -121,12 +110,6 @@ class WrittenAs(Struct, frozen=True):
     written: Any
     make: Callable[[Any], Any]
 
-    def __get_pydantic_core_schema__(self, _source: object, handler: Any) -> Any:
-        """Read what the author writes, then make the value."""
-        from proxylab.scenario.reading import form_schema  # noqa: PLC0415 - only pydantic calls this
-
-        return form_schema(self, handler)
-
 
 class Between(Struct, frozen=True):
     """A whole number in a range, both ends allowed. ``why`` is the reason, for the message."""
@@ -135,15 +118,8 @@ class Between(Struct, frozen=True):
     high: int
     why: str = ""
 
-    def __get_pydantic_core_schema__(self, source: object, handler: Any) -> Any:
-        """Check the range after the type."""
-        return Check(self._validate).__get_pydantic_core_schema__(source, handler)
-
-    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
-        """Write the range into the JSON Schema."""
-        return {**handler(schema), "minimum": self.low, "maximum": self.high}
-
-    def _validate(self, value: int | None) -> int | None:
+    def check(self, value: int | None) -> int | None:
+        """The number; one outside the range is refused."""
         if value is None or self.low <= value <= self.high:
             return value
         reason = f" ({self.why})" if self.why else ""
@@ -158,13 +134,6 @@ class Declared(Record, frozen=True):
     """
 
     meant: ClassVar[Mapping[str, str]] = {}
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, _source: object, handler: Any) -> Any:
-        """Let a pydantic model have such a field: read the keys, then make the record."""
-        from proxylab.scenario.reading import schema_of  # noqa: PLC0415 - only pydantic calls this
-
-        return schema_of(cls, handler)
 
 
 class TaggedDeclared(TaggedRecord, Declared, frozen=True):
@@ -244,9 +213,9 @@ def ignored_keys(manifest: Manifest, written: Any, path: str = "") -> Iterator[s
 
 
 @cache
-def key_field(declared: type[Declared]) -> tuple[str, Any] | None:
-    """The field that holds an entry's own key, and its annotation; ``None`` if the record has none."""
-    hints = _hints(declared)
+def key_field(declared: Any) -> tuple[str, Any] | None:
+    """The field that holds an entry's own key, and its annotation; ``None`` if the type has none."""
+    hints = _hints(declared) if is_declared(declared) else {}
     return next(((name, hint) for name, hint in hints.items() if OWN_NAME in attached(hint)), None)
 
 
@@ -268,6 +237,16 @@ def attached(hint: Any) -> Iterator[Any]:
     options = [option for option in get_args(hint) if option is not type(None)]
     if type(None) in get_args(hint) and len(options) == 1:
         yield from attached(options[0])
+
+
+def bare(hint: Any) -> Any:
+    """An annotation without what is attached to it."""
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+
+
+def is_declared(hint: Any) -> bool:
+    """Whether a type is a mapping of the format."""
+    return isinstance(hint, type) and issubclass(hint, Declared)
 
 
 def camel_case(name: str) -> str:

@@ -15,7 +15,7 @@ from proxylab.cluster.objects import Unstructured
 from proxylab.scenario.controllers import WORKLOADS
 from proxylab.scenario.document import Location, Problems, describe, shown
 from proxylab.scenario.keys import Key, Manifest
-from proxylab.scenario.parts import validated
+from proxylab.scenario.reading import read
 from proxylab.scenario.services import ObjectMetadata
 
 _TYPED: Final = {
@@ -144,7 +144,7 @@ def unstructured(location: Location, definitions: Mapping[str, Definition], prob
     ``definitions`` are those of custom kinds, by kind and group.
     """
     kind, version = str(location["kind"].value), str(location["apiVersion"].value)
-    manifest, served = validated(AnyManifest, location, problems), kept_kind(kind, version)
+    manifest, served = read(AnyManifest, location, problems), kept_kind(kind, version)
     if manifest is None or served is None or not isinstance(location.value, dict):
         return None
     own = definitions.get(f"{kind}.{group_of(version)}", Definition(kind, served.plural, served.namespaced))

@@ -32,9 +32,9 @@ from proxylab.scenario.keys import ignored_keys
 from proxylab.scenario.kinds import AnyManifest, definition, is_hook, items_of, kind_of, old_version, unstructured
 from proxylab.scenario.network import Network
 from proxylab.scenario.nodes import LabNode
-from proxylab.scenario.parts import validated
 from proxylab.scenario.pod_keys import notes_on_pod
 from proxylab.scenario.pods import PodGroup
+from proxylab.scenario.reading import read
 from proxylab.scenario.services import DEFAULT_NAMESPACE, ServiceManifest, service_of
 from proxylab.scenario.validity import check_labels, check_service, check_slice
 from proxylab.scenario.workloads import (
@@ -224,7 +224,7 @@ class _ManifestReader:
 
     def _read_service(self, location: Location) -> None:
         problems, found = self._problems, self.found
-        manifest = validated(ServiceManifest, location, problems)
+        manifest = read(ServiceManifest, location, problems)
         service_id = self._first("Service", location)
         if service_id is None:
             return
@@ -240,7 +240,7 @@ class _ManifestReader:
                 found.notes.append(f"Service {'/'.join(service_id)}: Kubernetes allows a digit first since 1.36")
 
     def _read_slice(self, location: Location) -> None:
-        manifest = validated(EndpointSliceManifest, location, self._problems)
+        manifest = read(EndpointSliceManifest, location, self._problems)
         name = self._first("EndpointSlice", location)
         service = location["metadata"]["labels"][SERVICE_NAME_LABEL].value
         if name is not None and isinstance(service, str):
@@ -274,7 +274,7 @@ class _ManifestReader:
         return stored
 
     def _read_workload(self, kind: str, location: Location) -> None:
-        manifest = validated(WorkloadManifest, location, self._problems)
+        manifest = read(WorkloadManifest, location, self._problems)
         name = self._first(kind, location)
         if name is None:
             return
@@ -288,13 +288,13 @@ class _ManifestReader:
         self.found.workloads[*name, kind] = WorkloadObject(workload, location)
 
     def _read_namespace(self, location: Location) -> None:
-        manifest = validated(AnyManifest, location, self._problems)
+        manifest = read(AnyManifest, location, self._problems)
         if self._first("Namespace", location) is not None and manifest is not None:
             metadata = manifest.metadata
             self.found.namespaces[metadata.name] = Namespace(name=metadata.name, labels=metadata.labels)
 
     def _read_endpoints(self, location: Location) -> None:
-        manifest = validated(EndpointsManifest, location, self._problems)
+        manifest = read(EndpointsManifest, location, self._problems)
         if self._first("Endpoints", location) is not None and manifest is not None:
             self._mirrored.append(manifest)
 
@@ -326,13 +326,13 @@ class _ManifestReader:
         """What the lab puts into the document of an Ingress or HTTPRoute; ``None`` after noting a mistake."""
         problems, before = self._problems, len(self._problems)
         if location["kind"].value == "Ingress":
-            ingress = validated(IngressManifest, location, problems)
+            ingress = read(IngressManifest, location, problems)
             if ingress is not None:
                 self.found.ignored.update(ignored_keys(ingress, location.value))
                 check_ingress(ingress, location, problems)
             return None if ingress is None or len(problems) > before else content_of_ingress(ingress)
         if location["kind"].value == "HTTPRoute":
-            route = validated(HttpRouteManifest, location, problems)
+            route = read(HttpRouteManifest, location, problems)
             if route is not None:
                 self.found.ignored.update(ignored_keys(route, location.value))
             return None if route is None else {}
@@ -347,7 +347,7 @@ class _ManifestReader:
     ) -> None:
         """Keep a Pod or Node as the entry of the spec that is equivalent."""
         kind, named = str(location["kind"].value), location["metadata"]["name"]
-        manifest = validated(wanted, location, self._problems)
+        manifest = read(wanted, location, self._problems)
         name = self._first(kind, location)
         if name is None:
             return

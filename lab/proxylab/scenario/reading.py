@@ -1,46 +1,34 @@
-"""Pydantic models made from ``Declared`` records, and records made from what pydantic has read.
+"""Reads a value of a document as its declaration says: one walk notes each mistake in its place, and makes the records.
 
-Pydantic reads a file and notes all mistakes at once; the declarations in the model say what it reads. ``schema_of``
-joins the two: wherever pydantic meets a ``Declared`` class, it reads a mapping with that class's keys and makes the
-record. Pydantic does not know where a value stands, so ``placed`` adds the positions afterwards.
+The annotation of a type becomes a function, once, when a file first has such a value. A function that meets a mistake
+notes it and returns ``BAD``; the walk goes on, and so finds the other mistakes of the file. The records get their
+positions in the same walk.
 """
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import cache
-from types import UnionType, new_class
-from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Any, Final, TypeVar, Union, get_args, get_origin
 
-from msgspec import NODEFAULT, Struct
-from msgspec.structs import fields, replace
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    GetCoreSchemaHandler,
-    InstanceOf,
-    Tag,
-    TypeAdapter,
-    create_model,
-    model_validator,
-)
-from pydantic_core import CoreSchema, core_schema
+from msgspec import NODEFAULT
+from msgspec.structs import replace
 
-from proxylab.encoding import Record
-from proxylab.scenario.document import Location, describe, listed, shown
+from proxylab.errors import InternalError
+from proxylab.scenario.document import Document, Location, Problems, describe, in_yaml, listed, shown
 from proxylab.scenario.keys import (
+    Between,
     Check,
     Declared,
     DeclaredKey,
-    Key,
     Manifest,
     NotEmpty,
-    OtherKeys,
     Read,
+    RefusedError,
     WrittenAs,
-    attached,
+    bare,
     declared_keys,
+    is_declared,
     key_field,
     other_keys,
     refused,
@@ -48,306 +36,296 @@ from proxylab.scenario.keys import (
 from proxylab.scenario.words import Position
 
 Made = TypeVar("Made", bound=Declared)
-Placed = TypeVar("Placed", bound=Declared)
+_Reader = Callable[[Any, Location, Problems], Any]
 
-_NOWHERE: Final = Position("", 1, 1)
-_NOT_EMPTY: Final = Field(min_length=1)
+BAD: Final = object()
+"""Stands for a value with a mistake, which is noted."""
 
-
-class Shape(BaseModel):
-    """A mapping with known keys."""
-
-    model_config = ConfigDict(
-        strict=True,
-        extra="forbid",
-        frozen=True,
-        defer_build=True,  # a file uses a few of the shapes; the others need no validator
-    )
+NOUNS: Final[Mapping[type, str]] = {
+    str: "text",
+    int: "a whole number",
+    bool: "true or false",
+    list: "a list",
+    dict: "a mapping",
+}
+"""The types that YAML has, as messages call them."""
 
 
-def _has_value(value: object) -> object:
-    if value is None:
-        raise refused("has no value", allowed="give it one, or leave the key out")
-    return value
+def read(declared: type[Made], where: Location, problems: Problems) -> Made | None:
+    """The record at a place, or ``None`` after noting its mistakes."""
+    made = _record(declared)(where.value, where, problems)
+    return None if made is BAD else made
 
 
-_HAS_VALUE: Final = Read(_has_value)
-
-
-class _ScenarioShape(Shape):
-    """A mapping of the scenario format: a key without a value is an error."""
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **options: object) -> None:
-        """Check that every key has a value, before any other validator."""
-        for field in cls.model_fields.values():
-            if _HAS_VALUE not in field.metadata:
-                field.metadata.append(_HAS_VALUE)
-
-
-class _ManifestShape(Shape):
-    """A mapping of a Kubernetes object: null means the same as an absent key, as for the API server."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_null(cls, value: object) -> object:
-        if not isinstance(value, dict) or None not in value.values():
-            return value
-        known = {field.alias for field in cls.model_fields.values()}
-        return {key: each for key, each in value.items() if each is not None or key not in known}
-
-
-class _LooseShape(_ManifestShape):
-    """A mapping of a Kubernetes object with more keys than these."""
-
-    model_config = ConfigDict(extra="ignore")
-
-
-def form_schema(form: WrittenAs, handler: GetCoreSchemaHandler) -> CoreSchema:
-    """Pydantic's schema for what an author writes, of which it makes the value of the model."""
-    return core_schema.no_info_after_validator_function(form.make, handler.generate_schema(read_as(form.written)))
-
-
-def schema_of(declared: type[Declared], handler: GetCoreSchemaHandler) -> CoreSchema:
-    """Pydantic's schema for a mapping with the record's keys, of which it makes the record."""
-    return core_schema.no_info_after_validator_function(_maker(declared), handler(shape_of(declared)))
-
-
-@cache
-def _adapter(declared: Any, key: str = "") -> TypeAdapter[Any]:
-    hints = {each.name: each.hint for each in declared_keys(declared)}
-    return TypeAdapter(read_as(hints[key]) if key else declared)
-
-
-def read(declared: type[Made], value: object) -> Made:
-    """The record of a value, without positions. Raises pydantic's ``ValidationError``."""
-    made: Made = _adapter(declared).validate_python(value)
+def read_plain(declared: type[Made], value: object) -> Made:
+    """The record of a value from no file. Raises ``ScenarioError`` with a line for each mistake, without a place."""
+    problems = Problems()
+    made = read(declared, Document(value, Position("", 1, 1), {}).root, problems)
+    problems.raise_any()
+    if made is None:
+        raise InternalError(f"proxylab refuses a {declared.__name__} without a reason; please report it")
     return made
 
 
-def read_key(declared: type[Declared], key: str, value: object) -> Any:
-    """The value of one field of a record, without positions. Raises pydantic's ``ValidationError``."""
-    return _adapter(declared, key).validate_python(value, strict=True)
+def read_entry(declared: type[Made], where: Location, name: str, problems: Problems) -> Made | None:
+    """The record at a place, which is an entry of a mapping; null is an entry with all defaults."""
+    made = _record(declared)({} if where.value is None else where.value, where, problems, name)
+    return None if made is BAD else made
 
 
-@cache
-def shape_of(declared: type[Declared]) -> type[Shape]:
-    """The pydantic model with the record's keys."""
-    keys: dict[str, Any] = {key.name: (read_as(key.hint), _field(key)) for key in declared_keys(declared)}
-    for alias, text in declared.without_effect.items() if issubclass(declared, Manifest) else ():
-        keys[alias] = (Any, Field(default=None, alias=alias, description=text))
-    return create_model(
-        f"{declared.__name__.lstrip('_')}Shape",
-        __base__=_base(declared),
-        __doc__=declared.__doc__,
-        __module__=declared.__module__,
-        **keys,
-    )
+def read_key(key: DeclaredKey, where: Location, problems: Problems) -> Any:
+    """The value of a key, which stands at that place, or ``None`` after noting its mistakes."""
+    made = _reader(key.hint)(where.value, where, problems)
+    return None if made is BAD else made
 
 
-def _base(declared: type[Declared]) -> type[Shape]:
-    """The base of a record's shape; it says what becomes of undeclared keys, and of null."""
-    if issubclass(declared, Manifest):
-        return _LooseShape if declared.loose else _ManifestShape
-    found = other_keys(declared)
-    if found is None:
-        return _ScenarioShape
-    _, hint, mark = found
-
-    def with_pattern(schema: dict[str, Any]) -> None:
-        if mark.pattern:
-            schema |= {
-                "patternProperties": {mark.pattern: schema["additionalProperties"]},
-                "additionalProperties": False,
-            }
-
-    body = {
-        "__module__": declared.__module__,
-        "__doc__": declared.__doc__,
-        "__annotations__": {"__pydantic_extra__": dict[str, _annotated(read_as(hint), [_HAS_VALUE])]},  # type: ignore[misc]
-        "model_config": ConfigDict(extra="allow", json_schema_extra=with_pattern),
-    }
-    return new_class(declared.__name__, (_ScenarioShape,), exec_body=lambda made: made.update(body))
+def _written(where: Location) -> Location:
+    """The place of what the author wrote, of which a ``Read`` may have made the mapping or list with this place."""
+    while not where.exists:
+        where = Location(where.document, where.path[:-1])
+    return where
 
 
-def placed(value: Placed, location: Location, name: str = "") -> Placed:
-    """The record, with the positions of the mapping at ``location``, and as an entry of a mapping with its name."""
-    own = {*value.__struct_fields__} - {key.name for key in declared_keys(type(value))}
-    changes: dict[str, object] = {}
-    if name and (field := key_field(type(value))):
-        changes[field[0]] = name
-    if "position" in own:
-        changes["position"] = location.key.position
-    if "positions" in own:
-        changes["positions"] = {str(key): location[str(key)].key.position for key in location.keys}
-    for key in declared_keys(type(value)):
-        inner = getattr(value, key.name)
-        if (there := _placed(inner, location[key.alias])) is not inner:
-            changes[key.name] = there
-    if (others := other_keys(type(value))) and (inner := getattr(value, others[0])):
-        changes[others[0]] = _placed(inner, location)
-    return replace(value, **changes) if changes else value
+def _is(kind: type, value: object, where: Location, problems: Problems) -> bool:
+    """Whether a value is of a type that YAML has; if it is not, that is noted."""
+    if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
+        return True
+    quotes = "put it in quotes" if kind is str and isinstance(value, int | float) else ""
+    problems.add(_written(where).spot, f"must be {NOUNS[kind]}, is {describe(value)}", allowed=quotes)
+    return False
 
 
-def _placed(value: Any, location: Location) -> Any:
-    match value:
-        case Declared():
-            return placed(value, location)
-        case tuple() if value and isinstance(value[0], Declared):
-            name = key_field(type(value[0]))
-            parts = [getattr(each, name[0]) for each in value] if name else range(len(value))
-            return tuple(placed(each, location[part]) for part, each in zip(parts, value, strict=True))
-        case dict() if any(isinstance(each, Declared) for each in value.values()):
-            return {name: _placed(each, location[name]) for name, each in value.items()}
-    return value
+def _reader(hint: Any) -> _Reader:
+    """What reads a value with that annotation: first its ``Read``s, then its type, then its checks."""
+    plain, attached = bare(hint), getattr(hint, "__metadata__", ())
+    form = next((each for each in attached if isinstance(each, WrittenAs)), None)
+    inner = _type_reader(plain) if form is None else _reader(form.written)
+    reads = [each.read for each in reversed(attached) if isinstance(each, Read)]
+    checks = [each.check for each in attached if isinstance(each, Check | Between | NotEmpty)]
+    in_list = form is None and get_origin(plain) is tuple
+
+    def reader(value: Any, where: Location, problems: Problems) -> Any:
+        try:
+            for read in reads:
+                value = read(value)
+            value = inner(value, where, problems)
+            if value is BAD:
+                return BAD
+            for check in checks:
+                value = check(value)
+        except RefusedError as refusal:
+            problems.add(_written(where).spot, **refusal.problem)
+            return BAD
+        if in_list:
+            return tuple(value.values() if isinstance(value, dict) else value)
+        return value if form is None else form.make(value)
+
+    return reader
 
 
-@cache
-def _maker(declared: type[Declared]) -> Callable[[Shape], Declared]:
-    names = [key.name for key in declared_keys(declared)]
-    others = other_keys(declared)
-    # ``placed`` fills in the positions, and ``_entries`` the name of an entry.
-    unwritten = {
-        field.name: _NOWHERE if field.name == "position" else ""
-        for field in fields(declared)
-        if field.name not in names and field.default is NODEFAULT and field.default_factory is NODEFAULT
-    }
-
-    def make(shape: Shape) -> Declared:
-        if others:
-            return declared(
-                **{name: getattr(shape, name) for name in names}, **unwritten, **{others[0]: shape.model_extra}
-            )
-        return declared(**{name: getattr(shape, name) for name in names}, **unwritten)
-
-    return make
-
-
-def _field(key: DeclaredKey) -> Any:
-    options: dict[str, Any] = {"alias": key.alias, "description": key.key.text}
-    if key.key.examples:
-        options["examples"] = key.key.examples
-    if key.default is NODEFAULT and key.key.implied is None:
-        return Field(**options)
-    if key.default is NODEFAULT:
-        return Field(**options, default_factory=lambda: key.key.implied)
-    # Editors show a default that says something as an author writes it: not an empty list, nor milliseconds.
-    otherwise = any(isinstance(each, Read | WrittenAs) for each in attached(key.hint))
-    if otherwise or key.default in ("", (), {}) or isinstance(key.default, Struct):
-        return Field(**options, default_factory=lambda: key.default)
-    return Field(**options, default=key.default)
-
-
-def read_as(hint: Any) -> Any:
-    """The annotation by which pydantic reads a field of a record that has this annotation."""
+def _type_reader(hint: Any) -> _Reader:
+    """What reads a value of a type, without what is attached to it."""
     arguments = get_args(hint)
     match get_origin(hint):
-        case origin if origin is Annotated:
-            attached = [
-                _NOT_EMPTY if isinstance(each, NotEmpty) else each
-                for each in arguments[1:]
-                if not isinstance(each, Key | OtherKeys)
-            ]
-            inner = _parts_read(arguments[0])
-            return _annotated(inner[0], [*inner[1], *attached, *inner[2]])
         case origin if origin in (Union, UnionType):
             return _one_of(arguments)
-    inner = _parts_read(hint)
-    return _annotated(inner[0], [*inner[1], *inner[2]])
-
-
-def _parts_read(hint: Any) -> tuple[Any, list[Any], list[Any]]:
-    """What pydantic reads for a type, and what it does before and after the checks that are attached to the type."""
-    arguments = get_args(hint)
-    match get_origin(hint):
         case origin if origin is tuple:
-            if isinstance(arguments[0], type) and issubclass(arguments[0], Declared) and key_field(arguments[0]):
-                return _entries(arguments[0])
-            return list[read_as(arguments[0])], [], [Check(tuple)]  # type: ignore[misc]
+            return _entries(arguments[0]) if key_field(arguments[0]) else _items(arguments[0])
         case origin if origin is Mapping:
-            return dict[read_as(arguments[0]), read_as(arguments[1])], [], []  # type: ignore[misc]
-        case origin if origin in (Union, UnionType):
-            return read_as(hint), [], []
+            return _mapping(*arguments)
+    if is_declared(hint):
+
+        def record(value: Any, where: Location, problems: Problems) -> Any:
+            return _record(hint)(value, where, problems)  # made when a file has one: most files have few of the records
+
+        return record
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return hint, [Read(_word_of(hint))], []
-    if isinstance(hint, type) and issubclass(hint, Record) and not issubclass(hint, Declared):
-        return InstanceOf[hint], [], []  # type: ignore[misc]
-    return hint, [], []
+        return _word(hint)
+    if hint in NOUNS:
+        return lambda value, where, problems: value if _is(hint, value, where, problems) else BAD
+    return lambda value, _where, _problems: float(value) if hint is float else value  # a ``Read`` has made it
 
 
-def _one_of(options: tuple[Any, ...]) -> Any:
-    """A union. The value decides which alternative it has to be: by its kind, or a mapping by its keys."""
-    keyed = [option for option in options if _is_declared(option)]
-    named = [option for option in options if get_origin(_bare(option)) is Mapping]
-    lists = [option for option in options if get_origin(_bare(option)) is tuple]
-    scalars = [option for option in options if option is not type(None) and option not in (*keyed, *named, *lists)]
-    if len(keyed) > 1 and not scalars + named + lists:
-        firsts = {declared_keys(_bare(each))[0].alias: each for each in keyed}
-        tagged = [_annotated(read_as(each), [Tag(f"<{first}>")]) for first, each in firsts.items()]
-        return _annotated(Union[tuple(tagged)], [Discriminator(_first_key(tuple(firsts)))])  # noqa: UP007
-    several = max(map(len, (keyed, named, lists))) > 1
-    if len(scalars) != 1 or several or not keyed + named + lists:
-        return Union[tuple(map(read_as, options))]  # noqa: UP007 - a union of types that are known only now
-    keys = {each.alias for option in keyed for each in declared_keys(_bare(option))}
-
-    def kind(value: object) -> str:
-        if lists and isinstance(value, list):
-            return "<list>"
-        if not keyed + named or not isinstance(value, dict | Declared):
-            return "<one>"
-        by_name = isinstance(value, dict) and named and keys.isdisjoint(value)
-        return "<names>" if by_name or not keyed else "<keys>"
-
-    kinds = (("<one>", scalars), ("<list>", lists), ("<keys>", keyed), ("<names>", named))
-    tagged = [_annotated(read_as(each[0]), [Tag(tag)]) for tag, each in kinds if each]
-    chosen = _annotated(Union[tuple(tagged)], [Discriminator(kind)])  # noqa: UP007
-    return Union[chosen, None] if type(None) in options else chosen  # noqa: UP007
-
-
-def _first_key(firsts: tuple[str, ...]) -> Callable[[Mapping[str, object]], str | None]:
-    """Picks the alternative whose first key a mapping has. A ``Read`` refuses other mappings before."""
-    return lambda value: next((f"<{first}>" for first in firsts if first in value), None)
-
-
-def _is_declared(hint: Any) -> bool:
-    bare = _bare(hint)
-    return isinstance(bare, type) and issubclass(bare, Declared)
-
-
-def _bare(hint: Any) -> Any:
-    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
-
-
-def _entries(declared: type[Declared]) -> tuple[Any, list[Any], list[Any]]:
-    """A mapping in the file, whose entries know their keys in the model."""
-    found = key_field(declared)
-    name, hint = found if found else ("", str)
-    entry: Any = _annotated(declared, [Read(_empty_for_null)])
-
-    def named(entries: dict[str, Declared]) -> tuple[Declared, ...]:
-        return tuple(replace(each, **{name: key}) for key, each in entries.items())
-
-    return dict[read_as(hint), entry], [], [Check(named)]  # type: ignore[misc]
-
-
-def _empty_for_null(value: object) -> object:
-    """``node-a:`` without a value is a node with all defaults."""
-    return {} if value is None else value
-
-
-def _annotated(hint: Any, attached: list[Any]) -> Any:
-    return Annotated[hint, *attached] if attached else hint
-
-
-def _word_of(words: type[StrEnum]) -> Callable[[object], StrEnum]:
-    """A validator for a closed set of words."""
+def _word(words: type[StrEnum]) -> _Reader:
     known = tuple(words)
 
-    def validate(value: object) -> StrEnum:
-        if isinstance(value, str):
-            if value in known:
-                return words(value)
-            raise refused(f"{shown(value)} is unknown", allowed=f"allowed: {listed(known)}", word=value, known=known)
-        raise refused(f"must be one of {listed(known)}, is {describe(value)}")
+    def reader(value: Any, _where: Location, _problems: Problems) -> Any:
+        if not isinstance(value, str):
+            raise refused(f"must be one of {listed(known)}, is {describe(value)}")
+        if value not in known:
+            what = f"{shown(value)} is unknown"
+            raise refused(what, allowed=f"allowed: {listed(known)}", word=value, known=known)
+        return words(value)
 
-    return validate
+    return reader
+
+
+def _items(hint: Any) -> _Reader:
+    read = _reader(hint)
+
+    def reader(value: Any, where: Location, problems: Problems) -> Any:
+        if not _is(list, value, where, problems):
+            return BAD
+        made = [read(each, where[index], problems) for index, each in enumerate(value)]
+        return BAD if BAD in made else made
+
+    return reader
+
+
+def _mapping(name_hint: Any, hint: Any) -> _Reader:
+    read, read_name = _reader(hint), _name_reader(name_hint)
+
+    def reader(value: Any, where: Location, problems: Problems) -> Any:
+        if not _is(dict, value, where, problems):
+            return BAD
+        made = {
+            read_name(name, where[name], problems): read(each, where[name], problems) for name, each in value.items()
+        }
+        return BAD if BAD in made or BAD in made.values() else made
+
+    return reader
+
+
+def _entries(declared: type[Declared]) -> _Reader:
+    """What reads a mapping whose entries know their keys in the model, each by its key."""
+    found = key_field(declared)
+    read_name = _name_reader(found[1] if found else str)
+
+    def reader(value: Any, where: Location, problems: Problems) -> Any:
+        if not _is(dict, value, where, problems):
+            return BAD
+        read, made = _record(declared), {}
+        for name, each in value.items():
+            key = read_name(name, where[name], problems)
+            made[key] = read({} if each is None else each, where[name], problems, name)
+        return BAD if BAD in made or BAD in made.values() else made
+
+    return reader
+
+
+def _name_reader(hint: Any) -> _Reader:
+    """What checks the key of a mapping, which is text."""
+    checks = [each.check for each in getattr(hint, "__metadata__", ()) if isinstance(each, Check)]
+
+    def reader(name: Any, where: Location, problems: Problems) -> Any:
+        try:
+            for check in checks:
+                name = check(name)
+        except RefusedError as refusal:
+            problems.add(_written(where).key, **refusal.problem)
+            return BAD
+        return name
+
+    return reader
+
+
+def _one_of(options: tuple[Any, ...]) -> _Reader:
+    """What reads one of several types: the kind of the value decides, and of several records the first key it has."""
+    types = [each for each in options if each is not NoneType]
+    if len(types) == 1:
+        only = _reader(types[0])
+        return lambda value, where, problems: None if value is None else only(value, where, problems)
+    kinds = [(each, bare(each), get_origin(bare(each))) for each in types]
+    records = {declared_keys(plain)[0].alias: _reader(each) for each, plain, _ in kinds if is_declared(plain)}
+    keys = {key.alias for _, plain, _ in kinds if is_declared(plain) for key in declared_keys(plain)}
+    named = [_reader(each) for each, _, origin in kinds if origin is Mapping]
+    lists = [_reader(each) for each, _, origin in kinds if origin is tuple]
+    scalars = [_reader(each) for each, plain, origin in kinds if origin is None and not is_declared(plain)]
+
+    def reader(value: Any, where: Location, problems: Problems) -> Any:
+        if value is None and NoneType in options:
+            return None
+        if len(scalars) > 1 and not isinstance(value, dict | list):
+            return value  # a ``Read`` has made it one of them
+        if isinstance(value, dict) and named and keys.isdisjoint(value):
+            chosen = named[0]
+        elif isinstance(value, dict) and records:
+            chosen = next((each for first, each in records.items() if first in value), next(iter(records.values())))
+        else:
+            chosen = next(iter([*(lists if isinstance(value, list) else ()), *scalars, *records.values(), *named]))
+        return chosen(value, where, problems)
+
+    return reader
+
+
+@cache
+def _record(declared: type[Declared]) -> Callable[..., Any]:
+    """What reads a mapping with a record's keys; ``name`` is that of an entry."""
+    is_manifest, others, unwritten = issubclass(declared, Manifest), other_keys(declared), _unwritten(declared)
+    keys = [(key, _reader(key.hint)) for key in declared_keys(declared)]
+    known = [*(key.alias for key, _ in keys), *(declared.without_effect if issubclass(declared, Manifest) else ())]
+    allows_more = issubclass(declared, Manifest) and declared.loose
+    read_other = _reader(others[1]) if others else None
+
+    def reader(value: Any, where: Location, problems: Problems, name: str = "") -> Any:
+        if not _is(dict, value, where, problems):
+            return BAD
+        made: dict[str, Any] = {}
+        for key, read in keys:
+            if key.alias in value and not (is_manifest and value[key.alias] is None):
+                made[key.name] = _given(read, value[key.alias], where[key.alias], problems)
+            else:
+                made[key.name] = _absent(key, where, problems)
+        rest = {alias: each for alias, each in value.items() if alias not in known}
+        if others and read_other:
+            made[others[0]] = {alias: _given(read_other, each, where[alias], problems) for alias, each in rest.items()}
+        elif rest and not allows_more:
+            _refuse_keys(declared, rest, known, where, problems)
+            return BAD
+        if BAD in made.values() or (others and BAD in made[others[0]].values()):
+            return BAD
+        return declared(**made, **unwritten(value, where, name))
+
+    return reader
+
+
+def _unwritten(declared: type[Declared]) -> Callable[[Mapping[str, object], Location, str], dict[str, Any]]:
+    """What fills the fields that no author writes: the name of an entry, its place, and the places of its keys."""
+    names, own_name = declared.__struct_fields__, key_field(declared)
+
+    def fill(value: Mapping[str, object], where: Location, name: str) -> dict[str, Any]:
+        made: dict[str, Any] = {own_name[0]: name} if own_name else {}
+        if "position" in names:
+            made["position"] = where.key.position
+        if "positions" in names:
+            made["positions"] = {alias: where[alias].key.position for alias in value}
+        return made
+
+    return fill
+
+
+def _given(read: _Reader, value: object, where: Location, problems: Problems) -> Any:
+    if value is not None:
+        return read(value, where, problems)
+    problems.add(where.spot, "has no value", allowed="give it one, or leave the key out")
+    return BAD
+
+
+def _absent(key: DeclaredKey, where: Location, problems: Problems) -> Any:
+    """What an absent key means; ``BAD`` after noting one that the author must write."""
+    default = key.key.implied if key.default is NODEFAULT else key.default
+    if key.default is NODEFAULT and default is None:
+        problems.add(_written(where)[key.alias].key, "is missing", allowed=_what_to_add(key))
+        return BAD
+    if isinstance(default, Declared) and "position" in default.__struct_fields__:
+        return replace(default, position=where[key.alias].key.position)
+    return default
+
+
+def _what_to_add(key: DeclaredKey) -> str:
+    """The words that a missing key may have, if they are a closed set; otherwise an example."""
+    plain = bare(key.hint)
+    if isinstance(plain, type) and issubclass(plain, StrEnum):
+        return f"allowed: {listed(plain)}"
+    return f"add it, such as {key.alias}: {in_yaml(key.key.examples[0])}" if key.key.examples else "add it"
+
+
+def _refuse_keys(
+    declared: type[Declared], rest: Mapping[str, object], known: list[str], where: Location, problems: Problems
+) -> None:
+    for alias in rest:
+        if alias in declared.meant:
+            problems.add(where[alias].key, "unknown key", allowed=declared.meant[alias])
+        else:
+            allowed = f"allowed: {listed(known)}"
+            problems.add(where[alias].key, "unknown key", allowed=allowed, word=alias, known=known)

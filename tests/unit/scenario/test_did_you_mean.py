@@ -3,13 +3,12 @@
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
+from proxylab.scenario import keys
 from proxylab.scenario.configuration import KubeProxyManifest
 from proxylab.scenario.document import Document, Location, Problems
 from proxylab.scenario.keys import Declared, Manifest, WrittenAs, declared_keys, other_keys
-from proxylab.scenario.parts import validated
-from proxylab.scenario.reading import shape_of
+from proxylab.scenario.reading import read
 from proxylab.scenario.services import ServiceManifest
 from proxylab.scenario.spec import ScenarioDocument
 from proxylab.scenario.words import Position
@@ -62,19 +61,20 @@ def test_the_walk_finds_the_records_of_all_depths() -> None:
     assert len(KEYS) > 200
 
 
+def test_a_reader_of_the_declarations_learns_in_which_module_each_key_is() -> None:
+    modules = {each.__module__.rpartition(".")[2] for root in ROOTS for each in records(root)}
+    assert len(modules) > 10
+    assert [module for module in sorted(modules) if f"``{module}``" not in (keys.__doc__ or "")] == []
+
+
 @pytest.mark.parametrize(("name", "key"), KEYS)
 def test_a_misspelled_key_is_recognized(name: str, key: str) -> None:
     wrong = key[:-1] + key[-1] * 2 if len(key) > 2 else key.upper() + "x"
     value = {wrong: None}
     problems = Problems()
     document = Document(value, Position("f", 1, 1), {})
-    assert validated(BY_NAME[name], Location(document), problems) is None
+    assert read(BY_NAME[name], Location(document), problems) is None
     with pytest.raises(Exception, match="unknown key") as caught:
         problems.raise_any()
     (line,) = [line for line in str(caught.value).splitlines() if "unknown key" in line]
     assert f"did you mean {key!r}?" in line
-
-
-def test_pydantic_refuses_what_we_refuse() -> None:
-    with pytest.raises(ValidationError):
-        shape_of(ScenarioDocument).model_validate({"spce": {}})

@@ -11,7 +11,7 @@ from broken_scenarios import BASE, Broken, broken_scenarios
 
 import proxylab.scenario
 from proxylab.errors import ScenarioError
-from proxylab.scenario import document, keys, parts, source
+from proxylab.scenario import document, keys, reading, source
 from proxylab.scenario.load import parse_scenario
 
 ROOM = Path(proxylab.scenario.__file__).parent
@@ -149,6 +149,6 @@ def test_every_refusal_in_the_code_has_a_case(refused: Refused) -> None:
 
 def test_every_wanted_type_and_every_hint_has_a_case() -> None:
     said = "\n".join(problem for case in CASES for problem in case.problems)
-    assert [wanted for wanted in parts._WANTED.values() if f"must be {wanted}, is " not in said] == []
+    assert [wanted for wanted in reading.NOUNS.values() if f"must be {wanted}, is " not in said] == []
     hints = [hint for hint in source._HINTS.values() if "levels" not in hint]
     assert [hint for hint in hints if hint not in said] == []

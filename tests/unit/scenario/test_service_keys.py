@@ -9,7 +9,7 @@ from proxylab.cluster.objects import SPEC_KEYS, Service
 from proxylab.control.kubeapi.manifest import manifest
 from proxylab.features.import_.manifests import reduced_service
 from proxylab.scenario.keys import declared_keys
-from proxylab.scenario.reading import read
+from proxylab.scenario.reading import read_plain
 from proxylab.scenario.services import ServiceManifest, ServiceSpec, service_of
 
 OTHERWISE = {
@@ -50,7 +50,7 @@ def test_a_key_is_read_served_and_imported_as_it_is_written(key: str) -> None:
         "metadata": {"name": "echo", "namespace": "default"},
         "spec": {"type": kind, "ports": [{"port": 80}], key: WRITTEN[key]},
     }
-    served = manifest(service_of(read(ServiceManifest, raw)), 1, "2026-01-02T03:04:05Z")
+    served = manifest(service_of(read_plain(ServiceManifest, raw)), 1, "2026-01-02T03:04:05Z")
     assert served["spec"][key] == WRITTEN[key]
     assert reduced_service(raw)["spec"][key] == WRITTEN[key]
     assert key in ("type", "selector", "publishNotReadyAddresses") or served["spec"][key] != without(key, kind)
@@ -59,4 +59,4 @@ def test_a_key_is_read_served_and_imported_as_it_is_written(key: str) -> None:
 def without(key: str, kind: str) -> Any:
     """The value of a key that the author has not written."""
     raw = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "echo"}, "spec": {"type": kind}}
-    return manifest(service_of(read(ServiceManifest, raw)), 1, "2026-01-02T03:04:05Z")["spec"].get(key)
+    return manifest(service_of(read_plain(ServiceManifest, raw)), 1, "2026-01-02T03:04:05Z")["spec"].get(key)

@@ -25,8 +25,8 @@ SCENARIO = parse_scenario(WHOLE, "f")
 
 def test_the_example_has_every_key_of_the_format() -> None:
     definitions = json_schema()["definitions"]
-    own = {"ScenarioDocumentShape"}
-    waiting = ["ScenarioDocumentShape"]
+    own = {"ScenarioDocument"}
+    waiting = ["ScenarioDocument"]
     while waiting:
         text = str(definitions[waiting.pop()])
         found = {name for name in definitions if f"#/definitions/{name}'" in text} - own

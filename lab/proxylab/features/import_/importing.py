@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
-from pydantic import ValidationError
 
 from proxylab.errors import ScenarioError
 from proxylab.features.import_.conversion import Converted, convert
@@ -15,7 +14,7 @@ from proxylab.features.import_.omissions import Omissions
 from proxylab.features.import_.probes import Probes
 from proxylab.features.import_.proxy_settings import CONFIG_MAP
 from proxylab.features.import_.reading import COMMAND, KubectlOutput
-from proxylab.scenario.reading import read
+from proxylab.scenario.reading import read_plain
 from proxylab.scenario.services import ServiceManifest, service_of
 from proxylab.scenario.workloads import EndpointSliceManifest, slice_of
 from proxylab.text import printable
@@ -35,11 +34,11 @@ def import_cluster(kubectl_output: KubectlOutput, name: str) -> Imported:
     omissions = Omissions()
     try:
         converted = convert(kubectl_output, omissions)
-        services = [service_of(read(ServiceManifest, each)) for each in converted.services]
+        services = [service_of(read_plain(ServiceManifest, each)) for each in converted.services]
         given = (*converted.slices, *converted.derived)
-        read_slices = (slice_of(read(EndpointSliceManifest, each)) for each in given)
+        read_slices = (slice_of(read_plain(EndpointSliceManifest, each)) for each in given)
         slices = [each for each in read_slices if each is not None]
-    except (ValidationError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ScenarioError, ValueError, LookupError, TypeError, AttributeError) as error:
         what = str(error).splitlines()[0]
         problem = f"an object is not as an API server prints it: {what}; import the output of `{COMMAND}`"
         raise ScenarioError([problem]) from error

@@ -10,16 +10,16 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from msgspec import Struct
-from pydantic import ValidationError
 
 from proxylab.cluster.configuration import Mode
+from proxylab.errors import ScenarioError
 from proxylab.features.import_.manifests import Data
 from proxylab.features.import_.omissions import Omissions
 from proxylab.features.import_.reading import Raw, at, namespaced
 from proxylab.scenario.configuration import CONFIGURATION_KIND, CONFIGURATION_VERSION, KubeProxyManifest
 from proxylab.scenario.document import Problems
 from proxylab.scenario.keys import Declared, declared_keys
-from proxylab.scenario.reading import read
+from proxylab.scenario.reading import read_plain
 from proxylab.scenario.source import read_documents
 
 CONFIG_MAP: Final = "kubectl -n kube-system get configmap kube-proxy -o yaml"
@@ -94,12 +94,10 @@ def _configuration(raw: Raw, omissions: Omissions) -> Data:
                     value = {key: each for key, each in value.items() if not key.startswith("detectLocal")}
                 kept = {**_kept(KubeProxyManifest, value), "apiVersion": CONFIGURATION_VERSION}
                 try:
-                    read(KubeProxyManifest, kept)
-                except ValidationError as error:
-                    what = str(error.errors()[0]["loc"])
-                    omissions.add(
-                        "the proxy's configuration, which the lab cannot read", f"ConfigMap kube-proxy: {what}"
-                    )
+                    read_plain(KubeProxyManifest, kept)
+                except ScenarioError as error:
+                    what = f"ConfigMap kube-proxy: {error.problems[0]}"
+                    omissions.add("the proxy's configuration, which the lab cannot read", what)
                     return {}
                 return kept
     omissions.add("the proxy's configuration", f"the ConfigMap kube-proxy has no {CONFIGURATION_KIND}")
