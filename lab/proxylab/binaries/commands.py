@@ -1,4 +1,4 @@
-"""Runs programs of others: kube-proxy and kernels that print their versions, and go, git, apt, dpkg-deb, make.
+"""Runs programs of others: kube-proxy and kernels that print their versions, go, git, apt, dpkg-deb, make, Wireshark.
 
 None of them outlives this process, a deadline or a bound on its output, nor does any process that it starts
 (``binaries.guard``). Programs in a lab have the lab's sandbox for that.
@@ -8,7 +8,8 @@ import os
 import selectors
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -69,15 +70,57 @@ def run_guarded(
         subprocess.TimeoutExpired: it took too long.
     """
     words = [str(each) for each in argv]
-    _find(words[0], environment)
     deadline = Deadline.after(seconds)
+    with _guarded(words, subprocess.DEVNULL, subprocess.PIPE, folder, environment) as guard:
+        try:
+            output, errors = _read(guard, words, most, deadline, seconds)
+            # A kernel closes a program's descriptors before its exit can be waited for (do_exit()). If the lifeline
+            # closed in between, the guard would kill a program that has done its work.
+            status = guard.wait(max(deadline.remaining, 0.0))
+        except subprocess.TimeoutExpired:
+            raise subprocess.TimeoutExpired(words, seconds) from None
+    return Done(status, output, errors)
+
+
+@contextmanager
+def feeding(argv: Sequence[str]) -> Iterator["subprocess.Popen[bytes]"]:
+    """A program with a window of its own, which reads what the block writes to its standard input.
+
+    After the block its input ends, and this waits until the user has closed it. An error in the block ends it at once.
+
+    Raises:
+        FileNotFoundError: there is no such program.
+    """
+    with _guarded(list(argv), subprocess.PIPE, None) as guard:
+        try:
+            yield guard
+        finally:
+            if guard.stdin is not None:
+                with suppress(BrokenPipeError):
+                    guard.stdin.close()
+        guard.wait()
+
+
+@contextmanager
+def _guarded(
+    words: Sequence[str],
+    given: int,
+    output: int | None,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """The guard of a program that runs. At the end of the block the guard kills what still runs.
+
+    ``given`` and ``output`` are the program's standard input and its two outputs, as ``subprocess`` has them.
+    """
+    _find(words[0], environment)
     lifeline, ours = os.pipe2(os.O_CLOEXEC)
     try:
         guard = subprocess.Popen(
             [sys.executable, "-I", "-S", _GUARD, str(lifeline), *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdin=given,
+            stdout=output,
+            stderr=output,
             cwd=folder,
             env=environment,
             pass_fds=[lifeline],
@@ -90,15 +133,9 @@ def run_guarded(
         os.close(lifeline)
     with guard:
         try:
-            output, errors = _read(guard, words, most, deadline, seconds)
-            # A kernel closes a program's descriptors before its exit can be waited for (do_exit()). If the lifeline
-            # closed in between, the guard would kill a program that has done its work.
-            status = guard.wait(max(deadline.remaining, 0.0))
-        except subprocess.TimeoutExpired:
-            raise subprocess.TimeoutExpired(words, seconds) from None
+            yield guard
         finally:
-            os.close(ours)  # the guard kills what still runs
-        return Done(status, output, errors)
+            os.close(ours)
 
 
 def _find(program: str, environment: Mapping[str, str] | None) -> None:

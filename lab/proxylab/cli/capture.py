@@ -17,7 +17,7 @@ from typing import BinaryIO, Final
 
 import click
 
-from proxylab.binaries.commands import run_guarded
+from proxylab.binaries.commands import feeding, run_guarded
 from proxylab.cli.chosen_lab import ChosenLab, in_lab
 from proxylab.cli.durations import Duration
 from proxylab.cli.interrupt import ending_on_interrupt
@@ -196,12 +196,7 @@ def _wireshark() -> Iterator[BinaryIO]:
     program = shutil.which("wireshark")
     if program is None:
         raise CapabilityError("wireshark", "install it, or write a file with -w and open that on a machine that has it")
-    shown = subprocess.Popen([program, "-k", "-i", "-"], stdin=subprocess.PIPE)
-    if shown.stdin is None:
-        raise CapabilityError("a pipe to wireshark", "write a file with -w")
-    try:
+    with feeding((program, "-k", "-i", "-")) as shown:
+        if shown.stdin is None:
+            raise CapabilityError("a pipe to wireshark", "write a file with -w")
         yield shown.stdin  # type: ignore[misc]  # IO[bytes] of Popen is a BinaryIO
-    finally:
-        with suppress(BrokenPipeError):
-            shown.stdin.close()
-        shown.wait()

@@ -23,6 +23,7 @@ from proxylab.kernel.sandbox.linux import MS_BIND, MS_MOVE, MS_NODEV, MS_NOSUID,
 
 _DESCRIPTORS: Final = 1 << 20
 _CONTROL_SOCKET: Final = "/run/proxylab.sock"
+_MODULE_SECONDS: Final = 20.0
 
 _MODULES: Final = ("br_netfilter", "ip_tables", "ip6_tables")
 """What neither the kernel loads by itself nor a program in the sandbox may: the rest comes as rules and links need it.
@@ -66,7 +67,11 @@ def _lay_out_files(modules: str) -> None:
     for name in ("root", "upper", "work"):
         Path("/run", name).mkdir()
     if "\toverlay\n" not in Path("/proc/filesystems").read_text(encoding="ascii"):
-        subprocess.run(["insmod", Path(modules, platform.release(), "kernel/fs/overlayfs/overlay.ko")], check=True)
+        subprocess.run(
+            ["insmod", Path(modules, platform.release(), "kernel/fs/overlayfs/overlay.ko")],
+            check=True,
+            timeout=_MODULE_SECONDS,
+        )
     mount("overlay", "/run/root", "overlay", 0, "lowerdir=/,upperdir=/run/upper,workdir=/run/work")
     for name in ("dev", "proc"):
         mount(f"/{name}", f"/run/root/{name}", "", MS_MOVE)
@@ -85,7 +90,7 @@ def _lay_out_files(modules: str) -> None:
     Path("/lib/modules").mkdir(parents=True, exist_ok=True)
     if modules:
         mount(modules, "/lib/modules", "", MS_BIND)
-        subprocess.run(["modprobe", "--all", *_MODULES], check=False)
+        subprocess.run(["modprobe", "--all", *_MODULES], check=False, timeout=_MODULE_SECONDS)
 
 
 def _start_lab_process(client: socket.socket, start: Start) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxylab.binaries.binary import inspect
-from proxylab.binaries.commands import FailedCommandError, TooMuchOutputError, output_of, run_guarded
+from proxylab.binaries.commands import FailedCommandError, TooMuchOutputError, feeding, output_of, run_guarded
 from proxylab.errors import CapabilityError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -103,12 +103,24 @@ def test_a_binary_that_floods_or_idles_is_none(tmp_path: Path) -> None:
         inspect(script(tmp_path, "sleep 1000"), "mine", seconds=1)
 
 
-def test_a_killed_client_leaves_nothing(tmp_path: Path) -> None:
-    file = script(tmp_path, f"{ESCAPE}\necho $$ >self\nsleep 1000")
-    program = (
-        "from proxylab.binaries.commands import run_guarded\n"
-        f"run_guarded(({str(file)!r},), seconds=1000, folder={str(tmp_path)!r})"
-    )
+def test_a_program_that_is_fed_ends_by_itself_or_with_the_block(tmp_path: Path) -> None:
+    file = script(tmp_path, f"cd {tmp_path}; cat >given; {ESCAPE}; sleep 0.2; echo closed >>given")
+    with feeding((str(file),)) as fed:
+        assert fed.stdin is not None
+        fed.stdin.write(b"frames\n")
+    assert (tmp_path / "given").read_text() == "frames\nclosed\n"
+    assert not is_running(escaped(tmp_path))
+    with pytest.raises(KeyboardInterrupt), feeding(("sleep", "1000")) as fed:
+        raise KeyboardInterrupt
+    assert fed.returncode == 128 + signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    "call", ["run_guarded(({file!r},), seconds=1000)", "with feeding(({file!r},)) as fed:\n    fed.wait()"]
+)
+def test_a_killed_client_leaves_nothing(call: str, tmp_path: Path) -> None:
+    file = script(tmp_path, f"cd {tmp_path}\n{ESCAPE}\necho $$ >self\nsleep 1000")
+    program = f"from proxylab.binaries.commands import feeding, run_guarded\n{call.format(file=str(file))}"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "lab")}
     client = subprocess.Popen([sys.executable, "-c", program], env=environment)
     try:
