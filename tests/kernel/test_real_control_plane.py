@@ -1,15 +1,21 @@
 """A lab with a real control plane: what people do by kubectl reaches the rules of its nodes, and pods behind them."""
 
+import fcntl
+import http.client
 import json
 import os
+import re
 import signal
 import socket
 import ssl
+import struct
 import subprocess
+import termios
 import urllib.error
 import urllib.request
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +69,39 @@ def started(cli: CommandLine, tmp_path: Path, *arguments: str) -> Kubectl:
         return done.stdout + (done.stderr if fails else "")
 
     return run
+
+
+Beside = Callable[..., AbstractContextManager[subprocess.Popen[str]]]
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Beside:
+    """A function that runs kubectl beside the test, and ends it with its block."""
+
+    @contextmanager
+    def run(*words: str, terminal: int | None = None) -> Iterator[subprocess.Popen[str]]:
+        environment = {"PATH": os.defpath, "HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "kubeconfig")}
+        streams = (subprocess.DEVNULL, subprocess.PIPE) if terminal is None else (terminal, terminal)
+        argv = [program(), "kubectl", *words]
+        with subprocess.Popen(argv, env=environment, stdin=streams[0], stdout=streams[1], text=True) as started:
+            try:
+                yield started
+            finally:
+                started.kill()
+
+    return run
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def argv_of(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 def answers(cli: CommandLine, url: str, sender: str = "client", times: int = 1) -> set[str]:
@@ -160,6 +199,66 @@ def test_objects_of_a_scenario_are_in_it_and_its_probes_pass(cli: CommandLine, t
     services = {each["metadata"]["name"]: each for each in listed["items"] if each["kind"] == "Service"}
     assert services["echo"]["spec"]["ports"][0]["nodePort"] == 30080
     assert cli.type("probe", "client", "echo").output.startswith("pass  delivered")
+
+
+def test_logs_exec_and_port_forward_reach_pods_of_the_scenario_and_new_ones(cli: CommandLine, kubectl: Kubectl) -> None:
+    kubectl("create", "deployment", "shop", "--image=shop", "--port=8080")
+    kubectl("rollout", "status", "deployment/shop", "--timeout=30s")
+    name = kubectl("get", "pods", "-l", "app=shop", "-o", "name").strip().removeprefix("pod/")
+    address = kubectl("get", "pod", name, "-o", "jsonpath={.status.podIP}")
+    for pod in (name, "client"):
+        where = kubectl("get", "pod", pod, "-o", "jsonpath={.status.podIP}")
+        assert where in kubectl("exec", pod, "--", "ip", "-4", "address")
+        # Standard input with its end, both outputs, and the exit code.
+        assert kubectl("exec", "-i", pod, "--", "wc", "-c", stdin="x" * 300_000) == "300000\n"
+        said = kubectl("exec", pod, "--", "sh", "-c", "echo there; echo here >&2; exit 3", fails=True)
+        assert "there" in said
+        assert "here" in said
+        assert "exit code 3" in said
+        assert "exit code 127" in kubectl("exec", pod, "--", "no-such-program", fails=True)
+    assert json.loads(kubectl("exec", "client", "--", "curl", "-s", f"http://{address}:8080/"))["pod"] == name
+    client = kubectl("get", "pod", "client", "-o", "jsonpath={.status.podIP}")
+    (line,) = kubectl("logs", name).splitlines()
+    assert line.startswith(f"GET / HTTP/1.1 from {client}:")
+    assert line.endswith(f"to {address}:8080")
+    assert kubectl("logs", "deployment/shop", "--tail=1", "--timestamps").split("Z ", 1)[1] == f"{line}\n"
+    assert "no previous log" in kubectl("logs", name, "--previous", fails=True)
+    assert "no process to attach to" in kubectl("attach", name, fails=True)
+
+
+def test_a_log_is_followed_and_a_port_forwarded_until_the_client_ends(
+    cli: CommandLine, kubectl: Kubectl, beside: Beside
+) -> None:
+    with beside("logs", "--follow", "echo-1") as following, beside("port-forward", "pod/echo-1", ":8080") as forwarding:
+        port = int(re.search(r"127.0.0.1:(\d+)", first_line(forwarding))[1])  # type: ignore[index]
+        for _ in range(5):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=SECONDS) as answer:
+                assert json.load(answer)["pod"] == "echo-1"
+            assert "GET / HTTP/1.1 from 127.0.0.1:" in first_line(following)
+    with beside("port-forward", "pod/echo-1", ":9") as forwarding:
+        port = int(re.search(r"127.0.0.1:(\d+)", first_line(forwarding))[1])  # type: ignore[index]
+        with (
+            pytest.raises((http.client.HTTPException, OSError)),
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=SECONDS),
+        ):
+            pass
+
+
+def test_a_command_on_a_terminal_has_its_size_and_ends_with_its_client(
+    cli: CommandLine, kubectl: Kubectl, beside: Beside
+) -> None:
+    primary, replica = os.openpty()
+    fcntl.ioctl(replica, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 99, 0, 0))
+    with beside("exec", "-it", "client", "--", "sh", "-c", "read go; stty size; exec sleep 600", terminal=replica):
+        os.write(primary, b"\n")
+        heard = b""
+        while b"33 99" not in heard:
+            heard += os.read(primary, 4096)
+        sleeping = [each for each in descendants(cli.supervisor(NAME)) if argv_of(each)[:1] == [b"sleep"]]
+        assert len(sleeping) == 1
+    wait_for(lambda: not any(map(lives, sleeping)), "the command to end with its client")
+    os.close(primary)
+    os.close(replica)
 
 
 SCENARIO = """\

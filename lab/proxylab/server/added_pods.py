@@ -19,13 +19,14 @@ from proxylab.kernel.netlink.connections import end_connections
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.added_pod import AddedPod, Additions, addresses_of
 from proxylab.plan.model import Listener, Plan
-from proxylab.traffic.responder import PortsTakenError, Responders
+from proxylab.traffic.responder import Note, PortsTakenError, Responders
 
 
 class AddedPods:
     """Runs pods in a lab of that wiring.
 
-    ``networks`` are the pod networks of each node, and ``make_netns`` makes a network namespace.
+    ``networks`` are the pod networks of each node, ``make_netns`` makes a network namespace, and ``note`` is told of
+    the requests to their servers.
     """
 
     def __init__(
@@ -35,13 +36,15 @@ class AddedPods:
         networks: Mapping[str, Sequence[IPNetwork]],
         store: Store,
         make_netns: Callable[[str], NetNs],
+        note: Note | None = None,
     ) -> None:
         self._make_netns = make_netns
+        self._note = note
         self._wiring = wiring
         self._store = store
         self._additions = Additions(wiring.plan, families, networks)
 
-    def run(self, document: Document) -> "_Added":
+    def run(self, document: Document) -> "AddedPodRuns":
         """Make the pod of a document, which is bound to a node. Raises ``CannotRunError``."""
         metadata, spec = document["metadata"], document["spec"]
         node, name = spec["nodeName"], metadata["name"]
@@ -55,7 +58,7 @@ class AddedPods:
         except ValueError as error:
             raise CannotRunError(str(error)) from error
         try:
-            return _Added(planned, self._wiring, self._additions, self._make_netns)
+            return AddedPodRuns(planned, self._wiring, self._additions, self._make_netns, self._note)
         except (LabError, OSError, PortsTakenError) as error:
             self._additions.give_back(planned)
             raise CannotRunError(str(error)) from error
@@ -73,22 +76,27 @@ class AddedPods:
                 )
 
 
-class _Added:
+class AddedPodRuns:
     """A pod that runs, until ``end``."""
 
     def __init__(
-        self, planned: AddedPod, wiring: Wiring, additions: Additions, make_netns: Callable[[str], NetNs]
+        self,
+        planned: AddedPod,
+        wiring: Wiring,
+        additions: Additions,
+        make_netns: Callable[[str], NetNs],
+        note: Note | None,
     ) -> None:
         self._planned = planned
         self._wiring = wiring
         self._additions = additions
-        self._netns: NetNs = build_pod(planned, wiring, make_netns)
+        self.netns: NetNs = build_pod(planned, wiring, make_netns)
         try:
             part = Plan(namespaces=(planned.pod,), links=())
-            self._responders = Responders({planned.pod.name: self._netns}, part)
+            self._responders = Responders({planned.pod.name: self.netns}, part, note=note)
         except BaseException:
             remove_pod(planned, wiring)
-            self._netns.close()
+            self.netns.close()
             raise
         self._responders.attach(asyncio.get_running_loop())
 
@@ -100,7 +108,7 @@ class _Added:
     async def end(self) -> None:
         """Stop its servers, and take its network away."""
         self._responders.close()
-        end_connections(self._netns)
+        end_connections(self.netns)
         remove_pod(self._planned, self._wiring)
-        self._netns.close()
+        self.netns.close()
         self._additions.give_back(self._planned)

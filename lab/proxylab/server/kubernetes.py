@@ -1,37 +1,53 @@
 """The real control plane of a lab: its namespace and process, its mirror, and the way in for people."""
 
 import base64
+import os
 import socket
+import ssl
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, closing, suppress
 from functools import partial
+from ipaddress import ip_interface
 from typing import Any, Final
 
-from proxylab.addresses import IPAddress, IPNetwork
+from msgspec import Struct
+
+from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.objects import EndpointSlice, Node, ServiceCIDR
 from proxylab.cluster.store import Store
+from proxylab.control.http_server import listen_inside
+from proxylab.control.kubeapi.manifest import Document
 from proxylab.control.kubernetes.adoption import adopt
 from proxylab.control.kubernetes.control_plane import ControlPlane, start_control_plane
 from proxylab.control.kubernetes.kubelet import Kubelet
+from proxylab.control.kubernetes.kubelet_api import KUBELET_PORT, KubeletApi
 from proxylab.control.kubernetes.mirror import Mirror
+from proxylab.control.kubernetes.pod_log import PodLog
 from proxylab.control.kubernetes.relay import Relay
-from proxylab.control.kubernetes.settings import SCHEDULER, kubeconfig
+from proxylab.control.kubernetes.settings import FOLDER, SCHEDULER, kubeconfig
 from proxylab.control.pod_program import PodProgram
 from proxylab.engines.barrier import is_barrier
 from proxylab.engines.fleet import Fleet
 from proxylab.errors import EngineError, ProgramError
-from proxylab.kernel.netlink.requests import set_loopback_up
+from proxylab.kernel.netlink.requests import add_address, set_loopback_up
 from proxylab.kernel.netlink.socket import open_netlink
 from proxylab.kernel.sandbox.launcher import Launcher
-from proxylab.server.added_pods import AddedPods
+from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.plan.model import Address
+from proxylab.server.added_pods import AddedPodRuns, AddedPods
 from proxylab.server.control_plane import LabControlPlane
 from proxylab.server.network import BuiltNetwork
+from proxylab.server.reached_pods import ReachedPod, ReachedPods, RequestLogs
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 
 PROGRAM: Final = "control-plane"
 """Its name among the programs of a ``Build``."""
 
 _NETNS: Final = "control-plane"
+_LOOPBACK: Final = 1
+"""The index of the loopback device, in every namespace."""
+
+_READ_SECONDS: Final = 5.0
 
 
 class Kubernetes:
@@ -39,11 +55,15 @@ class Kubernetes:
 
     Args:
         programs: its processes.
+        followers: what follows its API.
     """
 
-    def __init__(self, control_plane: ControlPlane, programs: Sequence[PodProgram]) -> None:
+    def __init__(
+        self, control_plane: ControlPlane, programs: Sequence[PodProgram], followers: Sequence[Mirror | Kubelet]
+    ) -> None:
         self._control_plane = control_plane
         self._programs = programs
+        self._followers = followers
         self._relay: Relay | None = None
 
     def listen(self, listening: socket.socket) -> None:
@@ -54,9 +74,11 @@ class Kubernetes:
         self._relay = Relay(listening, self._control_plane.api.dial)
 
     async def raise_if_ended(self) -> None:
-        """Raise ``ProgramError`` if one of its processes has ended: the lab no longer follows what people write."""
+        """Raise ``ProgramError`` if one of its processes has ended, or the lab no longer follows what people write."""
         for program in self._programs:
             await program.raise_if_ended()
+        for follower in self._followers:
+            follower.raise_if_ended()
 
     async def close(self) -> None:
         """Serve it no longer."""
@@ -73,41 +95,110 @@ class Kubernetes:
 
 
 async def start_kubernetes(
-    binary: str, network: BuiltNetwork, lab: LabControlPlane, launcher: Launcher, stack: AsyncExitStack
+    binary: str,
+    network: BuiltNetwork,
+    lab: LabControlPlane,
+    launcher: Launcher,
+    iptables: str,
+    logs: RequestLogs,
+    stack: AsyncExitStack,
 ) -> Kubernetes:
     """Start the control plane, bring the objects of the lab's store into it, and let the store follow it.
+
+    Args:
+        binary: the program.
+        network: where its nodes and pods are.
+        lab: the engines, and the store that they follow.
+        launcher: starts its processes.
+        iptables: the variant of iptables in pods.
+        logs: the logs of the pods.
+        stack: ends all of it.
 
     Raises:
         ProgramError: it does not start, or refuses an object.
     """
-    store = lab.store
-    netns = launcher.make_netns(_NETNS)
+    store, nodes = lab.store, {each.name: each for each in lab.store.list(Node)}
+    netns, known_as = launcher.make_netns(_NETNS), f"{network.number}/{_NETNS}"
     stack.callback(netns.close)
     with closing(open_netlink(netns)) as link:
-        link.send([set_loopback_up()])
-    known_as = f"{network.number}/{_NETNS}"
+        # The API server dials the kubelets at the addresses of their nodes, which are all here.
+        own = (Address("lo", ip_interface(each)) for node in nodes.values() for each in node.addresses)
+        link.send([set_loopback_up(), *(add_address(each, _LOOPBACK) for each in own)])
     launcher.furnish(known_as, "")
     stack.callback(launcher.forget, [known_as])
     program = PodProgram("the control plane", netns, known_as, launcher)
     stack.push_async_callback(program.stop)
     control_plane = await start_control_plane(program, binary, _service_networks(store))
-    scheduler = PodProgram("the scheduler", netns, known_as, launcher)
-    kubernetes = Kubernetes(control_plane, (program, scheduler))
-    stack.push_async_callback(kubernetes.close)
     await adopt(control_plane.api, store, is_barrier)
+
+    def reach(netns: NetNs, log: PodLog) -> ReachedPod:
+        return ReachedPod(netns, f"{network.number}/{netns.name}", launcher, iptables, log)
+
+    pods = ReachedPods(network.wiring.plan, network.wiring.namespaces, store, logs, reach)
+    kubelet_api = KubeletApi(_kubelet_sockets(netns, lab.choice.families), await _certificate(program), pods.find)
+    stack.push_async_callback(kubelet_api.close)
     mirror = Mirror(control_plane.api, store, is_barrier)
     stack.push_async_callback(mirror.stop)
-    nodes = {each.name: each for each in store.list(Node)}
     networks = {name: each.pod_cidrs for name, each in nodes.items()}
-    added = AddedPods(network.wiring, lab.choice.families, networks, store, launcher.make_netns)
+    added = AddedPods(network.wiring, lab.choice.families, networks, store, launcher.make_netns, logs.note)
     addresses = {name: each.addresses for name, each in nodes.items()}
-    kubelet = Kubelet(control_plane.api, addresses, added.run, partial(_drained, store, lab.fleet))
+    run = partial(_run, added, pods, launcher)
+    kubelet = Kubelet(control_plane.api, addresses, run, partial(_drained, store, lab.fleet))
     stack.push_async_callback(kubelet.stop)
+    scheduler = PodProgram("the scheduler", netns, known_as, launcher)
+    kubernetes = Kubernetes(control_plane, (program, scheduler), (mirror, kubelet))
+    stack.push_async_callback(kubernetes.close)
     await mirror.start()
     await kubelet.start()
     stack.push_async_callback(scheduler.stop)
     await scheduler.start((binary, *SCHEDULER), {})
     return kubernetes
+
+
+def _kubelet_sockets(netns: NetNs, families: Sequence[Family]) -> list[socket.socket]:
+    return [listen_inside(netns, type(each.loopback)(0), KUBELET_PORT) for each in families]
+
+
+async def _certificate(program: PodProgram) -> ssl.SSLContext:
+    """The certificate of the kubelets, which is the API server's own: it does not ask whose theirs is."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    deadline = Deadline.after(_READ_SECONDS)
+    text = await program.output_of(("cat", f"{FOLDER}/server.crt", f"{FOLDER}/server.key"), deadline)
+    file = os.memfd_create("certificate", os.MFD_CLOEXEC)
+    try:
+        os.write(file, text.encode())
+        context.load_cert_chain(f"/proc/self/fd/{file}")
+    finally:
+        os.close(file)
+    return context
+
+
+class _RunningPod(Struct, frozen=True):
+    """A pod that was added, and what reaches it."""
+
+    namespace: str
+    name: str
+    runs: AddedPodRuns
+    reached: ReachedPod
+    pods: ReachedPods
+    launcher: Launcher
+
+    @property
+    def addresses(self) -> tuple[IPAddress, ...]:
+        return self.runs.addresses
+
+    async def end(self) -> None:
+        self.pods.remove(self.namespace, self.name)
+        self.launcher.forget([self.reached.known_as])  # which ends its commands
+        await self.runs.end()
+
+
+def _run(added: AddedPods, pods: ReachedPods, launcher: Launcher, document: Document) -> _RunningPod:
+    namespace, name = document["metadata"]["namespace"], document["metadata"]["name"]
+    runs = added.run(document)
+    reached = pods.add(namespace, name, runs.netns)
+    launcher.furnish(reached.known_as, "")
+    return _RunningPod(namespace, name, runs, reached, pods, launcher)
 
 
 async def _drained(store: Store, fleet: Fleet, addresses: frozenset[IPAddress], deadline: Deadline) -> None:

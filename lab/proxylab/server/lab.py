@@ -56,6 +56,7 @@ from proxylab.server.control_plane import LabControlPlane
 from proxylab.server.kubernetes import PROGRAM, Kubernetes, start_kubernetes
 from proxylab.server.network import BuiltNetwork
 from proxylab.server.pod_programs import start_commands, start_coredns, start_ingress
+from proxylab.server.reached_pods import RequestLogs
 from proxylab.server.step import StepRunner
 from proxylab.server.traffic import open_runner
 from proxylab.timing import Deadline, together
@@ -105,12 +106,13 @@ class BuiltLab(Struct, frozen=True):
             name_servers = await start_coredns(request, network, control_plane, launcher, stack)
             ingress = await start_ingress(request, network, control_plane, launcher, stack)
             await start_commands(request, network, launcher, stack)
-            kubernetes = None
+            kubernetes, note = None, None
             if PROGRAM in request.programs:
-                binary = request.programs[PROGRAM]
-                kubernetes = await start_kubernetes(binary, network, control_plane, launcher, stack)
+                binary, logs = request.programs[PROGRAM], RequestLogs()
+                kubernetes = await start_kubernetes(binary, network, control_plane, launcher, variant.name, logs, stack)
+                note = logs.note
             certificate = ingress.certificate if ingress else ""
-            runner = open_runner(request, network, control_plane, packet_lock, stack, certificate)
+            runner = open_runner(request, network, control_plane, packet_lock, stack, certificate, note)
             stages = (
                 laid,
                 BuildStage("synchronise", synchronised - began),

@@ -26,7 +26,7 @@ from proxylab.server.control_plane import LabControlPlane
 from proxylab.server.network import BuiltNetwork
 from proxylab.traffic.foreign import ForeignRules
 from proxylab.traffic.programs import Programs
-from proxylab.traffic.responder import Names, PortsTakenError, Responders
+from proxylab.traffic.responder import Names, Note, PortsTakenError, Responders
 from proxylab.traffic.runner import Runner
 
 
@@ -37,11 +37,15 @@ def open_runner(
     packet_lock: asyncio.Lock,
     stack: AsyncExitStack,
     trusted: str = "",
+    note: Note | None = None,
 ) -> Runner:
-    """Open the lab's runner, with a meter for the rules of each node and family; TLS accepts ``trusted``."""
+    """Open the lab's runner, with a meter for the rules of each node and family.
+
+    TLS accepts ``trusted``, and ``note`` is told of each request that a pod answers.
+    """
     namespaces = network.wiring.namespaces
     try:
-        responders = Responders(namespaces, request.plan, _names(request.plan, control_plane.store))
+        responders = Responders(namespaces, request.plan, _names(request.plan, control_plane.store), note)
     except PortsTakenError as error:
         raise ScenarioError([_taken(request, context, listener) for context, listener in error.taken]) from error
     stack.callback(responders.close)

@@ -9,6 +9,7 @@ the peer as an HTTP response.
 
 import json
 import re
+from collections.abc import Callable
 from typing import Final
 from zlib import crc32
 
@@ -68,15 +69,22 @@ def is_http(request: bytes | bytearray) -> bool:
     return request.startswith((b"GET ", b"HEAD "))
 
 
-class AnswerWriter:
-    """Writes the answers of one responder."""
+Heard = Callable[[bytes, tuple[str, int], tuple[str, int]], None]
+"""Called with each request, the peer that has sent it, and where it has come."""
 
-    def __init__(self, name: str) -> None:
+
+class AnswerWriter:
+    """Writes the answers of one responder, and tells ``heard`` of each request."""
+
+    def __init__(self, name: str, heard: Heard | None = None) -> None:
         self.name = name
         self._name = json.dumps(name).encode()
+        self._heard = heard
 
     def answer(self, request: bytes, peer: tuple[str, int], own: tuple[str, int]) -> bytes | None:
         """The answer to a request from ``peer`` to ``own``; ``None`` if the request is itself an answer."""
+        if self._heard is not None:
+            self._heard(request, peer, own)
         document = b'{"pod": %s, "peer": "%s", "port": %d}\n' % (self._name, peer[0].encode(), peer[1])
         if is_http(request):
             if found := _FORWARDED.search(request):

@@ -61,6 +61,9 @@ class PortsTakenError(Exception):
 Names = Callable[[str, bytes, bool], bytes | None]
 """From a name server's name, a DNS message and whether it came over UDP, to the answer; ``None`` for no answer."""
 
+Note = Callable[[str, Protocol, bytes, tuple[str, int], tuple[str, int]], None]
+"""Called with the name of a pod, a protocol and a request, with the peer that has sent it and where it has come."""
+
 _LENGTH: Final = struct.Struct("!H")
 _NOT_DNS: Final = (b"p", b"G", b"H")
 """The first byte of a token and of HTTP. A DNS message over TCP begins with its length, and none is so long."""
@@ -94,8 +97,12 @@ class _Client:
 class Responders:
     """All responders of a lab. Open until ``close``."""
 
-    def __init__(self, netns_by_name: Mapping[str, NetNs], plan: Plan, names: Names | None = None) -> None:
+    def __init__(
+        self, netns_by_name: Mapping[str, NetNs], plan: Plan, names: Names | None = None, note: Note | None = None
+    ) -> None:
         """Bind a socket for every listener of the plan; ``names`` answers for its name servers.
+
+        ``note`` is told of each request, if given.
 
         Raises:
             PortsTakenError: another program listens on these ports; sockets opened so far are closed again.
@@ -107,6 +114,7 @@ class Responders:
         self._udp: dict[int, _Listener] = {}
         self._clients: dict[int, _Client] = {}
         self._names = names
+        self._note = note
         self._loop: asyncio.AbstractEventLoop | None = None
         for namespace in plan.namespaces:
             for listener in namespace.listeners:
@@ -187,7 +195,8 @@ class Responders:
             sock.close()
             raise
         names = partial(self._names, listener.name) if listener.serves_names and self._names is not None else None
-        listeners[sock.fileno()] = _Listener(sock, AnswerWriter(listener.name), names)
+        heard = None if self._note is None else partial(self._note, listener.name, listener.protocol)
+        listeners[sock.fileno()] = _Listener(sock, AnswerWriter(listener.name, heard), names)
 
     def _serve(self, fd: int) -> int:
         if listener := self._udp.get(fd):

@@ -5,7 +5,7 @@ network goes, and the API server hears that it is gone.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
 from ipaddress import ip_address
@@ -15,6 +15,7 @@ from proxylab.addresses import IPAddress
 from proxylab.control.kubeapi.manifest import Document
 from proxylab.control.kubernetes.api_client import ApiClient, ApiRefusedError
 from proxylab.control.kubernetes.documents import STRATEGIC_MERGE, failed_status, running_status
+from proxylab.control.kubernetes.following import Following
 from proxylab.timing import Deadline
 
 _PODS: Final = "/api/v1/pods"
@@ -60,16 +61,16 @@ class Kubelet:
         self._running: dict[str, RunningPod] = {}
         self._known: set[str] = set()
         self._ending: dict[str, asyncio.Task[None]] = {}
-        self._following: asyncio.Task[None] | None = None
+        self._following = Following(api, _PODS, self._look_at_all, self._take)
 
     async def start(self) -> None:
         """Follow the pods until ``stop``. Raises ``OSError`` where the API server does not answer."""
-        version = await self._look_at_all()
-        self._following = asyncio.create_task(self._follow(version))
+        await self._following.start()
 
     async def stop(self) -> None:
         """Follow them no longer, and take away all that it has made."""
-        tasks = [*self._ending.values(), *((self._following,) if self._following else ())]
+        await self._following.stop()
+        tasks = tuple(self._ending.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -77,27 +78,21 @@ class Kubelet:
             _, running = self._running.popitem()
             await running.end()
 
-    async def _look_at_all(self) -> str:
-        listed = await self._api.request("GET", _PODS)
-        for pod in listed["items"] or ():
-            await self._look_at(pod)
-        for gone in self._running.keys() - {each["metadata"]["uid"] for each in listed["items"] or ()}:
-            await self._running.pop(gone).end()
-        version: str = listed["metadata"]["resourceVersion"]
-        return version
+    def raise_if_ended(self) -> None:
+        """Raise ``ProgramError`` if the pods are followed no longer."""
+        self._following.raise_if_ended()
 
-    async def _follow(self, version: str) -> None:
-        while True:
-            try:
-                async for event in self._api.watch(_PODS, version):
-                    version = event["object"]["metadata"]["resourceVersion"]
-                    if event["type"] in ("ADDED", "MODIFIED"):
-                        await self._look_at(event["object"])
-                    elif event["type"] == "DELETED":  # by force, too
-                        await self._forget(event["object"]["metadata"]["uid"])
-                version = await self._look_at_all()
-            except ApiRefusedError:  # the history of the server no longer reaches back to that version
-                version = await self._look_at_all()
+    async def _look_at_all(self, pods: Sequence[Document]) -> None:
+        for gone in (self._known | self._running.keys()) - {each["metadata"]["uid"] for each in pods}:
+            await self._forget(gone)
+        for pod in pods:
+            await self._look_at(pod)
+
+    async def _take(self, change: str, pod: Document) -> None:
+        if change == "DELETED":  # by force, too
+            await self._forget(pod["metadata"]["uid"])
+        else:
+            await self._look_at(pod)
 
     async def _look_at(self, pod: Document) -> None:
         metadata, spec = pod["metadata"], pod["spec"]
@@ -108,14 +103,15 @@ class Kubelet:
             if uid not in self._ending:
                 self._ending[uid] = asyncio.create_task(self._end(pod))
         elif uid not in self._known:
-            self._known.add(uid)
             if not pod["status"].get("podIP"):  # a pod of the scenario has one: the lab has run it from the beginning
                 await self._begin(pod)
+            self._known.add(uid)
 
     async def _begin(self, pod: Document) -> None:
         uid, now = pod["metadata"]["uid"], datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         try:
-            running = self._running[uid] = self._run(pod)
+            if (running := self._running.get(uid)) is None:  # else it runs, and the API server has not heard of it yet
+                running = self._running[uid] = self._run(pod)
         except CannotRunError as error:
             status = failed_status(pod, str(error))
         else:
@@ -127,7 +123,10 @@ class Kubelet:
         addresses = frozenset(ip_address(each["ip"]) for each in pod["status"].get("podIPs", ()))
         await self._drained(addresses, Deadline.after(metadata.get("deletionGracePeriodSeconds", _GRACE_SECONDS)))
         over = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
-        await self._ask("DELETE", _path(pod), over)
+        try:
+            await self._ask("DELETE", _path(pod), over)
+        except OSError:  # all pods are looked at again once the API server answers
+            self._ending.pop(metadata["uid"], None)
 
     async def _forget(self, uid: str) -> None:
         self._known.discard(uid)

@@ -4,16 +4,17 @@ The proxies and CoreDNS of the lab follow the store. What people write by kubect
 real cluster gets it.
 """
 
-import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Namespace, Node, ObjectKey, Service
 from proxylab.cluster.store import Store
 from proxylab.control.kubeapi.manifest import Document
-from proxylab.control.kubernetes.api_client import ApiClient, ApiRefusedError
+from proxylab.control.kubernetes.api_client import ApiClient
 from proxylab.control.kubernetes.documents import SERVICES, SLICES, namespace_of, node_of, service_of, slice_of
+from proxylab.control.kubernetes.following import Following
 from proxylab.timing import together
 
 _NODES: Final = "/api/v1/nodes"
@@ -38,7 +39,16 @@ class Mirror:
         for each in store.list(EndpointSlice):
             if (each.namespace, each.service) in selecting and not is_own(each):
                 self._worked_out[each.namespace, each.service].append(each.key)
-        self._tasks: list[asyncio.Task[None]] = []
+        kinds: tuple[tuple[str, type[KubeObject], Reader], ...] = (
+            (_NAMESPACES, Namespace, namespace_of),
+            (_NODES, Node, self._node),
+            (SERVICES, Service, service_of),
+            (SLICES, EndpointSlice, slice_of),
+        )
+        self._following = [
+            Following(api, path, partial(self._take_all, kind, read), partial(self._take, read))
+            for path, kind, read in kinds
+        ]
 
     async def start(self) -> None:
         """Take up all objects that there are, and go on with their changes until ``stop``.
@@ -46,48 +56,34 @@ class Mirror:
         Raises:
             OSError: the API server does not answer.
         """
-        kinds: tuple[tuple[str, type[KubeObject], Reader], ...] = (
-            (_NAMESPACES, Namespace, namespace_of),
-            (_NODES, Node, self._node),
-            (SERVICES, Service, service_of),
-            (SLICES, EndpointSlice, slice_of),
-        )
-        versions = await together(self._take_all(*each) for each in kinds)
-        self._tasks = [
-            asyncio.create_task(self._follow(*each, version)) for each, version in zip(kinds, versions, strict=True)
-        ]
+        await together(each.start() for each in self._following)
 
     async def stop(self) -> None:
         """End all watches."""
-        for each in self._tasks:
-            each.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for each in self._following:
+            await each.stop()
 
-    async def _take_all(self, path: str, kind: type[KubeObject], read: Reader) -> str:
-        """Make the store equal to the collection; returns the version that it has."""
-        listed = await self._api.request("GET", path)
-        found = [thing for each in listed["items"] or () if (thing := read(each)) is not None]
+    def raise_if_ended(self) -> None:
+        """Raise ``ProgramError`` if the store no longer follows the API."""
+        for each in self._following:
+            each.raise_if_ended()
+
+    async def _take_all(self, kind: type[KubeObject], read: Reader, documents: Sequence[Document]) -> None:
+        """Make the store equal to the collection."""
+        found = [thing for each in documents if (thing := read(each)) is not None]
         kept = {each.key for each in found} | {key for keys in self._worked_out.values() for key in keys}
         for each in self._store.list(kind):
             if each.key not in kept and not self._is_own(each):
                 self._store.delete(each.key)
         self._apply(found)
-        version: str = listed["metadata"]["resourceVersion"]
-        return version
 
-    async def _follow(self, path: str, kind: type[KubeObject], read: Reader, version: str) -> None:
-        while True:
-            try:
-                async for event in self._api.watch(path, version):
-                    version = event["object"]["metadata"]["resourceVersion"]
-                    if event["type"] == "BOOKMARK" or (thing := read(event["object"])) is None:
-                        continue
-                    if event["type"] == "DELETED":
-                        self._delete(thing)
-                    else:
-                        self._apply([thing])
-            except ApiRefusedError:  # the history of the server no longer reaches back to that version
-                version = await self._take_all(path, kind, read)
+    async def _take(self, read: Reader, change: str, document: Document) -> None:
+        if (thing := read(document)) is None:
+            return
+        if change == "DELETED":
+            self._delete(thing)
+        else:
+            self._apply([thing])
 
     def _apply(self, things: Iterable[KubeObject]) -> None:
         for thing in things:

@@ -10,57 +10,26 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
-from proxylab.timing import pass_by
+from proxylab.control.kubernetes.accepted_sockets import AcceptedSockets
 
 _CHUNK: Final = 1 << 16
-_RETRY_SECONDS: Final = 0.05
-_MOST_CONNECTIONS: Final = 256
-"""A further one waits in the socket's queue."""
 
 
 class Relay:
     """Relays each connection of ``listening``, which it closes at the end, to one that ``dial`` makes."""
 
     def __init__(self, listening: socket.socket, dial: Callable[[], Awaitable[socket.socket]]) -> None:
-        listening.setblocking(False)
-        self._listening = listening
         self._dial = dial
-        self._room = asyncio.Semaphore(_MOST_CONNECTIONS)
-        self._relaying: dict[asyncio.Task[None], socket.socket] = {}
-        self._accepting = asyncio.create_task(self._accept())
+        self._accepted = AcceptedSockets(listening, self._serve)
 
     @property
     def port(self) -> int:
         """The port on which it listens."""
-        _, port = self._listening.getsockname()[:2]
-        return int(port)
+        return self._accepted.port
 
     async def close(self) -> None:
         """Stop listening, and end all connections."""
-        tasks = (self._accepting, *self._relaying)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._listening.close()
-
-    async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            await self._room.acquire()
-            try:
-                connection, _ = await loop.sock_accept(self._listening)
-            except OSError:
-                # The client has gone (accept(2)), or no descriptor is left. No event shows when one is free again.
-                self._room.release()
-                await pass_by(_RETRY_SECONDS)
-                continue
-            task = asyncio.create_task(self._serve(connection))
-            self._relaying[task] = connection
-            task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._relaying.pop(task).close()
-        self._room.release()
+        await self._accepted.close()
 
     async def _serve(self, connection: socket.socket) -> None:
         with suppress(OSError):

@@ -103,6 +103,7 @@ def _api_server(service_networks: Sequence[IPNetwork]) -> list[str]:
         f"--service-account-signing-key-file={FOLDER}/accounts.key",
         f"--token-auth-file={_TOKENS}",
         "--authorization-mode=AlwaysAllow",
+        "--kubelet-preferred-address-types=InternalIP",  # names of nodes have no records here
         f"--disable-admission-plugins={','.join(_NO_ADMISSION)}",
         "--enable-priority-and-fairness=false",
         "--profiling=false",
