@@ -13,8 +13,8 @@ from click.shell_completion import CompletionItem
 from proxylab.cli.case_option import CASE, choose_case
 from proxylab.cli.chosen_lab import NAME, standing, with_file
 from proxylab.cli.standard_streams import echo
+from proxylab.cluster.documents import document_of
 from proxylab.cluster.objects import KubeObject
-from proxylab.control.kubeapi.manifest import manifest
 from proxylab.errors import ExitCode
 from proxylab.plan.assembly import lay_out
 from proxylab.plan.model import Plan
@@ -90,10 +90,10 @@ class _Cluster:
         """The lab's plan."""
         return draw(self.scenario)
 
-    def manifest(self, thing: KubeObject) -> dict[str, Any]:
+    def document(self, thing: KubeObject) -> dict[str, Any]:
         """The document of an object, as the lab's API server shows it."""
         since = datetime.fromtimestamp(self.began, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return manifest(thing, self._revisions.get(thing.key, 1), since)
+        return document_of(thing, self._revisions.get(thing.key, 1), since)
 
 
 @contextmanager
@@ -142,7 +142,7 @@ def _document(found: Mapping[ListedKind, Sequence[KubeObject]], cluster: _Cluste
         slices = of_kind(KINDS[-1], cluster.objects) if kind.plural == "endpoints" else []
         shown += [each for each in slices if (each.key.namespace, getattr(each, "service", "")) in names]
         shown += objects if kind.plural != "endpoints" else []
-    items = [cluster.manifest(each) for each in shown]
+    items = [cluster.document(each) for each in shown]
     if single and len(items) == 1:
         return items[0]
     return {"apiVersion": "v1", "kind": "List", "items": items}

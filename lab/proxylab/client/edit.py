@@ -14,9 +14,9 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from proxylab.cluster.documents import document_of
 from proxylab.cluster.kube_dns import KUBE_DNS
 from proxylab.cluster.objects import Endpoints, EndpointSlice, KubeObject, Service
-from proxylab.control.kubeapi.manifest import manifest
 from proxylab.encoding import encode
 from proxylab.errors import ScenarioError
 from proxylab.plan.assembly import Assembly, assemble
@@ -199,7 +199,7 @@ def _object_lines(before: Mapping[Any, KubeObject], after: Mapping[Any, KubeObje
         if key not in before:
             yield f"+ {key}"
         elif before[key] != thing:
-            old, new = (dict(_leaves(manifest(each, 0, "now"))) for each in (before[key], thing))
+            old, new = (dict(_leaves(document_of(each, 0, "now"))) for each in (before[key], thing))
             for path in dict.fromkeys([*old, *new]):
                 if old.get(path) != new.get(path):
                     yield f"~ {key}: {path}: {_shown(old.get(path))} -> {_shown(new.get(path))}"

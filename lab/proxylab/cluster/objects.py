@@ -4,11 +4,11 @@ Every field holds the value after defaulting. A value that the API server has no
 or ``0`` (a port).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from msgspec import Struct, field
+from msgspec import field
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.encoding import Record, TaggedRecord
@@ -110,53 +110,6 @@ class Service(TaggedRecord, frozen=True, kw_only=True):
         return ObjectKey("Service", self.namespace, self.name)
 
 
-class SpecKey(Struct, frozen=True):
-    """A key of a Service's ``spec`` that holds the value of one field.
-
-    Attributes:
-        key: its name in the API.
-        is_written: whether the API server writes it, by the Service and the field's value.
-    """
-
-    key: str
-    is_written: Callable[[Service, Any], bool] = lambda _service, value: bool(value)
-
-
-def _always(_service: Service, _value: object) -> bool:
-    return True
-
-
-def _inside(service: Service, _value: object) -> bool:
-    return service.type is not ServiceType.EXTERNAL_NAME
-
-
-def _outside(service: Service, _value: object) -> bool:
-    return service.type in (ServiceType.LOAD_BALANCER, ServiceType.NODE_PORT) or bool(service.external_ips)
-
-
-SPEC_KEYS: Final[Mapping[str, SpecKey]] = {
-    "type": SpecKey("type", _always),
-    "selector": SpecKey("selector", _always),
-    "publish_not_ready_addresses": SpecKey("publishNotReadyAddresses", _always),
-    "external_name": SpecKey("externalName", lambda service, _name: service.type is ServiceType.EXTERNAL_NAME),
-    "ip_families": SpecKey("ipFamilies", _inside),
-    "ip_family_policy": SpecKey("ipFamilyPolicy", _inside),
-    "internal_traffic_policy": SpecKey("internalTrafficPolicy", _inside),
-    "external_traffic_policy": SpecKey("externalTrafficPolicy", _outside),
-    "allocate_node_ports": SpecKey(
-        "allocateLoadBalancerNodePorts", lambda service, _allocate: service.type is ServiceType.LOAD_BALANCER
-    ),
-    "external_ips": SpecKey("externalIPs"),
-    "source_ranges": SpecKey("loadBalancerSourceRanges"),
-    "health_check_node_port": SpecKey("healthCheckNodePort"),
-    "traffic_distribution": SpecKey("trafficDistribution"),
-}
-"""The keys by the name of the field: all of a Service's ``spec`` but its ports, its own addresses and its affinity.
-
-Reader and encoder go by this table. So a further field stands here and, as authors write it, in ``ServiceSpec``.
-"""
-
-
 class EndpointPort(Record, frozen=True, kw_only=True):
     """One port of an EndpointSlice."""
 
@@ -183,12 +136,12 @@ class Endpoint(Record, frozen=True, kw_only=True):
 class EndpointSlice(TaggedRecord, frozen=True, kw_only=True):
     """A discovery.k8s.io/v1 EndpointSlice. ``service`` is its ``kubernetes.io/service-name`` label.
 
-    ``stored`` is as for a Service.
+    ``labels`` need not have that one; ``service`` is empty for a slice of no Service. ``stored`` is as for a Service.
     """
 
     namespace: str = "default"
     name: str
-    service: str
+    service: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     address_type: Family
     ports: tuple[EndpointPort, ...] = ()

@@ -12,12 +12,14 @@ A ``Declared`` record is a mapping of the format. Each field that an author writ
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum
 from functools import cache
 from typing import Annotated, Any, ClassVar, Final, get_args, get_origin, get_type_hints
 
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import FieldInfo, fields
 
+from proxylab.cluster.documents import camel_case
 from proxylab.encoding import Record, TaggedRecord
 
 
@@ -151,6 +153,24 @@ class Manifest(Declared, frozen=True):
     loose: ClassVar[bool] = False
 
 
+def written(manifest: Manifest) -> dict[str, Any]:
+    """A manifest as the document that ``proxylab.cluster.documents`` reads, with the addresses that it has read."""
+    values = {key.alias: getattr(manifest, key.name) for key in declared_keys(type(manifest))}
+    return {alias: _as_written(value) for alias, value in values.items() if value is not None}
+
+
+def _as_written(value: Any) -> Any:
+    match value:
+        case Manifest():
+            return written(value)
+        case tuple():
+            return [_as_written(each) for each in value]
+        case StrEnum():
+            return value.value
+        case _:
+            return value
+
+
 class DeclaredKey(Struct, frozen=True):
     """One key of a ``Declared`` record.
 
@@ -247,9 +267,3 @@ def bare(hint: Any) -> Any:
 def is_declared(hint: Any) -> bool:
     """Whether a type is a mapping of the format."""
     return isinstance(hint, type) and issubclass(hint, Declared)
-
-
-def camel_case(name: str) -> str:
-    """The key of a field: its name in camel case."""
-    first, *others = name.split("_")
-    return first + "".join(map(str.capitalize, others))

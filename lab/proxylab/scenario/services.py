@@ -7,14 +7,14 @@ ports.
 
 from collections.abc import Mapping
 from enum import StrEnum
-from ipaddress import ip_address
 from typing import Annotated, Any, ClassVar, Final
 
 from msgspec import field
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol, without_leading_zeros
-from proxylab.cluster.objects import SPEC_KEYS, LoadBalancerIngress, Service, ServicePort, ServiceType, TrafficPolicy
-from proxylab.scenario.keys import Between, Check, Key, Manifest, Read, declared_keys
+from proxylab.cluster.documents import object_of
+from proxylab.cluster.objects import Service, ServiceType, TrafficPolicy
+from proxylab.scenario.keys import Between, Check, Key, Manifest, Read, written
 from proxylab.scenario.syntax import PortNumber, port_name, read_address, read_network, read_port_reference
 
 DEFAULT_NAMESPACE: Final = "default"
@@ -202,39 +202,4 @@ class ServiceManifest(Manifest, frozen=True, kw_only=True):
 
 def service_of(manifest: ServiceManifest) -> Service:
     """The object of the cluster."""
-    metadata, spec = manifest.metadata, manifest.spec
-    addresses = spec.cluster_ips or [spec.cluster_ip]
-    config = spec.session_affinity_config or _AffinityConfig()
-    given = {key.alias: getattr(spec, key.name) for key in declared_keys(ServiceSpec)}
-    written: dict[str, Any] = {
-        key: value.value if isinstance(value, FamilyPolicy | _Distribution) else value
-        for key, value in given.items()
-        if value is not None
-    }
-    return Service(
-        namespace=metadata.namespace,
-        name=metadata.name,
-        labels=metadata.labels,
-        annotations=metadata.annotations,
-        ports=tuple(map(_port, spec.ports)),
-        headless="None" in addresses,
-        cluster_ips=tuple(ip_address(address) for address in addresses if address not in ("", "None")),
-        load_balancer_ingress=tuple(
-            LoadBalancerIngress(ip=each.ip, hostname=each.hostname, ip_mode=each.ip_mode.value)
-            for each in manifest.status.load_balancer.ingress
-        ),
-        affinity_timeout=config.client_ip.timeout_seconds
-        if spec.session_affinity is SessionAffinity.CLIENT_IP
-        else None,
-        **{name: written[each.key] for name, each in SPEC_KEYS.items() if each.key in written},
-    )
-
-
-def _port(port: _ServicePort) -> ServicePort:
-    return ServicePort(
-        name=port.name,
-        protocol=port.protocol,
-        port=port.port,
-        target_port=port.target_port or port.port,
-        node_port=port.node_port,
-    )
+    return object_of(Service, written(manifest))

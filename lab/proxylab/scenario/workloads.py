@@ -11,9 +11,10 @@ from ipaddress import ip_address
 from typing import Annotated, ClassVar
 
 from proxylab.addresses import Family, IPAddress, Protocol, without_leading_zeros
+from proxylab.cluster.documents import object_of
 from proxylab.cluster.objects import SERVICE_NAME_LABEL, Endpoint, EndpointPort, EndpointSlice, Taint
 from proxylab.scenario.document import Location
-from proxylab.scenario.keys import NOT_EMPTY, Check, Key, Manifest
+from proxylab.scenario.keys import NOT_EMPTY, Check, Key, Manifest, written
 from proxylab.scenario.nodes import LabNode
 from proxylab.scenario.pod_spec import Loose, PodSpec
 from proxylab.scenario.pods import PodGroup
@@ -205,38 +206,13 @@ def slice_of(manifest: EndpointSliceManifest) -> EndpointSlice | None:
     """The object of the cluster; ``None`` for host names, which no proxy uses."""
     if manifest.address_type is AddressType.FQDN:
         return None
-    metadata = manifest.metadata
-    return EndpointSlice(
-        namespace=metadata.namespace,
-        name=metadata.name,
-        service=metadata.labels.get(SERVICE_NAME_LABEL, ""),
-        labels=metadata.labels,
-        address_type=Family(manifest.address_type.value),
-        ports=_ports(manifest.ports),
-        endpoints=tuple(map(_endpoint, manifest.endpoints)),
-    )
+    return object_of(EndpointSlice, written(manifest))
 
 
 def _ports(ports: Iterable[_Port]) -> tuple[EndpointPort, ...]:
     """The ports with a number: a port without one means every port, which no proxy can program."""
     return tuple(
         EndpointPort(name=each.name, protocol=each.protocol, port=each.port) for each in ports if each.port is not None
-    )
-
-
-def _endpoint(endpoint: _Endpoint) -> Endpoint:
-    conditions = endpoint.conditions
-    return Endpoint(
-        addresses=tuple(map(ip_address, endpoint.addresses)),
-        ready=conditions.ready,
-        serving=conditions.ready if conditions.serving is None else conditions.serving,
-        terminating=conditions.terminating,
-        node_name=endpoint.node_name,
-        zone=endpoint.zone,
-        hostname=endpoint.hostname,
-        for_zones=tuple(each.name for each in endpoint.hints.for_zones),
-        for_nodes=tuple(each.name for each in endpoint.hints.for_nodes),
-        target=endpoint.target_ref.pod,
     )
 
 
@@ -263,7 +239,6 @@ def mirrored_slices(manifest: EndpointsManifest) -> Iterator[EndpointSlice]:
                     namespace=namespace,
                     name=f"{name}-{family.lower()}-{number}",
                     service=name,
-                    labels={SERVICE_NAME_LABEL: name},
                     address_type=family,
                     ports=_ports(subset.ports),
                     endpoints=endpoints,

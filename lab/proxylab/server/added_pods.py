@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
+from proxylab.cluster.documents import Document
 from proxylab.cluster.objects import Service
 from proxylab.cluster.store import Store
-from proxylab.control.kubeapi.manifest import Document
 from proxylab.control.kubernetes.kubelet import CannotRunError
 from proxylab.errors import LabError
 from proxylab.kernel.netlink.added_pod import build_pod, remove_pod

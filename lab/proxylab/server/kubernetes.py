@@ -13,10 +13,10 @@ from typing import Any, Final
 from msgspec import Struct
 
 from proxylab.addresses import Family, IPAddress, IPNetwork
+from proxylab.cluster.documents import Document
 from proxylab.cluster.objects import EndpointSlice, Node, ServiceCIDR
 from proxylab.cluster.store import Store
 from proxylab.control.http_server import listen_inside
-from proxylab.control.kubeapi.manifest import Document
 from proxylab.control.kubernetes.adoption import adopt
 from proxylab.control.kubernetes.control_plane import ControlPlane, start_control_plane
 from proxylab.control.kubernetes.kubelet import Kubelet

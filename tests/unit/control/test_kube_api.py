@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from proxylab.addresses import Family
+from proxylab.cluster.documents import document_of
 from proxylab.cluster.kinds import KEPT_KINDS
 from proxylab.cluster.objects import (
     ClusterEvent,
@@ -34,7 +35,6 @@ from proxylab.cluster.objects import (
 from proxylab.cluster.store import Store
 from proxylab.control.kubeapi.api import ApiReply, KubeApi, WatchReply
 from proxylab.control.kubeapi.following import OpenWatch
-from proxylab.control.kubeapi.manifest import manifest
 from proxylab.control.kubeapi.refusal import Refusal
 from proxylab.control.kubeapi.selectors import Selection
 
@@ -375,13 +375,13 @@ FULL = (
 
 @pytest.mark.parametrize("thing", FULL, ids=lambda thing: str(thing.key))
 def test_documents_are_what_kubernetes_takes_for_its_own(thing: KubeObject) -> None:
-    document = manifest(thing, 7, SINCE)
+    document = document_of(thing, 7, SINCE)
     kubernetes_validate.validate(document, "1.34", strict=False)
     assert document["metadata"]["resourceVersion"] == "7"
 
 
 def test_a_pod_that_terminates_says_since_when() -> None:
     (leaving,) = [thing for thing in FULL if thing.name == "q"]
-    document = manifest(leaving, 1, SINCE)
+    document = document_of(leaving, 1, SINCE)
     assert document["metadata"]["deletionTimestamp"] == SINCE
     assert document["status"]["conditions"] == [{"type": "Ready", "status": "False"}]

@@ -5,6 +5,7 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from proxylab.addresses import Family, Protocol
+from proxylab.cluster.documents import object_of
 from proxylab.cluster.objects import (
     Endpoint,
     EndpointPort,
@@ -23,11 +24,9 @@ from proxylab.cluster.objects import (
 from proxylab.control.kubernetes.documents import (
     collection_of,
     created,
-    namespace_of,
     node_of,
     node_status,
     pod_status,
-    service_of,
     service_status,
     slice_of,
 )
@@ -68,7 +67,7 @@ NODE = Node(
 
 @pytest.mark.parametrize("service", SERVICES, ids=lambda each: each.name)
 def test_a_service_that_is_created_is_read_as_it_was(service: Service) -> None:
-    assert service_of(created(service) | service_status(service)) == service
+    assert object_of(Service, created(service) | service_status(service)) == service
 
 
 def test_a_slice_that_is_created_is_read_as_it_was() -> None:
@@ -115,7 +114,7 @@ def test_a_node_is_read_with_what_people_changed() -> None:
     document = created(NODE)
     assert node_of(document, NODE) == Node(
         name="node-a",
-        labels=NODE.all_labels,
+        labels=NODE.labels,
         addresses=NODE.addresses,
         pod_cidrs=NODE.pod_cidrs,
         taints=NODE.taints,
@@ -168,6 +167,6 @@ def test_each_kind_has_its_collection(thing: KubeObject, path: str) -> None:
 
 
 def test_a_namespace_is_read_with_its_labels() -> None:
-    assert namespace_of({"metadata": {"name": "shop", "labels": {"a": "b"}}}) == Namespace(
+    assert object_of(Namespace, {"metadata": {"name": "shop", "labels": {"a": "b"}}}) == Namespace(
         name="shop", labels={"a": "b"}
     )

@@ -6,8 +6,8 @@ import pytest
 from broken_scenarios import BASE, noted
 
 from proxylab.addresses import Family, Protocol
+from proxylab.cluster.documents import document_of
 from proxylab.cluster.objects import LoadBalancerIngress, Service, ServicePort, ServiceType, TrafficPolicy
-from proxylab.control.kubeapi.manifest import manifest
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.model import Scenario
 
@@ -214,8 +214,10 @@ def test_addresses_with_leading_zeros_are_decimal_and_keep_their_text() -> None:
 
 def test_proxies_get_addresses_as_they_are_stored() -> None:
     read_old = read(OLD)
-    spec = manifest(read_old.services[-1], 1, "2026-01-02T03:04:05Z")["spec"]
+    spec = document_of(read_old.services[-1], 1, "2026-01-02T03:04:05Z")["spec"]
     assert spec["clusterIPs"] == ["10.96.000.010"]
     assert spec["externalIPs"] == ["198.51.100.7", "198.051.100.008"]
     assert spec["loadBalancerSourceRanges"] == [" 203.0.113.016/28"]
-    assert manifest(read_old.slices[0], 1, "2026-01-02T03:04:05Z")["endpoints"][0]["addresses"] == ["010.244.000.007"]
+    assert document_of(read_old.slices[0], 1, "2026-01-02T03:04:05Z")["endpoints"][0]["addresses"] == [
+        "010.244.000.007"
+    ]

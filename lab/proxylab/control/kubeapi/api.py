@@ -5,20 +5,22 @@ that clients create and change.
 """
 
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 from msgspec.json import encode
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
+from proxylab.cluster.documents import Document, document_of, object_of
 from proxylab.cluster.objects import ClusterEvent, ObjectKey, Unstructured
 from proxylab.cluster.store import Store
+from proxylab.control.kubeapi.encoder import Encoder
 from proxylab.control.kubeapi.following import OpenWatch
-from proxylab.control.kubeapi.manifest import Encoder
 from proxylab.control.kubeapi.refusal import Refusal
 from proxylab.control.kubeapi.request import CollectionWatch, Discover, Get, List, Report, read_request
 from proxylab.control.kubeapi.resources import RESOURCES, discovery, resources_of
+from proxylab.encoding import MisfitError
 
 _VERSION: Final = "v1.34.0"
 """The version at ``/version``; kubectl uses it for little but a warning."""
@@ -122,7 +124,7 @@ class KubeApi:
             known = self.store.get(key)
             if not isinstance(known, ClusterEvent):
                 raise Refusal.not_found(f'{report.resource.plural} "{report.name}" not found')
-            event = _with_series(known, _document(body, content_type))
+            event = _changed_event(known, body, content_type)
             code = HTTPStatus.OK
         return ApiReply(code, self._encoder.known(event, self.store.apply(event)))
 
@@ -136,49 +138,39 @@ def refused(refusal: Refusal) -> ApiReply:
 def _created_event(body: bytes, content_type: str, namespace: str) -> ClusterEvent:
     """The event of a ``POST``. Raises ``Refusal``."""
     document = _document(body, content_type)
-    metadata, regarding = _part(document, "metadata"), _part(document, "regarding")
-    name = _text(metadata, "name")
-    if not name:
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or not metadata.get("name"):
         raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "Invalid", "metadata.name: Required value")
-    event = ClusterEvent(
-        namespace=namespace or _text(metadata, "namespace") or "default",
-        name=name,
-        regarding=ObjectKey(_text(regarding, "kind"), _text(regarding, "namespace"), _text(regarding, "name")),
-        reason=_text(document, "reason"),
-        reporter=_text(document, "reportingController"),
-        reporting_instance=_text(document, "reportingInstance"),
-        action=_text(document, "action"),
-        time=_text(document, "eventTime"),
-    )
-    return _with_series(event, document)
+    return _event({**document, "metadata": {**metadata, **({"namespace": namespace} if namespace else {})}})
 
 
-def _with_series(event: ClusterEvent, document: dict[str, Any]) -> ClusterEvent:
-    series = _part(document, "series")
-    count = series.get("count", event.count)
-    return replace(
-        event,
-        note=_text(document, "note") or event.note,
-        type=_text(document, "type") or event.type,
-        count=count if isinstance(count, int) else event.count,
-    )
+def _changed_event(event: ClusterEvent, body: bytes, content_type: str) -> ClusterEvent:
+    """The event of a ``PATCH``, in which the keys of mappings replace those of before. Raises ``Refusal``."""
+    before = document_of(event, 0, "")
+    patch = {
+        key: {**before[key], **value} if isinstance(value, dict) and isinstance(before.get(key), dict) else value
+        for key, value in _document(body, content_type).items()
+    }
+    return _event({**before, **patch, "metadata": before["metadata"]})
 
 
-def _document(body: bytes, content_type: str) -> dict[str, Any]:
+def _event(document: Document) -> ClusterEvent:
+    """The event of a document, with its texts as long as the API server allows. Raises ``Refusal``."""
+    try:
+        event = object_of(ClusterEvent, document)
+    except MisfitError as error:
+        raise Refusal.bad_request(str(error)) from None
+    texts = {
+        each.name: text[:_TEXT_LIMIT] for each in fields(event) if isinstance(text := getattr(event, each.name), str)
+    }
+    return replace(event, **texts, regarding=ObjectKey(*(text[:_TEXT_LIMIT] for text in event.regarding)))
+
+
+def _document(body: bytes, content_type: str) -> Document:
     if "json" not in content_type:
         message = f"the body of the request is {content_type or 'of no content type'}, and must be JSON"
         raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
     try:
-        return msgspec.json.decode(body, type=dict[str, Any])
+        return msgspec.json.decode(body, type=Document)
     except (msgspec.DecodeError, RecursionError):
         raise Refusal.bad_request("the body of the request is not a JSON object") from None
-
-
-def _part(document: dict[str, Any], key: str) -> dict[str, Any]:
-    part = document.get(key)
-    return part if isinstance(part, dict) else {}
-
-
-def _text(document: dict[str, Any], key: str) -> str:
-    text = document.get(key)
-    return text[:_TEXT_LIMIT] if isinstance(text, str) else ""

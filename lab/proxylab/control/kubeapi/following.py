@@ -14,9 +14,10 @@ from functools import partial
 
 from msgspec.json import encode
 
+from proxylab.cluster.documents import Document
 from proxylab.cluster.objects import KubeObject
 from proxylab.cluster.store import CompactedError, Event, EventType, Store
-from proxylab.control.kubeapi.manifest import Document, Encoder
+from proxylab.control.kubeapi.encoder import Encoder
 from proxylab.control.kubeapi.refusal import Refusal
 from proxylab.control.kubeapi.request import CollectionWatch
 

@@ -8,8 +8,8 @@ from urllib.parse import parse_qs
 
 from msgspec import Struct
 
+from proxylab.cluster.documents import labels_of
 from proxylab.cluster.objects import KubeObject, Unstructured
-from proxylab.control.kubeapi.manifest import labels_of
 from proxylab.control.kubeapi.refusal import Refusal
 from proxylab.control.kubeapi.resources import RESOURCES, Resource, resources_of
 from proxylab.control.kubeapi.selectors import Selection

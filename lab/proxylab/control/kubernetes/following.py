@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from proxylab.control.kubeapi.manifest import Document
+from proxylab.cluster.documents import Document
 from proxylab.control.kubernetes.api_client import ApiClient, ApiRefusedError
 from proxylab.errors import ProgramError
 from proxylab.timing import Deadline, pass_by

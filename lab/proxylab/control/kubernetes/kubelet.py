@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from typing import Final, Protocol
 
 from proxylab.addresses import IPAddress
-from proxylab.control.kubeapi.manifest import Document
+from proxylab.cluster.documents import Document
 from proxylab.control.kubernetes.api_client import ApiClient, ApiRefusedError
 from proxylab.control.kubernetes.documents import STRATEGIC_MERGE, failed_status, running_status
 from proxylab.control.kubernetes.following import Following

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
+from proxylab.cluster.documents import Document, object_of
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Namespace, Node, ObjectKey, Service
 from proxylab.cluster.store import Store
-from proxylab.control.kubeapi.manifest import Document
 from proxylab.control.kubernetes.api_client import ApiClient
-from proxylab.control.kubernetes.documents import SERVICES, SLICES, namespace_of, node_of, service_of, slice_of
+from proxylab.control.kubernetes.documents import SERVICES, SLICES, node_of, slice_of
 from proxylab.control.kubernetes.following import Following
 from proxylab.timing import together
 
@@ -40,9 +40,9 @@ class Mirror:
             if (each.namespace, each.service) in selecting and not is_own(each):
                 self._worked_out[each.namespace, each.service].append(each.key)
         kinds: tuple[tuple[str, type[KubeObject], Reader], ...] = (
-            (_NAMESPACES, Namespace, namespace_of),
+            (_NAMESPACES, Namespace, partial(object_of, Namespace)),
             (_NODES, Node, self._node),
-            (SERVICES, Service, service_of),
+            (SERVICES, Service, partial(object_of, Service)),
             (SLICES, EndpointSlice, slice_of),
         )
         self._following = [

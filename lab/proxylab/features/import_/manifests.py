@@ -5,7 +5,8 @@ from typing import Any, Final
 
 from msgspec.structs import fields
 
-from proxylab.cluster.objects import HEADLESS_LABEL, SERVICE_NAME_LABEL, SERVICE_PROXY_NAME_LABEL, SPEC_KEYS, Service
+from proxylab.cluster.documents import TABLES
+from proxylab.cluster.objects import HEADLESS_LABEL, SERVICE_NAME_LABEL, SERVICE_PROXY_NAME_LABEL, Service
 from proxylab.features.import_.reading import Raw, at, namespaced
 from proxylab.scenario.keys import declared_keys
 from proxylab.scenario.services import ServiceSpec
@@ -15,7 +16,9 @@ Data = dict[str, Any]
 
 _DEFAULTS: Final = {each.name: each.default for each in fields(Service)}
 _SPEC: Final = {key.alias: key.default for key in declared_keys(ServiceSpec) if key.name != "ports"} | {
-    each.key: _DEFAULTS[name] for name, each in SPEC_KEYS.items()
+    each.path.removeprefix("spec."): _DEFAULTS[name]
+    for name, each in TABLES[Service].fields.items()
+    if each.path.startswith("spec.") and name != "ports"
 }
 """The keys of a Service's spec that a proxy reads, with their defaults."""
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Set
 from typing import Final
 
 from proxylab.cluster.configuration import KEYS_OF_MODES
+from proxylab.cluster.documents import camel_case
 from proxylab.cluster.objects import HEADLESS_LABEL, SERVICE_PROXY_NAME_LABEL, ZONE_LABEL
 from proxylab.engines.modes import MODES
 from proxylab.mutate.objects import ObjectMutation
-from proxylab.scenario.keys import camel_case
 
 _ORDER: Final = "a proxy takes them as a set, of which each has its own meaning"
 _SLICES: Final = "a proxy reads the EndpointSlices, which the control plane has made of it"
