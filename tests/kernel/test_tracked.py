@@ -65,8 +65,13 @@ async def looked_up(launcher: Launcher) -> dict[str, Any]:
         echoes = lookup.replies(Tuple(icmp, own, 0, own, 0), [77, 78, 79])
         entries = lookup.entries(family, icmp)
         every = Counter(each.original.protocol for each in lookup.entries(family, 17, icmp))
+        held = [
+            *lookup.holding(Tuple(17, own, 2000, dialled, 0), [53, 54]),  # as the first packet came
+            *lookup.holding(Tuple(17, own, 9, own, 0), [2001, 1999]),  # as its reply comes
+        ]
         lookup.close()
         found[family] = {
+            "held": [each and [way.source_port for way in each] for each in held],
             "untracked": untracked,
             "last": replies[-1],
             "ends": sorted({f"{r.source} {r.source_port} {r.destination} {r.protocol}" for r in replies[:-1] if r}),
@@ -89,6 +94,7 @@ def test_each_flow_is_found_by_what_it_dialled(ordinary: bool) -> None:
         assert found["ends"] == [f"{own} 9 {own} 17"]
         assert found["ports"] == list(PORTS)
         assert found["echoes"] == [[own, 0, own, 77], [own, 0, own, 78], None]
+        assert found["held"] == [[2000, 9], None, [2001, 9], None]
         assert found["every"] == [len(PORTS), 2]
         assert found["entries"] == [[77, 0, 0], [78, 0, 0]]
 

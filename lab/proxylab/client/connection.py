@@ -10,7 +10,8 @@ import logging
 import select
 import socket
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Generator, Iterable, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -29,6 +30,10 @@ _PATIENCE_SECONDS: Final = 2.0
 
 _END_SECONDS: Final = 2.0
 """A lab that is killed is gone within these; then its supervisor has noted how it ended."""
+
+
+_MOST_AHEAD: Final = 8
+"""So many requests wait for their answers at most: fewer than the lab process takes without reading an answer."""
 
 
 class LabGoneError(LabEndedError):
@@ -69,18 +74,46 @@ class Connection:
             InternalError: it sends no answer, or another one. Then, and when this call is interrupted, the connection
                 is closed: a late answer would be taken for the answer to the next request.
         """
-        what = f"answer {type(request).__name__}"
+        waiting = deque((request,))
         try:
-            self._send(request, what, deadline)
-            answer = self._receive(what, deadline)
+            self._send(request, f"answer {type(request).__name__}", deadline)
+            return self._next_of(waiting, deadline)
         except BaseException:
-            self.close()
+            if waiting:
+                self.close()
             raise
+
+    def requests(self, requests: Iterable[Request[AnswerOf]], seconds: float) -> Generator[AnswerOf, None, None]:
+        """Send requests ahead of their answers, which come in order; each must come within ``seconds`` of the last one.
+
+        The lab works on the next one while this client looks at an answer. Raises what ``request`` raises. Where
+        answers are still due then, or when the iteration ends early, the connection is closed.
+        """
+        waiting = deque[Request[AnswerOf]]()
+        try:
+            for each in requests:
+                self._send(each, f"take {type(each).__name__}", Deadline.after(seconds))
+                waiting.append(each)
+                if len(waiting) == _MOST_AHEAD:
+                    yield self._next_of(waiting, Deadline.after(seconds))
+            while waiting:
+                yield self._next_of(waiting, Deadline.after(seconds))
+        except BaseException:
+            if waiting:
+                self.close()
+            raise
+
+    def _next_of(self, waiting: deque[Request[AnswerOf]], deadline: Deadline) -> AnswerOf:
+        """The answer to the first of the requests, which then waits no longer. Raises what ``request`` raises."""
+        kind: type[Request[AnswerOf]] = type(waiting[0])
+        what = f"answer {kind.__name__}"
+        answer = self._receive(what, deadline)
         if isinstance(answer, Failed):
+            waiting.popleft()
             raise self._error(answer, what)
-        if not isinstance(answer, answer_of(type(request))):
-            self.close()
-            raise InternalError(f"the lab process answered {type(request).__name__} with {type(answer).__name__}")
+        if not isinstance(answer, answer_of(kind)):
+            raise InternalError(f"the lab process answered {kind.__name__} with {type(answer).__name__}")
+        waiting.popleft()
         return answer
 
     def begin_feed(self, feed: Feed, deadline: Deadline, descriptors: Sequence[int] = ()) -> None:

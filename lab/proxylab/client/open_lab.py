@@ -4,7 +4,8 @@
 ``proxylab.client.session`` builds labs, and ``proxylab.client.standing_lab`` opens those that other clients have built.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -263,7 +264,34 @@ class OpenLab:
         self._come_to(probe)
         if reason := self._lacking(probe):
             return self.left_out(probe, reason)
-        resolved, source, evidence = self._send(probe)
+        return self._verdict(probe, *self._send(probe))
+
+    def judged_together(self, probes: Sequence[Probe]) -> Iterator[ProbeVerdict]:
+        """``judged`` for many probes of one moment: the lab sends the next ones while one is judged.
+
+        They dial no names. Every verdict must be taken before the lab is asked for something else.
+        """
+        sent = deque[ResolvedProbe]()
+
+        def wanted() -> Iterator[SendProbe]:
+            for probe in probes:
+                self._come_to(probe)
+                if not self._lacking(probe):
+                    self._sent.add(probe.name)
+                    sent.append(self._assembly.resolved(probe))
+                    yield SendProbe(_without_names(sent[-1]))
+
+        answers = self._ask_ahead(wanted())
+        for probe in probes:
+            if reason := self._lacking(probe):
+                yield self.left_out(probe, reason)
+                continue
+            evidence = next(answers).evidence
+            yield self._verdict(probe, sent.popleft(), self._assembly.expected_source(probe), evidence)
+
+    def _verdict(
+        self, probe: Probe, resolved: ResolvedProbe, source: IPAddress | None, evidence: Evidence
+    ) -> ProbeVerdict:
         verdict = judge(probe, resolved, source, evidence)
         service = self.service_of(resolved) if verdict.overall in UNRESOLVED else None
         return replace(verdict, plan=self._assembly.plan, options=self._options, service=service)
@@ -391,9 +419,16 @@ class OpenLab:
         self._given_back = True
 
     def _ask(self, request: Request[AnswerOf], seconds: float) -> AnswerOf:
+        self._raise_if_gone()
+        return self.connection.request(request, Deadline.after(seconds))
+
+    def _ask_ahead(self, requests: Iterable[Request[AnswerOf]]) -> Iterator[AnswerOf]:
+        self._raise_if_gone()
+        return self.connection.requests(requests, _PROBE_SECONDS)
+
+    def _raise_if_gone(self) -> None:
         if self._given_back or self.connection.closed:
             raise InternalError(f"{self.scenario.file}: its lab is gone; open the scenario again")
-        return self.connection.request(request, Deadline.after(seconds))
 
 
 def _without_names(resolved: ResolvedProbe) -> ResolvedProbe:

@@ -327,10 +327,11 @@ class Evidence(Record, frozen=True, kw_only=True):
     ``foreign`` holds the rules of nodes that belong to no engine and no meter counts. ``metered_nodes`` names the nodes
     whose rule counters the lab read; a rule of theirs that is not in ``counts`` counted nothing. ``unpinned`` is why
     the run could not stay on one CPU; empty when it did. ``tracked`` holds the conntrack entries of the probe's flows
-    on all nodes, ``entries`` all entries; ``None`` where the lab did not read them. ``known`` are those that flows from
-    the author's port had before. ``earlier`` are the clients' last connections to the same frontend, or else to another
-    one of the service port; none without session affinity. ``http`` holds the HTTP answers, and ``behind`` the packets
-    of connections that an Ingress controller opened. Where a flow was missing, ``kernel`` holds the stack counters
+    on all nodes, ``entries`` all entries, or those that hold the tuples of flows whose port a node changed; ``None``
+    where the lab did not read them. ``known`` are those that flows from the author's port had before. ``earlier`` are
+    the clients' last connections to the same frontend, or else to another one of the service port; none without
+    session affinity. ``http`` holds the HTTP answers, and ``behind`` the packets of connections that an Ingress
+    controller opened. Where a flow was missing, ``kernel`` holds the stack counters
     until ``counters_read_at``, which is 0 otherwise; by ``foreign_read_at`` the lab had read the counters of
     ``foreign``. ``lookups`` are the queries for the dialled name, in order. ``steps`` are those of a traced packet:
     there through every node, then back; ``drops`` are the kernel's reported drops meanwhile. ``links`` are the links

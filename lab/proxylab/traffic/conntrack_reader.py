@@ -73,22 +73,40 @@ class ConntrackReader:
     def entries(
         self, resolved: ResolvedProbe, tracked: Iterable[TrackedFlow], ports: Sequence[int]
     ) -> tuple[TableEntry, ...] | None:
-        """All entries on the probe's nodes, of its family; ``None`` if nothing about the probe asks for them.
+        """Entries on the probe's nodes, of its family; ``None`` if nothing about the probe asks for them.
 
         The kernel gives a flow another port if another connection holds the tuple of its replies. A flow from a port of
-        the author's choice may meet such a connection on any node; those from other ports have theirs for themselves.
+        the author's choice may meet such a connection on any node, so all entries are read; those from other ports have
+        theirs for themselves, so where one was changed, the entries are read that hold its tuples. A whole table has
+        the flows of all probes before this one.
 
         Raises:
             InternalError: the kernel refuses.
         """
         own = resolved.sender.addresses
-        changed = any(
-            each.reply_destination_port != ports[each.flow] and each.reply_destination in own  # ports first: it is fast
-            for each in tracked
-        )
-        if not (resolved.tables or resolved.sender.port is not None or changed):
-            return None
-        return tuple(self.tables(resolved.nodes, Family.of(resolved.destination)))
+        changed = [
+            each
+            for each in tracked  # ports first: it is fast
+            if each.reply_destination_port != ports[each.flow] and each.reply_destination in own
+        ]
+        if resolved.tables or resolved.sender.port is not None or (changed and resolved.protocol is Transport.ICMP):
+            return tuple(self.tables(resolved.nodes, Family.of(resolved.destination)))
+        return tuple(dict.fromkeys(self._holders(resolved, changed, ports))) if changed else None
+
+    def _holders(
+        self, resolved: ResolvedProbe, changed: Iterable[TrackedFlow], ports: Sequence[int]
+    ) -> Iterator[TableEntry]:
+        """The entries that hold the replies of flows, as they are and as they would be with the port unchanged."""
+        number, wanted = resolved.protocol_number, defaultdict[Tuple, list[int]](list)
+        for each in changed:
+            replies = Tuple(number, each.reply_source, each.reply_source_port, each.reply_destination, 0)
+            wanted[replies] += (each.reply_destination_port, ports[each.flow])
+        for node in resolved.nodes:
+            for replies, its_ports in wanted.items():
+                for found in self._lookups[node].holding(replies, its_ports):
+                    if found is not None:
+                        original, reply = found
+                        yield TableEntry(node, resolved.protocol, *original[1:], *reply[1:])
 
     def tables(self, nodes: Iterable[str], family: Family) -> Iterator[TableEntry]:
         """All entries on these nodes, of one family. Raises ``InternalError``."""

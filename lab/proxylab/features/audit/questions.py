@@ -228,13 +228,15 @@ class Asker:
         port = f" {dialled.port.name}" if dialled.port.name else ""
         frontend = dialled.words
         at = f" at {asking.node}" if by_node else ""
+        is_loopback = asking.kind is SenderKind.LOOPBACK
+        sender = f"{asking.name} by loopback" if is_loopback else asking.name
         return AuditQuestion(
             service=service,
             frontend=frontend,
             kind=asking.kind,
             probe=self._probe(
-                f"{_title(service)}{port}: {_title(frontend)} from {asking.name}{at}",
-                Source(name=asking.name, loopback=asking.kind is SenderKind.LOOPBACK),
+                f"{_title(service)}{port}: {_title(frontend)} from {sender}{at}",
+                Source(name=asking.name, loopback=is_loopback),
                 dialled.target(asking.node if by_node else None),
                 dialled.send,
             ),

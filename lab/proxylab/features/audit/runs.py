@@ -44,13 +44,15 @@ def audit(lab: OpenLab, command: str, at: Callable[[int, int], None]) -> Audit:
     promised = {each.name: each for each in filled.all_probes}
     probes = [promised[each.probe.name] for each in questions]
     lab.add(*probes)
-    began, answers, explained = time.monotonic(), list[AuditAnswer](), False
-    for number, (question, probe) in enumerate(zip(questions, probes, strict=True)):
+    began, answers = time.monotonic(), list[AuditAnswer]()
+    for number, verdict in enumerate(lab.judged_together(probes)):
         at(number, len(questions))
-        verdict = lab.judged(probe)
-        if verdict.overall in UNRESOLVED and not explained:
-            verdict, explained = lab.probe(probe), True
-        answers.append(AuditAnswer(question, replace(verdict, rerun_command=command)))
+        answers.append(AuditAnswer(questions[number], replace(verdict, rerun_command=command)))
+    first = next((number for number, each in enumerate(answers) if each.judgement in UNRESOLVED), None)
+    if first is not None:
+        again = lab.probe(probes[first])
+        if again.overall is answers[first].judgement:  # a difference that does not come again stays, without a trace
+            answers[first] = AuditAnswer(questions[first], replace(again, rerun_command=command))
     return Audit(
         subject=subject,
         engine=lab.engine.name,

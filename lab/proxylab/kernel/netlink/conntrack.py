@@ -39,14 +39,36 @@ _ESTABLISHED: Final[Content] = {"CTA_PROTOINFO_TCP": {"CTA_PROTOINFO_TCP_STATE":
 # A look-up ends with the attributes of the destination port, or of the type and code of ICMP, eight bytes each.
 _SEQUENCE: Final = slice(8, 12)
 _PORT: Final = slice(-12, -10)
+_DESTINATION_PORT: Final = slice(-4, -2)
 _IDENTIFIER: Final = slice(-20, -18)
 
-# The usual answer by IP version: the offset of its reply direction, the heads of nested attributes there, and the rest.
-# It has the original direction at once before it (ctnetlink_dump_tuples). Only ICMP has another form.
-_REPLY: Final = {
-    4: (72, struct.pack("=4H", 52, 0x8002, 20, 0x8001), struct.Struct("!4x4s4x4s4x4xB3x4xH2x4xH")),
-    6: (96, struct.pack("=4H", 76, 0x8002, 44, 0x8001), struct.Struct("!4x16s4x16s4x4xB3x4xH2x4xH")),
-}
+
+class _Direction(NamedTuple):
+    """One direction of an answer: its attribute, and its usual form by IP version.
+
+    The form is its offset, the heads of nested attributes there, and the rest. The original direction comes at once
+    before that of replies (ctnetlink_dump_tuples). Only ICMP has another form.
+    """
+
+    attribute: str
+    usual: dict[int, tuple[int, bytes, struct.Struct]]
+
+
+_ENDS: Final = {4: struct.Struct("!4x4s4x4s4x4xB3x4xH2x4xH"), 6: struct.Struct("!4x16s4x16s4x4xB3x4xH2x4xH")}
+_ORIGINAL: Final = _Direction(
+    "CTA_TUPLE_ORIG",
+    {
+        4: (20, struct.pack("=4H", 52, 0x8001, 20, 0x8001), _ENDS[4]),
+        6: (20, struct.pack("=4H", 76, 0x8001, 44, 0x8001), _ENDS[6]),
+    },
+)
+_REPLY: Final = _Direction(
+    "CTA_TUPLE_REPLY",
+    {
+        4: (72, struct.pack("=4H", 52, 0x8002, 20, 0x8001), _ENDS[4]),
+        6: (96, struct.pack("=4H", 76, 0x8002, 44, 0x8001), _ENDS[6]),
+    },
+)
 
 
 class Tuple(NamedTuple):
@@ -130,7 +152,22 @@ class Conntrack:
         request = NetlinkRequest("look up a connection", Kind.GET_CONNECTION, 0, _about(original))
         encoded, port_at = request.encode(0), _IDENTIFIER if original.protocol in _ICMP else _PORT
         found = self._netlink.exchange([_LookUp(encoded, port_at, port) for port in source_ports])
-        return [None if answer.is_last else _reply(answer, original.source.version) for answer in found]
+        return [None if answer.is_last else _way(answer, _REPLY, original.source.version) for answer in found]
+
+    def holding(self, tuple_: Tuple, destination_ports: Sequence[int]) -> list[tuple[Tuple, Tuple] | None]:
+        """Both directions of the entry that holds each tuple in either of them, or ``None``.
+
+        The tuples have ports and differ only in the one of their destination. The kernel has one table for both
+        directions, so that the look-up of an original tuple finds an entry of which it is the reply
+        (``ctnetlink_get_conntrack``).
+        """
+        encoded = NetlinkRequest("look up a connection", Kind.GET_CONNECTION, 0, _about(tuple_)).encode(0)
+        found = self._netlink.exchange([_LookUp(encoded, _DESTINATION_PORT, port) for port in destination_ports])
+        version = tuple_.source.version
+        return [
+            None if answer.is_last else (_way(answer, _ORIGINAL, version), _way(answer, _REPLY, version))
+            for answer in found
+        ]
 
     def add(self, connection: TrackedConnection) -> None:
         """Write an entry with its translation; it lasts ten minutes, or as packets renew it.
@@ -237,9 +274,9 @@ def _tuple(entry: Decoded, direction: str) -> Tuple:
     return Tuple(protocol, source, ports[0], destination, ports[1])
 
 
-def _reply(answer: NetlinkAnswer, version: int) -> Tuple:
-    at, head, rest = _REPLY[version]
+def _way(answer: NetlinkAnswer, direction: _Direction, version: int) -> Tuple:
+    at, head, rest = direction.usual[version]
     if not answer.data.startswith(head, at):
-        return _tuple(answer.decode(Kind.GET_CONNECTION), "CTA_TUPLE_REPLY")
+        return _tuple(answer.decode(Kind.GET_CONNECTION), direction.attribute)
     source, destination, protocol, source_port, destination_port = rest.unpack_from(answer.data, at + len(head))
     return Tuple(protocol, unpacked(source), source_port, unpacked(destination), destination_port)

@@ -69,6 +69,7 @@ class TableMeter:
         self._save = save
         self._layouts: dict[str, _Layout] = {}
         self._before: dict[str, tuple[_Layout, bytes]] = {}
+        self._last: dict[str, tuple[_Layout, bytes]] = {}
         self._cleared = False
 
     max_frames_in_flight = None
@@ -131,10 +132,16 @@ class TableMeter:
         """
         for _ in range(_ATTEMPTS):
             snapshots = self._snapshots()
-            if all(table in self._layouts and self._layouts[table].fits(each) for table, each in snapshots.items()):
-                return {table: (self._layouts[table], each.entries) for table, each in snapshots.items()}
+            if all(self._is_known(table, each) for table, each in snapshots.items()):
+                self._last = {table: (self._layouts[table], each.entries) for table, each in snapshots.items()}
+                return self._last
             self._learn(snapshots, await self._save())
         raise InternalError(f"the rules of {self._node} changed during each of {_ATTEMPTS} readings of their counters")
+
+    def _is_known(self, table: str, snapshot: Snapshot) -> bool:
+        """Whether a table has the rules of its layout; one that is as it was read last time has them."""
+        layout, (known, entries) = self._layouts.get(table), self._last.get(table, (None, b""))
+        return layout is not None and ((known is layout and entries == snapshot.entries) or layout.fits(snapshot))
 
     def _snapshots(self) -> dict[str, Snapshot]:
         read = {table: self._reader.read(table) for table in COUNTED_TABLES}
