@@ -20,6 +20,7 @@ CATALOGUE: Final = (
     "tests/unit/oracle/test_catalogue.py::test_the_oracle_says_what_the_catalogue_expects[iptables-(1, 37)]"
 )
 TESTS: Final = [
+    "tests/unit/oracle/test_weakest.py",
     "tests/unit/oracle/test_promised.py",
     "tests/unit/oracle/test_topology_cases.py",
     "tests/unit/oracle/test_documents.py",
