@@ -20,7 +20,7 @@ from scenario_cases import frontend, probe, two_nodes
 from proxylab.engines.protocol import EngineChoice
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.plan.assembly import assemble
-from proxylab.protocol.messages import Build, Built, Close, Closed, Execute, Executed, SendProbe, Sent
+from proxylab.protocol.messages import Build, Close, Execute, Response, SendProbe
 from proxylab.server.event_loop import _RequestHandler
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.budget]
@@ -90,15 +90,15 @@ async def in_a_row(launcher: Launcher) -> dict[str, Any]:
     looks: list[tuple[int, int, int, int]] = []
     for number in range(LABS + 1):
         built = await handler.answer(asked)
-        assert isinstance(built, Built), built
-        assert isinstance(await handler.answer(SendProbe(assembly.resolved_probes[0])), Sent)
-        assert isinstance(await handler.answer(Execute("echo-1", ("true",))), Executed)
+        assert isinstance(built, Response), built
+        assert isinstance(await handler.answer(SendProbe(assembly.resolved_probes[0])), Response)
+        assert isinstance(await handler.answer(Execute("echo-1", ("true",))), Response)
         if number >= WARM and number % STRIDE == 0:
             gc.collect()
             looks.append(held())
     in_use, resident, descriptors, threads = zip(*looks, strict=True)
     closed = await handler.answer(Close())
-    assert isinstance(closed, Closed), closed
+    assert isinstance(closed, Response), closed
     return {
         "bytes a lab": median(after - before for before, after in pairwise(in_use)) / STRIDE,
         "bytes in all": resident[-1] - resident[0],

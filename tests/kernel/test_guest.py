@@ -28,7 +28,7 @@ from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, LabEndedError
 from proxylab.guest.kernels import Kernel, find_kernel
-from proxylab.protocol.messages import Build, Examine, Execute
+from proxylab.protocol.messages import Build, Execute
 from proxylab.scenario.load import load_scenario
 from proxylab.timing import Deadline
 from proxylab.verdict.model import Judgement
@@ -126,7 +126,7 @@ def test_a_client_that_closes_waits_until_the_guest_has_ended(kernel: Kernel) ->
 @pytest.mark.thorough
 def test_a_guest_has_what_many_machines_lack(kernel: Kernel) -> None:
     with LabProcess(kernel=kernel.binary) as process:
-        found = process.request(Examine(), Deadline.after(120)).capabilities
+        found = process.examine((), Deadline.after(120))
     works = {each.name for each in found if each.works}
     assert {
         "IPVS",

@@ -13,7 +13,7 @@ from small_plan import small_plan
 
 from proxylab.client.lab_process import LabProcess
 from proxylab.engines.protocol import EngineChoice
-from proxylab.protocol.messages import Build, Examine, Execute
+from proxylab.protocol.messages import Build, Execute
 from proxylab.timing import Deadline
 
 pytestmark = [
@@ -37,7 +37,7 @@ def test_an_image_of_debian_s_has_what_labs_use_and_the_machine_s_files_read_onl
     own, text = tmp_path / "own", "x" * 100_000
     own.write_text("the machine's", encoding="ascii")
     with LabProcess(kernel=IMAGE.binary) as process:
-        found = process.request(Examine(), Deadline.after(300)).capabilities
+        found = process.examine((), Deadline.after(300))
         works = {each.name for each in found if each.works}
         assert {"IPVS", "SCTP sockets", "dummy devices", "nftables", "iptables legacy", "ip6tables"} <= works
         process.request(Build(small_plan(), (), EngineChoice()), Deadline.after(300))

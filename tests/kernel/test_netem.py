@@ -15,7 +15,6 @@ from sandboxed import ROOT
 from proxylab.client.lab_process import LabProcess
 from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
-from proxylab.protocol.messages import Examine
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.probes import Probe
@@ -92,7 +91,7 @@ def test_what_a_link_loses_is_neither_dropped_nor_lost_by_the_proxy(tmp_path: Pa
 
 def test_a_machine_without_netem_skips_the_scenario_with_the_cure(cli: CommandLine) -> None:
     with LabProcess() as process:
-        found = process.request(Examine(), Deadline.after(120)).capabilities
+        found = process.examine((), Deadline.after(120))
     if next(each.works for each in found if each.name == "netem"):
         pytest.skip("needs a kernel without netem; this one shows the other half")
     done = cli.type("run", str(ROOT / "scenarios/links/link-begins-to-lose.lab.yaml"), "--no-bundles")

@@ -17,7 +17,6 @@ from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError
 from proxylab.kernel.capabilities import TRIALS
-from proxylab.protocol.messages import Examine
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.matrix import Requirements
 from proxylab.scenario.versions import VersionRange
@@ -92,7 +91,7 @@ def test_a_kernel_without_what_a_scenario_requires_skips_it_and_says_what_it_lac
         with pytest.raises(CapabilityError, match=r"a kernel >=99 \(this is \d"):
             session.open(replace(scenario, requires=new))
         with LabProcess() as process:
-            found = process.request(Examine(), Deadline.after(60)).capabilities
+            found = process.examine((), Deadline.after(60))
         for each in (each for each in found if not each.works):
             with pytest.raises(CapabilityError, match=re.escape(each.name)):
                 session.open(replace(scenario, requires=Requirements(capabilities=(CapabilityName(each.name),))))

@@ -19,7 +19,8 @@ from proxylab.encoding import Record, decode, encode
 from proxylab.evidence.evidence import Evidence
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.protocol.standing_labs import AnyRequest, AnyResponse
+from proxylab.protocol.messages import Request, Response, response_to
+from proxylab.protocol.standing_labs import AnyRequest, FeedAnswer
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.model import Scenario
 
@@ -77,12 +78,22 @@ def test_all_fields(hint: type[Any], data: st.DataObject) -> None:
     assert decode(encode(value), hint) == value
 
 
-@pytest.mark.parametrize("hint", [AnyRequest, AnyResponse])
+@pytest.mark.parametrize("hint", [AnyRequest, FeedAnswer])
 @few
 @given(st.data())
 def test_messages(hint: Any, data: st.DataObject) -> None:
     message = data.draw(st.sampled_from(get_args(hint)).flatmap(st.from_type))
     assert decode(encode(message), hint) == message
+
+
+@few
+@given(st.data())
+def test_answers(data: st.DataObject) -> None:
+    reply = response_to(data.draw(st.sampled_from(Request.__subclasses__())))
+    answered, _ = get_args(reply)
+    (answer,) = get_args(answered)
+    message = Response(data.draw(st.from_type(answer)))
+    assert decode(encode(message), reply) == message
 
 
 # A scenario drawn from its types alone is nearly always too large; the public strategies draw realistic ones.

@@ -19,7 +19,7 @@ from proxylab.cli.terminal import COLOR, OUTPUT, terminal_width, wants_color
 from proxylab.client.lab_process import LabProcess
 from proxylab.errors import CapabilityError, ExitCode
 from proxylab.guest.kernels import known_kernels
-from proxylab.protocol.messages import Examine, Ready
+from proxylab.protocol.messages import Ready
 from proxylab.scenario.words import HOST, UML
 from proxylab.text import WIDTH, wrapped
 from proxylab.timing import Deadline
@@ -103,7 +103,7 @@ def _examined(kernel: str = HOST) -> tuple[Ready | None, tuple[Capability, ...]]
                     name="a sandbox", found=error.missing, works=False, cost="no lab", cure=error.cure, required=True
                 ),
             )
-        found = process.request(Examine(), Deadline.after(_EXAMINATION_SECONDS)).capabilities
+        found = process.examine((), Deadline.after(_EXAMINATION_SECONDS))
     way = "in a user namespace" if ready.rootless else "as root; commands are confined" if ready.confined else "as root"
     if ready.refused:
         way += f"; commands keep root's rights over the machine: it refuses their confinement ({ready.refused})"

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from proxylab.client.control_sockets import ControlSockets
 from proxylab.client.process_states import StuckProcess
@@ -21,8 +21,8 @@ from proxylab.encoding import MisfitError
 from proxylab.errors import InternalError, LabEndedError, LabError, LabStuckError
 from proxylab.protocol.channel import Channel, ChannelClosedError
 from proxylab.protocol.faults import error_of
-from proxylab.protocol.messages import AnswerOf, Failed, Request, answer_of
-from proxylab.protocol.standing_labs import AnyResponse, Feed, Signal
+from proxylab.protocol.messages import AnswerOf, Failed, Request, Response, response_to
+from proxylab.protocol.standing_labs import Ended, Feed, FeedAnswer, Frames, Lines, Signal
 from proxylab.timing import Deadline
 
 _PATIENCE_SECONDS: Final = 2.0
@@ -107,22 +107,19 @@ class Connection:
         """The answer to the first of the requests, which then waits no longer. Raises what ``request`` raises."""
         kind: type[Request[AnswerOf]] = type(waiting[0])
         what = f"answer {kind.__name__}"
-        answer = self._receive(what, deadline)
-        if isinstance(answer, Failed):
-            waiting.popleft()
-            raise self._error(answer, what)
-        if not isinstance(answer, answer_of(kind)):
-            raise InternalError(f"the lab process answered {kind.__name__} with {type(answer).__name__}")
+        reply: Response[AnswerOf] | Failed = self._receive(response_to(kind), what, deadline)
         waiting.popleft()
-        return answer
+        if isinstance(reply, Failed):
+            raise self._error(reply, what)
+        return reply.value
 
     def begin_feed(self, feed: Feed, deadline: Deadline, descriptors: Sequence[int] = ()) -> None:
         """Begin a feed. ``next_answer`` returns its answers, one by one. No other request may come before the last."""
         self._send(feed, f"begin {type(feed).__name__}", deadline, descriptors)
 
-    def next_answer(self, deadline: Deadline) -> AnyResponse:
+    def next_answer(self, deadline: Deadline) -> Lines | Frames | Ended:
         """The next answer of a feed. Raises the ``LabError`` that ended it."""
-        answer = self._receive("go on", deadline)
+        answer: FeedAnswer = self._receive(FeedAnswer, "go on", deadline)
         if isinstance(answer, Failed):
             raise self._error(answer, "go on")
         return answer
@@ -146,10 +143,10 @@ class Connection:
         except TimeoutError:
             raise InternalError(f"the lab process did not take the request to {what}{self._last_words()}") from None
 
-    def _receive(self, what: str, deadline: Deadline) -> AnyResponse:
+    def _receive(self, hint: Any, what: str, deadline: Deadline) -> Any:
         try:
             self._wait_for_answer(deadline)
-            answer: AnyResponse = self._channel.receive(AnyResponse, deadline)
+            answer = self._channel.receive(hint, deadline)
         except (ChannelClosedError, MisfitError) as error:
             raise self._gone(what) from error
         except TimeoutError:

@@ -22,6 +22,7 @@ from typing import IO, Final
 from msgspec.structs import replace
 
 import proxylab
+from proxylab.capability import Capability
 from proxylab.client.connection import Connection
 from proxylab.client.control_sockets import ControlSocket
 from proxylab.client.process_states import StuckProcess, how_it_ended, stuck_process
@@ -29,7 +30,7 @@ from proxylab.encoding import encode
 from proxylab.errors import LAUNCHER_ENDED, CapabilityError, InternalError, LabEndedError, LabError, LabStuckError
 from proxylab.guest.kernels import cure_in_guest, find_kernel
 from proxylab.protocol.faults import error_of
-from proxylab.protocol.messages import AnswerOf, Build, Examined, Failed, Ready, Request
+from proxylab.protocol.messages import AnswerOf, Build, Examine, Failed, Ready, Request
 from proxylab.protocol.standing_labs import Detach, LabRecord
 from proxylab.resource_limits import check_limits
 from proxylab.scenario.words import HOST
@@ -106,15 +107,13 @@ class LabProcess(Connection):
             raise self._refused  # the reason why it could not start; it is gone since
         if self._ready is None:
             try:
-                answer = self._receive("get ready", Deadline.after(self._start_seconds))
-                if isinstance(answer, Failed):
-                    raise error_of(answer.fault)
+                reply: Ready | Failed = self._receive(Ready | Failed, "get ready", Deadline.after(self._start_seconds))
+                if isinstance(reply, Failed):
+                    raise error_of(reply.fault)
             except LabError as error:
                 self._refused = error
                 raise
-            if not isinstance(answer, Ready):
-                raise InternalError(f"a lab process must greet with Ready, not {type(answer).__name__}")
-            self._ready = answer
+            self._ready = reply
         return self._ready
 
     def request(self, request: Request[AnswerOf], deadline: Deadline) -> AnswerOf:
@@ -128,10 +127,12 @@ class LabProcess(Connection):
             if not self._in_guest:
                 raise
             raise CapabilityError(error.missing, cure_in_guest(error.cure)) from error
-        if self._in_guest and isinstance(answer, Examined):
-            cured = (replace(each, cure=cure_in_guest(each.cure)) for each in answer.capabilities)
-            return replace(answer, capabilities=tuple(cured))
         return answer
+
+    def examine(self, names: tuple[str, ...], deadline: Deadline) -> tuple[Capability, ...]:
+        """The capabilities of these names, or all, each with the cure on the kernel where the process runs."""
+        found = self.request(Examine(names), deadline)
+        return tuple(replace(each, cure=cure_in_guest(each.cure)) for each in found) if self._in_guest else found
 
     def detach(self, record: LabRecord, seconds: float | None) -> None:
         """Open the control socket under the name in ``record``; the lab lives for ``seconds`` beyond this client.

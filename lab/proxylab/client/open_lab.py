@@ -41,7 +41,6 @@ from proxylab.plan.model import Plan
 from proxylab.plan.outages import Absences
 from proxylab.plan.resolved import Query, ResolvedProbe
 from proxylab.protocol.messages import (
-    Advanced,
     AnswerOf,
     Built,
     CollectedState,
@@ -130,7 +129,7 @@ class OpenLab:
         before = self.scenario.steps_before(judged)
         return self.made > before or (isinstance(judged, Step) and self.made == before and self._concluded)
 
-    def step(self) -> Advanced:
+    def step(self) -> None:
         """Make the next step of the scenario, and wait as it says.
 
         Raises:
@@ -145,13 +144,12 @@ class OpenLab:
         seconds += sum(stage.delay / 1000 + 1 for each in step.change.workloads for stage in each.stages)
         try:
             lacks = lacking_of_step(mode_of(self.engine.name), self._assembly, step)
-            advanced = self._ask(advance_to(self._assembly, self.made, lacks), seconds)
+            self._ask(advance_to(self._assembly, self.made, lacks), seconds)
         except LabError as error:
             self._failed = error
             raise
         self.made += 1
         self._concluded = False
-        return advanced
 
     def conclude(self, step: Step) -> StepVerdict:
         """Make the steps up to this one, end it, and judge what was seen in it.
@@ -164,7 +162,7 @@ class OpenLab:
         self._come_to(step)
         self._concluded = True
         concluding = Conclude(step.expect.conntrack is not None, exported_names(step.expect.metrics))
-        evidence = self._ask(concluding, _PROBE_SECONDS).evidence
+        evidence = self._ask(concluding, _PROBE_SECONDS)
         number, assembly = self.made, self._assembly
         verdict = judge_step(
             step,
@@ -230,7 +228,7 @@ class OpenLab:
         """
         refuse_dialogue(self._modes.values())
         dialogue = prepare_dialogue(self._assembly, there, server, turns)
-        return self._ask(Converse(dialogue), _PROBE_SECONDS).spoken
+        return self._ask(Converse(dialogue), _PROBE_SECONDS)
 
     def probe(self, probe: Probe, *, trace: bool = False) -> ProbeVerdict:
         """Make the earlier steps, send one probe of the scenario, and judge what was seen.
@@ -286,7 +284,7 @@ class OpenLab:
             if reason := self._lacking(probe):
                 yield self.left_out(probe, reason)
                 continue
-            evidence = next(answers).evidence
+            evidence = next(answers)
             yield self._verdict(probe, sent.popleft(), self._assembly.expected_source(probe), evidence)
 
     def _verdict(
@@ -330,7 +328,7 @@ class OpenLab:
         return Lookups(self._assembly, self.made, self._look_up)
 
     def _look_up(self, netns_name: str, query: Query) -> Lookup:
-        return self._ask(LookUp(netns_name, query), _PROBE_SECONDS).lookup
+        return self._ask(LookUp(netns_name, query), _PROBE_SECONDS)
 
     def _send(self, probe: Probe) -> tuple[ResolvedProbe, IPAddress | None, Evidence]:
         """Resolve the name that a probe dials, if any, and send the probe if it has an address."""
@@ -338,12 +336,12 @@ class OpenLab:
         resolved, source, lookups = self.lookups.resolved(probe)
         if has_no_address(resolved, lookups):
             return resolved, source, Evidence(sent=0, lookups=lookups)
-        evidence = self._ask(SendProbe(_without_names(resolved)), _PROBE_SECONDS).evidence
+        evidence = self._ask(SendProbe(_without_names(resolved)), _PROBE_SECONDS)
         return resolved, source, replace(evidence, lookups=lookups)
 
     def _trace(self, resolved: ResolvedProbe) -> tuple[ResolvedProbe, Evidence]:
         single = single_packet(resolved, self._modes.values())
-        return single, self._ask(SendProbe(_without_names(single), trace=True), _PROBE_SECONDS).evidence
+        return single, self._ask(SendProbe(_without_names(single), trace=True), _PROBE_SECONDS)
 
     def bundle(self, verdict: ProbeVerdict | StepVerdict) -> dict[str, bytes]:
         """The files of an evidence bundle (``proxylab.report.bundle``) for the probe or step that was judged last."""
@@ -380,11 +378,11 @@ class OpenLab:
 
     def rules_of(self, node: str) -> str:
         """The rules of one node as the kernel has them, with counters."""
-        return self._ask(Dump(node), _PROBE_SECONDS).text
+        return self._ask(Dump(node), _PROBE_SECONDS)
 
     def proxies(self) -> tuple[ProxyRecord, ...]:
         """The state of every node's engine."""
-        return self._ask(Inspect(), _PROBE_SECONDS).proxies
+        return self._ask(Inspect(), _PROBE_SECONDS)
 
     def objects(self) -> tuple[KubeObject, ...]:
         """All objects that the API server shows, by kind, namespace and name."""

@@ -28,7 +28,7 @@ from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, EngineError
 from proxylab.mutate.objects import ObjectMutation
 from proxylab.plan.assembly import assemble
-from proxylab.protocol.messages import Build, Close, Examine
+from proxylab.protocol.messages import Build, Close
 from proxylab.scenario.cases import kernel_of
 from proxylab.scenario.dns import NameServer
 from proxylab.scenario.matrix import Requirements
@@ -151,7 +151,7 @@ class Session:
     def _check_capabilities(self, process: LabProcess, kernel: str, names: Sequence[str]) -> None:
         """Raise ``CapabilityError`` if the kernel, or the machine, lacks one of them. Each is tried once."""
         if unknown := tuple(name for name in names if (kernel, name) not in self._capabilities):
-            found = process.request(Examine(unknown), Deadline.after(BUILD_SECONDS)).capabilities
+            found = process.examine(unknown, Deadline.after(BUILD_SECONDS))
             self._capabilities |= {(kernel, each.name): each for each in found}
         for name in names:
             capability = self._capabilities[kernel, name]

@@ -1,13 +1,12 @@
 """The requests of a client and the answers of a lab process, as frozen structs.
 
-Every ``Request`` names the class of its answer; it gets that, or ``Failed``. The lab process speaks first, once it is
-in its sandbox: ``Ready``, or ``Failed`` if it cannot enter one. ``proxylab.protocol.standing_labs`` has the messages
-about a detached lab.
+Every ``Request`` names the type of its answer: it gets that in ``Response``, or ``Failed``. The lab process speaks
+first, once it is in its sandbox: ``Ready``, or ``Failed`` if it cannot enter one. ``proxylab.protocol.standing_labs``
+has the messages about a detached lab.
 """
 
-import sys
 from collections.abc import Mapping
-from typing import Generic, TypeVar, get_args
+from typing import Any, Generic, TypeVar, get_args
 
 from msgspec import field
 
@@ -32,19 +31,104 @@ from proxylab.scenario.steps import Until
 AnswerOf = TypeVar("AnswerOf")
 
 
+class Ready(TaggedRecord, frozen=True):
+    """The lab process is in its sandbox.
+
+    Attributes:
+        pid: its own pid there.
+        kernel: uname's release.
+        rootless: whether an ordinary user started it.
+        confined: whether it is the machine's root, and its commands have no right over the machine.
+        refused: why they have, where the client has not asked for that.
+    """
+
+    pid: int
+    kernel: str
+    rootless: bool
+    confined: bool = False
+    refused: str = ""
+
+
+class BuildStage(Record, frozen=True):
+    """How long one stage of a build took."""
+
+    name: str
+    seconds: float
+
+
+class Built(Record, frozen=True):
+    """The lab is built.
+
+    ``variant`` names the tool that programs the rules, such as ``iptables v1.8.9 (legacy)``; ``kernel`` is uname's
+    release.
+    """
+
+    variant: str
+    stages: tuple[BuildStage, ...] = ()
+    kernel: str = ""
+
+
+class NodeRecord(Record, frozen=True):
+    """A node after a probe: its rules with counters, its engine's log, and the current values of its sysctls.
+
+    Engines write sysctls, too, and so may a user in the lab.
+    """
+
+    node: str
+    rules: str
+    log: tuple[str, ...]
+    sysctls: tuple[Sysctl, ...] = ()
+
+
+class CollectedState(Record, frozen=True):
+    """The frames of the last probe, all nodes after it, and the routes that balancers have made in the router."""
+
+    capture: Capture
+    nodes: tuple[NodeRecord, ...]
+    balanced: tuple[Route, ...] = ()
+
+
+class Executed(Record, frozen=True):
+    """How a command ended. Output that is not UTF-8 contains replacement characters."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+class RaisedFault(Record, frozen=True):
+    """An error for the client to raise again; ``kind`` stands for its class in ``proxylab.errors``."""
+
+    kind: str
+    words: tuple[str, ...] = ()
+
+
+class Failed(TaggedRecord, frozen=True):
+    """The request could not be carried out."""
+
+    fault: RaisedFault
+
+
 class Request(TaggedRecord, Generic[AnswerOf], frozen=True):
-    """A request, typed by its answer. ``Failed`` may come in the answer's place."""
+    """A request, typed by its answer."""
 
 
-def answer_of(request: type[Request[AnswerOf]]) -> type[AnswerOf]:
-    """The class of the answer to a request, which its declaration names: it stands further below in its module."""
+class Response(TaggedRecord, Generic[AnswerOf], frozen=True):
+    """The answer to a request. ``Failed`` may come in its place."""
+
+    value: AnswerOf
+
+
+AnyResponse = Response[Any] | Failed
+
+
+def response_to(request: type[Request[Any]]) -> Any:
+    """The type of what comes back for a request, by which the client decodes it."""
     (base,) = request.__orig_bases__  # type: ignore[attr-defined]  # types.get_original_bases is of Python 3.12
-    (named,) = get_args(base)
-    answer: type[AnswerOf] = getattr(sys.modules[request.__module__], named.__forward_arg__)
-    return answer
+    return Response[get_args(base)[0]] | Failed  # type: ignore[misc]  # mypy knows no type that a program chooses
 
 
-class Build(Request["Built"], frozen=True):
+class Build(Request[Built], frozen=True):
     """Make ``plan`` real, run ``engine`` in its nodes and wait until the rules reflect ``objects``.
 
     An existing lab is replaced: the new one is built before the old one is closed. ``seed`` orders source ports, and is
@@ -77,7 +161,7 @@ class PodStage(Record, frozen=True, kw_only=True):
     grace: int | None = None
 
 
-class Advance(Request["Advanced"], frozen=True, kw_only=True):
+class Advance(Request[None], frozen=True, kw_only=True):
     """Make the change of one step in the lab, and wait as it says.
 
     Attributes:
@@ -101,7 +185,7 @@ class Advance(Request["Advanced"], frozen=True, kw_only=True):
     addresses: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)
 
 
-class Conclude(Request["Concluded"], frozen=True):
+class Conclude(Request[StepEvidence], frozen=True):
     """End the latest step: let its streams come to rest.
 
     With ``tables``, read the connection tracking tables then. ``metrics`` are the names of metrics to read, by node.
@@ -111,14 +195,14 @@ class Conclude(Request["Concluded"], frozen=True):
     metrics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-class SendProbe(Request["Sent"], frozen=True):
-    """Send one probe in the lab, and with ``trace`` trace its packet."""
+class SendProbe(Request[Evidence], frozen=True):
+    """Send one probe in the lab, and with ``trace`` trace its packet; gets the evidence."""
 
     resolved: ResolvedProbe
     trace: bool = False
 
 
-class LookUp(Request["LookedUp"], frozen=True):
+class LookUp(Request[Lookup], frozen=True):
     """Look up a name from a namespace of the plan. ``seconds`` bounds the wait."""
 
     netns_name: str
@@ -126,27 +210,27 @@ class LookUp(Request["LookedUp"], frozen=True):
     seconds: float = 2.0
 
 
-class Converse(Request["Conversed"], frozen=True):
+class Converse(Request[DialogueRecord], frozen=True):
     """Hold a dialogue in the lab."""
 
     dialogue: Dialogue
 
 
-class Dump(Request["Dumped"], frozen=True):
+class Dump(Request[str], frozen=True):
     """Get the rules of one node as the kernel has them."""
 
     node: str
 
 
-class Inspect(Request["Inspected"], frozen=True):
+class Inspect(Request[tuple[ProxyRecord, ...]], frozen=True):
     """Get the state of the engines of all nodes."""
 
 
-class CollectState(Request["CollectedState"], frozen=True):
+class CollectState(Request[CollectedState], frozen=True):
     """Get all that the lab still has of the last probe."""
 
 
-class Execute(Request["Executed"], frozen=True):
+class Execute(Request[Executed], frozen=True):
     """Run a command in a node, pod or host. ``seconds`` bounds it."""
 
     netns_name: str
@@ -154,11 +238,11 @@ class Execute(Request["Executed"], frozen=True):
     seconds: float = 30.0
 
 
-class Close(Request["Closed"], frozen=True):
+class Close(Request[None], frozen=True):
     """Close the lab, and check that nothing of it or of earlier ones is left."""
 
 
-class Examine(Request["Examined"], frozen=True):
+class Examine(Request[tuple[Capability, ...]], frozen=True):
     """Examine this machine's capabilities for a lab: those of these names, or all."""
 
     names: tuple[str, ...] = ()
@@ -177,152 +261,4 @@ LabRequest = (
     | Execute
     | Examine
     | Close
-)
-
-
-class Ready(TaggedRecord, frozen=True):
-    """The lab process is in its sandbox.
-
-    Attributes:
-        pid: its own pid there.
-        kernel: uname's release.
-        rootless: whether an ordinary user started it.
-        confined: whether it is the machine's root, and its commands have no right over the machine.
-        refused: why they have, where the client has not asked for that.
-    """
-
-    pid: int
-    kernel: str
-    rootless: bool
-    confined: bool = False
-    refused: str = ""
-
-
-class BuildStage(Record, frozen=True):
-    """How long one stage of a build took."""
-
-    name: str
-    seconds: float
-
-
-class Built(TaggedRecord, frozen=True):
-    """The lab is built.
-
-    ``variant`` names the tool that programs the rules, such as ``iptables v1.8.9 (legacy)``; ``kernel`` is uname's
-    release.
-    """
-
-    variant: str
-    stages: tuple[BuildStage, ...] = ()
-    kernel: str = ""
-
-
-class Advanced(TaggedRecord, frozen=True):
-    """The step is made, and its condition holds. ``seconds`` is how long both took."""
-
-    seconds: float
-
-
-class Concluded(TaggedRecord, frozen=True):
-    """The evidence of a step."""
-
-    evidence: StepEvidence
-
-
-class Sent(TaggedRecord, frozen=True):
-    """The evidence of a probe."""
-
-    evidence: Evidence
-
-
-class LookedUp(TaggedRecord, frozen=True):
-    """The result of a look-up."""
-
-    lookup: Lookup
-
-
-class Conversed(TaggedRecord, frozen=True):
-    """The evidence of a dialogue."""
-
-    spoken: DialogueRecord
-
-
-class Dumped(TaggedRecord, frozen=True):
-    """A node's rules."""
-
-    text: str
-
-
-class Inspected(TaggedRecord, frozen=True):
-    """The engine of each node."""
-
-    proxies: tuple[ProxyRecord, ...]
-
-
-class NodeRecord(Record, frozen=True):
-    """A node after a probe: its rules with counters, its engine's log, and the current values of its sysctls.
-
-    Engines write sysctls, too, and so may a user in the lab.
-    """
-
-    node: str
-    rules: str
-    log: tuple[str, ...]
-    sysctls: tuple[Sysctl, ...] = ()
-
-
-class CollectedState(TaggedRecord, frozen=True):
-    """The frames of the last probe, all nodes after it, and the routes that balancers have made in the router."""
-
-    capture: Capture
-    nodes: tuple[NodeRecord, ...]
-    balanced: tuple[Route, ...] = ()
-
-
-class Executed(TaggedRecord, frozen=True):
-    """How a command ended. Output that is not UTF-8 contains replacement characters."""
-
-    status: int
-    stdout: str
-    stderr: str
-
-
-class Closed(TaggedRecord, frozen=True):
-    """There is no lab, and nothing of any is left."""
-
-
-class Examined(TaggedRecord, frozen=True):
-    """The machine's capabilities, present and missing."""
-
-    capabilities: tuple[Capability, ...]
-
-
-class RaisedFault(Record, frozen=True):
-    """An error for the client to raise again; ``kind`` stands for its class in ``proxylab.errors``."""
-
-    kind: str
-    words: tuple[str, ...] = ()
-
-
-class Failed(TaggedRecord, frozen=True):
-    """The request could not be carried out."""
-
-    fault: RaisedFault
-
-
-Answer = (
-    Ready
-    | Built
-    | Advanced
-    | Concluded
-    | Sent
-    | LookedUp
-    | Conversed
-    | Dumped
-    | Inspected
-    | CollectedState
-    | Executed
-    | Examined
-    | Closed
-    | Failed
 )

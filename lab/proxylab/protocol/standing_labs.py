@@ -13,11 +13,11 @@ from proxylab.binary_identity import BinaryIdentity
 from proxylab.cluster.objects import KubeObject
 from proxylab.encoding import Record, TaggedRecord
 from proxylab.engines.protocol import EngineChoice
-from proxylab.protocol.messages import Answer, Built, LabRequest, Request
+from proxylab.protocol.messages import Built, Failed, LabRequest, Request
 from proxylab.scenario.model import Scenario
 
 
-class LabRecord(TaggedRecord, frozen=True, kw_only=True):
+class LabRecord(Record, frozen=True, kw_only=True):
     """What a later client needs to go on with a standing lab. The lab process only stores it.
 
     Attributes:
@@ -42,7 +42,32 @@ class LabRecord(TaggedRecord, frozen=True, kw_only=True):
     began: float = 0.0
 
 
-class Detach(Request["Detached"], frozen=True):
+class Greeted(Record, frozen=True, kw_only=True):
+    """A standing lab, in short.
+
+    ``binary`` runs as the proxy; it is ``None`` for an embedded engine. Times are in seconds; ``left`` is ``None`` for
+    one that ends with its first client. ``trouble`` says which proxy's process has ended, or is empty.
+    """
+
+    name: str
+    file: str
+    case: str
+    engine: str
+    binary: BinaryIdentity | None = None
+    age: float
+    left: float | None
+    busy: bool
+    trouble: str = ""
+
+
+class ObjectList(Record, frozen=True):
+    """Objects of the cluster, by kind, namespace and name, and the revision of each."""
+
+    objects: tuple[KubeObject, ...]
+    revisions: tuple[int, ...]
+
+
+class Detach(Request[None], frozen=True):
     """Open the control socket to other clients.
 
     The lab then outlives the client that sends it by so many seconds; with ``None`` it ends with that client.
@@ -52,22 +77,22 @@ class Detach(Request["Detached"], frozen=True):
     seconds: float | None
 
 
-class Greet(Request["Greeted"], frozen=True):
+class Greet(Request[Greeted], frozen=True):
     """Get the state of a standing lab."""
 
 
-class Remember(Request["LabRecord"], frozen=True):
+class Remember(Request[LabRecord], frozen=True):
     """Get the record of a standing lab, after replacing it by ``record`` if given."""
 
     record: LabRecord | None = None
 
 
-class ListObjects(Request["ObjectList"], frozen=True):
+class ListObjects(Request[ObjectList], frozen=True):
     """List the objects that the API server shows."""
 
 
-class End(Request["Ended"], frozen=True):
-    """End a standing lab. Answer: ``Ended``, and then the lab process ends."""
+class End(Request[None], frozen=True):
+    """End a standing lab. The answer comes, and then the lab process ends."""
 
 
 class Attach(TaggedRecord, frozen=True, kw_only=True):
@@ -116,35 +141,6 @@ class Signal(TaggedRecord, frozen=True):
     """Pass a signal to the running command, or end another feed. No answer."""
 
     number: int
-
-
-class Detached(TaggedRecord, frozen=True):
-    """The control socket is open."""
-
-
-class Greeted(TaggedRecord, frozen=True, kw_only=True):
-    """A standing lab, in short.
-
-    ``binary`` runs as the proxy; it is ``None`` for an embedded engine. Times are in seconds; ``left`` is ``None`` for
-    one that ends with its first client. ``trouble`` says which proxy's process has ended, or is empty.
-    """
-
-    name: str
-    file: str
-    case: str
-    engine: str
-    binary: BinaryIdentity | None = None
-    age: float
-    left: float | None
-    busy: bool
-    trouble: str = ""
-
-
-class ObjectList(TaggedRecord, frozen=True):
-    """Objects of the cluster, by kind, namespace and name, and the revision of each."""
-
-    objects: tuple[KubeObject, ...]
-    revisions: tuple[int, ...]
 
 
 class Lines(TaggedRecord, frozen=True):
@@ -198,5 +194,5 @@ Feed = Attach | Log | Listen | Kubeconfig
 AnyRequest = LabRequest | Detach | Greet | Remember | ListObjects | End | Feed | Signal
 """All requests of a client."""
 
-AnyResponse = Answer | Detached | Greeted | LabRecord | ObjectList | Lines | Frames | Ended
-"""All answers of a lab process."""
+FeedAnswer = Lines | Frames | Ended | Failed
+"""One of the answers to a feed."""

@@ -18,8 +18,8 @@ from typing import Any, Final, Protocol, get_args
 from proxylab.errors import InternalError, LabFullError
 from proxylab.protocol.channel import AsyncChannel, ChannelClosedError, user_of
 from proxylab.protocol.faults import fault_of
-from proxylab.protocol.messages import Failed
-from proxylab.protocol.standing_labs import AnyRequest, AnyResponse, End, Feed, Signal
+from proxylab.protocol.messages import AnyResponse, Failed
+from proxylab.protocol.standing_labs import AnyRequest, End, Feed, FeedAnswer, Signal
 from proxylab.timing import pass_by
 
 _FEEDS: Final = get_args(Feed)
@@ -43,7 +43,7 @@ class RequestHandler(Protocol):
 
     def feed(
         self, request: Feed, descriptors: Sequence[int], signals: "asyncio.Queue[Signal]"
-    ) -> AsyncGenerator[AnyResponse, None]:
+    ) -> AsyncGenerator[FeedAnswer, None]:
         """The answers to a feed."""
 
 
@@ -174,7 +174,7 @@ class _LaterClient:
 
     async def feed(
         self, request: Feed, descriptors: Sequence[int], signals: "asyncio.Queue[Signal]"
-    ) -> AsyncGenerator[AnyResponse, None]:
+    ) -> AsyncGenerator[FeedAnswer, None]:
         if (refusal := self._refusal(request)) is not None:
             yield refusal
             return

@@ -31,7 +31,7 @@ from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.mutate.objects import mutated_configuration
 from proxylab.mutate.shown_store import ShownStore
 from proxylab.plan.model import Leftover, Plan, PlannedNamespace, Role
-from proxylab.protocol.messages import Build, Inspected
+from proxylab.protocol.messages import Build
 from proxylab.server.network import BuiltNetwork
 from proxylab.timing import Deadline, together
 
@@ -83,10 +83,10 @@ class LabControlPlane(Struct, frozen=True):
             fleet = await _run_engines(request, contexts, store, api, stack)
             return cls(request.engine, contexts, store, api, fleet, stack.pop_all())
 
-    async def inspect(self) -> Inspected:
+    async def inspect(self) -> tuple[ProxyRecord, ...]:
         """Inspect the engines of all nodes at once."""
         deadline = Deadline.after(_PROGRESS_SECONDS)
-        return Inspected(await together(_record(self, node, deadline) for node in self.contexts))
+        return await together(_record(self, node, deadline) for node in self.contexts)
 
     async def close(self) -> None:
         """Stop the engines."""

@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from proxylab.engines.engine_names import IPTABLES_VARIANTS
 from proxylab.errors import LAUNCHER_ENDED, EngineError, InternalError, LabError, ProgramError
@@ -32,42 +32,32 @@ from proxylab.protocol.channel import AsyncChannel
 from proxylab.protocol.faults import fault_of
 from proxylab.protocol.messages import (
     Advance,
-    Advanced,
-    Answer,
+    AnyResponse,
     Build,
     BuildStage,
     Built,
     Close,
-    Closed,
-    CollectedState,
     CollectState,
     Conclude,
-    Concluded,
     Converse,
-    Conversed,
     Dump,
-    Dumped,
     Examine,
-    Examined,
     Execute,
     Executed,
     Failed,
     Inspect,
-    Inspected,
-    LookedUp,
     LookUp,
     Ready,
+    Request,
+    Response,
     SendProbe,
-    Sent,
 )
 from proxylab.protocol.standing_labs import (
     AnyRequest,
-    AnyResponse,
     Detach,
-    Detached,
     End,
-    Ended,
     Feed,
+    FeedAnswer,
     Greet,
     Greeted,
     LabRecord,
@@ -95,14 +85,14 @@ class Detachment:
         self._opened = asyncio.Event()
         self._ended = asyncio.Event()
 
-    def answer(self, request: Detach | Remember | End) -> Detached | LabRecord | Ended:
+    def answer(self, request: Detach | Remember | End) -> LabRecord | None:
         """Carry out a request. Raises ``InternalError`` where the lab is not detached."""
         match request:
             case Detach(record, seconds):
                 self._record = record
                 self._ends_at = None if seconds is None else time.monotonic() + seconds
                 self._opened.set()
-                return Detached()
+                return None
             case Remember(record):
                 if record is not None:
                     self._record = record
@@ -110,7 +100,7 @@ class Detachment:
             case End():
                 self._known()
                 self._ended.set()
-                return Ended()
+                return None
 
     def greeting(self, *, busy: bool, trouble: str) -> Greeted:
         """The lab's state in short."""
@@ -218,41 +208,7 @@ def _owned(error: Exception, request: AnyRequest) -> LabError:
             raise error
 
 
-async def _advance(lab: BuiltLab, request: Advance) -> Advanced:
-    began = time.monotonic()
-    await lab.advance(request)
-    return Advanced(time.monotonic() - began)
-
-
-async def _conclude(lab: BuiltLab, request: Conclude) -> Concluded:
-    return Concluded(await lab.step_runner.conclude(tables=request.tables, metrics=request.metrics))
-
-
-async def _send(lab: BuiltLab, request: SendProbe) -> Sent:
-    return Sent(await lab.send(request.resolved, trace=request.trace))
-
-
-async def _look_up(lab: BuiltLab, request: LookUp) -> LookedUp:
-    return LookedUp(await lab.ask(request.netns_name, request.query, Deadline.after(request.seconds)))
-
-
-async def _converse(lab: BuiltLab, request: Converse) -> Conversed:
-    return Conversed(await lab.converse(request.dialogue))
-
-
-async def _dump(lab: BuiltLab, request: Dump) -> Dumped:
-    return Dumped(await lab.dump(request.node))
-
-
-async def _collect_state(lab: BuiltLab, _request: CollectState) -> CollectedState:
-    return await lab.collect_state()
-
-
-async def _inspect(lab: BuiltLab, _request: Inspect) -> Inspected:
-    return await lab.control_plane.inspect()
-
-
-async def _list_objects(lab: BuiltLab, _request: ListObjects) -> ObjectList:
+async def _list_objects(lab: BuiltLab) -> ObjectList:
     objects = lab.objects()
     return ObjectList(objects, tuple(lab.control_plane.store.revision_of(each.key) for each in objects))
 
@@ -262,19 +218,31 @@ async def _execute(lab: BuiltLab, request: Execute) -> Executed:
     return Executed(done.status, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
 
-_OF_LAB: Final[Mapping[type, Callable[[BuiltLab, Any], Awaitable[Answer | ObjectList]]]] = {
-    Advance: _advance,
-    Conclude: _conclude,
-    SendProbe: _send,
-    LookUp: _look_up,
-    Converse: _converse,
-    Dump: _dump,
-    CollectState: _collect_state,
-    Inspect: _inspect,
-    ListObjects: _list_objects,
-    Execute: _execute,
-}
-"""What carries out each request that needs a lab."""
+RequestT = TypeVar("RequestT", bound=Request[Any])
+_CarryOut = Callable[[BuiltLab, Any], Awaitable[object]]
+
+
+def _by(
+    request: type[RequestT], carry_out: Callable[[BuiltLab, RequestT], Awaitable[object]]
+) -> tuple[type, _CarryOut]:
+    return request, carry_out
+
+
+_OF_LAB: Final[Mapping[type, _CarryOut]] = dict(
+    (
+        _by(Advance, lambda lab, asked: lab.advance(asked)),
+        _by(Conclude, lambda lab, asked: lab.step_runner.conclude(tables=asked.tables, metrics=asked.metrics)),
+        _by(SendProbe, lambda lab, asked: lab.send(asked.resolved, trace=asked.trace)),
+        _by(LookUp, lambda lab, asked: lab.ask(asked.netns_name, asked.query, Deadline.after(asked.seconds))),
+        _by(Converse, lambda lab, asked: lab.converse(asked.dialogue)),
+        _by(Dump, lambda lab, asked: lab.dump(asked.node)),
+        _by(CollectState, lambda lab, _: lab.collect_state()),
+        _by(Inspect, lambda lab, _: lab.control_plane.inspect()),
+        _by(ListObjects, lambda lab, _: _list_objects(lab)),
+        _by(Execute, _execute),
+    )
+)
+"""What carries out each request that needs a lab, and returns the answer."""
 
 
 class _RequestHandler:
@@ -300,12 +268,13 @@ class _RequestHandler:
         try:
             match request:
                 case Greet():
-                    return self.detachment.greeting(busy=self._turn.locked(), trouble=await self._trouble())
+                    trouble = await self._trouble()
+                    return Response(self.detachment.greeting(busy=self._turn.locked(), trouble=trouble))
                 case Detach() | Remember() | End():
-                    return self.detachment.answer(request)
+                    return Response(self.detachment.answer(request))
                 case _:
                     async with self._turn:
-                        return await self._answer(request)
+                        return Response(await self._answer(request))
         except (LabError, OSError, MemoryError, RuntimeError) as error:
             return Failed(fault_of(_owned(error, request)))
 
@@ -322,7 +291,7 @@ class _RequestHandler:
 
     async def feed(
         self, request: Feed, descriptors: Sequence[int], signals: Signals
-    ) -> AsyncGenerator[AnyResponse, None]:
+    ) -> AsyncGenerator[FeedAnswer, None]:
         """The answers to a feed, concurrent with other requests."""
         try:
             async with aclosing(feed(request, self._current_lab(), descriptors, signals)) as answers:
@@ -331,16 +300,17 @@ class _RequestHandler:
         except (LabError, OSError, MemoryError, RuntimeError) as error:
             yield Failed(fault_of(_owned(error, request)))
 
-    async def _answer(self, request: AnyRequest) -> Answer | ObjectList:
+    async def _answer(self, request: AnyRequest) -> object:
         if (of_lab := _OF_LAB.get(type(request))) is not None:
             return await of_lab(self._current_lab(), request)
         match request:
             case Build():
                 return await self._build(request)
             case Examine(names):
-                return Examined(await examine(self._launcher, names))
+                return await examine(self._launcher, names)
             case Close():
-                return await self._close()
+                await self._close()
+                return None
             case _:
                 raise InternalError(f"{type(request).__name__} came without a feed that it could be for")
 
@@ -373,7 +343,7 @@ class _RequestHandler:
             await self._end(before)
         return Built(variant.version, lab.stages, os.uname().release)
 
-    async def _close(self) -> Closed:
+    async def _close(self) -> None:
         lab, self._lab = self._lab, None
         if lab is not None:
             await self._end(lab)
@@ -381,7 +351,6 @@ class _RequestHandler:
         if self._before is not None:
             await self._expect_none(partial(self._before.since, self._origins), "all labs were closed")
         await self._cleanup.finish(_CLEANUP_SECONDS)
-        return Closed()
 
     def leave(self) -> None:
         """Close the taps of a lab that was not closed; the end of the process takes the rest of it.

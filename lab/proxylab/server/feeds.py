@@ -19,11 +19,11 @@ from proxylab.kernel.capture.batches import FrameReader
 from proxylab.kernel.capture.taps import Tap, ethernet_devices, open_tap
 from proxylab.protocol.standing_labs import (
     ANY_DEVICE,
-    AnyResponse,
     Attach,
     CapturedFrame,
     Ended,
     Feed,
+    FeedAnswer,
     Frames,
     Kubeconfig,
     Lines,
@@ -43,7 +43,7 @@ Signals = asyncio.Queue[Signal]
 
 def feed(
     request: Feed, lab: BuiltLab, descriptors: Sequence[int], signals: Signals
-) -> AsyncGenerator[AnyResponse, None]:
+) -> AsyncGenerator[FeedAnswer, None]:
     """The answers to a feed, of which the last is ``Ended``. The descriptors came with the request and are closed here.
 
     Raises:
@@ -62,7 +62,7 @@ def feed(
 
 async def _attach(
     request: Attach, lab: BuiltLab, descriptors: Sequence[int], signals: Signals
-) -> AsyncGenerator[AnyResponse, None]:
+) -> AsyncGenerator[FeedAnswer, None]:
     try:
         if len(descriptors) != _STANDARD:
             raise ScenarioError([f"{len(descriptors)} descriptors came with {request.argv[0]}; {_STANDARD} are needed"])
@@ -88,7 +88,7 @@ async def _attach(
 
 async def _kubeconfig(
     request: Kubeconfig, lab: BuiltLab, descriptors: Sequence[int]
-) -> AsyncGenerator[AnyResponse, None]:
+) -> AsyncGenerator[FeedAnswer, None]:
     sockets = [socket.socket(fileno=each) for each in descriptors]
     if lab.kubernetes is None:
         for each in sockets:
@@ -100,7 +100,7 @@ async def _kubeconfig(
     yield Ended()
 
 
-async def _log(request: Log, lab: BuiltLab, signals: Signals) -> AsyncGenerator[AnyResponse, None]:
+async def _log(request: Log, lab: BuiltLab, signals: Signals) -> AsyncGenerator[FeedAnswer, None]:
     known: tuple[str, ...] = ()
     while True:
         log = lab.log(request.node)
@@ -136,7 +136,7 @@ def new_lines(before: Sequence[str], now: tuple[str, ...]) -> tuple[str, ...]:
     return now
 
 
-async def _listen(request: Listen, lab: BuiltLab, signals: Signals) -> AsyncGenerator[AnyResponse, None]:
+async def _listen(request: Listen, lab: BuiltLab, signals: Signals) -> AsyncGenerator[FeedAnswer, None]:
     words: Callable[[bytes], str] | None = None
     if request.in_words:
         from proxylab.traffic.frame_line import frame_line  # noqa: PLC0415 - scapy takes a fifth of a second

@@ -9,8 +9,8 @@ from proxylab.client.connection import Connection
 from proxylab.errors import EngineError, InternalError
 from proxylab.protocol.channel import Channel
 from proxylab.protocol.faults import fault_of
-from proxylab.protocol.messages import Dump, Dumped, Failed, Inspect
-from proxylab.protocol.standing_labs import AnyRequest, AnyResponse
+from proxylab.protocol.messages import AnyResponse, Dump, Failed, Inspect, Response
+from proxylab.protocol.standing_labs import AnyRequest
 from proxylab.timing import Deadline
 
 SOON = 5.0
@@ -33,20 +33,20 @@ def answer(lab: Channel, *answers: AnyResponse) -> None:
 def test_requests_leave_ahead_and_answers_come_in_their_order(ends: tuple[Connection, Channel]) -> None:
     connection, lab = ends
     names = [f"node-{number}" for number in range(20)]
-    answer(lab, *(Dumped(name) for name in names))
+    answer(lab, *(Response(name) for name in names))
     answers = connection.requests(map(Dump, names), SOON)
-    assert next(answers).text == "node-0"
+    assert next(answers) == "node-0"
     first = [lab.receive(AnyRequest, Deadline.after(SOON)) for _ in range(8)]
     assert [each.node for each in first if isinstance(each, Dump)] == names[:8]
-    assert [each.text for each in answers] == names[1:]
+    assert [*answers] == names[1:]
     assert not connection.closed
 
 
 def test_an_error_of_the_last_request_leaves_the_connection(ends: tuple[Connection, Channel]) -> None:
     connection, lab = ends
-    answer(lab, Dumped("rules"), Failed(fault_of(EngineError("node-b", "its rules were refused", ""))))
+    answer(lab, Response("rules"), Failed(fault_of(EngineError("node-b", "its rules were refused", ""))))
     answers = connection.requests(map(Dump, ("node-a", "node-b")), SOON)
-    assert next(answers).text == "rules"
+    assert next(answers) == "rules"
     with pytest.raises(EngineError, match="its rules were refused"):
         next(answers)
     assert not connection.closed
@@ -62,7 +62,7 @@ def test_an_error_with_answers_due_closes_it(ends: tuple[Connection, Channel]) -
 
 def test_an_answer_to_something_else_closes_it(ends: tuple[Connection, Channel]) -> None:
     connection, lab = ends
-    answer(lab, Failed(fault_of(EngineError("node-a", "", ""))), Dumped("rules"))
+    answer(lab, Failed(fault_of(EngineError("node-a", "", ""))), Response("rules"))
     with pytest.raises(EngineError):
         connection.request(Dump("node-a"), Deadline.after(SOON))
     with pytest.raises(InternalError):
@@ -72,7 +72,7 @@ def test_an_answer_to_something_else_closes_it(ends: tuple[Connection, Channel])
 
 def test_who_stops_early_closes_it(ends: tuple[Connection, Channel]) -> None:
     connection, lab = ends
-    answer(lab, Dumped("rules"))
+    answer(lab, Response("rules"))
     answers = connection.requests(map(Dump, ("node-a", "node-b")), SOON)
     next(answers)
     answers.close()
