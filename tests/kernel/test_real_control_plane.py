@@ -226,6 +226,30 @@ def test_logs_exec_and_port_forward_reach_pods_of_the_scenario_and_new_ones(cli:
     assert "no process to attach to" in kubectl("attach", name, fails=True)
 
 
+def test_own_verbs_know_new_pods_and_these_serve_later_services(cli: CommandLine, kubectl: Kubectl) -> None:
+    kubectl("create", "namespace", "team")
+    for namespace in ("default", "team"):
+        kubectl("create", "deployment", "shop", "--image=shop", "-n", namespace)  # says no port
+        kubectl("rollout", "status", "deployment/shop", "--timeout=30s", "-n", namespace)
+        kubectl("expose", "deployment", "shop", "--port=80", "--target-port=9090", "-n", namespace)
+    of_default, of_team = (
+        kubectl("get", "pods", "-n", each, "-l", "app=shop", "-o", "jsonpath={.items[0].metadata.name}")
+        for each in ("default", "team")
+    )
+    address = kubectl("get", "service", "shop", "-n", "team", "-o", "jsonpath={.spec.clusterIP}")
+    wait_for(lambda: answers(cli, f"http://{address}/", sender=of_default) == {of_team}, "the other pod to answer")
+    own = kubectl("get", "pod", of_team, "-n", "team", "-o", "jsonpath={.status.podIP}")
+    assert own in cli.type("exec", f"team/{of_team}", "--", "ip", "address").output
+    listed = cli.type("get", "pods").output
+    assert re.search(rf"team +{of_team} +1/1 +Running +{own} ", listed), listed
+    assert "shop" in cli.type("get", "services").output
+    refused = cli.type("exec", "shop", "--", "true")
+    assert (refused.status, of_default in refused.errors) == (2, True)
+    kubectl("delete", "deployment", "shop", "-n", "team")
+    wait_for(lambda: of_team not in cli.type("get", "pods").output, "the pod to go")
+    assert cli.type("exec", of_team, "--", "true").status == 2
+
+
 def test_a_log_is_followed_and_a_port_forwarded_until_the_client_ends(
     cli: CommandLine, kubectl: Kubectl, beside: Beside
 ) -> None:
@@ -259,6 +283,22 @@ def test_a_command_on_a_terminal_has_its_size_and_ends_with_its_client(
     wait_for(lambda: not any(map(lives, sleeping)), "the command to end with its client")
     os.close(primary)
     os.close(replica)
+
+
+@pytest.mark.parametrize("engine", ["kube-proxy/iptables", "kube-proxy/nftables"])
+def test_the_real_kube_proxy_follows_it(cli: CommandLine, tmp_path: Path, engine: str) -> None:
+    kubectl = started(cli, tmp_path, "--engine", engine)
+    kubectl("create", "deployment", "shop", "--image=shop", "--port=8080", "--replicas=2")
+    kubectl("rollout", "status", "deployment/shop", "--timeout=30s")
+    kubectl("expose", "deployment", "shop", "--type=NodePort", "--port=80", "--target-port=8080")
+    address = kubectl("get", "service", "shop", "-o", "jsonpath={.spec.clusterIP}")
+    port = kubectl("get", "service", "shop", "-o", "jsonpath={.spec.ports[0].nodePort}")
+    node = kubectl("get", "node", "node-b", "-o", "jsonpath={.status.addresses[0].address}")
+    names = set(kubectl("get", "pods", "-l", "app=shop", "-o", "jsonpath={.items[*].metadata.name}").split())
+    for url, sender in ((f"http://{address}/", "client"), (f"http://{node}:{port}/", "outside")):
+        wait_for(lambda url=url, sender=sender: answers(cli, url, sender, 20) == names, "both pods")  # type: ignore[misc]
+    kubectl("scale", "deployment/shop", "--replicas=0")
+    wait_for(lambda: not answers(cli, f"http://{address}/"), "the Service to answer no more")
 
 
 SCENARIO = """\

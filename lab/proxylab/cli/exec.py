@@ -3,7 +3,7 @@
 import click
 
 from proxylab.cli.chosen_lab import ChosenLab, in_lab
-from proxylab.cli.netns_argument import check_netns, complete_netns
+from proxylab.cli.netns_argument import check_netns_of, complete_netns
 from proxylab.client.exec_and_shell import run_attached
 
 
@@ -26,5 +26,5 @@ def command(chosen: ChosenLab, /, *, interactive: bool, terminal: bool) -> int:
             f"COMMAND: give a command to run, as in `proxylab exec {netns_name or 'node-a'} -- ip route`"
         )
     with chosen.opened() as lab:
-        check_netns(lab.scenario, netns_name)
+        check_netns_of(lab, netns_name)
         return run_attached(lab.connection, netns_name, argv, interactive=interactive, terminal=terminal)

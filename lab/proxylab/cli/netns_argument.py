@@ -12,6 +12,8 @@ from click.shell_completion import CompletionItem
 from proxylab.cli.file_arguments import complete_scenarios
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
+from proxylab.client.open_lab import OpenLab
+from proxylab.cluster.objects import Pod
 from proxylab.errors import LabError
 from proxylab.protocol.standing_labs import LabRecord, Remember
 from proxylab.scenario.model import Scenario
@@ -24,6 +26,19 @@ def _netns_names_of(scenario: Scenario) -> list[str]:
     """Nodes, pods and hosts, in this order."""
     pods = [name for group in scenario.pods for name in group.pod_names]
     return [*(node.name for node in scenario.nodes), *pods, *(host.name for host in scenario.hosts)]
+
+
+def check_netns_of(lab: OpenLab, netns_name: str) -> None:
+    """Raise ``UsageError`` for a name of no node, pod or host of the lab, which may have pods of its own control plane.
+
+    Of pods with one name in several namespaces, ``NAMESPACE/NAME`` says which.
+    """
+    if netns_name in _netns_names_of(lab.scenario):
+        return
+    pods = [each for each in lab.objects() if isinstance(each, Pod)]
+    if not any(netns_name in (each.name, f"{each.namespace}/{each.name}") for each in pods):
+        known = dict.fromkeys((*_netns_names_of(lab.scenario), *(each.name for each in pods)))
+        raise click.UsageError(f"NODE|POD|HOST: there is no {netns_name!r}; there are {', '.join(known)}")
 
 
 def check_netns(scenario: Scenario, netns_name: str, word: str = "NODE|POD|HOST") -> None:

@@ -3,7 +3,7 @@
 import click
 
 from proxylab.cli.chosen_lab import ChosenLab, in_lab
-from proxylab.cli.netns_argument import check_netns, complete_netns
+from proxylab.cli.netns_argument import check_netns_of, complete_netns
 from proxylab.client.exec_and_shell import run_shell
 
 
@@ -20,5 +20,5 @@ def command(chosen: ChosenLab, /) -> int:
         raise click.UsageError("NODE|POD|HOST: name one")
     (netns_name,) = chosen.words
     with chosen.opened() as lab:
-        check_netns(lab.scenario, netns_name)
+        check_netns_of(lab, netns_name)
         return run_shell(lab.connection, netns_name)

@@ -1,16 +1,20 @@
 """The pods that controllers and people add to a lab that stands: their networks and their servers.
 
 A pod answers as those of a scenario do: by its own name, on the ports of its containers and on the numeric target ports
-of the Services that select it. What its image would do is no part of a lab.
+of the Services that select it, those that come later, too. What its image would do is no part of a lab.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.cluster.documents import Document
 from proxylab.cluster.objects import Service
-from proxylab.cluster.store import Store
+from proxylab.cluster.store import Event, Store
 from proxylab.control.kubernetes.kubelet import CannotRunError
 from proxylab.errors import LabError
 from proxylab.kernel.netlink.added_pod import build_pod, remove_pod
@@ -43,6 +47,8 @@ class AddedPods:
         self._wiring = wiring
         self._store = store
         self._additions = Additions(wiring.plan, families, networks)
+        self._running: list[tuple[Document, AddedPodRuns]] = []
+        store.subscribe(self._serve_new_ports)
 
     def run(self, document: Document) -> "AddedPodRuns":
         """Make the pod of a document, which is bound to a node. Raises ``CannotRunError``."""
@@ -58,10 +64,19 @@ class AddedPods:
         except ValueError as error:
             raise CannotRunError(str(error)) from error
         try:
-            return AddedPodRuns(planned, self._wiring, self._additions, self._make_netns, self._note)
+            running = AddedPodRuns(planned, self._wiring, self._additions, self._make_netns, self._note)
         except (LabError, OSError, PortsTakenError) as error:
             self._additions.give_back(planned)
             raise CannotRunError(str(error)) from error
+        self._running.append((document, running))
+        return running
+
+    def _serve_new_ports(self, event: Event) -> None:
+        """Let pods listen on the target ports of a Service that has come after them."""
+        self._running = [each for each in self._running if not each[1].has_ended]
+        if isinstance(event.object, Service):
+            for document, running in self._running:
+                running.listen_also(self._ports(document))
 
     def _ports(self, document: Document) -> Iterator[tuple[Protocol, int]]:
         labels = (document["metadata"].get("labels") or {}).items()
@@ -90,15 +105,32 @@ class AddedPodRuns:
         self._planned = planned
         self._wiring = wiring
         self._additions = additions
-        self.netns: NetNs = build_pod(planned, wiring, make_netns)
+        self._note = note
+        self.netns: Final = build_pod(planned, wiring, make_netns)
+        self.has_ended = False
+        self._responders: list[Responders] = []
+        self._listeners: list[Listener] = []
         try:
-            part = Plan(namespaces=(planned.pod,), links=())
-            self._responders = Responders({planned.pod.name: self.netns}, part, note=note)
+            self._listen(planned.pod.listeners)
         except BaseException:
             remove_pod(planned, wiring)
             self.netns.close()
             raise
-        self._responders.attach(asyncio.get_running_loop())
+
+    def listen_also(self, ports: Iterable[tuple[Protocol, int]]) -> None:
+        """Listen on further ports, except those on which a command in the pod listens."""
+        known = {(each.protocol, each.port) for each in self._listeners}
+        name = self._planned.pod.name
+        for protocol, port in sorted(set(ports) - known):
+            with suppress(PortsTakenError, LabError):
+                self._listen([Listener(name, protocol, port)])
+
+    def _listen(self, listeners: Sequence[Listener]) -> None:
+        part = Plan(namespaces=(replace(self._planned.pod, listeners=tuple(listeners)),), links=())
+        responders = Responders({self._planned.pod.name: self.netns}, part, note=self._note)
+        responders.attach(asyncio.get_running_loop())
+        self._responders.append(responders)
+        self._listeners += listeners
 
     @property
     def addresses(self) -> tuple[IPAddress, ...]:
@@ -107,7 +139,9 @@ class AddedPodRuns:
 
     async def end(self) -> None:
         """Stop its servers, and take its network away."""
-        self._responders.close()
+        self.has_ended = True
+        for each in self._responders:
+            each.close()
         end_connections(self.netns)
         remove_pod(self._planned, self._wiring)
         self.netns.close()

@@ -56,14 +56,20 @@ class Kubernetes:
     Args:
         programs: its processes.
         followers: what follows its API.
+        pods: the pods of the lab.
     """
 
     def __init__(
-        self, control_plane: ControlPlane, programs: Sequence[PodProgram], followers: Sequence[Mirror | Kubelet]
+        self,
+        control_plane: ControlPlane,
+        programs: Sequence[PodProgram],
+        followers: Sequence[Mirror | Kubelet],
+        pods: ReachedPods,
     ) -> None:
         self._control_plane = control_plane
         self._programs = programs
         self._followers = followers
+        self.pods: Final = pods
         self._relay: Relay | None = None
 
     def listen(self, listening: socket.socket) -> None:
@@ -146,7 +152,7 @@ async def start_kubernetes(
     kubelet = Kubelet(control_plane.api, addresses, run, partial(_drained, store, lab.fleet))
     stack.push_async_callback(kubelet.stop)
     scheduler = PodProgram("the scheduler", netns, known_as, launcher)
-    kubernetes = Kubernetes(control_plane, (program, scheduler), (mirror, kubelet))
+    kubernetes = Kubernetes(control_plane, (program, scheduler), (mirror, kubelet), pods)
     stack.push_async_callback(kubernetes.close)
     await mirror.start()
     await kubelet.start()

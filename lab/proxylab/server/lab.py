@@ -256,6 +256,8 @@ class BuiltLab(Struct, frozen=True):
         """The namespace of a node, pod or host; a pod's may be its node's, or one that it shares."""
         homes = {pod.name: pod.namespace for pod in self.network.wiring.plan.pods}
         found = self.network.wiring.namespaces.get(homes.get(netns_name, netns_name))
+        if found is None and self.kubernetes is not None and (added := self.kubernetes.pods.added(netns_name)):
+            return added.netns
         if found is None:
             raise InternalError(f"no {netns_name!r} in this lab; there are {', '.join(self.network.wiring.namespaces)}")
         return found

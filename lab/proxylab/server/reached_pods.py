@@ -121,6 +121,12 @@ class ReachedPods:
             return None
         return self._reach(self._homes[name], self._logs.of(name))
 
+    def added(self, name: str) -> ReachedPod | None:
+        """The added pod of that name, which may be ``NAMESPACE/NAME``."""
+        namespace, _, own = name.rpartition("/")
+        found = (pod for (its, called), pod in self._added.items() if called == own and namespace in ("", its))
+        return next(found, None)
+
     def add(self, namespace: str, name: str, netns: NetNs) -> ReachedPod:
         """Take up a pod that was added, which has this network namespace of its own."""
         self._added[namespace, name] = added = self._reach(netns, self._logs.of(netns.name))

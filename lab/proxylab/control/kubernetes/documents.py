@@ -12,6 +12,7 @@ from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.documents import Document, document_of, object_of
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Namespace, Node, Pod, Service
 
+PODS: Final = "/api/v1/pods"
 SERVICES: Final = "/api/v1/services"
 SLICES: Final = "/apis/discovery.k8s.io/v1/endpointslices"
 MERGE: Final = "application/merge-patch+json"
@@ -159,3 +160,12 @@ def slice_of(document: Document) -> EndpointSlice | None:
 def node_of(document: Document, known: Node) -> Node:
     """A Node as people may have changed it: labels, taints, and whether it is about to go."""
     return replace(object_of(Node, document), addresses=known.addresses, pod_cidrs=known.pod_cidrs)
+
+
+def pod_of(document: Document) -> Pod | None:
+    """A Pod as the API server has it; ``None`` for one that does not run."""
+    spec, status = document["spec"], document.get("status", {})
+    if status.get("phase") != "Running" or not status.get("podIPs"):
+        return None
+    pod = object_of(Pod, document)
+    return replace(pod, hostname=spec.get("hostname", ""), subdomain=spec.get("subdomain", ""))

@@ -14,11 +14,10 @@ from typing import Final, Protocol
 from proxylab.addresses import IPAddress
 from proxylab.cluster.documents import Document
 from proxylab.control.kubernetes.api_client import ApiClient, ApiRefusedError
-from proxylab.control.kubernetes.documents import STRATEGIC_MERGE, failed_status, running_status
+from proxylab.control.kubernetes.documents import PODS, STRATEGIC_MERGE, failed_status, running_status
 from proxylab.control.kubernetes.following import Following
 from proxylab.timing import Deadline
 
-_PODS: Final = "/api/v1/pods"
 _GRACE_SECONDS: Final = 30
 
 
@@ -61,7 +60,7 @@ class Kubelet:
         self._running: dict[str, RunningPod] = {}
         self._known: set[str] = set()
         self._ending: dict[str, asyncio.Task[None]] = {}
-        self._following = Following(api, _PODS, self._look_at_all, self._take)
+        self._following = Following(api, PODS, self._look_at_all, self._take)
 
     async def start(self) -> None:
         """Follow the pods until ``stop``. Raises ``OSError`` where the API server does not answer."""

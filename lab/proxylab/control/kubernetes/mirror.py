@@ -1,4 +1,4 @@
-"""Keeps the Services, EndpointSlices, Nodes and Namespaces of the lab's store equal to those of the real API.
+"""Keeps the Services, EndpointSlices, Pods, Nodes and Namespaces of the lab's store equal to those of the real API.
 
 The proxies and CoreDNS of the lab follow the store. What people write by kubectl comes here by watches, as a proxy of a
 real cluster gets it.
@@ -10,10 +10,10 @@ from functools import partial
 from typing import Final
 
 from proxylab.cluster.documents import Document, object_of
-from proxylab.cluster.objects import EndpointSlice, KubeObject, Namespace, Node, ObjectKey, Service
+from proxylab.cluster.objects import EndpointSlice, KubeObject, Namespace, Node, ObjectKey, Pod, Service
 from proxylab.cluster.store import Store
 from proxylab.control.kubernetes.api_client import ApiClient
-from proxylab.control.kubernetes.documents import SERVICES, SLICES, node_of, slice_of
+from proxylab.control.kubernetes.documents import PODS, SERVICES, SLICES, node_of, pod_of, slice_of
 from proxylab.control.kubernetes.following import Following
 from proxylab.timing import together
 
@@ -42,11 +42,12 @@ class Mirror:
         kinds: tuple[tuple[str, type[KubeObject], Reader], ...] = (
             (_NAMESPACES, Namespace, partial(object_of, Namespace)),
             (_NODES, Node, self._node),
+            (PODS, Pod, pod_of),
             (SERVICES, Service, partial(object_of, Service)),
             (SLICES, EndpointSlice, slice_of),
         )
         self._following = [
-            Following(api, path, partial(self._take_all, kind, read), partial(self._take, read))
+            Following(api, path, partial(self._take_all, kind, read), partial(self._take, kind, read))
             for path, kind, read in kinds
         ]
 
@@ -77,11 +78,11 @@ class Mirror:
                 self._store.delete(each.key)
         self._apply(found)
 
-    async def _take(self, read: Reader, change: str, document: Document) -> None:
-        if (thing := read(document)) is None:
-            return
-        if change == "DELETED":
-            self._delete(thing)
+    async def _take(self, kind: type[KubeObject], read: Reader, change: str, document: Document) -> None:
+        metadata = document["metadata"]
+        thing = None if change == "DELETED" else read(document)
+        if thing is None:  # gone, or no longer what the lab keeps, such as a pod that has ended
+            self._delete(ObjectKey(kind.__name__, metadata.get("namespace", ""), metadata["name"]))
         else:
             self._apply([thing])
 
@@ -95,11 +96,12 @@ class Mirror:
                     if key != thing.key:
                         self._store.delete(key)
 
-    def _delete(self, thing: KubeObject) -> None:
-        if self._store.get(thing.key) is not None and not self._is_own(thing):
-            self._store.delete(thing.key)
-        if isinstance(thing, Service):
-            for key in self._worked_out.pop((thing.namespace, thing.name), ()):
+    def _delete(self, gone: ObjectKey) -> None:
+        known = self._store.get(gone)
+        if known is not None and not self._is_own(known):
+            self._store.delete(gone)
+        if isinstance(known, Service):
+            for key in self._worked_out.pop((gone.namespace, gone.name), ()):
                 self._store.delete(key)
 
     def _node(self, document: Document) -> Node | None:
