@@ -118,6 +118,8 @@ def test_the_examples_of_kubectl_and_kubeconfig_do_what_they_say(cli: CommandLin
     listed = cli.start(*example("kubectl"), stdout=subprocess.PIPE)  # a process of its own, which kubectl replaces
     assert b"default     kubernetes" in listed.communicate(timeout=SECONDS)[0]
     assert listed.returncode == 0
+    elsewhere = cli.start("kubectl", "--name", "x", "--", "get", "pods", stderr=subprocess.PIPE)
+    assert b"no lab 'x' is running" in elsewhere.communicate(timeout=SECONDS)[1]
     printed = cli.type(*example("kubeconfig"))
     assert printed.status == 0
     assert json.loads(printed.output)["kind"] == "Config"

@@ -78,7 +78,6 @@ def test_ages_are_those_of_kubectl(seconds: float, words: str) -> None:
         (("up", FROM_A_POD, "--case", "x"), "there is no 'x'; there are none"),
         (("up",), "FILE: name a scenario, or give --control-plane real for a cluster of two nodes"),
         (("up", "--control-plane", "real", "--kernel", "uml"), "a guest has no way to a port of this machine"),
-        (("kubectl", "--name", "x", "--", "get", "pods"), "no lab 'x' is running"),
         (("kubeconfig",), "no lab is running; start one with `proxylab up FILE`"),
         (("logs", "a", "b"), "NODE: name one node"),
     ],
