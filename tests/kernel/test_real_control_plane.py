@@ -181,16 +181,40 @@ def test_it_ends_with_the_lab_and_leaves_nothing(cli: CommandLine, kubectl: Kube
         socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
 
 
-def test_a_dead_control_plane_is_told_by_each_verb(cli: CommandLine, kubectl: Kubectl) -> None:
+@pytest.mark.parametrize(("word", "name"), [(b"run", "the control plane"), (b"--leader-elect=false", "the scheduler")])
+def test_a_dead_control_plane_is_told_by_each_verb(cli: CommandLine, kubectl: Kubectl, word: bytes, name: str) -> None:
     assert kubectl("get", "nodes")
-    (pid,) = (
-        each for each in descendants(cli.supervisor(NAME)) if b"\0run\0" in Path(f"/proc/{each}/cmdline").read_bytes()
-    )
+    (pid,) = (each for each in descendants(cli.supervisor(NAME)) if word in argv_of(each))
     os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: "the control plane ended with status -9" in cli.type("ps").output, "ps to say it")
+    wait_for(lambda: f"{name} ended with status -9" in cli.type("ps").output, "ps to say it")
     probe = cli.type("probe", "client", "echo-1:8080")
-    assert (probe.status, "the control plane: ended with status -9" in probe.errors) == (1, True), probe
+    assert (probe.status, f"{name}: ended with status -9" in probe.errors) == (1, True), probe
     assert cli.type("down").output == f"{NAME} is gone\n"
+
+
+def test_a_client_that_is_killed_while_it_starts_leaves_nothing(cli: CommandLine) -> None:
+    client = cli.start("up", "--control-plane", "real", stdout=subprocess.DEVNULL)
+    wait_for(lambda: any(b"run" in argv_of(each) for each in descendants(client.pid)), "the control plane")
+    pids = set(descendants(client.pid))
+    client.kill()
+    client.wait(SECONDS)
+    wait_for(lambda: not any(map(lives, pids)), "every process to end")
+    assert cli.type("ps").output.startswith("no lab is running")
+
+
+@pytest.mark.parametrize("role", ["supervisor", "init", "lab process", "launcher"])
+def test_a_kill_below_kubectl_leaves_nothing(cli: CommandLine, kubectl: Kubectl, beside: Beside, role: str) -> None:
+    port = int(json.loads(cli.type("kubeconfig").output)["clusters"][0]["cluster"]["server"].rpartition(":")[2])
+    kubectl("create", "deployment", "shop", "--image=shop", "--port=8080", "--replicas=3")
+    with beside("exec", "client", "--", "sleep", "600"), beside("logs", "--follow", "echo-1") as following:
+        supervisor = cli.supervisor(NAME)
+        wait_for(lambda: any(argv_of(each)[:1] == [b"sleep"] for each in descendants(supervisor)), "the command")
+        pids = {supervisor, *descendants(supervisor)}
+        os.kill(cli.processes(NAME)[role], signal.SIGKILL)
+        wait_for(lambda: not any(map(lives, pids)), "every process to end")
+        assert following.wait(SECONDS) != 0
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
 
 
 def test_objects_of_a_scenario_are_in_it_and_its_probes_pass(cli: CommandLine, tmp_path: Path) -> None:
