@@ -1,7 +1,10 @@
 """Settings of the tests that are no scenarios; who runs those only does not wait for hypothesis."""
 
+import gc
 import os
+from collections.abc import Generator
 
+import pytest
 from hypothesis import settings
 
 # Examples are told by the failure itself, so that it is the same on every machine; a database would remember them here.
@@ -10,3 +13,17 @@ settings.register_profile(
     "proxylab", database=None, deadline=None, print_blob=True, derandomize="LAB_THOROUGH" not in os.environ
 )
 settings.load_profile("proxylab")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without looking for garbage: the items live until the end, and each look would visit all of them.
+
+    Afterwards they are frozen: no later look visits them, neither Python's own nor one that a test asks for.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
