@@ -7,7 +7,7 @@ from proxylab.features.conformance.conformance_table import read
 
 __all__ = ["conformance_page"]
 
-_REPORT = ROOT / "docs" / "reference" / "conformance.json"
+_REPORT = ROOT / "scenarios" / "conformance.json"
 
 _HEAD = """\
 # Conformance of kube-proxy
@@ -21,10 +21,10 @@ An item is a probe or step. A known difference is what `except` in a scenario sa
 proxy does what the exception expects, for the reason below. What was not judged needs something that the machine
 lacked.
 
-[conformance.json](conformance.json) has each item with its results. `proxylab conformance --compare` compares a run
-of yours with it. A run of one release is `proxylab conformance --engine kube-proxy@v1.37/nftables --report
-v1.37-nftables.json`. `proxylab conformance --from v1.36-nftables.json --from v1.37-nftables.json --report
-docs/reference/conformance.json` puts several together, and `LAB_DOCS=write ./dev lint` writes this page.
+[conformance.json](../../scenarios/conformance.json) has each item with its results. `proxylab conformance --compare`
+compares a run of yours with it. A run of one release is `proxylab conformance --engine kube-proxy@v1.37/nftables
+--report v1.37-nftables.json`. `proxylab conformance --from v1.36-nftables.json --from v1.37-nftables.json --report
+scenarios/conformance.json` puts several together, and `LAB_DOCS=write ./dev lint` writes this page.
 
 ## What failed
 

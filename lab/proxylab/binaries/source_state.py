@@ -1,4 +1,4 @@
-"""What the sources of kubernetes in a folder are: their version, their commit, and whether they were changed since.
+"""What the sources of kubernetes in a folder are: their version, their commit, and what was changed since.
 
 A tag says the version, as in Kubernetes' own build (hack/lib/version.sh). Clones without tags are common: forks,
 ``git clone --depth 1``, unpacked archives. There the sources say the minor version: ``v1.37+COMMIT``.
@@ -28,6 +28,8 @@ _ARCHIVED: Final = re.compile(r'gitCommit\s+(?:string\s+)?=\s*"([0-9a-f]{40})"')
 _PUBLISHED: Final = re.compile(
     r"^\s*(?:replace |require )?k8s\.io/\S+ (?:\S+ )?(?:=> \S+ )?v0\.([1-9]\d*)\.\d+", re.MULTILINE
 )
+_MAIN_BRANCHES: Final = ("upstream/HEAD", "upstream/master", "origin/HEAD", "origin/master", "origin/main")
+"""What work on kubernetes begins at: in clones of it, and of a fork with the original as ``upstream``."""
 _MOST_AHEAD: Final = 1
 """Between a tag and the minor version in the sources: these are changed after the first tag of a new minor."""
 
@@ -66,6 +68,40 @@ def state_of(folder: Path, version: str = "") -> SourceState:
             raise BuildError(str(folder), what, "tag the commit, such as `git tag v1.37.0`, or clone with --tags")
         version = f"v1.{minor}+{commit[:_DIGITS] or 'unknown'}"
     return SourceState(version + ("-dirty" if dirty else ""), commit, dirty)
+
+
+class Changes(Struct, frozen=True):
+    """The files of a work tree that differ from its base.
+
+    Attributes:
+        base: the commit that the work began at; empty where none is known, and the files are the uncommitted ones.
+        files: the paths of changed, added and deleted files below the work tree.
+    """
+
+    base: str
+    files: tuple[str, ...]
+
+
+def changes_of(folder: Path, base: str = "") -> Changes:
+    """What a work tree changes: its commits since its base, what is uncommitted, and new files that git ignores not.
+
+    Without a ``base`` it is the nearest of the last tag of a release and the merge bases with main branches of remotes.
+
+    Raises:
+        ValueError: the work tree shares no commit with ``base``.
+    """
+    if base:
+        found = _git(folder, "merge-base", base, "HEAD")
+        if not found:
+            raise ValueError(f"{folder} has no commit {base!r} in its history; `git -C {folder} fetch` may get it")
+    else:
+        named = (_git(folder, "describe", "--tags", "--match=v1.*", "--abbrev=0", "HEAD"), *_MAIN_BRANCHES)
+        bases = {_git(folder, "merge-base", each, "HEAD") for each in named if each} - {None, ""}
+        commits = {each: _git(folder, "rev-list", "--count", f"{each}..HEAD") for each in bases if each}
+        found = min(((int(number), each) for each, number in commits.items() if number), default=(0, ""))[1]
+    changed = _git(folder, "diff", "--name-only", "-z", "--no-renames", "--relative", found or "HEAD", "--", ".") or ""
+    added = _git(folder, "ls-files", "--others", "--exclude-standard", "-z", "--", ".") or ""
+    return Changes(found, tuple(sorted({*changed.split("\0"), *added.split("\0")} - {""})))
 
 
 def _described(folder: Path, minor: int | None) -> str:

@@ -46,6 +46,11 @@ def recorded_mutants() -> bytes:
     return (_folder() / "mutations.json").read_bytes()
 
 
+def released_results() -> str:
+    """The results of releases of kube-proxy on the catalogue (``proxylab.features.conformance.conformance_table``)."""
+    return (_folder() / "conformance.json").read_text(encoding="utf-8")
+
+
 def the_scenario(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
     """The name, if it is a scenario's."""
     if name is None or name in _names():

@@ -35,6 +35,7 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
 from proxylab.scenario.versions import Version
+from proxylab.timing import Deadline
 from proxylab.verdict.model import Fault, ProbeVerdict, ScenarioResult, StepVerdict
 
 
@@ -113,13 +114,15 @@ def opened(
     keep: bool = False,
     hold: bool = False,
     trace: bool = False,
+    until: Deadline | None = None,
 ) -> Iterator[ScenarioRuns]:
-    """What runs scenarios, each engine's in one session; the end of the block closes them."""
+    """What runs scenarios, each engine's in one session, until a deadline; the end of the block closes them."""
     kept = KeptLabs() if keep else None
     given = seed, kept.control_socket if kept else None
     with ExitStack() as stack:
         sessions = OpenLabs(lambda name: stack.enter_context(make_session(choices[name], *given)))
-        yield ScenarioRuns(sessions.session, trace=trace, store=store, kept_labs=kept, hold=_hold if hold else None)
+        look = _hold if hold else None
+        yield ScenarioRuns(sessions.session, trace=trace, store=store, kept_labs=kept, hold=look, until=until)
 
 
 @contextmanager

@@ -52,6 +52,7 @@ VERBS: Final = {
     "engines": Verb("proxylab.cli.engines", "List engines, and the sources of kube-proxy binaries."),
     "exec": Verb("proxylab.cli.exec", "Run a command in a node, pod or host."),
     "expected": Verb("proxylab.features.expected.verb", "Print what must become of probes, and why; run nothing."),
+    "gate": Verb("proxylab.features.gate.verb", "Run a kubernetes checkout against the release before it."),
     "get": Verb("proxylab.cli.get", "List nodes, pods, Services or endpoints of a lab."),
     "graph": Verb("proxylab.features.graph.verb", "Draw a scenario's network as text, Mermaid or SVG."),
     "import": Verb("proxylab.features.import_.verb", "Write a scenario from kubectl's output of a live cluster."),

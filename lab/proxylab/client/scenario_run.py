@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -21,6 +21,7 @@ from proxylab.errors import CapabilityError, LabError
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
+from proxylab.timing import Deadline
 from proxylab.verdict.model import (
     UNRESOLVED,
     Fault,
@@ -33,6 +34,9 @@ from proxylab.verdict.model import (
 )
 
 _Verdict = TypeVar("_Verdict", bound=ProbeVerdict | StepVerdict)
+
+MORE_TIME: Final = "more time than the run was given"
+"""What a scenario lacked that would have begun after the run's deadline."""
 
 
 class Bundles(Protocol):
@@ -95,7 +99,8 @@ def judged(
 class ScenarioRuns:
     """Runs scenarios one after the other, on the sessions that ``sessions`` returns for the names of engines.
 
-    After a probe or step that did not pass, ``hold`` lets the user look at the lab, and ``kept_labs`` keeps it.
+    After a probe or step that did not pass, ``hold`` lets the user look at the lab, and ``kept_labs`` keeps it. No
+    scenario begins after ``until``.
     """
 
     def __init__(
@@ -106,8 +111,10 @@ class ScenarioRuns:
         store: Bundles | None = None,
         kept_labs: KeptLabs | None = None,
         hold: Callable[[OpenLab, ProbeVerdict | StepVerdict], None] | None = None,
+        until: Deadline | None = None,
     ) -> None:
         self._sessions = sessions
+        self._until = until
         self._trace = trace
         self._store = store
         self._kept_labs = kept_labs
@@ -121,6 +128,8 @@ class ScenarioRuns:
             at: receives what runs now, before each probe and step.
             note: receives remarks for the user.
         """
+        if self._until is not None and self._until.passed:
+            return _result(run, skipped=Skip(MORE_TIME, "give it more minutes"))
         _announce(run, at, note)
         begin = time.monotonic()
         verdicts: list[ProbeVerdict | StepVerdict] = []

@@ -9,9 +9,7 @@ from typing import Final
 
 import click
 from click.shell_completion import CompletionItem
-from msgspec.structs import replace
 
-import proxylab
 from proxylab.cli.catalogue import complete_themes_and_names, files_of
 from proxylab.cli.engine_options import EnginesOptions, choices_of
 from proxylab.cli.file_arguments import expand, load_all
@@ -26,16 +24,15 @@ from proxylab.client.output_files import write_whole
 from proxylab.client.report_page import RunStart
 from proxylab.client.scenario_run import ScenarioRuns
 from proxylab.client.session import Session, SessionMaker
-from proxylab.engines.engine_names import ENGINES
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ExitCode
 from proxylab.features.conformance.conformance_files import badge, junit, markdown, page
 from proxylab.features.conformance.conformance_table import (
     Conformance,
-    TestedProxy,
     catalogue_digest,
     conformance_of,
     read,
+    tested_proxy,
     together,
 )
 from proxylab.features.conformance.conformance_text import change_lines, conformance_lines
@@ -168,13 +165,9 @@ def _run(
         left = iter(results)
         tables = [
             conformance_of(
-                TestedProxy(
-                    engine=engine,
-                    version=_version(choices[engine]),
-                    options=replace(choices[engine], name=ENGINES[0]).options,
-                    kernel=kernel,
-                    binary=choices[engine].binary,
-                    proxylab=proxylab.__version__,
+                tested_proxy(
+                    choices[engine],
+                    kernel,
                     scenarios=len({run.scenario.file for run in of_column}),
                     catalogue=digest,
                     begun=begun,
@@ -184,11 +177,6 @@ def _run(
             for (engine, kernel), of_column in columns.items()
         ]
         yield together(tables), exit_code(results)
-
-
-def _version(choice: EngineChoice) -> str:
-    """Of the binary; of an embedded engine, the version that it behaves like."""
-    return choice.upstream.version if choice.upstream else f"v{'.'.join(map(str, choice.version))}"
 
 
 def _read(file: Path) -> Conformance:

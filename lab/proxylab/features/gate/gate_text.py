@@ -1,0 +1,128 @@
+"""The verdict of a gate in a few lines: what turned red that is green on a release, what did not run, what to do.
+
+The results of releases come with the catalogue, as a table of conformance. A probe or step turns red if it fails or is
+inconclusive here, and does neither on the release. What is red on both is counted, and does not decide.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from msgspec import Struct
+
+from proxylab.evidence.words import amount
+from proxylab.features.conformance.conformance_table import Conformance, Item, ItemResult, sentence, together
+from proxylab.features.gate.touched import Touched
+from proxylab.text import WIDTH, wrapped
+
+_RED: Final = (ItemResult.FAIL, ItemResult.INCONCLUSIVE)
+_MOST_NAMED: Final = 12
+"""How many items that turned red the verdict names; the page has all."""
+_DIGITS: Final = 12
+
+
+class AgainstRelease(Struct, frozen=True):
+    """One proxy of the gate beside a release in the same mode.
+
+    Attributes:
+        engine: the proxy's engine.
+        release: the release, in words; empty where the table has none of this mode.
+        result: how many items conform, in words.
+        turned: the items that are red here, and not on the release, each with its reason.
+        red_on_both: how many are red on both.
+        is_judged: whether something ran, and could be judged.
+    """
+
+    engine: str
+    release: str
+    result: str
+    turned: tuple[tuple[Item, str], ...]
+    red_on_both: int
+    is_judged: bool
+
+
+class Gate(Struct, frozen=True):
+    """All that a verdict is made of.
+
+    Attributes:
+        ran: which binary ran, in words.
+        against: each proxy beside a release.
+        touched: what the change can alter; ``None`` where no change is known.
+        base: the commit before the change; empty where none is known.
+        late: the scenarios of each engine that would have begun after the gate's time.
+        minutes: that time.
+    """
+
+    ran: str
+    against: tuple[AgainstRelease, ...]
+    touched: Touched | None
+    base: str
+    late: dict[str, int]
+    minutes: float
+
+    @property
+    def passes(self) -> bool:
+        """Whether something was judged on each proxy, and nothing turned red."""
+        return all(each.is_judged and not each.turned for each in self.against)
+
+
+def against_release(found: Conformance, column: int, releases: Conformance) -> AgainstRelease:
+    """One proxy of a table beside the release that is most like it."""
+    subject, before = found.columns[column], releases.like(found.columns[column])
+    here = len(releases.columns) + column
+    turned, both = [], 0
+    for item in together([releases, found]).having(here, *_RED):
+        if before is not None and item.results[before] in _RED:
+            both += 1
+        else:
+            turned.append((item, item.reason(here)))
+    label = "" if before is None else releases.columns[before].label
+    counts = found.counts(column)
+    is_judged = any(counts[each] for each in (*_RED, ItemResult.PASS, ItemResult.KNOWN))
+    return AgainstRelease(subject.engine, label, sentence(counts), tuple(turned), both, is_judged)
+
+
+def gate_lines(gate: Gate, width: int = WIDTH) -> list[str]:
+    """The verdict, whose last line says whether the change passes."""
+    lines = [*wrapped(f"gate: {gate.ran}", "", "  ", width), *wrapped(_touched_words(gate), "  ", width=width)]
+    for each in gate.against:
+        lines += ["", *_engine_lines(each, gate.late.get(each.engine, 0), gate.minutes, width)]
+    red = sum(len(each.turned) for each in gate.against)
+    silent = [each.engine for each in gate.against if not each.is_judged]
+    verdict = f"does not pass: {amount(red, 'item')} turned red" if red else "passes: nothing turned red"
+    if silent and not red:
+        verdict = f"is not judged: nothing ran on {' and '.join(silent)}"
+    return [*lines, "", f"the change {verdict}"]
+
+
+def _touched_words(gate: Gate) -> str:
+    """What the change can alter, in a sentence."""
+    if gate.touched is None:
+        return "what it changes is not known, so the core of the catalogue ran alone"
+    since = f"since {gate.base[:_DIGITS]}" if gate.base else "that are not committed, since no base of them is known"
+    if not gate.touched.files:
+        return f"no file {since} can alter a proxy, so the core of the catalogue ran alone"
+    parts = [
+        f"mode {mode} ({', '.join(sorted(themes)) if themes else 'the whole catalogue'})"
+        for mode, themes in gate.touched.themes.items()
+    ]
+    others = set(gate.touched.themes) - {each.engine.rpartition("/")[2] for each in gate.against}
+    aside = "".join(f"; the gate does not run mode {each}, `proxylab conformance` does" for each in sorted(others))
+    return f"{amount(len(gate.touched.files), 'file')} {since} can alter {' and '.join(parts)}{aside}"
+
+
+def _engine_lines(found: AgainstRelease, late: int, minutes: float, width: int) -> Iterator[str]:
+    compared = f", compared with {found.release}" if found.release else ", with no release to compare with"
+    yield from wrapped(f"{found.engine}: {found.result} conform{compared}", "", "  ", width)
+    if found.red_on_both:
+        yield from wrapped(f"{amount(found.red_on_both, 'item')} red there, too", "  ", width=width)
+    if late:
+        wanted = f"--minutes {minutes * 2:g}"
+        yield from wrapped(
+            f"{amount(late, 'scenario')} did not run within {minutes:g} minutes; try {wanted}", "  ", width=width
+        )
+    for item, reason in islice(found.turned, _MOST_NAMED):
+        yield from wrapped(f"red: {item.title}", "  ", "    ", width)
+        yield from wrapped(reason, "    ", width=width) if reason else ()
+    if len(found.turned) > _MOST_NAMED:
+        yield f"  and {len(found.turned) - _MOST_NAMED:,} more, which the page names"

@@ -1,0 +1,178 @@
+"""The command line of ``proxylab gate``: a kubernetes checkout, or a binary, against the release before it."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import click
+
+from proxylab.binaries.checkout import is_checkout
+from proxylab.binaries.source_state import changes_of
+from proxylab.cli.catalogue import files_of, released_results
+from proxylab.cli.engine_options import ProxyOptions, choices_of
+from proxylab.cli.file_arguments import expand, load_all
+from proxylab.cli.progress import RunProgress
+from proxylab.cli.scenario_results import jobs_option, opened, results_of, runs_of
+from proxylab.cli.standard_streams import echo
+from proxylab.cli.terminal import COLOR, paint, terminal_width
+from proxylab.client.bundles import BundleStore
+from proxylab.client.output_files import write_whole
+from proxylab.client.report_page import RunStart, write_page
+from proxylab.client.scenario_run import MORE_TIME, Run
+from proxylab.client.session import Session, SessionMaker
+from proxylab.engines.engine_names import mode_of
+from proxylab.engines.protocol import EngineChoice
+from proxylab.errors import ExitCode
+from proxylab.features.conformance.conformance_files import junit, page
+from proxylab.features.conformance.conformance_table import (
+    Conformance,
+    catalogue_digest,
+    conformance_of,
+    read,
+    tested_proxy,
+    together,
+)
+from proxylab.features.gate.gate_text import Gate, against_release, gate_lines
+from proxylab.features.gate.touched import BOTH, Touched, touched
+from proxylab.report.exit_code import exit_code
+from proxylab.report.html import entries_of
+from proxylab.scenario.words import HOST
+from proxylab.timing import Deadline
+from proxylab.verdict.model import UNRESOLVED, ScenarioResult
+
+_CORE: Final = "core"
+"""The tag of the scenarios that show each promise once."""
+
+
+@click.command("gate", short_help="Run a kubernetes checkout against the release before it.")
+@click.argument("source", metavar="CHECKOUT|BINARY", type=click.Path(path_type=Path, exists=True))
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="Begin no scenario after so many minutes of tests; the build does not count.",
+)
+@click.option(
+    "--base",
+    metavar="COMMIT",
+    default="",
+    envvar="PULL_BASE_SHA",
+    help="The commit that the change began at; by default the nearest of the last tag and the remotes' main branches. "
+    "The change decides what runs beside the core.",
+)
+@click.option(
+    "--artifacts",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".proxylab/gate"),
+    show_default=True,
+    envvar="ARTIFACTS",
+    help="Where to write JUnit XML, pages, the table as JSON, and the evidence of what did not pass.",
+)
+@click.option(
+    "--privileged", is_flag=True, help="As of `proxylab run`: let proxies of a lab of root do all that root may."
+)
+@jobs_option
+@COLOR
+@click.pass_obj
+def command(
+    make_session: SessionMaker | None,
+    /,
+    *,
+    source: Path,
+    minutes: float,
+    base: str,
+    artifacts: Path,
+    privileged: bool,
+    jobs: int,
+    color: str,
+) -> ExitCode:
+    """Say whether a change of kube-proxy may go in.
+
+    The gate builds kube-proxy from a CHECKOUT of kubernetes, or takes a BINARY. It runs the core of the catalogue in
+    modes iptables and nftables, and then what the change touches. A probe or step turns red if it does not conform, and
+    conforms on the release. Then the exit code is 1.
+
+    The folder of --artifacts gets junit_proxylab.xml, proxylab.html, proxylab.json, bundles, and failures.html with the
+    paths of packets where something did not conform.
+
+    Example: proxylab gate ./kubernetes --jobs auto
+    """
+    begun = RunStart.now()
+    try:
+        changes = changes_of(source, base) if is_checkout(source) else None
+    except ValueError as error:
+        raise click.UsageError(f"--base: {error}") from None
+    alters = touched(changes.files) if changes is not None else None
+    engines = [f"kube-proxy/{mode}" for mode in BOTH]
+    choices = choices_of(engines, ProxyOptions(kube_proxy=str(source), privileged=privileged))
+    runs = _runs(choices, alters)
+    store = BundleStore(artifacts / "bundles")
+    progress = RunProgress(sum(map(len, runs)), document=True, verbosity=0, color=color, paint=paint)
+    until = Deadline.after(60 * minutes)
+    begin = partial(opened, make_session or Session, choices, 0, store=store, until=until)
+    with ExitStack() as stack:  # its end may raise: report before that
+        results = []
+        for part in filter(None, runs):
+            found = stack.enter_context(results_of(part, begin, min(jobs, len(part)), progress))
+            results += [progress.over(each) for each in found]
+        table = _table(choices, results, runs, f"{begun.at:%Y-%m-%d %H:%M} UTC")
+        releases = read(released_results())
+        late = [each.engine for each in results if each.skipped is not None and each.skipped.missing == MORE_TIME]
+        gate = Gate(
+            ran=str(choices[engines[0]].binary),
+            against=tuple(against_release(table, column, releases) for column in range(len(table.columns))),
+            touched=alters,
+            base=changes.base if changes is not None else "",
+            late=Counter(late),
+            minutes=minutes,
+        )
+        _write(artifacts, table, results, begun)
+        echo("\n".join(gate_lines(gate, terminal_width())))
+        echo(f"results: {artifacts}", err=True)
+        code = exit_code(results)
+    if code in (ExitCode.INTERNAL, ExitCode.SCENARIO, ExitCode.CAPABILITY):
+        return code
+    return ExitCode.OK if gate.passes else ExitCode.FAILED
+
+
+def _runs(choices: Mapping[str, EngineChoice], alters: Touched | None) -> tuple[list[Run], list[Run]]:
+    """What runs first, and what runs then: the core of the catalogue, and what else the change touches."""
+    versions = {engine: choice.version for engine, choice in choices.items()}
+    every = runs_of(load_all(files_of()), versions, (HOST,), ())
+    core = [each for each in every if _CORE in each.scenario.tags]
+    if alters is None:
+        return core, []
+    others = [each for each in every if _CORE not in each.scenario.tags]
+    return core, [each for each in others if alters.concerns(mode_of(each.engine), _theme(each))]
+
+
+def _theme(run: Run) -> str:
+    return Path(run.scenario.file).parent.name
+
+
+def _table(
+    choices: Mapping[str, EngineChoice], results: Sequence[ScenarioResult], runs: Sequence[Sequence[Run]], begun: str
+) -> Conformance:
+    """The results as a table, a column for each mode."""
+    digest = catalogue_digest({"/".join(each.parts[-2:]): each.read_bytes() for each in expand(files_of())})
+    tables = []
+    for engine, choice in choices.items():
+        scenarios = {run.scenario.file for part in runs for run in part if run.engine == engine}
+        subject = tested_proxy(choice, HOST, scenarios=len(scenarios), catalogue=digest, begun=begun)
+        tables.append(conformance_of(subject, [each for each in results if each.engine == engine]))
+    return together(tables)
+
+
+def _write(artifacts: Path, table: Conformance, results: Sequence[ScenarioResult], begun: RunStart) -> None:
+    """Write the files of a gate. prow reads ``junit*.xml`` of its folder. Raises ``OutputError``."""
+    write_whole(artifacts / "junit_proxylab.xml", f"{junit(table)}\n")
+    write_whole(artifacts / "proxylab.html", f"{page(table)}\n")
+    write_whole(artifacts / "proxylab.json", f"{table.to_json()}\n")
+    red = [each for each in results if each.overall in UNRESOLVED or each.fault is not None]
+    if red:
+        write_page(artifacts / "failures.html", [entry for each in red for entry in entries_of(each)], begun)
