@@ -40,6 +40,8 @@ from proxylab.cli.verbs import VERBS
 from proxylab.errors import CapabilityError
 from proxylab.features.audit.findings import to_lines
 from proxylab.features.audit.senders import SenderKind
+from proxylab.features.gate.gate_text import Gate, against_release, gate_lines
+from proxylab.features.gate.touched import touched
 from proxylab.guest.kernels import Kernel
 from proxylab.protocol.messages import Ready
 from proxylab.protocol.standing_labs import CapturedFrame
@@ -149,6 +151,21 @@ def on_offer(width: int) -> list[str]:
     return kernels_lines("6.18.44", (built, Kernel("/usr/bin/linux.uml", "6.1.176", "/usr/lib/uml/modules")), width)
 
 
+def gated(width: int) -> list[str]:
+    """A change of mode nftables that broke something, and of two others."""
+    alters = touched(["pkg/proxy/nftables/proxier.go", "pkg/proxy/ipvs/proxier.go", "pkg/proxy/topology.go"])
+    against = against_release(BROKEN, 0, RELEASE)
+    gate = Gate(
+        ran="kube-proxy v1.37.3-dirty: built in /home/me/kubernetes; commit f28b4c9efbca, dirty; SHA-256 999b6aaf524c",
+        against=(replace(against, engine="kube-proxy/iptables", turned=(), red_on_both=1), against),
+        touched=alters,
+        base="0123456789abcdef0123456789abcdef01234567",
+        late={"kube-proxy/nftables": 14},
+        minutes=10.0,
+    )
+    return gate_lines(gate, width)
+
+
 def audited(width: int) -> list[str]:
     found = audit_of(answer(RIGHT), answer(wrong()), answer(RIGHT, SenderKind.OUTSIDE), answer(RIGHT, service=""))
     return list(to_lines(found, width))
@@ -156,6 +173,7 @@ def audited(width: int) -> list[str]:
 
 DRAWN: dict[str, Callable[[int], list[str]]] = {
     "audit": audited,
+    "gate": gated,
     "capture": listened,
     "doctor": examined,
     "engines": listed,

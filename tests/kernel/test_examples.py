@@ -25,7 +25,7 @@ from proxylab.guest.kernels import known_kernels
 
 EXAMPLE = r"^Example: proxylab (.*)$"
 FIRST, LAST = ("up", "run"), ("down",)
-APART = {"shell", "engines", "kernels", "kubeconfig", "kubectl", "merge", "watch"}
+APART = {"shell", "engines", "gate", "kernels", "kubeconfig", "kubectl", "merge", "watch"}
 """Those with a test of their own: what they need is not what a lab has."""
 OF_A_KUBE_PROXY = {"diff"}
 """Where none can be had, it says so."""

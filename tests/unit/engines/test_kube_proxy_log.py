@@ -4,7 +4,7 @@ import pytest
 
 from proxylab.addresses import Family
 from proxylab.engines.barrier import BARRIER
-from proxylab.engines.kubeproxy.log import BalancerLog, SyncLog
+from proxylab.engines.kubeproxy.log import BalancerLog, SyncLog, last_error
 
 FOUR, SIX = Family.IPV4, Family.IPV6
 FRONTEND = {FOUR: "192.0.0.8:1", SIX: "[100::8]:1"}
@@ -159,3 +159,28 @@ def test_a_zone_is_taken_up_once_the_syncs_of_all_families_that_began_with_it_ar
     assert heard(*synced, *six).took_up("b")
     of_1_23 = '"Updated proxier node labels" labels=map[kubernetes.io/os:linux topology.kubernetes.io/zone:b]'
     assert heard(of_1_23, BEGINS.partition(" ipFamily")[0], ENDS.partition(" ipFamily")[0]).took_up("b")
+
+
+@pytest.mark.parametrize(
+    ("log", "error"),
+    [
+        ('I1128 04:48:11 2 a.go:1] "Syncing"', ""),
+        (
+            (
+                'E1128 04:48:11.5 2 p.go:1874] "nftables sync failed" err=<\n'
+                "\tnft: netlink_linearize.c:799: netlink_gen_expr: Assertion `dreg < ctx->reg_low' failed.\n"
+                ' > ipFamily="IPv6"\nI1128 04:48:11.6 2 p.go:1211] "Sync failed" ipFamily="IPv6"'
+            ),
+            "nft: netlink_linearize.c:799: netlink_gen_expr: Assertion `dreg < ctx->reg_low' failed.",
+        ),
+        (
+            (
+                'E1128 04:48:11.5 2 p.go:1] "Failed to list existing sets" err="no such file"\n'
+                'E1128 04:48:11.6 2 p.go:2] "Failed to execute iptables-restore" err="exit status 2: \\"x\\" is wrong"'
+            ),
+            'exit status 2: "x" is wrong',
+        ),
+    ],
+)
+def test_the_last_error_is_told_by_its_first_line(log: str, error: str) -> None:
+    assert last_error(log) == error

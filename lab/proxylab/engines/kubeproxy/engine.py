@@ -12,7 +12,7 @@ from msgspec import Struct
 from proxylab.addresses import Family
 from proxylab.engines.barrier import Barrier
 from proxylab.engines.embedded.settings import Periods
-from proxylab.engines.kubeproxy.log import Rest
+from proxylab.engines.kubeproxy.log import Rest, last_error
 from proxylab.engines.kubeproxy.metrics import SyncState
 from proxylab.errors import EngineError
 from proxylab.evidence.engine_progress import Progress
@@ -251,7 +251,10 @@ class KubeProxyEngine:
                 break
             state = await self._node_of_proxy.state()
             if state is not None and state.failures > before:
-                raise EngineError(self._node, "kube-proxy could not load its rules", self._last_lines())
+                log = self._last_lines()
+                said = last_error(log)
+                what = f"kube-proxy could not load its rules{said and f': {said}'}"
+                raise EngineError(self._node, what, log)
         if running.has_ended:
             await self._report_end(running)
 

@@ -31,6 +31,11 @@ VERBOSE: Final = ("--vmodule=proxier=4,servicechangetracker=4,endpointschangetra
 
 _BEGINS: Final = re.compile(r'"Syncing (?:iptables|nftables|ipvs proxier) rules"')
 _ENDS: Final = re.compile(r'"[Ss]yncProxyRules complete"')
+_ERROR: Final = re.compile(
+    r'^E\d{4} [^\n]*?\] "[^"\n]*" err=(?:"(?P<quoted>(?:[^"\\\n]|\\.)*)"|<\n(?P<lines>.*?)\n *>)',
+    re.MULTILINE | re.DOTALL,
+)
+"""An error as klog writes it: quoted, or with its lines below if it has several."""
 _FAILS: Final = '"Failed to execute iptables-restore"'
 _LATE: Final = 0.01
 """The seconds by which a busy machine may delay the next sync."""
@@ -220,3 +225,13 @@ class _Syncs:
         self.begun: str | None = None
         self.zone: str | None = None
         self.failed = False
+
+
+def last_error(log: str) -> str:
+    """What the last error in a log says in its first line, such as the message of ``nft``; empty if there is none."""
+    errors = list(_ERROR.finditer(log))
+    if not errors:
+        return ""
+    found = errors[-1]
+    said = found["lines"] or found["quoted"].replace('\\"', '"').replace("\\n", "\n")
+    return next((line.strip() for line in said.splitlines() if line.strip()), "")

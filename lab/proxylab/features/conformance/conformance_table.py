@@ -40,11 +40,8 @@ from typing import Final
 from msgspec import field
 from msgspec.structs import replace
 
-import proxylab
 from proxylab.binary_identity import BinaryIdentity
 from proxylab.encoding import MisfitError, Record, encode
-from proxylab.engines.engine_names import ENGINES
-from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ExitCode
 from proxylab.report.document import API_VERSION
 from proxylab.report.foreign_documents import decode_printable
@@ -108,21 +105,6 @@ class TestedProxy(Record, frozen=True, kw_only=True, omit_defaults=False):
         """The engine's name with its whole version: ``kube-proxy@v1.36.3/nftables on uml``."""
         proxy = self.engine.partition("/")[0].partition("@")[0]
         return on_kernel(f"{proxy}@{self.version}/{self.mode}", self.kernel)
-
-
-def tested_proxy(choice: EngineChoice, kernel: str, *, scenarios: int, catalogue: str, begun: str) -> TestedProxy:
-    """The proxy that a run tests; an embedded one has the version that it behaves like."""
-    return TestedProxy(
-        engine=choice.name,
-        version=choice.upstream.version if choice.upstream else f"v{'.'.join(map(str, choice.version))}",
-        options=replace(choice, name=ENGINES[0]).options,
-        kernel=kernel,
-        binary=choice.binary,
-        proxylab=proxylab.__version__,
-        scenarios=scenarios,
-        catalogue=catalogue,
-        begun=begun,
-    )
 
 
 class Item(Record, frozen=True, kw_only=True, omit_defaults=False):

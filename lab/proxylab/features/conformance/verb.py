@@ -29,13 +29,12 @@ from proxylab.errors import ExitCode
 from proxylab.features.conformance.conformance_files import badge, junit, markdown, page
 from proxylab.features.conformance.conformance_table import (
     Conformance,
-    catalogue_digest,
     conformance_of,
     read,
-    tested_proxy,
     together,
 )
 from proxylab.features.conformance.conformance_text import change_lines, conformance_lines
+from proxylab.features.conformance.runs import tested_proxy
 from proxylab.report.exit_code import exit_code
 from proxylab.scenario.model import Scenario
 
@@ -147,7 +146,7 @@ def _run(
 ) -> Iterator[tuple[Conformance, ExitCode]]:
     """Run the scenarios on each engine and kernel; the labs close at the end of the block."""
     begun = f"{RunStart.now().at:%Y-%m-%d %H:%M} UTC"
-    digest = catalogue_digest({"/".join(each.parts[-2:]): each.read_bytes() for each in expand(files_of())})
+    catalogue = expand(files_of())
     columns = {
         (engine, kernel): runs_of(written, {engine: choice.version}, (kernel,), ())
         for engine, choice in choices.items()
@@ -169,7 +168,7 @@ def _run(
                     choices[engine],
                     kernel,
                     scenarios=len({run.scenario.file for run in of_column}),
-                    catalogue=digest,
+                    files=catalogue,
                     begun=begun,
                 ),
                 [*islice(left, len(of_column))],

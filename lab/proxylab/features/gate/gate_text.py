@@ -16,8 +16,9 @@ from proxylab.features.gate.touched import Touched
 from proxylab.text import WIDTH, wrapped
 
 _RED: Final = (ItemResult.FAIL, ItemResult.INCONCLUSIVE)
-_MOST_NAMED: Final = 12
-"""How many items that turned red the verdict names; the page has all."""
+_MOST_REASONS: Final = 6
+_MOST_NAMED: Final = 3
+"""How many reasons the verdict has, and how many items of each; the page has all."""
 _DIGITS: Final = 12
 
 
@@ -121,8 +122,14 @@ def _engine_lines(found: AgainstRelease, late: int, minutes: float, width: int) 
         yield from wrapped(
             f"{amount(late, 'scenario')} did not run within {minutes:g} minutes; try {wanted}", "  ", width=width
         )
-    for item, reason in islice(found.turned, _MOST_NAMED):
-        yield from wrapped(f"red: {item.title}", "  ", "    ", width)
-        yield from wrapped(reason, "    ", width=width) if reason else ()
-    if len(found.turned) > _MOST_NAMED:
-        yield f"  and {len(found.turned) - _MOST_NAMED:,} more, which the page names"
+    by_reason: dict[str, list[str]] = {}
+    for item, reason in found.turned:
+        by_reason.setdefault(reason, []).append(item.title)
+    for reason, titles in islice(sorted(by_reason.items(), key=lambda each: -len(each[1])), _MOST_REASONS):
+        yield from wrapped(f"red: {reason or 'no reason is known'}", "  ", "    ", width)
+        for title in titles[:_MOST_NAMED]:
+            yield from wrapped(title, "    ", "      ", width)
+        if len(titles) > _MOST_NAMED:
+            yield f"    and {len(titles) - _MOST_NAMED:,} more"
+    if len(by_reason) > _MOST_REASONS:
+        yield f"  and {amount(len(by_reason) - _MOST_REASONS, 'more reason')}, which the page names"

@@ -9,7 +9,9 @@ from typing import Final
 
 from msgspec import Struct
 
-BOTH: Final = ("iptables", "nftables")
+from proxylab.cluster.configuration import Mode
+
+BOTH: Final = (Mode.IPTABLES, Mode.NFTABLES)
 """The modes that the gate runs on."""
 
 
@@ -17,7 +19,7 @@ class _Area(Struct, frozen=True):
     """A folder or file of kubernetes; without themes it concerns the whole catalogue."""
 
     path: str
-    modes: tuple[str, ...] = BOTH
+    modes: tuple[Mode, ...] = BOTH
     themes: tuple[str, ...] = ()
 
 
@@ -26,11 +28,11 @@ _ENDPOINTS: Final = ("clusterip", "loadbalancer", "manifests", "nodeport", "reje
 _SETTINGS: Final = ("conntrack", "detect-local", "leftovers", "masquerade", "nodeport", "steps")
 
 _AREAS: Final = (
-    _Area("pkg/proxy/iptables/", ("iptables",)),
-    _Area("pkg/util/iptables/", ("iptables",)),
-    _Area("pkg/proxy/nftables/", ("nftables",)),
-    _Area("vendor/sigs.k8s.io/knftables/", ("nftables",)),
-    _Area("pkg/proxy/ipvs/", ("ipvs",)),
+    _Area("pkg/proxy/iptables/", (Mode.IPTABLES,)),
+    _Area("pkg/util/iptables/", (Mode.IPTABLES,)),
+    _Area("pkg/proxy/nftables/", (Mode.NFTABLES,)),
+    _Area("vendor/sigs.k8s.io/knftables/", (Mode.NFTABLES,)),
+    _Area("pkg/proxy/ipvs/", (Mode.IPVS,)),
     _Area("pkg/proxy/winkernel/", ()),
     _Area("pkg/proxy/kubemark/", ()),
     _Area("pkg/proxy/conntrack/", themes=("bugs", "conntrack", "steps", "terminating")),

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Final
 
 import click
+from msgspec.structs import replace
 
 from proxylab.binaries.checkout import is_checkout
 from proxylab.binaries.source_state import changes_of
 from proxylab.cli.catalogue import files_of, released_results
-from proxylab.cli.engine_options import ProxyOptions, choices_of
+from proxylab.cli.engine_options import ProxyOptions, choice_of
 from proxylab.cli.file_arguments import expand, load_all
 from proxylab.cli.progress import RunProgress
 from proxylab.cli.scenario_results import jobs_option, opened, results_of, runs_of
@@ -29,12 +30,11 @@ from proxylab.errors import ExitCode
 from proxylab.features.conformance.conformance_files import junit, page
 from proxylab.features.conformance.conformance_table import (
     Conformance,
-    catalogue_digest,
     conformance_of,
     read,
-    tested_proxy,
     together,
 )
+from proxylab.features.conformance.runs import tested_proxy
 from proxylab.features.gate.gate_text import Gate, against_release, gate_lines
 from proxylab.features.gate.touched import BOTH, Touched, touched
 from proxylab.report.exit_code import exit_code
@@ -109,7 +109,8 @@ def command(
         raise click.UsageError(f"--base: {error}") from None
     alters = touched(changes.files) if changes is not None else None
     engines = [f"kube-proxy/{mode}" for mode in BOTH]
-    choices = choices_of(engines, ProxyOptions(kube_proxy=str(source), privileged=privileged))
+    first = choice_of(engines[0], ProxyOptions(kube_proxy=str(source), privileged=privileged))
+    choices = {engine: replace(first, name=engine) for engine in engines}  # one build for all
     runs = _runs(choices, alters)
     store = BundleStore(artifacts / "bundles")
     progress = RunProgress(sum(map(len, runs)), document=True, verbosity=0, color=color, paint=paint)
@@ -119,16 +120,15 @@ def command(
         results = []
         for part in filter(None, runs):
             found = stack.enter_context(results_of(part, begin, min(jobs, len(part)), progress))
-            results += [progress.over(each) for each in found]
+            results += [each if _is_late(each) else progress.over(each) for each in found]
         table = _table(choices, results, runs, f"{begun.at:%Y-%m-%d %H:%M} UTC")
         releases = read(released_results())
-        late = [each.engine for each in results if each.skipped is not None and each.skipped.missing == MORE_TIME]
         gate = Gate(
             ran=str(choices[engines[0]].binary),
             against=tuple(against_release(table, column, releases) for column in range(len(table.columns))),
             touched=alters,
             base=changes.base if changes is not None else "",
-            late=Counter(late),
+            late=Counter(each.engine for each in results if _is_late(each)),
             minutes=minutes,
         )
         _write(artifacts, table, results, begun)
@@ -151,6 +151,11 @@ def _runs(choices: Mapping[str, EngineChoice], alters: Touched | None) -> tuple[
     return core, [each for each in others if alters.concerns(mode_of(each.engine), _theme(each))]
 
 
+def _is_late(result: ScenarioResult) -> bool:
+    """Whether it would have begun after the gate's time."""
+    return result.skipped is not None and result.skipped.missing == MORE_TIME
+
+
 def _theme(run: Run) -> str:
     return Path(run.scenario.file).parent.name
 
@@ -159,11 +164,11 @@ def _table(
     choices: Mapping[str, EngineChoice], results: Sequence[ScenarioResult], runs: Sequence[Sequence[Run]], begun: str
 ) -> Conformance:
     """The results as a table, a column for each mode."""
-    digest = catalogue_digest({"/".join(each.parts[-2:]): each.read_bytes() for each in expand(files_of())})
+    catalogue = expand(files_of())
     tables = []
     for engine, choice in choices.items():
         scenarios = {run.scenario.file for part in runs for run in part if run.engine == engine}
-        subject = tested_proxy(choice, HOST, scenarios=len(scenarios), catalogue=digest, begun=begun)
+        subject = tested_proxy(choice, HOST, scenarios=len(scenarios), files=catalogue, begun=begun)
         tables.append(conformance_of(subject, [each for each in results if each.engine == engine]))
     return together(tables)
 

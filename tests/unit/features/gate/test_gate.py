@@ -12,7 +12,7 @@ from kube_proxies import program
 from msgspec.structs import replace
 from scenario_text import scenario_text
 
-from proxylab.cli.engine_options import choices_of
+from proxylab.cli.engine_options import choice_of
 from proxylab.errors import ExitCode
 from proxylab.features.conformance.conformance_table import Conformance, Item, ItemResult, read
 
@@ -56,7 +56,7 @@ def test_what_is_green_on_the_release_and_red_here_keeps_a_change_out(
     released(monkeypatch, release(holds=ItemResult.PASS, fails=ItemResult.PASS))
     code, output, _ = catalogue.type("gate", "kube-proxy")
     assert code == ExitCode.FAILED
-    assert output.count("red: clusterip/a: fails\n") == 2, "one for each mode"
+    assert output.count("red: the packet took another way\n    clusterip/a: fails\n") == 2, "one for each mode"
     assert "compared with kube-proxy@v1.37.2/nftables" in output
     assert output.splitlines()[-1] == "the change does not pass: 2 items turned red"
     assert "the core of the catalogue ran alone" in output
@@ -109,8 +109,8 @@ def test_a_checkout_runs_what_its_change_touches(catalogue: Caller, monkeypatch:
         (sources / name).write_text("package x\n")
     make_repository(sources, "v1.37.2")
     monkeypatch.setattr(
-        "proxylab.features.gate.verb.choices_of",
-        lambda engines, given: choices_of(engines, replace(given, kube_proxy=str(catalogue.folder / "kube-proxy"))),
+        "proxylab.features.gate.verb.choice_of",
+        lambda engine, given: choice_of(engine, replace(given, kube_proxy=str(catalogue.folder / "kube-proxy"))),
     )
     _, output, _ = catalogue.type("gate", "kubernetes")
     assert "no file since " in output
