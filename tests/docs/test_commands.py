@@ -57,6 +57,7 @@ NOT_TYPED = {
     "ray start --head": "listens on the machine's own network; tests/kernel/test_ray.py starts a cluster in a sandbox",
     "ray start --address=HEAD:6379": "joins that cluster",
     ON_RAY: "runs on that cluster",
+    "(cd kubernetes && gh pr checkout 140951)": "asks GitHub; tests/engines/test_gate.py has that fault",
     CLONE: "is a gigabyte; tests/engines/test_checkout.py puts a checkout there instead",
     "./dev pytest tests/unit": "is of the tests that run now",
     "proxylab engines --obtain control-plane": "builds for minutes; tests/unit/binaries/test_control_plane.py does it",

@@ -22,7 +22,7 @@ from proxylab.errors import ExitCode
 ROOT = Path(__file__).parents[2]
 TRACED = "scenarios/clusterip/from-a-pod.lab.yaml"
 CHAIN, BY_ANOTHER_NAME = '= "services"', "of-a-patch"
-COMMANDS = 6
+COMMANDS = 7
 """On all pages together."""
 
 PATCHED = "pkg/proxy/iptables/proxier.go"
@@ -125,7 +125,8 @@ def test_the_commands_of_the_pages_run_a_patch_of_ones_own(kube_proxy: Binary, t
     """
     clone_of_a_reader(tmp_path)
     (tmp_path / "scenarios/clusterip").mkdir(parents=True)
-    shutil.copy(ROOT / TRACED, tmp_path / TRACED)
+    for name in (TRACED, "scenarios/conformance.json"):
+        shutil.copy(ROOT / name, tmp_path / name)
     try:
         make_checkout(tmp_path / "kubernetes", kube_proxy.version, "kube-proxy")
     except NoSourcesError as error:
