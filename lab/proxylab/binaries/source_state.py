@@ -82,14 +82,17 @@ class Changes(Struct, frozen=True):
     files: tuple[str, ...]
 
 
-def changes_of(folder: Path, base: str = "") -> Changes:
+def changes_of(folder: Path, base: str = "") -> Changes | None:
     """What a work tree changes: its commits since its base, what is uncommitted, and new files that git ignores not.
 
-    Without a ``base`` it is the nearest of the last tag of a release and the merge bases with main branches of remotes.
+    ``None`` where the folder is in no repository. Without a ``base`` it is the nearest of the last tag of a release and
+    the merge bases with main branches of remotes.
 
     Raises:
         ValueError: the work tree shares no commit with ``base``.
     """
+    if _git(folder, "rev-parse", "HEAD") is None:
+        return None
     if base:
         found = _git(folder, "merge-base", base, "HEAD")
         if not found:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from git_repositories import git, make_repository
 
-from proxylab.binaries.source_state import MAIN, state_of
+from proxylab.binaries.source_state import MAIN, Changes, changes_of, state_of
 from proxylab.errors import BuildError
 
 BASE = "staging/src/k8s.io/component-base/version/base.go"
@@ -109,3 +109,48 @@ def test_sources_that_say_nothing_are_refused_with_the_reason(sources: Path) -> 
     make_repository(sources)
     with pytest.raises(BuildError, match=r"nothing says their version: no tag v1\.X\.Y.*\ntag the commit"):
         state_of(sources)
+
+
+def known(changes: Changes | None) -> Changes:
+    assert changes is not None
+    return changes
+
+
+def test_the_changes_of_a_branch_are_its_commits_and_what_is_not_committed(sources: Path, tmp_path: Path) -> None:
+    make_repository(sources, "v1.37.2")
+    git(tmp_path, "clone", "-q", str(sources), "clone")
+    clone = tmp_path / "clone"
+    assert known(changes_of(clone)).files == ()
+    write(clone, "pkg/proxy/types.go", "package proxy\n")
+    git(clone, "add", ".")
+    git(clone, "commit", "-qm", "A change")
+    write(clone, "go.mod", "module k8s.io/kubernetes // patched\n")
+    write(clone, "pkg/proxy/new file.go", "package proxy\n")
+    found = known(changes_of(clone))
+    assert found.base == git(sources, "rev-parse", "HEAD")
+    assert found.files == ("go.mod", "pkg/proxy/new file.go", "pkg/proxy/types.go")
+    assert known(changes_of(clone, "HEAD")).files == ("go.mod", "pkg/proxy/new file.go")
+
+
+def test_the_nearest_base_counts(sources: Path, tmp_path: Path) -> None:
+    """A branch of a release begins at its tag, long after it left the main branch."""
+    make_repository(sources)
+    git(sources, "branch", "-M", "master")
+    git(tmp_path, "clone", "-q", str(sources), "clone")
+    clone = tmp_path / "clone"
+    for name in ("one", "two"):
+        write(clone, name, "")
+        git(clone, "add", ".")
+        git(clone, "commit", "-qm", name)
+    git(clone, "tag", "v1.37.3")
+    write(clone, "three", "")
+    assert known(changes_of(clone)).files == ("three",)
+    git(clone, "tag", "-d", "v1.37.3")
+    assert known(changes_of(clone)).files == ("one", "three", "two")
+
+
+def test_a_base_that_is_not_there_is_a_mistake(sources: Path, tmp_path: Path) -> None:
+    make_repository(sources)
+    with pytest.raises(ValueError, match="no commit 'v9'"):
+        changes_of(sources, "v9")
+    assert changes_of(tmp_path) is None, "in no repository nothing is known"
