@@ -17,7 +17,7 @@ from pathlib import Path
 
 import click
 import pytest
-from audits import RIGHT, answer, audit_of, wrong
+from audits import RIGHT, answer, asked, audit_of, promised, wrong
 from conformance_tables import BROKEN, RELEASE
 from kube_proxies import program
 from kubectl_clusters import k3s
@@ -42,6 +42,8 @@ from proxylab.features.audit.findings import to_lines
 from proxylab.features.audit.senders import SenderKind
 from proxylab.features.gate.gate_text import Gate, against_release, gate_lines
 from proxylab.features.gate.touched import touched
+from proxylab.features.migrate.certificate import certificate_of
+from proxylab.features.migrate.certificate_text import to_lines as certificate_lines
 from proxylab.guest.kernels import Kernel
 from proxylab.protocol.messages import Ready
 from proxylab.protocol.standing_labs import CapturedFrame
@@ -171,9 +173,18 @@ def audited(width: int) -> list[str]:
     return list(to_lines(found, width))
 
 
+def certified(width: int) -> list[str]:
+    old = promised(RIGHT, "untranslated", "unused-port/iptables")
+    new = promised(RIGHT, "rejected", "unused-port/nftables")
+    before = audit_of(asked(RIGHT), asked(old, "an unused port"), asked(RIGHT, "a node port", "shop/db"))
+    after = audit_of(asked(RIGHT), asked(new, "an unused port"), asked(wrong(), "a node port", "shop/db"))
+    return list(certificate_lines(certificate_of(before, replace(after, engine="embedded/nftables")), width))
+
+
 DRAWN: dict[str, Callable[[int], list[str]]] = {
     "audit": audited,
     "gate": gated,
+    "migrate": certified,
     "capture": listened,
     "doctor": examined,
     "engines": listed,

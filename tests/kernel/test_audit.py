@@ -1,6 +1,7 @@
 """``proxylab audit`` in labs: green on a right proxy, red on one that loads a wrong rule."""
 
 from contextlib import closing
+from functools import cache
 
 import pytest
 
@@ -12,6 +13,7 @@ from proxylab.features.audit.findings import Audit, to_lines
 from proxylab.features.audit.manifests import scenario_of_manifests
 from proxylab.features.audit.runs import audit
 from proxylab.features.audit.senders import SenderKind, with_senders
+from proxylab.features.migrate.certificate import certificate_of
 from proxylab.features.mutate.runs import mutants_of, ruled
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
@@ -35,6 +37,7 @@ spec:
 """
 
 
+@cache
 def audited(engine: str, mutation: Mutation | None = None) -> Audit:
     with Session(EngineChoice(engine)) as session, closing(session.open(whole(engine), mutation=mutation)) as lab:
         return audit(lab, "proxylab audit shop.yaml", lambda done, of: None)
@@ -54,15 +57,41 @@ def test_every_answer_of_a_right_proxy_is_as_promised(engine: str) -> None:
     assert len(found.answers) > 20
 
 
-def test_a_wrong_rule_is_found_and_explained() -> None:
+def wrong_rule() -> Mutation:
     engine = "embedded/iptables"
     mutants = mutants_of([ruled(whole(engine), engine)], engine)
     wrong = next(
         each for each in mutants if "KUBE-SEP" in each.rule_class and "DNAT" in each.rule and not each.equivalent
     )
-    found = audited(engine, Mutation(wrong.rule_class, wrong.mutation))
+    return Mutation(wrong.rule_class, wrong.mutation)
+
+
+def test_a_wrong_rule_is_found_and_explained() -> None:
+    found = audited("embedded/iptables", wrong_rule())
     assert found.exit_code is ExitCode.FAILED
     assert {each.service for each in found.of(Judgement.FAIL)} == {"default/web"}
     text = "\n".join(to_lines(found, 120))
     assert "what differs:" in text
     assert "reproduce: proxylab audit shop.yaml" in text
+
+
+def test_from_iptables_to_nftables_what_is_documented_changes_and_nothing_else() -> None:
+    found = certificate_of(audited("embedded/iptables"), audited("embedded/nftables"))
+    changed = {(each.before, each.after, tuple(each.senders)) for each in found.changes}
+    beside = (SenderKind.NEAR, SenderKind.NODE)
+    assert changed == {
+        ("outcome untranslated", "outcome rejected", beside),
+        ("outcome untranslated", "outcome dropped", beside),
+        ("outcome delivered", "outcome refused", (SenderKind.LOOPBACK,)),
+    }
+    assert len(found.changes) == 4  # an unused port and an echo request are rejected for different reasons
+    assert all(each.reason.is_documented for each in found.changes)
+    assert found.undecided == ()
+    assert sum(found.same.values()) + sum(len(each.answers) for each in found.changes) == len(found.before.answers)
+
+
+def test_a_new_proxy_with_a_wrong_rule_is_not_certified() -> None:
+    found = certificate_of(audited("embedded/nftables"), audited("embedded/iptables", wrong_rule()))
+    faults = [each for each in found.changes if not each.reason.is_documented]
+    assert {service for each in faults for service in each.services} == {"default/web"}
+    assert all("Do not change before this is mended" in each.reason.advice for each in faults)

@@ -8,9 +8,9 @@ from proxylab.features.audit.questions import AuditQuestion
 from proxylab.features.audit.senders import SenderKind
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.judge import judge
-from proxylab.verdict.model import ProbeVerdict
+from proxylab.verdict.model import Judgement, ProbeVerdict
 
-__all__ = ["RIGHT", "answer", "audit_of", "wrong"]
+__all__ = ["RIGHT", "answer", "asked", "audit_of", "promised", "wrong"]
 
 _ONE = replace(DELIVERED, backends=("echo-2",))
 RIGHT = judged(_ONE, _ONE.evidence(_ONE.round_trip(0, "echo-2")))
@@ -27,6 +27,23 @@ def answer(verdict: ProbeVerdict, kind: SenderKind = SenderKind.NEAR, service: s
     frontend = "clusterIP 10.96.0.10:80/TCP"
     question = AuditQuestion(service=service, frontend=frontend, kind=kind, probe=verdict.probe)
     return AuditAnswer(question, replace(verdict, rerun_command="proxylab audit shop.yaml"))
+
+
+def asked(verdict: ProbeVerdict, name: str = "a question", service: str = "shop/web") -> AuditAnswer:
+    """An answer to the question of that name."""
+    probe = replace(verdict.case.probe, name=name)
+    return answer(replace(verdict, case=replace(verdict.case, probe=probe)), service=service)
+
+
+def promised(verdict: ProbeVerdict, outcome: str, row: str, judgement: Judgement = Judgement.PASS) -> ProbeVerdict:
+    """The verdict with another promised outcome, which follows from that row."""
+    changed = (
+        replace(each, expected=outcome, observed=outcome, follows=(row,), judgement=judgement)
+        if each.expectation == "outcome"
+        else each
+        for each in verdict.verdicts
+    )
+    return replace(verdict, verdicts=tuple(changed))
 
 
 def audit_of(*answers: AuditAnswer) -> Audit:

@@ -63,6 +63,9 @@ VERBS: Final = {
     "kubectl": Verb("proxylab.cli.kubectl", "Run kubectl in a lab with a real control plane."),
     "logs": Verb("proxylab.cli.logs", "Print the log of a node's engine."),
     "merge": Verb("proxylab.features.merge.verb", "Merge the reports of several runs, or of shards."),
+    "migrate": Verb(
+        "proxylab.features.migrate.verb", "Certify what changes for Services when another proxy takes over."
+    ),
     "mutate": Verb("proxylab.features.mutate.verb", "Change each rule, and report which probe notices."),
     "plan": Verb("proxylab.cli.plan", "Show a scenario's nodes, pods, addresses and devices."),
     "probe": Verb("proxylab.cli.probe", "Send one probe and explain the result."),

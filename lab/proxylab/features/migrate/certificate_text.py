@@ -1,0 +1,134 @@
+"""A certificate as text and as JSON."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from proxylab.evidence.words import amount, listed
+from proxylab.features.audit.findings import Audit
+from proxylab.features.migrate.certificate import Certificate, Change
+from proxylab.features.migrate.reasons import Reason
+from proxylab.text import wrapped
+from proxylab.verdict.model import Judgement
+
+_MOST_CHANGES: Final = 40
+_MOST_UNDECIDED: Final = 10
+_MOST_NAMES: Final = 3
+UNEXPLAINED: Final = "no document explains it: a proxy has a fault, or the oracle"
+
+
+def headline(found: Certificate) -> str:
+    """What was asked on both proxies, and how much of it changes."""
+    asked, same = len(found.before.answers), sum(found.same.values())
+    changed = sum(len(each.answers) for each in found.changes)
+    services = len({each.question.service for each in found.before.answers} - {""})
+    told = [
+        f"{same:,} with the same answer",
+        f"{changed:,} with another for {amount(len(found.services), 'Service')}",
+    ]
+    if rest := asked - same - changed:
+        told.append(f"{rest:,} undecided")
+    return (
+        f"{found.before.subject}: from {found.before.engine} to {found.after.engine}: "
+        f"{amount(services, 'Service')}, {amount(asked, 'question')}: {', '.join(told)}"
+    )
+
+
+def concerns(change: Change) -> str:
+    """Whom a change concerns: Services and kinds of senders, counted."""
+    services = (
+        f"{amount(len(change.services), 'Service')} ({_some(change.services)})" if change.services else "no Service"
+    )
+    senders = listed([f"{kind} {count:,}" for kind, count in change.senders.items()])
+    return f"concerns {services}; {amount(len(change.answers), 'question')}: {senders}"
+
+
+def title(change: Change) -> str:
+    """What is dialled, and what becomes of it before and after."""
+    return f"{_some(change.frontends)}: {change.before}, then {change.after}"
+
+
+def _some(words: Sequence[str]) -> str:
+    """The first few, and how many there are besides."""
+    further = len(words) - _MOST_NAMES
+    return f"{', '.join(words[:_MOST_NAMES])} and {further:,} more" if further > 1 else listed(list(words))
+
+
+def kept(audit: Audit) -> str:
+    """How far one proxy keeps the promises."""
+    counts = audit.counts
+    told = f"{counts[Judgement.PASS]:,} of {len(audit.answers):,} answers as promised, in {audit.seconds:.1f} s"
+    return f"{audit.engine}: {told}"
+
+
+def to_lines(found: Certificate, width: int) -> Iterator[str]:
+    """The headline, each change with whom it concerns, why, and what to do; then what stays, and what is open."""
+    yield from wrapped(headline(found), rest="  ", width=width)
+    for audit in (found.before, found.after):
+        yield from wrapped(kept(audit), "  ", "    ", width)
+    for number, change in enumerate(found.changes[:_MOST_CHANGES], 1):
+        yield ""
+        yield from wrapped(f"{number}. {title(change)}", rest="   ", width=width)
+        yield from wrapped(concerns(change), "   ", "     ", width)
+        for line in _why(change.reason):
+            yield from wrapped(line, "   ", "     ", width)
+        yield from wrapped(f"do: {change.reason.advice}", "   ", "     ", width)
+    if len(found.changes) > _MOST_CHANGES:
+        yield f"and {len(found.changes) - _MOST_CHANGES:,} more changes; -o json has all"
+    if found.undecided:
+        yield from ("", "what the lab could not decide:")
+    for each in found.undecided[:_MOST_UNDECIDED]:
+        yield from wrapped(f"{each.probe} on {each.engine}: {each.why}", "  ", "    ", width)
+    if len(found.undecided) > _MOST_UNDECIDED:
+        yield f"  and {len(found.undecided) - _MOST_UNDECIDED:,} more; -o json has all"
+    yield ""
+    unchanged = [service for service in found.same if service not in found.services]
+    if unchanged:
+        yield from wrapped(f"nothing changes for {amount(len(unchanged), 'Service')}: {_some(unchanged)}", width=width)
+    yield f"the same on both: {amount(sum(found.same.values()), 'answer')}"
+    for service, why in found.before.undialled.items():
+        yield from wrapped(f"{service}: not asked: {why}", rest="  ", width=width)
+
+
+def _why(reason: Reason) -> Iterator[str]:
+    for each in reason.statements:
+        yield f"why: {each.text} ({each.because})"
+    if not reason.is_documented:
+        yield f"why: {UNEXPLAINED}"
+
+
+def to_json(found: Certificate) -> str:
+    """The certificate as a document for programs."""
+    return json.dumps(
+        {
+            "apiVersion": "proxylab/v1",
+            "kind": "MigrationCertificate",
+            "subject": found.before.subject,
+            "from": found.before.engine,
+            "to": found.after.engine,
+            "exitCode": found.exit_code,
+            "questions": len(found.before.answers),
+            "same": dict(found.same),
+            "changes": [_document(each) for each in found.changes],
+            "undecided": [
+                {"service": each.service, "probe": each.probe, "engine": each.engine, "why": each.why}
+                for each in found.undecided
+            ],
+            "notAsked": dict(found.before.undialled),
+        },
+        indent=2,
+    )
+
+
+def _document(change: Change) -> dict[str, object]:
+    return {
+        "services": list(change.services),
+        "frontends": list(change.frontends),
+        "senders": dict(change.senders),
+        "probes": [old.verdict.probe.name for old, _ in change.answers],
+        "before": change.before,
+        "after": change.after,
+        "documented": change.reason.is_documented,
+        "why": [{"text": each.text, "because": each.because} for each in change.reason.statements],
+        "do": change.reason.advice,
+    }

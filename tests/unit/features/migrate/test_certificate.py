@@ -1,0 +1,120 @@
+"""What changes from one proxy to another one: which answers are the same, why others differ, and what to do."""
+
+import json
+
+import pytest
+from audits import RIGHT, asked, audit_of, promised, wrong
+from msgspec.structs import replace
+
+from proxylab.errors import ExitCode
+from proxylab.features.audit.findings import Audit, AuditAnswer
+from proxylab.features.audit.senders import SenderKind
+from proxylab.features.migrate.certificate import Certificate, certificate_of
+from proxylab.features.migrate.certificate_page import page
+from proxylab.features.migrate.certificate_text import UNEXPLAINED, to_json, to_lines
+from proxylab.features.migrate.reasons import departed, promised_otherwise
+from proxylab.verdict.model import Judgement, ProbeVerdict
+
+
+def on(engine: str, *answers: AuditAnswer) -> Audit:
+    return replace(audit_of(*answers), engine=engine)
+
+
+def compared(
+    old: ProbeVerdict, new: ProbeVerdict, engines: tuple[str, str] = ("embedded/ipvs", "embedded/nftables")
+) -> Certificate:
+    return certificate_of(on(engines[0], asked(old)), on(engines[1], asked(new)))
+
+
+def text_of(found: Certificate) -> str:
+    return " ".join(" ".join(to_lines(found, 200)).split())
+
+
+def test_the_same_answers_are_counted_and_green() -> None:
+    answers = asked(RIGHT), asked(RIGHT, "another", "shop/db")
+    found = certificate_of(on("embedded/iptables", *answers), on("embedded/nftables", *answers))
+    assert found.exit_code is ExitCode.OK
+    assert dict(found.same) == {"shop/web": 1, "shop/db": 1}
+    assert "2 with the same answer, 0 with another for 0 Services" in text_of(found)
+    assert "nothing changes for 2 Services: shop/web and shop/db" in text_of(found)
+    assert "No answer changes" in page(found)
+
+
+def test_another_promise_is_told_with_both_documents_and_advice() -> None:
+    old = promised(RIGHT, "untranslated", "unused-port/iptables")
+    new = promised(RIGHT, "rejected", "unused-port/nftables")
+    (change,) = compared(old, new, ("embedded/iptables", "embedded/nftables")).changes
+    assert (change.before, change.after) == ("outcome untranslated", "outcome rejected")
+    assert change.reason.is_documented
+    assert [each.text.split()[1] for each in change.reason.statements] == ["iptables", "nftables"]
+    assert all(each.because.startswith("https://kubernetes.io/") for each in change.reason.statements)
+    assert "declared ports only" in change.reason.advice
+
+
+def test_a_promise_that_only_the_new_proxy_breaks_has_no_excuse() -> None:
+    found = compared(RIGHT, wrong())
+    assert found.exit_code is ExitCode.FAILED
+    (change,) = found.changes
+    assert not change.reason.is_documented
+    assert "Do not change before this is mended" in text_of(found)
+    assert UNEXPLAINED in text_of(found)
+    assert UNEXPLAINED in page(found)
+
+
+def test_a_known_departure_of_the_old_mode_has_its_link() -> None:
+    old = promised(RIGHT, "delivered", "external-local-elsewhere", Judgement.FAIL)
+    new = promised(RIGHT, "dropped", "external-local-elsewhere")
+    (change,) = compared(old, new).changes
+    assert change.reason.is_documented
+    assert change.reason.statements[0].because.endswith("/issues/97081")
+    assert "the new one keeps the promise" in change.reason.advice
+
+
+def test_what_a_lab_cannot_decide_is_neither_the_same_nor_a_change() -> None:
+    unclear = promised(RIGHT, "delivered", "frontend-clusterIP", Judgement.INCONCLUSIVE)
+    found = compared(RIGHT, unclear)
+    assert (found.exit_code, found.changes, dict(found.same)) == (ExitCode.INCONCLUSIVE, (), {})
+    assert "what the lab could not decide: a question on embedded/nftables" in text_of(found)
+
+
+@pytest.mark.parametrize(
+    ("here", "there"),
+    [
+        ("masqueraded (172.18.0.2 or 10.244.0.1)", "masqueraded (10.244.0.1 or 172.18.0.2)"),
+        ("preserved", "preserved"),
+    ],
+)
+def test_chance_is_no_change(here: str, there: str) -> None:
+    def seen(expected: str, observed: str) -> ProbeVerdict:
+        changed = (
+            replace(each, expected=expected, observed=observed) if each.expectation == "source" else each
+            for each in RIGHT.verdicts
+        )
+        return replace(RIGHT, verdicts=tuple(changed))
+
+    old, new = seen(here, "172.18.0.2 20, 10.244.0.1 11"), seen(there, "10.244.0.1 19, 172.18.0.2 12")
+    assert compared(old, new).changes == ()
+    assert compared(seen("preserved", "10.244.0.2"), seen("masqueraded (172.18.0.2)", "172.18.0.2")).changes != ()
+
+
+def test_what_differs_alike_is_one_change_of_all_its_services() -> None:
+    names = [f"question {number}" for number in range(5)]
+    old = [asked(RIGHT, name, f"shop/{name[-1]}") for name in names]
+    new = [asked(wrong(), name, f"shop/{name[-1]}") for name in names]
+    found = certificate_of(on("embedded/ipvs", *old), on("embedded/nftables", *new))
+    (change,) = found.changes
+    assert len(change.services) == 5
+    assert change.senders == {SenderKind.NEAR: 5}
+    assert "concerns 5 Services (shop/0, shop/1, shop/2 and 2 more); 5 questions: pod near 5" in text_of(found)
+    document = json.loads(to_json(found))
+    assert (document["kind"], document["from"], document["exitCode"]) == ("MigrationCertificate", "embedded/ipvs", 1)
+    assert document["changes"][0]["services"] == [f"shop/{number}" for number in range(5)]
+    assert document["changes"][0]["probes"] == names
+
+
+def test_reasons() -> None:
+    assert promised_otherwise(["no-endpoint"], ["no-endpoint"]) is None
+    other = promised_otherwise(["ready-endpoints"], ["ready-endpoints", "zone-hints/followed"])
+    assert other is not None
+    assert "zone" in other.advice
+    assert departed(["no-endpoint"], before="ipvs", after="nftables").advice.startswith("Both proxies")
