@@ -1,1 +1,1 @@
-"""``proxylab migrate``: what changes for Services, and for whom, when another proxy takes over; on top of the audit."""
+"""``proxylab migrate``: what changes for Services and clients when another proxy takes over; it uses the audit."""

@@ -1,7 +1,7 @@
 """``Certificate``: what an audit of one proxy and one of another proxy say together.
 
 A question has one answer on each. Answers are the same if both are judged alike, and what was seen is the same wherever
-chance plays no part. Questions whose answers differ alike, for the same reason, are one ``Change``.
+chance plays no part. Questions whose answers differ alike, for the same reason, are one ``CertifiedChange``.
 """
 
 import re
@@ -15,7 +15,7 @@ from proxylab.engines.engine_names import mode_of
 from proxylab.errors import ExitCode
 from proxylab.features.audit.findings import Audit, AuditAnswer
 from proxylab.features.audit.senders import SenderKind
-from proxylab.features.migrate.reasons import Reason, departed, promised_otherwise
+from proxylab.features.migrate.reasons import ReasonOfChange, departed, promised_otherwise
 from proxylab.verdict.model import Judgement, Verdict
 
 _BY_CHANCE: Final = frozenset({"backends", "endpoint", "spread"})
@@ -27,7 +27,7 @@ _ADDRESSES: Final = re.compile(r" \([^)]*\)")
 _UNDECIDED: Final = (Judgement.INCONCLUSIVE, Judgement.SKIP)
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class CertifiedChange(Struct, frozen=True, kw_only=True):
     """What differs between two proxies, alike at some frontends of some Services.
 
     Attributes:
@@ -38,7 +38,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
     before: str
     after: str
-    reason: Reason
+    reason: ReasonOfChange
     answers: tuple[tuple[AuditAnswer, AuditAnswer], ...]
 
     @property
@@ -53,7 +53,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
     @property
     def senders(self) -> Mapping[SenderKind, int]:
-        """Whom it concerns: the kinds of senders, and how many questions each asked."""
+        """The kinds of senders that it concerns, and how many questions each asked."""
         return Counter(each.question.kind for each, _ in self.answers)
 
 
@@ -78,7 +78,7 @@ class Certificate(Struct, frozen=True, kw_only=True):
 
     before: Audit
     after: Audit
-    changes: tuple[Change, ...]
+    changes: tuple[CertifiedChange, ...]
     same: Mapping[str, int]
     undecided: tuple[Undecided, ...]
 
@@ -100,7 +100,7 @@ class Certificate(Struct, frozen=True, kw_only=True):
 def certificate_of(before: Audit, after: Audit) -> Certificate:
     """Compare the answers of two audits that asked the same questions."""
     there = {each.verdict.probe.name: each for each in after.answers}
-    alike: dict[tuple[str, str, Reason], list[tuple[AuditAnswer, AuditAnswer]]] = {}
+    alike: dict[tuple[str, str, ReasonOfChange], list[tuple[AuditAnswer, AuditAnswer]]] = {}
     same, undecided = Counter[str](), list[Undecided]()
     for old in before.answers:
         new = there[old.verdict.probe.name]
@@ -117,7 +117,7 @@ def certificate_of(before: Audit, after: Audit) -> Certificate:
             key = _words(here), _words(now), _reason(before.engine, after.engine, here, now)
             alike.setdefault(key, []).append((old, new))
     changes = (
-        Change(before=one, after=other, reason=reason, answers=tuple(answers))
+        CertifiedChange(before=one, after=other, reason=reason, answers=tuple(answers))
         for (one, other, reason), answers in alike.items()
     )
     return Certificate(before=before, after=after, changes=tuple(changes), same=dict(same), undecided=tuple(undecided))
@@ -145,7 +145,7 @@ def _first_difference(old: AuditAnswer, new: AuditAnswer) -> tuple[Verdict, Verd
     return here[found], there[found]
 
 
-def _reason(old_engine: str, new_engine: str, old: Verdict, new: Verdict) -> Reason:
+def _reason(old_engine: str, new_engine: str, old: Verdict, new: Verdict) -> ReasonOfChange:
     failed = [each.judgement is Judgement.FAIL for each in (old, new)]
     if not any(failed) and (reason := promised_otherwise(old.follows, new.follows)):
         return reason

@@ -1,6 +1,6 @@
 """A certificate as one HTML file, to hand to colleagues."""
 
-from proxylab.features.migrate.certificate import Certificate, Change
+from proxylab.features.migrate.certificate import Certificate, CertifiedChange
 from proxylab.features.migrate.certificate_text import UNEXPLAINED, concerns, headline, kept, title
 from proxylab.report.html.markup import Markup, tag
 from proxylab.report.html.page import document
@@ -26,7 +26,7 @@ def page(found: Certificate) -> str:
     )
 
 
-def _change(change: Change) -> Markup:
+def _change(change: CertifiedChange) -> Markup:
     return tag(
         "details",
         tag("summary", title(change)),

@@ -1,4 +1,4 @@
-"""A certificate as text and as JSON."""
+"""A certificate as text for a terminal, and as JSON for programs."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -6,8 +6,8 @@ from typing import Final
 
 from proxylab.evidence.words import amount, listed
 from proxylab.features.audit.findings import Audit
-from proxylab.features.migrate.certificate import Certificate, Change
-from proxylab.features.migrate.reasons import Reason
+from proxylab.features.migrate.certificate import Certificate, CertifiedChange
+from proxylab.features.migrate.reasons import ReasonOfChange
 from proxylab.text import wrapped
 from proxylab.verdict.model import Judgement
 
@@ -34,8 +34,8 @@ def headline(found: Certificate) -> str:
     )
 
 
-def concerns(change: Change) -> str:
-    """Whom a change concerns: Services and kinds of senders, counted."""
+def concerns(change: CertifiedChange) -> str:
+    """The Services and kinds of senders that a change concerns, counted."""
     services = (
         f"{amount(len(change.services), 'Service')} ({_some(change.services)})" if change.services else "no Service"
     )
@@ -43,7 +43,7 @@ def concerns(change: Change) -> str:
     return f"concerns {services}; {amount(len(change.answers), 'question')}: {senders}"
 
 
-def title(change: Change) -> str:
+def title(change: CertifiedChange) -> str:
     """What is dialled, and what becomes of it before and after."""
     return f"{_some(change.frontends)}: {change.before}, then {change.after}"
 
@@ -62,7 +62,7 @@ def kept(audit: Audit) -> str:
 
 
 def to_lines(found: Certificate, width: int) -> Iterator[str]:
-    """The headline, each change with whom it concerns, why, and what to do; then what stays, and what is open."""
+    """The headline; each change with its senders, why, and what to do; then what stays, and what is open."""
     yield from wrapped(headline(found), rest="  ", width=width)
     for audit in (found.before, found.after):
         yield from wrapped(kept(audit), "  ", "    ", width)
@@ -90,7 +90,7 @@ def to_lines(found: Certificate, width: int) -> Iterator[str]:
         yield from wrapped(f"{service}: not asked: {why}", rest="  ", width=width)
 
 
-def _why(reason: Reason) -> Iterator[str]:
+def _why(reason: ReasonOfChange) -> Iterator[str]:
     for each in reason.statements:
         yield f"why: {each.text} ({each.because})"
     if not reason.is_documented:
@@ -120,7 +120,7 @@ def to_json(found: Certificate) -> str:
     )
 
 
-def _document(change: Change) -> dict[str, object]:
+def _document(change: CertifiedChange) -> dict[str, object]:
     return {
         "services": list(change.services),
         "frontends": list(change.frontends),

@@ -18,7 +18,7 @@ class Statement(Record, frozen=True):
     because: str
 
 
-class Reason(Record, frozen=True, kw_only=True):
+class ReasonOfChange(Record, frozen=True, kw_only=True):
     """Why answers differ.
 
     Attributes:
@@ -70,7 +70,7 @@ _DEPARTURES: Final = {
 """What a mode is known to do in place of a row."""
 
 
-def promised_otherwise(before: Sequence[str], after: Sequence[str]) -> Reason | None:
+def promised_otherwise(before: Sequence[str], after: Sequence[str]) -> ReasonOfChange | None:
     """The reason by which two proxies have different promises, from the rows of each; ``None`` if they have the same.
 
     The rows that decide are those of one subject that hold by mode or version.
@@ -83,10 +83,10 @@ def promised_otherwise(before: Sequence[str], after: Sequence[str]) -> Reason | 
     subjects = [known[each].subject for each in deciding or chosen]
     advice = next((_ADVICE[each] for each in subjects if each in _ADVICE), _KEEP)
     statements = tuple(Statement(known[each].text, known[each].because) for each in deciding or chosen)
-    return Reason(statements=statements, advice=advice, is_documented=True)
+    return ReasonOfChange(statements=statements, advice=advice, is_documented=True)
 
 
-def departed(follows: Sequence[str], *, before: str, after: str) -> Reason:
+def departed(follows: Sequence[str], *, before: str, after: str) -> ReasonOfChange:
     """The reason by which a proxy departs from what is promised of both, which ``follows`` from rows.
 
     ``before`` and ``after`` are the modes of the proxies that depart; empty for one that keeps the promise.
@@ -94,4 +94,6 @@ def departed(follows: Sequence[str], *, before: str, after: str) -> Reason:
     found = [_DEPARTURES[mode, row] for mode in (before, after) for row in follows if (mode, row) in _DEPARTURES]
     promised = [Statement(rows()[each].text, rows()[each].because) for each in follows]
     advice = _NEITHER if before and after else _LOSE if after else _KEEP
-    return Reason(statements=tuple(dict.fromkeys((*found, *promised))), advice=advice, is_documented=bool(found))
+    return ReasonOfChange(
+        statements=tuple(dict.fromkeys((*found, *promised))), advice=advice, is_documented=bool(found)
+    )

@@ -76,8 +76,9 @@ def command(
     """Ask all that `proxylab audit` asks on two engines, and print what changes from one to the other.
 
     FILE is a scenario, manifests as you would apply them, or what `kubectl get svc,endpointslices,pods,nodes -A -o
-    yaml` printed. For each change the output says whom it concerns, why (a promise of Kubernetes, or a documented
-    difference, with its link) and what to do; it counts what stays the same, and names what the lab could not decide.
+    yaml` printed. For each change the output says which Services and senders it concerns, why (a promise of Kubernetes,
+    or a documented difference, with its link) and what to do; it counts what stays the same, and names what the lab
+    could not decide.
     Embedded engines give a first look. The exit code is 1 if something changes.
 
     Example: proxylab migrate scenarios/clusterip/from-a-pod.lab.yaml --from embedded/iptables --to embedded/nftables
