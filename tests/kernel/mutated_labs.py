@@ -40,12 +40,17 @@ class MutatedLabs:
     def close(self) -> None:
         self._session.close()
 
-    def run(self, files: Iterable[Path], mutation: Mutation | None) -> Iterator[tuple[Path, list[Judged]]]:
-        """Every case of every file, with all of its verdicts."""
+    def run(self, files: Iterable[Path], mutation: Mutation | None) -> list[tuple[Path, list[Judged]]]:
+        """Every case of every file, with all of its verdicts.
+
+        The mutation ends before the caller looks at one: a caller that fails must not leave it to the next test.
+        """
         with self._made(mutation):
-            for file in files:
-                for case in cases(load_scenario(file), mode_of(self._engine), version_of(self._engine)):
-                    yield file, self._judged(case)
+            return [
+                (file, self._judged(case))
+                for file in files
+                for case in cases(load_scenario(file), mode_of(self._engine), version_of(self._engine))
+            ]
 
     @contextmanager
     def _made(self, mutation: Mutation | None) -> Iterator[None]:
