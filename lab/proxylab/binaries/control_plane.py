@@ -10,10 +10,10 @@ from typing import Final
 from proxylab.binaries.binary import CONTROL_PLANE, Binary, inspect
 from proxylab.binaries.cache import Cache
 from proxylab.binaries.choose import Sources, newest_kept
-from proxylab.binaries.module import ModuleSource
+from proxylab.binaries.module import module_of_kubernetes
 from proxylab.errors import CapabilityError
 
-CONTROL_PLANE_MODULE: Final = ModuleSource(program=CONTROL_PLANE, main="control_plane.go.txt")
+CONTROL_PLANE_MODULE: Final = module_of_kubernetes(CONTROL_PLANE, "control_plane.go.txt")
 """The build of it, which takes eleven minutes of one processor."""
 
 EMBEDDED: Final = "embedded"

@@ -10,9 +10,9 @@ import platform
 import re
 import shutil
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -20,12 +20,11 @@ from proxylab.binaries.binary import COREDNS, Binary, inspect
 from proxylab.binaries.cache import Cache
 from proxylab.binaries.choose import Sources, newest_kept
 from proxylab.binaries.download import leads_to, load
-from proxylab.binaries.go import BUILD_SECONDS, load_module, module_versions, run_go
+from proxylab.binaries.module import MainPackage, ModuleSource
 from proxylab.errors import CapabilityError
 
 _SITE: Final = "https://github.com/coredns/coredns/releases"
 _MODULE: Final = "github.com/coredns/coredns"
-_NAME: Final = "proxylab.invalid/coredns"
 _LEFT_OUT: Final = frozenset({"azure", "clouddns", "etcd", "geoip", "nomad", "route53", "trace"})
 _ASK_SECONDS: Final = 60.0
 _VERSION: Final = re.compile(r"v\d+\.\d+\.\d+")
@@ -34,7 +33,7 @@ _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc6
 
 def coredns_sources() -> Sources:
     """The sources of this user on this machine."""
-    return Sources(Cache.of_user(COREDNS), {"release": CorednsRelease(), "module": CorednsModule()})
+    return Sources(Cache.of_user(COREDNS), {"release": CorednsRelease(), "module": COREDNS_MODULE})
 
 
 def find_coredns(name: str, cache: Cache) -> Binary:
@@ -81,41 +80,6 @@ class CorednsRelease(Struct, frozen=True):
             return cache.keep(candidate, self.origin(version))
 
 
-class CorednsModule(Struct, frozen=True):
-    """Builds with a ``go`` command in the user's environment (``GOPROXY`` and the rest)."""
-
-    go: str = "go"
-
-    def versions(self) -> list[str]:
-        """The releases that the module proxy lists, oldest first. Raises ``CapabilityError`` where none answers."""
-        return module_versions(self.go, _MODULE, _VERSION, COREDNS)
-
-    def origin(self, version: str) -> str:
-        """The module and version that a binary is built from."""
-        return f"built from {_MODULE}@{version}"
-
-    def obtain(self, version: str, cache: Cache) -> Binary:
-        """Build one version, which takes two minutes of one processor. Raises ``CapabilityError``."""
-        with cache.workspace(f"module {version}") as folder:
-            known = cache.of_origin(self.origin(version))
-            if known is not None:  # another process built it while this one waited
-                return known
-            files, needs = load_module(self.go, folder, _NAME, f"{_MODULE}@{version}", COREDNS)
-            go_mod = f"module {_NAME}\ngo {needs['Go']}\nrequire {_MODULE} {version}\n"
-            (folder / "go.mod").write_text(go_mod, encoding="utf-8")
-            plugins = (files / "plugin.cfg").read_text(encoding="utf-8")
-            (folder / "main.go").write_text(_main(plugins), encoding="utf-8")
-            built = folder / "coredns"
-            run_go(
-                self.go,
-                folder,
-                ("build", "-mod=mod", "-trimpath", "-ldflags", "-s -w", "-o", str(built), "."),
-                BUILD_SECONDS,
-                COREDNS,
-            )
-            return cache.keep(built, self.origin(version))
-
-
 def _main(plugins: str) -> str:
     """The main package, from a ``plugin.cfg``: names with packages, below ``plugin/`` except full paths."""
 
@@ -127,3 +91,12 @@ def _main(plugins: str) -> str:
 
     imports = "".join(f'\t_ "{package}"\n' for package in packages())
     return f'package main\n\nimport (\n\t"{_MODULE}/coremain"\n{imports})\n\nfunc main() {{ coremain.Run() }}\n'
+
+
+def _prepared(name: str, version: str, there: Path, described: Mapping[str, Any]) -> MainPackage:
+    go_mod = f"module {name}\ngo {described['Go']}\nrequire {_MODULE} {version}\n"
+    return MainPackage(go_mod, _main((there / "plugin.cfg").read_text(encoding="utf-8")))
+
+
+COREDNS_MODULE: Final = ModuleSource(program=COREDNS, module=_MODULE, release=_VERSION, prepare=_prepared)
+"""The build of it, which takes two minutes of one processor."""

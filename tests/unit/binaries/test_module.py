@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 from module_pages import module
+from msgspec.structs import replace
 from site_of_pages import Site, served
 
 from proxylab.binaries.cache import Cache
-from proxylab.binaries.coredns import CorednsModule
+from proxylab.binaries.coredns import COREDNS_MODULE
 from proxylab.binaries.module import ModuleSource
 from proxylab.errors import CapabilityError
 
@@ -118,9 +119,10 @@ def test_a_proxy_that_has_none_or_is_not_there(proxy: Site, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("source", "program"), [(ModuleSource("/no/such/go"), "kube-proxy"), (CorednsModule("/no/such/go"), "coredns")]
+    ("source", "program"),
+    [(ModuleSource("/no/such/go"), "kube-proxy"), (replace(COREDNS_MODULE, go="/no/such/go"), "coredns")],
 )
-def test_a_machine_without_go(source: ModuleSource | CorednsModule, program: str) -> None:
+def test_a_machine_without_go(source: ModuleSource, program: str) -> None:
     with pytest.raises(CapabilityError, match=f"Go, by which {program} is built") as caught:
         source.versions()
     assert caught.value.cure == "install Go (https://go.dev/dl)"
