@@ -107,14 +107,20 @@ class HttpServer:
         self._accepting = asyncio.create_task(self._accept())
 
     async def close(self) -> None:
-        """Stop listening, and abort open connections."""
+        """Stop listening, and abort open connections, even if the caller is cancelled meanwhile.
+
+        When the proxies of two nodes fail, the first failure cancels the other one as it closes its servers.
+        """
         self._accepting.cancel()
-        await asyncio.gather(self._accepting, return_exceptions=True)
-        self._listening.close()
-        under_way = tuple(self._conversations)
-        for task in under_way:
-            task.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)
+        try:
+            await asyncio.gather(self._accepting, return_exceptions=True)
+        finally:
+            # The accepting task has ended: a cancelled gather waits for its tasks, too.
+            self._listening.close()
+            under_way = tuple(self._conversations)
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()

@@ -57,3 +57,28 @@ def test_a_place_of_a_family_that_the_kernel_lacks_is_no_failure(
 
     monkeypatch.setattr("proxylab.control.http_server.listen_inside", listen)
     assert asyncio.run(NodeServers(NetNs("node-a", -1)).serve({PLACE: saying(200)})) == lines
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_servers_whose_closing_is_cancelled_leave_no_socket_open(monkeypatch: pytest.MonkeyPatch, turns: int) -> None:
+    """As when the proxies of two nodes fail: the first failure cancels what the other one's failure has begun."""
+    made: list[socket.socket] = []
+
+    def listen(*_: object) -> socket.socket:
+        made.append(socket.create_server(("127.0.0.1", 0)))
+        made[-1].setblocking(False)
+        return made[-1]
+
+    async def scenario() -> list[int]:
+        servers = NodeServers(NetNs("node-a", -1))
+        await servers.serve({PLACE: saying(200), (PLACE[0], 10249): saying(200)})
+        closing = asyncio.create_task(servers.close())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        await servers.close()  # as a fleet does that stops after a failed start
+        return [each.fileno() for each in made]
+
+    monkeypatch.setattr("proxylab.control.http_server.listen_inside", listen)
+    assert asyncio.run(scenario()) == [-1, -1]
