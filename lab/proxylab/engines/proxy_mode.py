@@ -6,7 +6,7 @@ table of them. This module and the modules ``mode`` are pure; what touches a ker
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct, field
 
@@ -25,6 +25,13 @@ from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe, Stream
 from proxylab.scenario.steps import Step
+
+WITHOUT_INVALID_RULE: Final[Mapping[str, str]] = {
+    "KubeProxyConfiguration.conntrack": "it has no rule against invalid packets, and the proxy only writes sysctls of "
+    "it, which unit tests compare: no probe idles so long or sends a segment outside its window, as the dialogues in "
+    "scenarios/bugs/test_74839_segment_out_of_window.py do"
+}
+"""What ``ProxyMode.unread`` says of every mode but iptables, where tcpBeLiberal leaves out the rule that drops them."""
 
 
 class Lacks(Struct, frozen=True, kw_only=True):
@@ -95,6 +102,8 @@ class ProxyMode(Struct, frozen=True, kw_only=True):
         mutants: the classes of the rules that ``load`` writes, and their mutants.
         equivalents: the mutants of rules that no packet can tell from the rule.
         alike: changes of objects that no packet can tell from the truth in this mode, each with its proof.
+        unread: fields of objects and of the configuration from which this mode makes no rule, each with the proof that
+            no packet of a probe can tell; named as mutants of objects are, without the positions of elements.
         failures: the counter of failed syncs in kube-proxy's metrics, between its prefix and ``_total``.
         packet_counters: the counter of nfacct that each of these metrics shows.
         reads: the fields of ``ProxyConfiguration`` that it reads, of those that not every mode does; and
@@ -128,6 +137,7 @@ class ProxyMode(Struct, frozen=True, kw_only=True):
     mutants: MutantLines
     equivalents: Sequence[Equivalent] = ()
     alike: Mapping[str, str] = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)
     failures: str
     packet_counters: Mapping[str, str] = field(default_factory=dict)
     reads: frozenset[str] = frozenset()

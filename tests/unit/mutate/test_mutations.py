@@ -1,6 +1,7 @@
 """Which mutants of objects there are: every field that the lab reads has one, and what they make of an object."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from ipaddress import ip_address, ip_network
 from typing import Any
 
@@ -10,6 +11,7 @@ from msgspec.structs import fields, replace
 from scenario_index import SCENARIOS
 
 from proxylab.addresses import Family, Protocol
+from proxylab.client.rendered_rules import rendered_rules
 from proxylab.cluster.configuration import (
     ConntrackTimeouts,
     DetectLocalMode,
@@ -37,13 +39,20 @@ from proxylab.cluster.objects import (
     ServiceType,
     TrafficPolicy,
 )
+from proxylab.cluster.store import Store
 from proxylab.encoding import decode, encode
+from proxylab.engines.embedded.ports import ClusterView
+from proxylab.engines.embedded.tracker import PortTracker
+from proxylab.engines.embedded.userspace.writer import served_ports
+from proxylab.engines.modes import MODES
 from proxylab.errors import InternalError
 from proxylab.features.mutate.equivalents import proof_of_mutation
 from proxylab.mutate.fields import key_of
 from proxylab.mutate.objects import CONFIGURATION, ObjectMutation, images, mutated_configuration, mutations_of
 from proxylab.plan.assembly import assemble
+from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
+from proxylab.scenario.model import Scenario
 
 SERVICE = Service(
     namespace="shop",
@@ -279,16 +288,16 @@ def test_only_mode_nftables_reads_service_cidrs(mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("mode", Mode)
-@pytest.mark.parametrize(
-    ("where", "change"),
-    [
-        ("KubeProxyConfiguration.nodePortPrimary", "turned off"),
-        ("KubeProxyConfiguration.conntrack.tcpBeLiberal", "turned on"),
-    ],
-)
-def test_what_mode_nftables_does_without_a_setting_changes_nothing_there(where: str, change: str, mode: Mode) -> None:
-    unread = mode is Mode.USERSPACE and "nodePort" in where
-    assert bool(proof_of_mutation(ObjectMutation(where, change), mode)) is (mode is Mode.NFTABLES or unread)
+def test_the_primary_address_without_node_port_addresses_is_that_of_mode_nftables(mode: Mode) -> None:
+    proof = proof_of_mutation(ObjectMutation("KubeProxyConfiguration.nodePortPrimary", "turned off"), mode)
+    assert bool(proof) is (mode in (Mode.NFTABLES, Mode.USERSPACE))
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("change", ["turned on", "turned off"])
+def test_only_mode_iptables_has_a_rule_that_tcp_be_liberal_leaves_out(change: str, mode: Mode) -> None:
+    proof = proof_of_mutation(ObjectMutation("KubeProxyConfiguration.conntrack.tcpBeLiberal", change), mode)
+    assert bool(proof) is (mode is not Mode.IPTABLES)
 
 
 @pytest.mark.parametrize(
@@ -297,7 +306,50 @@ def test_what_mode_nftables_does_without_a_setting_changes_nothing_there(where: 
     ids=lambda each: each.key,
 )
 def test_what_a_proxy_reads_has_no_proof(mutation: ObjectMutation) -> None:
-    assert [mode for mode in Mode if proof_of_mutation(mutation, mode)] == []
+    blind = [Mode.USERSPACE] if mutation.where.startswith("Node.") else []  # the mode follows no zones
+    assert [mode for mode in Mode if proof_of_mutation(mutation, mode)] == blind
+
+
+def wholly_shown(case: Scenario, objects: Sequence[KubeObject], mode: Mode) -> object:
+    """All that the proxies of a mode make of these objects: their rules, and what a process of theirs serves."""
+    texts = [each.text for each in rendered_rules(case, assemble(case).plan, objects, f"embedded/{mode}")]
+    store = Store()
+    for each in objects:
+        store.apply(each)
+    cluster = ClusterView.of(store)
+    served = [served_ports(PortTracker(family, each.name).update(cluster)) for each in case.nodes for family in Family]
+    return texts, served if mode is Mode.USERSPACE else []
+
+
+WITH_ALL_FIELDS = (
+    *("terminating/first-and-last-endpoint", "topology/second-node-of-a-hint", "topology/second-zone-and-local-policy"),
+    *("loadbalancer/settings-at-the-second-port", "loadbalancer/second-range-and-second-address"),
+    *("detect-local/given-cluster-cidr", "detect-local/bridge-interface", "detect-local/interface-name-prefix"),
+    *("bugs/94861-asymmetric-routing", "loadbalancer/health-check-node-port"),
+)
+
+
+@pytest.mark.parametrize("mode", [each for each in Mode if MODES[each].unread])
+def test_what_a_mode_does_not_read_changes_nothing_that_it_renders(mode: Mode) -> None:
+    met, tried = set[str](), set[ObjectMutation]()
+    for file in WITH_ALL_FIELDS:
+        case = cases(load_scenario(SCENARIOS / f"{file}.lab.yaml"), mode)[0]
+        configuration, objects = case.proxy or ProxyConfiguration(), assemble(case).timeline[0].objects
+        for mutation in mutations_of([objects], configuration):
+            proof = proof_of_mutation(mutation, mode)
+            rows = {row for row, each in {**MODES[mode].unread, **MODES[mode].alike}.items() if each == proof}
+            primary = mutation.where == "KubeProxyConfiguration.nodePortPrimary"  # equal rules, where no list is given
+            if not rows or primary or mutation in tried:
+                continue
+            tried.add(mutation)
+            met |= {row for row in rows if row.partition(":")[0] in re.sub(r"\[[^]]*\]", "", mutation.where)}
+            altered = replace(case, proxy=mutated_configuration(configuration, mutation))
+            true, false = (
+                [shown for each in objects for shown in images(each, mutation, altered=is_altered)]
+                for is_altered in (False, True)
+            )
+            assert wholly_shown(altered, false, mode) == wholly_shown(case, true, mode), mutation.key
+    assert met >= MODES[mode].unread.keys()
 
 
 @pytest.mark.parametrize("file", ["nodeport/primary-address", "nodeport/second-node-port-address"])

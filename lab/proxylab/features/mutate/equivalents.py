@@ -107,7 +107,9 @@ def proof_of_mutation(mutation: ObjectMutation, mode: str) -> str:
         return f"a proxy in mode {mode} does not read it"
     if mutation.key in MODES[mode].alike:
         return MODES[mode].alike[mutation.key]
-    unread = next((proof for each, proof in _UNREAD.items() if _is_in(field, each)), "")
+    whole = field.partition(" of the ")[0]
+    of_mode = next((proof for each, proof in MODES[mode].unread.items() if _is_in(whole, each)), "")
+    unread = of_mode or next((proof for each, proof in _UNREAD.items() if _is_in(field, each)), "")
     return unread or _ALIKE.get(mutation.key, "")
 
 

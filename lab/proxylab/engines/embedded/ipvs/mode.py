@@ -11,7 +11,7 @@ from proxylab.engines.embedded.ipvs.lacks import LACKS
 from proxylab.engines.embedded.ipvs.mutants import MUTANT_LINES
 from proxylab.engines.embedded.settings import Periods
 from proxylab.engines.kubeproxy.log import VERBOSE, SyncLog
-from proxylab.engines.proxy_mode import KubeProxyTraits, ProxyMode
+from proxylab.engines.proxy_mode import WITHOUT_INVALID_RULE, KubeProxyTraits, ProxyMode
 
 
 def _keys(proxy: ProxyConfiguration) -> Mapping[str, Any]:
@@ -48,6 +48,7 @@ MODE: Final = ProxyMode(
     mutants=MUTANT_LINES,
     equivalents=EQUIVALENTS,
     failures="iptables_restore_failures",
+    unread=WITHOUT_INVALID_RULE,
     reads=frozenset(("ipvs", "masquerade_all", "masquerade_bit", "node_port_addresses", "node_port_primary")),
     keys=_keys,
     lacks=LACKS,

@@ -9,7 +9,7 @@ from proxylab.engines.embedded.nftables import texts
 from proxylab.engines.embedded.nftables.equivalents import EQUIVALENTS
 from proxylab.engines.embedded.nftables.mutants import MUTANT_LINES
 from proxylab.engines.embedded.settings import Periods
-from proxylab.engines.proxy_mode import KubeProxyTraits, ProxyMode
+from proxylab.engines.proxy_mode import WITHOUT_INVALID_RULE, KubeProxyTraits, ProxyMode
 
 
 def _keys(proxy: ProxyConfiguration) -> Mapping[str, Any]:
@@ -41,9 +41,8 @@ MODE: Final = ProxyMode(
     equivalents=EQUIVALENTS,
     alike={
         "KubeProxyConfiguration.nodePortPrimary: turned off": "without nodePortAddresses it serves the same address",
-        "KubeProxyConfiguration.conntrack.tcpBeLiberal: turned on": "it has no rule against invalid packets, and no "
-        "probe sends a segment outside its window, as scenarios/bugs/test_74839_segment_out_of_window.py does",
     },
+    unread=WITHOUT_INVALID_RULE,
     failures="nftables_sync_failures",
     reads=frozenset(("nftables", "node_port_addresses", "node_port_primary", "service_cidrs")),
     keys=_keys,

@@ -1,5 +1,6 @@
 """Mode userspace, with all in which it differs from the other modes."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from proxylab.cluster.configuration import Mode, go_duration
@@ -10,7 +11,26 @@ from proxylab.engines.embedded.userspace import texts
 from proxylab.engines.embedded.userspace.equivalents import EQUIVALENTS
 from proxylab.engines.embedded.userspace.lacks import LACKS
 from proxylab.engines.kubeproxy.log import BalancerLog
-from proxylab.engines.proxy_mode import KubeProxyTraits, ProxyMode
+from proxylab.engines.proxy_mode import WITHOUT_INVALID_RULE, KubeProxyTraits, ProxyMode
+
+_READY: Final = "its process gets the ready endpoints, wherever they are, whatever else is said of them"
+"""Terminating is not among them: of an address in two EndpointSlices it decides which of the two counts."""
+_NO_DETECTOR: Final = "it has no rule by which local traffic is told from other traffic"
+_NO_POLICY: Final = "it goes to endpoints on all nodes: the mode has no traffic policy Local"
+_NO_TYPE: Final = "it reads the node ports and addresses of a Service, and of its type only whether it is ExternalName"
+
+_UNREAD: Final[Mapping[str, str]] = {
+    **WITHOUT_INVALID_RULE,
+    **{f"EndpointSlice.endpoints.{each}": _READY for each in ("serving", "nodeName", "forZones", "forNodes")},
+    "Node.labels": "it follows no hints, so the zone of a node has no meaning",
+    "Node.podCIDRs": _NO_DETECTOR,
+    **{f"KubeProxyConfiguration.{each}": _NO_DETECTOR for each in ("detectLocalMode", "clusterCIDRs")},
+    **{f"KubeProxyConfiguration.{each}": _NO_DETECTOR for each in ("bridgeInterface", "interfaceNamePrefix")},
+    "Service.externalTrafficPolicy": _NO_POLICY,
+    "Service.internalTrafficPolicy": _NO_POLICY,
+    "Service.healthCheckNodePort": "the mode serves none",
+    "Service.sourceRanges": "the mode has no rule for them",
+}
 
 MODE: Final = ProxyMode(
     word=Mode.USERSPACE,
@@ -30,6 +50,8 @@ MODE: Final = ProxyMode(
     without=iptables.without,
     mutants=MUTANT_LINES,
     equivalents=EQUIVALENTS,
+    alike={f"Service.type: as {each}": _NO_TYPE for each in ("ClusterIP", "NodePort")},
+    unread=_UNREAD,
     failures="iptables_restore_failures",
     reads=frozenset(("sync_period", "udp_idle_timeout")),
     keys=lambda proxy: {"udpIdleTimeout": go_duration(proxy.udp_idle_timeout)},
