@@ -14,7 +14,6 @@ from proxylab.errors import ScenarioError
 from proxylab.plan.cluster_timeline import ClusterMoment, begin
 from proxylab.plan.dialogue import MOST_TURNS, Dialogue, Turn
 from proxylab.plan.expected_sources import ExpectedSources
-from proxylab.plan.lookup import UnresolvableError
 from proxylab.plan.model import Plan
 from proxylab.plan.name_servers import Questions, resolv_confs
 from proxylab.plan.node_ports import NodePortAddresses
@@ -25,6 +24,7 @@ from proxylab.plan.stream_ends import streams_by_step
 from proxylab.plan.topology import draw
 from proxylab.scenario.cases import cases
 from proxylab.scenario.expect import Expect
+from proxylab.scenario.keys import RefusedError
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import AddressTarget, Probe, Send, ServiceTarget, Source
 from proxylab.scenario.words import Frontend, Outcome, Position
@@ -121,7 +121,7 @@ class Assembly(Struct, frozen=True, kw_only=True):
             families, corefile = scenario.network.families, scenario.name_server.corefile
             questions = Questions(self.plan, cluster.services, families, _slices(cluster), corefile)
             question = questions.about_name(name, home)
-        except UnresolvableError as error:
+        except RefusedError as error:
             raise ScenarioError([f"{scenario.file}: {placement} resolves {name}: {error}"]) from None
         at = Position(scenario.file, 1, 1)
         lookup = Probe(

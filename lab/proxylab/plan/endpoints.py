@@ -14,11 +14,12 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, IPAddress, Protocol, Transport
 from proxylab.cluster.objects import EndpointSlice, Service, ServicePort
 from proxylab.oracle.weakest import endpoints_of_port
-from proxylab.plan.lookup import own_address, service_port
+from proxylab.plan.lookup import own_address
 from proxylab.plan.model import PlannedNamespace, PodPlacement
 from proxylab.plan.resolved import STACK, Destination, Receiver
 from proxylab.scenario.network import UPLINK
 from proxylab.scenario.probes import ServiceTarget, Target
+from proxylab.scenario.targets import service_port
 from proxylab.scenario.words import Frontend
 
 _Served = tuple[Service, ServicePort]

@@ -1,95 +1,38 @@
-"""Look up what a probe names: machines and their addresses, ports, frontends, and the receivers of frames.
+"""Look up the machines that a probe names, their addresses, and the receivers of frames.
 
-A probe ``via: ingress`` dials a frontend of the controller's Service.
+``scenario.targets`` looks up Services, frontends and ports. A probe ``via: ingress`` dials a frontend of the
+controller's Service.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from proxylab.addresses import Family, IPAddress, Protocol, Transport
-from proxylab.cluster.objects import Service, ServicePort, ServiceType
-from proxylab.plan.forwarding import on_segment
+from proxylab.addresses import Family, IPAddress
+from proxylab.cluster.objects import Service, ServiceType
+from proxylab.plan.forwarding import UnreachableError, on_segment
 from proxylab.plan.model import Plan, PlannedNamespace, PodPlacement, Role
 from proxylab.plan.resolved import HttpRequest
+from proxylab.scenario.document import listed, shown
+from proxylab.scenario.keys import refused
 from proxylab.scenario.network import UPLINK
-from proxylab.scenario.pods import ListeningPort, PodGroup
+from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.probes import Probe, ServiceTarget, Stream
 from proxylab.scenario.words import Frontend, Program
 
 Sent = TypeVar("Sent", bound=Probe | Stream)
 
-_DIALLED_FRONTENDS: Final = (
-    Frontend.CLUSTER_IP,
-    Frontend.NODE_PORT,
-    Frontend.EXTERNAL_IP,
-    Frontend.LOAD_BALANCER_IP,
-    Frontend.HEALTH_CHECK_NODE_PORT,
-)
-
-
-class UnresolvableError(LookupError):
-    """A probe names something unknown. The message has the key and the known names."""
-
-
-def frontend_addresses(service: Service, via: Frontend) -> tuple[IPAddress, ...]:
-    """The addresses of a frontend that has its own."""
-    match via:
-        case Frontend.EXTERNAL_IP:
-            return service.external_ips
-        case Frontend.LOAD_BALANCER_IP:
-            return tuple(entry.ip for entry in service.load_balancer_ingress if entry.ip is not None)
-        case Frontend.CLUSTER_IP:
-            return service.cluster_ips
-        case _:
-            raise UnresolvableError(f"to.via: {via} cannot be dialled; use {', '.join(_DIALLED_FRONTENDS)}")
-
-
-def service_port(service: Service, wanted: str | int | None, asked: Transport | None) -> ServicePort:
-    """The Service's port by name or number, or its only one. If two differ only in protocol, ``asked`` decides."""
-    fitting = [port for port in service.ports if wanted in (None, port.name or None, port.port)]
-    preferred = [port for port in fitting if asked is not None and port.protocol is asked.served]
-    if len(fitting) > 1 and len(preferred) == 1:
-        fitting = preferred
-    if len(fitting) != 1:
-        known = ", ".join(f"{port.name or port.port} ({port.protocol} {port.port})" for port in service.ports) or "none"
-        what = "is missing: several ports" if wanted is None else f"{wanted!r} does not name one port"
-        meant = next((port for port in service.ports if port.node_port and port.node_port == wanted), None)
-        more = f"; {wanted} is the node port of {meant.name or meant.port}: dial that one via nodePort" if meant else ""
-        raise UnresolvableError(f"to.port: {what} of Service {service.namespace}/{service.name}; it has: {known}{more}")
-    return fitting[0]
-
-
-def pod_port(
-    pod: str, ports: Sequence[ListeningPort], wanted: str | int | None, asked: Transport | None
-) -> tuple[int, Transport]:
-    """The pod's port by name or number, or its only one.
-
-    A probe may dial a number on which the pod does not listen: a refusal is an outcome too.
-    """
-    fitting = [port for port in ports if wanted in (None, port.name or None, port.port)]
-    fitting = [port for port in fitting if asked is None or port.protocol is asked.served]
-    if isinstance(wanted, int):
-        return wanted, asked or Transport(fitting[0].protocol if fitting else Protocol.TCP)
-    if len(fitting) != 1:
-        known = ", ".join(f"{port.name or port.port} ({port.protocol} {port.port})" for port in ports) or "none"
-        what = "is missing" if wanted is None else f"{wanted!r} does not name one port"
-        raise UnresolvableError(f"to.port: {what}: {pod} does not have exactly one such port; it listens on: {known}")
-    return fitting[0].port, Transport(fitting[0].protocol)
-
+_NAMED_BY: Final = {"from": "a sender", "to.pod": "a pod", "to.host": "an outside host", "to.node": "a node"}
 
 Located = TypeVar("Located", bound=PlannedNamespace | PodPlacement)
 
 
 def find(key: str, name: str, placements: Mapping[str, Located]) -> Located:
-    """The node, pod or host of that name.
-
-    Raises:
-        UnresolvableError: there is none; the message begins with the key and lists the known names.
-    """
+    """The node, pod or host of that name, which the author gives by that key. Raises ``RefusedError``."""
     if name not in placements:
-        raise UnresolvableError(f"{key}: there is no {name!r}; known: {', '.join(placements) or 'none'}")
+        what, allowed = f"{shown(name)} is not the name of {_NAMED_BY[key]}", f"allowed: {listed(placements)}"
+        raise refused(what, key=key, allowed=allowed, word=name, known=placements)
     return placements[name]
 
 
@@ -107,11 +50,11 @@ def own_address(placement: PlannedNamespace | PodPlacement, family: Family) -> I
     """The own address of a node, pod or host in a family: for a node or host, the first one of its uplink.
 
     Raises:
-        UnresolvableError: it has none.
+        UnreachableError: it has none.
     """
     fitting = [address for address in own_addresses_of(placement) if Family.of(address) is family]
     if not fitting:
-        raise UnresolvableError(f"{placement.name} has no {family} address")
+        raise UnreachableError(f"{placement.name} has no {family} address")
     return fitting[0]
 
 
@@ -129,7 +72,7 @@ def frame_mac(
     """The destination MAC of frames from the device of ``sender`` (namespace, device); empty without a choice.
 
     Raises:
-        UnresolvableError: the receiver has no device on the sender's link. The message lists the machines that have.
+        RefusedError: the receiver has no device on the sender's link. The message lists the machines that have.
     """
     if not frame_to or ":" in frame_to:
         return frame_to
@@ -141,7 +84,7 @@ def frame_mac(
             return end.mac
     known = ", ".join(dict.fromkeys(end.namespace for end in there)) or "none"
     link = f"{sender[0]}/{sender[1]}"
-    raise UnresolvableError(f"send.frameTo: {frame_to} is not on the link of {link}; on the link: {known}")
+    raise refused(f"{frame_to} is not on the link of {link}", key="send.frameTo", allowed=f"on the link: {known}")
 
 
 def request_of(probe: Probe | Stream) -> HttpRequest | None:
@@ -156,7 +99,7 @@ def through_ingress(probe: Sent, services: Iterable[Service], groups: Iterable[P
     """A probe via an Ingress as one that dials the controller's Service; any other as it is.
 
     Raises:
-        UnresolvableError: no Service leads to a controller, or it has no port for the request.
+        RefusedError: no Service leads to a controller, or it has no port for the request.
     """
     target = probe.target
     if not isinstance(target, ServiceTarget) or target.via is not Frontend.INGRESS:
@@ -175,7 +118,7 @@ def through_ingress(probe: Sent, services: Iterable[Service], groups: Iterable[P
                 port=_port(service, tls=target.tls),
             )
             return replace(probe, target=dialled)
-    raise UnresolvableError("to.via: no Service selects a pod with program: nginx, which would answer; add one")
+    raise refused("no Service selects a pod with program: nginx, which would answer", key="to.via", allowed="add one")
 
 
 def _frontend(service: Service) -> Frontend:
@@ -190,6 +133,5 @@ def _port(service: Service, *, tls: bool) -> int:
     for port in service.ports:
         if port.name == name or port.port == number:
             return port.port
-    raise UnresolvableError(
-        f"to.tls: Service {service.namespace}/{service.name} of the controller has no port {name} ({number}); add it"
-    )
+    what = f"Service {service.namespace}/{service.name} of the controller has no port {name} ({number})"
+    raise refused(what, key="to.tls", allowed="add it")

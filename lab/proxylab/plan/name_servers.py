@@ -10,12 +10,13 @@ from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.cluster.kube_dns import COREDNS, DOMAIN, KUBE_DNS, NDOTS, resolv_conf, search_domains
 from proxylab.cluster.objects import EndpointSlice, Service, ServiceType
 from proxylab.oracle.weakest import endpoints_of_port, named_addresses, of_service
-from proxylab.plan.lookup import UnresolvableError, service_port
 from proxylab.plan.model import Plan, Role
 from proxylab.plan.resolved import Question, Sentinel
+from proxylab.scenario.keys import refused
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.probes import ServiceTarget
+from proxylab.scenario.targets import service_port
 
 
 def has_own_server(scenario: Scenario) -> bool:
@@ -125,7 +126,7 @@ class Questions:
         have none.
 
         Raises:
-            UnresolvableError: the lab has no name server, or the Service has no such port.
+            RefusedError: the lab has no name server, or the Service has no such port.
         """
         self._require_name_server()
         port, protocol = _declared_port(service, target, probe_protocol)
@@ -153,7 +154,7 @@ class Questions:
         """The question of a program for any name, for addresses of all families.
 
         A name is absolute if it ends in a dot. ``pod_namespace`` is that of the pod that asks; other senders have none.
-        Raises ``UnresolvableError``.
+        Raises ``RefusedError``.
         """
         self._require_name_server()
         return Question(
@@ -177,7 +178,8 @@ class Questions:
 
     def _require_name_server(self) -> None:
         if not self._resolvers:
-            raise UnresolvableError(f"to.via: the lab has no name server: there is no {KUBE_DNS} with an address")
+            what = f"the lab has no name server: there is no {KUBE_DNS} with an address"
+            raise refused(what, key="to.via", allowed="set dns: true, or add that Service")
 
 
 def _answering(kube_dns: Service, slices: Sequence[EndpointSlice], servers: Sequence[Sentinel]) -> tuple[str, ...]:

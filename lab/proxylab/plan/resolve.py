@@ -16,16 +16,12 @@ from proxylab.plan.device_names import ROUTER
 from proxylab.plan.endpoints import LabEndpoints, everywhere
 from proxylab.plan.forwarding import UnreachableError, next_hop
 from proxylab.plan.lookup import (
-    UnresolvableError,
     find,
     frame_mac,
-    frontend_addresses,
     namespace_of,
     own_address,
     own_addresses_of,
-    pod_port,
     request_of,
-    service_port,
     through_ingress,
     with_role,
 )
@@ -45,6 +41,7 @@ from proxylab.plan.resolved import (
     Sentinel,
 )
 from proxylab.plan.sources import own_source
+from proxylab.scenario.keys import RefusedError, refused
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.network import NODES, UPLINK
 from proxylab.scenario.probes import (
@@ -56,6 +53,14 @@ from proxylab.scenario.probes import (
     ServiceTarget,
     Source,
     Stream,
+)
+from proxylab.scenario.targets import (
+    find_service,
+    frontend_addresses,
+    pod_port,
+    require_address,
+    require_frontend,
+    service_port,
 )
 from proxylab.scenario.words import Frontend, Manner, Program
 
@@ -143,7 +148,7 @@ def _resolved(resolver: "_Resolver", asked: "Sequence[_Sent]", first: int, what:
     for number, each in enumerate(asked, first):
         try:
             resolved_probes.append(resolver.resolved(number, each))
-        except (UnresolvableError, UnreachableError) as error:
+        except (RefusedError, UnreachableError) as error:
             problems.append(f"{each.position}: {what} {each.name!r}: {error}")
     if problems:
         raise ScenarioError(problems)
@@ -171,6 +176,7 @@ class _Resolver:
         self._service_networks = (*scenario.network.service_cidrs, *scenario.network.further_service_cidrs)
         self._shared = [(each.network, each.nodes) for each in scenario.network.routed]
         self._shared += [(pool, each.nodes) for each in scenario.load_balancers for pool in each.pool]
+        self._is_balanced = bool(scenario.load_balancers)
         self._nodes = with_role(plan, Role.NODE)
         self._hosts = with_role(plan, Role.HOST)
         left = [each.text for node in self._nodes.values() for each in node.leftovers]
@@ -235,7 +241,7 @@ class _Resolver:
         target = probe.target
         if not isinstance(target, ServiceTarget) or target.via is not Frontend.DNS_NAME:
             return None
-        service, group = self._service(target), self._groups.get(probe.source.name)
+        service, group = find_service(self._services, target), self._groups.get(probe.source.name)
         home = group.namespace if group else None
         asker = self._pods.get(probe.source.name)
         question = self._questions.about(service, target, probe.send.protocol, home, self._plan.addresses_by_name)
@@ -246,7 +252,8 @@ class _Resolver:
         placement = find("from", source.name, self._placements)
         namespace = namespace_of(placement)
         if source.address is not None and source.address.version != destination.version:
-            raise UnresolvableError(f"from.address: {source.address} cannot dial {destination}: other IP family")
+            what = f"{source.address} cannot dial {destination}"
+            raise refused(what, key="from.address", allowed="use one of the same IP family")
         if namespace in self._nodes:
             return self._stack_sender(probe, placement.name, namespace, destination)
         hop = next_hop(self._plan, namespace, destination)
@@ -310,15 +317,9 @@ class _Resolver:
             case _:
                 assert_never(target)
 
-    def _service(self, target: ServiceTarget) -> Service:
-        service = self._services.get((target.namespace, target.service))
-        if service is None:
-            known = ", ".join(f"{namespace}/{name}" for namespace, name in self._services) or "none"
-            raise UnresolvableError(f"to.service: no Service {target.namespace}/{target.service}; known: {known}")
-        return service
-
     def _frontend(self, probe: _Sent, target: ServiceTarget) -> _Dialled:
-        service = self._service(target)
+        service = find_service(self._services, target)
+        require_frontend(service, target.via, balanced=self._is_balanced)
         if target.via is Frontend.HEALTH_CHECK_NODE_PORT:
             return self._health(probe, target, service)
         asked = probe.send.protocol
@@ -347,18 +348,16 @@ class _Resolver:
 
     def _chosen(self, target: ServiceTarget, service: Service, addresses: Sequence[IPAddress]) -> IPAddress:
         """The address that the probe names, or the first one of the Service's first family that the lab has."""
-        owner = f"Service {service.namespace}/{service.name}"
+        require_address(service, target, addresses)
         if target.address is not None:
-            if target.address not in addresses:
-                known = ", ".join(map(str, addresses)) or "none"
-                raise UnresolvableError(f"to.address: {owner} has no {target.via} {target.address}; it has: {known}")
             return target.address
         families = self._families if target.family is None else (target.family,)
         for family in service.ip_families or self._families:
             for address in addresses:
                 if family in families and Family.of(address) is family:
                     return address
-        raise UnresolvableError(f"to.via: {owner} has no {' or '.join(families)} {target.via}")
+        what = f"Service {service.namespace}/{service.name} has no {' or '.join(families)} {target.via}"
+        raise refused(what, key="to.via", allowed="dial a frontend that it has")
 
     def _receivers(self, probe: _Sent, family: Family) -> Iterator[Receiver]:
         """The receivers that depend on the target."""

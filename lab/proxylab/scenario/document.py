@@ -226,12 +226,7 @@ class _Problem(Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         position = self.spot.position
         parts = [str(position) if position.file else "", path_text(self.spot.path), self.what]
-        text = ": ".join(filter(None, parts))
-        if self.allowed:
-            text += f"; {self.allowed}"
-        if meant := nearest(self.word, self.known):
-            text += f"; did you mean {meant!r}?"
-        return _one_line(text)
+        return _one_line(told_with(": ".join(filter(None, parts)), self.allowed, self.word, self.known))
 
 
 class Problems:
@@ -289,6 +284,13 @@ class Problems:
         if untold := ordered[_MOST_TOLD:]:
             lines.append(f"{untold[0].spot.position}: and {len(untold)} more problems from here on")
         raise ScenarioError(lines)
+
+
+def told_with(what: str, allowed: str, word: str, known: Iterable[str]) -> str:
+    """A mistake with what is allowed in its place, and the word that the author probably meant."""
+    text = f"{what}; {allowed}" if allowed else what
+    meant = nearest(word, known)
+    return f"{text}; did you mean {meant!r}?" if meant else text
 
 
 def _one_line(text: str) -> str:

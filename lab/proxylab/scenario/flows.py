@@ -1,16 +1,24 @@
 """The checks of a probe's name, sender, target and packets. ``proxylab.scenario.check_expect`` checks expectations."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
-from proxylab.cluster.allocate import needs_health_check
-from proxylab.cluster.objects import Service, ServicePort, ServiceType
+from proxylab.cluster.objects import Service
 from proxylab.scenario.check_expect import check_expectations
-from proxylab.scenario.document import Location, Problems, listed, shown
+from proxylab.scenario.document import Location, Problems, shown
 from proxylab.scenario.inventory import Subject
+from proxylab.scenario.keys import RefusedError
 from proxylab.scenario.parts import ProbeParts
-from proxylab.scenario.pods import ListeningPort
 from proxylab.scenario.probes import AddressTarget, HostTarget, PodTarget, ServiceTarget, Source
+from proxylab.scenario.targets import (
+    find_service,
+    frontend_addresses,
+    pod_port,
+    require_address,
+    require_frontend,
+    service_port,
+)
 from proxylab.scenario.words import Frontend, Manner, Outcome, Program
 
 _PORTS: Final = (Frontend.NODE_PORT, Frontend.HEALTH_CHECK_NODE_PORT)
@@ -55,8 +63,9 @@ def check_flow(subject: Subject) -> None:
             inventory.refuse(location["pod"].spot, name, "a pod", inventory.pods, problems)
         case PodTarget(pod=name) as target:
             pod = subject.parts.pods[inventory.pods[name]]
-            if pod is not None:
-                _check_port(subject, target, name, pod.ports)
+            if pod is not None and subject.dials_a_port:
+                with _noted(subject):
+                    pod_port(name, pod.ports, target.port, subject.protocol)
         case HostTarget(host=name) if name not in inventory.hosts:
             inventory.refuse(location["host"].spot, name, "an outside host", inventory.hosts, problems)
         case AddressTarget(path=path) if path and not (
@@ -106,30 +115,47 @@ def _check_service(subject: Subject, target: ServiceTarget, location: Location) 
     if location["namespace"].exists and "/" in str(location["service"].value):
         problems.add(location["namespace"].key, "service names the namespace already", allowed="write it once")
     _check_node(subject, target, location)
-    name = f"{target.namespace}/{target.service}"
-    if target.id not in services and subject.manifests.complete:
-        known = [own if namespace == target.namespace else f"{namespace}/{own}" for namespace, own in services]
-        what, allowed = f"there is no Service {name}", f"declared: {listed(known)}"
-        problems.add(location["service"].spot, what, allowed=allowed, word=target.service, known=known)
+    if subject.manifests.complete:
+        with _noted(subject):
+            find_service(services, target)
     service = subject.service
     _check_request(subject, target, location)
-    if service is None or target.via is Frontend.INGRESS:
-        return
-    if reason := _no_frontend(service, target.via, subject):
-        allowed = "dial a frontend that it has, or add this one"
-        problems.add(location["via"].spot, f"Service {name} {reason}", allowed=allowed)
-        return
+    if service is not None and target.via is not Frontend.INGRESS:
+        with _noted(subject):
+            require_frontend(service, target.via, balanced=bool(subject.parts.load_balancers))
+            _check_dialled(subject, target, service, location)
+
+
+def _check_dialled(subject: Subject, target: ServiceTarget, service: Service, location: Location) -> None:
+    """Note an address or a port that a frontend does not have."""
+    problems = subject.problems
     if target.via is Frontend.DNS_NAME:
         _check_asker(subject, location)
-    _check_address(subject, target, service, location["address"])
+    if known := frontend_addresses(service, target.via):  # the others get theirs in the lab
+        with _noted(subject):
+            require_address(service, target, known)
     if target.via is Frontend.DNS_NAME and not service.ports:
         if not (subject.echo or isinstance(target.port, int)):
             what = f"Service {service.name} declares no ports"
             problems.add(location["port"].spot, what, allowed="give the port number to dial")
     elif target.via is not Frontend.HEALTH_CHECK_NODE_PORT:
-        _check_port(subject, target, f"Service {service.name}", service.ports)
+        if subject.dials_a_port:
+            with _noted(subject):
+                service_port(service, target.port, subject.protocol)
         if target.via is Frontend.NODE_PORT and not service.allocate_node_ports:
             _check_node_port(subject, target, service, location)
+
+
+@contextmanager
+def _noted(subject: Subject) -> Iterator[None]:
+    """Note what a look-up refuses, at the key at fault."""
+    try:
+        yield
+    except RefusedError as refusal:
+        where = subject.location
+        for part in refusal.key.split("."):
+            where = where[part]
+        subject.problems.add(where.spot, **refusal.problem)
 
 
 def _check_request(subject: Subject, target: ServiceTarget, location: Location) -> None:
@@ -181,70 +207,6 @@ def _check_asker(subject: Subject, location: Location) -> None:
     if source is not None and source.name in inventory.hosts:
         what = f"{source.name} is an outside host, and does not use the cluster's name server"
         subject.problems.add(location["via"].spot, what, allowed="allowed: from a pod or a node")
-
-
-def _no_frontend(service: Service, via: Frontend, subject: Subject) -> str:
-    """Why a Service has no frontend of that kind, or an empty string."""
-    if service.type is ServiceType.EXTERNAL_NAME and via is not Frontend.DNS_NAME:
-        return f"is an ExternalName: it has no {via}"
-    exposed = service.type in (ServiceType.NODE_PORT, ServiceType.LOAD_BALANCER)
-    match via:
-        case Frontend.CLUSTER_IP if service.headless:
-            return "is headless: it has no clusterIP"
-        case Frontend.NODE_PORT if not exposed:
-            return f"is of type {service.type}: it has no nodePort"
-        case Frontend.EXTERNAL_IP if not service.external_ips:
-            return "has no externalIPs"
-        case Frontend.LOAD_BALANCER_IP if service.type is not ServiceType.LOAD_BALANCER:
-            return f"is of type {service.type}: it has no load balancer"
-        case Frontend.LOAD_BALANCER_IP if not (
-            subject.parts.load_balancers or any(each.ip for each in service.load_balancer_ingress)
-        ):
-            return "has no address in status.loadBalancer, and the scenario has no loadBalancers to give it one"
-        case Frontend.HEALTH_CHECK_NODE_PORT if not needs_health_check(service):
-            return "has no health-check node port: only a LoadBalancer with externalTrafficPolicy Local has one"
-    return ""
-
-
-def _check_address(subject: Subject, target: ServiceTarget, service: Service, location: Location) -> None:
-    """Note an address that the frontend does not have, if the author gives its addresses."""
-    known = {
-        Frontend.CLUSTER_IP: service.cluster_ips,
-        Frontend.EXTERNAL_IP: service.external_ips,
-        Frontend.LOAD_BALANCER_IP: tuple(each.ip for each in service.load_balancer_ingress if each.ip),
-    }.get(target.via, ())
-    if target.address is not None and known and target.address not in known:
-        what = f"Service {service.name} has no {target.via} {target.address}"
-        subject.problems.add(location.spot, what, allowed=f"allowed: {listed(map(str, known))}")
-
-
-def _check_port(
-    subject: Subject, target: ServiceTarget | PodTarget, owner: str, ports: Sequence[ServicePort | ListeningPort]
-) -> None:
-    """Note a port that the target does not have, or has twice. A probe may dial any number at a pod."""
-    problems, send, location = subject.problems, subject.probe.send, subject.location["to"]["port"]
-    if send is None or subject.echo:
-        return
-    wanted, protocol = target.port, send.protocol and send.protocol.served
-    called = [port for port in ports if wanted in (None, port.name or None, port.port)]
-    fitting = [port for port in called if protocol in (None, port.protocol)]
-    allowed = f"declared: {listed(f'{port.name or port.port} ({port.port}/{port.protocol})' for port in ports)}"
-    if wanted is None and len(called) != 1 and len(fitting) != 1:
-        what = f"is missing: {owner} does not have exactly one port"
-        problems.add(location.key, what, allowed=allowed)
-    elif isinstance(target, PodTarget) and isinstance(wanted, int) and not fitting:
-        return
-    elif not called:
-        names = [port.name for port in ports if port.name]
-        what = f"{owner} has no port {shown(wanted)}"
-        problems.add(location.spot, what, allowed=allowed, word=str(wanted), known=names)
-    elif not fitting:
-        protocols = " and ".join(port.protocol for port in called)
-        what = f"{owner} has that port over {protocols}, not {protocol}"
-        problems.add(subject.location["send"]["protocol"].spot, what, allowed=f"send over {protocols}")
-    elif len(fitting) > 1:
-        what = f"{owner} has port {wanted} over several protocols"
-        problems.add(location.spot, what, allowed="use the port's name, or set send.protocol")
 
 
 def _check_node_port(subject: Subject, target: ServiceTarget, service: Service, location: Location) -> None:

@@ -108,6 +108,16 @@ class Subject(Struct, frozen=True):
         return self.probe.send is not None and self.probe.send.protocol is Transport.ICMP
 
     @property
+    def dials_a_port(self) -> bool:
+        """Whether the probe dials a port; ``False`` for echo requests, and if a mistake hides what it sends."""
+        return self.probe.send is not None and not self.echo
+
+    @property
+    def protocol(self) -> Transport | None:
+        """The protocol that the author names."""
+        return None if self.probe.send is None else self.probe.send.protocol
+
+    @property
     def service(self) -> Service | None:
         """The Service that the probe dials; ``None`` if it dials none, or if a mistake hides the Service."""
         target = self.probe.target

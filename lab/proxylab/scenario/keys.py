@@ -21,19 +21,28 @@ from msgspec.structs import FieldInfo, fields
 
 from proxylab.cluster.documents import camel_case
 from proxylab.encoding import Record, TaggedRecord
+from proxylab.scenario.document import told_with
 
 
 class RefusedError(ValueError):
-    """A value that a key refuses. The arguments are those of ``Problems.add``."""
+    """A value that a key refuses; ``problem`` has the arguments of ``Problems.add``.
 
-    def __init__(self, what: str, *, allowed: str, word: str, known: Iterable[str]) -> None:
+    ``key`` is the key at fault of a look-up, such as ``to.port``; a ``Read`` or ``Check`` need not name its own.
+    """
+
+    def __init__(self, what: str, *, key: str, allowed: str, word: str, known: Iterable[str]) -> None:
         super().__init__(what)
+        self.key = key
         self.problem: Mapping[str, Any] = {"what": what, "allowed": allowed, "word": word, "known": [*map(str, known)]}
 
+    def __str__(self) -> str:
+        told = told_with(**self.problem)
+        return f"{self.key}: {told}" if self.key else told
 
-def refused(what: str, *, allowed: str = "", word: str = "", known: Iterable[str] = ()) -> RefusedError:
-    """The error to raise in a ``Read`` or ``Check``; the arguments are those of ``Problems.add``."""
-    return RefusedError(what, allowed=allowed, word=word, known=known)
+
+def refused(what: str, *, key: str = "", allowed: str = "", word: str = "", known: Iterable[str] = ()) -> RefusedError:
+    """The error to raise in a ``Read``, a ``Check`` or a look-up."""
+    return RefusedError(what, key=key, allowed=allowed, word=word, known=known)
 
 
 class Key(Struct, frozen=True):

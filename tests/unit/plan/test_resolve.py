@@ -3,6 +3,8 @@
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_network
 
 import pytest
+import yaml
+from broken_scenarios import BASE
 from msgspec.structs import replace
 from network_scenarios import BASIC as WIRES
 from network_scenarios import crowded
@@ -12,10 +14,10 @@ from proxylab.addresses import Family, Transport
 from proxylab.cluster.objects import LoadBalancerIngress, Service, ServicePort, ServiceType
 from proxylab.errors import ScenarioError
 from proxylab.plan.assembly import assemble
-from proxylab.plan.lookup import UnresolvableError, service_port
 from proxylab.plan.resolve import resolve
 from proxylab.plan.resolved import STACK, PolicyRoute, ResolvedProbe
 from proxylab.plan.topology import draw
+from proxylab.scenario.keys import RefusedError
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.pods import LoadBalancer
 from proxylab.scenario.probes import (
@@ -29,6 +31,8 @@ from proxylab.scenario.probes import (
     Source,
     Target,
 )
+from proxylab.scenario.reading import read_plain
+from proxylab.scenario.targets import service_port
 from proxylab.scenario.words import Frontend, Manner
 
 ALLOCATED = replace(ECHO, cluster_ips=(IPv4Address("10.96.1.7"),))
@@ -70,7 +74,6 @@ def policy_route(network: str, via: str) -> PolicyRoute:
     [
         (probe("name", "sender", frontend("http")), ("10.96.1.7", 80, "TCP")),
         (probe("number", "sender", frontend(80)), ("10.96.1.7", 80, "TCP")),
-        (probe("other protocol", "sender", frontend(80), UDP), ("10.96.1.7", 80, "UDP")),
         (probe("by protocol", "sender", frontend(53), UDP), ("10.96.1.7", 53, "UDP")),
         (probe("own protocol", "sender", frontend("dns-udp")), ("10.96.1.7", 53, "UDP")),
         (probe("pod", "sender", PodTarget(pod="echo-2")), ("10.244.1.10", 8080, "TCP")),
@@ -233,29 +236,28 @@ def test_what_is_sent_is_carried_over() -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (probe("p", "nobody", frontend()), "from: there is no 'nobody'; known: node-a, node-b, echo-1"),
-        (probe("p", "sender", frontend(service="x")), "to.service: no Service default/x; known: default/echo"),
-        (probe("p", "sender", frontend("x")),
-            "to.port: 'x' does not name one port of Service default/echo; it has: http (TCP",
-        ),
+        (probe("p", "nobody", frontend()), "from: 'nobody' is not the name of a sender; allowed: node-a, "),
+        (probe("p", "sender", frontend(service="x")), "to.service: there is no Service default/x; declared: echo"),
+        (probe("p", "sender", frontend("x")), "to.port: Service echo has no port 'x'; declared: http (80/TCP)"),
         (probe("p", "sender", frontend(None)),
-            "to.port: is missing: several ports of Service default/echo; it has: http (TCP",
+            "to.port: is missing: Service echo does not have exactly one port; declared: http (80/TCP)",
         ),
-        (probe("p", "sender", frontend(53)), "to.port: 53 does not name one port of Service default/echo"),
+        (probe("p", "sender", frontend(53)), "to.port: Service echo has port 53 over several protocols; "),
+        (probe("p", "sender", frontend(), UDP), "send.protocol: Service echo has that port over TCP, not UDP; "),
         (probe("p", "sender", by(Frontend.DNS_NAME)),
             "to.via: the lab has no name server: there is no Service kube-system/kube-dns with",
         ),
-        (probe("p", "sender", by(Frontend.NODE_PORT)), "to.via: Service default/echo has no IPv4 nodePort"),
-        (probe("p", "sender", by(Frontend.EXTERNAL_IP)), "to.via: Service default/echo has no IPv4 externalIP"),
+        (probe("p", "sender", by(Frontend.NODE_PORT)), "to.via: Service default/echo is of type ClusterIP: it has"),
+        (probe("p", "sender", by(Frontend.EXTERNAL_IP)), "to.via: Service default/echo has no externalIPs; dial a"),
         (probe("p", "sender", by(Frontend.LOAD_BALANCER_IP)),
-            "to.via: Service default/echo has no IPv4 loadBalancerIP",
+            "to.via: Service default/echo is of type ClusterIP: it has no load balancer",
         ),
-        (probe("p", "client", frontend(node="x")), "to.node: there is no 'x'; known: node-a, node-b"),
-        (probe("p", "sender", PodTarget(pod="x")), "to.pod: there is no 'x'; known: echo-1"),
+        (probe("p", "client", frontend(node="x")), "to.node: 'x' is not the name of a node; allowed: node-a, node-b"),
+        (probe("p", "sender", PodTarget(pod="x")), "to.pod: 'x' is not the name of a pod; allowed: echo-1"),
         (probe("p", "echo-1", PodTarget(pod="sender")),
-            "to.port: is missing: sender does not have exactly one such port; it listens on: none",
+            "to.port: is missing: sender does not have exactly one port; declared: none",
         ),
-        (probe("p", "sender", HostTarget(host="x", port=1)), "to.host: there is no 'x'; known: client"),
+        (probe("p", "sender", HostTarget(host="x", port=1)), "to.host: 'x' is not the name of an outside host; "),
     ],
 )  # fmt: skip
 def test_what_is_not_there_is_named_at_the_probe(asked: Probe, message: str) -> None:
@@ -269,13 +271,41 @@ def test_what_is_not_there_is_named_at_the_probe(asked: Probe, message: str) -> 
 def test_a_node_port_as_port_is_answered_by_how_to_dial_it() -> None:
     port = ServicePort(port=80, target_port=8080, node_port=30080, name="http")
     service = Service(name="web", type=ServiceType.NODE_PORT, ports=(port,))
-    with pytest.raises(UnresolvableError, match=r"; 30080 is the node port of http: dial that one via nodePort$"):
+    with pytest.raises(RefusedError, match=r"; it is the node port of http: dial that one via nodePort$"):
         service_port(service, 30080, None)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "service: ecco, via: clusterIP",
+        "service: echo, via: nodePort",
+        "service: echo, via: externalIP",
+        "service: echo, via: loadBalancerIP",
+        "service: echo, via: healthCheckNodePort",
+        "service: echo, via: clusterIP, port: web",
+        "service: echo, via: clusterIP, port: 81",
+        "pod: echo-1, port: web",
+        "pod: ecco-1, port: 80",
+        "host: outsid, port: 80",
+    ],
+)
+def test_a_lab_says_of_a_target_what_check_says(target: str) -> None:
+    asked = BASE.replace("service: echo, via: clusterIP", target, 1)
+    with pytest.raises(ScenarioError) as of_check:
+        parse_scenario(asked, "f")
+    right = parse_scenario(BASE, "f")
+    document = yaml.safe_load(asked.partition("---")[0])
+    wrong = replace(right.probes[0], target=read_plain(Probe, document["spec"]["probes"][0]).target)
+    with pytest.raises(ScenarioError) as of_lab:
+        resolve(replace(right, probes=(wrong,)), draw(right), right.services, ())
+    (there,) = of_lab.value.problems
+    assert there.partition("'first': ")[2] in [said.partition("probes[0].")[2] for said in of_check.value.problems]
 
 
 def test_headless_service_has_no_cluster_ip_to_dial() -> None:
     case = two_nodes(probe("p", "sender", frontend()))
-    with pytest.raises(ScenarioError, match="Service default/echo has no IPv4 clusterIP"):
+    with pytest.raises(ScenarioError, match="Service default/echo is headless: it has no clusterIP"):
         resolve(case, draw(case), (replace(ECHO, headless=True),), ())
 
 
@@ -329,7 +359,7 @@ def test_the_address_of_a_front_may_be_chosen_and_must_be_one_of_it() -> None:
     chosen = replace(by(Frontend.EXTERNAL_IP), address=IPv4Address("192.0.2.9"))
     assert str(resolved(probe("chosen", "sender", chosen), several).destination) == "192.0.2.9"
     stranger = replace(by(Frontend.EXTERNAL_IP), address=IPv4Address("192.0.2.8"))
-    with pytest.raises(ScenarioError, match=r"has no externalIP 192\.0\.2\.8; it has: 192\.0\.2\.1, 192\.0\.2\.9"):
+    with pytest.raises(ScenarioError, match=r"has no externalIP 192\.0\.2\.8; allowed: 192\.0\.2\.1, 192\.0\.2\.9"):
         resolved(probe("stranger", "sender", stranger), several)
 
 
