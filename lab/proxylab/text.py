@@ -126,6 +126,15 @@ _OLD_COMMAND: Final = re.compile(r"##(?=\w*\[)")
 """How older commands of GitHub Actions (``##[error]``) begin, and those of Azure Pipelines and TeamCity."""
 
 
+def shortened(line: str, most: int = 4096) -> str:
+    """The beginning of a line that is too long for a log: a program may write for minutes without an end of line.
+
+    >>> shortened("abc", 2)
+    'ab… (3 characters)'
+    """
+    return line if len(line) <= most else f"{line[:most]}… ({len(line):,} characters)"
+
+
 def printable(text: str, keep: str = "\n\t") -> str:
     r"""Text of others, as a terminal, a page and a CI system may show it.
 

@@ -6,7 +6,9 @@ event tells of a free one.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
@@ -39,6 +41,41 @@ class Deadline(Struct, frozen=True):
         return self.remaining == 0.0
 
 
+class Waits:
+    """What a request and its tasks wait for at this moment, in the words of their waits."""
+
+    def __init__(self) -> None:
+        self._now: list[str] = []
+
+    def __str__(self) -> str:
+        return "; ".join(dict.fromkeys(self._now))
+
+    def collect(self) -> None:
+        """Collect the waits of the calling task, and of the tasks that it starts from now on."""
+        _WAITS.set(self)
+
+    @contextmanager
+    def noted(self, why: str) -> Iterator[None]:
+        """Note a wait as long as the block runs."""
+        self._now.append(why)
+        try:
+            yield
+        finally:
+            self._now.remove(why)
+
+
+_WAITS: Final[ContextVar[Waits | None]] = ContextVar("waits", default=None)
+"""Where the waits of a task are noted: a wait lies deep below the request that it is for."""
+
+
+@contextmanager
+def waiting_for(why: str) -> Iterator[None]:
+    """Note what the block waits for, where a request collects that."""
+    waits = _WAITS.get() or Waits()
+    with waits.noted(why):
+        yield
+
+
 async def wait_until(condition: Callable[[], bool], deadline: Deadline, why: str) -> None:
     """Give the event loop turns until ``condition`` holds.
 
@@ -65,18 +102,19 @@ async def wait_until_seen(look: Callable[[], Awaitable[bool]], deadline: Deadlin
     would try for two minutes. Each look has five seconds at least.
     """
     pause = 0.0
-    while True:
-        try:
-            async with asyncio.timeout(max(deadline.remaining, _LOOK_SECONDS)) as looking:
-                if await look():
-                    return
-        except TimeoutError:
-            if not looking.expired():
-                raise
-        if deadline.passed:
-            raise DeadlineExceededError(f"gave up waiting: {why}")
-        await asyncio.sleep(min(pause, deadline.remaining))
-        pause = min(0.01, pause * 2 or 0.0005)
+    with waiting_for(why):
+        while True:
+            try:
+                async with asyncio.timeout(max(deadline.remaining, _LOOK_SECONDS)) as looking:
+                    if await look():
+                        return
+            except TimeoutError:
+                if not looking.expired():
+                    raise
+            if deadline.passed:
+                raise DeadlineExceededError(f"gave up waiting: {why}")
+            await asyncio.sleep(min(pause, deadline.remaining))
+            pause = min(0.01, pause * 2 or 0.0005)
 
 
 async def wait_while_fewer(count: Callable[[], int], patience: float, why: str) -> None:

@@ -20,12 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from command_line import CommandLine, lives, wait_for
 from machine import descendants
 from test_examples import example
 
 from proxylab.binaries.control_plane import REAL, control_plane_sources, find_control_plane
-from proxylab.errors import CapabilityError
+from proxylab.cli import proxylab
+from proxylab.errors import CapabilityError, ExitCode
 
 SECONDS = 60.0
 NAME = "cluster"
@@ -120,6 +122,9 @@ def test_the_examples_of_kubectl_and_kubeconfig_do_what_they_say(cli: CommandLin
     assert listed.returncode == 0
     elsewhere = cli.start("kubectl", "--name", "x", "--", "get", "pods", stderr=subprocess.PIPE)
     assert b"no lab 'x' is running" in elsewhere.communicate(timeout=SECONDS)[1]
+    called = CliRunner().invoke(proxylab, ["kubectl", "--", "get", "nodes"])  # this process stays
+    assert called.exit_code == ExitCode.SCENARIO
+    assert "kubectl takes the place of this process; start `proxylab kubectl` as one of its own" in called.output
     printed = cli.type(*example("kubeconfig"))
     assert printed.status == 0
     assert json.loads(printed.output)["kind"] == "Config"

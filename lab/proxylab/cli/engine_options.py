@@ -100,6 +100,15 @@ class ProxyOptions(Options, frozen=True, kw_only=True):
             "machine's files and load BPF programs. It changes nothing for an ordinary user.",
         ),
     ] = False
+    sync_seconds: Annotated[
+        float | None,
+        option(
+            "--sync-seconds",
+            type=click.FloatRange(min=1),
+            metavar="N",
+            help="How long an engine may take to program a change; by default 60 s, and 240 s in mode ipvs.",
+        ),
+    ] = None
 
 
 _Kernel = Annotated[
@@ -213,6 +222,7 @@ def choice_of(engine: str, given: ProxyOptions = ProxyOptions(), kernel: str = H
         kernel=kernel,
         name_server=given.name_server,
         privileged=given.privileged,
+        sync_seconds=given.sync_seconds,
     )
     if not read_engine(engine).is_upstream:
         for spelt, value in (("--feature-gates", given.feature_gates), ("--kube-proxy-flag", given.flags)):

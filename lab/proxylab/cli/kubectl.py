@@ -27,10 +27,10 @@ def command(*, name: str | None, words: tuple[str, ...]) -> NoReturn:
 
     Example: proxylab kubectl -- get services --all-namespaces
     """
-    if sys.stdout is not sys.__stdout__:  # under click's CliRunner: kubectl would take the place of a whole test run
-        raise click.UsageError("kubectl takes the place of this process; start `proxylab kubectl` as one of its own")
     with standing(name, or_file=False) as connection:
         document = kubeconfig_of(connection)
+    if sys.stdout is not sys.__stdout__:  # under click's CliRunner: kubectl would take the place of a whole test run
+        raise click.UsageError("kubectl takes the place of this process; start `proxylab kubectl` as one of its own")
     binary = find_control_plane(REAL, control_plane_sources().cache).path
     # A file without a name, which kubectl opens anew whenever it reads it, and which ends with kubectl.
     file = os.memfd_create("kubeconfig", 0)

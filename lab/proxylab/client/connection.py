@@ -9,6 +9,7 @@ logs one line that says which, and goes on waiting: the process may run again.
 import logging
 import select
 import socket
+import sys
 import time
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
@@ -21,7 +22,7 @@ from proxylab.encoding import MisfitError
 from proxylab.errors import InternalError, LabEndedError, LabError, LabStuckError
 from proxylab.protocol.channel import Channel, ChannelClosedError
 from proxylab.protocol.faults import error_of
-from proxylab.protocol.messages import AnswerOf, Failed, Request, Response, response_to
+from proxylab.protocol.messages import AnswerOf, Failed, Request, Response, StillWaiting, response_to
 from proxylab.protocol.standing_labs import Ended, Feed, FeedAnswer, Frames, Lines, Signal
 from proxylab.timing import Deadline
 
@@ -34,6 +35,19 @@ _END_SECONDS: Final = 2.0
 
 _MOST_AHEAD: Final = 8
 """So many requests wait for their answers at most: fewer than the lab process takes without reading an answer."""
+
+
+_UNSEEN_PATIENCE_SECONDS: Final = 10.0
+"""Where no one watches, such as in CI, a line about a wait that is over soon would help no one."""
+
+
+def _tell_seconds() -> float:
+    """How long an answer may take before the client says what it waits for. The lab process waits for two seconds."""
+    return 0.0 if sys.stderr.isatty() else _UNSEEN_PATIENCE_SECONDS
+
+
+def _clock(at: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at))
 
 
 class LabGoneError(LabEndedError):
@@ -144,20 +158,25 @@ class Connection:
             raise InternalError(f"the lab process did not take the request to {what}{self._last_words()}") from None
 
     def _receive(self, hint: Any, what: str, deadline: Deadline) -> Any:
+        began, told = time.time(), set[str]()
         try:
-            self._wait_for_answer(deadline)
-            answer = self._channel.receive(hint, deadline)
+            while True:
+                self._wait_for_answer(deadline, began)
+                answer = self._channel.receive(hint, deadline)
+                if not isinstance(answer, StillWaiting):
+                    return answer
+                if answer.why not in told and time.time() - began >= _tell_seconds():
+                    told.add(answer.why)
+                    self._tell(f"{self._whose} waits since {_clock(began)}: {answer.why}; {self._cure}")
         except (ChannelClosedError, MisfitError) as error:
             raise self._gone(what) from error
         except TimeoutError:
             if stuck := self._stuck():
                 raise LabStuckError(f"{self._whose} did not {what}: {stuck}; {self._cure}") from None
             raise InternalError(f"the lab process did not {what} in time{self._last_words()}") from None
-        return answer
 
-    def _wait_for_answer(self, deadline: Deadline) -> None:
+    def _wait_for_answer(self, deadline: Deadline, began: float) -> None:
         """Return when an answer begins, or at the deadline; log meanwhile who keeps this client waiting."""
-        began = time.time()
         answers = select.poll()
         answers.register(self.fileno(), select.POLLIN)
         while not answers.poll(1000 * min(_PATIENCE_SECONDS, deadline.remaining)) and not deadline.passed:
@@ -167,11 +186,12 @@ class Connection:
         """Whether a process of the lab does not run; logs one line about each, since when the client has waited."""
         stuck = self._stuck()
         if stuck is not None and stuck != self._told_of:
-            since = time.strftime("%H:%M:%S", time.localtime(began))
-            silence = f"{self._whose} has not answered since {since}: {stuck}; {self._cure}"
-            logging.getLogger(__name__).warning(silence)
+            self._tell(f"{self._whose} has not answered since {_clock(began)}: {stuck}; {self._cure}")
         self._told_of = stuck
         return stuck is not None
+
+    def _tell(self, line: str) -> None:
+        logging.getLogger(__name__).warning(line)
 
     def _error(self, failed: Failed, what: str) -> LabError:
         """The error in an answer; closes the connection if the lab process is about to end."""

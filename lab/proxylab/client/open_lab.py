@@ -140,7 +140,8 @@ class OpenLab:
         if self._failed is not None:
             raise self._failed
         step = self.scenario.steps[self.made]
-        seconds = BUILD_SECONDS + (((step.until.within or 0) + (step.until.elapsed or 0)) / 1000 if step.until else 0.0)
+        seconds = BUILD_SECONDS + (self.engine.sync_seconds or 0)
+        seconds += ((step.until.within or 0) + (step.until.elapsed or 0)) / 1000 if step.until else 0.0
         seconds += sum(stage.delay / 1000 + 1 for each in step.change.workloads for stage in each.stages)
         try:
             lacks = lacking_of_step(mode_of(self.engine.name), self._assembly, step)
@@ -217,7 +218,7 @@ class OpenLab:
         self._assembly = assemble(found.scenario)
         self.made = 0
         if found.changes:
-            self._ask(found.advance, BUILD_SECONDS)
+            self._ask(found.advance, BUILD_SECONDS + (self.engine.sync_seconds or 0))
 
     def converse(self, there: Probe, server: str, turns: Sequence[Turn]) -> DialogueRecord:
         """Hold a dialogue by crafted TCP segments, with a pod or outside host that answers as ``server``.

@@ -133,7 +133,7 @@ class Session:
             self._check_capabilities(process, chosen.kernel, needed)
         self._namespaces = max(self._namespaces, len(assembly.plan.namespaces))
         try:
-            built = process.request(request, Deadline.after(BUILD_SECONDS))
+            built = process.request(request, Deadline.after(BUILD_SECONDS + (chosen.sync_seconds or 0)))
         except EngineError:
             # Each trial costs a quick lab a tenth of its time, so on the machine's kernel they wait for a failure.
             self._check_capabilities(process, chosen.kernel, needed)

@@ -8,7 +8,8 @@ from proxylab.errors import ProgramError
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.running import Running
-from proxylab.timing import Deadline, DeadlineExceededError, wait_until_seen
+from proxylab.text import shortened
+from proxylab.timing import Deadline, DeadlineExceededError, wait_until_seen, waiting_for
 
 _LOG_LINES: Final = 1000
 _LAST_LINES: Final = 20
@@ -44,7 +45,7 @@ class PodProgram:
         )
 
     def _hear(self, line: str) -> None:
-        self._log.append(line)
+        self._log.append(shortened(line))
         for words in self._counted:
             self._numbers[words] += words in line
 
@@ -78,7 +79,8 @@ class PodProgram:
             return self._running is None or self._running.has_ended or await condition()
 
         try:
-            await wait_until_seen(look, deadline, why)
+            with waiting_for(f"{self.name}: {why}"):
+                await wait_until_seen(look, deadline, why)
         except DeadlineExceededError as late:
             raise ProgramError(self.name, str(late), self._last_lines()) from late
         await self.raise_if_ended()

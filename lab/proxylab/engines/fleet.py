@@ -19,6 +19,7 @@ class Fleet:
         make: makes the engine of a node in a mode, not yet started.
         flush: removes the rules of a node in a mode without its engine's knowledge.
         seen: the revision of the store that the engines follow, for one of the lab's store.
+        sync_seconds: how long a sync may take; by default what the slowest mode needs on a busy machine.
     """
 
     def __init__(
@@ -28,10 +29,12 @@ class Fleet:
         make: Callable[[str, str], Engine],
         flush: Callable[[str, str], Awaitable[None]],
         seen: Callable[[int], int] = lambda revision: revision,
+        sync_seconds: float | None = None,
     ) -> None:
         self._make = make
         self._flush = flush
         self._seen = seen
+        self._sync_seconds = sync_seconds
         self._modes = dict.fromkeys(nodes, mode)
         self.engines = {node: make(node, mode) for node in self._modes}
         """The latest engine of each node, whether or not it runs."""
@@ -40,7 +43,7 @@ class Fleet:
     @property
     def sync_seconds(self) -> float:
         """How long the engines may take where the scenario says nothing of it."""
-        return max(MODES[mode].sync_seconds for mode in self._modes.values())
+        return self._sync_seconds or max(MODES[mode].sync_seconds for mode in self._modes.values())
 
     def mode(self, node: str) -> str:
         """The mode of a node's latest engine."""

@@ -63,6 +63,7 @@ class EngineChoice(Record, frozen=True):
         kernel: what ``--kernel`` says: the machine's own kernel, or a guest's.
         name_server: what ``--name-server`` says, or empty: the name server of labs whose scenario names none.
         privileged: whether proxies and commands in a lab of the machine's root may do what root may.
+        sync_seconds: how long a proxy may take to program a change; by default what its mode needs on a busy machine.
     """
 
     name: str = "embedded/iptables"
@@ -74,6 +75,7 @@ class EngineChoice(Record, frozen=True):
     kernel: str = HOST
     name_server: str = ""
     privileged: bool = False
+    sync_seconds: float | None = None
 
     @property
     def binary(self) -> BinaryIdentity | None:
@@ -112,7 +114,16 @@ class EngineChoice(Record, frozen=True):
         kernel = ("--kernel", self.kernel) if self.kernel != HOST else ()
         server = ("--name-server", self.name_server) if self.name_server else ()
         privileged = ("--privileged",) if self.privileged else ()
-        return (*named, *variant, *kernel, *server, *privileged, *(self.upstream.options if self.upstream else ()))
+        patience = ("--sync-seconds", f"{self.sync_seconds:g}") if self.sync_seconds else ()
+        return (
+            *named,
+            *variant,
+            *kernel,
+            *server,
+            *privileged,
+            *patience,
+            *(self.upstream.options if self.upstream else ()),
+        )
 
 
 class Engine(Protocol):

@@ -109,6 +109,12 @@ class Failed(TaggedRecord, frozen=True):
     fault: RaisedFault
 
 
+class StillWaiting(TaggedRecord, frozen=True):
+    """What a request waits for. It comes before the answer, any number of times."""
+
+    why: str
+
+
 class Request(TaggedRecord, Generic[AnswerOf], frozen=True):
     """A request, typed by its answer."""
 
@@ -125,7 +131,7 @@ AnyResponse = Response[Any] | Failed
 def response_to(request: type[Request[Any]]) -> Any:
     """The type of what comes back for a request, by which the client decodes it."""
     (base,) = request.__orig_bases__  # type: ignore[attr-defined]  # types.get_original_bases is of Python 3.12
-    return Response[get_args(base)[0]] | Failed  # type: ignore[misc]  # mypy knows no type that a program chooses
+    return Response[get_args(base)[0]] | Failed | StillWaiting  # type: ignore[misc]  # mypy knows no type that a program chooses
 
 
 class Build(Request[Built], frozen=True):

@@ -28,6 +28,7 @@ from proxylab.pytest_plugin.options import (
     kube_proxy_flags,
     one,
     seed,
+    sync_seconds,
 )
 from proxylab.pytest_plugin.outcome import Judged, explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
 from proxylab.pytest_plugin.page_entries import heading_in_file, show
@@ -55,6 +56,7 @@ def lab_sessions(pytestconfig: pytest.Config) -> Iterator[Callable[[str], Sessio
                 kernel=kernels(pytestconfig)[0],
                 name_server=one(pytestconfig, "name_server"),
                 privileged=flag(pytestconfig, "privileged"),
+                sync_seconds=sync_seconds(pytestconfig),
             )
             return stack.enter_context(Session(choice, seed(pytestconfig), control_socket))
 

@@ -46,6 +46,7 @@ _ONE: Final = {
     ),
     "times": ("FILE", "balance the shards by the times in this report of an earlier run, JSON or JUnit XML"),
     "seed": ("N", "the seed for source ports and payloads; the same seed sends the same packets (default: 0)"),
+    "sync-seconds": ("N", "how long an engine may take to program a change (default: 60, and 240 in mode ipvs)"),
     "bundle-dir": (
         "DIRECTORY",
         "where to save the evidence of each probe that did not pass (default: .proxylab/bundles below rootdir)",
@@ -156,6 +157,14 @@ def _needs_kube_proxy(config: pytest.Config, name: str) -> None:
         raise pytest.UsageError(
             f"{option} is for kube-proxy, but --lab-engine is {', '.join(chosen)}; add --lab-engine kube-proxy/iptables"
         )
+
+
+def sync_seconds(config: pytest.Config) -> float | None:
+    """How long an engine may take to program a change. Raises ``UsageError`` for what is no such time."""
+    given = one(config, "sync_seconds")
+    if (given and not given.isdecimal()) or given == "0":
+        raise pytest.UsageError(f"--lab-sync-seconds: {given!r} is not valid; give a number of seconds from 1 on")
+    return float(given) if given else None
 
 
 def repeats(config: pytest.Config) -> int:

@@ -11,16 +11,16 @@ import errno
 import os
 import socket
 import traceback
-from collections.abc import AsyncGenerator, Coroutine, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, Final, Protocol, get_args
 
 from proxylab.errors import InternalError, LabFullError
 from proxylab.protocol.channel import AsyncChannel, ChannelClosedError, user_of
 from proxylab.protocol.faults import fault_of
-from proxylab.protocol.messages import AnyResponse, Failed
+from proxylab.protocol.messages import AnyResponse, Failed, StillWaiting
 from proxylab.protocol.standing_labs import AnyRequest, End, Feed, FeedAnswer, Signal
-from proxylab.timing import pass_by
+from proxylab.timing import Waits, pass_by
 
 _FEEDS: Final = get_args(Feed)
 _MOST_CLIENTS: Final = 64
@@ -30,6 +30,9 @@ _MOST_SILENT: Final = 64
 """That have asked nothing; a further one takes the place of the one that has been silent longest."""
 
 _NO_DESCRIPTOR_SECONDS: Final = 0.1
+
+_PATIENCE_SECONDS: Final = 2.0
+"""A request that takes longer says so often what it waits for."""
 
 _MOST_QUEUED: Final = 16
 """Requests of one client that does not wait for answers."""
@@ -69,7 +72,9 @@ async def serve_client(channel: AsyncChannel, handler: RequestHandler) -> None:
             while task is not None and not task.cancelling():
                 request, descriptors = await requests.get()
                 if not isinstance(request, _FEEDS):
-                    await channel.send(await handler.answer(request))
+                    async with _reporting_waits(channel):
+                        answered = await handler.answer(request)
+                    await channel.send(answered)
                     continue
                 while not signals.empty():
                     signals.get_nowait()  # they are for the previous feed
@@ -78,6 +83,31 @@ async def serve_client(channel: AsyncChannel, handler: RequestHandler) -> None:
                         await channel.send(each)
 
     await first_of(listen(), answer())
+
+
+@asynccontextmanager
+async def _reporting_waits(channel: AsyncChannel) -> AsyncIterator[None]:
+    """Tell the client what the request of the block waits for, if it takes long."""
+    waits, over = Waits(), asyncio.Event()
+
+    async def tell() -> None:
+        with suppress(ChannelClosedError):  # then the answer finds the channel closed, too
+            while not over.is_set():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_PATIENCE_SECONDS):
+                        await over.wait()
+                if not over.is_set() and (why := str(waits)):
+                    await channel.send(StillWaiting(why))
+
+    reporting = asyncio.create_task(tell())
+    waits.collect()
+    try:
+        yield
+    except BaseException:
+        reporting.cancel()
+        raise
+    over.set()
+    await reporting  # a message that is half sent is finished before the answer
 
 
 async def accept_clients(control_socket: socket.socket, handler: RequestHandler) -> None:

@@ -159,7 +159,8 @@ async def _run_engines(
         await _masquerade(request.plan, {node: contexts[node].tool})
 
     mode = mode_of(request.engine.name)
-    fleet = Fleet(contexts, mode, make, flush) if shown is None else Fleet(contexts, mode, make, flush, shown.seen)
+    seen = (lambda revision: revision) if shown is None else shown.seen
+    fleet = Fleet(contexts, mode, make, flush, seen, request.engine.sync_seconds)
     revision = max((store.apply(thing) for thing in request.objects), default=0)
     stack.push_async_callback(fleet.stop)
     await fleet.start()

@@ -5,12 +5,10 @@ from pathlib import Path
 import click
 import pytest
 from caller import Caller
-from click.testing import CliRunner
 
 from proxylab.cli import main
 from proxylab.cli.durations import Duration, age
 from proxylab.cli.file_arguments import complete_scenarios
-from proxylab.cli.kubectl import command
 
 ROOT = Path(__file__).resolve().parents[3]
 FROM_A_POD = str(ROOT / "scenarios/clusterip/from-a-pod.lab.yaml")
@@ -95,12 +93,6 @@ def test_no_lab_is_no_mistake_of_who_only_asks(capsys: pytest.CaptureFixture[str
     assert type_(capsys, "ps") == (0, "no lab is running; start one with `proxylab up FILE`\n", "")
     assert type_(capsys, "down") == (0, "", "no lab is running\n")
     assert type_(capsys, "ps", "-o", "name")[1] == ""
-
-
-def test_kubectl_does_not_take_the_place_of_a_process_that_runs_verbs_as_functions() -> None:
-    done = CliRunner().invoke(command, ["--", "get", "pods"])
-    assert done.exit_code == 2
-    assert "kubectl takes the place of this process; start `proxylab kubectl` as one of its own" in done.output
 
 
 @pytest.mark.parametrize(

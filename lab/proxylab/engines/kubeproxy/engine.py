@@ -17,7 +17,8 @@ from proxylab.engines.kubeproxy.metrics import SyncState
 from proxylab.errors import EngineError
 from proxylab.evidence.engine_progress import Progress
 from proxylab.kernel.sandbox.running import Running
-from proxylab.timing import Deadline, DeadlineExceededError, wait_until, wait_until_seen
+from proxylab.text import shortened
+from proxylab.timing import Deadline, DeadlineExceededError, wait_until, wait_until_seen, waiting_for
 
 _LOG_LINES: Final = 1000
 _LAST_LINES: Final = 30
@@ -240,21 +241,21 @@ class KubeProxyEngine:
         def is_over() -> bool:
             return running.has_ended or all(self._node_of_proxy.reached(family) >= number for family in self._families)
 
-        before = await self._failures_so_far()
-        while not is_over():
-            if deadline.passed:
-                what = "kube-proxy did not catch up in time: its rules do not reflect all changes"
-                raise EngineError(self._node, what, self._last_lines())
-            with suppress(DeadlineExceededError):
-                part = Deadline(min(deadline.at, Deadline.after(_ASK_SECONDS).at))
-                await wait_until(is_over, part, "rules that reflect all changes")
-                break
-            state = await self._node_of_proxy.state()
-            if state is not None and state.failures > before:
-                log = self._last_lines()
-                said = last_error(log)
-                what = f"kube-proxy could not load its rules{said and f': {said}'}"
-                raise EngineError(self._node, what, log)
+        before, why = await self._failures_so_far(), f"kube-proxy on {self._node} has rules that reflect all changes"
+        with waiting_for(why):
+            while not is_over():
+                if deadline.passed:
+                    what = "kube-proxy did not catch up in time: its rules do not reflect all changes"
+                    raise EngineError(self._node, what, self._last_lines())
+                with suppress(DeadlineExceededError):
+                    await wait_until(is_over, Deadline(min(deadline.at, Deadline.after(_ASK_SECONDS).at)), why)
+                    break
+                state = await self._node_of_proxy.state()
+                if state is not None and state.failures > before:
+                    log = self._last_lines()
+                    said = last_error(log)
+                    what = f"kube-proxy could not load its rules{said and f': {said}'}"
+                    raise EngineError(self._node, what, log)
         if running.has_ended:
             await self._report_end(running)
 
@@ -299,7 +300,7 @@ class KubeProxyEngine:
             raise EngineError(self._node, str(late), self._last_lines()) from late
 
     def _hear(self, line: str) -> None:
-        self._log.append(line)
+        self._log.append(shortened(line))
         self._rest.hear(line)
         self._errors += _ERROR.match(line) is not None
 
