@@ -7,11 +7,10 @@ from typing import Any, Final
 
 from proxylab.verdict.case import Case
 from proxylab.verdict.expectations import streams
+from proxylab.verdict.expectations.arrivals import BACKENDS, ENDPOINT, SPREAD
 from proxylab.verdict.expectations.at import AT
-from proxylab.verdict.expectations.backends import BACKENDS
 from proxylab.verdict.expectations.conntrack import CONNTRACK, CONNTRACK_OF_STEP
 from proxylab.verdict.expectations.dropped_at_pod import AT_POD, DROPPED_AT_POD
-from proxylab.verdict.expectations.endpoint import ENDPOINT
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.expectations.http import HTTP
 from proxylab.verdict.expectations.icmp import ICMP
@@ -20,7 +19,6 @@ from proxylab.verdict.expectations.name import NAME
 from proxylab.verdict.expectations.outcome import OUTCOME
 from proxylab.verdict.expectations.reply import REPLY
 from proxylab.verdict.expectations.source import SOURCE
-from proxylab.verdict.expectations.spread import SPREAD
 from proxylab.verdict.expectations.undecided import UNDECIDED
 from proxylab.verdict.expectations.untranslated import UNTRANSLATED
 from proxylab.verdict.step_case import StepCase
