@@ -13,13 +13,11 @@ from proxylab.verdict.expectations.conntrack import CONNTRACK, CONNTRACK_OF_STEP
 from proxylab.verdict.expectations.dropped_at_pod import AT_POD, DROPPED_AT_POD
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.expectations.http import HTTP
-from proxylab.verdict.expectations.icmp import ICMP
 from proxylab.verdict.expectations.metrics import METRICS
 from proxylab.verdict.expectations.name import NAME
-from proxylab.verdict.expectations.outcome import OUTCOME
+from proxylab.verdict.expectations.outcome import ICMP, OUTCOME, UNDECIDED
 from proxylab.verdict.expectations.reply import REPLY
 from proxylab.verdict.expectations.source import SOURCE
-from proxylab.verdict.expectations.undecided import UNDECIDED
 from proxylab.verdict.expectations.untranslated import UNTRANSLATED
 from proxylab.verdict.step_case import StepCase
 from proxylab.verdict.stream import StreamCase
