@@ -46,10 +46,9 @@ from proxylab.verdict.doubts import (
 from proxylab.verdict.drops import KernelDrop, kernel_drop
 from proxylab.verdict.expected_ends import ExpectedEnds
 from proxylab.verdict.flows.copies import copies, lost_copies
-from proxylab.verdict.flows.flows import Fate, Flow
+from proxylab.verdict.flows.flows import Fate, Flow, flows_of
 from proxylab.verdict.flows.hops import SecondNat, ended_in, is_at, second_nat
 from proxylab.verdict.flows.on_links import copied_on_link, lost_on_links
-from proxylab.verdict.flows.sorting import flows_of
 from proxylab.verdict.icmp_errors import icmp_words
 
 _ARRIVED = frozenset({Fate.DELIVERED, Fate.MULTIPLIED, Fate.COPIED})

@@ -6,9 +6,9 @@ from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import Direction, Evidence, ForeignRule, Observation, Packet
+from proxylab.verdict.flows.flows import flows_of
 from proxylab.verdict.flows.hops import ended_in
 from proxylab.verdict.flows.origins import origin
-from proxylab.verdict.flows.sorting import flows_of
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement
 

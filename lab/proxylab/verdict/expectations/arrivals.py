@@ -30,7 +30,7 @@ from proxylab.verdict.case import Case
 from proxylab.verdict.expectations.expectation import Expectation, Needs
 from proxylab.verdict.expected_ends import ExpectedEnds
 from proxylab.verdict.findings import Findings
-from proxylab.verdict.flows.sorting import counted_ends
+from proxylab.verdict.flows.flows import counted_ends
 from proxylab.verdict.model import Verdict
 
 _End = tuple[IPAddress, int]

@@ -69,10 +69,9 @@ from proxylab.verdict.expectations.origin_of_answer import (
     rejects,
 )
 from proxylab.verdict.findings import Findings
-from proxylab.verdict.flows.flows import Fate, Flow
+from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
 from proxylab.verdict.flows.hops import ended_in, hop, seen_untranslated
 from proxylab.verdict.flows.on_links import dropped_meanwhile
-from proxylab.verdict.flows.sorting import counted_ends
 from proxylab.verdict.foreign import rewrote, rule_words, suspicion
 from proxylab.verdict.icmp_errors import errors_of, icmp_words, rejecting_error
 from proxylab.verdict.model import Verdict

@@ -14,9 +14,8 @@ from proxylab.verdict.case import Case, fate_clause
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.copies import copies
-from proxylab.verdict.flows.flows import Fate, Flow
+from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
 from proxylab.verdict.flows.on_links import copied_on_link, dropped_meanwhile
-from proxylab.verdict.flows.sorting import counted_ends
 from proxylab.verdict.foreign import suspicion_where_lost
 from proxylab.verdict.model import Verdict
 

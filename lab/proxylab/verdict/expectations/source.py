@@ -30,8 +30,7 @@ from proxylab.verdict.conntrack_tables import entry_words
 from proxylab.verdict.counted_rules import may_be_engines
 from proxylab.verdict.expectations.expectation import Expectation, Needs
 from proxylab.verdict.findings import Findings
-from proxylab.verdict.flows.flows import Flow
-from proxylab.verdict.flows.sorting import counted_ends
+from proxylab.verdict.flows.flows import Flow, counted_ends
 from proxylab.verdict.foreign import rewrote, rule_words, suspicion
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.source_ports import (
