@@ -13,8 +13,7 @@ from proxylab.plan.resolved import STACK
 from proxylab.rules.effects import REJECTING, RESETTING, Effects
 from proxylab.rules.texts import effects_of
 from proxylab.verdict.case import Case
-from proxylab.verdict.causes.excluded import without_excluded
-from proxylab.verdict.causes.failure import Failure, by_foreign_rule
+from proxylab.verdict.causes.failure import Failure, by_foreign_rule, without_excluded
 from proxylab.verdict.counted_rules import SHARED_TABLES, CountedRule, is_engines_chain
 from proxylab.verdict.flows.origins import Origin, origin
 from proxylab.verdict.foreign import ended_by, may_have, rule_words, suspicion

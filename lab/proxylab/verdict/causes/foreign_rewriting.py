@@ -21,8 +21,7 @@ from proxylab.rules.effects import (
     new_address,
 )
 from proxylab.rules.texts import effects_of, read_rule
-from proxylab.verdict.causes.excluded import without_excluded
-from proxylab.verdict.causes.failure import Failure
+from proxylab.verdict.causes.failure import Failure, without_excluded
 from proxylab.verdict.counted_rules import CountedRule, may_be_engines
 from proxylab.verdict.flows.flows import Fate, Stop
 from proxylab.verdict.flows.origins import origin

@@ -12,8 +12,7 @@ from proxylab.plan.resolved import STACK
 from proxylab.rules.effects import Effect
 from proxylab.rules.texts import effects_of, read_rule
 from proxylab.scenario.words import Outcome
-from proxylab.verdict.causes.excluded import without_excluded
-from proxylab.verdict.causes.failure import Failure, remembered
+from proxylab.verdict.causes.failure import Failure, remembered, without_excluded
 from proxylab.verdict.causes.layout import calls_iptables, is_hairpin, port_of, rp_filter_refusal
 from proxylab.verdict.causes.translation import led_by_others
 from proxylab.verdict.counted_rules import NFT_TABLE, CountedRule, may_be_engines

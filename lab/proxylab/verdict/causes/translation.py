@@ -5,8 +5,7 @@ from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.rules.effects import MARKING, REWRITING, REWRITING_DESTINATION
 from proxylab.rules.texts import effects_of
 from proxylab.scenario.words import Spread
-from proxylab.verdict.causes.excluded import without_excluded
-from proxylab.verdict.causes.failure import Failure, by_foreign_rule
+from proxylab.verdict.causes.failure import Failure, by_foreign_rule, without_excluded
 from proxylab.verdict.counted_rules import may_be_engines
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.flows.copies import copying

@@ -10,8 +10,7 @@ from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Evidence, ForeignRule, Packet, RuleCount
 from proxylab.plan.topology import draw
 from proxylab.verdict.case import Case
-from proxylab.verdict.causes.excluded import without_excluded
-from proxylab.verdict.causes.failure import Failure
+from proxylab.verdict.causes.failure import Failure, without_excluded
 
 WORLD = World()
 THERE, BACK = (Packet.REQUEST,), (Packet.REPLY,)
