@@ -30,11 +30,11 @@ from proxylab.scenario.expect import (
 )
 from proxylab.scenario.probes import Probe, ServiceTarget
 from proxylab.scenario.words import Manner, Outcome, Position
-from proxylab.verdict.affinity import came_too_late
 from proxylab.verdict.conntrack_tables import ConntrackTables
 from proxylab.verdict.counted_rules import CountedRule, ending, may_be_engines, read_all
 from proxylab.verdict.doubts import (
     answers_ended,
+    came_too_late,
     conntrack_contradiction,
     disagreement,
     doubts_about,
