@@ -7,7 +7,7 @@ from proxylab.evidence.ipvs import SETS
 from proxylab.evidence.words import amount, endpoint, listed, times
 from proxylab.plan.resolved import STACK
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule, remembered, without_excluded
-from proxylab.verdict.causes.foreign_rewriting import not_tracking
+from proxylab.verdict.causes.foreign_rules import not_tracking
 from proxylab.verdict.causes.layout import bridge_of, calls_iptables, rp_filter_refusal
 from proxylab.verdict.counted_rules import may_be_engines
 from proxylab.verdict.doubts import lost_answers

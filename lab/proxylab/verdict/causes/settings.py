@@ -16,7 +16,7 @@ from proxylab.evidence.words import listed
 from proxylab.plan.dialled_service import DialledService
 from proxylab.scenario.words import Frontend, Outcome, Spread
 from proxylab.verdict.causes.failure import Failure
-from proxylab.verdict.causes.foreign_rewriting import source_rewritten
+from proxylab.verdict.causes.foreign_rules import source_rewritten
 from proxylab.verdict.causes.http_answers import forwards_what_it_saw
 from proxylab.verdict.causes.no_endpoint import why_none_listens, why_none_local, why_none_usable, why_unready
 from proxylab.verdict.causes.node_ports import why_not_served

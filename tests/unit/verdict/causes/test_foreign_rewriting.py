@@ -12,7 +12,7 @@ from proxylab.plan.topology import draw
 from proxylab.scenario.expect import Preserved
 from proxylab.verdict.case import Case
 from proxylab.verdict.causes.failure import Failure
-from proxylab.verdict.causes.foreign_rewriting import (
+from proxylab.verdict.causes.foreign_rules import (
     destination_rewritten,
     kept_untracked,
     not_tracking,
