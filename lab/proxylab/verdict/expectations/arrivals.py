@@ -2,10 +2,11 @@
 
 ``endpoint``, which needs no key: flows arrive at an endpoint that they may reach at that moment, at its target port.
 
-A pod answers on every port that it listens on, and every pod of the lab answers, so an answer does not show that the way was right. The right ends follow from the Service and its EndpointSlices
-(``oracle.weakest``): whatever the policy, and whether or not the author names backends, a flow to a Service reaches
-one of them and nothing else. ``backends`` says more: which of them, and a pod that the author names may be none of them
-(``expected_ends``). A flow that asks no Service arrives where it was sent to.
+A pod answers on every port that it listens on, and every pod of the lab answers, so an answer does not show that the
+way was right. The right ends follow from the Service and its EndpointSlices (``oracle.weakest``): whatever the policy,
+and whether or not the author names backends, a flow to a Service reaches one of them and nothing else. ``backends``
+says more: which of them, and a pod that the author names may be none of them (``expected_ends``).
+A flow that asks no Service arrives where it was sent to.
 
 ``backends`` also says at which port. ``spread`` says in which shares the flows went to the pods that they reached.
 """
