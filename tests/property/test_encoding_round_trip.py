@@ -90,7 +90,7 @@ def test_messages(hint: Any, data: st.DataObject) -> None:
 @given(st.data())
 def test_answers(data: st.DataObject) -> None:
     reply = response_to(data.draw(st.sampled_from(Request.__subclasses__())))
-    answered, _ = get_args(reply)
+    answered, *_ = get_args(reply)
     (answer,) = get_args(answered)
     message = Response(data.draw(st.from_type(answer)))
     assert decode(encode(message), reply) == message
