@@ -146,7 +146,7 @@ def _run(
 ) -> Iterator[tuple[Conformance, ExitCode]]:
     """Run the scenarios on each engine and kernel; the labs close at the end of the block."""
     begun = f"{RunStart.now().at:%Y-%m-%d %H:%M} UTC"
-    catalogue = expand(files_of())
+    catalogue = tuple(expand(files_of()))
     columns = {
         (engine, kernel): runs_of(written, {engine: choice.version}, (kernel,), ())
         for engine, choice in choices.items()

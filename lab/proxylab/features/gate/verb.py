@@ -164,7 +164,7 @@ def _table(
     choices: Mapping[str, EngineChoice], results: Sequence[ScenarioResult], runs: Sequence[Sequence[Run]], begun: str
 ) -> Conformance:
     """The results as a table, a column for each mode."""
-    catalogue = expand(files_of())
+    catalogue = tuple(expand(files_of()))
     tables = []
     for engine, choice in choices.items():
         scenarios = {run.scenario.file for part in runs for run in part if run.engine == engine}

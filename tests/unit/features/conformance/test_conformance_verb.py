@@ -57,6 +57,8 @@ def test_engines_are_columns_and_reports_join(catalogue: Caller) -> None:
     code, output, _ = catalogue.type("conformance", "--from", "sub/both.json", "--from", "ipvs.json", "-o", "json")
     assert code == ExitCode.FAILED
     assert [each.mode for each in read(output).columns] == ["iptables", "nftables", "ipvs"]
+    assert len({each.catalogue for each in read(output).columns}) == 1, "one digest of the whole catalogue"
+    assert read(output).columns[0].catalogue != sha256(b"").hexdigest()[:12]
     assert {tuple(each.results) for each in read(output).items} == {("pass",) * 3, ("skip",) * 3, ("fail",) * 3}
 
 
