@@ -193,6 +193,8 @@ def test_what_may_never_end_is_not_read(caller: Caller, file: str) -> None:
     os.mkfifo(caller.folder / "fifo")
     if not Path(file).exists():
         pytest.skip(f"{file} is not there")
+    if not os.access(file if file != "fifo" else caller.folder / "fifo", os.R_OK):
+        pytest.skip("needs root; run it as root")
     (caller.folder / "bad.json").symlink_to(file)
     assert "cannot read bad.json: it is a " in caller.type("merge", "bad.json")[2]
     assert "cannot read bad.json: it is a " in caller.type("import", "bad.json")[2]

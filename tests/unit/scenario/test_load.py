@@ -272,7 +272,7 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
         load_scenario(tmp_path / "missing.yaml")
     with pytest.raises(ScenarioError, match=r":1:1: the file cannot be read: Is a directory"):
         load_scenario(tmp_path)
-    with pytest.raises(ScenarioError, match=r"the file cannot be read: embedded null byte"):
+    with pytest.raises(ScenarioError, match=r"the file cannot be read: .*embedded null"):
         load_scenario(Path("a\0b"))
 
 
