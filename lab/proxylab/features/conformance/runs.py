@@ -11,13 +11,13 @@ from proxylab.engines.protocol import EngineChoice
 from proxylab.features.conformance.conformance_table import TestedProxy, catalogue_digest
 
 
-def tested_proxy(
-    choice: EngineChoice, kernel: str, *, scenarios: int, files: Iterable[Path], begun: str
-) -> TestedProxy:
-    """The proxy that a run tests; an embedded one has the version that it behaves like.
+def digest_of(files: Iterable[Path]) -> str:
+    """What tells this catalogue from others, by all its files, wherever it lies."""
+    return catalogue_digest({"/".join(each.parts[-2:]): each.read_bytes() for each in files})
 
-    ``files`` are those of the whole catalogue, wherever it lies.
-    """
+
+def tested_proxy(choice: EngineChoice, kernel: str, *, scenarios: int, catalogue: str, begun: str) -> TestedProxy:
+    """The proxy that a run tests; an embedded one has the version that it behaves like."""
     return TestedProxy(
         engine=choice.name,
         version=choice.upstream.version if choice.upstream else f"v{'.'.join(map(str, choice.version))}",
@@ -26,6 +26,6 @@ def tested_proxy(
         binary=choice.binary,
         proxylab=proxylab.__version__,
         scenarios=scenarios,
-        catalogue=catalogue_digest({"/".join(each.parts[-2:]): each.read_bytes() for each in files}),
+        catalogue=catalogue,
         begun=begun,
     )

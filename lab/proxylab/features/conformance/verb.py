@@ -34,7 +34,7 @@ from proxylab.features.conformance.conformance_table import (
     together,
 )
 from proxylab.features.conformance.conformance_text import change_lines, conformance_lines
-from proxylab.features.conformance.runs import tested_proxy
+from proxylab.features.conformance.runs import digest_of, tested_proxy
 from proxylab.report.exit_code import exit_code
 from proxylab.scenario.model import Scenario
 
@@ -146,7 +146,7 @@ def _run(
 ) -> Iterator[tuple[Conformance, ExitCode]]:
     """Run the scenarios on each engine and kernel; the labs close at the end of the block."""
     begun = f"{RunStart.now().at:%Y-%m-%d %H:%M} UTC"
-    catalogue = tuple(expand(files_of()))
+    catalogue = digest_of(expand(files_of()))
     columns = {
         (engine, kernel): runs_of(written, {engine: choice.version}, (kernel,), ())
         for engine, choice in choices.items()
@@ -168,7 +168,7 @@ def _run(
                     choices[engine],
                     kernel,
                     scenarios=len({run.scenario.file for run in of_column}),
-                    files=catalogue,
+                    catalogue=catalogue,
                     begun=begun,
                 ),
                 [*islice(left, len(of_column))],

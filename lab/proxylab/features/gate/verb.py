@@ -34,7 +34,7 @@ from proxylab.features.conformance.conformance_table import (
     read,
     together,
 )
-from proxylab.features.conformance.runs import tested_proxy
+from proxylab.features.conformance.runs import digest_of, tested_proxy
 from proxylab.features.gate.gate_text import Gate, against_release, gate_lines
 from proxylab.features.gate.touched import BOTH, Touched, touched
 from proxylab.report.exit_code import exit_code
@@ -164,11 +164,11 @@ def _table(
     choices: Mapping[str, EngineChoice], results: Sequence[ScenarioResult], runs: Sequence[Sequence[Run]], begun: str
 ) -> Conformance:
     """The results as a table, a column for each mode."""
-    catalogue = tuple(expand(files_of()))
+    catalogue = digest_of(expand(files_of()))
     tables = []
     for engine, choice in choices.items():
         scenarios = {run.scenario.file for part in runs for run in part if run.engine == engine}
-        subject = tested_proxy(choice, HOST, scenarios=len(scenarios), files=catalogue, begun=begun)
+        subject = tested_proxy(choice, HOST, scenarios=len(scenarios), catalogue=catalogue, begun=begun)
         tables.append(conformance_of(subject, [each for each in results if each.engine == engine]))
     return together(tables)
 
