@@ -227,7 +227,7 @@ class LabNode(Declared, frozen=True, kw_only=True):
         Leftovers,
         Key(
             "Rules that another proxy, or this one in another mode or version, has left in the node. The lab loads "
-            "them before the engine starts.",
+            "them before the engine starts, in the order iptables, ip6tables, nft.",
             [{"nft": "table ip kube-proxy {\n}\n"}],
         ),
     ] = Leftovers()

@@ -1,7 +1,7 @@
 """The control plane of a lab: the objects, the API server, and an engine in every node."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, closing
 from typing import Any, Final, Self
 
@@ -69,9 +69,9 @@ class LabControlPlane(Struct, frozen=True):
         tools = {name: context.tool for name, context in contexts.items()}
         await _masquerade(request.plan, tools)
         await together(
-            _leave(namespace.name, leftover, contexts[namespace.name])
+            _leave(namespace.name, namespace.leftovers, contexts[namespace.name])
             for namespace in request.plan.namespaces
-            for leftover in namespace.leftovers
+            if namespace.leftovers
         )
         for namespace in request.plan.namespaces:
             if namespace.conntrack:
@@ -103,19 +103,24 @@ async def _masquerade(plan: Plan, tools: Mapping[str, IptablesTool]) -> None:
     )
 
 
-async def _leave(node: str, leftover: Leftover, context: NodeContext) -> None:
-    """Load a node's leftover rules, before its engine starts."""
-    try:
-        if leftover.tool == "nft":
-            await NftTool(context.launcher, context.netns, context.name).load(leftover.text)
-        else:
-            family = Family.IPV4 if leftover.tool == "iptables" else Family.IPV6
-            await context.tool.load(family, leftover.text)
-    except (NftRefusedError, RestoreRefusedError) as refused:
-        where = f"spec.nodes.{node}.leftovers.{leftover.tool}"
-        raise ScenarioError(
-            [f"{where}: {leftover.tool} refuses it; write rules that it accepts: {refused}"]
-        ) from refused
+async def _leave(node: str, leftovers: Sequence[Leftover], context: NodeContext) -> None:
+    """Load a node's leftover rules, before its engine starts: one tool after the other, as the plan has them.
+
+    Of two chains with one hook and one priority the kernel asks the one that was registered last first. So the order in
+    which the tools load decides whose translation a flow gets.
+    """
+    for leftover in leftovers:
+        try:
+            if leftover.tool == "nft":
+                await NftTool(context.launcher, context.netns, context.name).load(leftover.text)
+            else:
+                family = Family.IPV4 if leftover.tool == "iptables" else Family.IPV6
+                await context.tool.load(family, leftover.text)
+        except (NftRefusedError, RestoreRefusedError) as refused:
+            where = f"spec.nodes.{node}.leftovers.{leftover.tool}"
+            raise ScenarioError(
+                [f"{where}: {leftover.tool} refuses it; write rules that it accepts: {refused}"]
+            ) from refused
 
 
 def _track(namespace: PlannedNamespace, netns: NetNs) -> None:
