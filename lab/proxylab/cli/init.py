@@ -18,9 +18,10 @@ from proxylab.cli.standard_streams import echo
 from proxylab.errors import ExitCode
 
 TEXT: Final = """\
-# A scenario: a cluster, what is sent through it, and what must become of that.
-#   proxylab check FILE   says every mistake in it          proxylab plan FILE    shows what it would be made of
-#   proxylab run FILE     builds it and judges each probe   proxylab schema       prints the whole format
+# A scenario: a cluster, and what is sent through it. Kubernetes' documents say what must become of that.
+#   proxylab check FILE   says every mistake in it          proxylab plan FILE      shows what it would be made of
+#   proxylab run FILE     builds it and judges each probe   proxylab expected FILE  prints what must happen, and why
+#   proxylab schema       prints the whole format
 apiVersion: proxylab/v1
 kind: Scenario
 metadata:
@@ -38,23 +39,23 @@ spec:
   # Machines outside the cluster, behind a router.
   hosts: {outside: {}}
 
+  # A probe without `expect` is judged by all that Kubernetes promises. State what you promise yourself, such as
+  #   expect: {outcome: delivered, backends: [echo-1, echo-2], source: preserved, spread: even}
+  # and those keys are judged instead; `also: promises` in it adds the rest.
   probes:
   - name: a pod reaches the Service and keeps its source address
     from: client
     to: {service: echo, via: clusterIP}
-    expect: {outcome: delivered, source: preserved}
 
-  # An uneven spread over two backends shows in 941 flows or more; `proxylab check` warns if there are fewer.
+  # An uneven spread over two backends shows in 941 flows or more.
   - name: connections spread evenly over both backends
     from: client
     to: {service: echo, via: clusterIP}
     send: {as: packet, flows: 1000}
-    expect: {outcome: delivered, backends: [echo-1, echo-2], source: preserved, spread: even}
 
   - name: a Service without endpoints rejects an outside host
     from: outside
     to: {service: empty, via: clusterIP, node: node-a}
-    expect: {outcome: rejected}
 ---
 # Kubernetes manifests, as you have them; what an API server would fill in is filled in.
 apiVersion: v1

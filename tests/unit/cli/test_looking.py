@@ -174,6 +174,7 @@ def test_init_writes_a_scenario_without_mistakes_and_overwrites_nothing(shell: S
     assert shell.type("check", str(file))[0] == ExitCode.OK
     assert file.read_text() == TEXT
     assert len(parse_scenario(TEXT, "f").probes) == 3
+    assert not any("expect" in probe for probe in next(yaml.safe_load_all(TEXT))["spec"]["probes"])
     file.write_text("mine")
     code, output, errors = shell.type("init", str(file))
     assert (code, output, file.read_text()) == (ExitCode.SCENARIO, "", "mine")
