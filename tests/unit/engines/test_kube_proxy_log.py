@@ -4,7 +4,7 @@ import pytest
 
 from proxylab.addresses import Family
 from proxylab.engines.barrier import BARRIER
-from proxylab.engines.kubeproxy.log import BalancerLog, SyncLog, last_error
+from proxylab.engines.kubeproxy.log import BalancerLog, SyncLog, is_error, last_error
 
 FOUR, SIX = Family.IPV4, Family.IPV6
 FRONTEND = {FOUR: "192.0.0.8:1", SIX: "[100::8]:1"}
@@ -180,7 +180,18 @@ def test_a_zone_is_taken_up_once_the_syncs_of_all_families_that_began_with_it_ar
             ),
             'exit status 2: "x" is wrong',
         ),
+        ('F1128 04:48:11.7 2 server.go:9] "Run failed" err="no kernel support"', "no kernel support"),
+        (
+            (
+                'E1128 04:48:11.5 2 p.go:1] "Failed to list sets" err="no such file"\n'
+                "E1128 04:48:11.6 2 reflector.go:9] cannot list Services"
+            ),
+            "no such file",
+        ),
     ],
 )
 def test_the_last_error_is_told_by_its_first_line(log: str, error: str) -> None:
     assert last_error(log) == error
+    assert [line for line in log.splitlines() if is_error(line)] == [
+        line for line in log.splitlines() if line[0] in "EF"
+    ]

@@ -1,6 +1,5 @@
 """kube-proxy in one node: its process, its log, and when it has caught up."""
 
-import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -12,7 +11,7 @@ from msgspec import Struct
 from proxylab.addresses import Family
 from proxylab.engines.barrier import Barrier
 from proxylab.engines.embedded.settings import Periods
-from proxylab.engines.kubeproxy.log import Rest, last_error
+from proxylab.engines.kubeproxy.log import Rest, is_error, last_error
 from proxylab.engines.kubeproxy.metrics import SyncState
 from proxylab.errors import EngineError
 from proxylab.evidence.engine_progress import Progress
@@ -29,8 +28,6 @@ _REST_SECONDS: Final = 30.0
 """A sync of mode ipvs took up to 48 s where twelve guests share two processors, and 1 s in a quiet guest."""
 _STILL_SECONDS: Final = 2.0
 """How long kube-proxy may go on with what it has before the lab calls it busy."""
-_ERROR: Final = re.compile(r"[EF]\d{4} ")
-"""How klog begins the line of an error, or of a fatal one."""
 
 
 class KubeProxyNode(Struct, frozen=True, kw_only=True):
@@ -175,7 +172,7 @@ class KubeProxyEngine:
         """How it ended, or the last error in its log."""
         if running is not None and running.has_ended:
             return _ending(await running.status)
-        return next((line for line in reversed(self._log) if _ERROR.match(line)), "")
+        return next((line for line in reversed(self._log) if is_error(line)), "")
 
     async def note(self, *, flush: bool) -> None:
         """Note how far it has come: Nodes are about to change, or the lab is about to flush its rules."""
@@ -302,7 +299,7 @@ class KubeProxyEngine:
     def _hear(self, line: str) -> None:
         self._log.append(shortened(line))
         self._rest.hear(line)
-        self._errors += _ERROR.match(line) is not None
+        self._errors += is_error(line)
 
     async def _failures_so_far(self) -> int:
         """How many syncs have failed. Each failure logs an error: without a new one, the last count holds."""

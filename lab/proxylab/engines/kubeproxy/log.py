@@ -32,10 +32,10 @@ VERBOSE: Final = ("--vmodule=proxier=4,servicechangetracker=4,endpointschangetra
 _BEGINS: Final = re.compile(r'"Syncing (?:iptables|nftables|ipvs proxier) rules"')
 _ENDS: Final = re.compile(r'"[Ss]yncProxyRules complete"')
 _ERROR: Final = re.compile(
-    r'^E\d{4} [^\n]*?\] "[^"\n]*" err=(?:"(?P<quoted>(?:[^"\\\n]|\\.)*)"|<\n(?P<lines>.*?)\n *>)',
+    r'^[EF]\d{4} (?:[^\n]*?\] "[^"\n]*" err=(?:"(?P<quoted>(?:[^"\\\n]|\\.)*)"|<\n(?P<lines>.*?)\n *>))?',
     re.MULTILINE | re.DOTALL,
 )
-"""An error as klog writes it: quoted, or with its lines below if it has several."""
+"""An error, or a fatal one, as klog writes it: what it says is quoted, or has lines of its own below."""
 _FAILS: Final = '"Failed to execute iptables-restore"'
 _LATE: Final = 0.01
 """The seconds by which a busy machine may delay the next sync."""
@@ -227,11 +227,16 @@ class _Syncs:
         self.failed = False
 
 
+def is_error(line: str) -> bool:
+    """Whether an error begins in that line, or a fatal one."""
+    return _ERROR.match(line) is not None
+
+
 def last_error(log: str) -> str:
-    """What the last error in a log says in its first line, such as the message of ``nft``; empty if there is none."""
-    errors = list(_ERROR.finditer(log))
-    if not errors:
-        return ""
-    found = errors[-1]
-    said = found["lines"] or found["quoted"].replace('\\"', '"').replace("\\n", "\n")
-    return next((line.strip() for line in said.splitlines() if line.strip()), "")
+    """What the last error in a log says in its first line, such as the message of ``nft``; empty without any."""
+    said = [
+        each["lines"] or each["quoted"].replace('\\"', '"').replace("\\n", "\n")
+        for each in _ERROR.finditer(log)
+        if each.lastgroup
+    ]
+    return next((line.strip() for line in (said or [""])[-1].splitlines() if line.strip()), "")
