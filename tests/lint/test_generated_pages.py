@@ -8,6 +8,7 @@ from catalogue_pages import capabilities_page, engines_page
 from cli_page import cli_page
 from conformance_page import conformance_page
 from documents import ROOT
+from e2e_reference import e2e_reference
 from options_page import options_page
 from oracle_reference import oracle_reference
 from scenario_index import scenarios_page
@@ -24,6 +25,7 @@ PAGES = {
     "conformance": conformance_page,
     "oracle": oracle_reference,
     "semantics": semantics_reference,
+    "e2e": e2e_reference,
 }
 
 
