@@ -23,6 +23,7 @@ from documents import (
 from guests import OWN
 
 OWN_TEST = {
+    "run-the-gate-in-ci.md",  # test_gate_recipes.py reads its jobs; its commands need an engine of containers
     "add-a-verb.md",  # test_added_verb.py installs its package
     "in-your-own-repository.md",  # tests/packaging/test_own_repository.py types its commands, with a wheel
 }
