@@ -73,7 +73,7 @@ async def ends(launcher: Launcher) -> dict[str, Any]:
         await stage.synced()
         await launcher.run(
             stage.context.netns,
-            ["sh", "-c", "kill -9 $(pgrep -x kube-proxy)"],
+            ["sh", "-c", "kill -9 $(grep -lsx kube-proxy /proc/[0-9]*/comm | cut -d / -f 3)"],
             netns_name=stage.context.name,
             deadline=Deadline.after(10),
         )

@@ -143,7 +143,7 @@ ONE_FAMILY = {
     "forwardedFor: node-a": "forwardedFor: client",
 }
 SILENCED = (
-    "sed -i /X-Forwarded-For/d /run/nginx.conf; before=$(pgrep -P $(cat /run/nginx.pid)); "
+    "sed -i /X-Forwarded-For/d /run/nginx.conf; before=$(cat /proc/$(cat /run/nginx.pid)/task/*/children); "
     'kill -HUP $(cat /run/nginx.pid); timeout 20 sh -c "while kill -0 $before; do :; done" 2>&-'
 )
 SAW = (

@@ -34,7 +34,7 @@ async def where_am_i(launcher: Launcher) -> dict[str, Any]:
             "status": await run("pod-1", "sh", "-c", "exit 7"),
             "signal": await run("pod-1", "sh", "-c", "kill -9 $$"),
             "missing": await run("pod-1", "no-such-program"),
-            "group": await run("pod-1", "sh", "-c", 'test "$(ps -o pgid= $$ | tr -d " ")" = $$ && echo own'),
+            "group": await run("pod-1", "sh", "-c", 'test "$(cut -d " " -f 5 /proc/$$/stat)" = $$ && echo own'),
             "netns": await run(
                 "pod-1", "sh", "-c", "ls /sys/class/net >/dev/null; cut -d: -f1 /proc/net/dev | tail -n +3"
             ),

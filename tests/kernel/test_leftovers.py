@@ -87,7 +87,7 @@ def kept_in(handler: _RequestHandler, netns_name: str) -> socket.socket:
 
 
 # Leaves its namespace, its session and its process group.
-ELSEWHERE = "setsid unshare --net sleep 1000 >/dev/null 2>&1 & while ! pgrep -x sleep; do :; done"
+ELSEWHERE = "setsid unshare --net sleep 1000 >/dev/null 2>&1 & while ! grep -lsx sleep /proc/[0-9]*/comm; do :; done"
 
 
 async def a_desk_that_leaks(launcher: Launcher) -> dict[str, Any]:

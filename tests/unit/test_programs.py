@@ -42,7 +42,6 @@ IN_PACKAGES = {
     "iptables-save": "iptables",
     "nft": "nftables",
     "nginx": "nginx-light",
-    "pgrep": "procps",
     "qemu-system-x86_64": "qemu-system-x86",
     "strip": "gcc",  # of binutils, which gcc cannot do without
 }
@@ -70,7 +69,7 @@ OF_DEBIAN = {
         "tail",
         "tar",
     ),
-    *("tee", "touch", "tr", "true", "unshare", "wc", "xargs"),
+    *("tee", "touch", "true", "unshare", "wc", "xargs"),
 }
 """What each Debian has: it cannot be removed, or not without a warning."""
 

@@ -178,6 +178,11 @@ def dotted(name: str) -> str:
     return name.translate(str.maketrans("./", "/.")) if slashed else name
 
 
+def path_of(name: str) -> str:
+    """The file below /proc/sys of a dotted name: net/ipv4/conf/eth0.1/x of ``net.ipv4.conf.eth0/1.x``."""
+    return name.translate(str.maketrans("./", "/."))
+
+
 def device_of(name: str) -> str | None:
     """The device of a dotted per-device key, such as ``eth0`` in ``net.ipv4.conf.eth0.rp_filter``."""
     match name.split("."):

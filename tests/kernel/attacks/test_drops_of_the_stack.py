@@ -88,8 +88,8 @@ WITHOUT_STATE_6 = f"tmpl src {NODES_6['node-a']} dst {NODES_6['node-b']} proto e
 ACCEPT_FIRST = iptables("node-a", "filter", "FORWARD", f"-d {LOCAL_6} -j ACCEPT", ipv6=True)
 IPV6_OFF = Alteration(
     "node-a",
-    "sysctl -qw net.ipv6.conf.client.disable_ipv6=1",
-    "sysctl -qw net.ipv6.conf.client.disable_ipv6=0; ip -6 address add fd00:10:244::1/128 dev client nodad; "
+    "echo 1 >/proc/sys/net/ipv6/conf/client/disable_ipv6",
+    "echo 0 >/proc/sys/net/ipv6/conf/client/disable_ipv6; ip -6 address add fd00:10:244::1/128 dev client nodad; "
     "ip -6 route add fd00:10:244::a dev client proto static",
 )
 

@@ -1,7 +1,6 @@
 """Writing and reading sysctls of a network namespace.
 
-The module translates a dotted name to a path below /proc/sys, and writes only below ``net``. ``plan.sysctls`` chooses
-names and values.
+The module writes only below ``net``. ``plan.sysctls`` chooses names and values.
 """
 
 import os
@@ -10,11 +9,7 @@ from collections.abc import Sequence
 from proxylab.errors import CapabilityError, InternalError
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.model import Sysctl
-
-
-def _path(name: str) -> str:
-    """``net.ipv4.conf.eth0/1.rp_filter`` is net/ipv4/conf/eth0.1/rp_filter (sysctl(8))."""
-    return "/proc/sys/" + name.translate(str.maketrans("./", "/."))
+from proxylab.plan.sysctls import path_of
 
 
 def write_sysctls(netns: NetNs, sysctls: Sequence[Sysctl]) -> None:
@@ -32,7 +27,7 @@ def write_sysctls(netns: NetNs, sysctls: Sequence[Sysctl]) -> None:
     with inside(netns):
         for sysctl in sysctls:
             try:
-                fd = os.open(_path(sysctl.name), os.O_WRONLY | os.O_CLOEXEC)
+                fd = os.open(f"/proc/sys/{path_of(sysctl.name)}", os.O_WRONLY | os.O_CLOEXEC)
                 try:
                     os.write(fd, sysctl.value.encode() + b"\n")  # an empty list is still one line
                 finally:
@@ -51,7 +46,7 @@ def read_sysctl(netns: NetNs, name: str) -> str | None:
     """The value of one sysctl in ``netns``; ``None`` where this kernel lacks it."""
     with inside(netns):
         try:
-            fd = os.open(_path(name), os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(f"/proc/sys/{path_of(name)}", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
         try:

@@ -4,7 +4,8 @@ The commands leave out the other IP family and what the kernel does by itself: M
 link-local addresses, unless a route or a tunnel names them.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -31,13 +32,20 @@ from proxylab.plan.model import (
 )
 from proxylab.plan.outages import Absences
 from proxylab.plan.resolved import PolicyRoute, ResolvedProbe
-from proxylab.plan.sysctls import device_of, sysctls_for
+from proxylab.plan.sysctls import device_of, path_of, sysctls_for
 
-_FROM_THE_MACHINE: Final = (
-    *(f"net.ipv4.conf.{which}.{key}=0" for which in ("all", "default") for key in ("rp_filter", "send_redirects")),
-)
+_FROM_THE_MACHINE: Final = {
+    f"net.ipv4.conf.{which}.{key}": "0" for which in ("all", "default") for key in ("rp_filter", "send_redirects")
+}
 """Settings that a new namespace copies from the machine, and that would change a packet's path."""
 
+# Not every machine has sysctl(8), and a kernel may lack a setting.
+_SET_SYSCTLS: Final = """\
+set_sysctls() {  # NAMESPACE FILE=VALUE...
+    ip netns exec "$1" sh -ec 'shift; cd /proc/sys; for each; do
+        [ ! -e "${each%%=*}" ] || echo "${each#*=}" > "${each%%=*}"; done' sh "$@"
+}
+"""
 
 _ROLES: Final = {
     Role.SEGMENT: "the switches",
@@ -158,11 +166,14 @@ def described(plan: Plan) -> Iterator[tuple[str, str, str]]:
 
 def built(plan: Plan, version: int, policy_route: PolicyRoute | None) -> Iterator[str]:
     """The commands that build the network, namespace by namespace."""
+    yield from _SET_SYSCTLS.splitlines()
     yield f"names='{' '.join(each.name for each in plan.namespaces)}'"
     yield "for name in $names; do"
     yield '    ip netns add "$name"'
-    own = ("net.ipv4.ip_forward=0", *_FROM_THE_MACHINE) if version == 4 else ("net.ipv6.conf.default.accept_dad=0",)
-    yield f'    ip netns exec "$name" sysctl -qw {" ".join(own)}'
+    own = {"net.ipv6.conf.default.accept_dad": "0"}
+    if version == 4:
+        own = {"net.ipv4.ip_forward": "0", **_FROM_THE_MACHINE}
+    yield f'    set_sysctls "$name" {_words(own)}'
     yield "done"
     for link in plan.links:
         first, second = link.ends
@@ -180,8 +191,8 @@ def built(plan: Plan, version: int, policy_route: PolicyRoute | None) -> Iterato
     settings = {each.name: settings for each in plan.namespaces if (settings := _sysctls(each, version))}
     for words in dict.fromkeys(settings.values()):
         names = [name for name, own in settings.items() if own == words]
-        one = f'for name in {" ".join(names)}; do ip netns exec "$name" sysctl -eqw {words}; done'
-        yield one if len(names) > 1 else f"ip netns exec {names[0]} sysctl -eqw {words}"
+        one = f'for name in {" ".join(names)}; do set_sysctls "$name" {words}; done'
+        yield one if len(names) > 1 else f"set_sysctls {names[0]} {words}"
     if policy_route is not None:
         yield "# The router sends the probe to the node that the scenario names."
         words = f"{policy_route.destination} via {policy_route.via} dev {policy_route.device} table {POLICY_TABLE}"
@@ -198,16 +209,22 @@ def absent(plan: Plan, absences: Absences) -> Iterator[str]:
 
 
 def _sysctls(namespace: PlannedNamespace, version: int) -> str:
-    """The arguments of sysctl(8): the settings of a router, and those of the scenario or the engine."""
+    """The settings of a router, and those of the scenario or the engine, as arguments of ``set_sysctls``."""
     usual = {each for families in ([Family.IPV4], list(Family)) for each in sysctls_for(namespace.role, families)}
-    wanted = [f"{each.name}={each.value}" for each in namespace.sysctls if each not in usual and _matters(each)]
-    if namespace.role in (Role.NODE, Role.ROUTER):
-        own = ("net.ipv4.ip_forward=1", "net.ipv4.icmp_ratelimit=0")
-        wanted[:0] = own if version == 4 else ("net.ipv6.conf.all.forwarding=1", "net.ipv6.icmp.ratelimit=0")
-    wanted += [f"{each.name}={each.value}" for each in namespace.device_sysctls]
+    wanted = {}
+    if namespace.role in (Role.NODE, Role.ROUTER) and version == 4:
+        wanted = {"net.ipv4.ip_forward": "1", "net.ipv4.icmp_ratelimit": "0"}
+    elif namespace.role in (Role.NODE, Role.ROUTER):
+        wanted = {"net.ipv6.conf.all.forwarding": "1", "net.ipv6.icmp.ratelimit": "0"}
+    wanted |= {each.name: each.value for each in namespace.sysctls if each not in usual and _matters(each)}
+    wanted |= {each.name: each.value for each in namespace.device_sysctls}
     if namespace.role is Role.SEGMENT:
-        wanted += [f"net.bridge.bridge-nf-call-{each}=0" for each in ("iptables", "ip6tables")]
-    return " ".join(wanted)
+        wanted |= {f"net.bridge.bridge-nf-call-{each}": "0" for each in ("iptables", "ip6tables")}
+    return _words(wanted)
+
+
+def _words(sysctls: Mapping[str, str]) -> str:
+    return " ".join(shlex.quote(f"{path_of(name)}={value}") for name, value in sysctls.items())
 
 
 def _matters(sysctl: Sysctl) -> bool:

@@ -39,7 +39,7 @@ _USAGE: Final = """\
 # "sh repro.sh" builds the network below in namespaces of its own, sends the probe, and tells what
 # became of it. It touches nothing else, and leaves nothing. It exits with 1 if the failure shows,
 # 0 if all is as expected, 2 if something could not be built. It needs iproute2, {tools},
-# sysctl, util-linux and python3; and root, or the right to make user namespaces.
+# util-linux and python3; and root, or the right to make user namespaces.
 
 set -eu
 if [ -z "${{INSIDE-}}" ]; then
