@@ -44,7 +44,7 @@ class ReachedEndpoint(Record, frozen=True, kw_only=True):
 
     Attributes:
         name: the pod, daemon or host that answers there.
-        share: of the flows, if nothing makes them stick to one endpoint.
+        share: of the flows, if nothing makes them stick to one endpoint, and no scheduler chooses otherwise.
         sources: one, or one for each way into the cluster that a flow may take.
         reply: whose address the answer comes from, the dialled one or the endpoint's own.
     """
@@ -73,6 +73,7 @@ class FlowAnswer(Record, frozen=True, kw_only=True):
         at: the machines where a flow may end that is not delivered.
         icmp: the ICMP error of a rejected flow.
         sticky: seconds for which a client keeps its endpoint; ``None`` without session affinity.
+        is_scheduled: whether a scheduler of IPVS that takes no turns chooses among several, so that shares say nothing.
         health: the answer of a proxy to a health check.
         rows: the ids of the rows from which each part follows: ``outcome``, ``endpoints``, ``source``, ``affinity``.
         outside: why the oracle does not say what must happen; nothing else is set then.
@@ -83,6 +84,7 @@ class FlowAnswer(Record, frozen=True, kw_only=True):
     at: tuple[str, ...] = ()
     icmp: IcmpError | None = None
     sticky: int | None = None
+    is_scheduled: bool = False
     health: HealthAnswer | None = None
     rows: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     outside: str = ""

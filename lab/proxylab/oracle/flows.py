@@ -19,6 +19,7 @@ from proxylab.oracle.frontends import meet
 from proxylab.oracle.health import health_check, node_health
 from proxylab.oracle.masquerade import is_exempt_pod, masquerading
 from proxylab.oracle.moment import Moment, ServedPort
+from proxylab.oracle.setting import ProxySetting
 from proxylab.oracle.ways import Ways
 from proxylab.plan.forwarding import UnreachableError
 from proxylab.plan.resolved import PolicyRoute
@@ -89,7 +90,7 @@ class Oracle:
             ends = tuple(self._walks[route].ends(question))
         except OutsideReachError as error:
             return FlowAnswer(outside=str(error))
-        return _merged(ends)
+        return _merged(ends, self._moment.setting)
 
 
 class _FromNode(Struct, frozen=True, kw_only=True):
@@ -396,7 +397,7 @@ class _Walk:
         return Reply.TRANSLATED
 
 
-def _merged(ends: Iterable[_End]) -> FlowAnswer:
+def _merged(ends: Iterable[_End], setting: ProxySetting) -> FlowAnswer:
     """The answer of all ways together."""
     outcomes: dict[Outcome, None] = {}
     at: dict[str, None] = {}
@@ -429,14 +430,15 @@ def _merged(ends: Iterable[_End]) -> FlowAnswer:
         sticky, health = (packet.sticky if sticky is None else sticky), (health or end.health)
     if sticky is not None:
         rows["affinity"]["affinity-by-client"] = None
-    elif len(reached) > 1:
-        rows["endpoints"]["even-shares"] = None
+    elif len(reached) > 1 and (shares := setting.row("shares")) is not None:
+        rows["endpoints"][shares.id] = None
     return FlowAnswer(
         outcomes=tuple(outcomes),
         reached=tuple(reached.values()),
         at=tuple(at),
         icmp=IcmpError.PORT_UNREACHABLE if Outcome.REJECTED in outcomes else None,
         sticky=sticky,
+        is_scheduled=len(reached) > 1 and not setting.takes_turns,
         health=health,
         rows={part: tuple(found) for part, found in rows.items() if found},
     )

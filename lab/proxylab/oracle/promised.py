@@ -148,7 +148,9 @@ def _promised(probe: Probe, asked: AskedProbe, answers: Sequence[FlowAnswer], ou
         yield _Promised("http", HttpExpect(status=health.status, local_endpoints=health.local_endpoints), of_outcome)
         return
     reached = [end for answer in answers for end in answer.reached]
-    yield _Promised("backends", tuple(dict.fromkeys(_backend(end) for end in reached)), _rows(answers, "endpoints"))
+    if not any(answer.is_scheduled for answer in answers):  # else flows need not reach each of them, however many
+        backends = tuple(dict.fromkeys(Backend(end.name, end.port or None) for end in reached))
+        yield _Promised("backends", backends, _rows(answers, "endpoints"))
     sender = asked.flows[0][0].sender.address
     of_source = _rows(answers, "source")
     source = _source(reached, sender, is_of_network=_OF_THE_NETWORK in of_source)
@@ -164,10 +166,6 @@ def _promised(probe: Probe, asked: AskedProbe, answers: Sequence[FlowAnswer], ou
 
 def _rows(answers: Iterable[FlowAnswer], part: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(row for answer in answers for row in answer.rows.get(part, ())))
-
-
-def _backend(end: ReachedEndpoint) -> Backend:
-    return Backend(end.name, end.port or None)
 
 
 def _source(
@@ -198,7 +196,7 @@ def _spread(probe: Probe, answer: FlowAnswer) -> Iterator[_Promised]:
     for end in answer.reached:
         shares[end.name] = shares.get(end.name, 0) + end.share
     flows = probe.send.flows
-    if len(shares) < 2:
+    if len(shares) < 2 or (answer.is_scheduled and answer.sticky is None):
         return
     if answer.sticky is not None:
         is_one_client = not probe.source.all_addresses

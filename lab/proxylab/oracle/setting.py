@@ -2,13 +2,16 @@
 
 from typing import Final
 
-from proxylab.cluster.configuration import Mode, ProxyConfiguration
+from proxylab.cluster.configuration import Mode, ProxyConfiguration, Scheduler
 from proxylab.encoding import Record
 from proxylab.oracle.rows import OracleRow, row_that_holds
 from proxylab.scenario.versions import Version
 
 _FIRST_VERSION: Final[Version] = (1, 24)
 _NFTABLES: Final[Version] = (1, 31)
+
+_IN_TURN: Final = (Scheduler.RR, Scheduler.WRR)
+"""Schedulers of IPVS that look at nothing but whose turn it is: kube-proxy gives all endpoints one weight."""
 
 _DECIDING_GATES: Final = frozenset(
     {
@@ -39,6 +42,11 @@ class ProxySetting(Record, frozen=True, kw_only=True):
         if self.mode is Mode.NFTABLES:
             return self.configuration.nftables.masquerade_all
         return self.configuration.masquerade_all
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether endpoints get equal shares of many connections, as of all proxies but some schedulers of IPVS."""
+        return self.mode is not Mode.IPVS or self.configuration.ipvs.scheduler in _IN_TURN
 
     @property
     def undecided(self) -> str:

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from oracle_agreement import CATALOGUE
 from oracle_worlds import NEWEST
 
-from proxylab.cluster.configuration import Mode
+from proxylab.cluster.configuration import Mode, Scheduler
 from proxylab.errors import ScenarioError
 from proxylab.oracle.promised import promised_cases, with_promises
 from proxylab.oracle.rows import rows
@@ -73,9 +73,9 @@ status: {loadBalancer: {ingress: [{ip: 198.51.100.10}]}}
 """
 
 
-def filled(probe: str, mode: str = "iptables", version: Version | None = NEWEST) -> Probe:
+def filled(probe: str, mode: str = "iptables", version: Version | None = NEWEST, further: str = "") -> Probe:
     """The probe with what is promised of it."""
-    scenario = parse_scenario(f"{HEAD}  - {{name: it, {probe}}}\n{SERVICES}", "world.lab.yaml")
+    scenario = parse_scenario(f"{HEAD}  - {{name: it, {probe}}}\n{SERVICES}{further}", "world.lab.yaml")
     (case,) = promised_cases(scenario, mode, version)
     return case.probes[0]
 
@@ -126,6 +126,38 @@ def test_an_answer_may_come_from_the_endpoint_itself() -> None:
 )
 def test_affinity_is_promised_of_one_client_where_the_flows_can_show_it(send: str, spread: Spread | None) -> None:
     assert filled(f"from: client, to: {{service: sticky, via: clusterIP}}, send: {send}").expect.spread is spread
+
+
+SCHEDULED = """
+---
+apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+mode: ipvs
+ipvs: {scheduler: %s}
+"""
+
+
+@pytest.mark.parametrize("scheduler", Scheduler)
+def test_equal_shares_are_promised_of_schedulers_that_take_turns_and_of_no_other(scheduler: Scheduler) -> None:
+    probe = "from: client, to: {service: web, via: clusterIP}"
+    expect = filled(probe, "ipvs", further=SCHEDULED % scheduler).expect
+    if scheduler in ("rr", "wrr"):
+        assert (len(expect.backends), expect.spread) == (2, Spread.EVEN)
+        assert expect.follows["spread"][-1] == "shares/scheduled"
+    else:
+        # A hash may lead all flows of one client to one endpoint; each must reach an endpoint all the same.
+        assert expectations(expect) == ("outcome", "source")
+        assert "shares/scheduled" in expect.follows["endpoint"]
+
+
+def test_affinity_is_promised_under_each_scheduler() -> None:
+    probe = "from: client, to: {service: sticky, via: clusterIP}"
+    assert filled(probe, "ipvs", further=SCHEDULED % "sh").expect.spread is Spread.STICKY
+
+
+def test_one_endpoint_is_promised_under_each_scheduler() -> None:
+    probe = "from: outside, to: {service: local, via: nodePort, node: node-a}"
+    assert "backends" in expectations(filled(probe, "ipvs", further=SCHEDULED % "dh").expect)
 
 
 def test_an_echo_request_has_no_port() -> None:

@@ -85,7 +85,7 @@ def _flow_lines(resolved: ResolvedProbe, answer: FlowAnswer, width: int) -> Iter
     dialled = f"{resolved.sender.name} ({resolved.sender.address}) dials {resolved.protocol} {address}{port}"
     yield from _indented(f"{dialled}: {_outcome(answer)}", 1, width)
     for each in sorted(answer.reached, key=lambda end: (end.name, int(end.address), end.port)):
-        yield from _indented(_reached(each, is_sticky=answer.sticky is not None), 2, width)
+        yield from _indented(_reached(each, has_shares=answer.sticky is None and not answer.is_scheduled), 2, width)
     if answer.health is not None:
         count = answer.health.local_endpoints
         counted = "" if count is None else f", {count} local endpoints"
@@ -101,9 +101,9 @@ def _outcome(answer: FlowAnswer) -> str:
     return f"{words}{where}" + (f" (icmp {answer.icmp})" if answer.icmp is not None else "")
 
 
-def _reached(end: ReachedEndpoint, *, is_sticky: bool) -> str:
+def _reached(end: ReachedEndpoint, *, has_shares: bool) -> str:
     port = f" port {end.port}" if end.port else ""
-    share = "" if is_sticky or end.share == 1 else f", {end.share:.3g} of the flows"
+    share = "" if end.share == 1 or not has_shares else f", {end.share:.3g} of the flows"
     seen = " or ".join(f"{each.address}{' (masqueraded)' if each.is_masqueraded else ''}" for each in end.sources)
     reply = "" if end.reply is Reply.TRANSLATED else ", answers from its own address"
     return f"{end.name} at {end.address}{port}{share}, sees {seen}{reply}"
