@@ -192,10 +192,13 @@ class _Allocation:
     def _complete(self, service: Service) -> Service:
         if service.type is ServiceType.EXTERNAL_NAME:
             return service
+        gets_node_ports = service.type in NODE_PORT_TYPES and (
+            service.allocate_node_ports or service.type is not ServiceType.LOAD_BALANCER
+        )
         return replace(
             service,
             cluster_ips=service.cluster_ips if service.headless else self._addresses_of(service),
-            ports=self._ports_of(service) if service.type in NODE_PORT_TYPES else service.ports,
+            ports=self._ports_of(service) if gets_node_ports else service.ports,
             health_check_node_port=self._health_check_port_of(service),
         )
 

@@ -40,7 +40,9 @@ def meet(moment: Moment, node: str, destination: IPAddress, port: int, protocol:
     """What the rules of ``node`` make of a packet for that address and port."""
     served = protocol.served
     if served is None:
-        return _difference(moment.setting, "echo-request") if destination in moment.cluster_ips else Meeting()
+        if destination in moment.cluster_ips:
+            return _difference(moment.setting, "echo-request")
+        return _unassigned(moment, destination)
     if destination in moment.undecided:
         return Meeting(undecided=moment.undecided[destination])
     found = moment.at_address(destination, port, served)
@@ -52,6 +54,11 @@ def meet(moment: Moment, node: str, destination: IPAddress, port: int, protocol:
             return _at_node_port(moment, node, destination, behind)
     if destination in moment.cluster_ips:
         return _difference(moment.setting, "unused-port")
+    return _unassigned(moment, destination)
+
+
+def _unassigned(moment: Moment, destination: IPAddress) -> Meeting:
+    """What the node does with any packet for an address of a ServiceCIDR that no Service and no machine has."""
     if any(destination in network for network in moment.service_networks) and not moment.owners(destination):
         return _difference(moment.setting, "unassigned-address")
     return Meeting()

@@ -217,3 +217,18 @@ def test_health_check_node_ports() -> None:
     assert problems(node_port("d", 30999, **local, health_check_node_port=30999)) == [
         "Service default/d: spec.healthCheckNodePort: 30999 is already held by Service default/d"
     ]
+
+
+def test_a_load_balancer_without_allocation_gets_only_the_node_ports_that_it_requests() -> None:
+    balanced = {"type": ServiceType.LOAD_BALANCER, "allocate_node_ports": False}
+    none, one, ignored = allocate_services(
+        [
+            node_port("a", 0, **balanced),
+            node_port("b", 0, 30080, **balanced),
+            node_port("c", 0, allocate_node_ports=False),
+        ],
+        [V4],
+    )
+    assert [port.node_port for port in none.ports] == [0]
+    assert [port.node_port for port in one.ports] == [0, 30080]
+    assert ignored.ports[0].node_port  # a Service of type NodePort always has one

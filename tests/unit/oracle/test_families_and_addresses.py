@@ -243,3 +243,12 @@ def test_a_node_port_on_localhost_has_its_reason(mode: str, settings: str, row: 
     answer = answers(cluster_of(NETWORK, SERVICE, configuration(settings), probes=probes), mode)["p"]
     assert answer.outcomes == (outcome,)
     assert row in answer.rows["outcome"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "outcome"),
+    [("iptables", Outcome.UNTRANSLATED), ("ipvs", Outcome.UNTRANSLATED), ("nftables", Outcome.DROPPED)],
+)
+def test_an_echo_request_to_an_unassigned_address_fares_as_any_packet(mode: str, outcome: Outcome) -> None:
+    probes = {"p": "from: client, to: {address: 10.96.255.254}, send: {protocol: ICMP, as: packet}"}
+    assert answers(cluster_of(NETWORK, SERVICE, probes=probes), mode)["p"].outcomes == (outcome,)

@@ -83,6 +83,7 @@ class _Dialled(Struct, frozen=True, kw_only=True):
             return f"{self.via} {self.service.health_check_node_port}"
         if self.via is Frontend.NODE_PORT:
             of = f" ({self.family})" if len(self.service.cluster_ips) > 1 else ""
+            of = of if self.address is None else f" at {self.address}"
             return f"{self.via} {self.port.node_port}/{self.port.protocol}{of}"
         at = "" if self.address is None else endpoint(self.address, self.port.port)
         return f"{self.via} {at}/{self.port.protocol}"
@@ -203,6 +204,11 @@ class Asker:
             by_node += [_Asking(SenderKind.LOOPBACK, first, first)] if dialled.family is Family.IPV4 else []
         for asking in by_node:
             yield self._question(dialled, asking, by_node=True)
+        if dialled.via is Frontend.NODE_PORT:
+            for node, addresses in senders.further.items():
+                for address in (each for each in addresses if Family.of(each) is dialled.family):
+                    at_another = replace(dialled, address=address)
+                    yield self._question(at_another, _Asking(SenderKind.NODE, node, node), by_node=True)
 
     def _inside(self, dialled: _Dialled) -> Iterator[_Asking]:
         """One sender of each kind in the cluster; two nodes, if only some have an endpoint."""

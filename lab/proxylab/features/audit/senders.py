@@ -4,13 +4,14 @@ Where a sender stands decides what a proxy must do, so there is one of each kind
 without, in a pod and on the node itself, on the node's link and behind the router.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from proxylab.addresses import IPAddress
 from proxylab.plan.model import Plan, Role
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.network import NODES, OUTSIDE
@@ -52,6 +53,7 @@ class Senders(Struct, frozen=True, kw_only=True):
         pods: by the name of their node.
         host_pods: by the name of their node.
         nodes: in order.
+        further: addresses of a node that its Node object does not have, by its name.
         outside: hosts behind the router.
         neighbours: hosts on the link of the nodes.
     """
@@ -59,6 +61,7 @@ class Senders(Struct, frozen=True, kw_only=True):
     pods: dict[str, tuple[str, ...]]
     host_pods: dict[str, tuple[str, ...]]
     nodes: tuple[str, ...]
+    further: Mapping[str, tuple[IPAddress, ...]]
     outside: tuple[str, ...]
     neighbours: tuple[str, ...]
 
@@ -102,6 +105,7 @@ def senders_of(scenario: Scenario, plan: Plan) -> Senders:
         pods={node: tuple(found) for node, found in pods.items()},
         host_pods={node: tuple(found) for node, found in host_pods.items()},
         nodes=nodes,
+        further={each.name: tuple(one.interface.ip for one in each.addresses) for each in scenario.nodes},
         outside=tuple(each for each in hosts if segments[each] == OUTSIDE),
         neighbours=tuple(each for each in hosts if segments[each] == NODES),
     )

@@ -254,8 +254,20 @@ class _Converter:
                 "taints": list(node.taints),
                 "terminating": True if node.leaving else None,
                 "internalIPs": self._own(node.addresses) if self._networks.nodes_stay else None,
+                "addresses": self._further(node) if self._networks.nodes_stay else None,
             }
         )
+
+    def _further(self, node: LiveNode) -> list[str]:
+        """The node's further addresses, on the same link where the network of nodes holds them."""
+        written = []
+        for each in node.further_addresses:
+            network = next((one for one in self._networks.nodes if one.version == each.version), None)
+            if network is None or each in (network[0], network[1], network[-1]):
+                self._omissions.add("further addresses of nodes that the lab cannot use", f"{node.name} ({each})")
+            else:
+                written.append(f"{each}/{network.prefixlen}" if each in network else str(each))
+        return written
 
     def _pod_entry(self, key: PodKey) -> Data:
         pod, ports = self._backing.pods[key], self._backing.ports[key]

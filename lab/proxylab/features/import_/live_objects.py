@@ -1,6 +1,6 @@
 """The fields of Nodes and Pods that the import needs, as types."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_address, ip_network
 
 from msgspec import Struct, field
@@ -15,10 +15,17 @@ _FINISHED = ("Succeeded", "Failed")
 
 
 class LiveNode(Struct, frozen=True, kw_only=True):
-    """A node. ``addresses`` are its internal ones, primary first; ``other_addresses`` its external ones."""
+    """A node.
+
+    Attributes:
+        addresses: the first internal one of each family, which are the Node's own for a proxy, primary first.
+        further_addresses: its other internal ones.
+        other_addresses: its external ones.
+    """
 
     name: str
     addresses: tuple[IPAddress, ...] = ()
+    further_addresses: tuple[IPAddress, ...] = ()
     other_addresses: tuple[str, ...] = ()
     pod_networks: tuple[IPNetwork, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -51,9 +58,12 @@ def read_node(raw: Raw) -> LiveNode:
     given = [(at(each, "type"), str(at(each, "address"))) for each in at(raw, "status", "addresses") or []]
     networks = at(raw, "spec", "podCIDRs") or filter(None, [at(raw, "spec", "podCIDR")])
     labels = at(raw, "metadata", "labels") or {}
+    internal = dict.fromkeys(ip_address(without_leading_zeros(each)) for kind, each in given if kind == "InternalIP")
+    addresses = _one_of_each_family(internal)
     return LiveNode(
         name=namespaced(raw)[1],
-        addresses=_one_of_each_family(address for kind, address in given if kind == "InternalIP"),
+        addresses=addresses,
+        further_addresses=tuple(each for each in internal if each not in addresses),
         other_addresses=tuple(address for kind, address in given if kind == "ExternalIP"),
         pod_networks=tuple(ip_network(str(each), strict=False) for each in networks),
         labels={key: str(labels[key]) for key in _KEPT_LABELS if key in labels},
@@ -70,7 +80,7 @@ def read_pod(raw: Raw) -> LivePod:
         namespace=namespace,
         name=name,
         node=str(at(raw, "spec", "nodeName") or ""),
-        addresses=_one_of_each_family(str(each) for each in addresses if each),
+        addresses=_one_of_each_family(ip_address(without_leading_zeros(str(each))) for each in addresses if each),
         host_network=bool(at(raw, "spec", "hostNetwork")),
         labels=at(raw, "metadata", "labels") or {},
         ports=dict(_ports(raw)),
@@ -92,9 +102,8 @@ def _condition(raw: Raw, wanted: str) -> bool:
     return found[0] == "True" if found else True
 
 
-def _one_of_each_family(texts: Iterator[str]) -> tuple[IPAddress, ...]:
+def _one_of_each_family(addresses: Iterable[IPAddress]) -> tuple[IPAddress, ...]:
     by_family: dict[Family, IPAddress] = {}
-    for text in texts:
-        address = ip_address(without_leading_zeros(text))
+    for address in addresses:
         by_family.setdefault(Family.of(address), address)
     return tuple(by_family.values())
