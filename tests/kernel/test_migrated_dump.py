@@ -19,6 +19,9 @@ from proxylab.scenario.cases import cases
 from proxylab.scenario.load import parse_scenario
 from proxylab.verdict.model import Judgement
 
+# 600 questions on each proxy; test_audit.py asks 24, and compares the certificate too.
+pytestmark = pytest.mark.thorough
+
 
 def audited(mode: str) -> Audit:
     imported = import_cluster(read_kubectl_output([("dump.yaml", made_dump())]), "imported")

@@ -416,7 +416,7 @@ class _Dump:
         return endpoint
 
     def _oddities(self) -> Iterator[Raw]:
-        """What real dumps have besides: finished and waiting pods, slices of nothing, other kinds, the configuration."""
+        """What real dumps have besides: finished and waiting pods, slices of nothing, other kinds, a configuration."""
         common = {"namespace": "shop", "labels": {"app": "web"}}
         yield {
             "apiVersion": "v1",

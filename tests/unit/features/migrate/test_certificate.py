@@ -1,9 +1,11 @@
 """What changes from one proxy to another one: which answers are the same, why others differ, and what to do."""
 
 import json
+from pathlib import Path
 
 import pytest
 from audits import RIGHT, asked, audit_of, promised, wrong
+from made_dump import PLANTED
 from msgspec.structs import replace
 
 from proxylab.errors import ExitCode
@@ -14,6 +16,8 @@ from proxylab.features.migrate.certificate_page import page
 from proxylab.features.migrate.certificate_text import UNEXPLAINED, to_json, to_lines
 from proxylab.features.migrate.reasons import departed, promised_otherwise
 from proxylab.verdict.model import Judgement, ProbeVerdict
+
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "how-to" / "change-the-mode.md"
 
 
 def on(engine: str, *answers: AuditAnswer) -> Audit:
@@ -118,3 +122,10 @@ def test_reasons() -> None:
     assert other is not None
     assert "zone" in other.advice
     assert departed(["no-endpoint"], before="ipvs", after="nftables").advice.startswith("Both proxies")
+
+
+def test_the_page_has_the_planted_differences_of_the_dump() -> None:
+    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    for each in PLANTED:
+        words = (each.title, each.before.removeprefix("outcome "), each.after.removeprefix("outcome "))
+        assert f"| {' | '.join(words)} |" in rows
