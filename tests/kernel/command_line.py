@@ -1,5 +1,6 @@
 """Runs commands of ``proxylab`` as a user types them, with a folder of its own for control sockets."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -123,6 +124,7 @@ class TerminalOutput:
     def so_far(self) -> str:
         try:
             self._text += os.read(self._terminal, 4096)
-        except BlockingIOError:
-            pass
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EIO):  # nothing more now, or ever
+                raise
         return self._text.decode(errors="replace")

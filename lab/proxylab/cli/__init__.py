@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -17,6 +18,7 @@ import click
 from proxylab import __version__
 from proxylab.cli.standard_streams import echo, flush, is_of_output, open_closed_streams
 from proxylab.cli.verbs import AddedVerbError, Verbs
+from proxylab.client.warning_lines import warnings_to
 from proxylab.errors import ExitCode, InternalError, LabEndedError, LabError
 from proxylab.resource_limits import limit_reached
 
@@ -81,7 +83,8 @@ def main(arguments: Sequence[str] | None = None, make_session: "SessionMaker | N
 def _exit_code(verb: Callable[[], object]) -> int:
     """Run a verb, print its error, and return its exit code."""
     try:
-        code = verb()
+        with warnings_to(partial(echo, err=True)):
+            code = verb()
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)

@@ -1,15 +1,15 @@
 """The progress of a run: what goes to which stream, and when.
 
 Results go to standard output, each scenario's as soon as it ends. Progress goes to standard error. On a terminal it is
-one line that is rewritten again and again, plus a line for each scenario if standard output does not show one there:
-because it is a JSON document, or because it is redirected.
+one line that is rewritten again and again, with remarks above it, plus a line for each scenario if standard output does
+not show one there: because it is a JSON document, or because it is redirected.
 """
 
 import os
 import shutil
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import click
@@ -17,6 +17,7 @@ import click
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import terminal_width, wants_color
 from proxylab.client.report_page import RunStart
+from proxylab.client.warning_lines import warnings_to
 from proxylab.report.document import to_json
 from proxylab.report.matrix import Painter
 from proxylab.report.run_text import closing_lines, scenario_lines
@@ -44,22 +45,35 @@ class RunProgress:
         self._verbosity = verbosity
         self._color = color
         self._paint = paint
-        self._shown = False
+        self._shown = ""  # on the terminal's last line
         self._width = terminal_width()
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """In the block, warnings are remarks too; after it the terminal's last line is free for an error."""
+        with warnings_to(self.note):
+            try:
+                yield
+            finally:
+                self._erase()
 
     def at(self, what: str) -> None:
         """Show what the run does now, on a terminal only."""
         if self._live:
-            room = shutil.get_terminal_size().columns - 1
-            line = f"{self._done + 1}/{self._total} {what}"
-            line = printable(line, keep="")
-            _aside(line if len(line) <= room else f"{line[: room - 1]}…", nl=False, erasing=True)
-            self._shown = True
+            self._show(printable(f"{self._done + 1}/{self._total} {what}", keep=""))
+
+    def _show(self, line: str) -> None:
+        room = shutil.get_terminal_size().columns - 1
+        _aside(line if len(line) <= room else f"{line[: room - 1]}…", nl=False, erasing=True)
+        self._shown = line
 
     def note(self, line: str) -> None:
-        """Print a remark on standard error."""
+        """Print a remark on standard error, and what the run does now below it again."""
+        doing = self._shown
         self._erase()
         _aside(line)
+        if doing:
+            self._show(doing)
 
     def over(self, result: ScenarioResult) -> ScenarioResult:
         """Print the result of a scenario that has ended, and return it."""
@@ -98,7 +112,7 @@ class RunProgress:
     def _erase(self) -> None:
         if self._shown:
             _aside("", nl=False, erasing=True)
-            self._shown = False
+            self._shown = ""
 
 
 def _aside(text: str, *, nl: bool = True, color: bool | None = None, erasing: bool = False) -> None:

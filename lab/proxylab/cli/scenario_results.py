@@ -140,19 +140,22 @@ def results_of(
             yield scenario_runs.result
 
     if jobs == 1:
-        with work() as result:
+        with progress.shown(), work() as result:
             yield (result(each, progress.at, progress.note) for each in runs)
         return
-    with Workers(
-        work,
-        runs,
-        jobs,
-        order=_order(runs),
-        kind=lambda run: run.engine_on_kernel,
-        lost=ended_early,
-        at=progress.at,
-        note=progress.note,
-    ) as workers:
+    with (
+        progress.shown(),
+        Workers(
+            work,
+            runs,
+            jobs,
+            order=_order(runs),
+            kind=lambda run: run.engine_on_kernel,
+            lost=ended_early,
+            at=progress.at,
+            note=progress.note,
+        ) as workers,
+    ):
         yield workers.results()
 
 
@@ -166,16 +169,19 @@ def results_of_cluster(
     progress: RunProgress,
 ) -> Iterator[Iterator[ScenarioResult]]:
     """The same from the nodes of a Ray cluster, each of which runs ``jobs`` scenarios side by side."""
-    with RayWorkers(
-        address,
-        runs,
-        settings,
-        order=_order(runs),
-        number=jobs or None,
-        store=store,
-        at=progress.at,
-        note=progress.note,
-    ) as workers:
+    with (
+        progress.shown(),
+        RayWorkers(
+            address,
+            runs,
+            settings,
+            order=_order(runs),
+            number=jobs or None,
+            store=store,
+            at=progress.at,
+            note=progress.note,
+        ) as workers,
+    ):
         yield workers.results()
 
 

@@ -22,6 +22,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 from msgspec import Struct
 
 from proxylab.client.tasks import Say, TaskQueue, WorkerEnded, as_they_come, in_order
+from proxylab.client.warning_lines import warnings_to
 from proxylab.errors import InternalError, LabEndedError, LabError
 from proxylab.protocol.faults import fault_of
 
@@ -42,6 +43,12 @@ class _At(Struct, frozen=True):
     """What a worker does now."""
 
     what: str
+
+
+class _Warned(Struct, frozen=True):
+    """A warning, which the user must see at once."""
+
+    line: str
 
 
 class _Done(Struct, frozen=True):
@@ -89,7 +96,7 @@ class Workers(Generic[Task, Result]):
             kind: a worker prefers tasks of the kind of its last one: it has a session for them already.
             lost: the result of a task whose worker died.
             at: receives what a worker does now.
-            note: receives the remarks on a task, just before its result.
+            note: receives the remarks on a task, just before its result, and warnings at once.
         """
         self._begin, self._tasks, self._number = begin, tasks, number
         self._lost, self._at, self._note = lost, at, note
@@ -137,6 +144,8 @@ class Workers(Generic[Task, Result]):
         match message:
             case _At(what):
                 self._at(what)
+            case _Warned(line):
+                self._note(line)
             case _Done(result, notes) if worker.task is not None:
                 number = worker.task
                 self._assign(worker)
@@ -175,7 +184,7 @@ class Workers(Generic[Task, Result]):
                 each.process.terminate()
             with suppress(OSError):
                 each.pipe.send(None)
-        faults = [_last_fault(each) for each in self._workers]
+        faults = [self._last_fault(each) for each in self._workers]
         for each in self._workers:
             each.process.join(_END_SECONDS)
             each.process.kill()
@@ -183,17 +192,18 @@ class Workers(Generic[Task, Result]):
         if error is None and (left := next(filter(None, faults), None)) is not None:
             raise left
 
-
-def _last_fault(worker: _Worker) -> LabError | None:
-    """The error with which a worker ends."""
-    try:
-        while worker.pipe.poll(_END_SECONDS):
-            message = worker.pipe.recv()
-            if isinstance(message, WorkerEnded):
-                return message.error
-    except (EOFError, OSError):
-        pass
-    return None
+    def _last_fault(self, worker: _Worker) -> LabError | None:
+        """The error with which a worker ends."""
+        try:
+            while worker.pipe.poll(_END_SECONDS):
+                message = worker.pipe.recv()
+                if isinstance(message, WorkerEnded):
+                    return message.error
+                if isinstance(message, _Warned):
+                    self._note(message.line)
+        except (EOFError, OSError):
+            pass
+        return None
 
 
 def _work(
@@ -229,7 +239,7 @@ def _do_tasks(
     begin: Callable[[], AbstractContextManager[Work[Task, Result]]], tasks: Sequence[Task], pipe: Connection
 ) -> WorkerEnded:
     try:
-        with begin() as work:
+        with warnings_to(lambda line: pipe.send(_Warned(line))), begin() as work:
             while (number := pipe.recv()) is not None:
                 notes: list[str] = []
                 result = work(tasks[number], lambda what: pipe.send(_At(what)), notes.append)

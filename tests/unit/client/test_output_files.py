@@ -41,7 +41,8 @@ def test_a_full_disk_leaves_the_earlier_file_and_no_part_of_the_new_one(tmp_path
         "except Exception as error: print(error)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, str(file)],
+        # Without -B, Python would cut off the compiled modules of this checkout at the limit, too.
+        [sys.executable, "-B", "-c", program, str(file)],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)),
         capture_output=True,
         text=True,
