@@ -5,13 +5,15 @@
 
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import click
 
-from proxylab.cli.chosen_lab import NAME, standing
+from proxylab.cli.chosen_lab import LabName, standing
 from proxylab.cli.file_arguments import complete_scenarios, load_all
+from proxylab.cli.options import option, takes
 from proxylab.cli.standard_streams import echo
-from proxylab.cli.terminal import COLOR, changes_in_colour, wants_color
+from proxylab.cli.terminal import Color, changes_in_colour, wants_color
 from proxylab.client.standing_lab import StandingLab, attach_to
 from proxylab.engines.engine_names import mode_of
 from proxylab.errors import ExitCode, ScenarioError
@@ -20,19 +22,24 @@ from proxylab.scenario.model import Scenario
 
 
 @click.command("apply", short_help="Change a standing lab to match its edited scenario.")
-@click.option(
-    "-f",
-    "--filename",
-    "file",
-    required=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    shell_complete=complete_scenarios,
-    help="The edited scenario.",
-)
-@click.option("--dry-run", is_flag=True, help="Show the changes; make none.")
-@NAME
-@COLOR
-def command(*, file: Path, dry_run: bool, name: str | None, color: str) -> ExitCode:
+@takes
+def command(
+    *,
+    file: Annotated[
+        Path,
+        option(
+            "-f",
+            "--filename",
+            required=True,
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            shell_complete=complete_scenarios,
+            help="The edited scenario.",
+        ),
+    ],
+    dry_run: Annotated[bool, option("--dry-run", is_flag=True, help="Show the changes; make none.")],
+    name: LabName,
+    color: Color,
+) -> ExitCode:
     """Show what the edited scenario changes in the standing lab, then make the changes.
 
     Objects change through the lab's API server, sysctls in place. Connection tracking and counters stay. A change that

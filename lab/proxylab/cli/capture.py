@@ -13,15 +13,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Annotated, BinaryIO, Final
 
 import click
 
 from proxylab.binaries.commands import feeding, run_guarded
-from proxylab.cli.chosen_lab import ChosenLab, in_lab
+from proxylab.cli.chosen_lab import ChosenLab, LabOptions, lab_words
 from proxylab.cli.durations import Duration
 from proxylab.cli.interrupt import ending_on_interrupt
 from proxylab.cli.netns_argument import check_netns, complete_netns
+from proxylab.cli.options import Options, option, takes
 from proxylab.cli.standard_streams import echo
 from proxylab.client.connection import Connection
 from proxylab.errors import CapabilityError, ExitCode, ScenarioError
@@ -64,24 +65,45 @@ def _compiled(ctx: click.Context, param: click.Parameter, expression: str) -> st
     return b"".join(_STEP.pack(*each) for each in steps).hex()
 
 
+class CaptureOptions(Options, frozen=True, kw_only=True):
+    """Which frames to capture, and where they go."""
+
+    write: Annotated[
+        Path | None,
+        option(
+            "-w",
+            "--write",
+            metavar="FILE",
+            type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+            help="Write pcapng to FILE, or to standard output for '-'.",
+        ),
+    ]
+    wireshark: Annotated[bool, option("--wireshark", is_flag=True, help="Show the frames live in Wireshark.")]
+    count: Annotated[
+        int | None, option("-c", "--count", type=click.IntRange(min=1), metavar="N", help="Stop after N frames.")
+    ]
+    seconds: Annotated[
+        float | None, option("--seconds", type=Duration(), metavar="TIME", help="Stop after this time: 5s, 2m.")
+    ]
+    expression: Annotated[
+        str,
+        option(
+            "--filter",
+            metavar="EXPRESSION",
+            default="",
+            callback=_compiled,
+            help="Keep only frames that tcpdump's filter accepts, such as 'tcp port 80'.",
+        ),
+    ]
+
+
 @click.command("capture", short_help="Capture frames as text, as pcapng or in Wireshark.")
-@click.option("-w", "--write", metavar="FILE", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
-              help="Write pcapng to FILE, or to standard output for '-'.")  # fmt: skip
-@click.option("--wireshark", is_flag=True, help="Show the frames live in Wireshark.")
-@click.option("-c", "--count", type=click.IntRange(min=1), metavar="N", help="Stop after N frames.")
-@click.option("--seconds", type=Duration(), metavar="TIME", help="Stop after this time: 5s, 2m.")
-@click.option("--filter", "expression", metavar="EXPRESSION", default="", callback=_compiled,
-              help="Keep only frames that tcpdump's filter accepts, such as 'tcp port 80'.")  # fmt: skip
-@in_lab("[FILE] NODE|POD|HOST[:DEVICE]…", complete_netns)
+@takes
 def command(
-    chosen: ChosenLab,
-    /,
     *,
-    write: Path | None,
-    wireshark: bool,
-    count: int | None,
-    seconds: float | None,
-    expression: str,
+    frames: CaptureOptions,
+    words: Annotated[tuple[str, ...], lab_words("[FILE] NODE|POD|HOST[:DEVICE]…", complete_netns)],
+    options: LabOptions,
 ) -> ExitCode:
     """Show the frames that cross devices of nodes, pods or hosts in the standing lab, until Ctrl-C.
 
@@ -90,28 +112,29 @@ def command(
 
     Example: proxylab capture client:eth0 node-a:any --filter 'tcp port 80' --seconds 1s
     """
+    chosen = ChosenLab(words, options)
     if not chosen.words:
         raise click.UsageError("NODE|POD|HOST: name one, with its device after a colon, as in node-a:eth0")
-    if write is not None and wireshark:
+    if frames.write is not None and frames.wireshark:
         raise click.UsageError("choose -w or --wireshark, not both")
     devices = [
         (netns_name, device or UPLINK) for netns_name, _, device in (each.partition(":") for each in chosen.words)
     ]
-    with chosen.opened() as lab, _output(write, wireshark) as stream:
+    with chosen.opened() as lab, _output(frames.write, frames.wireshark) as stream:
         for netns_name, _ in devices:
             check_netns(lab.scenario, netns_name)
         request = Listen(
             devices=tuple(dict.fromkeys(devices)),
-            interest=expression,
-            seconds=seconds,
-            count=count,
+            interest=frames.expression,
+            seconds=frames.seconds,
+            count=frames.count,
             in_words=stream is None,
         )
         try:
-            frames, lost = _listen(lab.connection, request, stream)
+            received, lost = _listen(lab.connection, request, stream)
         except ScenarioError as error:
             raise click.UsageError(f"DEVICE: {error}") from None
-    echo(f"{frames} frames{f', {lost} lost because the buffer was full' if lost else ''}", err=True)
+    echo(f"{received} frames{f', {lost} lost because the buffer was full' if lost else ''}", err=True)
     return ExitCode.OK
 
 

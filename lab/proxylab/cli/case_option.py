@@ -1,11 +1,12 @@
 """FILE with ``--case`` on the command line: one case of one scenario; and the seed of what its probes send."""
 
 from pathlib import Path
-from typing import Final
+from typing import Annotated
 
 import click
 
 from proxylab.cli.file_arguments import complete_scenarios, load_all
+from proxylab.cli.options import argument, option
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import terminal_width
 from proxylab.oracle.promised import promised_cases
@@ -13,17 +14,21 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.versions import Version
 from proxylab.text import wrapped
 
-FILE: Final = click.argument(
-    "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), shell_complete=complete_scenarios
-)
-CASE: Final = click.option("--case", "case_id", metavar="ID", help="The case of the matrix; by default the first.")
-SEED: Final = click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="The seed for source ports and payloads; the same seed sends the same packets.",
-)
+ScenarioFile = Annotated[
+    Path,
+    argument(type=click.Path(exists=True, dir_okay=False, path_type=Path), shell_complete=complete_scenarios),
+]
+CaseId = Annotated[str | None, option("--case", metavar="ID", help="The case of the matrix; by default the first.")]
+Seed = Annotated[
+    int,
+    option(
+        "--seed",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="The seed for source ports and payloads; the same seed sends the same packets.",
+    ),
+]
 
 
 def choose_case(file: Path, case_id: str | None, mode: str = "iptables", version: Version | None = None) -> Scenario:

@@ -6,11 +6,12 @@ every case of a scenario that it could read.
 
 from collections.abc import Iterator
 from itertools import takewhile
-from pathlib import Path
+from typing import Annotated
 
 import click
 
-from proxylab.cli.file_arguments import files_argument, load_all
+from proxylab.cli.file_arguments import Files, load_all
+from proxylab.cli.options import option, takes
 from proxylab.cli.standard_streams import echo
 from proxylab.engines.engine_names import EMBEDDED, mode_of, read_engine, version_of
 from proxylab.engines.lacking import ignored_settings, lacking, lacking_of_step, refuse
@@ -43,29 +44,38 @@ def _engine(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 
 @click.command("check", cls=_Check, short_help="Report every mistake in scenario files; run nothing.")
-@files_argument
-@click.option(
-    "--strict",
-    metavar="[=VERSION]",
-    help=f"Also check manifests against the Kubernetes API schema of a version, by default {_DEFAULT_VERSION}. "
-    "Needs proxylab[strict], but no network.",
-)
-@click.option(
-    "--engine",
-    metavar="ENGINE",
-    default="",
-    callback=_engine,
-    help="Also list what this engine's mode cannot show, with the reason, and what to write instead, and the settings "
-    "that it ignores. Only mode userspace lacks anything, so plain check names no mode.",
-)
-def command(files: tuple[Path, ...], strict: str | None, engine: str) -> ExitCode:
+@takes
+def command(
+    *,
+    given: Files,
+    strict: Annotated[
+        str | None,
+        option(
+            "--strict",
+            metavar="[=VERSION]",
+            help=f"Also check manifests against the Kubernetes API schema of a version, by default {_DEFAULT_VERSION}. "
+            "Needs proxylab[strict], but no network.",
+        ),
+    ],
+    engine: Annotated[
+        str,
+        option(
+            "--engine",
+            metavar="ENGINE",
+            default="",
+            callback=_engine,
+            help="Also list what this engine's mode cannot show, with the reason, and what to write instead, and the "
+            "settings that it ignores. Only mode userspace lacks anything, so plain check names no mode.",
+        ),
+    ],
+) -> ExitCode:
     """Report every mistake in the scenarios in FILE…; run nothing.
 
     A directory means every *.lab.yaml below it.
 
     Example: proxylab check scenarios
     """
-    scenarios = load_all(files, strict=_version(strict))
+    scenarios = load_all(given.files, strict=_version(strict))
     if not scenarios:
         echo("found no *.lab.yaml", err=True)
         return ExitCode.NOTHING_SELECTED

@@ -2,17 +2,16 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import wraps
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Annotated, Final
 
 import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from proxylab.cli.case_option import CASE, choose_case
+from proxylab.cli.case_option import CaseId, choose_case
 from proxylab.cli.engine_options import EngineOptions
-from proxylab.cli.options import Command, options_of, takes
+from proxylab.cli.options import Option, Options, argument, option, options_of
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
 from proxylab.client.open_lab import OpenLab
@@ -29,14 +28,17 @@ def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) 
     return [CompletionItem(name) for name in ControlSockets.of_user().names() if name.startswith(incomplete)]
 
 
-NAME: Final = click.option(
-    "-n",
-    "--name",
-    metavar="NAME",
-    envvar="LAB_NAME",
-    shell_complete=complete_names,
-    help="The standing lab; by default the only one.",
-)
+LabName = Annotated[
+    str | None,
+    option(
+        "-n",
+        "--name",
+        metavar="NAME",
+        envvar="LAB_NAME",
+        shell_complete=complete_names,
+        help="The standing lab; by default the only one.",
+    ),
+]
 
 
 def with_file(words: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:
@@ -51,6 +53,19 @@ def with_file(words: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:
     return None, tuple(words)
 
 
+def lab_words(metavar: str, complete: Callable[..., list[CompletionItem]], *, required: bool = True) -> Option:
+    """The argument of a verb that uses a lab: FILE, if one is given, and what is named in the lab."""
+    return argument(nargs=-1, required=required, metavar=metavar, shell_complete=complete)
+
+
+class LabOptions(Options, frozen=True, kw_only=True):
+    """The options that choose a lab: of a standing one its name, of a temporary one of FILE its case and engine."""
+
+    name: LabName
+    case_id: CaseId
+    engine: EngineOptions
+
+
 class ChosenLab:
     """The lab that the command line chooses: a temporary one of FILE, or a standing one.
 
@@ -59,20 +74,13 @@ class ChosenLab:
         words: the words of the command line after FILE.
     """
 
-    def __init__(
-        self,
-        make_session: SessionMaker | None,
-        words: Sequence[str],
-        name: str | None,
-        engine: EngineOptions,
-        case_id: str | None,
-    ) -> None:
+    def __init__(self, words: Sequence[str], options: LabOptions) -> None:
         self.file, self.words = with_file(words)
-        self.engine: Final = engine.engine
-        self.case_id: Final = case_id
-        self._options = engine
-        self._make_session = make_session or Session
-        self._name = name
+        self.engine: Final = options.engine.engine
+        self.case_id: Final = options.case_id
+        self._options = options.engine
+        self._name = options.name
+        self._make_session: SessionMaker = click.get_current_context().obj or Session
 
     @contextmanager
     def opened(
@@ -95,30 +103,6 @@ class ChosenLab:
         scenario = adapt(choose(self.file, self.case_id, mode_of(self.engine), version))
         with self._make_session(self._options.announced_choice()) as session, closing(session.open(scenario)) as lab:
             yield lab
-
-
-def in_lab(
-    metavar: str, complete: Callable[..., list[CompletionItem]], *, required: bool = True
-) -> Callable[[Command], Command]:
-    """Give a command ``chosen``, a ``ChosenLab``, by an argument and by the options that choose a lab.
-
-    ``metavar`` is the argument in the usage line.
-    """
-
-    def decorate(command: Command) -> Command:
-        @click.argument("words", nargs=-1, required=required, metavar=metavar, shell_complete=complete)
-        @NAME
-        @CASE
-        @takes(engine=EngineOptions)
-        @click.pass_obj
-        @wraps(command)
-        def choosing(make_session: SessionMaker | None, /, **given: Any) -> Any:
-            words, name, engine, case_id = (given.pop(each) for each in ("words", "name", "engine", "case_id"))
-            return command(ChosenLab(make_session, words, name, engine, case_id), **given)
-
-        return cast("Command", choosing)
-
-    return decorate
 
 
 @contextmanager

@@ -1,10 +1,13 @@
 """``proxylab describe``: one object of a lab with all that refers to it (see ``proxylab.report.description``)."""
 
+from typing import Annotated
+
 import click
 
-from proxylab.cli.case_option import CASE
-from proxylab.cli.chosen_lab import NAME
+from proxylab.cli.case_option import CaseId
+from proxylab.cli.chosen_lab import LabName, lab_words
 from proxylab.cli.get import complete_kinds, kind_of, the_cluster
+from proxylab.cli.options import takes
 from proxylab.cli.standard_streams import echo
 from proxylab.errors import ExitCode
 from proxylab.plan.model import Plan
@@ -13,10 +16,13 @@ from proxylab.report.listing import of_kind
 
 
 @click.command("describe", short_help="Describe a node, pod, Service, workload or outside host of a lab.")
-@click.argument("words", nargs=-1, required=True, metavar="[FILE] KIND NAME", shell_complete=complete_kinds)
-@NAME
-@CASE
-def command(*, words: tuple[str, ...], name: str | None, case_id: str | None) -> ExitCode:
+@takes
+def command(
+    *,
+    words: Annotated[tuple[str, ...], lab_words("[FILE] KIND NAME", complete_kinds)],
+    name: LabName,
+    case_id: CaseId,
+) -> ExitCode:
     """Describe a node, pod, service, workload or host of the standing lab: its fields, its network, its users.
 
     With FILE, describe the object as that scenario would start; no lab is built.

@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import click
 
 from proxylab.binary_identity import BinaryIdentity, identity_lines
-from proxylab.cli.case_option import CASE, FILE
+from proxylab.cli.case_option import CaseId, ScenarioFile
 from proxylab.cli.engine_options import OtherOptions, choices_of
 from proxylab.cli.file_arguments import load_all
-from proxylab.cli.options import takes
+from proxylab.cli.options import option, takes
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import terminal_width
 from proxylab.client.open_lab import OpenLab
@@ -39,27 +38,25 @@ _BY_CHANCE: Final = frozenset({"backends", "endpoint", "spread"})
 
 
 @click.command("diff", short_help="Run the same probes on several engines and compare.")
-@FILE
-@click.option(
-    "--engines",
-    "named",
-    metavar="A,B[,…]",
-    required=True,
-    help="Two or more engines, such as embedded/iptables,kube-proxy/iptables.",
-)
-@click.option("--rules", is_flag=True, help="Compare the rules of every node by meaning, too.")
-@takes(options=OtherOptions)
-@CASE
+@takes
 @click.pass_obj
 def command(
     make_session: SessionMaker | None,
     /,
     *,
-    file: Path,
-    named: str,
-    rules: bool,
+    file: ScenarioFile,
+    named: Annotated[
+        str,
+        option(
+            "--engines",
+            metavar="A,B[,…]",
+            required=True,
+            help="Two or more engines, such as embedded/iptables,kube-proxy/iptables.",
+        ),
+    ],
+    rules: Annotated[bool, option("--rules", is_flag=True, help="Compare the rules of every node by meaning, too.")],
     options: OtherOptions,
-    case_id: str | None,
+    case_id: CaseId,
 ) -> ExitCode:
     """Run the probes and steps of FILE on several engines side by side, and print the differences.
 

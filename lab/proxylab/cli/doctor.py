@@ -6,16 +6,17 @@ A lab process tries each capability in the sandbox where it would build a lab.
 import json
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import click
 from msgspec import Struct
 from msgspec.structs import asdict
 
 from proxylab.capability import Capability
+from proxylab.cli.options import option, takes
 from proxylab.cli.repository import CONTAINER, GITHUB, GITLAB, RUNNER
 from proxylab.cli.standard_streams import echo
-from proxylab.cli.terminal import COLOR, OUTPUT, terminal_width, wants_color
+from proxylab.cli.terminal import Color, Output, terminal_width, wants_color
 from proxylab.client.lab_process import LabProcess
 from proxylab.errors import CapabilityError, ExitCode
 from proxylab.guest.kernels import known_kernels
@@ -38,10 +39,15 @@ _CI: Final = f"""\
 
 
 @click.command("doctor", short_help="Check that this machine can run labs; print the fixes.")
-@click.option("--ci", is_flag=True, help="Print the configuration for GitHub Actions, GitLab CI and Docker.")
-@OUTPUT
-@COLOR
-def command(*, ci: bool, output: str, color: str) -> ExitCode:
+@takes
+def command(
+    *,
+    ci: Annotated[
+        bool, option("--ci", is_flag=True, help="Print the configuration for GitHub Actions, GitLab CI and Docker.")
+    ],
+    output: Output,
+    color: Color,
+) -> ExitCode:
     """Try everything that a lab may need of this machine. Print what works, what each gap costs, and how to fix it.
 
     The exit code is 0 if labs can be built, even with gaps, and 4 if they cannot.

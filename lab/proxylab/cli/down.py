@@ -3,11 +3,12 @@
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Annotated, Final
 
 import click
 
 from proxylab.cli.chosen_lab import complete_names
+from proxylab.cli.options import argument, option, takes
 from proxylab.cli.standard_streams import echo
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
@@ -25,9 +26,12 @@ _PAUSE: Final = 0.005
 
 
 @click.command("down", short_help="Stop and remove standing labs.")
-@click.argument("names", nargs=-1, metavar="[NAME]…", shell_complete=complete_names)
-@click.option("--all", "every", is_flag=True, help="Stop every standing lab.")
-def command(*, names: tuple[str, ...], every: bool) -> ExitCode:
+@takes
+def command(
+    *,
+    names: Annotated[tuple[str, ...], argument(nargs=-1, metavar="[NAME]…", shell_complete=complete_names)],
+    every: Annotated[bool, option("--all", is_flag=True, help="Stop every standing lab.")],
+) -> ExitCode:
     """Stop the labs with these NAMEs, or the only one, and wait until nothing of them is left.
 
     Example: proxylab down --all

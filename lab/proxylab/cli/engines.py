@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Annotated
 
 import click
 
@@ -11,8 +12,9 @@ from proxylab.binaries.cache import Cache
 from proxylab.binaries.choose import Offer, Sources, UnobtainableError, newest, obtain, offers, with_mode
 from proxylab.binaries.control_plane import control_plane_sources
 from proxylab.binaries.coredns import coredns_sources
+from proxylab.cli.options import option, takes
 from proxylab.cli.standard_streams import echo
-from proxylab.cli.terminal import OUTPUT, terminal_width
+from proxylab.cli.terminal import Output, terminal_width
 from proxylab.engines.engine_names import EMBEDDED, ENGINES, mode_of, read_engine
 from proxylab.errors import ExitCode
 from proxylab.text import WIDTH, wrapped
@@ -33,18 +35,26 @@ _BY_HAND = (
 
 
 @click.command("engines", short_help="List engines, and the sources of kube-proxy binaries.")
-@click.option(
-    "--obtain",
-    "wanted",
-    is_flag=False,
-    flag_value=_NEWEST,
-    metavar="[VERSION]",
-    help="Put a kube-proxy into the cache: the newest available, or VERSION (v1.34, v1.34.2). coredns or "
-    "coredns@VERSION puts a CoreDNS there, and control-plane or control-plane@VERSION a control plane of Kubernetes.",
-)
-@OUTPUT
+@takes
 @click.pass_obj
-def command(sources: object, /, *, wanted: str | None, output: str) -> ExitCode:
+def command(
+    sources: object,
+    /,
+    *,
+    wanted: Annotated[
+        str | None,
+        option(
+            "--obtain",
+            is_flag=False,
+            flag_value=_NEWEST,
+            metavar="[VERSION]",
+            help="Put a kube-proxy into the cache: the newest available, or VERSION (v1.34, v1.34.2). coredns or "
+            "coredns@VERSION puts a CoreDNS there, and control-plane or control-plane@VERSION a control plane of "
+            "Kubernetes.",
+        ),
+    ],
+    output: Output,
+) -> ExitCode:
     """List the engines, the kube-proxies in the cache, and the sources of other versions.
 
     With --obtain, print the path of the binary. The exit code is 4 if no source answers, and 1 if a source answers

@@ -1,25 +1,34 @@
 """``proxylab exec``: run a command in a node, pod or host (``proxylab.client.exec_and_shell`` connects its streams)."""
 
+from typing import Annotated
+
 import click
 
-from proxylab.cli.chosen_lab import ChosenLab, in_lab
+from proxylab.cli.chosen_lab import ChosenLab, LabOptions, lab_words
 from proxylab.cli.netns_argument import check_netns_of, complete_netns
+from proxylab.cli.options import option, takes
 from proxylab.client.exec_and_shell import run_attached
 
 
 @click.command("exec", short_help="Run a command in a node, pod or host.")
-@click.option("-i", "--stdin", "interactive", is_flag=True, help="Pass standard input to the command.")
-@click.option(
-    "-t", "--tty", "terminal", is_flag=True, help="Allocate a terminal for the command; usually with -i, as -it."
-)
-@in_lab("[FILE] NODE|POD|HOST -- COMMAND…", complete_netns)
-def command(chosen: ChosenLab, /, *, interactive: bool, terminal: bool) -> int:
+@takes
+def command(
+    *,
+    interactive: Annotated[bool, option("-i", "--stdin", is_flag=True, help="Pass standard input to the command.")],
+    terminal: Annotated[
+        bool,
+        option("-t", "--tty", is_flag=True, help="Allocate a terminal for the command; usually with -i, as -it."),
+    ],
+    words: Annotated[tuple[str, ...], lab_words("[FILE] NODE|POD|HOST -- COMMAND…", complete_netns)],
+    options: LabOptions,
+) -> int:
     """Run COMMAND in a node, pod or host of the standing lab, and exit with its status.
 
     With FILE, run in a temporary lab of that scenario.
 
     Example: proxylab exec node-a -- iptables-save -t nat
     """
+    chosen = ChosenLab(words, options)
     netns_name, *argv = chosen.words or ("",)
     if not argv:
         raise click.UsageError(

@@ -4,20 +4,19 @@ The files are loaded here, too.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
 from proxylab.cli.catalogue import complete_themes_and_names, files_of
+from proxylab.cli.options import Options, argument, option
 from proxylab.client.output_files import write_whole
 from proxylab.errors import ScenarioError
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Scenario
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 _SUFFIX: Final = ".lab.yaml"
 _PATTERN: Final = f"*{_SUFFIX}"
@@ -41,58 +40,56 @@ def complete_scenarios(ctx: click.Context, param: click.Parameter, incomplete: s
     return [CompletionItem(each) for each in found] or [CompletionItem(incomplete, type="file")]
 
 
-_CATALOGUE: Final = "proxylab.catalogue"
-"""What ``click.Context.meta`` keeps: whether FILE… are names of the catalogue."""
-
-
 class _FileOrName(click.Path):
     """A file that is there, or with ``--catalogue`` what the catalogue has under a name."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if ctx is not None and ctx.meta.get(_CATALOGUE):
+        if ctx is not None and ctx.params.get("catalogue"):
             return files_of(value)[0]
         return super().convert(value, param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        if ctx.meta.get(_CATALOGUE):
+        if ctx.params.get("catalogue"):
             return complete_themes_and_names(incomplete)
         return complete_scenarios(ctx, param, incomplete)
 
 
-def _choose(ctx: click.Context, param: click.Parameter, catalogue: bool) -> None:
-    ctx.meta[_CATALOGUE] = catalogue
-
-
 def _given(ctx: click.Context, param: click.Parameter, files: tuple[Path, ...]) -> tuple[Path, ...]:
     """The files; the whole catalogue where it was asked for without a name."""
-    if not files and not ctx.meta.get(_CATALOGUE):
+    if not files and not ctx.params.get("catalogue"):
         raise click.MissingParameter(ctx=ctx, param=param)
     return files or files_of()
 
 
-def files_argument(command: Command) -> Command:
-    """Give a command ``files``: FILE…, or with ``--catalogue`` themes and scenarios of the catalogue."""
-    return _with_files(command, "FILE…", _given)
+_FILE: Final = _FileOrName(path_type=Path, exists=True)
 
-
-def files_or_catalogue_argument(command: Command) -> Command:
-    """The same, but without any the whole catalogue is taken."""
-    return _with_files(command, "[FILE…]", lambda _ctx, _param, files: files or files_of())
-
-
-def _with_files(command: Command, metavar: str, callback: Callable[..., tuple[Path, ...]]) -> Command:
-    kind = _FileOrName(path_type=Path, exists=True)
-    argument = click.argument("files", nargs=-1, metavar=metavar, type=kind, callback=callback)
-    option = click.option(
+_Catalogue = Annotated[
+    bool,
+    option(
         "--catalogue",
         is_flag=True,
         is_eager=True,
-        expose_value=False,
-        callback=_choose,
         help="Take the scenarios that come with proxylab. FILE… then names themes, such as nodeport, and scenarios, "
         "such as clusterip/from-a-pod; without any, all are taken.",
-    )
-    return argument(option(command))
+    ),
+]
+
+
+class Files(Options, frozen=True, kw_only=True):
+    """FILE…, or with ``--catalogue`` themes and scenarios of the catalogue."""
+
+    files: Annotated[tuple[Path, ...], argument(nargs=-1, metavar="FILE…", type=_FILE, callback=_given)]
+    catalogue: _Catalogue
+
+
+class FilesOrCatalogue(Options, frozen=True, kw_only=True):
+    """The same, but without any the whole catalogue is taken."""
+
+    files: Annotated[
+        tuple[Path, ...],
+        argument(nargs=-1, metavar="[FILE…]", type=_FILE, callback=lambda _ctx, _param, files: files or files_of()),
+    ]
+    catalogue: _Catalogue
 
 
 def load_all(files: Iterable[Path], *, strict: str | None = None) -> list[Scenario]:

@@ -5,13 +5,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
-from proxylab.cli.case_option import CASE, choose_case
-from proxylab.cli.chosen_lab import NAME, standing, with_file
+from proxylab.cli.case_option import CaseId, choose_case
+from proxylab.cli.chosen_lab import LabName, lab_words, standing, with_file
+from proxylab.cli.options import option, takes
 from proxylab.cli.standard_streams import echo
 from proxylab.cluster.documents import document_of
 from proxylab.cluster.objects import KubeObject
@@ -35,12 +36,23 @@ def complete_kinds(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 @click.command("get", short_help="List nodes, pods, Services or endpoints of a lab.")
-@click.argument("words", nargs=-1, required=True, metavar="[FILE] KIND[,KIND…] [NAME]", shell_complete=complete_kinds)
-@click.option("-o", "--output", type=click.Choice(["text", "wide", "yaml", "json", "name"]), default="text",
-              show_default=True)  # fmt: skip
-@NAME
-@CASE
-def command(*, words: tuple[str, ...], output: str, name: str | None, case_id: str | None) -> ExitCode:
+@takes
+def command(
+    *,
+    words: Annotated[tuple[str, ...], lab_words("[FILE] KIND[,KIND…] [NAME]", complete_kinds)],
+    output: Annotated[
+        str,
+        option(
+            "-o",
+            "--output",
+            type=click.Choice(["text", "wide", "yaml", "json", "name"]),
+            default="text",
+            show_default=True,
+        ),
+    ],
+    name: LabName,
+    case_id: CaseId,
+) -> ExitCode:
     """As kubectl does, list the nodes, pods, services, endpoints, workloads or other objects of the standing lab.
 
     Several kinds are separated by commas, as in svc,pods.

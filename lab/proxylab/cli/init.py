@@ -7,12 +7,13 @@ import os
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from textwrap import indent
-from typing import Final
+from typing import Annotated, Final
 
 import click
 
 from proxylab.cli.catalogue import complete_names, copies, the_scenario
 from proxylab.cli.file_arguments import write_new
+from proxylab.cli.options import argument, option, takes
 from proxylab.cli.repository import files
 from proxylab.cli.standard_streams import echo
 from proxylab.errors import ExitCode
@@ -71,22 +72,31 @@ spec: {selector: {app: none}, ports: [{port: 80}]}
 
 
 @click.command("init", short_help="Write an example scenario, or set up a repository.")
-@click.argument("file", required=False, type=click.Path(path_type=Path))
-@click.option(
-    "--from",
-    "name",
-    metavar="NAME",
-    callback=the_scenario,
-    shell_complete=complete_names,
-    help="Copy this scenario of the catalogue, such as clusterip/from-a-pod, with its Python test where it has one.",
-)
-@click.option(
-    "--repo",
-    is_flag=True,
-    help="Set up the repository in this folder: a scenario and a Python test in tests/, tox.ini, .gitignore, and "
-    "workflows for GitHub and GitLab.",
-)
-def command(*, file: Path | None, name: str | None, repo: bool) -> ExitCode:
+@takes
+def command(
+    *,
+    file: Annotated[Path | None, argument(required=False, type=click.Path(path_type=Path))],
+    name: Annotated[
+        str | None,
+        option(
+            "--from",
+            metavar="NAME",
+            callback=the_scenario,
+            shell_complete=complete_names,
+            help="Copy this scenario of the catalogue, such as clusterip/from-a-pod, with its Python test where it has "
+            "one.",
+        ),
+    ],
+    repo: Annotated[
+        bool,
+        option(
+            "--repo",
+            is_flag=True,
+            help="Set up the repository in this folder: a scenario and a Python test in tests/, tox.ini, .gitignore, "
+            "and workflows for GitHub and GitLab.",
+        ),
+    ],
+) -> ExitCode:
     """Write a commented example scenario to FILE, by default example.lab.yaml. An existing file is left alone.
 
     With --from, FILE is a copy of a scenario that comes with proxylab, by default under its own name.

@@ -6,12 +6,14 @@ The verb runs nothing, so a laptop can judge a bundle from a CI system.
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Annotated
 
 import click
 from msgspec.structs import replace
 
+from proxylab.cli.options import argument, option, takes
 from proxylab.cli.standard_streams import echo
-from proxylab.cli.terminal import COLOR, paint, terminal_width, wants_color
+from proxylab.cli.terminal import Color, Verbose, paint, terminal_width, wants_color
 from proxylab.errors import ExitCode
 from proxylab.plan.model import Plan
 from proxylab.report.bundle import CASE, PLAN, read_case, read_plan
@@ -23,11 +25,17 @@ from proxylab.verdict.model import Judgement, ScenarioResult, Verdict
 
 
 @click.command("judge", short_help="Judge recorded probes and steps again.")
-@click.argument("bundles", nargs=-1, required=True, metavar="BUNDLE…", type=click.Path(path_type=Path, exists=True))
-@click.option("-v", "--verbose", is_flag=True, help="List every probe with what the lab observed.")
-@click.option("--trace", is_flag=True, help="Show the path of each traced packet.")
-@COLOR
-def command(*, bundles: tuple[Path, ...], verbose: bool, trace: bool, color: str) -> ExitCode:
+@takes
+def command(
+    *,
+    bundles: Annotated[
+        tuple[Path, ...],
+        argument(nargs=-1, required=True, metavar="BUNDLE…", type=click.Path(path_type=Path, exists=True)),
+    ],
+    verbose: Verbose,
+    trace: Annotated[bool, option("--trace", is_flag=True, help="Show the path of each traced packet.")],
+    color: Color,
+) -> ExitCode:
     """Judge the probes and steps in BUNDLE… again, from their evidence alone.
 
     A directory means every bundle below it. `proxylab run` and pytest record bundles.

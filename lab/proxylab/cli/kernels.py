@@ -4,11 +4,13 @@ import json
 import os
 from collections.abc import Sequence
 from functools import partial
+from typing import Annotated
 
 import click
 
+from proxylab.cli.options import option, takes
 from proxylab.cli.standard_streams import echo
-from proxylab.cli.terminal import OUTPUT, terminal_width
+from proxylab.cli.terminal import Output, terminal_width
 from proxylab.errors import ExitCode
 from proxylab.guest.kernels import Kernel, find_kernel, known_images, known_kernels
 from proxylab.scenario.words import DEBIAN, HOST, UML
@@ -19,15 +21,21 @@ _NO_NFTABLES = "no nf_tables for IP: skips the nftables mode, and probes from no
 
 
 @click.command("kernels", short_help="List the kernels that labs can run on; build one.")
-@click.option(
-    "--obtain",
-    metavar="[KERNEL]",
-    is_flag=False,
-    flag_value=UML,
-    help="Build a user-mode Linux into the cache, from Debian's newest source; or download debian:VERSION.",
-)
-@OUTPUT
-def command(*, obtain: str | None, output: str) -> ExitCode:
+@takes
+def command(
+    *,
+    obtain: Annotated[
+        str | None,
+        option(
+            "--obtain",
+            metavar="[KERNEL]",
+            is_flag=False,
+            flag_value=UML,
+            help="Build a user-mode Linux into the cache, from Debian's newest source; or download debian:VERSION.",
+        ),
+    ],
+    output: Output,
+) -> ExitCode:
     """List the kernels that --kernel chooses from: this machine's, user-mode Linuxes, and Debian's in the cache.
 
     With --obtain, build a user-mode Linux with everything that labs use, and print its path. That takes minutes, some

@@ -4,15 +4,16 @@ import json
 
 import click
 
-from proxylab.cli.chosen_lab import NAME, standing
+from proxylab.cli.chosen_lab import LabName, standing
+from proxylab.cli.options import takes
 from proxylab.cli.standard_streams import echo
 from proxylab.client.kubernetes import kubeconfig_of
 from proxylab.errors import ExitCode
 
 
 @click.command("kubeconfig", short_help="Print a kubeconfig of a lab with a real control plane.")
-@NAME
-def command(*, name: str | None) -> ExitCode:
+@takes
+def command(*, name: LabName) -> ExitCode:
     """Print a kubeconfig of the standing lab, which `proxylab up --control-plane real` has started.
 
     It has a loopback port of this machine, the certificate of who has signed the API server's, and a token; all three

@@ -3,12 +3,13 @@
 import json
 import os
 import sys
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import click
 
 from proxylab.binaries.control_plane import REAL, control_plane_sources, find_control_plane
-from proxylab.cli.chosen_lab import NAME, standing
+from proxylab.cli.chosen_lab import LabName, standing
+from proxylab.cli.options import argument, takes
 from proxylab.client.kubernetes import kubeconfig_of
 
 
@@ -17,9 +18,12 @@ from proxylab.client.kubernetes import kubeconfig_of
     short_help="Run kubectl in a lab with a real control plane.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
-@NAME
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="-- ARGUMENT…")
-def command(*, name: str | None, words: tuple[str, ...]) -> NoReturn:
+@takes
+def command(
+    *,
+    name: LabName,
+    words: Annotated[tuple[str, ...], argument(nargs=-1, type=click.UNPROCESSED, metavar="-- ARGUMENT…")],
+) -> NoReturn:
     """Run kubectl with these arguments against the standing lab, and exit with its status.
 
     It is the kubectl that `proxylab engines --obtain control-plane` has built. Your own works as well, with

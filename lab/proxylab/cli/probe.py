@@ -2,18 +2,18 @@
 
 import shlex
 import sys
-from typing import Final
+from typing import Annotated, Final
 
 import click
 from msgspec.structs import replace
 
 from proxylab.addresses import Transport
-from proxylab.cli.chosen_lab import ChosenLab, in_lab
+from proxylab.cli.chosen_lab import ChosenLab, LabOptions, lab_words
 from proxylab.cli.dial_options import DialOptions, opened_for, probe_of
 from proxylab.cli.netns_argument import complete_netns_and_services
-from proxylab.cli.options import takes
+from proxylab.cli.options import Options, option, takes
 from proxylab.cli.standard_streams import echo
-from proxylab.cli.terminal import COLOR, paint, terminal_width, wants_color
+from proxylab.cli.terminal import Color, paint, terminal_width, wants_color
 from proxylab.errors import ExitCode
 from proxylab.report.exit_code import exit_code
 from proxylab.report.failure_text import briefly, explain
@@ -27,42 +27,61 @@ _BLANK: Final = " " * len("pass  ")
 _NO_WORDS: Final = "no tap saw it"
 
 
+class ProbeOptions(Options, frozen=True, kw_only=True):
+    """What to send, and what must become of it."""
+
+    dial: DialOptions
+    flows: Annotated[
+        int,
+        option(
+            "--flows", type=click.IntRange(1, MOST_FLOWS), default=1, show_default=True, help="The number of flows."
+        ),
+    ]
+    manner: Annotated[
+        str | None,
+        option(
+            "--as",
+            type=click.Choice([each.value for each in Manner]),
+            help="Kernel sockets or crafted packets; by default sockets, or a packet for ICMP.",
+        ),
+    ]
+    payload: Annotated[
+        int,
+        option(
+            "--payload",
+            metavar="BYTES",
+            type=click.IntRange(0, MOST_PAYLOAD),
+            default=0,
+            help="Bytes to send after the marker by which the lab recognises a flow. A datagram above the MTU leaves "
+            "in fragments.",
+        ),
+    ]
+    expect: Annotated[
+        str,
+        option(
+            "--expect",
+            type=click.Choice([each.value for each in Outcome]),
+            default=Outcome.DELIVERED.value,
+            show_default=True,
+            help="The expected outcome; otherwise the exit code is 1.",
+        ),
+    ]
+
+    def probe(self, scenario: Scenario, words: tuple[str, ...]) -> Probe:
+        """The probe between FROM and TO. Raises ``click.UsageError``."""
+        crafted = Manner.PACKET if self.dial.sent == Transport.ICMP else Manner.CONNECT
+        send = Send(manner=Manner(self.manner) if self.manner else crafted, flows=self.flows, payload=self.payload)
+        return probe_of(scenario, "probe", words, self.dial, send=send, outcome=Outcome(self.expect))
+
+
 @click.command("probe", short_help="Send one probe and explain the result.")
-@takes(dial=DialOptions)
-@click.option("--flows", type=click.IntRange(1, MOST_FLOWS), default=1, show_default=True, help="The number of flows.")
-@click.option(
-    "--as",
-    "manner",
-    type=click.Choice([each.value for each in Manner]),
-    help="Kernel sockets or crafted packets; by default sockets, or a packet for ICMP.",
-)
-@click.option(
-    "--payload",
-    metavar="BYTES",
-    type=click.IntRange(0, MOST_PAYLOAD),
-    default=0,
-    help="Bytes to send after the marker by which the lab recognises a flow. A datagram above the MTU leaves in "
-    "fragments.",
-)
-@click.option(
-    "--expect",
-    type=click.Choice([each.value for each in Outcome]),
-    default=Outcome.DELIVERED.value,
-    show_default=True,
-    help="The expected outcome; otherwise the exit code is 1.",
-)
-@in_lab("[FILE] FROM TO", complete_netns_and_services)
-@COLOR
+@takes
 def command(
-    chosen: ChosenLab,
-    /,
     *,
-    flows: int,
-    manner: str | None,
-    payload: int,
-    expect: str,
-    color: str,
-    dial: DialOptions,
+    sent: ProbeOptions,
+    words: Annotated[tuple[str, ...], lab_words("[FILE] FROM TO", complete_netns_and_services)],
+    options: LabOptions,
+    color: Color,
 ) -> ExitCode:
     """Send one probe FROM a pod, host or node of the standing lab, and explain the result.
 
@@ -73,15 +92,10 @@ def command(
 
     Example: proxylab probe scenarios/clusterip/from-a-pod.lab.yaml client echo --flows 10
     """
-    if dial.sent == Transport.ICMP and manner == Manner.CONNECT:
+    if sent.dial.sent == Transport.ICMP and sent.manner == Manner.CONNECT:
         raise click.UsageError("--as connect: ICMP has no connections; leave --as out")
-
-    def described(scenario: Scenario) -> Probe:
-        crafted = Manner.PACKET if dial.sent == Transport.ICMP else Manner.CONNECT
-        send = Send(manner=Manner(manner) if manner else crafted, flows=flows, payload=payload)
-        return probe_of(scenario, "probe", chosen.words, dial, send=send, outcome=Outcome(expect))
-
-    with opened_for(chosen, described) as (lab, probe):
+    chosen = ChosenLab(words, options)
+    with opened_for(chosen, lambda scenario: sent.probe(scenario, chosen.words)) as (lab, probe):
         verdict = replace(lab.probe(probe), rerun_command=f"proxylab {shlex.join(sys.argv[1:])}")
     echo("\n".join(_lines(verdict, terminal_width())), color=wants_color(sys.stdout, color))
     return exit_code([ScenarioResult(file=lab.scenario.file, name=lab.scenario.name, engine="", probes=(verdict,))])

@@ -3,13 +3,14 @@
 import json
 import os
 from collections.abc import Iterator
-from typing import Final
+from typing import Annotated, Final
 
 import click
 from msgspec.structs import asdict
 
 from proxylab.binary_identity import identity_lines
 from proxylab.cli.durations import age
+from proxylab.cli.options import option, takes
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import terminal_width
 from proxylab.client.connection import ControlConnection
@@ -24,8 +25,13 @@ _ANSWER_SECONDS: Final = 2.0
 
 
 @click.command("ps", short_help="List the standing labs.")
-@click.option("-o", "--output", type=click.Choice(["text", "json", "name"]), default="text", show_default=True)
-def command(*, output: str) -> None:
+@takes
+def command(
+    *,
+    output: Annotated[
+        str, option("-o", "--output", type=click.Choice(["text", "json", "name"]), default="text", show_default=True)
+    ],
+) -> None:
     """List the standing labs: name, engine, age, remaining time, state and file.
 
     Below them is a line for each binary that runs as a proxy, with the names of its labs.

@@ -1,10 +1,13 @@
 """``proxylab rules``: print a node's rules: those in the kernel, or those that the embedded engine would load."""
 
+from typing import Annotated
+
 import click
 
 from proxylab.cli.case_option import choose_case
-from proxylab.cli.chosen_lab import ChosenLab, in_lab
+from proxylab.cli.chosen_lab import ChosenLab, LabOptions, lab_words
 from proxylab.cli.netns_argument import check_netns, complete_nodes
+from proxylab.cli.options import option, takes
 from proxylab.cli.standard_streams import echo
 from proxylab.client.rendered_rules import rendered_rules
 from proxylab.cluster.objects import Node
@@ -14,9 +17,13 @@ from proxylab.scenario.model import Scenario
 
 
 @click.command("rules", short_help="Print the rules of a node.")
-@click.option("--node", metavar="NAME", help="The node; by default the scenario's first.")
-@in_lab("NODE|FILE", complete_nodes, required=False)
-def command(chosen: ChosenLab, /, *, node: str | None) -> None:
+@takes
+def command(
+    *,
+    node: Annotated[str | None, option("--node", metavar="NAME", help="The node; by default the scenario's first.")],
+    words: Annotated[tuple[str, ...], lab_words("NODE|FILE", complete_nodes, required=False)],
+    options: LabOptions,
+) -> None:
     """Print the rules of NODE in the standing lab, with their counters, from the kernel.
 
     With FILE, print what the embedded engine would load into a node of that scenario: for iptables-restore(8), or for
@@ -25,6 +32,7 @@ def command(chosen: ChosenLab, /, *, node: str | None) -> None:
 
     Example: proxylab rules scenarios/clusterip/from-a-pod.lab.yaml --node node-a
     """
+    chosen = ChosenLab(words, options)
     if len(chosen.words) > 1 or (chosen.file is not None and chosen.words):
         raise click.UsageError("give NODE or FILE, not both; --node names a node of FILE")
     if chosen.file is not None and chosen.engine in EMBEDDED:

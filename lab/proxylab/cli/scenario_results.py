@@ -8,11 +8,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Annotated
 
 import click
 
 from proxylab.cli.file_arguments import load_each
+from proxylab.cli.options import option
 from proxylab.cli.progress import RunProgress
 from proxylab.cli.standard_streams import echo
 from proxylab.client.bundles import BundleStore
@@ -52,15 +53,18 @@ def _jobs(ctx: click.Context, param: click.Parameter, value: str | None) -> int:
     return int(value)
 
 
-jobs_option: Final = click.option(
-    "--jobs",
-    "-j",
-    metavar="N",
-    callback=_jobs,
-    is_eager=True,
-    help=f"Run N scenarios side by side, each in a lab of its own; auto is two for each core, {MOST_JOBS} at most. "
-    "[default: 1]",
-)
+Jobs = Annotated[
+    int,
+    option(
+        "--jobs",
+        "-j",
+        metavar="N",
+        callback=_jobs,
+        is_eager=True,
+        help=f"Run N scenarios side by side, each in a lab of its own; auto is two for each core, {MOST_JOBS} at most. "
+        "[default: 1]",
+    ),
+]
 
 
 def loaded(files: Iterable[Path], engine: str) -> tuple[list[Scenario], list[ScenarioResult]]:

@@ -7,10 +7,11 @@ change of a standing lab, has one colour in all verbs.
 import os
 import shutil
 from collections.abc import Iterable
-from typing import Final, TextIO
+from typing import Annotated, Final, TextIO
 
 import click
 
+from proxylab.cli.options import option
 from proxylab.text import WIDTH
 from proxylab.verdict.model import Judgement
 
@@ -24,14 +25,21 @@ _OF_CHANGES: Final = {"+": "green", "-": "red", "~": "yellow"}
 _WIDEST: Final = 160
 """Longer lines are hard to read, and do not make a table clearer."""
 
-COLOR: Final = click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    show_default=True,
-    help="When to colour; auto colours on terminals, unless NO_COLOR is set.",
-)
-OUTPUT: Final = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+Color = Annotated[
+    str,
+    option(
+        "--color",
+        type=click.Choice(["auto", "always", "never"]),
+        default="auto",
+        show_default=True,
+        help="When to colour; auto colours on terminals, unless NO_COLOR is set.",
+    ),
+]
+Output = Annotated[
+    str, option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+]
+
+Verbose = Annotated[bool, option("-v", "--verbose", is_flag=True, help="List every probe with what the lab observed.")]
 
 
 def wants_color(stream: TextIO, choice: str) -> bool:

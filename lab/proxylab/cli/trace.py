@@ -2,16 +2,16 @@
 
 import re
 import sys
-from typing import Final
+from typing import Annotated, Final
 
 import click
 
-from proxylab.cli.chosen_lab import ChosenLab, in_lab
+from proxylab.cli.chosen_lab import ChosenLab, LabOptions, lab_words
 from proxylab.cli.dial_options import DialOptions, opened_for, probe_of
 from proxylab.cli.netns_argument import complete_netns_and_services
 from proxylab.cli.options import takes
 from proxylab.cli.standard_streams import echo
-from proxylab.cli.terminal import COLOR, paint, terminal_width, wants_color
+from proxylab.cli.terminal import Color, paint, terminal_width, wants_color
 from proxylab.errors import ExitCode
 from proxylab.evidence.evidence import Evidence
 from proxylab.plan.dialled_service import DialledService
@@ -29,10 +29,14 @@ _ARRIVES: Final = re.compile(r"^  \S+ (gets) the (?:request|reply) ")
 
 
 @click.command("trace", short_help="Trace one packet, rule by rule.")
-@takes(dial=DialOptions)
-@in_lab("[FILE] FROM TO", complete_netns_and_services)
-@COLOR
-def command(chosen: ChosenLab, /, *, color: str, dial: DialOptions) -> ExitCode:
+@takes
+def command(
+    *,
+    dial: DialOptions,
+    words: Annotated[tuple[str, ...], lab_words("[FILE] FROM TO", complete_netns_and_services)],
+    options: LabOptions,
+    color: Color,
+) -> ExitCode:
     """Send one packet FROM a pod, host or node of the standing lab, and print its path there and back, rule by rule.
 
     The last sentence names the rule, or the kernel's reason, that stopped the packet or changed its source.
@@ -44,6 +48,7 @@ def command(chosen: ChosenLab, /, *, color: str, dial: DialOptions) -> ExitCode:
 
     Example: proxylab trace scenarios/clusterip/from-a-pod.lab.yaml client echo
     """
+    chosen = ChosenLab(words, options)
 
     def described(scenario: Scenario) -> Probe:
         return probe_of(scenario, "trace", chosen.words, dial, send=Send(manner=Manner.PACKET))

@@ -9,16 +9,16 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import click
 
 from proxylab.binaries.control_plane import EMBEDDED
-from proxylab.cli.case_option import CASE, SEED, choose_case
+from proxylab.cli.case_option import CaseId, Seed, choose_case
 from proxylab.cli.durations import Duration, age
 from proxylab.cli.engine_options import EngineOptions
 from proxylab.cli.file_arguments import complete_scenarios
-from proxylab.cli.options import takes
+from proxylab.cli.options import Options, argument, option, takes
 from proxylab.cli.standard_streams import echo
 from proxylab.client.control_sockets import ControlSocket, ControlSockets, NameTakenError, is_name
 from proxylab.client.kubernetes import open_api
@@ -33,41 +33,51 @@ _WIDTH: Final = 80
 _TWO_NODES: Final = Path(__file__).with_name("two-nodes.lab.yaml")
 
 
+class UpOptions(Options, frozen=True, kw_only=True):
+    """What stands, under which name, and for how long."""
+
+    file: Annotated[
+        Path | None,
+        argument(
+            required=False,
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            shell_complete=complete_scenarios,
+        ),
+    ]
+    case_id: CaseId
+    proxies: EngineOptions
+    control_plane: Annotated[
+        str,
+        option(
+            "--control-plane",
+            metavar="NAME",
+            default=EMBEDDED,
+            show_default=True,
+            help="What serves the cluster's API: embedded, or a real kube-apiserver with etcd and controllers, for "
+            "kubectl: real, real@VERSION, or the path of a control-plane.",
+        ),
+    ]
+    name: Annotated[
+        str | None, option("-n", "--name", metavar="NAME", help="The lab's name; by default its scenario's.")
+    ]
+    ttl: Annotated[
+        float,
+        option(
+            "--ttl",
+            type=Duration(),
+            metavar="TIME",
+            default="8h",
+            show_default=True,
+            help="The lab's lifetime: 90s, 8h, 2d.",
+        ),
+    ]
+    seed: Seed
+
+
 @click.command("up", short_help="Start the lab of a scenario and leave it running.")
-@click.argument(
-    "file",
-    required=False,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    shell_complete=complete_scenarios,
-)
-@CASE
-@takes(options=EngineOptions)
-@click.option(
-    "--control-plane",
-    metavar="NAME",
-    default=EMBEDDED,
-    show_default=True,
-    help="What serves the cluster's API: embedded, or a real kube-apiserver with etcd and controllers, for kubectl: "
-    "real, real@VERSION, or the path of a control-plane.",
-)
-@click.option("-n", "--name", metavar="NAME", help="The lab's name; by default its scenario's.")
-@click.option(
-    "--ttl", type=Duration(), metavar="TIME", default="8h", show_default=True, help="The lab's lifetime: 90s, 8h, 2d."
-)
-@SEED
+@takes
 @click.pass_obj
-def command(
-    make_session: SessionMaker | None,
-    /,
-    *,
-    file: Path | None,
-    case_id: str | None,
-    options: EngineOptions,
-    control_plane: str,
-    name: str | None,
-    ttl: float,
-    seed: int,
-) -> ExitCode:
+def command(make_session: SessionMaker | None, /, *, options: UpOptions) -> ExitCode:
     """Start the lab of the scenario FILE with its engines, print what runs in it, and return.
 
     With --control-plane real, `proxylab kubectl` and `proxylab kubeconfig` reach its API; FILE may then be left out,
@@ -78,33 +88,33 @@ def command(
 
     Example: proxylab up scenarios/clusterip/from-a-pod.lab.yaml --ttl 1h
     """
-    is_real = control_plane != EMBEDDED
-    if is_real and options.kernel not in ("", HOST):
+    is_real, engine = options.control_plane != EMBEDDED, options.proxies.engine
+    if is_real and options.proxies.kernel not in ("", HOST):
         raise click.UsageError("--control-plane: a guest has no way to a port of this machine; leave --kernel out")
-    if file is None and not is_real:
+    if options.file is None and not is_real:
         raise click.UsageError("FILE: name a scenario, or give --control-plane real for a cluster of two nodes")
-    scenario = choose_case(file or _TWO_NODES, case_id, mode_of(options.engine), version_of(options.engine))
-    lab_name = name or scenario.name
+    scenario = choose_case(options.file or _TWO_NODES, options.case_id, mode_of(engine), version_of(engine))
+    lab_name = options.name or scenario.name
     if not is_name(lab_name):
         raise click.UsageError(f"--name: {lab_name!r} is not a valid name; use up to 63 of a-z, 0-9, dot and hyphen")
     if lab_name in ControlSockets.of_user().names():
         raise _taken(lab_name)  # now, not after minutes in which a kube-proxy is built
-    with _session(make_session, options, seed) as (session, control_socket):
+    with _session(make_session or Session, options) as (session, control_socket):
         try:
             control_socket.claim(lab_name)
         except NameTakenError:
             raise _taken(lab_name) from None
-        lab = session.open(scenario, control_plane=control_plane)
+        lab = session.open(scenario, control_plane=options.control_plane)
         if is_real:
             open_api(lab.connection, lab_name)
-        lab.detach(lab_name, ttl)
+        lab.detach(lab_name, options.ttl)
         binary = session.engine.binary
     alone = len(ControlSockets.of_user().names()) == 1
     lines = standing_lines(
         lay_out(scenario),
         name=lab_name,
-        engine=options.engine,
-        left=age(ttl),
+        engine=engine,
+        left=age(options.ttl),
         width=shutil.get_terminal_size((_WIDTH, 24)).columns,
         alone=alone,
         binary=binary,
@@ -122,16 +132,14 @@ def _taken(name: str) -> click.UsageError:
 
 
 @contextmanager
-def _session(
-    make_session: SessionMaker | None, options: EngineOptions, seed: int
-) -> Iterator[tuple[Session, ControlSocket]]:
+def _session(make_session: SessionMaker, options: UpOptions) -> Iterator[tuple[Session, ControlSocket]]:
     """A session for a standing lab with its engine, and the lab's control socket, which has no name yet.
 
     It obtains the engine. The session starts the lab process when it opens a lab.
     """
     control_socket = ControlSocket(ControlSockets.of_user())
     try:
-        with (make_session or Session)(options.choice(), seed, lambda: control_socket) as session:
+        with make_session(options.proxies.choice(), options.seed, lambda: control_socket) as session:
             yield session, control_socket
     except BaseException:
         control_socket.give_up()

@@ -17,11 +17,11 @@ from typing import Final
 
 import click
 
-from proxylab.cli.case_option import CASE, FILE, choose_case
+from proxylab.cli.case_option import CaseId, ScenarioFile, choose_case
 from proxylab.cli.engine_options import EngineOptions
 from proxylab.cli.options import takes
 from proxylab.cli.standard_streams import echo
-from proxylab.cli.terminal import COLOR, changes_in_colour, paint, terminal_width, wants_color
+from proxylab.cli.terminal import Color, changes_in_colour, paint, terminal_width, wants_color
 from proxylab.client.edit import Edit, concerned
 from proxylab.client.kept_labs import KeptLabs
 from proxylab.client.open_lab import OpenLab
@@ -39,19 +39,16 @@ _LOOK_SECONDS: Final = 0.05
 
 
 @click.command("watch", short_help="Judge a scenario again at each save, in a lab that stands.")
-@FILE
-@CASE
-@takes(options=EngineOptions)
-@COLOR
+@takes
 @click.pass_obj
 def command(
     make_session: SessionMaker | None,
     /,
     *,
-    file: Path,
-    case_id: str | None,
+    file: ScenarioFile,
+    case_id: CaseId,
     options: EngineOptions,
-    color: str,
+    color: Color,
 ) -> ExitCode:
     """Build the lab of the scenario FILE, judge its probes, and do so again at each save, until Ctrl-C.
 

@@ -3,17 +3,18 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import click
 from msgspec.structs import replace
 
 from proxylab.cli.case_option import choose_case
-from proxylab.cli.chosen_lab import ChosenLab, in_lab
+from proxylab.cli.chosen_lab import ChosenLab, LabOptions, lab_words
 from proxylab.cli.file_arguments import complete_scenarios, write_new
 from proxylab.cli.input_files import read_input
+from proxylab.cli.options import option, takes
 from proxylab.cli.standard_streams import echo
-from proxylab.cli.terminal import OUTPUT, terminal_width
+from proxylab.cli.terminal import Output, terminal_width
 from proxylab.errors import ExitCode
 from proxylab.features.audit.audit_page import page
 from proxylab.features.audit.findings import to_json, to_lines
@@ -29,15 +30,22 @@ _EVERY: Final = 100
 
 
 @click.command("audit", short_help="Ask every Service from every kind of sender; write no probe.")
-@click.option(
-    "--report",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Also write the audit as one new HTML file.",
-)
-@OUTPUT
-@in_lab("[FILE]", complete_scenarios, required=False)
-def command(chosen: ChosenLab, /, *, report: Path | None, output: str) -> ExitCode:
+@takes
+def command(
+    *,
+    report: Annotated[
+        Path | None,
+        option(
+            "--report",
+            metavar="FILE",
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="Also write the audit as one new HTML file.",
+        ),
+    ],
+    output: Output,
+    words: Annotated[tuple[str, ...], lab_words("[FILE]", complete_scenarios, required=False)],
+    options: LabOptions,
+) -> ExitCode:
     """Ask every frontend of every Service from every kind of sender, and compare with what Kubernetes promises.
 
     FILE is a scenario, or manifests as you would apply them: their Services, Deployments, EndpointSlices and so on, in
@@ -50,6 +58,7 @@ def command(chosen: ChosenLab, /, *, report: Path | None, output: str) -> ExitCo
 
     Example: proxylab audit scenarios/clusterip/from-a-pod.lab.yaml
     """
+    chosen = ChosenLab(words, options)
     if chosen.words:
         raise click.UsageError("FILE: name one scenario or one file of manifests, or none for the standing lab")
     with chosen.opened(_alone, _chosen) as lab:

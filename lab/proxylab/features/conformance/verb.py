@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -14,11 +14,11 @@ from proxylab.cli.catalogue import complete_themes_and_names, files_of
 from proxylab.cli.engine_options import EnginesOptions, choices_of
 from proxylab.cli.file_arguments import expand, load_all
 from proxylab.cli.input_files import read_input
-from proxylab.cli.options import takes
+from proxylab.cli.options import Options, argument, option, takes
 from proxylab.cli.progress import RunProgress
-from proxylab.cli.scenario_results import jobs_option, opened, results_of, runs_of
+from proxylab.cli.scenario_results import Jobs, opened, results_of, runs_of
 from proxylab.cli.standard_streams import echo
-from proxylab.cli.terminal import COLOR, OUTPUT, paint, terminal_width
+from proxylab.cli.terminal import Color, Output, paint, terminal_width
 from proxylab.client.bundles import BundleStore
 from proxylab.client.output_files import write_whole
 from proxylab.client.report_page import RunStart
@@ -56,53 +56,54 @@ def _known_forms(ctx: click.Context, param: click.Parameter, files: tuple[Path, 
     return files
 
 
+class ConformanceOptions(Options, frozen=True, kw_only=True):
+    """What runs, what it is compared with, and in which forms the table is written."""
+
+    names: Annotated[tuple[str, ...], argument(nargs=-1, metavar="[NAME]…", shell_complete=_complete)]
+    proxies: EnginesOptions
+    jobs: Jobs
+    earlier: Annotated[
+        tuple[Path, ...],
+        option(
+            "--from",
+            metavar="FILE",
+            multiple=True,
+            type=_REPORT,
+            help="Run nothing: take the JSON report of an earlier run; may be repeated, and gives its columns side by "
+            "side.",
+        ),
+    ]
+    compare: Annotated[
+        Path | None,
+        option(
+            "--compare",
+            metavar="FILE",
+            type=_REPORT,
+            help="Print what differs from this JSON report: from its column of the same mode, of the same kernel and "
+            "version if there is one, or else its last.",
+        ),
+    ]
+    reports: Annotated[
+        tuple[Path, ...],
+        option(
+            "--report",
+            metavar="FILE",
+            multiple=True,
+            callback=_known_forms,
+            type=click.Path(dir_okay=False, writable=True, path_type=Path),
+            help="Also write the table to FILE, in the form of its suffix: .json, .xml (JUnit), .html, .md, or .svg (a "
+            "badge); may be repeated.",
+        ),
+    ]
+    verbose: Annotated[bool, option("-v", "--verbose", is_flag=True, help="Name every item of a known difference.")]
+    output: Output
+    color: Color
+
+
 @click.command("conformance", short_help="Run the catalogue on a proxy; print a table by theme.")
-@click.argument("names", nargs=-1, metavar="[NAME]…", shell_complete=_complete)
-@takes(options=EnginesOptions)
-@jobs_option
-@click.option(
-    "--from",
-    "earlier",
-    metavar="FILE",
-    multiple=True,
-    type=_REPORT,
-    help="Run nothing: take the JSON report of an earlier run; may be repeated, and gives its columns side by side.",
-)
-@click.option(
-    "--compare",
-    metavar="FILE",
-    type=_REPORT,
-    help="Print what differs from this JSON report: from its column of the same mode, of the same kernel and version "
-    "if there is one, or else its last.",
-)
-@click.option(
-    "--report",
-    "reports",
-    metavar="FILE",
-    multiple=True,
-    callback=_known_forms,
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Also write the table to FILE, in the form of its suffix: .json, .xml (JUnit), .html, .md, or .svg (a badge); "
-    "may be repeated.",
-)
-@click.option("-v", "--verbose", is_flag=True, help="Name every item of a known difference.")
-@OUTPUT
-@COLOR
+@takes
 @click.pass_obj
-def command(
-    make_session: SessionMaker | None,
-    /,
-    *,
-    names: tuple[str, ...],
-    options: EnginesOptions,
-    jobs: int,
-    earlier: tuple[Path, ...],
-    compare: Path | None,
-    reports: tuple[Path, ...],
-    verbose: bool,
-    output: str,
-    color: str,
-) -> ExitCode:
+def command(make_session: SessionMaker | None, /, *, options: ConformanceOptions) -> ExitCode:
     """Run the scenarios that come with proxylab on a proxy, and print how many of their probes and steps conform.
 
     NAME… are themes of the catalogue, such as nodeport, or scenarios, such as clusterip/from-a-pod; by default all.
@@ -112,25 +113,25 @@ def command(
 
     Example: proxylab conformance externalip --engine embedded/nftables --report externalip.json
     """
-    if earlier and names:
+    if options.earlier and options.names:
         raise click.UsageError("--from runs nothing; leave out NAME…, or --from")
-    before = _read(compare) if compare else None
+    before = _read(options.compare) if options.compare else None
     with ExitStack() as stack:  # its end may raise: report before that
-        if earlier:
-            table = together([_read(file) for file in earlier])
+        if options.earlier:
+            table = together([_read(file) for file in options.earlier])
             code = table.exit_code
         else:
-            written = load_all(files_of(*names))
-            choices = choices_of(options.engines, options.proxy, options.kernels)
+            written = load_all(files_of(*options.names))
+            choices = choices_of(options.proxies.engines, options.proxies.proxy, options.proxies.kernels)
             begin = partial(opened, make_session or Session, choices, 0, store=BundleStore(_BUNDLES))
-            table, code = stack.enter_context(_run(written, choices, options.kernels, begin, jobs, color))
+            table, code = stack.enter_context(_run(written, choices, begin, options))
         if before is not None:
             compared = _compared(before, table)
             code = code if code in (ExitCode.INTERNAL, ExitCode.SCENARIO) else compared
         else:
-            lines = conformance_lines(table, verbose=verbose, width=terminal_width())
-            echo(table.to_json() if output == "json" else "\n".join(lines))
-        for file in reports:
+            lines = conformance_lines(table, verbose=options.verbose, width=terminal_width())
+            echo(table.to_json() if options.output == "json" else "\n".join(lines))
+        for file in options.reports:
             write_whole(file, f"{_FORMS[file.suffix](table)}\n")
     return code
 
@@ -139,10 +140,8 @@ def command(
 def _run(
     written: Sequence[Scenario],
     choices: Mapping[str, EngineChoice],
-    kernels: Sequence[str],
     begin: Callable[[], AbstractContextManager[ScenarioRuns]],
-    jobs: int,
-    color: str,
+    options: ConformanceOptions,
 ) -> Iterator[tuple[Conformance, ExitCode]]:
     """Run the scenarios on each engine and kernel; the labs close at the end of the block."""
     begun = f"{RunStart.now().at:%Y-%m-%d %H:%M} UTC"
@@ -150,13 +149,13 @@ def _run(
     columns = {
         (engine, kernel): runs_of(written, {engine: choice.version}, (kernel,), ())
         for engine, choice in choices.items()
-        for kernel in kernels
+        for kernel in options.proxies.kernels
     }
     runs = [run for of_column in columns.values() for run in of_column]
     if not runs:
         raise click.UsageError(f"none of these scenarios is for {', '.join(choices)}; name others")
-    progress = RunProgress(len(runs), document=True, verbosity=0, color=color, paint=paint)
-    with results_of(runs, begin, min(jobs, len(runs)), progress) as found:
+    progress = RunProgress(len(runs), document=True, verbosity=0, color=options.color, paint=paint)
+    with results_of(runs, begin, min(options.jobs, len(runs)), progress) as found:
         results = []
         for result in found:
             progress.over(result)

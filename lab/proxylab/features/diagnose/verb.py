@@ -7,15 +7,16 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import click
 from msgspec.structs import replace
 
-from proxylab.cli.chosen_lab import ChosenLab, in_lab
+from proxylab.cli.chosen_lab import ChosenLab, LabOptions, lab_words
 from proxylab.cli.netns_argument import check_netns, complete_services
+from proxylab.cli.options import option, takes
 from proxylab.cli.standard_streams import echo
-from proxylab.cli.terminal import COLOR, OUTPUT, paint, terminal_width, wants_color
+from proxylab.cli.terminal import Color, Output, paint, terminal_width, wants_color
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets
 from proxylab.client.open_lab import OpenLab
@@ -38,12 +39,18 @@ _SHORT = {Standing.NOTHING: "-", Standing.UNSEEN: "-"}
 
 
 @click.command("diagnose", short_help="Check a Service stage by stage; report where it breaks.")
-@click.option("--from", "sender", metavar="NODE|POD|HOST", help="The client; by default the likeliest.")
-@click.option("--node", metavar="NAME", help="Check this node only; by default all nodes.")
-@OUTPUT
-@in_lab("[FILE] SERVICE", complete_services)
-@COLOR
-def command(chosen: ChosenLab, /, *, sender: str | None, node: str | None, output: str, color: str) -> ExitCode:
+@takes
+def command(
+    *,
+    sender: Annotated[
+        str | None, option("--from", metavar="NODE|POD|HOST", help="The client; by default the likeliest.")
+    ],
+    node: Annotated[str | None, option("--node", metavar="NAME", help="Check this node only; by default all nodes.")],
+    output: Output,
+    words: Annotated[tuple[str, ...], lab_words("[FILE] SERVICE", complete_services)],
+    options: LabOptions,
+    color: Color,
+) -> ExitCode:
     """Check SERVICE, or NAMESPACE/SERVICE, in the standing lab stage by stage, and report where it breaks.
 
     The stages are: its DNS name, its endpoints, the engines, the rules that match its frontends, the rules that choose
@@ -54,6 +61,7 @@ def command(chosen: ChosenLab, /, *, sender: str | None, node: str | None, outpu
 
     Example: proxylab diagnose scenarios/clusterip/from-a-pod.lab.yaml echo
     """
+    chosen = ChosenLab(words, options)
     if len(chosen.words) != 1:
         raise click.UsageError("SERVICE: name one Service, as in `proxylab diagnose echo`")
     namespace, _, service = chosen.words[0].removeprefix("service/").removeprefix("svc/").rpartition("/")

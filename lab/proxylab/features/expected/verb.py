@@ -1,12 +1,13 @@
 """``proxylab expected``: what must become of a scenario's probes, and why, without running anything."""
 
-from pathlib import Path
+from typing import Annotated
 
 import click
 
-from proxylab.cli.case_option import CASE, FILE, choose_case
+from proxylab.cli.case_option import CaseId, ScenarioFile, choose_case
+from proxylab.cli.options import argument, option, takes
 from proxylab.cli.standard_streams import echo
-from proxylab.cli.terminal import OUTPUT, terminal_width
+from proxylab.cli.terminal import Output, terminal_width
 from proxylab.cluster.configuration import Mode
 from proxylab.engines.engine_names import NEWEST
 from proxylab.errors import ExitCode
@@ -28,25 +29,33 @@ def _version(ctx: click.Context, param: click.Parameter, value: str | None) -> V
 
 
 @click.command("expected", short_help="Print what must become of probes, and why; run nothing.")
-@FILE
-@click.argument("name", required=False, metavar="[PROBE]")
-@CASE
-@click.option(
-    "--mode",
-    type=click.Choice([each.value for each in Mode]),
-    default="iptables",
-    show_default=True,
-    help="The proxies' mode.",
-)
-@click.option(
-    "--kubernetes",
-    "version",
-    metavar="VERSION",
-    callback=_version,
-    help=f"The proxies' version, such as 1.30; by default {'.'.join(map(str, NEWEST))}.",
-)
-@OUTPUT
-def command(*, file: Path, name: str | None, case_id: str | None, mode: str, version: Version, output: str) -> ExitCode:
+@takes
+def command(
+    *,
+    file: ScenarioFile,
+    name: Annotated[str | None, argument(required=False, metavar="[PROBE]")],
+    case_id: CaseId,
+    mode: Annotated[
+        str,
+        option(
+            "--mode",
+            type=click.Choice([each.value for each in Mode]),
+            default="iptables",
+            show_default=True,
+            help="The proxies' mode.",
+        ),
+    ],
+    version: Annotated[
+        Version,
+        option(
+            "--kubernetes",
+            metavar="VERSION",
+            callback=_version,
+            help=f"The proxies' version, such as 1.30; by default {'.'.join(map(str, NEWEST))}.",
+        ),
+    ],
+    output: Output,
+) -> ExitCode:
     """Print what must become of each probe of the scenario FILE, or of PROBE, by Kubernetes' own documents.
 
     For each probe: the outcome, the endpoints that it may reach with the share of each, the source address that each

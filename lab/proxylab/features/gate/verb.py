@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import click
 from msgspec.structs import replace
@@ -15,10 +15,11 @@ from proxylab.binaries.source_state import changes_of
 from proxylab.cli.catalogue import files_of, released_results
 from proxylab.cli.engine_options import ProxyOptions, choice_of
 from proxylab.cli.file_arguments import expand, load_all
+from proxylab.cli.options import Options, argument, option, takes
 from proxylab.cli.progress import RunProgress
-from proxylab.cli.scenario_results import jobs_option, opened, results_of, runs_of
+from proxylab.cli.scenario_results import Jobs, opened, results_of, runs_of
 from proxylab.cli.standard_streams import echo
-from proxylab.cli.terminal import COLOR, paint, terminal_width
+from proxylab.cli.terminal import Color, paint, terminal_width
 from proxylab.client.bundles import BundleStore
 from proxylab.client.output_files import write_whole
 from proxylab.client.report_page import RunStart, write_page
@@ -47,50 +48,59 @@ _CORE: Final = "core"
 """The tag of the scenarios that show each promise once."""
 
 
+class GateOptions(Options, frozen=True, kw_only=True):
+    """What goes through the gate, for how long, and where the results go."""
+
+    source: Annotated[Path, argument(metavar="CHECKOUT|BINARY", type=click.Path(path_type=Path, exists=True))]
+    minutes: Annotated[
+        float,
+        option(
+            "--minutes",
+            type=click.FloatRange(min=0, min_open=True),
+            default=10.0,
+            show_default=True,
+            help="Begin no scenario after so many minutes of tests; the build does not count.",
+        ),
+    ]
+    base: Annotated[
+        str,
+        option(
+            "--base",
+            metavar="COMMIT",
+            default="",
+            envvar="PULL_BASE_SHA",
+            help="The commit that the change began at; by default the nearest of the last tag and the remotes' main "
+            "branches. The change decides what runs beside the core.",
+        ),
+    ]
+    artifacts: Annotated[
+        Path,
+        option(
+            "--artifacts",
+            metavar="FOLDER",
+            type=click.Path(file_okay=False, path_type=Path),
+            default=Path(".proxylab/gate"),
+            show_default=True,
+            envvar="ARTIFACTS",
+            help="Where to write JUnit XML, pages, the table as JSON, and the evidence of what did not pass.",
+        ),
+    ]
+    privileged: Annotated[
+        bool,
+        option(
+            "--privileged",
+            is_flag=True,
+            help="As of `proxylab run`: let proxies of a lab of root do all that root may.",
+        ),
+    ]
+    jobs: Jobs
+    color: Color
+
+
 @click.command("gate", short_help="Run a kubernetes checkout against the release before it.")
-@click.argument("source", metavar="CHECKOUT|BINARY", type=click.Path(path_type=Path, exists=True))
-@click.option(
-    "--minutes",
-    type=click.FloatRange(min=0, min_open=True),
-    default=10.0,
-    show_default=True,
-    help="Begin no scenario after so many minutes of tests; the build does not count.",
-)
-@click.option(
-    "--base",
-    metavar="COMMIT",
-    default="",
-    envvar="PULL_BASE_SHA",
-    help="The commit that the change began at; by default the nearest of the last tag and the remotes' main branches. "
-    "The change decides what runs beside the core.",
-)
-@click.option(
-    "--artifacts",
-    metavar="FOLDER",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path(".proxylab/gate"),
-    show_default=True,
-    envvar="ARTIFACTS",
-    help="Where to write JUnit XML, pages, the table as JSON, and the evidence of what did not pass.",
-)
-@click.option(
-    "--privileged", is_flag=True, help="As of `proxylab run`: let proxies of a lab of root do all that root may."
-)
-@jobs_option
-@COLOR
+@takes
 @click.pass_obj
-def command(
-    make_session: SessionMaker | None,
-    /,
-    *,
-    source: Path,
-    minutes: float,
-    base: str,
-    artifacts: Path,
-    privileged: bool,
-    jobs: int,
-    color: str,
-) -> ExitCode:
+def command(make_session: SessionMaker | None, /, *, options: GateOptions) -> ExitCode:
     """Say whether a change of kube-proxy may go in.
 
     The gate builds kube-proxy from a CHECKOUT of kubernetes, or takes a BINARY. It runs the core of the catalogue in
@@ -104,22 +114,22 @@ def command(
     """
     begun = RunStart.now()
     try:
-        changes = changes_of(source, base) if is_checkout(source) else None
+        changes = changes_of(options.source, options.base) if is_checkout(options.source) else None
     except ValueError as error:
         raise click.UsageError(f"--base: {error}") from None
     alters = touched(changes.files) if changes is not None else None
     engines = [f"kube-proxy/{mode}" for mode in BOTH]
-    first = choice_of(engines[0], ProxyOptions(kube_proxy=str(source), privileged=privileged))
+    first = choice_of(engines[0], ProxyOptions(kube_proxy=str(options.source), privileged=options.privileged))
     choices = {engine: replace(first, name=engine) for engine in engines}  # one build for all
     runs = _runs(choices, alters)
-    store = BundleStore(artifacts / "bundles")
-    progress = RunProgress(sum(map(len, runs)), document=True, verbosity=0, color=color, paint=paint)
-    until = Deadline.after(60 * minutes)
+    store = BundleStore(options.artifacts / "bundles")
+    progress = RunProgress(sum(map(len, runs)), document=True, verbosity=0, color=options.color, paint=paint)
+    until = Deadline.after(60 * options.minutes)
     begin = partial(opened, make_session or Session, choices, 0, store=store, until=until)
     with ExitStack() as stack:  # its end may raise: report before that
         results = []
         for part in filter(None, runs):
-            found = stack.enter_context(results_of(part, begin, min(jobs, len(part)), progress))
+            found = stack.enter_context(results_of(part, begin, min(options.jobs, len(part)), progress))
             results += [each if _is_late(each) else progress.over(each) for each in found]
         table = _table(choices, results, runs, f"{begun.at:%Y-%m-%d %H:%M} UTC")
         releases = read(released_results())
@@ -129,11 +139,11 @@ def command(
             touched=alters,
             base=changes.base if changes is not None else "",
             late=Counter(each.engine for each in results if _is_late(each)),
-            minutes=minutes,
+            minutes=options.minutes,
         )
-        _write(artifacts, table, results, begun)
+        _write(options.artifacts, table, results, begun)
         echo("\n".join(gate_lines(gate, terminal_width())))
-        echo(f"results: {artifacts}", err=True)
+        echo(f"results: {options.artifacts}", err=True)
         code = exit_code(results)
     if code in (ExitCode.INTERNAL, ExitCode.SCENARIO, ExitCode.CAPABILITY):
         return code

@@ -1,10 +1,12 @@
 """``proxylab graph``: draw a scenario's network and the path of a probe."""
 
 from pathlib import Path
+from typing import Annotated
 
 import click
 
-from proxylab.cli.case_option import CASE, choose_case
+from proxylab.cli.case_option import CaseId, choose_case
+from proxylab.cli.options import argument, option, takes
 from proxylab.cli.standard_streams import echo
 from proxylab.features.graph.drawing import mermaid_lines, text_lines
 from proxylab.features.graph.paths import Path as PacketPath
@@ -21,11 +23,17 @@ from proxylab.verdict.case import Case
 
 
 @click.command("graph", short_help="Draw a scenario's network as text, Mermaid or SVG.")
-@click.argument("file", metavar="FILE", type=click.Path(exists=True, path_type=Path))
-@CASE
-@click.option("--probe", "name", metavar="NAME", help="Draw this probe's planned path, too.")
-@click.option("-o", "--output", type=click.Choice(["text", "mermaid", "svg"]), default="text", show_default=True)
-def command(*, file: Path, case_id: str | None, name: str | None, output: str) -> None:
+@takes
+def command(
+    *,
+    file: Annotated[Path, argument(metavar="FILE", type=click.Path(exists=True, path_type=Path))],
+    case_id: CaseId,
+    name: Annotated[str | None, option("--probe", metavar="NAME", help="Draw this probe's planned path, too.")],
+    output: Annotated[
+        str,
+        option("-o", "--output", type=click.Choice(["text", "mermaid", "svg"]), default="text", show_default=True),
+    ],
+) -> None:
     """Draw the segments, nodes, pods and hosts of the scenario FILE.
 
     With --probe, also draw the paths from the sender to every possible endpoint, with the source address that

@@ -2,12 +2,13 @@
 
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import click
 
 from proxylab.cli.file_arguments import write_new
 from proxylab.cli.input_files import read_input
+from proxylab.cli.options import argument, option, takes
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import terminal_width
 from proxylab.errors import ExitCode
@@ -23,10 +24,21 @@ _STDIN: Final = "-"
 
 
 @click.command("import", short_help="Write a scenario from kubectl's output of a live cluster.")
-@click.argument("files", nargs=-1, metavar="[FILE…]", type=click.Path(path_type=Path, allow_dash=True))
-@click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write to this new file.")
-@click.option("--name", metavar="NAME", default="imported", show_default=True, help="The scenario's name.")
-def command(*, files: tuple[Path, ...], output: Path | None, name: str) -> ExitCode:
+@takes
+def command(
+    *,
+    files: Annotated[
+        tuple[Path, ...],
+        argument(nargs=-1, metavar="[FILE…]", type=click.Path(path_type=Path, allow_dash=True)),
+    ],
+    output: Annotated[
+        Path | None,
+        option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write to this new file."),
+    ],
+    name: Annotated[
+        str, option("--name", metavar="NAME", default="imported", show_default=True, help="The scenario's name.")
+    ],
+) -> ExitCode:
     """Write a scenario with the Services, endpoints and node addresses of a live cluster.
 
     FILE… or standard input is the output of `kubectl get svc,endpointslices,pods,nodes -A -o yaml` (or json). Each

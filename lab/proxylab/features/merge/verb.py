@@ -3,12 +3,14 @@
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
 import click
 
 from proxylab.cli.input_files import read_input
+from proxylab.cli.options import argument, option, takes
 from proxylab.cli.standard_streams import echo
-from proxylab.cli.terminal import COLOR, paint, terminal_width, wants_color
+from proxylab.cli.terminal import Color, paint, terminal_width, wants_color
 from proxylab.errors import ExitCode
 from proxylab.features.merge.merged_runs import merged_about, merged_documents, merged_entries, merged_junit
 from proxylab.report.html import page, read_page
@@ -19,19 +21,31 @@ _KINDS = {".json": "JSON", ".xml": "JUnit", ".html": "HTML"}
 
 
 @click.command("merge", short_help="Merge the reports of several runs, or of shards.")
-@click.argument(
-    "files", nargs=-1, required=True, metavar="FILE…", type=click.Path(path_type=Path, exists=True, dir_okay=False)
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="What to print of JSON documents. JUnit files and pages are merged into one of their kind.",
-)
-@COLOR
-def command(*, files: tuple[Path, ...], output: str, color: str) -> ExitCode:
+@takes
+def command(
+    *,
+    files: Annotated[
+        tuple[Path, ...],
+        argument(
+            nargs=-1,
+            required=True,
+            metavar="FILE…",
+            type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        ),
+    ],
+    output: Annotated[
+        str,
+        option(
+            "-o",
+            "--output",
+            type=click.Choice(["text", "json"]),
+            default="text",
+            show_default=True,
+            help="What to print of JSON documents. JUnit files and pages are merged into one of their kind.",
+        ),
+    ],
+    color: Color,
+) -> ExitCode:
     """Print the runs in FILE… as one: JSON documents, JUnit files, or HTML pages.
 
     Each engine, version and kernel gets a column. If two runs have the same scenario on the same engine and kernel, the

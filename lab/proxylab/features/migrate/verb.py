@@ -5,19 +5,19 @@ import shlex
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import click
 from msgspec.structs import replace
 
 from proxylab.binary_identity import identity_lines
-from proxylab.cli.case_option import CASE, FILE, choose_case
+from proxylab.cli.case_option import CaseId, ScenarioFile, choose_case
 from proxylab.cli.engine_options import OtherOptions, choices_of
 from proxylab.cli.file_arguments import write_new
 from proxylab.cli.input_files import read_input
-from proxylab.cli.options import takes
+from proxylab.cli.options import option, takes
 from proxylab.cli.standard_streams import echo
-from proxylab.cli.terminal import OUTPUT, terminal_width
+from proxylab.cli.terminal import Output, terminal_width
 from proxylab.client.session import Session, SessionMaker
 from proxylab.engines.engine_names import mode_of, read_engine
 from proxylab.engines.protocol import EngineChoice
@@ -48,30 +48,31 @@ def _engine(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 
 @click.command("migrate", short_help="Certify what changes for Services when another proxy takes over.")
-@FILE
-@click.option("--from", "old", metavar="NAME", required=True, callback=_engine, help="The engine that runs now.")
-@click.option("--to", "new", metavar="NAME", required=True, callback=_engine, help="The engine that takes over.")
-@click.option(
-    "--report",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Also write the certificate as one new HTML file.",
-)
-@OUTPUT
-@takes(options=OtherOptions)
-@CASE
+@takes
 @click.pass_obj
 def command(
     make_session: SessionMaker | None,
     /,
     *,
-    file: Path,
-    old: str,
-    new: str,
-    report: Path | None,
-    output: str,
+    file: ScenarioFile,
+    old: Annotated[
+        str, option("--from", metavar="NAME", required=True, callback=_engine, help="The engine that runs now.")
+    ],
+    new: Annotated[
+        str, option("--to", metavar="NAME", required=True, callback=_engine, help="The engine that takes over.")
+    ],
+    report: Annotated[
+        Path | None,
+        option(
+            "--report",
+            metavar="FILE",
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="Also write the certificate as one new HTML file.",
+        ),
+    ],
+    output: Output,
     options: OtherOptions,
-    case_id: str | None,
+    case_id: CaseId,
 ) -> ExitCode:
     """Ask all that `proxylab audit` asks on two engines, and print what changes from one to the other.
 

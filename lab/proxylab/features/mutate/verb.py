@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import click
 from msgspec.structs import replace
 
 from proxylab.cli.engine_options import EngineOptions
-from proxylab.cli.file_arguments import files_or_catalogue_argument, load_all
-from proxylab.cli.options import takes
-from proxylab.cli.scenario_results import jobs_option
+from proxylab.cli.file_arguments import FilesOrCatalogue, load_all
+from proxylab.cli.options import option, takes
+from proxylab.cli.scenario_results import Jobs
 from proxylab.cli.standard_streams import echo
-from proxylab.cli.terminal import OUTPUT, terminal_width
+from proxylab.cli.terminal import Output, terminal_width
 from proxylab.client.session import Session, SessionMaker
 from proxylab.client.tasks import Say
 from proxylab.client.workers import Work, Workers
@@ -36,41 +36,44 @@ Result = TypeVar("Result")
 
 
 @click.command("mutate", short_help="Change each rule or object, and report which probe notices.")
-@files_or_catalogue_argument
-@takes(options=EngineOptions)
-@jobs_option
-@click.option(
-    "--objects",
-    is_flag=True,
-    help="Mutate the objects and the configuration that the proxies are shown, instead of their rules.",
-)
-@click.option(
-    "--rule",
-    "--field",
-    "parts",
-    metavar="TEXT",
-    multiple=True,
-    help="Mutate only rules whose class, or fields whose name, has TEXT in it, such as KUBE-SEP; may be repeated.",
-)
-@click.option(
-    "--state",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Keep what is found in FILE; a second call goes on from there.",
-)
-@OUTPUT
+@takes
 @click.pass_obj
 def command(
     make_session: SessionMaker | None,
     /,
     *,
-    files: tuple[Path, ...],
+    given: FilesOrCatalogue,
     options: EngineOptions,
-    jobs: int,
-    objects: bool,
-    parts: tuple[str, ...],
-    state: Path | None,
-    output: str,
+    jobs: Jobs,
+    objects: Annotated[
+        bool,
+        option(
+            "--objects",
+            is_flag=True,
+            help="Mutate the objects and the configuration that the proxies are shown, instead of their rules.",
+        ),
+    ],
+    parts: Annotated[
+        tuple[str, ...],
+        option(
+            "--rule",
+            "--field",
+            metavar="TEXT",
+            multiple=True,
+            help="Mutate only rules whose class, or fields whose name, has TEXT in it, such as KUBE-SEP; may be "
+            "repeated.",
+        ),
+    ],
+    state: Annotated[
+        Path | None,
+        option(
+            "--state",
+            metavar="FILE",
+            type=click.Path(dir_okay=False, writable=True, path_type=Path),
+            help="Keep what is found in FILE; a second call goes on from there.",
+        ),
+    ],
+    output: Output,
 ) -> ExitCode:
     """Change each rule that the engine renders for FILE…, or for the whole catalogue, and report who notices.
 
@@ -95,7 +98,7 @@ def command(
     begin = partial(_opened, make_session or Session, choice)
     chosen = [
         with_objects(case) if objects else ruled(case, engine)
-        for scenario in load_all(files)
+        for scenario in load_all(given.files)
         for case in promised_cases(scenario, mode_of(engine), choice.version)
         if case.judged and not case.failures and kernel_of(case, choice.kernel) == choice.kernel
     ]

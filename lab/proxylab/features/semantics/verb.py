@@ -1,13 +1,15 @@
 """``proxylab semantics``: what Kubernetes promises for Services, and which probes show it."""
 
 from pathlib import Path
+from typing import Annotated
 
 import click
 from click.shell_completion import CompletionItem
 
 from proxylab.cli.catalogue import catalogue_files, recorded_mutants
+from proxylab.cli.options import argument, option, takes
 from proxylab.cli.standard_streams import echo
-from proxylab.cli.terminal import OUTPUT, terminal_width
+from proxylab.cli.terminal import Output, terminal_width
 from proxylab.client.output_files import write_whole
 from proxylab.engines.engine_names import EMBEDDED, version_of
 from proxylab.errors import ExitCode
@@ -23,22 +25,30 @@ def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
 
 
 @click.command("semantics", short_help="List Kubernetes' promises for Services, with their probes.")
-@click.argument("words", nargs=-1, metavar="[WORD…]", shell_complete=_complete)
-@click.option(
-    "--coverage",
-    "wanted",
-    multiple=True,
-    type=click.Choice([str(each) for each in Coverage]),
-    help="Only promises that are proven, only named by a probe, or of none; repeat it for two of these.",
-)
-@OUTPUT
-@click.option(
-    "--report",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Also write the table as one HTML file.",
-)
-def command(*, words: tuple[str, ...], wanted: tuple[str, ...], output: str, report: Path | None) -> ExitCode:
+@takes
+def command(
+    *,
+    words: Annotated[tuple[str, ...], argument(nargs=-1, metavar="[WORD…]", shell_complete=_complete)],
+    wanted: Annotated[
+        tuple[str, ...],
+        option(
+            "--coverage",
+            multiple=True,
+            type=click.Choice([str(each) for each in Coverage]),
+            help="Only promises that are proven, only named by a probe, or of none; repeat it for two of these.",
+        ),
+    ],
+    output: Output,
+    report: Annotated[
+        Path | None,
+        option(
+            "--report",
+            metavar="FILE",
+            type=click.Path(dir_okay=False, writable=True, path_type=Path),
+            help="Also write the table as one HTML file.",
+        ),
+    ],
+) -> ExitCode:
     """List what Kubernetes promises for Services: each promise with its source and the probes that show it.
 
     A promise is proven if a probe of the catalogue names it in its own expectation (expect.proves) and turned red for a
