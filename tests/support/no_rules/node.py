@@ -19,8 +19,6 @@ from proxylab.plan.resolved import ResolvedProbe
 class CountingWriter:
     """``refuse`` refuses the next change, and ``lost`` says that another program is to blame."""
 
-    is_large = False
-
     def __init__(self, family: Family) -> None:
         self.family = family
         self.ports: Sequence[ServicePortInfo] = ()
@@ -38,11 +36,8 @@ class CountingWriter:
         self.writes.append((wanted, loaded))
         if self.refuse:
             self.refuse = False
-            raise RulesRefusedError("no", "the kernel says no")
+            raise RulesRefusedError("no", "the kernel says no", lost=self.lost)
         return Written(f"counted {wanted} Services", left_out=("all of them have no rule",))
-
-    def is_lost(self, _loaded: int) -> bool:
-        return self.lost
 
     async def is_intact(self, loaded: int | None) -> bool:
         return loaded is not None

@@ -31,11 +31,13 @@ class Written(Struct, frozen=True):
         amount: how much, in a few words.
         rules: how many rules, by table.
         left_out: a line for each service port of which the mode lacks something.
+        large: whether the cluster has so many endpoints that the proxy avoids full syncs; only mode iptables does.
     """
 
     amount: str
     rules: Mapping[str, int] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    large: bool = False
 
 
 class Synced(Struct, frozen=True):
@@ -53,12 +55,14 @@ class RulesRefusedError(Exception):
     Attributes:
         output: all that it printed, which mostly names a line.
         what: one line that names the rule and its Service, once a writer has read that.
+        lost: whether another program has deleted rules on which a partial change relied.
     """
 
-    def __init__(self, output: str, what: str = "") -> None:
+    def __init__(self, output: str, what: str = "", *, lost: bool = False) -> None:
         super().__init__(what or output)
         self.output = output
         self.what = what
+        self.lost = lost
 
 
 class SyncFailedError(Exception):
@@ -120,10 +124,6 @@ class RuleWriter(Protocol[Rules]):
     def ports(self) -> Sequence[ServicePortInfo]:
         """The service ports that were rendered last."""
 
-    @property
-    def is_large(self) -> bool:
-        """As in ``Proxier``, after what was written last."""
-
     def render(self, cluster: ClusterView, node: NodeFacts) -> Rules:
         """The rules of a proxy on that node."""
 
@@ -134,12 +134,10 @@ class RuleWriter(Protocol[Rules]):
         """Change the kernel's rules from those that it has; ``None`` for rules that must be read back.
 
         Raises:
-            RulesRefusedError: the mode's tool refuses a text; ``what`` says which rule.
+            RulesRefusedError: the mode's tool refuses a text; ``what`` says which rule, and ``lost`` that all rules
+                must be written.
             SyncFailedError: something else failed.
         """
-
-    def is_lost(self, loaded: Rules) -> bool:
-        """Whether another program has deleted rules on which the refused change relied."""
 
     async def is_intact(self, loaded: Rules | None) -> bool:
         """As in ``Proxier``; ``None`` for rules that it does not know."""
@@ -154,6 +152,7 @@ class ModeProxier(Generic[Rules]):
     def __init__(self, writer: RuleWriter[Rules]) -> None:
         self._writer = writer
         self._loaded: Rules | None = None
+        self._is_large = False
 
     @property
     def ports(self) -> Sequence[ServicePortInfo]:
@@ -163,7 +162,7 @@ class ModeProxier(Generic[Rules]):
     @property
     def is_large(self) -> bool:
         """Whether the cluster has so many endpoints that the proxy avoids full syncs."""
-        return self._writer.is_large
+        return self._is_large
 
     async def sync(self, cluster: ClusterView, node: NodeFacts, *, full: bool = False) -> Synced:
         """Make the kernel's rules those of ``cluster``. Raises ``SyncFailedError``."""
@@ -176,14 +175,14 @@ class ModeProxier(Generic[Rules]):
         try:
             written = await self._writer.write(wanted, loaded)
         except RulesRefusedError as refused:
-            if loaded is None or not self._writer.is_lost(loaded):
+            if not refused.lost:
                 raise self._failed(refused) from refused
             loaded = None
             try:
                 written = await self._writer.write(wanted, None)
             except RulesRefusedError as again:
                 raise self._failed(again) from again
-        self._loaded = wanted
+        self._loaded, self._is_large = wanted, written.large
         kind = "full" if loaded is None else "partial"
         what = f"{self._writer.family}: {written.amount} in a {kind} sync"
         return Synced(what, loaded is None, written.rules, written.left_out)

@@ -40,7 +40,6 @@ class IptablesWriter:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.family = family
-        self.is_large = False
         self._loader = loader
         self._renderer = Renderer(family, settings, generation)
         self._sync_period = sync_period
@@ -75,13 +74,9 @@ class IptablesWriter:
             await self._loader.load(self.family, write.text)
         except RulesRefusedError as refused:
             raise RulesRefusedError(refused.output, write.explain(refused.output)) from refused
-        self.is_large, self._stale = wanted.large, left
+        self._stale = left
         self._cleaned_at = self._cleaned_at if postpone else now
-        return Written(f"loaded {len(write.lines)} lines", write.rule_counts())
-
-    def is_lost(self, _loaded: Ruleset) -> bool:
-        """Never: the canary chains show that, and the sync loop looks for them."""
-        return False
+        return Written(f"loaded {len(write.lines)} lines", write.rule_counts(), large=wanted.large)
 
     async def is_intact(self, _loaded: Ruleset | None) -> bool:
         """Whether the canary chains exist. A flush removes them together, so the first one mostly decides."""

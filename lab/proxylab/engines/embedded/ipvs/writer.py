@@ -87,9 +87,6 @@ class IpvsRules(Struct, frozen=True):
 class IpvsWriter:
     """The ``RuleWriter`` of mode ipvs."""
 
-    is_large = False
-    """kube-proxy writes the same rules however large the cluster is."""
-
     def __init__(
         self, family: Family, tables: NodeTables, settings: ProxySettings, mutation: Mutation | None = None
     ) -> None:
@@ -128,10 +125,6 @@ class IpvsWriter:
         except RulesRefusedError as refused:
             raise RulesRefusedError(refused.output, "the kernel refused tables or rules of mode ipvs") from refused
         return Written(f"{len(wanted.tables.servers)} virtual servers", written)
-
-    def is_lost(self, _loaded: IpvsRules) -> bool:
-        """Never: the next full sync finds out."""
-        return False
 
     async def is_intact(self, loaded: IpvsRules | None) -> bool:
         """Whether the kernel still has the rules and virtual servers.

@@ -26,9 +26,6 @@ class NftablesWriter:
     period.
     """
 
-    is_large = False
-    """kube-proxy runs its hourly full sync in this mode however large the cluster is."""
-
     def __init__(
         self,
         family: Family,
@@ -69,17 +66,13 @@ class NftablesWriter:
         try:
             await self._loader.load(text.text)
         except RulesRefusedError as refused:
-            raise RulesRefusedError(refused.output, text.explain(refused.output)) from refused
+            lost = loaded is not None and self._is_lost(loaded)
+            raise RulesRefusedError(refused.output, text.explain(refused.output), lost=lost) from refused
         self._hooked = True
         for name in (*text.used, *text.deleted):
             self._stale.pop(name, None)
         self._stale |= dict.fromkeys(text.stale, now)
         return Written(f"loaded {len(text.lines)} lines")
-
-    def is_lost(self, loaded: Ruleset) -> bool:
-        """Whether the table lacks some of the chains that were loaded."""
-        chains = {chain for port in loaded.ports for chain in port.chains} | {REJECT}
-        return not chains <= self._loader.present(self.family).chains
 
     async def is_intact(self, _loaded: Ruleset | None) -> bool:
         """Always true: the table is the proxy's own, so kube-proxy does not watch it, and no firewall flushes it."""
@@ -88,3 +81,8 @@ class NftablesWriter:
     async def dump(self) -> str:
         """The table as nft prints it."""
         return await self._loader.dump(self.family)
+
+    def _is_lost(self, loaded: Ruleset) -> bool:
+        """Whether the table lacks some of the chains that were loaded."""
+        chains = {chain for port in loaded.ports for chain in port.chains} | {REJECT}
+        return not chains <= self._loader.present(self.family).chains

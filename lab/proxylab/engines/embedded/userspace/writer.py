@@ -90,9 +90,6 @@ class UserspaceWriter:
         listen: the address on which the process listens; ``None`` for all.
     """
 
-    is_large = False
-    """kube-proxy writes the same rules however large the cluster is."""
-
     def __init__(
         self,
         family: Family,
@@ -147,10 +144,6 @@ class UserspaceWriter:
         self._served = {key: each for key, each in wanted.served.items() if key not in failed}
         lines = (*(f"{key}: {why}" for key, why in failed.items()), *_lacking(self._tracked))
         return Written(f"{len(changed) + len(gone)} service ports of the process", done.rules, lines)
-
-    def is_lost(self, _loaded: UserspaceRules) -> bool:
-        """Never: the proxier of its rules finds out."""
-        return False
 
     async def is_intact(self, _loaded: UserspaceRules | None) -> bool:
         """Whether the process runs and its rules are there."""
