@@ -18,6 +18,7 @@ from typing import Final
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.objects import (
+    HEADLESS_LABEL,
     Endpoint,
     EndpointPort,
     Endpoints,
@@ -127,7 +128,7 @@ def _endpoints_of(slices: Iterable[EndpointSlice], family: Family) -> Iterator[E
     """The Endpoints that Kubernetes' controller would write for these slices: one for each Service, of one family."""
     subsets: dict[tuple[str, str], list[tuple[tuple[IPAddress, ...], tuple[EndpointPort, ...]]]] = {}
     for each in slices:
-        if each.address_type is family:
+        if each.address_type is family and HEADLESS_LABEL not in each.labels:  # proxies leave out such Endpoints, too
             ready = tuple(endpoint.addresses[0] for endpoint in each.endpoints if endpoint.ready)
             subsets.setdefault((each.namespace, each.service), []).extend([(ready, each.ports)] if ready else ())
     for (namespace, name), found in subsets.items():

@@ -1,9 +1,10 @@
 """Endpoints for kube-proxy in mode userspace, and how its log shows that it has them."""
 
+from msgspec.structs import replace
 from rule_cases import Addresses, echo, endpoint, slice_of
 
 from proxylab.addresses import Family
-from proxylab.cluster.objects import Endpoints, ObjectKey
+from proxylab.cluster.objects import HEADLESS_LABEL, Endpoints, ObjectKey
 from proxylab.cluster.store import Event, Store
 from proxylab.engines.barrier import Barrier, is_barrier
 
@@ -29,6 +30,14 @@ def test_they_have_the_ready_endpoints_of_all_slices_of_the_first_family() -> No
     assert subsets(store) == [(["10.42.0.10"], [8080])]
     assert store.get(ObjectKey("Endpoints", "default", "other")) is None
     store.delete(first.key)
+    barrier.advance_anyway()
+    assert store.get(KEY) is None
+
+
+def test_they_have_no_endpoint_of_a_headless_slice() -> None:
+    store = Store()
+    barrier = Barrier(store, (Family.IPV4,), mirror=True)
+    store.apply(replace(slice_of(SERVICE, A, endpoint(A, 10)), labels={HEADLESS_LABEL: ""}))
     barrier.advance_anyway()
     assert store.get(KEY) is None
 

@@ -18,9 +18,17 @@ from proxylab.engines.embedded.iptables.cleanup import remove
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.proxier import ModeProxier, Proxier, SyncFailedError
 from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.engines.embedded.tracker import PortTracker
 from proxylab.engines.embedded.userspace.balance import EndpointBalancer
 from proxylab.engines.embedded.userspace.rules import CHAINS
-from proxylab.engines.embedded.userspace.writer import Answered, ProcessEndedError, ProcessPort, UserspaceWriter
+from proxylab.engines.embedded.userspace.writer import (
+    Answered,
+    ProcessEndedError,
+    ProcessPort,
+    UserspaceWriter,
+    served_ports,
+    tracked_ports,
+)
 from proxylab.engines.modes import MODES
 
 A = Addresses(Family.IPV4)
@@ -112,6 +120,19 @@ def test_the_same_endpoints_keep_their_turn() -> None:
     first = balancer.choose("192.0.2.1", 0.0)
     balancer.update(list(reversed(ENDPOINTS)), None)
     assert balancer.choose("192.0.2.1", 0.0) != first
+
+
+@pytest.mark.parametrize("other", [{"ready": False}, {"ready": False, "terminating": True}, {"serving": False}])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_endpoint_of_two_slices_is_served_that_one_of_them_calls_ready(
+    other: Mapping[str, bool], is_first: bool
+) -> None:
+    service = echo(A)
+    here, there = slice_of(service, A, endpoint(A, 10)), slice_of(service, A, replace(endpoint(A, 10), **other))
+    slices = replace(here, name="a" if is_first else "b"), replace(there, name="b" if is_first else "a")
+    (port,) = tracked_ports(PortTracker(Family.IPV4, "node-a"), ClusterView((service,), slices))
+    (served,) = served_ports([port]).values()
+    assert served.endpoints == (("10.42.0.10", 8080),)
 
 
 ECHO = "-m comment --comment default/echo -p tcp -m tcp --dport"

@@ -43,7 +43,7 @@ from proxylab.cluster.store import Store
 from proxylab.encoding import decode, encode
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.tracker import PortTracker
-from proxylab.engines.embedded.userspace.writer import served_ports
+from proxylab.engines.embedded.userspace.writer import served_ports, tracked_ports
 from proxylab.engines.modes import MODES
 from proxylab.errors import InternalError
 from proxylab.features.mutate.equivalents import proof_of_mutation
@@ -317,8 +317,9 @@ def wholly_shown(case: Scenario, objects: Sequence[KubeObject], mode: Mode) -> o
     for each in objects:
         store.apply(each)
     cluster = ClusterView.of(store)
-    served = [served_ports(PortTracker(family, each.name).update(cluster)) for each in case.nodes for family in Family]
-    return texts, served if mode is Mode.USERSPACE else []
+    trackers = [PortTracker(family, each.name) for each in case.nodes for family in Family]
+    process = [served_ports(tracked_ports(each, cluster)) for each in trackers] if mode is Mode.USERSPACE else []
+    return texts, process
 
 
 WITH_ALL_FIELDS = (

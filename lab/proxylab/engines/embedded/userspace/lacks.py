@@ -228,12 +228,17 @@ def _of_expectations(expect: Expect, resolved: ResolvedProbe, service: Service) 
 
 def _of_endpoints(objects: Sequence[KubeObject], service: Service) -> Iterator[str]:
     """What the slices of a Service ask for beyond ready endpoints, which is all that Endpoints can say."""
-    for each in objects:
-        if isinstance(each, EndpointSlice) and (each.namespace, each.service) == (service.namespace, service.name):
-            if any(endpoint.for_zones or endpoint.for_nodes for endpoint in each.endpoints):
-                yield "mode userspace has no topology hints"
-            if any(endpoint.terminating for endpoint in each.endpoints):
-                yield "mode userspace does not use terminating endpoints"
+    endpoints = [
+        endpoint
+        for each in objects
+        if isinstance(each, EndpointSlice) and (each.namespace, each.service) == (service.namespace, service.name)
+        for endpoint in each.endpoints
+    ]
+    ready = {address for endpoint in endpoints if endpoint.ready for address in endpoint.addresses}
+    if any(endpoint.for_zones or endpoint.for_nodes for endpoint in endpoints):
+        yield "mode userspace has no topology hints"
+    if any(endpoint.terminating and not ready.issuperset(endpoint.addresses) for endpoint in endpoints):
+        yield "mode userspace does not use terminating endpoints"
 
 
 LACKS: Final = Lacks(

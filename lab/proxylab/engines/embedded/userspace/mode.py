@@ -14,14 +14,16 @@ from proxylab.engines.kubeproxy.log import BalancerLog
 from proxylab.engines.proxy_mode import WITHOUT_INVALID_RULE, KubeProxyTraits, ProxyMode
 
 _READY: Final = "its process gets the ready endpoints, wherever they are, whatever else is said of them"
-"""Terminating is not among them: of an address in two EndpointSlices it decides which of the two counts."""
 _NO_DETECTOR: Final = "it has no rule by which local traffic is told from other traffic"
 _NO_POLICY: Final = "it goes to endpoints on all nodes: the mode has no traffic policy Local"
 _NO_TYPE: Final = "it reads the node ports and addresses of a Service, and of its type only whether it is ExternalName"
 
 _UNREAD: Final[Mapping[str, str]] = {
     **WITHOUT_INVALID_RULE,
-    **{f"EndpointSlice.endpoints.{each}": _READY for each in ("serving", "nodeName", "forZones", "forNodes")},
+    **{
+        f"EndpointSlice.endpoints.{each}": _READY
+        for each in ("serving", "terminating", "nodeName", "forZones", "forNodes")
+    },
     "Node.labels": "it follows no hints, so the zone of a node has no meaning",
     "Node.podCIDRs": _NO_DETECTOR,
     **{f"KubeProxyConfiguration.{each}": _NO_DETECTOR for each in ("detectLocalMode", "clusterCIDRs")},

@@ -22,7 +22,7 @@ from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.tracker import PortTracker
 from proxylab.engines.embedded.userspace.rules import CHAINS, generation
-from proxylab.engines.embedded.userspace.writer import served_ports
+from proxylab.engines.embedded.userspace.writer import served_ports, tracked_ports
 from proxylab.engines.programmed import Entry, Programmed
 from proxylab.rules.iptables import read_rule, read_tables
 
@@ -54,7 +54,7 @@ def load(
     cluster: ClusterView, node: NodeFacts, settings: ProxySettings, family: Family, _version: tuple[int, ...]
 ) -> str:
     """What the embedded engine would load into an empty node, for iptables-restore(8)."""
-    keys = served_ports(PortTracker(family, node.name).update(cluster))
+    keys = served_ports(tracked_ports(PortTracker(family, node.name), cluster))
     ports = {key: number for number, key in enumerate(keys, FIRST_PORT)}
     ruleset = render(cluster, node, settings, family, generation(ports, settings.node_address))
     return restore(ruleset, KernelState()).text

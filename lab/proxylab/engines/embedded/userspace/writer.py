@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.addresses import Protocol as Transport
@@ -61,12 +62,27 @@ class ProxyProcess(Protocol):
         """Whether it runs; false before the first order."""
 
 
+def tracked_ports(tracker: PortTracker, cluster: ClusterView) -> tuple[ServicePortInfo, ...]:
+    """The service ports, each with its ready endpoints, wherever they are.
+
+    In this mode kube-proxy watches Endpoints, which say nothing but where ready endpoints are. So an address of two
+    slices counts where one of them says that it is ready, whatever the other says.
+    """
+    ready = (
+        each
+        if all(endpoint.ready for endpoint in each.endpoints)
+        else replace(each, endpoints=tuple(endpoint for endpoint in each.endpoints if endpoint.ready))
+        for each in cluster.slices
+    )
+    return tracker.update(replace(cluster, slices=tuple(ready)))
+
+
 def served_ports(ports: Sequence[ServicePortInfo]) -> dict[str, ProcessPort]:
-    """What the process must serve, by ``key_of``. As in kube-proxy, only ready endpoints count, wherever they are."""
+    """What the process must serve, by ``key_of``."""
     return {
         key_of(port): ProcessPort(
             port.protocol,
-            tuple((each.ip, each.port) for each in port.endpoints if each.ready),
+            tuple((each.ip, each.port) for each in port.endpoints),
             port.affinity_timeout,
             port.node_port,
         )
@@ -118,7 +134,7 @@ class UserspaceWriter:
         """What the process must serve, and what its rules must lead to it."""
         if self._tracker is None:
             self._tracker = PortTracker(self.family, node.name)
-        self._tracked = self._tracker.update(cluster)
+        self._tracked = tracked_ports(self._tracker, cluster)
         return UserspaceRules(served_ports(self._tracked), cluster, node)
 
     def is_base(self, _loaded: UserspaceRules, _wanted: UserspaceRules) -> bool:
