@@ -84,7 +84,7 @@ def test_without_a_sandbox_that_is_the_one_finding() -> None:
     assert done.returncode == 4
     assert document["labs"] is False
     assert [each["name"] for each in document["capabilities"]] == ["a sandbox"]
-    assert "sysctl -w user.max_user_namespaces" in document["capabilities"][0]["cure"]
+    assert "sudo sysctl -w user.max_user_namespaces" in document["capabilities"][0]["cure"]
     text = doctor(within=cage)
     assert text.returncode == 4
     assert "this machine cannot run labs: a sandbox missing" in text.stdout

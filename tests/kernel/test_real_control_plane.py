@@ -10,6 +10,7 @@ import socket
 import ssl
 import struct
 import subprocess
+import sys
 import termios
 import urllib.error
 import urllib.request
@@ -106,10 +107,16 @@ def argv_of(pid: int) -> list[bytes]:
         return []
 
 
+ASKS = """
+import sys, urllib.request
+for _ in range(int(sys.argv[2])):
+    print(urllib.request.urlopen(sys.argv[1], timeout=3).read().decode().strip(), flush=True)
+"""
+
+
 def answers(cli: CommandLine, url: str, sender: str = "client", times: int = 1) -> set[str]:
     """The pods that answer requests; empty where one fails."""
-    script = f"for i in $(seq {times}); do curl -s -m 3 {url} || exit 1; echo; done"
-    done = cli.type("exec", sender, "--", "sh", "-c", script)
+    done = cli.type("exec", sender, "--", sys.executable, "-c", ASKS, url, str(times))
     if done.status != 0:
         return set()
     return {json.loads(line)["pod"] for line in done.output.splitlines() if line}

@@ -1,7 +1,9 @@
 """The programs that Python code starts, as far as its text says: a list of words, or a script for a shell.
 
 A list of words is a command if it is handed to what starts commands, or if one of its other words is an option. A
-script is what follows ``sh -c`` or ``bash -c``, in place or as a constant of the module.
+script is what follows ``sh -c`` or ``bash -c``, in place or as a constant of the module. Any other text but a docstring
+is a script if it begins as one, and its commands are those with an option: what a lab runs is often handed on, or
+written to a file for others to run.
 """
 
 import ast
@@ -31,6 +33,12 @@ _COMMENT = re.compile(r"(?m)(^|\s)#.*$")
 _HERE_TEXT = re.compile(r"<<-?\s*'?(\w+)'?.*?^\1$", re.MULTILINE | re.DOTALL)
 _QUOTED = re.compile(r"'[^']*'")
 _BEGIN = re.compile(r"&&|\|\||[;|&\n(){}`]|\$\(")
+_OPTION = re.compile(r"--?[a-zA-Z]")
+_STARTS_ANOTHER = re.compile(r"(ip netns exec \S+|setsid|unshare(?: -\S+)*|timeout \S+|nice -n \S+|xargs(?: -\S+)*)\s+")
+_BEGINS_A_SCRIPT = {
+    *("[", "cat", "cd", "echo", "exec", "export", "for", "if", "ip", "iptables", "kill", "mkdir", "mount", "nft"),
+    *("set", "setsid", "sh", "sleep", "test", "touch", "until", "while"),
+}
 _BEFORE = re.compile(r"(?:(?:then|do|else|elif|if|while|until|exec|command|!|nohup|time|\w+=\S*)\s+)*")
 
 
@@ -56,6 +64,11 @@ def programs_of(file: Path) -> Iterator[tuple[str, int]]:
             continue
         for script in _scripts(words, constants):
             yield from ((name, node.lineno) for name in programs_of_script(script))
+    for text, line in _other_texts(tree):
+        commands = [*_commands(text)]
+        first = commands[0][0] if commands else ""
+        if first in _BEGINS_A_SCRIPT or (commands and _OPTION.match(commands[0][1])):
+            yield from ((name, line) for name, argument in commands if _OPTION.match(argument))
 
 
 def _started(call: ast.Call) -> Iterator[str]:
@@ -71,12 +84,12 @@ def _started(call: ast.Call) -> Iterator[str]:
     yield from (_text(each) for each in named if _NAME.fullmatch(_text(each)))
 
 
-def _text(node: ast.expr) -> str:
+def _text(node: ast.AST) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _has_option(words: Sequence[ast.expr]) -> bool:
-    return any(re.match(r"--?[a-zA-Z]", _text(each)) for each in words[1:])
+    return any(_OPTION.match(_text(each)) for each in words[1:])
 
 
 def _scripts(words: Sequence[ast.expr], constants: dict[str, str]) -> Iterator[str]:
@@ -93,19 +106,41 @@ def _scripts(words: Sequence[ast.expr], constants: dict[str, str]) -> Iterator[s
 def _known_text(script: ast.expr, constants: dict[str, str]) -> Iterator[str]:
     if isinstance(script, ast.Name):
         yield constants.get(script.id, "")
-    elif isinstance(script, ast.JoinedStr):
-        yield "".join(each.value if isinstance(each, ast.Constant) else "X" for each in script.values)
     else:
-        yield _text(script)
+        yield _text_with_gaps(script)
+
+
+def _text_with_gaps(node: ast.AST) -> str:
+    """The text of a constant, or of an f-string with X for each value."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text(each) if isinstance(each, ast.Constant) else "X" for each in node.values)
+    return _text(node)
+
+
+def _other_texts(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """The texts of a module with their lines, but for docstrings."""
+    apart = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    apart |= {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant | ast.JoinedStr) and id(node) not in apart:
+            yield _text_with_gaps(node), node.lineno
 
 
 def programs_of_script(script: str) -> Iterator[str]:
     """The first word of each command of a shell script, its builtins among them; words in quotes are no commands."""
+    return (name for name, _ in _commands(script))
+
+
+def _commands(script: str) -> Iterator[tuple[str, str]]:
+    """The first two words of each command; a command that starts another one counts as well as that one."""
     text = _QUOTED.sub("X", _COMMENT.sub("", _HERE_TEXT.sub("", script)))
     text = re.sub(r"\d*>&?\d*", ">", text)
     for command in _BEGIN.split(text):
         rest = command.strip().strip('"')
         rest = rest[_BEFORE.match(rest).end() :]  # type: ignore[union-attr] # it matches the empty text, too
-        word = rest.split()[0] if rest.split() else ""
+        while starter := _STARTS_ANOTHER.match(rest):
+            yield starter[1].split()[0], ""
+            rest = rest[starter.end() :]
+        word, argument = [*rest.split()[:2], "", ""][:2]
         if _NAME.fullmatch(word):
-            yield word
+            yield word, argument

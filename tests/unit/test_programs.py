@@ -39,6 +39,8 @@ IN_PACKAGES = {
     "iptables-legacy": "iptables",
     "iptables-legacy-restore": "iptables",
     "iptables-legacy-save": "iptables",
+    "iptables-nft": "iptables",
+    "iptables-restore": "iptables",
     "iptables-save": "iptables",
     "nft": "nftables",
     "nginx": "nginx-light",
@@ -47,34 +49,28 @@ IN_PACKAGES = {
 }
 """The packages of further programs that tests and the product start."""
 
-OF_THE_ENVIRONMENT = {"go", "lint-imports", "mypy", "node", "npm", "proxylab", "python", "python3", "ruff"}
+ALWAYS = {"iptables", "iproute2", "nftables"}
+"""Without these packages ``./dev`` stops. An ordinary user's machine may lack all others."""
+
+SKIPPED_ELSEWHERE = {
+    "tests/support/browser.py": "says whether there is a browser",
+    "tests/kernel/guests.py": "says whether there is a qemu",
+    "tests/kernel/test_ipvs_in_a_guest.py": "its labs have mode ipvs, which looks for ipset first",
+}
+
+OF_THE_ENVIRONMENT = {"go", "lint-imports", "mypy", "node", "npm", "proxylab", "pytest", "python", "python3", "ruff"}
 """What pip installs into .venv, with the interpreter."""
 
 OF_DEBIAN = {
-    *("bash", "cat", "chmod", "cut", "dpkg-deb", "dpkg-query", "echo", "env", "false", "flock", "getent", "grep"),
-    *(
-        "hostname",
-        "ls",
-        "mount",
-        "prlimit",
-        "printf",
-        "sed",
-        "setpriv",
-        "setsid",
-        "sh",
-        "sleep",
-        "sort",
-        "timeout",
-        "stty",
-        "tail",
-        "tar",
-    ),
-    *("tee", "touch", "true", "unshare", "wc", "xargs"),
+    *("bash", "cat", "chmod", "cut", "date", "dmesg", "dpkg-deb", "dpkg-query", "echo", "env", "false"),
+    *("flock", "getent", "grep", "head", "hostname", "id", "ln", "ls", "mkdir", "mktemp", "mount", "nice"),
+    *("printf", "prlimit", "sed", "setpriv", "setsid", "sh", "sleep", "sort", "stat", "stty", "swapoff"),
+    *("swapon", "tail", "tar", "tee", "timeout", "touch", "true", "umount", "unshare", "wc", "xargs"),
 }
 """What each Debian has: it cannot be removed, or not without a warning."""
 
-WITHOUT_APT = {"apt-cache", "apt-get"}
-"""Of Debian's own tool, without which ``./dev`` installs nothing."""
+WITHOUT_APT = {"apt-cache", "apt-get", "sudo"}
+"""Of Debian's own tool, and how an ordinary user starts it; without them ``./dev`` installs nothing."""
 
 OTHERWISE = {
     "busybox": "in a guest alone, where proxylab looks for it first",
@@ -96,6 +92,8 @@ NO_PROGRAMS = {
     *("build", "commit", "list", "mod", "tool"),  # of go and git
     *("client", "filter", "ipvs", "nat", "node-a", "node-b", "nodeport"),  # names in the kernel and in scenarios
     "said",  # a program of a test's own making
+    *("autoload", "compinit", "complete"),  # of zsh and bash
+    *("add", "choose", "install", "leave", "lint", "mh", "try", "use", "without"),  # said about options
 }
 
 
@@ -114,6 +112,19 @@ def test_what_is_started_is_provided(started: dict[str, list[str]]) -> None:
     known = {*PROVIDED, *IN_PACKAGES, *OF_THE_ENVIRONMENT, *OF_DEBIAN, *WITHOUT_APT, *OTHERWISE}
     assert {name: places for name, places in started.items() if name not in known} == {}
     assert {package for package in IN_PACKAGES.values() if package not in PACKAGES} == set()
+
+
+def test_where_a_program_may_lack_the_tests_that_start_it_say_so(started: dict[str, list[str]]) -> None:
+    optional = {name: package for name, package in {**PROVIDED, **IN_PACKAGES}.items() if package not in ALWAYS}
+    without_a_word = [
+        f"{name} at {place}"
+        for name, package in optional.items()
+        for place in started.get(name, ())
+        if name != "git" and place.startswith(("tests/", "scenarios/"))  # a clone is made with git
+        if (file := place.partition(":")[0]) not in SKIPPED_ELSEWHERE
+        if not re.search(rf"needs [^\"]*\b({name}|{package})\b", (ROOT / file).read_text(encoding="utf-8"))
+    ]
+    assert without_a_word == []
 
 
 def test_what_is_listed_here_is_started(started: dict[str, list[str]]) -> None:
@@ -149,9 +160,11 @@ def test_the_first_word_of_each_command_of_a_script_is_found() -> None:
     # not this one
     a=1 first | second -x && if third 'fourth; fifth'; then sixth; fi
     until seventh $(eighth) 2>/dev/null; do exec ninth; done
+    ip netns exec "$name" eleventh -x; setsid unshare --net twelfth
     cat <<'END'
     tenth
     END
     """
     assert {*programs_of_script(script)} >= {"first", "second", "third", "sixth", "seventh", "eighth", "ninth", "cat"}
+    assert {*programs_of_script(script)} >= {"ip", "eleventh", "setsid", "unshare", "twelfth"}
     assert not {*programs_of_script(script)} & {"not", "fourth", "fifth", "a"}
