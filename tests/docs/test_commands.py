@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from concerns import base_of, changed_since, is_concerned, of_page
 from documents import (
     ROOT,
     Command,
@@ -74,6 +75,9 @@ IN_YAML = {
 }
 """Pages with commands in other files, and why no test types them."""
 
+BASE = base_of(ROOT)
+CHANGED = changed_since(BASE, ROOT) if BASE else None
+
 LACKS_A_CAPABILITY = 4
 FAILURE = re.compile(r"^```text\n(fail .*?)^```$", re.MULTILINE | re.DOTALL)
 REPRODUCE = re.compile(r"reproduce: (.*\\\n.*)\n")
@@ -101,6 +105,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def is_of_this_change(page: Path) -> bool:
+    return CHANGED is None or is_concerned(of_page(page), CHANGED)
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "page",
@@ -110,7 +118,8 @@ def folder(tmp_path: Path) -> Path:
             id=str(page.relative_to(ROOT)),
             marks=[
                 *([OWN] if "--kernel uml" in page.read_text() else []),
-                *([pytest.mark.pages] if page.name != "README.md" else []),
+                # Where neither the page nor a verb on it changed, the README alone shows that pages are true.
+                *([] if page.name == "README.md" or is_of_this_change(page) else [pytest.mark.thorough]),
             ],
         )
         for page in PAGES
