@@ -5,6 +5,7 @@ import os
 from collections.abc import Generator
 
 import pytest
+from concerns import Marks
 from hypothesis import settings
 
 # Examples are told by the failure itself, so that it is the same on every machine; a database would remember them here.
@@ -27,3 +28,13 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+MARKS = Marks()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what concerns few changes, which ``./dev test`` leaves out where no file of it changed."""
+    function = getattr(item, "originalname", item.name)
+    for marker in MARKS.of(item.nodeid.partition("::")[0], function, item.name):
+        item.add_marker(marker)

@@ -10,7 +10,6 @@ from documents import ROOT, Command, File, matches, play, steps
 PAGE = ROOT / "docs/how-to/add-a-verb.md"
 
 
-@pytest.mark.examples
 @pytest.mark.timeout(200)
 def test_the_verb_of_the_page_is_installed_and_called(tmp_path: Path) -> None:
     source, site, scripts = (tmp_path / name for name in ("source", "site", "bin"))

@@ -56,15 +56,15 @@ icmp/echo-requests fails there: before 1.26 a node answers echo requests to the 
 the format means that.
 """
 
-COMPARED = """
-    loadbalancer/source-ranges nodeport/traffic-policy-local affinity/client-ip sctp/associations
-    leftovers/rules-of-another-proxy
-"""
+COMPARED = {
+    "core": "loadbalancer/source-ranges nodeport/traffic-policy-local",
+    "others": "affinity/client-ip sctp/associations leftovers/rules-of-another-proxy",
+}
 """The scenarios whose rules, sets and virtual servers ``./dev test`` compares; ``--all`` compares those of all."""
 
 
 def test_every_named_scenario_has_a_case_in_the_mode() -> None:
-    named = " ".join([REAL, BEFORE_1_24, COMPARED])
+    named = " ".join([REAL, BEFORE_1_24, *COMPARED.values()])
     assert {*files(named)} <= {*of_mode_ipvs()}
 
 
@@ -168,8 +168,9 @@ def differences(paths: list[Path], kube_proxy: Binary) -> dict[str, list[str]]:
     return found
 
 
-def test_both_write_the_same_rules_sets_and_virtual_servers(kube_proxy: Binary) -> None:
-    assert differences(files(COMPARED), kube_proxy) == {}
+@pytest.mark.parametrize("names", COMPARED.values(), ids=COMPARED)
+def test_both_write_the_same_rules_sets_and_virtual_servers(names: str, kube_proxy: Binary) -> None:
+    assert differences(files(names), kube_proxy) == {}
 
 
 # Those of the four named scenarios have every set.

@@ -10,29 +10,38 @@ from guests import OWN
 pytestmark = [OWN, pytest.mark.timeout(1200)]
 
 IPVS = {
+    "core": """
+        clusterip/from-a-pod nodeport/traffic-policy-local externalip/unassigned-address loadbalancer/source-ranges
+        senders/from-a-node hairpin/same-node-reply-past-a-bridge affinity/client-ip
+        rejections/no-local-endpoint-or-no-endpoint untranslated/unused-port-of-a-cluster-ip
+        steps/udp-client-outlives-its-backend
+    """,
     "frontends": """
-        clusterip/from-a-pod clusterip/headless clusterip/host-network-endpoints clusterip/no-endpoints
+        clusterip/headless clusterip/host-network-endpoints clusterip/no-endpoints
         clusterip/ignores-external-traffic-policy clusterip/internal-traffic-policy-local clusterip/several-ports
         clusterip/one-pod-at-two-ports clusterip/one-port-over-tcp-and-udp clusterip/publish-not-ready-addresses
-        nodeport/traffic-policy-cluster nodeport/traffic-policy-local nodeport/node-port-addresses
-        nodeport/range-of-its-own externalip/unassigned-address externalip/hijacked-address
-        loadbalancer/source-ranges loadbalancer/short-circuits loadbalancer/without-node-ports
+        nodeport/traffic-policy-cluster nodeport/node-port-addresses
+        nodeport/range-of-its-own externalip/hijacked-address
+        loadbalancer/short-circuits loadbalancer/without-node-ports
     """,
     "senders": """
-        senders/from-a-node senders/from-loopback hairpin/same-node-reply-past-a-bridge network/hairpin
+        senders/from-loopback network/hairpin
         detect-local/cluster-cidr detect-local/node-cidr detect-local/without-cluster-cidr masquerade/all
-        masquerade/once-through-a-tunnel icmp/echo-requests sctp/associations affinity/client-ip
+        masquerade/once-through-a-tunnel icmp/echo-requests sctp/associations
         affinity/separate-for-each-port topology/prefer-same-zone terminating/local-policy-fallback
     """,
     "refusals and steps": """
-        rejections/at-every-frontend rejections/no-local-endpoint-or-no-endpoint
+        rejections/at-every-frontend
         rejections/daemon-on-the-node-port untranslated/other-ports-and-addresses
-        untranslated/unused-port-of-a-cluster-ip steps/endpoints-move steps/service-type-changes
-        steps/scaled-to-zero steps/proxy-killed-and-restarted steps/udp-client-outlives-its-backend
+        steps/endpoints-move steps/service-type-changes
+        steps/scaled-to-zero steps/proxy-killed-and-restarted
         steps/node-port-number-used-again loadbalancer/settings-at-the-second-port
     """,
 }
-"""What ``./dev test`` runs in mode ipvs; ``--all`` runs every scenario."""
+"""What ``./dev test`` runs in mode ipvs: the core always, and the others where files of the mode or of guests changed.
+
+``--all`` runs every scenario.
+"""
 
 LACKING = {
     "netem": "links/lossy-link links/link-begins-to-lose links/link-begins-to-delay",

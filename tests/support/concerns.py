@@ -1,10 +1,13 @@
 """What few changes concern, so that ``./dev test`` runs its tests only when a file of it changed, and with ``--all``.
 
-Each concern is a marker of tests. As a command this prints the markers whose tests may be left out, one a line, and
-says so on standard error. A branch is compared with where it left the main branch. The main branch is compared with its
-last commit where a file differs from it, and else with the commit before: of a merge, with main before it.
-``PROXYLAB_TESTS_SINCE`` names another commit, such as the one that a push of several commits began with. Where there is
-none of these, as in a clone of one commit, all tests run.
+Each concern is a marker of tests. ``tests/conftest.py`` gives it to those of the files in a table here, but not to what
+every run keeps. As a command this prints the markers whose tests may be left out, one a line, and says so on standard
+error.
+
+A branch is compared with where it left the main branch. The main branch is compared with its last commit where a file
+differs from it, and else with the commit before: of a merge, with main before it. ``PROXYLAB_TESTS_SINCE`` names
+another commit, such as the one that a push of several commits began with. Where there is none of these, as in a clone
+of one commit, all tests run.
 """
 
 import os
@@ -13,41 +16,328 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from proxylab.cli.verbs import VERBS
 
-__all__ = ["CONCERNS", "base_of", "changed_since", "is_concerned", "of_page", "unconcerned"]
+__all__ = ["CONCERNS", "EACH", "Marks", "base_of", "changed_since", "is_concerned", "of_page", "unconcerned"]
 
 ROOT = Path(__file__).resolve().parents[2]
 
+
+class Concern(NamedTuple):
+    """The files that tests concern, and the tests, by file, with the names of those whose first case every run has.
+
+    A path that ends in a slash is a folder with all that is in it. Without ``tests``, these have the marker themselves.
+    """
+
+    files: tuple[str, ...]
+    tests: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 it is never changed
+
+
+EACH = "each test"
+"""In the place of a name."""
+
+_KERNEL = "tests/kernel/test_"
+_ATTACKS = "tests/kernel/attacks/"
+_ENGINES = "tests/engines/test_"
+
 CONCERNS = {
-    "browser": (
-        "lab/proxylab/report/",
-        "lab/proxylab/features/graph/svg.py",
-        "tests/browser/",
-        "tests/support/browser.py",
+    "binaries": Concern(
+        ("lab/proxylab/binaries/", "tests/unit/binaries/"),
+        {"tests/unit/binaries/": ()},
     ),
-    "completion": ("lab/proxylab/cli/", "lab/proxylab/features/", "tests/kernel/test_standing_lab_commands.py"),
-    "dev_script": ("dev", "tests/unit/test_dev.py"),
-    "editor": ("lab/proxylab/scenario/", "tests/editor/"),
-    "examples": (
-        "docs/how-to/add-a-verb.md",
-        "lab/proxylab/cli/",
-        "lab/proxylab/features/",
-        "tests/docs/test_added_verb.py",
-        "tests/kernel/test_examples.py",
+    "browser": Concern(
+        (
+            "lab/proxylab/report/",
+            "lab/proxylab/features/graph/svg.py",
+            "tests/browser/",
+            "tests/support/browser.py",
+        )
     ),
-    "wheel": (
-        "pyproject.toml",
-        "lab/proxylab/__init__.py",
-        "lab/proxylab/catalogue",
-        "lab/proxylab/cli/",
-        "lab/proxylab/pytest_plugin/",
-        "tests/packaging/",
-        "tests/support/installed.py",
+    "completion": Concern(
+        ("lab/proxylab/cli/", "lab/proxylab/features/", "tests/kernel/test_standing_lab_commands.py")
+    ),
+    "control_plane": Concern(
+        (
+            "lab/proxylab/binaries/control_plane.py",
+            "lab/proxylab/cli/kubeconfig.py",
+            "lab/proxylab/cli/kubectl.py",
+            "lab/proxylab/client/kubernetes.py",
+            "lab/proxylab/control/kubernetes/",
+            "lab/proxylab/server/added_pods.py",
+            "lab/proxylab/server/control_plane.py",
+            "lab/proxylab/server/kubernetes.py",
+            "tests/kernel/test_killed_control_planes.py",
+            "tests/kernel/test_real_control_plane.py",
+        ),
+        {
+            f"{_KERNEL}killed_control_planes.py": (),
+            f"{_KERNEL}real_control_plane.py": (
+                "test_a_service_by_kubectl_reaches_the_pods_of_the_lab",
+                "test_it_ends_with_the_lab_and_leaves_nothing",
+            ),
+        },
+    ),
+    "defects": Concern(
+        (
+            "lab/proxylab/engines/embedded/",
+            "lab/proxylab/features/mutate/",
+            "lab/proxylab/mutate/",
+            "lab/proxylab/verdict/",
+            "scenarios/",
+        ),
+        {
+            f"{_ENGINES}mutants_of_kube_proxy.py": (),
+            f"{_ENGINES}what_only_nftables_shows.py": (),
+            f"{_KERNEL}broken_tables.py": (EACH,),
+            f"{_KERNEL}mutants.py": ("test_just_what_a_rule_is_for_turns_red_without_it[no DNAT]",),
+            f"{_KERNEL}mutants_of_objects.py": ("test_the_verb_reports_objects_and_fields",),
+            f"{_KERNEL}mutants_of_rules.py": ("test_a_lab_keeps_the_mutated_rules_and_a_probe_notices",),
+        },
+    ),
+    "dev_script": Concern(("dev", "tests/unit/test_dev.py")),
+    "editor": Concern(("lab/proxylab/scenario/", "tests/editor/")),
+    "engines": Concern(
+        (
+            "lab/proxylab/cluster/",
+            "lab/proxylab/engines/",
+            "lab/proxylab/kernel/netfilter/",
+            "scenarios/",
+        ),
+        {
+            f"{_ENGINES}kube_proxy.py": ("test_it_follows_the_cluster", "test_its_end_is_told_with_its_last_lines"),
+            f"{_ENGINES}localhost_node_ports.py": (),
+            f"{_ENGINES}one_after_another.py": (),
+            f"{_ENGINES}rules_of_scenarios.py": (
+                "test_both_write_the_same_rules_for_every_scenario[iptables-ends of others]",
+            ),
+            f"{_KERNEL}layout_before_1_24.py": ("test_without_a_rule_its_probes_turn_red",),
+            f"{_KERNEL}node_work.py": (EACH,),
+            f"{_KERNEL}rules_load.py": (EACH,),
+            f"{_KERNEL}tables_load.py": ("test_every_rendered_table_is_taken",),
+            f"{_KERNEL}variants.py": (EACH,),
+        },
+    ),
+    "guests": Concern(
+        (
+            "lab/proxylab/engines/embedded/ipvs/",
+            "lab/proxylab/engines/kubeproxy/",
+            "lab/proxylab/guest/",
+            "lab/proxylab/kernel/netfilter/",
+            "scenarios/ipvs/",
+            "tests/kernel/guest_runs.py",
+        ),
+        {
+            f"{_ENGINES}ipvs_in_a_guest.py": (
+                "test_both_write_the_same_rules_sets_and_virtual_servers[core]",
+                "test_every_named_scenario_has_a_case_in_the_mode",
+            ),
+            f"{_KERNEL}guest.py": ("test_a_scenario_runs_in_a_guest",),
+            f"{_KERNEL}ipvs_in_a_guest.py": (),
+            f"{_KERNEL}killed_guests.py": (EACH,),
+            f"{_KERNEL}netem.py": ("test_a_machine_without_netem_skips_the_scenario_with_the_cure",),
+            f"{_KERNEL}scenarios_in_a_guest.py": (
+                "test_every_named_scenario_has_a_case_in_mode_ipvs",
+                "test_mode_ipvs_passes[core]",
+                "test_what_many_kernels_lack_is_there[SCTP sockets-embedded/iptables]",
+            ),
+            f"{_KERNEL}schedulers_in_a_guest.py": (),
+        },
+    ),
+    "judge": Concern(
+        (
+            "lab/proxylab/evidence/",
+            "lab/proxylab/kernel/capture/",
+            "lab/proxylab/kernel/netfilter/",
+            "lab/proxylab/rules/",
+            "lab/proxylab/traffic/",
+            "lab/proxylab/verdict/",
+            "tests/kernel/attacks/",
+            "tests/kernel/attacked_lab.py",
+            "tests/kernel/attacked_streams.py",
+        ),
+        {
+            **{
+                f"{_ATTACKS}test_{each}.py": (EACH,)
+                for each in (
+                    "altered_packets",
+                    "answers_of_others",
+                    "attacks_on_nftables",
+                    "attacks_on_userspace",
+                    "broken_ways",
+                    "chains_of_others",
+                    "filters_and_queues",
+                    "flows_to_no_endpoint",
+                    "health_checks_of_others",
+                    "marks_and_sources_of_others",
+                    "other_ways_to_the_pod",
+                    "reasons_that_mislead",
+                    "requests_through_an_ingress",
+                    "rules_of_others",
+                )
+            },
+            f"{_ATTACKS}test_drops_of_the_stack.py": ("test_a_drop_by_a_stack_is_not_taken_for_another",),
+            f"{_ATTACKS}test_streams_led_astray.py": (
+                "test_a_stream_that_reaches_no_endpoint_fails",
+                "test_an_unaltered_lab_passes",
+            ),
+            f"{_ATTACKS}test_streams_led_by_others.py": (
+                "test_a_stream_that_a_rule_of_others_leads_does_not_pass",
+                "test_a_stream_that_a_rule_of_others_loses_does_not_pass",
+            ),
+            f"{_KERNEL}broken_labs.py": (EACH,),
+            f"{_KERNEL}bundles.py": ("test_a_seed_changes_ports_and_payloads_and_brings_them_back",),
+            f"{_KERNEL}copies.py": ("test_a_copy_that_a_third_node_drops_is_no_pass",),
+            f"{_KERNEL}flows_past_programs.py": (EACH,),
+            f"{_KERNEL}foreign_rewriting.py": (EACH,),
+            f"{_KERNEL}foreign_rules.py": (EACH,),
+            f"{_KERNEL}it_cannot_lie.py": (EACH,),
+            f"{_KERNEL}reasons_in_labs.py": ("test_why_names_it",),
+            f"{_KERNEL}refused_at_a_node.py": (EACH,),
+            f"{_KERNEL}senders.py": ("test_what_arrives_at_a_node_s_own_program_is_seen_behind_its_rules",),
+            f"{_KERNEL}settings_named.py": ("test_the_setting_follows_the_rule[embedded/iptables]",),
+            f"{_KERNEL}slow_affinity.py": (EACH,),
+            f"{_KERNEL}stack_drops.py": ("test_an_ordinary_user_is_told_by_counters_alone",),
+            f"{_KERNEL}trace.py": ("test_every_rule_is_told_there_and_back",),
+            f"{_KERNEL}traffic.py": (
+                "test_flows_are_followed_through_a_dnat_both_ways",
+                "test_what_is_not_delivered_has_a_witness",
+            ),
+        },
+    ),
+    "network": Concern(
+        ("lab/proxylab/kernel/netlink/", "lab/proxylab/plan/", "tests/kernel/survey.py"),
+        {
+            f"{_KERNEL}addresses_answer.py": (),
+            f"{_KERNEL}passages.py": (),
+            f"{_KERNEL}planned_network.py": ("test_masquerade_takes_the_planned_source",),
+            f"{_KERNEL}planned_path.py": (EACH,),
+            f"{_KERNEL}realise.py": (
+                "test_a_required_sysctl_that_cannot_be_written_is_a_capability",
+                "test_the_first_packet_after_a_build_arrives",
+                "test_the_kernel_has_what_the_plan_says",
+            ),
+            f"{_KERNEL}source_selection.py": (),
+        },
+    ),
+    "plugin": Concern(
+        ("lab/proxylab/pytest_plugin/", "lab/proxylab/report/", "tests/plugin/"),
+        {
+            f"{_KERNEL}kept_labs.py": ("test_pytest_keeps_the_lab_of_a_failed_item",),
+            f"{_KERNEL}python_lab.py": ("test_a_handshake_crosses_the_proxy_and_no_kernel_interferes",),
+            "tests/plugin/test_binaries.py": ("test_junit_has_it_in_the_properties_of_each_item",),
+            "tests/plugin/test_builds.py": (),
+            "tests/plugin/test_other_plugins.py": (),
+            "tests/plugin/test_page.py": (
+                "test_every_probe_is_on_the_page_in_the_order_of_the_items",
+                "test_who_asks_for_no_page_gets_none",
+            ),
+            "tests/plugin/test_shards.py": ("test_every_file_is_in_one_shard",),
+            "tests/plugin/test_themes.py": ("test_each_folder_has_a_line[alone]",),
+        },
+    ),
+    "processes": Concern(
+        (
+            "lab/proxylab/client/",
+            "lab/proxylab/kernel/sandbox/",
+            "lab/proxylab/protocol/",
+            "lab/proxylab/server/",
+            "tests/kernel/killing.py",
+        ),
+        {
+            f"{_KERNEL}blocked_programs.py": (),
+            f"{_KERNEL}dead_launcher.py": (EACH,),
+            f"{_KERNEL}engines_that_hang.py": ("test_the_client_says_what_it_waits_for_and_how_the_log_ends[idles]",),
+            f"{_KERNEL}killed_as_ordinary_user.py": (EACH,),
+            f"{_KERNEL}killed_as_root.py": (EACH,),
+            f"{_KERNEL}large_loads.py": (),
+            f"{_KERNEL}launcher.py": (
+                "test_a_command_is_killed_when_its_caller_stops_waiting",
+                "test_a_command_sees_its_place_and_nothing_else",
+            ),
+            f"{_KERNEL}leftovers.py": (EACH,),
+            f"{_KERNEL}nothing_left.py": ("test_a_run_that_is_left_alone_leaves_nothing",),
+            f"{_KERNEL}resource_limits.py": ("test_a_machine_without_a_place_to_write",),
+            f"{_KERNEL}sandbox.py": (
+                "test_a_lab_process_that_dies_is_reported_with_its_last_words",
+                "test_nothing_of_the_machine_is_in_reach",
+            ),
+            f"{_KERNEL}standing_lab_commands.py": (
+                "test_an_engine_s_log_is_printed_and_followed",
+                "test_the_lab_is_brought_to_an_edited_file",
+                "test_what_crosses_a_device_is_seen_in_every_form",
+            ),
+            f"{_KERNEL}standing_labs.py": (
+                "test_a_lab_runs_serves_one_client_after_another_and_ends",
+                "test_nothing_is_left_after_any_process_of_a_lab_is_killed[lab process]",
+                "test_only_the_owner_reaches_the_socket",
+            ),
+            f"{_KERNEL}stuck_labs.py": (
+                "test_a_command_in_a_lab_with_a_stopped_process_says_so_and_ends_by_a_signal",
+                "test_the_first_verb_after_a_lab_was_killed_says_so",
+            ),
+            f"{_KERNEL}what_a_lab_may_do.py": (
+                "test_a_command_in_a_lab_of_root_can_harm_nothing_of_the_machine",
+                "test_a_command_in_a_lab_of_root_is_a_user_who_owns_nothing",
+            ),
+            f"{_KERNEL}what_a_run_needs.py": (),
+        },
+    ),
+    "reproduction": Concern(
+        ("lab/proxylab/report/reproduction/", "tests/kernel/failing_probes.py", "tests/kernel/played_scripts.py"),
+        {f"{_KERNEL}reproduction.py": ()},
+    ),
+    "verbs": Concern(
+        (
+            "docs/how-to/add-a-verb.md",
+            "lab/proxylab/cli/",
+            "lab/proxylab/features/",
+            "lab/proxylab/kernel/capabilities.py",
+            "tests/docs/test_added_verb.py",
+        ),
+        {
+            "tests/docs/test_added_verb.py": (),
+            f"{_ENGINES}gate.py": (),
+            f"{_ENGINES}imported_promises.py": (),
+            f"{_KERNEL}audit.py": (EACH,),
+            f"{_KERNEL}diagnose.py": ("test_a_node_that_tells_balancers_the_wrong_thing_is_named",),
+            f"{_KERNEL}diff.py": (),
+            f"{_KERNEL}doctor.py": ("test_it_finds_what_others_find",),
+            f"{_KERNEL}examples.py": ("test_the_example_of_the_command_itself_works",),
+            f"{_KERNEL}imported.py": (EACH,),
+        },
+    ),
+    "wheel": Concern(
+        (
+            "pyproject.toml",
+            "lab/proxylab/__init__.py",
+            "lab/proxylab/catalogue",
+            "lab/proxylab/cli/",
+            "lab/proxylab/pytest_plugin/",
+            "tests/packaging/",
+            "tests/support/installed.py",
+        )
     ),
 }
-"""By marker, the files that its tests concern; a path that ends in a slash is a folder with all that is in it."""
+
+
+class Marks:
+    """Which items get the marker of a concern: those of its files that every run does not keep."""
+
+    def __init__(self) -> None:
+        self._known = set[tuple[str, str]]()
+
+    def of(self, file: str, function: str, name: str) -> list[str]:
+        """The markers of a test by its file, its function and its name, which has the parameters, too."""
+        known = (file, function) in self._known
+        self._known.add((file, function))
+        return [
+            marker
+            for marker, concern in CONCERNS.items()
+            for tests, kept in concern.tests.items()
+            if _is_in(file, tests) and name not in {*kept} - {function} and (known or not {function, EACH} & {*kept})
+        ]
 
 
 def base_of(root: Path) -> str | None:
@@ -73,13 +363,17 @@ def changed_since(base: str, root: Path) -> list[str]:
 
 def is_concerned(paths: Iterable[str], changed: Iterable[str]) -> bool:
     """Whether one of the changed files is one of the paths, or in one of the folders."""
-    return any(file == path or (path.endswith("/") and file.startswith(path)) for file in changed for path in paths)
+    return any(_is_in(file, path) for file in changed for path in paths)
 
 
 def unconcerned(changed: Iterable[str]) -> list[str]:
     """The concerns without a changed file."""
     files = [*changed]
-    return [concern for concern, paths in CONCERNS.items() if not is_concerned(paths, files)]
+    return [marker for marker, each in CONCERNS.items() if not is_concerned((*each.files, *each.tests), files)]
+
+
+def _is_in(file: str, path: str) -> bool:
+    return file == path or (path.endswith("/") and file.startswith(path))
 
 
 def of_page(page: Path) -> list[str]:

@@ -19,7 +19,8 @@ SHOWN = 8
 def times_page(document: str) -> str:
     """The page, in Markdown."""
     seconds, cases = Counter[str](), Counter[str]()
-    for case in ET.fromstring(document).iter("testcase"):
+    run = ET.fromstring(document)
+    for case in run.iter("testcase"):
         file = case.get("file") or case.get("classname", "").replace(".", "/")
         cases[file] += 1
         seconds[file] += float(case.get("time", 0))
@@ -39,7 +40,7 @@ def times_page(document: str) -> str:
             "`./dev test --junitxml=run.xml && ./dev times run.xml > tests/times.md` writes this page. A time is",
             "that of all workers together.",
             "",
-            f"{sum(cases.values()):,} cases took {sum(seconds.values()):,.0f} s.",
+            f"{sum(cases.values()):,} cases took {sum(seconds.values()):,.0f} s{_of(run)}.",
             "",
             *_table("folder", ((f"`{each}`", folders[each], of_folder[each]) for each, _ in folders.most_common())),
             "",
@@ -49,6 +50,13 @@ def times_page(document: str) -> str:
             "",
         ]
     )
+
+
+def _of(run: ET.Element) -> str:
+    """The run's beginning, and the time that passed."""
+    suite = next(run.iter("testsuite"))
+    began, took = suite.get("timestamp"), suite.get("time")
+    return f", in a run of {float(took):,.0f} s that began at {began[:16]}" if began and took else ""
 
 
 def _folder(file: str) -> str:

@@ -1,10 +1,11 @@
 """``./dev test`` leaves out the tests of what no changed file concerns, and knows what changed."""
 
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
-from concerns import CONCERNS, ROOT, base_of, changed_since, is_concerned, of_page, unconcerned
+from concerns import CONCERNS, EACH, ROOT, Marks, base_of, changed_since, is_concerned, of_page, unconcerned
 
 
 @pytest.fixture(autouse=True)
@@ -83,9 +84,10 @@ def test_without_a_clone_there_is_nothing_to_compare_with(tmp_path: Path) -> Non
     ("file", "concerned"),
     [
         ("dev", {"dev_script"}),
-        ("lab/proxylab/report/html/page.css", {"browser"}),
+        ("lab/proxylab/report/html/page.css", {"browser", "plugin"}),
         ("lab/proxylab/scenario/schema.json", {"editor"}),
-        ("lab/proxylab/engines/modes.py", set()),
+        ("lab/proxylab/engines/modes.py", {"engines"}),
+        ("tests/kernel/test_copies.py", {"judge"}),
         ("devices", set()),
     ],
 )
@@ -106,7 +108,40 @@ def test_a_page_is_of_its_own_text_and_of_the_verbs_that_it_types() -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
+def test_every_run_has_the_tests_that_a_concern_names() -> None:
+    marks = Marks()
+    file = "tests/kernel/test_stuck_labs.py"
+    for name in ("test_the_first_verb_after_a_lab_was_killed_says_so", "test_verbs"):
+        assert marks.of(file, name, name) == ([] if name != "test_verbs" else ["processes"])
+    file = "tests/kernel/test_standing_labs.py"
+    for role, marked in (("init", ["processes"]), ("lab process", [])):
+        killed = "test_nothing_is_left_after_any_process_of_a_lab_is_killed"
+        assert marks.of(file, killed, f"{killed}[{role}]") == marked
+    for name, marked in (("[a]", []), ("[b]", ["judge"])):
+        assert marks.of("tests/kernel/attacks/test_broken_ways.py", "test_it", f"test_it{name}") == marked
+    assert marks.of("tests/kernel/test_names.py", "test_it", "test_it") == []
+
+
 def test_every_path_exists_and_every_marker_has_tests() -> None:
-    assert [path for paths in CONCERNS.values() for path in paths if not (ROOT / path).exists()] == []
+    paths = [path for each in CONCERNS.values() for path in (*each.files, *each.tests)]
+    assert [path for path in paths if not (ROOT / path).exists()] == []
     marked = "\n".join(each.read_text() for each in (ROOT / "tests").rglob("test_*.py"))
-    assert [concern for concern in CONCERNS if f"pytest.mark.{concern}" not in marked] == []
+    assert [key for key, each in CONCERNS.items() if not each.tests and f"pytest.mark.{key}" not in marked] == []
+
+
+def test_every_name_that_a_concern_keeps_is_that_of_a_test() -> None:
+    named = [(file, name) for each in CONCERNS.values() for file, names in each.tests.items() for name in names]
+    lost = [
+        (file, name)
+        for file, name in named
+        if name != EACH
+        and not re.search(rf"^(def )?{name.partition('[')[0]}( = |\()", (ROOT / file).read_text(), re.MULTILINE)
+    ]
+    assert lost == []
+
+
+def test_a_row_says_what_shows_each_concern_in_every_run() -> None:
+    page = (ROOT / "tests/README.md").read_text()
+    assert re.findall(r"^\| `([a-z_]+)` \|", page, re.MULTILINE) == [*CONCERNS]
+    named = {each.partition("::")[0] for each in re.findall(r"`((?:tests|scenarios|lab)/[^`]*)`", page)}
+    assert [path for path in named if not (ROOT / path).exists()] == []
