@@ -97,7 +97,8 @@ def _expected_row(case: Case, flow: Flow, seen: Observation) -> Iterator[_Row]:
     if seen in flow.arrivals and expect.outcome in (Outcome.DELIVERED, Outcome.REFUSED):
         address, ends = case.expected_source(flow), case.expected_ends
         source = str(address) if address and seen.source != address else _DITTO
-        instead = [] if seen in ends else [endpoint(*end) for end in ends.instead_of(seen.destination)]
+        is_right = ends.allow(seen.netns_name, (seen.destination, seen.destination_port))
+        instead = [] if is_right else [endpoint(*end) for end in ends.instead_of(seen.destination)]
         netns_name = listed(instead, "or") if instead else _DITTO
         if not expect.allows_backend(seen.netns_name, seen.destination_port):
             netns_name = listed(list(map(str, expect.backends or ())), "or")

@@ -147,6 +147,11 @@ class StreamExpect(Declared, frozen=True, kw_only=True):
     position: Position
     positions: Mapping[str, Position] = field(default_factory=dict)
 
+    @property
+    def backend_names(self) -> tuple[str, ...]:
+        """The pods of ``backend`` and ``backends``."""
+        return tuple(filter(None, (self.backend, *(self.backends or ()))))
+
 
 def _metric_name(name: str) -> str:
     if not _METRIC_NAME.fullmatch(name):

@@ -24,6 +24,11 @@ def altered_clauses(altered: Iterable[Altered], *, replies: bool) -> Mapping[int
     return {flow: _clause(several) for flow, several in found.items()}
 
 
+def data_changed(what: str, at: str = "") -> str:
+    """The clause that a request, a reply or an error came with other data than it was sent, as far as known where."""
+    return f"the data of the {what} had changed on the way{at and f' when it came to {at}'}"
+
+
 def turned_away_again(resolved: ResolvedProbe, evidence: Evidence, flow: Flow) -> str:
     """The clause that more resets or ICMP errors came than packets were sent; empty if each answers one."""
     heard, sent = max(len(flow.resets), len(flow.unreachables) + len(flow.errors)), max(1, len(flow.departures))
@@ -38,7 +43,7 @@ def _clause(several: Sequence[Altered]) -> str:
     what = "reset" if first.packet is Packet.RESET else "ICMP error" if first.packet in _ICMP else str(first.packet)
     at = f"{first.netns_name}/{first.device}" if first.device else first.netns_name
     if first.part is Part.DATA:
-        return f"the data of the {what} had changed on the way when it came to {at}"
+        return data_changed(what, at)
     if first.part is Part.CHECKSUM:
         return f"the {what} came to {at} with a wrong IP checksum"
     return f"the {what} quotes another packet than was sent: {first.seen}, not {first.sent}"

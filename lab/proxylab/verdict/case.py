@@ -96,7 +96,7 @@ class Case(Struct, frozen=True, dict=True):
     @cached_property
     def expected_ends(self) -> ExpectedEnds:
         """Where its flows may arrive."""
-        return ExpectedEnds(self.resolved, self.probe.expect, self.probe.target)
+        return ExpectedEnds.of_probe(self.resolved, self.probe.expect, self.probe.target)
 
     @property
     def ends_beyond_nodes(self) -> bool:

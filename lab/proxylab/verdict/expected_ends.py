@@ -8,47 +8,60 @@ need serve them (``or_dialled``).
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from proxylab.addresses import IPAddress
-from proxylab.evidence.evidence import Observation
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.expect import Expect
 from proxylab.scenario.probes import AddressTarget, Target
+from proxylab.scenario.steps import StreamExpect
 from proxylab.scenario.words import Outcome
 
 End = tuple[IPAddress, int]
 
 
 class ExpectedEnds:
-    """The addresses and ports at which the flows of a probe may arrive."""
+    """The addresses and ports at which the flows of a probe may arrive, or the packets of a stream.
 
-    def __init__(self, resolved: ResolvedProbe, expect: Expect, target: Target) -> None:
+    Attributes:
+        reachable: the ends themselves, without those of pods that the author names.
+        is_known: whether anything says where they may arrive.
+    """
+
+    def __init__(
+        self, resolved: ResolvedProbe, reachable: Sequence[End], named: Iterable[str], *, is_known: bool
+    ) -> None:
+        """``named`` are the pods that the author names."""
+        self.reachable = reachable
+        self.is_known = is_known
         self._resolved = resolved
-        self.reachable: Sequence[End] = [(each.address, each.port) for each in resolved.endpoints if each.is_reachable]
+        self._reachable = frozenset(reachable)
+        self._of_named = self._own_endpoints(resolved, named)
+
+    @classmethod
+    def of_probe(cls, resolved: ResolvedProbe, expect: Expect, target: Target) -> "ExpectedEnds":
+        """Where the flows of a probe may arrive at its one moment."""
+        reachable = [(each.address, each.port) for each in resolved.endpoints if each.is_reachable]
+        dialled = (resolved.destination, resolved.port)
         names_address = isinstance(target, AddressTarget) and expect.outcome is Outcome.DELIVERED
-        self.is_what_was_dialled = not resolved.service_port
-        if not self.reachable and names_address and not expect.backend_names:
-            self.is_what_was_dialled = True
-            self.reachable = [(resolved.destination, resolved.port)]
-        elif resolved.or_dialled:
-            self.reachable = [*self.reachable, (resolved.destination, resolved.port)]
-        self._reachable = frozenset(self.reachable)
-        self._of_named = self._named(resolved, expect)
+        if resolved.or_dialled or (not reachable and names_address and not expect.backend_names):
+            reachable.append(dialled)
+        is_known = bool(resolved.service_port or resolved.endpoints)
+        return cls(resolved, reachable, expect.backend_names, is_known=is_known)
 
-    @property
-    def is_known(self) -> bool:
-        """Whether anything says where the flows may arrive."""
-        return bool(self._resolved.service_port or self._resolved.endpoints)
+    @classmethod
+    def of_stream(cls, resolved: ResolvedProbe, expect: StreamExpect) -> "ExpectedEnds":
+        """Where the packets of a stream may arrive: at each endpoint that it has had, or where it was sent to."""
+        ends = [(each.address, each.port) for each in resolved.endpoints]
+        if not resolved.service_port and not ends:
+            ends = [(resolved.destination, resolved.port)]
+        return cls(resolved, ends, expect.backend_names, is_known=True)
 
-    def __contains__(self, arrival: object) -> bool:
-        """Whether a flow may arrive there; ``arrival`` is an ``Observation`` at a pod."""
-        if not isinstance(arrival, Observation):
-            return False
-        end = (arrival.destination, arrival.destination_port)
+    def allow(self, name: str, end: End) -> bool:
+        """Whether a packet may arrive there, at the pod of that name."""
         if not self.is_known or end in self._reachable:
             return True
-        own = self._of_named.get(arrival.netns_name)
+        own = self._of_named.get(name)
         return own is not None and (not own or end in own)
 
     def instead_of(self, address: IPAddress) -> Sequence[End]:
@@ -56,11 +69,12 @@ class ExpectedEnds:
         return [end for end in self.reachable if end[0] == address] or self.reachable
 
     def is_unready(self, end: End) -> bool:
-        """Whether the Service has an endpoint there that flows must not reach."""
-        return any((each.address, each.port) == end for each in self._resolved.endpoints)
+        """Whether the Service has an endpoint there, and none that new flows may reach."""
+        found = [each.is_reachable for each in self._resolved.endpoints if (each.address, each.port) == end]
+        return bool(found) and not any(found)
 
     @staticmethod
-    def _named(resolved: ResolvedProbe, expect: Expect) -> Mapping[str, frozenset[End]]:
+    def _own_endpoints(resolved: ResolvedProbe, named: Iterable[str]) -> Mapping[str, frozenset[End]]:
         """The endpoints of each pod that the author names, of a Service."""
         if not resolved.service_port:
             return {}
@@ -69,5 +83,5 @@ class ExpectedEnds:
             addresses[each.name].add(each.address)
         return {
             name: frozenset((each.address, each.port) for each in resolved.endpoints if each.address in addresses[name])
-            for name in expect.backend_names
+            for name in named
         }

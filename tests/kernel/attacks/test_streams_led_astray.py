@@ -31,10 +31,12 @@ def ahead(rule: str) -> Alteration:
 
 ASTRAY = {
     "another port of the pod": (
-        led(f"{ECHO}:8081"), SERVED, "endpoint", f"echo got it at {ECHO}:8081, which was no endpoint of default/echo:",
+        led(f"{ECHO}:8081"), SERVED, "endpoint",
+        "it arrived at port 8081 of echo, not at port 8080, the target port of default/echo:",
     ),
     "a pod outside the Service": (
-        led(f"{OTHER}:8080"), WHEREVER, "endpoint", f"other got it at {OTHER}:8080, which was no endpoint of",
+        led(f"{OTHER}:8080"), WHEREVER, "endpoint",
+        f"it arrived at other, at {OTHER}:8080, which was at no time an endpoint of",
     ),
 }  # fmt: skip
 COPIED = {
@@ -115,7 +117,7 @@ def test_a_stream_whose_data_changes_fails(changed: str) -> None:
     text = WORLD.replace("send: {every: 5ms}", "send: {every: 5ms, payload: 100}")
     with streaming(ENGINE, port, "{lost: {atMost: 1000}}", alteration, text=text) as verdicts:
         for verdict in verdicts:
-            assert f"the data of the {what} changed on the way" in said(verdict)
+            assert f"the data of the {what} had changed on the way" in said(verdict)
             assert str(verdict.overall) == "fail", said(verdict)
 
 
@@ -125,7 +127,7 @@ def test_a_stream_whose_port_alone_a_rule_changes_keeps_no_source(port: str) -> 
     with streaming(ENGINE, port, "{source: preserved, lost: 0}", rule, text=WORLD) as verdicts:
         for verdict in verdicts:
             assert str(verdict.overall) == "fail", said(verdict)
-            assert f"echo saw port {TAKEN}, not port " in said(verdict)
+            assert f"echo saw it come from port {TAKEN}, not from port " in said(verdict)
 
 
 @pytest.mark.parametrize("port", ["tcp", "udp"])

@@ -168,12 +168,12 @@ def delivered_by(failure: Failure) -> str:
 def led_to_wrong_end(failure: Failure) -> str:
     """A rule translated the packet to what is no endpoint of the Service, or to a wrong port of one."""
     case, resolved, ends = failure.case, failure.case.resolved, failure.case.expected_ends
-    arrival = next(each for each in failure.flow.arrivals if each not in ends)
-    there = (arrival.destination, arrival.destination_port)
+    came = ((each.netns_name, (each.destination, each.destination_port)) for each in failure.flow.arrivals)
+    there = next(end for name, end in came if not ends.allow(name, end))
     rule = next((each for each in case.translations if each.translates_to == there), None)
     if rule is None:
         return ""
-    expected = [endpoint(*each) for each in ends.instead_of(arrival.destination)]
+    expected = [endpoint(*each) for each in ends.instead_of(there[0])]
     of_service = f"{resolved.service_port} has no endpoint"
     if len(expected) == 1:
         of_service = f"the endpoint of {resolved.service_port} is {expected[0]}"

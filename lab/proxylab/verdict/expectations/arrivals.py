@@ -1,4 +1,7 @@
-"""``endpoint``, ``backends`` and ``spread``: where the flows arrived, by the taps at the pods.
+"""``endpoint``, ``backend``, ``backends`` and ``spread``: where the flows of a probe arrived, or a stream's packets.
+
+Of a probe the taps at the pods tell, of a stream the answers. Both share the clauses, and the ends where packets may
+arrive (``expected_ends``).
 
 ``endpoint``, which needs no key: flows arrive at an endpoint that they may reach at that moment, at its target port.
 
@@ -17,6 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Observation
 from proxylab.evidence.words import amount, endpoint, listed, numbers
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.expect import Backend, Shares
 from proxylab.scenario.words import Outcome, Spread
 from proxylab.statistics import (
@@ -33,6 +37,7 @@ from proxylab.verdict.expected_ends import ExpectedEnds
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.flows import counted_ends
 from proxylab.verdict.model import Verdict
+from proxylab.verdict.stream import StreamCase, answer_words, may_be_late
 
 _End = tuple[IPAddress, int]
 _Arrived = Counter[_End]
@@ -49,15 +54,17 @@ def _expected(case: Case) -> _Arrived | None:
 def _judge_endpoint(case: Case, arrived: _Arrived) -> Verdict:
     """Every packet that arrived came to an endpoint that it may reach."""
     resolved, findings, ends = case.resolved, Findings(case), case.expected_ends
-    known: dict[tuple[str, IPAddress, int], bool] = {}
+    known: dict[tuple[str, _End], bool] = {}
     for flow in case.arrived:
         for each in flow.arrivals:
-            where = (each.netns_name, *_end(each))
+            where = (each.netns_name, _end(each))
             if where not in known:
-                known[where] = each in ends
+                known[where] = ends.allow(*where)
             if not known[where]:
-                findings.wrong(_clause(case, each, ends), flow.number)
-    at_dialled = ends.is_what_was_dialled or (resolved.or_dialled and set(arrived) == {case.dialled})
+                is_what = f"is {'an endpoint that is not ready' if ends.is_unready(where[1]) else 'no endpoint'}"
+                findings.wrong(_clause(resolved, ends, *where, is_what), flow.number)
+    reachable = {(each.address, each.port) for each in resolved.endpoints if each.is_reachable}
+    at_dialled = not resolved.service_port or (set(arrived) == {case.dialled} and case.dialled not in reachable)
     witness = "what was dialled" if at_dialled else f"an endpoint of {resolved.service_port}"
     return findings.settle(
         "endpoint",
@@ -73,19 +80,17 @@ def _several(ends: Collection[_End], words: str) -> str:
     return words.format(amount(len(ends), "endpoint")) if len(ends) > 1 else ""
 
 
-def _clause(case: Case, arrival: Observation, ends: ExpectedEnds) -> str:
-    at, service_port = endpoint(*_end(arrival)), case.resolved.service_port
-    instead = ends.instead_of(arrival.destination)
+def _clause(resolved: ResolvedProbe, ends: ExpectedEnds, name: str, end: _End, is_what: str) -> str:
+    """That a packet arrived at another end than it may; ``is_what`` says what that is to the Service."""
+    (address, at_port), service_port = end, resolved.service_port
+    instead = ends.instead_of(address) or [(resolved.destination, resolved.port)]
     ports = listed([str(port) for _, port in instead], "or")
-    has_address = bool(instead) and instead[0][0] == arrival.destination
-    if has_address:
-        whose = f"the target port of {service_port} there" if service_port else "that was dialled"
-        came = f"it arrived at port {arrival.destination_port} of {arrival.netns_name}, not at port {ports}"
-        return f"{came}, {whose}" if service_port else f"{came} {whose}"
+    if instead[0][0] == address:
+        whose = f", the target port of {service_port} there" if service_port else " that was dialled"
+        return f"it arrived at port {at_port} of {name}, not at port {ports}{whose}"
     if not service_port:
-        return f"it arrived at {at}, not at {endpoint(*instead[0])} that was dialled"
-    what = "an endpoint that is not ready" if ends.is_unready(_end(arrival)) else "no endpoint"
-    return f"it arrived at {arrival.netns_name}, at {at}, which is {what} of {service_port}"
+        return f"it arrived at {endpoint(*end)}, not at {endpoint(*instead[0])} that was dialled"
+    return f"it arrived at {name}, at {endpoint(*end)}, which {is_what} of {service_port}"
 
 
 def _end(arrival: Observation) -> _End:
@@ -93,6 +98,44 @@ def _end(arrival: Observation) -> _End:
 
 
 ENDPOINT = Expectation[Case, _Arrived](key="endpoint", expected=_expected, judge=_judge_endpoint)
+
+
+def _strays(stream: StreamCase) -> dict[int, str] | None:
+    """The packets that reached what is no expected endpoint, each with a clause; ``None`` without any.
+
+    A stream stays where conntrack or its connection holds it; after the step's wait it moves only to endpoints that new
+    flows may reach.
+    """
+    ends, found = ExpectedEnds.of_stream(stream.resolved, stream.expect), dict[int, str]()
+    before: _End | None = None
+    for packet in stream.answered:
+        if packet.own is None:
+            continue
+        end, earlier = (packet.own, packet.own_port), before
+        before = end
+        if not ends.allow(packet.backend, end):
+            found[packet.number] = _clause(stream.resolved, ends, packet.backend, end, "was at no time an endpoint")
+        moved = earlier not in (None, end) and packet.at >= stream.step.settled
+        if moved and ends.is_unready(end) and packet.backend not in stream.expect.backend_names:
+            found[packet.number] = f"it moved to {packet.backend}, an endpoint that is not ready"
+    return found or None
+
+
+def _judge_endpoint_of_stream(stream: StreamCase, strays: dict[int, str]) -> Verdict:
+    findings = Findings(stream)
+    for number, clause in strays.items():
+        findings.wrong(clause, number)
+    ends = [(each.own, each.own_port) for each in stream.answered if each.own is not None]
+    return findings.settle(
+        f"{stream.name}.endpoint",
+        expected=listed([endpoint(each.address, each.port) for each in stream.resolved.endpoints], "or"),
+        observed=listed([endpoint(*end) for end in dict.fromkeys(ends)]),
+    )
+
+
+ENDPOINT_OF_STREAM = Expectation[StreamCase, dict[int, str]](
+    key="endpoint", expected=_strays, judge=_judge_endpoint_of_stream
+)
 
 
 def _judge_backends(case: Case, expected: tuple[Backend, ...]) -> Verdict:
@@ -108,13 +151,8 @@ def _judge_backends(case: Case, expected: tuple[Backend, ...]) -> Verdict:
     for flow in case.arrived:
         reached = list(dict.fromkeys(_called(each, with_port) for each in flow.arrivals))
         found.update(reached)
-        strangers = [each for each in reached if each not in names]
-        if strangers:
-            clause = f"the request reached {listed(strangers)}, not an expected backend"
-            if flow.number in case.too_late:
-                findings.doubt(f"{clause}, but {case.too_late[flow.number]}", flow.number)
-            else:
-                findings.wrong(clause, flow.number)
+        if strangers := [each for each in reached if each not in names]:
+            _note_stranger(findings, flow.number, strangers, case.too_late.get(flow.number, ""))
         elif flow.number in case.disagreements:
             findings.doubt(case.disagreements[flow.number], flow.number)
     question = case.resolved.question
@@ -136,13 +174,19 @@ def _judge_backends(case: Case, expected: tuple[Backend, ...]) -> Verdict:
     return findings.settle("backends", expected=listed(names), observed=observed)
 
 
+def _note_stranger(findings: Findings, number: int, strangers: Sequence[str], but: str = "") -> None:
+    """A flow or packet reached what is no expected backend; ``but`` is what may excuse that."""
+    clause = f"the request reached {listed(strangers)}, not an expected backend"
+    (findings.doubt if but else findings.wrong)(f"{clause}, but {but}" if but else clause, number)
+
+
 def _called(arrival: Observation, with_port: Collection[str]) -> str:
     """A backend as the author writes it: with the port if the author names a port of that pod."""
     name = arrival.netns_name
     return f"{name}:{arrival.destination_port}" if name in with_port else name
 
 
-def _as_seen(case: Case, verdict: Verdict) -> str:
+def _reached(case: Case, verdict: Verdict) -> str:
     flow = None if verdict.example is None else case.flows[verdict.example]
     if flow is None or not flow.arrivals:
         return ""
@@ -154,8 +198,72 @@ BACKENDS = Expectation[Case, tuple[Backend, ...]](
     expected=lambda case: case.probe.expect.backends,
     judge=_judge_backends,
     needs=Needs.ARRIVALS,
-    as_seen=_as_seen,
+    as_seen=_reached,
     shows_in_shares=True,
+)
+
+
+def _judge_backend_of_stream(stream: StreamCase, expected: str) -> Verdict:
+    """That pod answered every packet sent after the step's wait."""
+    stream = stream.after_wait
+    findings = Findings(stream, stream.foreign)
+    for packet in stream.packets:
+        if may_be_late(packet):
+            findings.missing(answer_words(packet), packet.number)
+        elif not packet.backend:
+            findings.wrong(answer_words(packet), packet.number)
+        elif packet.backend != expected:
+            _note_stranger(findings, packet.number, [packet.backend])
+    return findings.settle(
+        f"{stream.name}.backend",
+        expected=expected,
+        observed=listed(list(dict.fromkeys(packet.backend or "no backend" for packet in stream.packets))),
+        may_be_late=stream.may_be_late,
+        witnesses=[f"{expected} answered all {amount(len(stream.packets), 'packet')} sent after the wait"],
+    )
+
+
+def _other_backend(stream: StreamCase, _verdict: Verdict) -> str:
+    other = next((each for each in stream.after_wait.answered if each.backend != stream.expect.backend), None)
+    return "" if other is None else f"{other.backend} answered packet {other.number}, {stream.sent(other)}."
+
+
+def _judge_backends_of_stream(stream: StreamCase, expected: tuple[str, ...]) -> Verdict:
+    """Those pods answered, in that order, and no others."""
+    findings = Findings(stream, stream.foreign)
+    answered = tuple(dict.fromkeys(packet.backend for packet in stream.packets if packet.backend))
+    strangers = [packet for packet in stream.packets if packet.backend and packet.backend not in expected]
+    silent = [name for name in expected if name not in answered]
+    for packet in strangers:
+        _note_stranger(findings, packet.number, [packet.backend])
+    for name in silent:
+        findings.missing(f"{name} answered nothing")
+    if answered != expected and not strangers and not silent:
+        findings.missing(f"the backends answered in another order: {listed(answered)}")
+    return findings.settle(
+        f"{stream.name}.backends",
+        expected=", ".join(expected),
+        observed=", ".join(answered) or "no backend",
+        may_be_late=stream.may_be_late,
+        witnesses=[f"first answers of {listed(answered)}"],
+    )
+
+
+def _last_backend(stream: StreamCase, _verdict: Verdict) -> str:
+    if not stream.answered:
+        return ""
+    last = stream.answered[-1]
+    return f"{last.backend} was the last to answer: packet {last.number}, {stream.sent(last)}."
+
+
+BACKEND_OF_STREAM = Expectation[StreamCase, str](
+    key="backend", expected=lambda stream: stream.expect.backend, judge=_judge_backend_of_stream, as_seen=_other_backend
+)
+BACKENDS_OF_STREAM = Expectation[StreamCase, tuple[str, ...]](
+    key="backends",
+    expected=lambda stream: stream.expect.backends,
+    judge=_judge_backends_of_stream,
+    as_seen=_last_backend,
 )
 
 
@@ -185,7 +293,7 @@ def _judge_shares(case: Case, shares: Mapping[str, float], expected: str, *, nam
     counts = [found[name] for name in shares]
     flows, findings = sum(counts), Findings(case, case.unseen)
     findings.doubt_each(case.disagreements)
-    _note_strangers(case, findings, shares)
+    _note_strange_shares(case, findings, shares)
     chance = spread_p_value(counts, tuple(shares.values())) if shares else 1.0
     if not named and len(shares) == 1:
         only = next(iter(shares))
@@ -212,7 +320,7 @@ def _judge_sticky(case: Case, names: Sequence[str]) -> Verdict:
     findings = Findings(case, case.unseen)
     findings.doubt_each(case.disagreements)
     if names:
-        _note_strangers(case, findings, names)
+        _note_strange_shares(case, findings, names)
     strayed = {client: reached for client, reached in clients.items() if len(reached) > 1}
     if len(clients) > 1 and strayed:
         findings.wrong(f"{len(strayed):,} of {len(clients):,} clients went to several backends")
@@ -230,7 +338,7 @@ def _judge_sticky(case: Case, names: Sequence[str]) -> Verdict:
     return findings.settle("spread", expected=expected, observed=numbers(found))
 
 
-def _note_strangers(case: Case, findings: Findings, names: Collection[str]) -> None:
+def _note_strange_shares(case: Case, findings: Findings, names: Collection[str]) -> None:
     in_time = (name for flow in case.arrived if flow.number not in case.too_late for name in flow.reached)
     strangers = [name for name in dict.fromkeys(in_time) if name not in names]
     if strangers:

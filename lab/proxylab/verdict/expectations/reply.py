@@ -1,15 +1,18 @@
 """``reply``: whether the reply came back, with its data, and from which address.
 
-It needs the taps at the pods and at the sender, and what sockets say of the data.
+It needs the taps at the pods and at the sender, and what sockets say of the data. A stream's sockets are connected, so
+its answers come from the dialled address; ``whole`` needs no key, and says that packets and answers came once, and as
+they were sent.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 from proxylab.addresses import IPAddress, Transport
-from proxylab.evidence.words import amount, endpoint, listed
+from proxylab.evidence.words import amount, endpoint, listed, times
 from proxylab.scenario.expect import ReplyByBackend
 from proxylab.scenario.words import Manner, Outcome, Reply
-from proxylab.verdict.alterations import altered_clauses
+from proxylab.verdict.alterations import altered_clauses, data_changed
 from proxylab.verdict.case import Case, fate_clause
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
@@ -18,6 +21,7 @@ from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
 from proxylab.verdict.flows.on_links import copied_on_link, dropped_meanwhile
 from proxylab.verdict.foreign import suspicion_where_lost
 from proxylab.verdict.model import Verdict
+from proxylab.verdict.stream import StreamCase
 
 _NO_ARRIVAL = "it never arrived at a pod that could reply"
 
@@ -201,3 +205,30 @@ def _seen_address(case: Case, verdict: Verdict) -> IPAddress | None:
 REPLY = Expectation[Case, Reply | ReplyByBackend](
     key="reply", expected=_expected, judge=_judge, as_seen=_as_seen, seen_address=_seen_address
 )
+
+
+def _broken(stream: StreamCase) -> list[tuple[int | None, str]] | None:
+    """How packets came in several copies or otherwise than they were sent; ``None`` if none did.
+
+    A link with netem may copy packets, which shows nothing of the proxy.
+    """
+    found: list[tuple[int | None, str]] = []
+    for copy in stream.record.copies if not any(link.copies for link in stream.step.links) else ():
+        what = "the packet that begins its connection" if copy.number is None else f"the {copy.packet}"
+        came = listed([f"{where} {times(count)}" for where, count in sorted(Counter(copy.came).items())])
+        found.append((copy.number, f"{what} was sent {times(copy.sent)}, and came in at {came}"))
+    found += ((each.number, data_changed(each.altered)) for each in stream.packets if each.altered)
+    return found or None
+
+
+def _judge_whole(stream: StreamCase, broken: list[tuple[int | None, str]]) -> Verdict:
+    findings = Findings(stream)
+    for number, clause in broken:
+        findings.wrong(clause, number)
+    what = "packets and answers"
+    return findings.settle(
+        f"{stream.name}.whole", expected=f"{what} once, as sent", observed=f"others: {len(broken):,}"
+    )
+
+
+WHOLE = Expectation[StreamCase, list[tuple[int | None, str]]](key="whole", expected=_broken, judge=_judge_whole)

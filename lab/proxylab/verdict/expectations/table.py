@@ -7,7 +7,14 @@ from typing import Any, Final
 
 from proxylab.verdict.case import Case
 from proxylab.verdict.expectations import streams
-from proxylab.verdict.expectations.arrivals import BACKENDS, ENDPOINT, SPREAD
+from proxylab.verdict.expectations.arrivals import (
+    BACKEND_OF_STREAM,
+    BACKENDS,
+    BACKENDS_OF_STREAM,
+    ENDPOINT,
+    ENDPOINT_OF_STREAM,
+    SPREAD,
+)
 from proxylab.verdict.expectations.at import AT
 from proxylab.verdict.expectations.conntrack import CONNTRACK, CONNTRACK_OF_STEP
 from proxylab.verdict.expectations.dropped_at_pod import AT_POD, DROPPED_AT_POD
@@ -16,8 +23,8 @@ from proxylab.verdict.expectations.http import HTTP
 from proxylab.verdict.expectations.metrics import METRICS
 from proxylab.verdict.expectations.name import NAME
 from proxylab.verdict.expectations.outcome import ICMP, OUTCOME, UNDECIDED
-from proxylab.verdict.expectations.reply import REPLY
-from proxylab.verdict.expectations.source import SOURCE
+from proxylab.verdict.expectations.reply import REPLY, WHOLE
+from proxylab.verdict.expectations.source import SOURCE, SOURCE_OF_STREAM
 from proxylab.verdict.expectations.untranslated import UNTRANSLATED
 from proxylab.verdict.step_case import StepCase
 from proxylab.verdict.stream import StreamCase
@@ -41,16 +48,16 @@ OF_PROBES: Final[tuple[Expectation[Case, Any], ...]] = (
 )
 
 OF_STREAMS: Final[tuple[Expectation[StreamCase, Any], ...]] = (
-    streams.BACKEND,
-    streams.BACKENDS,
-    streams.SOURCE,
+    BACKEND_OF_STREAM,
+    BACKENDS_OF_STREAM,
+    SOURCE_OF_STREAM,
     streams.LOST,
     streams.LOST_ON_LINK,
     streams.REJECTED,
     streams.RESETS,
     streams.DELAY,
-    streams.ENDPOINT,
-    streams.WHOLE,
+    ENDPOINT_OF_STREAM,
+    WHOLE,
 )
 
 OF_STEPS: Final[tuple[Expectation[StepCase, Any], ...]] = (CONNTRACK_OF_STEP, METRICS)

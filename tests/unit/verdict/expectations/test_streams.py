@@ -64,8 +64,8 @@ def test_the_source_may_differ_from_backend_to_backend() -> None:
     due = {"old": CLIENT, "new": NEW}
     assert only(judged(step(source=Masqueraded()), record(*seen(*packets)), source=due)) == ("pass", str(NEW))
     verdict = judged(step(source=Masqueraded()), record(*seen(*BEHIND)), source=due)
-    assert verdict.verdicts[0].expected == str(NEW)
-    assert verdict.verdicts[0].reasons == (f"5 of 5 packets: new saw {CLIENT}, not {NEW}",)
+    assert verdict.verdicts[0].expected == f"masqueraded ({NEW})"
+    assert verdict.verdicts[0].reasons == (f"5 of 5 packets: new saw it come from {CLIENT}, not from {NEW}",)
 
 
 TAKEN = TableEntry("node-a", Transport.UDP, CLIENT, 4000, VIP, 53, NEW, 5353, CLIENT, 4000)
@@ -75,29 +75,41 @@ OWN = TableEntry("node-a", Transport.UDP, CLIENT, 4000, VIP, 54, NEW, 5353, CLIE
 @pytest.mark.parametrize(
     ("change", "wanted", "led_to", "entries", "told"),
     [
-        ({"port": 4000}, Preserved(), NEW, None, "new saw port 12345, not port 4000"),
-        ({"port": 4000}, Preserved(), NEW, (OWN,), "new saw port 12345, not port 4000"),
-        ({"port": 4000}, SourceByBackend({"new": Preserved()}), NEW, (), "new saw port 12345, not port 4000"),
+        ({"port": 4000}, Preserved(), NEW, None, "new saw it come from port 12345, not from port 4000"),
+        ({"port": 4000}, Preserved(), NEW, (OWN,), "new saw it come from port 12345, not from port 4000"),
+        (
+            {"port": 4000},
+            SourceByBackend({"new": Preserved()}),
+            NEW,
+            (),
+            "new saw it come from port 12345, not from port 4000",
+        ),
         ({"port": 12345}, Preserved(), NEW, (), ""),
         ({"port": 0}, Preserved(), NEW, (), ""),
         ({"port": 4000}, Masqueraded(), NEW, (), ""),
         ({"port": 4000}, SourceAddress(CLIENT), NEW, (), ""),
         ({"port": 4000}, Preserved(), OLD, (), ""),
-        ({"port": 4000, "own": VIP, "own_port": 53}, Preserved(), OLD, (), "new saw port 12345, not port 4000"),
+        (
+            {"port": 4000, "own": VIP, "own_port": 53},
+            Preserved(),
+            OLD,
+            (),
+            "new saw it come from port 12345, not from port 4000",
+        ),
         ({"port": 4000}, Preserved(), NEW, (OWN, TAKEN), "another connection on node-a holds that one"),
         (
             {"port": 4000},
             Preserved(),
             NEW,
             (OWN, replace(TAKEN, node="node-b")),
-            "new saw port 12345, not port 4000",
+            "new saw it come from port 12345, not from port 4000",
         ),
         (
             {"port": 4000},
             Preserved(),
             NEW,
             (replace(OWN, protocol=Transport.TCP), replace(TAKEN, protocol=Transport.TCP)),
-            "new saw port 12345, not port 4000",
+            "new saw it come from port 12345, not from port 4000",
         ),
     ],
 )
@@ -125,13 +137,29 @@ def test_one_packet_from_another_port_is_enough(number: int) -> None:
     verdict = judged(step(source=Preserved()), replace(record(*packets), tracked=tracked))
     (source,) = (each for each in verdict.verdicts if each.expectation == "queries.source")
     assert (source.judgement, source.example) == (Judgement.FAIL, number)
-    assert source.reasons == ("1 of 5 packets: new saw port 12345, not port 4000",)
+    assert source.reasons == ("1 of 5 packets: new saw it come from port 12345, not from port 4000",)
 
 
 def test_a_source_that_nothing_masquerades_is_no_masqueraded_one() -> None:
-    verdict = judged(step(source=Masqueraded()), record(*seen(*BEHIND)), source={"old": NEW})
+    of_node = replace(resolved(), receivers=(Receiver(name="new", namespace="node-a", device="eth0", address=NEW),))
+    verdict = judged(step(source=Masqueraded()), record(*seen(*BEHIND)), source={"old": NEW}, streams=(of_node,))
     assert only(verdict) == ("fail", str(CLIENT))
-    assert verdict.verdicts[0].reasons == (f"5 of 5 packets: new saw {CLIENT}, and nothing masquerades what it gets",)
+    where = "new is a program of node-a itself, and packets to it do not pass POSTROUTING there"
+    assert verdict.verdicts[0].reasons == (f"5 of 5 packets: nothing masquerades it: {where}; it came from {CLIENT}",)
+    unknown = judged(step(source=Masqueraded()), record(*seen(*BEHIND)), source={"old": NEW})
+    assert unknown.verdicts[0].reasons == (
+        "5 of 5 packets: the plan knows no node that translates it on the way to new",
+    )
+    assert only(unknown) == ("inconclusive", str(CLIENT))
+
+
+def test_a_source_by_backend_has_an_entry_for_each_backend() -> None:
+    verdict = judged(step(source=SourceByBackend({"old": Preserved()})), record(*seen(*BEHIND)), source={"old": CLIENT})
+    assert only(verdict) == ("fail", str(CLIENT))
+    assert verdict.verdicts[0].expected == "old preserved"
+    assert verdict.verdicts[0].reasons == (
+        f"5 of 5 packets: new saw it come from {CLIENT}, and source has no entry for new",
+    )
 
 
 @pytest.mark.parametrize(
@@ -346,11 +374,12 @@ def test_a_stream_stays_where_conntrack_holds_it_and_moves_to_what_new_flows_may
 
 
 def test_another_port_or_address_of_the_right_pod_is_no_endpoint() -> None:
-    never = "which was no endpoint of default/dns:dns at any time"
     other = ip_address("172.18.0.9")
-    assert told(at_end(answered(9, 21, "new"), NEW, 53)) == (f"new got it at {NEW}:53, {never}",)
+    assert told(at_end(answered(9, 21, "new"), NEW, 53)) == (
+        "it arrived at port 53 of new, not at port 5353, the target port of default/dns:dns there",
+    )
     assert told(at_end(answered(9, 21, "new"), other), wanted={"backend": "new"}) == (
-        f"new got it at {other}:5353, {never}",
+        f"it arrived at new, at {other}:5353, which was at no time an endpoint of default/dns:dns",
     )
 
 
@@ -363,7 +392,7 @@ def test_a_wrong_end_is_shown_among_all_that_the_stream_reached() -> None:
 
 def test_packets_and_answers_come_once_and_as_they_were_sent() -> None:
     altered = replace(answered(9, 21, "new"), altered="request")
-    assert told(altered, key="whole") == ("the data of the request changed on the way",)
+    assert told(altered, key="whole") == ("the data of the request had changed on the way",)
     copy = StreamCopy(9, Packet.REQUEST, 1, ("new", "old", "new"))
     verdict = judged(step(lost=ZERO), record(answered(9, 21, "new"), copies=(copy,)))
     (whole,) = (each for each in verdict.verdicts if each.expectation == "queries.whole")
