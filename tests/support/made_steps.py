@@ -18,7 +18,7 @@ from proxylab.evidence.stream_records import (
 )
 from proxylab.plan.expected_sources import ANY_BACKEND
 from proxylab.plan.resolved import ResolvedProbe, Sender
-from proxylab.scenario.expect import ConntrackExpect, Entries
+from proxylab.scenario.expect import ConntrackExpect, Entries, SourceAddress
 from proxylab.scenario.steps import Count, Step, StepExpect, StreamExpect
 from proxylab.scenario.words import Manner, Position
 from proxylab.verdict.judge import judge_step
@@ -178,5 +178,5 @@ def unproven_loss() -> StepVerdict:
 def all_well() -> StepVerdict:
     """What passes, and what that rests on."""
     packets = (answered(9, 0.2, "old"), *(answered(number, 20 + 5 * (number - 10), "new") for number in range(10, 15)))
-    wanted = step(conntrack=True, backend="new", source=CLIENT, lost=ZERO, delay=100)
+    wanted = step(conntrack=True, backend="new", source=SourceAddress(CLIENT), lost=ZERO, delay=100)
     return judged(wanted, replace(record(*packets), tracked=tracked(NEW)), entries=(entry(NEW),))

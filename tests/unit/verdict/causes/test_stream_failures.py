@@ -8,6 +8,7 @@ from proxylab.cluster.rollout import RolloutStage
 from proxylab.evidence.stream_records import Break, BreakKind
 from proxylab.report.failure_text import explain
 from proxylab.scenario.change import Change, PodChange, WorkloadChange
+from proxylab.scenario.expect import NodeDevice
 from proxylab.scenario.steps import Count
 from proxylab.verdict.causes.table import why_step
 from proxylab.verdict.model import StepVerdict
@@ -67,7 +68,7 @@ def test_the_table_is_the_cause_where_it_leads_to_who_answered_before() -> None:
             "nothing stopped queries: 1 of 1 packet got an answer.",
         ),
         (
-            judged(step(source="node-a"), record(answered(10, 21, "old")), source=NEW),
+            judged(step(source=NodeDevice("node-a", "uplink")), record(answered(10, 21, "old")), source=NEW),
             "old saw 10.244.0.2 as the sender of packet 10, sent 20.0 ms after the change was made.",
         ),
         (

@@ -54,9 +54,9 @@ def test_backends_are_those_of_the_whole_step_in_order() -> None:
 
 
 def test_the_source_is_what_backends_say_they_saw() -> None:
-    assert only(judged(step(source=CLIENT), record(*seen(*BEHIND)))) == ("pass", str(CLIENT))
-    assert only(judged(step(source=CLIENT), record(*seen(*BEHIND)), source=NEW)) == ("fail", str(CLIENT))
-    assert only(judged(step(source=CLIENT), record(*seen(lost(11, 21)))))[0] == "fail"
+    assert only(judged(step(source=SourceAddress(CLIENT)), record(*seen(*BEHIND)))) == ("pass", str(CLIENT))
+    assert only(judged(step(source=SourceAddress(CLIENT)), record(*seen(*BEHIND)), source=NEW)) == ("fail", str(CLIENT))
+    assert only(judged(step(source=SourceAddress(CLIENT)), record(*seen(lost(11, 21)))))[0] == "fail"
 
 
 def test_the_source_may_differ_from_backend_to_backend() -> None:
@@ -219,13 +219,13 @@ def test_what_a_proxys_process_may_still_hold_decides_nothing() -> None:
 
 
 def test_what_the_mode_lacks_is_skipped_and_decides_only_where_it_lacks_everything() -> None:
-    wanted, packets = step(backend="new", source=CLIENT), record(*seen(*BEHIND))
+    wanted, packets = step(backend="new", source=SourceAddress(CLIENT)), record(*seen(*BEHIND))
     lacks = {"queries.source": "it never preserves the source", "conntrack": "it leaves no entry"}
     verdict = judged(wanted, packets, lacks=lacks)
     judgements = {each.expectation: each.judgement for each in verdict.verdicts}
     assert judgements == {"queries.backend": Judgement.PASS, "queries.source": Judgement.SKIP}
     assert verdict.overall is Judgement.PASS
-    assert judged(step(backend="old", source=CLIENT), packets, lacks=lacks).overall is Judgement.FAIL
+    assert judged(step(backend="old", source=SourceAddress(CLIENT)), packets, lacks=lacks).overall is Judgement.FAIL
     whole = judged(wanted, packets, lacks={"queries": "it serves one family"})
     assert whole.overall is Judgement.SKIP
     assert {reason for each in whole.verdicts for reason in each.reasons} == {"it serves one family"}
@@ -302,7 +302,7 @@ KEPT = record(*seen(*BEHIND))
 )
 def test_what_no_node_translates_the_engine_may_not_have_led(told: StreamRecord, judgement: str) -> None:
     of_service = replace(resolved(), service_port="default/dns:dns")
-    for wanted in (step(backends=("old", "new")), step(source=CLIENT), step(resets=Count(at_most=1))):
+    for wanted in (step(backends=("old", "new")), step(source=SourceAddress(CLIENT)), step(resets=Count(at_most=1))):
         if told.packets[-1].backend or "source" not in wanted.expect.streams["queries"].positions:
             assert only(judged(wanted, told, streams=(of_service,)))[0] == judgement
             assert only(judged(wanted, told, streams=(resolved(),)))[0] == "pass", "a pod's own address needs none"
