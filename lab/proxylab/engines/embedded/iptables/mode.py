@@ -7,9 +7,8 @@ from msgspec.structs import replace
 
 from proxylab.cluster.configuration import Mode, ProxyConfiguration, go_duration
 from proxylab.engines.embedded.iptables import texts
-from proxylab.engines.embedded.iptables.equivalents import EQUIVALENTS
 from proxylab.engines.embedded.iptables.matches import COUNTED
-from proxylab.engines.embedded.iptables.mutants import MUTANT_LINES
+from proxylab.engines.embedded.iptables.mutants import EQUIVALENTS, MUTANT_LINES
 from proxylab.engines.embedded.settings import Periods, ProxySettings
 from proxylab.engines.proxy_mode import ProxyMode
 

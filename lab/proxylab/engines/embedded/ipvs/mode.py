@@ -1,17 +1,20 @@
 """Mode ipvs, with all in which it differs from the other modes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from proxylab.addresses import Transport
 from proxylab.capability import CapabilityName
 from proxylab.cluster.configuration import Mode, ProxyConfiguration, go_duration
 from proxylab.engines.embedded.ipvs import texts
-from proxylab.engines.embedded.ipvs.equivalents import EQUIVALENTS
-from proxylab.engines.embedded.ipvs.lacks import LACKS
-from proxylab.engines.embedded.ipvs.mutants import MUTANT_LINES
+from proxylab.engines.embedded.ipvs.mutants import EQUIVALENTS, MUTANT_LINES
 from proxylab.engines.embedded.settings import Periods
 from proxylab.engines.kubeproxy.log import VERBOSE, SyncLog
-from proxylab.engines.proxy_mode import WITHOUT_INVALID_RULE, KubeProxyTraits, ProxyMode
+from proxylab.engines.proxy_mode import WITHOUT_INVALID_RULE, KubeProxyTraits, Lacks, ProxyMode
+from proxylab.plan.assembly import Assembly
+from proxylab.plan.resolved import ResolvedProbe
+from proxylab.scenario.probes import Probe
+from proxylab.scenario.words import Manner
 
 
 def _keys(proxy: ProxyConfiguration) -> Mapping[str, Any]:
@@ -27,6 +30,17 @@ def _keys(proxy: ProxyConfiguration) -> Mapping[str, Any]:
         "minSyncPeriod": go_duration(own.min_sync_period),
     }
     return {"ipvs": section}
+
+
+def _lack_of_probe(assembly: Assembly, probe: Probe, resolved: ResolvedProbe) -> Iterator[str]:
+    """A datagram above the MTU from a node's program.
+
+    The program reaches a Service by a route to the node itself, whose MTU is large. IPVS then refuses to fragment its
+    datagram (``ensure_mtu_is_adequate``, net/netfilter/ipvs/ip_vs_xmit.c), and the program must send it again.
+    """
+    large = resolved.protocol is Transport.UDP and probe.send.payload > resolved.sender.mtu
+    if large and probe.send.manner is Manner.CONNECT and probe.source.name in assembly.nodes:
+        yield "in mode ipvs a node's program gets EMSGSIZE for its first datagram above the MTU"
 
 
 MODE: Final = ProxyMode(
@@ -51,7 +65,7 @@ MODE: Final = ProxyMode(
     unread=WITHOUT_INVALID_RULE,
     reads=frozenset(("ipvs", "masquerade_all", "masquerade_bit", "node_port_addresses", "node_port_primary")),
     keys=_keys,
-    lacks=LACKS,
+    lacks=Lacks(of_probe=_lack_of_probe),
     removes=(Mode.NFTABLES,),
     by_interfaces=True,
     # kube-proxy starts some eighty programs for each family in its first sync, and a busy guest starts few a second:

@@ -6,8 +6,7 @@ from typing import Any, Final
 from proxylab.capability import CapabilityName
 from proxylab.cluster.configuration import Mode, ProxyConfiguration, go_duration
 from proxylab.engines.embedded.nftables import texts
-from proxylab.engines.embedded.nftables.equivalents import EQUIVALENTS
-from proxylab.engines.embedded.nftables.mutants import MUTANT_LINES
+from proxylab.engines.embedded.nftables.mutants import EQUIVALENTS, MUTANT_LINES
 from proxylab.engines.embedded.settings import Periods
 from proxylab.engines.proxy_mode import WITHOUT_INVALID_RULE, KubeProxyTraits, ProxyMode
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from ipaddress import ip_address, ip_network
 from typing import Final
 
-from proxylab.engines.embedded.mutation import ABSENT, MutantLines
+from proxylab.engines.embedded.mutation import ABSENT, Equivalent, MutantLines
 
 _RULE: Final = re.compile(r"(add rule ip6? kube-proxy (\S+)) (.*)")
 _ELEMENT: Final = re.compile(
@@ -178,3 +178,21 @@ def _met(_table: str, chain: str, _text: str) -> str:
 
 
 MUTANT_LINES: Final = MutantLines(_classes, _mutants, _suggestion, _met)
+
+
+_TRANSLATIONS: Final = (
+    "endpoint-* meta l4proto PROTOCOL dnat to ENDPOINT",
+    "local-* meta l4proto PROTOCOL dnat to ENDPOINT",
+    "local-* meta l4proto PROTOCOL dnat ip addr . port to numgen random mod N map { … }",
+    "service-* meta l4proto PROTOCOL dnat to ENDPOINT",
+    "service-* meta l4proto PROTOCOL dnat ip addr . port to numgen random mod N map { … }",
+)
+
+EQUIVALENTS: Final = (
+    Equivalent(
+        _TRANSLATIONS,
+        ("meta l4proto of TCP and UDP",),
+        "a packet comes into the chain only by elements of the same service port, whose keys have its protocol",
+    ),
+)
+"""Mutants that no packet of any scenario can tell from the rule, each with its proof."""

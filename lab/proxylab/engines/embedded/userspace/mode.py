@@ -6,9 +6,9 @@ from typing import Final
 from proxylab.cluster.configuration import Mode, go_duration
 from proxylab.engines.embedded.iptables import texts as iptables
 from proxylab.engines.embedded.iptables.mutants import MUTANT_LINES
+from proxylab.engines.embedded.mutation import Equivalent
 from proxylab.engines.embedded.settings import Periods
 from proxylab.engines.embedded.userspace import texts
-from proxylab.engines.embedded.userspace.equivalents import EQUIVALENTS
 from proxylab.engines.embedded.userspace.lacks import LACKS
 from proxylab.engines.kubeproxy.log import BalancerLog
 from proxylab.engines.proxy_mode import WITHOUT_INVALID_RULE, KubeProxyTraits, ProxyMode
@@ -34,6 +34,20 @@ _UNREAD: Final[Mapping[str, str]] = {
     "Service.sourceRanges": "the mode has no rule for them",
 }
 
+_EQUIVALENTS: Final = (
+    Equivalent(
+        ("filter KUBE-NODEPORT-NON-LOCAL -p PROTOCOL --dport PORT --state NEW -j ACCEPT",),
+        ("-p of TCP and UDP",),
+        "the port is the one of the proxy's process, which the kernel chooses, so that no sender can dial its number",
+    ),
+    Equivalent(
+        ("filter KUBE-NODEPORT-NON-LOCAL -p PROTOCOL --dport PORT --state NEW -j ACCEPT",),
+        ("without --state",),
+        "the rule accepts packets of open connections besides, and each firewall under which a NodePort works does so",
+    ),
+)
+"""Mutants of its rules that no packet of any scenario can tell from the rule, each with its proof."""
+
 MODE: Final = ProxyMode(
     word=Mode.USERSPACE,
     package=__package__,
@@ -51,7 +65,7 @@ MODE: Final = ProxyMode(
     holds=texts.holds,
     without=iptables.without,
     mutants=MUTANT_LINES,
-    equivalents=EQUIVALENTS,
+    equivalents=_EQUIVALENTS,
     alike={f"Service.type: as {each}": _NO_TYPE for each in ("ClusterIP", "NodePort")},
     unread=_UNREAD,
     failures="iptables_restore_failures",
