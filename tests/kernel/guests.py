@@ -40,7 +40,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(
                 "needs Debian's user-mode Linux; 'apt-get install user-mode-linux kmod'"
                 if built is False
-                else "needs a kernel for guests; 'proxylab kernels --obtain' builds one"
+                else "needs a kernel for guests; 'proxylab kernels --obtain' builds one, where an administrator has "
+                "typed 'apt-get install gcc libc6-dev make flex bison bc xz-utils'"
             )
 
 

@@ -23,6 +23,11 @@ def test_a_reason_that_all_share_keeps_its_details() -> None:
     assert skip_lines([reason] * 1200) == [f"  1,200  {reason}"]
 
 
+def test_an_error_of_the_product_is_the_same_lack() -> None:
+    reasons = ["needs nginx; 'apt-get install nginx'", "this machine lacks nginx, which serves Ingresses; install it"]
+    assert skip_lines(reasons) == ["      2  needs nginx; 'apt-get install nginx'"]
+
+
 def test_what_no_machine_could_cure_is_one_line() -> None:
     said = f'      4  a mode of the proxy does not do it, which has no cure: "{OF_MODES[0]}", and such'
     assert skip_lines([*OF_MODES, NETEM]) == [f"      1  {NETEM}", said]

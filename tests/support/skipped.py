@@ -40,7 +40,7 @@ def skip_lines(reasons: Iterable[str]) -> list[str]:
     lacks: dict[str, list[str]] = defaultdict(list)
     of_modes: list[str] = []
     for reason in reasons:
-        text = " ".join(reason.split())
+        text = re.sub(r"^this machine lacks ", "needs ", " ".join(reason.split()))  # an error of the product
         if _OF_A_MODE.match(text):
             of_modes.append(text)
         else:
