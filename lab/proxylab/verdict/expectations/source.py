@@ -54,7 +54,7 @@ _MARKING_CHAINS = frozenset({"KUBE-MARK-MASQ", "mark-for-masquerade"})
 _WITH_PORTS: Final = frozenset({Transport.TCP, Transport.UDP, Transport.SCTP})
 
 
-class _Seen(NamedTuple):
+class _SeenSource(NamedTuple):
     """How a backend saw a flow of a probe, or a packet of a stream.
 
     Attributes:
@@ -72,7 +72,7 @@ class _Seen(NamedTuple):
     by: SourceExpectation | None
 
 
-def _judge_address(seen: _Seen, findings: Findings, *, several: bool) -> bool:
+def _judge_address(seen: _SeenSource, findings: Findings, *, several: bool) -> bool:
     """Whether the backend saw the expected address. ``several``: other packets are expected from other addresses."""
     strangers = [str(each) for each in seen.sources if each != seen.expected]
     if strangers:
@@ -82,7 +82,7 @@ def _judge_address(seen: _Seen, findings: Findings, *, several: bool) -> bool:
     return not strangers
 
 
-def _judge_unexpected(seen: _Seen, findings: Findings, node: str | None) -> None:
+def _judge_unexpected(seen: _SeenSource, findings: Findings, node: str | None) -> None:
     """Judge a packet for which nothing says a source. ``node`` runs the backend as a program of its own."""
     source = seen.sources[0]
     if seen.by is None:
@@ -185,7 +185,7 @@ def _judge_probe(case: Case, expected: SourceExpectation) -> Verdict:
     for flow in case.arrived:
         by = case.source_expectation(flow)
         came_from = [each.source for each in flow.arrivals]
-        seen = _Seen(flow.number, listed(flow.reached), came_from, case.expected_source(flow), by)
+        seen = _SeenSource(flow.number, listed(flow.reached), came_from, case.expected_source(flow), by)
         if contradiction := _disagreement(case, flow):
             findings.doubt(contradiction, flow.number)
         elif seen.expected is None:
@@ -390,7 +390,7 @@ def _judge_stream(stream: StreamCase, expected: SourceExpectation) -> Verdict:
             find(f"{answer_words(packet)}, so no backend saw its source", packet.number)
             continue
         by = expected.of.get(packet.backend) if isinstance(expected, SourceByBackend) else expected
-        seen = _Seen(packet.number, packet.backend, [packet.peer], stream.expected_source(packet), by)
+        seen = _SeenSource(packet.number, packet.backend, [packet.peer], stream.expected_source(packet), by)
         if seen.expected is None:
             homes = (each.namespace for each in stream.resolved.receivers if each.name == packet.backend)
             _judge_unexpected(seen, findings, next((each for each in homes if each in stream.resolved.nodes), None))
