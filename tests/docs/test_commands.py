@@ -72,6 +72,7 @@ NOT_TYPED = {
 
 IN_YAML = {
     "docs/how-to/run-in-ci.md": "what a CI system types; `doctor --ci` prints the same there, and that is compared",
+    "docs/how-to/run-the-gate-in-ci.md": "jobs of CI systems, which test_gate_recipes.py compares with the gate",
 }
 """Pages with commands in other files, and why no test types them."""
 

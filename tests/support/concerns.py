@@ -305,7 +305,7 @@ CONCERNS = {
             f"{_KERNEL}diff.py": (),
             f"{_KERNEL}doctor.py": ("test_it_finds_what_others_find",),
             f"{_KERNEL}examples.py": ("test_the_example_of_the_command_itself_works",),
-            f"{_KERNEL}imported.py": (EACH,),
+            f"{_KERNEL}imported.py": ("test_a_cluster_at_the_desk",),
         },
     ),
     "wheel": Concern(
