@@ -1,0 +1,49 @@
+"""The package ``rules`` reads rules. Each use of patterns in rooms that meet the texts of rules is listed here."""
+
+import ast
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[2] / "lab" / "proxylab"
+ROOMS = ("engines/embedded", "evidence", "kernel/netfilter", "oracle", "report/reproduction", "traffic", "verdict")
+
+OF_OTHER_TEXTS = {
+    "engines/embedded/iptables/restore.py": "the number of a refused line, in an error of iptables-restore",
+    "engines/embedded/nftables/transaction.py": "the number of a refused line, in an error of nft",
+    "kernel/netfilter/foreign_tables.py": "netlink attributes",
+    "report/reproduction/outcome.py": "the line that the script prints of a flow",
+    "traffic/answer.py": "an HTTP header",
+    "verdict/causes/table.py": "a sentence of the report",
+    "verdict/drops.py": "names of the kernel's counters",
+}
+OF_NAMES = {
+    "engines/embedded/iptables/mutants.py": "the hash in a chain's name, and marks",
+    "traffic/foreign.py": "the hash in a chain's name",
+    "verdict/causes/foreign_rules.py": "the Service in a chain's name",
+    "verdict/causes/settings.py": "the name of a firewall's chain",
+    "verdict/counted_rules.py": "the Service in a chain's name",
+}
+"""What a name means is the proxy's, not the tool's."""
+STILL_READ_BY_PATTERNS = {
+    "engines/embedded/iptables/texts.py": "where the tables of a family begin, and lines with a Service's chains",
+    "engines/embedded/ipvs/mutants.py": "commands of ipset, ipvsadm and ip, which rules does not know",
+    "engines/embedded/ipvs/texts.py": "dumps of ipset and ipvsadm, which rules does not know",
+    "engines/embedded/nftables/mutants.py": "commands of nft as the renderer writes them",
+    "engines/embedded/nftables/texts.py": "elements and chains of one Service in a listing",
+    "engines/embedded/userspace/texts.py": "ports that the proxy chooses",
+    "report/reproduction/reduced_rules.py": "the blocks of a listing, whose lines the script quotes",
+}
+"""These read parts of rules' texts themselves. No other may; one that ends to do so leaves the list."""
+
+
+def uses_patterns(module: Path) -> bool:
+    return any(
+        isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "re"
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+    )
+
+
+def test_no_other_module_reads_rules_by_patterns() -> None:
+    modules = [module for room in ROOMS for module in (PACKAGE / room).rglob("*.py")]
+    assert len(modules) > 150
+    found = {str(module.relative_to(PACKAGE)) for module in modules if uses_patterns(module)}
+    assert found == {*OF_OTHER_TEXTS, *OF_NAMES, *STILL_READ_BY_PATTERNS}
