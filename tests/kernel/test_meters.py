@@ -13,7 +13,7 @@ from proxylab.kernel.netfilter.iptables_legacy_tables import TableReader
 from proxylab.kernel.netfilter.iptables_nft_tables import NftTableReader
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside, make_netns
-from proxylab.timing import Deadline
+from proxylab.timing import Deadline, wait_until_seen
 
 TEXT = """\
 *filter
@@ -47,6 +47,11 @@ async def nft(launcher: Launcher) -> list[Any]:
     return await compared(launcher, "nft")
 
 
+def dropped(saved: str) -> str:
+    """The counter of the chain in which the packet ends."""
+    return saved.partition(":INPUT DROP ")[2].partition(":")[0]
+
+
 async def compared(launcher: Launcher, variant: str) -> list[Any]:
     found = []
     for family, (kind, address) in ADDRESSES.items():
@@ -72,8 +77,15 @@ async def compared(launcher: Launcher, variant: str) -> list[Any]:
                 await meter.begin(None)
             with inside(netns):
                 sock = socket.socket(kind, socket.SOCK_DGRAM)
+            before = dropped(await save())
+
+            async def is_dropped(before: str = before, save: Any = save) -> bool:
+                return dropped(await save()) != before
+
             with sock:
                 sock.sendto(b"", (address, 9))
+            # On a busy machine a kernel thread handles the packet later (ksoftirqd), perhaps between two readings.
+            await wait_until_seen(is_dropped, Deadline.after(10), "the packet to be dropped in INPUT")
             if change:
                 await run(f"{tool}-restore", "--noflush", "--counters", stdin=change)
             counts = [await meter.end() for meter in meters]
