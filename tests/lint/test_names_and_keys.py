@@ -30,3 +30,18 @@ def test_no_mapping_has_bool_keys() -> None:
         and any(isinstance(key, ast.Constant) and isinstance(key.value, bool) for key in node.keys)
     ]
     assert found == []
+
+
+def test_no_mapping_is_annotated_with_bool_keys() -> None:
+    mappings = {"dict", "defaultdict", "Mapping", "MutableMapping"}
+    found = [
+        f"{module.relative_to(PACKAGE)}:{node.lineno}"
+        for module in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in mappings
+        and isinstance(node.slice, ast.Tuple)
+        and ast.unparse(node.slice.elts[0]) == "bool"
+    ]
+    assert found == []
