@@ -34,7 +34,12 @@ MARKS = Marks()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what concerns few changes, which ``./dev test`` leaves out where no file of it changed."""
+    """Mark what concerns few changes, which ``./dev test`` leaves out where no file of it changed.
+
+    A case that no such run has is not the first of its test.
+    """
+    if any(item.get_closest_marker(never) for never in ("budget", "thorough")):
+        return
     function = getattr(item, "originalname", item.name)
     for marker in MARKS.of(item.nodeid.partition("::")[0], function, item.name):
         item.add_marker(marker)

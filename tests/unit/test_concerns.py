@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,26 @@ def test_every_name_that_a_concern_keeps_is_that_of_a_test() -> None:
         if name != EACH
         and not re.search(rf"^(def )?{name.partition('[')[0]}( = |\()", (ROOT / file).read_text(), re.MULTILINE)
     ]
+    assert lost == []
+
+
+@pytest.mark.thorough  # it collects for seconds; the test above finds a function that is gone
+def test_every_run_has_a_case_of_each_name_that_a_concern_keeps() -> None:
+    files = [file for each in CONCERNS.values() for file in each.tests]
+    left_out = " and ".join(f"not {each}" for each in ("budget", "thorough", *CONCERNS))
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-m", left_out, *files]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    kept = {tuple(line.split("::", 1)) for line in done.stdout.splitlines() if "::" in line}
+    lost = [
+        (file, name)
+        for each in CONCERNS.values()
+        for file, names in each.tests.items()
+        for name in names
+        if not any(
+            found.startswith(file) and (name in (EACH, case) or case.startswith(f"{name}[")) for found, case in kept
+        )
+    ]
+    assert len(kept) > 100
     assert lost == []
 
 
