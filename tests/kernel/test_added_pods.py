@@ -1,6 +1,9 @@
 """A pod that is added to a lab that stands has a network and answers; one that has ended leaves nothing."""
 
+import asyncio
 import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 from sandboxed import sandboxed
@@ -18,6 +21,9 @@ from proxylab.plan.topology import draw
 from proxylab.scenario.model import Scenario
 from proxylab.server.added_pods import AddedPods
 from proxylab.timing import Deadline
+from proxylab.traffic.responder import Responders
+from proxylab.traffic.runner import Runner
+from proxylab.traffic.watch import Watch
 
 SECONDS = 10.0
 
@@ -27,21 +33,28 @@ def cluster(**network: Any) -> Scenario:
     return scenario(here, [pods("client", "node-a")], [host("outside")], network={**DUAL, **network})
 
 
-def document(name: str, node_name: str, **spec: Any) -> dict[str, Any]:
+def document(name: str, node_name: str, namespace: str = "default", **spec: Any) -> dict[str, Any]:
     return {
-        "metadata": {"namespace": "default", "name": name, "labels": {"app": "shop"}},
+        "metadata": {"namespace": namespace, "name": name, "labels": {"app": "shop"}},
         "spec": {"nodeName": node_name, "containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 8080}]}]}
         | spec,
     }
 
 
-def added_pods(drawn: Scenario, wiring: Wiring, store: Store) -> AddedPods:
+@contextmanager
+def added_pods(drawn: Scenario, wiring: Wiring, store: Store) -> Iterator[tuple[AddedPods, Runner]]:
     networks = {
         "node-a": [each.subnets(new_prefix=24 if each.version == 4 else 64) for each in drawn.network.pod_cidrs],
     }
     first = {name: [next(each) for each in subnets] for name, subnets in networks.items()}
     first["node-b"] = [next(each) for each in networks["node-a"]]
-    return AddedPods(wiring, drawn.network.families, first, store, make_netns)
+    with (
+        closing(Watch(wiring.namespaces, wiring.plan)) as watch,
+        closing(Responders(wiring.namespaces, wiring.plan)) as responders,
+        closing(Runner(wiring.namespaces, wiring.plan, watch, responders, {})) as runner,
+    ):
+        responders.attach(asyncio.get_running_loop())
+        yield AddedPods(wiring, drawn.network.families, first, store, make_netns, runner), runner
 
 
 async def devices(launcher: Launcher, wiring: Wiring) -> list[str]:
@@ -55,10 +68,9 @@ async def come_and_go(launcher: Launcher) -> dict[str, Any]:
     drawn, store = cluster(), Store()
     selecting = ServicePort(port=80, target_port=9090)
     store.apply(Service(name="shop", selector={"app": "shop"}, ports=(selecting,)))
-    with realise(draw(drawn)) as wiring:
+    with realise(draw(drawn)) as wiring, added_pods(drawn, wiring, store) as (adding, runner):
         before = await devices(launcher, wiring)
-        adding = added_pods(drawn, wiring, store)
-        running = [adding.run(document(f"shop-{number}", "node-b")) for number in range(20)]
+        running = [await adding.run(document(f"shop-{number}", "node-b")) for number in range(20)]
         heard = {}
         for sender in ("client", "outside", "node-b", "node-a"):
             for port in (8080, 9090):
@@ -69,10 +81,16 @@ async def come_and_go(launcher: Launcher) -> dict[str, Any]:
         first = running[0].addresses
         for each in running:
             await each.end()
-        again = adding.run(document("again", "node-b"))
+        planned = len(runner.plan.pods)
+        again = await adding.run(document("again", "node-b"))
+        twin = await adding.run(document("again", "node-a", namespace="team"))
         same = again.addresses == first
-        await again.end()
+        names = [each.name for each in runner.plan.pods]
+        for each in (again, twin):
+            await each.end()
         return {
+            "planned": planned,
+            "names": names,
             "heard": heard,
             "new": len(between) - len(before),
             "left": sorted(set(await devices(launcher, wiring)) - set(before)),
@@ -90,14 +108,15 @@ def test_pods_come_are_reached_by_everyone_and_go(ordinary: bool) -> None:
         for version in (4, 6)
     }
     assert (found["new"], found["left"], found["same"]) == (20, [], True)
+    assert (found["planned"], found["names"]) == (1, ["client", "again", "again.team"])
 
 
 async def refusals(_launcher: Launcher) -> list[str]:
     said = []
     for drawn, spec in ((cluster(), {"hostNetwork": True}), (cluster(pod_network="bridge"), {})):
-        with realise(draw(drawn)) as wiring:
+        with realise(draw(drawn)) as wiring, added_pods(drawn, wiring, Store()) as (adding, _):
             try:
-                added_pods(drawn, wiring, Store()).run(document("shop", "node-a", **spec))
+                await adding.run(document("shop", "node-a", **spec))
             except CannotRunError as error:
                 said.append(str(error))
     return said

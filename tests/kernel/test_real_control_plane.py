@@ -288,6 +288,52 @@ def test_own_verbs_know_new_pods_and_these_serve_later_services(cli: CommandLine
     assert cli.type("exec", of_team, "--", "true").status == 2
 
 
+def test_probes_and_traces_go_to_and_from_new_pods_and_services(cli: CommandLine, kubectl: Kubectl) -> None:
+    assert cli.type("probe", "client", "echo-1:8080").output.startswith("pass  delivered")  # taps of nodes are open now
+    kubectl("create", "namespace", "team")
+    for namespace in ("default", "team"):
+        kubectl("create", "deployment", "shop", "--image=shop", "--port=8080", "--replicas=2", "-n", namespace)
+        kubectl("rollout", "status", "deployment/shop", "--timeout=30s", "-n", namespace)
+        kubectl("expose", "deployment", "shop", "--port=80", "--target-port=8080", "-n", namespace)
+    address = kubectl("get", "service", "shop", "-o", "jsonpath={.spec.clusterIP}")
+    wait_for(lambda: len(answers(cli, f"http://{address}/", times=20)) == 2, "both pods to answer")
+    kubectl("run", "web-0", "--image=web", "--port=80")
+    kubectl("run", "web-0", "--image=web", "--port=80", "-n", "team")
+    for namespace in ("default", "team"):
+        kubectl("wait", "--for=condition=Ready", "pod/web-0", "-n", namespace, "--timeout=30s")
+    own = kubectl("get", "pods", "-l", "app=shop", "-o", "jsonpath={.items[0].metadata.name}")
+    other = kubectl("get", "pods", "-n", "team", "-l", "app=shop", "-o", "jsonpath={.items[0].metadata.name}")
+    for sender, target in (
+        ("client", "shop"), ("outside", "shop"), ("client", "svc/shop:80"), ("client", "team/shop"),
+        ("client", own), ("client", f"team/{other}"), (own, "shop"), (f"team/{other}", "shop"), (own, "echo-1:8080"),
+        (f"pod/{own}", f"pod/{own}"), ("team/web-0", "pod/web-0"), ("web-0", "team/web-0"), ("node-a", "team/web-0"),
+    ):  # fmt: skip
+        for further in ((), ("--flows", "20")):
+            probe = cli.type("probe", sender, target, *further)
+            assert re.match(r"pass  (20 )?delivered", probe.output), (sender, target, further, probe)
+    for sender, target, further in (
+        ("client", f"{own}:9", ()), (own, f"team/{other}:9", ("--udp",)), (f"team/{other}", "echo-1:9", ("--udp",)),
+    ):  # fmt: skip
+        probe = cli.type("probe", sender, target, *further, "--expect", "rejected")
+        assert probe.output.startswith("pass  rejected"), (sender, target, probe)
+    assert cli.type("probe", "client", "shop", "--expect", "rejected").output.startswith("fail")
+    assert "web-0.team" in cli.type("probe", "client", "team/web-0").output
+    trace = cli.type("trace", own, "team/shop").output
+    assert re.search(r"in short: .*shop-\S+ gets the request", trace.replace("\n", " ")), trace
+    assert "there is no service 'none'" in cli.type("probe", "client", "svc/none:80").errors
+    # What is gone is known no more.
+    kubectl("delete", "deployment", "shop", "-n", "team")
+    kubectl("wait", "--for=delete", "pod", "-l", "app=shop", "-n", "team", "--timeout=30s")
+    wait_for(lambda: cli.type("probe", "client", f"team/{other}").status == ExitCode.SCENARIO, "the pod to be unknown")
+    wait_for(
+        lambda: cli.type("probe", "client", "team/shop", "--expect", "rejected").output.startswith("pass"), "a reject"
+    )
+    kubectl("scale", "deployment/shop", "--replicas=0")
+    wait_for(lambda: not answers(cli, f"http://{address}/"), "the Service to answer no more")
+    diagnosed = cli.type("diagnose", "shop")
+    assert "no endpoint" in diagnosed.output, diagnosed
+
+
 def test_a_log_is_followed_and_a_port_forwarded_until_the_client_ends(
     cli: CommandLine, kubectl: Kubectl, beside: Beside
 ) -> None:

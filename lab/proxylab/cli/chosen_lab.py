@@ -95,7 +95,9 @@ class ChosenLab:
         if self.file is None:
             _refuse_options_of_files()
             with standing(self._name) as connection:
-                yield attach_to(connection)
+                stands = attach_to(connection)
+                stands.look_around()
+                yield stands
             return
         if self._name is not None and _is_typed("name"):
             raise click.UsageError("give FILE, to build a temporary lab, or --name, for a running one, not both")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Transport
 from proxylab.cli.chosen_lab import ChosenLab
-from proxylab.cli.netns_argument import check_netns, services_of
+from proxylab.cli.netns_argument import check_netns, kind_and_name, pod_of, pods_of, services_of
 from proxylab.cli.options import Options, option
 from proxylab.cli.standard_streams import echo
 from proxylab.client.open_lab import OpenLab
@@ -106,7 +106,9 @@ def _source(scenario: Scenario, text: str, send: Send) -> Source:
     Raises:
         click.UsageError: FROM names no sender or no port, or several flows would share the port.
     """
-    name, colon, port = text.partition(":")
+    asked, colon, port = text.partition(":")
+    kind, bare = kind_and_name(asked)
+    name = (pod_of(scenario, bare) if kind in ("", "pod") else "") or bare
     check_netns(scenario, name, "FROM")
     if not colon:
         return Source(name=name)
@@ -123,14 +125,20 @@ def _target(scenario: Scenario, text: str, via: Frontend, node: str | None, *, e
     Raises:
         click.UsageError: TO names nothing of the scenario, or lacks its port.
     """
-    name, _, port = text.rpartition(":") if ":" in text and not echo else (text, "", "")
+    asked, _, port = text.rpartition(":") if ":" in text and not echo else (text, "", "")
     number = int(port) if port.isdigit() else None
+    kind, name = kind_and_name(asked)
     namespace, _, service = name.rpartition("/")
-    if any((each.namespace, each.name) == (namespace or "default", service) for each in scenario.services):
+    if kind in ("", "service") and any(
+        (each.namespace, each.name) == (namespace or "default", service) for each in scenario.services
+    ):
         wanted: str | int | None = number if number is not None else port or None
         return ServiceTarget(service=service, namespace=namespace or "default", port=wanted, via=via, node=node)
-    if any(name in group.pod_names for group in scenario.pods):
-        return PodTarget(pod=name, port=number)
+    if kind in ("", "pod") and (pod := pod_of(scenario, name)):
+        return PodTarget(pod=pod, port=number)
+    if kind in ("service", "pod"):
+        there = ", ".join(services_of(scenario) if kind == "service" else pods_of(scenario)) or "none"
+        raise click.UsageError(f"TO: there is no {kind} {name!r}; there are {there}")
     machines = [*(each.name for each in scenario.nodes), *(each.name for each in scenario.hosts)]
     if number is None and not echo and name in machines:
         raise click.UsageError(f"TO: {text!r} has no port; write {name}:PORT, such as {name}:30080 for a node port")
@@ -154,4 +162,4 @@ def _target(scenario: Scenario, text: str, via: Frontend, node: str | None, *, e
 
 def _known(scenario: Scenario) -> list[str]:
     """The Services, as TO names them, and all pods."""
-    return list(dict.fromkeys([*services_of(scenario), *(pod for group in scenario.pods for pod in group.pod_names)]))
+    return list(dict.fromkeys([*services_of(scenario), *pods_of(scenario)]))

@@ -24,8 +24,38 @@ _ANSWER_SECONDS: Final = 1.0
 
 def _netns_names_of(scenario: Scenario) -> list[str]:
     """Nodes, pods and hosts, in this order."""
-    pods = [name for group in scenario.pods for name in group.pod_names]
-    return [*(node.name for node in scenario.nodes), *pods, *(host.name for host in scenario.hosts)]
+    return [*(node.name for node in scenario.nodes), *pods_of(scenario), *(host.name for host in scenario.hosts)]
+
+
+_KINDS: Final = {
+    **dict.fromkeys(("svc", "service", "services"), "service"),
+    **dict.fromkeys(("po", "pod", "pods"), "pod"),
+    **dict.fromkeys(("no", "node", "nodes"), "node"),
+}
+"""The kinds that kubectl writes before a name, as in svc/echo."""
+
+
+def kind_and_name(text: str) -> tuple[str, str]:
+    """The kind before a name, in one word, or empty; and the name, which may be ``NAMESPACE/NAME``."""
+    before, slash, name = text.partition("/")
+    return (_KINDS[before], name) if slash and before in _KINDS else ("", text)
+
+
+def pods_of(scenario: Scenario) -> list[str]:
+    """The names of all pods."""
+    return [name for group in scenario.pods for name in group.pod_names]
+
+
+def pod_of(scenario: Scenario, text: str) -> str:
+    """The pod that ``NAME`` or ``NAMESPACE/NAME`` means, by its name in the plan; empty without one."""
+    namespace, slash, name = text.rpartition("/")
+    for group in scenario.pods:
+        if slash and group.namespace != namespace:
+            continue
+        for each in group.pod_names:
+            if each in (name, f"{name}.{namespace}"):
+                return each
+    return ""
 
 
 def check_netns_of(lab: OpenLab, netns_name: str) -> None:

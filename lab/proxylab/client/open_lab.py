@@ -39,6 +39,7 @@ from proxylab.plan.dialled_service import DialledService, dialled_service
 from proxylab.plan.dialogue import Turn
 from proxylab.plan.model import Plan
 from proxylab.plan.outages import Absences
+from proxylab.plan.present import at_present
 from proxylab.plan.resolved import Query, ResolvedProbe
 from proxylab.protocol.messages import (
     AnswerOf,
@@ -51,6 +52,7 @@ from proxylab.protocol.messages import (
     Execute,
     Executed,
     Inspect,
+    LookAround,
     LookUp,
     Request,
     SendProbe,
@@ -200,6 +202,16 @@ class OpenLab:
     def add(self, *probes: Probe) -> None:
         """Add probes that are not the scenario's own. Raises ``ScenarioError``."""
         self._assembly = self._assembly.with_probes(probes, self.made)
+
+    def look_around(self) -> None:
+        """Take up what people have made by the lab's real control plane, if it has one: pods, Services, endpoints.
+
+        From then on the lab has no steps to come, and probes are added to what there is.
+        """
+        if self.built.has_kubernetes:
+            found = self._ask(LookAround(), _PROBE_SECONDS)
+            self._assembly = at_present(self._assembly, self.made, found.plan, found.objects)
+            self.made = 0
 
     def replace_scenario(self, scenario: Scenario) -> None:
         """Replace the scenario by another one with the same network, and the same steps as far as they are made.

@@ -3,15 +3,16 @@
 Only in pod network ``ptp`` (``plan.pods``): there a pod's device, routes and neighbours stand alone.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from proxylab.addresses import Family, IPAddress, IPNetwork
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.plan.device_names import DeviceNames, MacAddresses
 from proxylab.plan.draft import NamespaceDraft, only
-from proxylab.plan.model import LinkEnd, Listener, Neighbour, Plan, PlannedNamespace, Role, Veth
+from proxylab.plan.model import LinkEnd, Listener, Neighbour, Plan, PlannedNamespace, PodPlacement, Role, Veth
 from proxylab.plan.pods import everywhere
 from proxylab.plan.sysctls import sysctls_for
 from proxylab.scenario.network import UPLINK
@@ -61,20 +62,22 @@ class Additions:
         namespace = self._plan.namespace(node)
         return not namespace.bridges and not any(each.proxy_arp for link in self._plan.links for each in link.ends)
 
-    def add(self, wanted: str, node: str, listeners: Sequence[Listener]) -> AddedPod:
-        """Plan a pod on a node. ``wanted`` is the name of its namespace, unless that is taken.
+    def add(self, namespace: str, wanted: str, node: str, ports: Iterable[tuple[Protocol, int]]) -> AddedPod:
+        """Plan the pod ``namespace/wanted`` on a node, which listens on these ports.
+
+        It has its own name in the plan, or ``wanted.namespace`` where another pod has that.
 
         Raises:
             ValueError: the node has no address left for it.
         """
-        name = next(each for each in _alike(wanted) if each not in self._names)
+        name = next(each for each in _alike(wanted, namespace) if each not in self._names)
         own = tuple(self._free(network) for network in self._networks[node])
         gateways = tuple(map(self._gateway, self._networks[node]))
         devices = self._devices.setdefault(node, self._known_devices(node))
         outer, inner = self._end(node, devices.claim(wanted)), self._end(name, UPLINK)
         pod = NamespaceDraft(name, Role.POD, sysctls_for(Role.POD, self._families))
         there = NamespaceDraft(node, Role.NODE, ())
-        pod.listeners += listeners
+        pod.listeners += [Listener(name, *each) for each in ports]
         for gateway in gateways:
             there.address(outer.device, gateway)
             pod.route(only(gateway), inner.device)
@@ -120,13 +123,44 @@ class Additions:
         return next(known, network.network_address + 1)
 
 
+def with_added(plan: Plan, added: Iterable[AddedPod]) -> Plan:
+    """The plan with these pods."""
+    pods = tuple(added)
+    nodes = {each.name: each for each in plan.namespaces}
+    for each in pods:
+        there, more = nodes[each.node.name], each.node
+        nodes[each.node.name] = replace(
+            there,
+            addresses=(*there.addresses, *more.addresses),
+            routes=(*there.routes, *more.routes),
+            neighbours=(*there.neighbours, *more.neighbours),
+        )
+    placed = (
+        PodPlacement(
+            name=each.pod.name,
+            node=each.node.name,
+            namespace=each.pod.name,
+            device=each.link.second.device,
+            addresses=addresses_of(each),
+        )
+        for each in pods
+    )
+    return replace(
+        plan,
+        namespaces=(*nodes.values(), *(each.pod for each in pods)),
+        links=(*plan.links, *(each.link for each in pods)),
+        pods=(*plan.pods, *placed),
+    )
+
+
 def addresses_of(added: AddedPod) -> tuple[IPAddress, ...]:
     """The addresses of an added pod, in the order of the families."""
     return tuple(each.interface.ip for each in added.pod.addresses)
 
 
-def _alike(wanted: str) -> Iterator[str]:
+def _alike(wanted: str, namespace: str) -> Iterator[str]:
     yield wanted
+    yield f"{wanted}.{namespace}"
     number = 2
     while True:
         yield f"{wanted}@{number}"

@@ -29,7 +29,7 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import AddressTarget, Probe, Send, ServiceTarget, Source
 from proxylab.scenario.words import Frontend, Outcome, Position
 
-__all__ = ["Assembly", "LabLayout", "assemble", "check_every_case", "lay_out", "prepare_dialogue"]
+__all__ = ["Assembly", "LabLayout", "assemble", "assemble_in", "check_every_case", "lay_out", "prepare_dialogue"]
 
 _FRONTENDS = ", ".join(frontend for frontend in Frontend if frontend is not Frontend.DNS_NAME)
 
@@ -155,7 +155,7 @@ class Assembly(Struct, frozen=True, kw_only=True):
         if more.has_names and not self.scenario.has_names:
             via = f"{new[0].position}: to.via"
             raise ScenarioError([f"{via}: the lab has no name server; set dns: true in its scenario"])
-        return assemble(more)
+        return assemble_in(more, self.plan, self.timeline)
 
 
 class LabLayout(Struct, frozen=True, kw_only=True):
@@ -183,7 +183,15 @@ def assemble(scenario: Scenario) -> Assembly:
     Raises:
         ScenarioError: with a line for each request that the lab cannot meet, and each unknown name.
     """
-    plan, timeline = draw(scenario), tuple(_timeline(scenario))
+    return assemble_in(scenario, draw(scenario), tuple(_timeline(scenario)))
+
+
+def assemble_in(scenario: Scenario, plan: Plan, timeline: Sequence[ClusterMoment]) -> Assembly:
+    """The assembly of a scenario for a lab that has this plan, where the cluster has these moments.
+
+    Raises:
+        ScenarioError: with a line for each unknown name.
+    """
     asked = [scenario.probes, *(step.probes for step in scenario.steps)]
     resolved_probes: list[tuple[ResolvedProbe, IPAddress | None]] = []
     sources = ExpectedSources(plan)
@@ -223,7 +231,7 @@ def assemble(scenario: Scenario) -> Assembly:
     return Assembly(
         scenario=scenario,
         plan=plan,
-        timeline=timeline,
+        timeline=tuple(timeline),
         resolved_probes=tuple(each for each, _ in resolved_probes),
         expected_sources=tuple(source for _, source in resolved_probes),
         streams=streams,

@@ -60,12 +60,13 @@ class Built(Record, frozen=True):
     """The lab is built.
 
     ``variant`` names the tool that programs the rules, such as ``iptables v1.8.9 (legacy)``; ``kernel`` is uname's
-    release.
+    release. With ``has_kubernetes`` a real control plane runs in it, in which people make pods and Services.
     """
 
     variant: str
     stages: tuple[BuildStage, ...] = ()
     kernel: str = ""
+    has_kubernetes: bool = False
 
 
 class NodeRecord(Record, frozen=True):
@@ -78,6 +79,13 @@ class NodeRecord(Record, frozen=True):
     rules: str
     log: tuple[str, ...]
     sysctls: tuple[Sysctl, ...] = ()
+
+
+class PresentLab(Record, frozen=True):
+    """A lab as it is now: its plan, with the pods that were added, and the objects that its API shows."""
+
+    plan: Plan
+    objects: tuple[KubeObject, ...]
 
 
 class CollectedState(Record, frozen=True):
@@ -232,6 +240,10 @@ class Inspect(Request[tuple[ProxyRecord, ...]], frozen=True):
     """Get the state of the engines of all nodes."""
 
 
+class LookAround(Request[PresentLab], frozen=True):
+    """Get the lab as it is now, where a control plane adds pods to it."""
+
+
 class CollectState(Request[CollectedState], frozen=True):
     """Get all that the lab still has of the last probe."""
 
@@ -263,6 +275,7 @@ LabRequest = (
     | Converse
     | Dump
     | Inspect
+    | LookAround
     | CollectState
     | Execute
     | Examine

@@ -5,11 +5,9 @@ of the Services that select it, those that come later, too. What its image would
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
-
-from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.cluster.documents import Document
@@ -22,15 +20,15 @@ from proxylab.kernel.netlink.build import Wiring
 from proxylab.kernel.netlink.connections import end_connections
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.added_pod import AddedPod, Additions, addresses_of
-from proxylab.plan.model import Listener, Plan
-from proxylab.traffic.responder import Note, PortsTakenError, Responders
+from proxylab.plan.model import Listener
+from proxylab.traffic.responder import PortsTakenError
+from proxylab.traffic.runner import Runner
 
 
 class AddedPods:
-    """Runs pods in a lab of that wiring.
+    """Runs pods in a lab of that wiring, where ``runner`` sends the traffic.
 
-    ``networks`` are the pod networks of each node, ``make_netns`` makes a network namespace, and ``note`` is told of
-    the requests to their servers.
+    ``networks`` are the pod networks of each node, and ``make_netns`` makes a network namespace.
     """
 
     def __init__(
@@ -40,17 +38,18 @@ class AddedPods:
         networks: Mapping[str, Sequence[IPNetwork]],
         store: Store,
         make_netns: Callable[[str], NetNs],
-        note: Note | None = None,
+        runner: Runner,
     ) -> None:
         self._make_netns = make_netns
-        self._note = note
         self._wiring = wiring
         self._store = store
+        self._runner = runner
         self._additions = Additions(wiring.plan, families, networks)
-        self._running: list[tuple[Document, AddedPodRuns]] = []
+        self._running: dict[AddedPodRuns, Document] = {}
+        self._serving: set[asyncio.Task[None]] = set()
         store.subscribe(self._serve_new_ports)
 
-    def run(self, document: Document) -> "AddedPodRuns":
+    async def run(self, document: Document) -> "AddedPodRuns":
         """Make the pod of a document, which is bound to a node. Raises ``CannotRunError``."""
         metadata, spec = document["metadata"], document["spec"]
         node, name = spec["nodeName"], metadata["name"]
@@ -58,25 +57,51 @@ class AddedPods:
             raise CannotRunError("a lab adds no pods on the host network; write them into its scenario")
         if not self._additions.can_add_to(node):
             raise CannotRunError("a lab adds pods in podNetwork ptp only")
-        listeners = [Listener(name, protocol, port) for protocol, port in sorted(set(self._ports(document)))]
+        ports = set(self._ports(document))
         try:
-            planned = self._additions.add(name, node, listeners)
+            planned = self._additions.add(metadata["namespace"], name, node, sorted(ports))
         except ValueError as error:
             raise CannotRunError(str(error)) from error
         try:
-            running = AddedPodRuns(planned, self._wiring, self._additions, self._make_netns, self._note)
+            netns = build_pod(planned, self._wiring, self._make_netns)
+            try:
+                await self._runner.add_pod(planned, netns)
+            except BaseException:
+                remove_pod(planned, self._wiring)
+                netns.close()
+                raise
         except (LabError, OSError, PortsTakenError) as error:
             self._additions.give_back(planned)
             raise CannotRunError(str(error)) from error
-        self._running.append((document, running))
+        running = AddedPodRuns(planned, netns, self)
+        running.ports.update(ports)
+        self._running[running] = document
         return running
+
+    async def end(self, running: "AddedPodRuns") -> None:
+        """Stop a pod's servers, and take its network away."""
+        del self._running[running]
+        await self._runner.remove_pod(running.planned.pod.name)
+        end_connections(running.netns)
+        remove_pod(running.planned, self._wiring)
+        running.netns.close()
+        self._additions.give_back(running.planned)
 
     def _serve_new_ports(self, event: Event) -> None:
         """Let pods listen on the target ports of a Service that has come after them."""
-        self._running = [each for each in self._running if not each[1].has_ended]
-        if isinstance(event.object, Service):
-            for document, running in self._running:
-                running.listen_also(self._ports(document))
+        if not isinstance(event.object, Service):
+            return
+        for running, document in self._running.items():
+            if further := sorted(set(self._ports(document)) - running.ports):
+                running.ports.update(further)
+                serving = asyncio.ensure_future(self._serve(running, further))
+                self._serving.add(serving)
+                serving.add_done_callback(self._serving.discard)
+
+    async def _serve(self, running: "AddedPodRuns", ports: Sequence[tuple[Protocol, int]]) -> None:
+        name = running.planned.pod.name
+        with suppress(PortsTakenError, LabError):  # a command in the pod listens there
+            await self._runner.serve(running.planned, [Listener(name, *each) for each in ports])
 
     def _ports(self, document: Document) -> Iterator[tuple[Protocol, int]]:
         labels = (document["metadata"].get("labels") or {}).items()
@@ -92,57 +117,19 @@ class AddedPods:
 
 
 class AddedPodRuns:
-    """A pod that runs, until ``end``."""
+    """A pod that runs, until ``end``. ``ports`` are those on which it listens."""
 
-    def __init__(
-        self,
-        planned: AddedPod,
-        wiring: Wiring,
-        additions: Additions,
-        make_netns: Callable[[str], NetNs],
-        note: Note | None,
-    ) -> None:
-        self._planned = planned
-        self._wiring = wiring
-        self._additions = additions
-        self._note = note
-        self.netns: Final = build_pod(planned, wiring, make_netns)
-        self.has_ended = False
-        self._responders: list[Responders] = []
-        self._listeners: list[Listener] = []
-        try:
-            self._listen(planned.pod.listeners)
-        except BaseException:
-            remove_pod(planned, wiring)
-            self.netns.close()
-            raise
-
-    def listen_also(self, ports: Iterable[tuple[Protocol, int]]) -> None:
-        """Listen on further ports, except those on which a command in the pod listens."""
-        known = {(each.protocol, each.port) for each in self._listeners}
-        name = self._planned.pod.name
-        for protocol, port in sorted(set(ports) - known):
-            with suppress(PortsTakenError, LabError):
-                self._listen([Listener(name, protocol, port)])
-
-    def _listen(self, listeners: Sequence[Listener]) -> None:
-        part = Plan(namespaces=(replace(self._planned.pod, listeners=tuple(listeners)),), links=())
-        responders = Responders({self._planned.pod.name: self.netns}, part, note=self._note)
-        responders.attach(asyncio.get_running_loop())
-        self._responders.append(responders)
-        self._listeners += listeners
+    def __init__(self, planned: AddedPod, netns: NetNs, pods: AddedPods) -> None:
+        self.planned: Final = planned
+        self.netns: Final = netns
+        self.ports: Final[set[tuple[Protocol, int]]] = set()
+        self._pods = pods
 
     @property
     def addresses(self) -> tuple[IPAddress, ...]:
         """Its addresses, the primary one first."""
-        return addresses_of(self._planned)
+        return addresses_of(self.planned)
 
     async def end(self) -> None:
         """Stop its servers, and take its network away."""
-        self.has_ended = True
-        for each in self._responders:
-            each.close()
-        end_connections(self.netns)
-        remove_pod(self._planned, self._wiring)
-        self.netns.close()
-        self._additions.give_back(self._planned)
+        await self._pods.end(self)

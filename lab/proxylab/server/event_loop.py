@@ -46,7 +46,9 @@ from proxylab.protocol.messages import (
     Executed,
     Failed,
     Inspect,
+    LookAround,
     LookUp,
+    PresentLab,
     Ready,
     Request,
     Response,
@@ -213,6 +215,10 @@ async def _list_objects(lab: BuiltLab) -> ObjectList:
     return ObjectList(objects, tuple(lab.control_plane.store.revision_of(each.key) for each in objects))
 
 
+async def _look_around(lab: BuiltLab) -> PresentLab:
+    return PresentLab(lab.runner.plan, lab.objects())
+
+
 async def _execute(lab: BuiltLab, request: Execute) -> Executed:
     done = await lab.execute(request.netns_name, request.argv, Deadline.after(request.seconds))
     return Executed(done.status, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
@@ -238,6 +244,7 @@ _OF_LAB: Final[Mapping[type, _CarryOut]] = dict(
         _by(Dump, lambda lab, asked: lab.dump(asked.node)),
         _by(CollectState, lambda lab, _: lab.collect_state()),
         _by(Inspect, lambda lab, _: lab.control_plane.inspect()),
+        _by(LookAround, lambda lab, _: _look_around(lab)),
         _by(ListObjects, lambda lab, _: _list_objects(lab)),
         _by(Execute, _execute),
     )
@@ -341,7 +348,7 @@ class _RequestHandler:
         before, self._lab = self._lab, lab
         if before is not None:
             await self._end(before)
-        return Built(variant.version, lab.stages, os.uname().release)
+        return Built(variant.version, lab.stages, os.uname().release, lab.kubernetes is not None)
 
     async def _close(self) -> None:
         lab, self._lab = self._lab, None

@@ -39,6 +39,7 @@ from proxylab.server.control_plane import LabControlPlane
 from proxylab.server.network import BuiltNetwork
 from proxylab.server.reached_pods import ReachedPod, ReachedPods, RequestLogs
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
+from proxylab.traffic.runner import Runner
 
 PROGRAM: Final = "control-plane"
 """Its name among the programs of a ``Build``."""
@@ -107,6 +108,7 @@ async def start_kubernetes(
     launcher: Launcher,
     iptables: str,
     logs: RequestLogs,
+    runner: Runner,
     stack: AsyncExitStack,
 ) -> Kubernetes:
     """Start the control plane, bring the objects of the lab's store into it, and let the store follow it.
@@ -118,6 +120,7 @@ async def start_kubernetes(
         launcher: starts its processes.
         iptables: the variant of iptables in pods.
         logs: the logs of the pods.
+        runner: serves the pods that are added, and probes them.
         stack: ends all of it.
 
     Raises:
@@ -146,7 +149,7 @@ async def start_kubernetes(
     mirror = Mirror(control_plane.api, store, is_barrier)
     stack.push_async_callback(mirror.stop)
     networks = {name: each.pod_cidrs for name, each in nodes.items()}
-    added = AddedPods(network.wiring, lab.choice.families, networks, store, launcher.make_netns, logs.note)
+    added = AddedPods(network.wiring, lab.choice.families, networks, store, launcher.make_netns, runner)
     addresses = {name: each.addresses for name, each in nodes.items()}
     run = partial(_run, added, pods, launcher)
     kubelet = Kubelet(control_plane.api, addresses, run, partial(_drained, store, lab.fleet))
@@ -199,9 +202,9 @@ class _RunningPod(Struct, frozen=True):
         await self.runs.end()
 
 
-def _run(added: AddedPods, pods: ReachedPods, launcher: Launcher, document: Document) -> _RunningPod:
+async def _run(added: AddedPods, pods: ReachedPods, launcher: Launcher, document: Document) -> _RunningPod:
     namespace, name = document["metadata"]["namespace"], document["metadata"]["name"]
-    runs = added.run(document)
+    runs = await added.run(document)
     reached = pods.add(namespace, name, runs.netns)
     launcher.furnish(reached.known_as, "")
     return _RunningPod(namespace, name, runs, reached, pods, launcher)

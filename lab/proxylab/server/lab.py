@@ -106,13 +106,15 @@ class BuiltLab(Struct, frozen=True):
             name_servers = await start_coredns(request, network, control_plane, launcher, stack)
             ingress = await start_ingress(request, network, control_plane, launcher, stack)
             await start_commands(request, network, launcher, stack)
-            kubernetes, note = None, None
-            if PROGRAM in request.programs:
-                binary, logs = request.programs[PROGRAM], RequestLogs()
-                kubernetes = await start_kubernetes(binary, network, control_plane, launcher, variant.name, logs, stack)
-                note = logs.note
-            certificate = ingress.certificate if ingress else ""
+            logs = RequestLogs() if PROGRAM in request.programs else None
+            certificate, note = ingress.certificate if ingress else "", None if logs is None else logs.note
             runner = open_runner(request, network, control_plane, packet_lock, stack, certificate, note)
+            kubernetes = None
+            if logs is not None:
+                binary, iptables = request.programs[PROGRAM], variant.name
+                kubernetes = await start_kubernetes(
+                    binary, network, control_plane, launcher, iptables, logs, runner, stack
+                )
             stages = (
                 laid,
                 BuildStage("synchronise", synchronised - began),

@@ -122,10 +122,11 @@ class ReachedPods:
         return self._reach(self._homes[name], self._logs.of(name))
 
     def added(self, name: str) -> ReachedPod | None:
-        """The added pod of that name, which may be ``NAMESPACE/NAME``."""
-        namespace, _, own = name.rpartition("/")
-        found = (pod for (its, called), pod in self._added.items() if called == own and namespace in ("", its))
-        return next(found, None)
+        """The added pod of that name, which may be ``NAMESPACE/NAME``, or that of its namespace in the plan."""
+        for (namespace, own), pod in self._added.items():
+            if name in (own, f"{namespace}/{own}", pod.netns.name):
+                return pod
+        return None
 
     def add(self, namespace: str, name: str, netns: NetNs) -> ReachedPod:
         """Take up a pod that was added, which has this network namespace of its own."""

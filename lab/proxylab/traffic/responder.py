@@ -73,6 +73,7 @@ _NOT_DNS: Final = (b"p", b"G", b"H")
 class _Listener:
     """A listening socket, or a UDP socket, and the voice that answers; ``names`` answers DNS messages."""
 
+    netns_name: str
     sock: socket.socket
     voice: AnswerWriter
     names: Callable[[bytes, bool], bytes | None] | None = None
@@ -117,24 +118,48 @@ class Responders:
         self._note = note
         self._loop: asyncio.AbstractEventLoop | None = None
         for namespace in plan.namespaces:
-            for listener in namespace.listeners:
-                if listener.program or (listener.protocol is Protocol.SCTP and not has_sctp()):
-                    continue  # a real program answers there, or ``associations``
-                try:
-                    for address in _listening_on(namespace, listener):
-                        self._listen(netns_by_name[namespace.name], listener, address)
-                except OSError as error:
-                    if error.errno == errno.EADDRINUSE:
-                        taken.append((namespace.name, listener))
-                        continue
-                    self.close()
+            try:
+                self.add(netns_by_name[namespace.name], namespace)
+            except PortsTakenError as error:
+                taken += error.taken
+            except BaseException:
+                self.close()
+                raise
+        if taken:
+            self.close()
+            raise PortsTakenError(taken)
+
+    def add(self, netns: NetNs, namespace: PlannedNamespace) -> None:
+        """Bind a socket for every listener of a namespace of the plan, or of one that has come later.
+
+        Raises:
+            PortsTakenError: another program listens on these ports; on the others the responders listen.
+            InternalError: naming the listener whose port could not be bound.
+        """
+        taken: list[tuple[str, Listener]] = []
+        for listener in namespace.listeners:
+            if listener.program or (listener.protocol is Protocol.SCTP and not has_sctp()):
+                continue  # a real program answers there, or ``associations``
+            try:
+                for address in _listening_on(namespace, listener):
+                    self._listen(netns, namespace.name, listener, address)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
                     raise InternalError(
                         f"{listener.name} in namespace {namespace.name} cannot listen on "
                         f"{listener.protocol} {listener.port}: {error}"
                     ) from error
+                taken.append((namespace.name, listener))
         if taken:
-            self.close()
             raise PortsTakenError(taken)
+
+    def remove(self, netns_name: str) -> None:
+        """Close the sockets of a namespace, and the connections made to them."""
+        for fd in [fd for fd, client in self._clients.items() if client.listener.netns_name == netns_name]:
+            self._drop(fd)
+        for listeners in (self._tcp, self._udp):
+            for fd in [fd for fd, listener in listeners.items() if listener.netns_name == netns_name]:
+                listeners.pop(fd).sock.close()
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Let the event loop call ``pump`` whenever a socket is ready, for traffic that no probe sends."""
@@ -169,7 +194,7 @@ class Responders:
             listener.sock.close()
         self._epoll.close()
 
-    def _listen(self, netns: NetNs, listener: Listener, address: IPAddress) -> None:
+    def _listen(self, netns: NetNs, netns_name: str, listener: Listener, address: IPAddress) -> None:
         kind, listeners = socket.SOCK_STREAM, self._tcp
         if listener.protocol is Protocol.UDP:
             kind, listeners = socket.SOCK_DGRAM, self._udp
@@ -196,7 +221,7 @@ class Responders:
             raise
         names = partial(self._names, listener.name) if listener.serves_names and self._names is not None else None
         heard = None if self._note is None else partial(self._note, listener.name, listener.protocol)
-        listeners[sock.fileno()] = _Listener(sock, AnswerWriter(listener.name, heard), names)
+        listeners[sock.fileno()] = _Listener(netns_name, sock, AnswerWriter(listener.name, heard), names)
 
     def _serve(self, fd: int) -> int:
         if listener := self._udp.get(fd):

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from itertools import chain
 from operator import attrgetter
@@ -29,8 +29,9 @@ from proxylab.kernel.netlink.connections import TcpConnection, end_these
 from proxylab.kernel.netlink.conntrack import flush
 from proxylab.kernel.netlink.netem import NetemLinks
 from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.plan.added_pod import AddedPod, with_added
 from proxylab.plan.dialogue import Dialogue
-from proxylab.plan.model import Plan, Role
+from proxylab.plan.model import Listener, Plan, Role
 from proxylab.plan.name_servers import own_addresses
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.scenario.probes import MOST_CONCURRENCY
@@ -98,7 +99,7 @@ class Runner:
             programs: the proxies' own processes, through which flows may pass.
             trusted: the certificates that requests over TLS accept, in PEM.
         """
-        self._netns_by_name, self._plan = netns_by_name, plan
+        self._netns_by_name, self._plan = dict(netns_by_name), plan
         self._meters, self._foreign = meters, foreign or {}
         self.foreign_in_steps = ForeignInSteps(self._foreign)
         self._programs, self._trusted = programs or Programs(), trusted
@@ -108,7 +109,9 @@ class Runner:
         self.packet_lock = packet_lock or asyncio.Lock()
         self._links = links or NetemLinks(Wiring(plan, netns_by_name, {}))
         self._watch, self._responders = watch, responders
+        self._added: dict[str, AddedPod] = {}
         self._tracing: Tracing | None = None
+        netns_by_name = self._netns_by_name  # to which pods are added
         self.conntrack = ConntrackReader(netns_by_name, own_addresses(plan))
         self._associations: Associations | None = None
         self._clients = ClientMemory()
@@ -117,6 +120,62 @@ class Runner:
         self._dialogues = self.traced = self._foreign_read_at = 0
         taps = watch, responders, self._identities, self.conntrack
         self.streams = Streams(netns_by_name, *taps, self._port_of_stream, self._programs, self._links)
+
+    async def add_pod(self, pod: AddedPod, netns: NetNs) -> None:
+        """Take up a pod that has come after the plan, once no probe runs: its servers, its taps, what traces name.
+
+        Raises:
+            PortsTakenError: another program listens on its ports.
+            InternalError: the kernel refuses a socket.
+        """
+        name, node = pod.pod.name, self._netns_by_name[pod.node.name]
+        async with self.packet_lock:
+            with ExitStack() as undone:
+                undone.callback(self._responders.remove, name)
+                self._responders.add(netns, pod.pod)
+                self._watch.add(pod.link, node, netns)
+                undone.pop_all()
+            self._netns_by_name[name] = netns
+            self._added[name] = pod
+            self._forget_devices()
+            self._spare_ports(pod)
+
+    async def serve(self, pod: AddedPod, further: Sequence[Listener]) -> None:
+        """Let such a pod listen on further ports. Raises what ``add_pod`` raises."""
+        async with self.packet_lock:
+            if pod.pod.name in self._added:  # else it has gone meanwhile
+                self._responders.add(self._netns_by_name[pod.pod.name], replace(pod.pod, listeners=tuple(further)))
+                listeners = (*self._added[pod.pod.name].pod.listeners, *further)
+                self._added[pod.pod.name] = replace(pod, pod=replace(pod.pod, listeners=listeners))
+                self._forget_devices()
+                self._spare_ports(self._added[pod.pod.name])
+
+    async def remove_pod(self, name: str) -> None:
+        """Let such a pod go, once no probe runs."""
+        async with self.packet_lock:
+            pod = self._added.pop(name)
+            self._responders.remove(name)
+            self._watch.remove(pod.link)
+            del self._netns_by_name[name]
+            self._forget_devices()
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the lab as it is now, with the pods that were added."""
+        return with_added(self._plan, self._added.values())
+
+    def _forget_devices(self) -> None:
+        """Let traces, and the responders of SCTP, begin anew with the devices that there are now."""
+        self._stop_tracing()
+        if self._associations is not None:
+            self._associations.close()
+            self._associations = None
+
+    def _spare_ports(self, pod: AddedPod) -> None:
+        """Let no flow leave the pod from a port on which it listens."""
+        for listener in pod.pod.listeners:
+            for family in dict.fromkeys(Family.of(each.interface.ip) for each in pod.pod.addresses):
+                self._ports.claim((pod.pod.name, family), Transport(listener.protocol), listener.port)
 
     def hang_up(self, names: Collection[str]) -> None:
         """Close the connections of pods, as their programs do when they end."""
@@ -151,6 +210,8 @@ class Runner:
         for netns in self._netns_by_name.values():
             flush(netns)
         self._ports.restart()
+        for pod in self._added.values():
+            self._spare_ports(pod)
 
     def continue_flows(self) -> None:
         """After a change in the lab, let datagrams from author-chosen ports continue their earlier flows."""
@@ -177,7 +238,7 @@ class Runner:
             self.traced += trace
             self._seen = None  # two runs of 24,000 flows would take 190 MB more than one
             evidence = await self._run(resolved, trace=trace)
-            _end_connections_of(resolved, evidence, self._plan, self._netns_by_name)
+            _end_connections_of(resolved, evidence, self.plan, self._netns_by_name)
             return self._clients.note(resolved, evidence)
 
     async def converse(self, dialogue: Dialogue) -> DialogueRecord:
@@ -200,7 +261,7 @@ class Runner:
                 serial=self._dialogues,
                 port=port,
                 netns_by_name=self._netns_by_name,
-                plan=self._plan,
+                plan=self.plan,
                 watch=self._watch,
                 responders=self._responders,
             )
@@ -279,7 +340,7 @@ class Runner:
     def _armed(self, resolved: ResolvedProbe, identity: Identity, port: int) -> Tracing:
         """The lab's tracing, opened on first use: most runs never need it."""
         if self._tracing is None:
-            self._tracing = Tracing(self._netns_by_name, self._plan, resolved.nodes)
+            self._tracing = Tracing(self._netns_by_name, self.plan, resolved.nodes)
         self._tracing.arm(resolved, identity, port)
         return self._tracing
 
@@ -327,7 +388,7 @@ class Runner:
     def _sctp_responders(self) -> Associations | None:
         """The SCTP responders for a kernel without SCTP, opened when SCTP is first sent."""
         if self._associations is None and not has_sctp():
-            self._associations = Associations(self._netns_by_name, self._plan)
+            self._associations = Associations(self._netns_by_name, self.plan)
         return self._associations
 
     def _port_of_stream(self, resolved: ResolvedProbe) -> int:

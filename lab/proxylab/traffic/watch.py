@@ -22,7 +22,7 @@ from proxylab.kernel.capture.batches import Frame, FrameReader
 from proxylab.kernel.capture.stack import StackTap
 from proxylab.kernel.capture.taps import Tap, open_tap
 from proxylab.kernel.sandbox.netns import NetNs
-from proxylab.plan.model import Device, Plan, Role
+from proxylab.plan.model import Device, Plan, Role, Veth
 from proxylab.plan.resolved import STACK
 from proxylab.traffic.tap_filters import FLOW_FRAMES, NOTHING, SEGMENTS, STREAM_FRAMES
 
@@ -53,20 +53,47 @@ class Watch:
         self._netns_by_name = netns_by_name
         self._plan = plan
         self._on_nodes: tuple[Tap, ...] = ()
+        self._further: list[tuple[str, str]] = []
         self._following = False
         self._keeping = False
         self._taps: dict[tuple[str, str], Tap] = {}
         self._stacks: dict[str, StackTap] = {}
         self._by_fd: dict[int, AnyTap] = {}
         self._reader = FrameReader()
+        self._closers: ThreadPoolExecutor | None = None
         with ExitStack() as opened:
             self._epoll = opened.enter_context(select.epoll())
             for namespace in plan.namespaces:
                 if namespace.role not in _TAPPED:
                     continue
                 for end in (end for link in plan.links for end in link.ends if end.namespace == namespace.name):
-                    opened.callback(self._tap_on(namespace.name, end.device).close)
+                    netns = netns_by_name[namespace.name]
+                    opened.callback(self._tap_on(namespace.name, end.device, netns).close)
             opened.pop_all()
+
+    def add(self, link: Veth, on_node: NetNs, in_pod: NetNs) -> None:
+        """Tap the link of a pod that has come after the plan. Raises ``InternalError``.
+
+        ``link`` begins on the node.
+        """
+        node, pod = link.ends
+        self._tap_on(pod.namespace, pod.device, in_pod).attend(STREAM_FRAMES if self._keeping else FLOW_FRAMES)
+        self._further.append((node.namespace, node.device))
+        if self._on_nodes:
+            tap = self._tap_on(node.namespace, node.device, on_node)
+            tap.attend(FLOW_FRAMES if self._following else NOTHING)
+            self._on_nodes = (*self._on_nodes, tap)
+
+    def remove(self, link: Veth) -> None:
+        """Tap the link of such a pod no longer. A thread closes the taps."""
+        node = link.first
+        self._further.remove((node.namespace, node.device))
+        gone = [tap for each in link.ends if (tap := self._taps.pop((each.namespace, each.device), None))]
+        self._on_nodes = tuple(each for each in self._on_nodes if each not in gone)
+        for tap in gone:
+            del self._by_fd[tap.fileno()]
+            self._epoll.unregister(tap.fileno())
+            self._close_in_thread(tap)
 
     def tap(self, namespace: str, device: str) -> AnyTap:
         """The tap on that device, or on that node's programs (``STACK``).
@@ -87,7 +114,8 @@ class Watch:
     def follow(self, wanted: bool) -> None:
         """Capture packets at every device of the nodes from now on, or at none. Raises ``InternalError``."""
         if wanted and not self._on_nodes:
-            self._on_nodes = tuple(self._tap_on(*device) for device in _devices_of_nodes(self._plan))
+            devices = (*_devices_of_nodes(self._plan), *self._further)
+            self._on_nodes = tuple(self._tap_on(*each, self._netns_by_name[each[0]]) for each in devices)
         elif wanted is not self._following:
             for tap in self._on_nodes:
                 tap.attend(FLOW_FRAMES if wanted else NOTHING)
@@ -145,15 +173,19 @@ class Watch:
         self._by_fd.clear()
         for stack in self._stacks.values():
             stack.close()
-        if self._taps:
-            closers = ThreadPoolExecutor(min(_CLOSERS, len(self._taps)))
-            for tap in self._taps.values():
-                closers.submit(tap.close)
-            closers.shutdown(wait=False)
-            self._taps.clear()
+        for tap in self._taps.values():
+            self._close_in_thread(tap)
+        self._taps.clear()
+        if self._closers is not None:
+            self._closers.shutdown(wait=False)
 
-    def _tap_on(self, namespace: str, device: str) -> Tap:
-        tap = self._taps[namespace, device] = _open(self._netns_by_name[namespace], device, self._reader)
+    def _close_in_thread(self, tap: Tap) -> None:
+        if self._closers is None:
+            self._closers = ThreadPoolExecutor(_CLOSERS)  # which starts no more threads than it has taps to close
+        self._closers.submit(tap.close)
+
+    def _tap_on(self, namespace: str, device: str, netns: NetNs) -> Tap:
+        tap = self._taps[namespace, device] = _open(netns, device, self._reader)
         self._by_fd[tap.fileno()] = tap
         self._epoll.register(tap.fileno(), select.EPOLLIN)
         return tap

@@ -36,7 +36,7 @@ class CannotRunError(Exception):
     """A node cannot run a pod; the message says why."""
 
 
-Run = Callable[[Document], RunningPod]
+Run = Callable[[Document], Awaitable[RunningPod]]
 """Runs the pod of a document. Raises ``CannotRunError``."""
 
 Drained = Callable[[frozenset[IPAddress], Deadline], Awaitable[None]]
@@ -110,7 +110,7 @@ class Kubelet:
         uid, now = pod["metadata"]["uid"], datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         try:
             if (running := self._running.get(uid)) is None:  # else it runs, and the API server has not heard of it yet
-                running = self._running[uid] = self._run(pod)
+                running = self._running[uid] = await self._run(pod)
         except CannotRunError as error:
             status = failed_status(pod, str(error))
         else:

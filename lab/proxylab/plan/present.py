@@ -1,0 +1,83 @@
+"""A lab as it is now, by its plan and its objects: people and controllers have made pods and Services since it began.
+
+What its scenario says of them is gone: the judge knows each pod by its address, and each Service as the API has it.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from proxylab.cluster.objects import EndpointSlice, KubeObject, Node, ObjectKey, Pod, Service
+from proxylab.plan.assembly import Assembly, assemble_in
+from proxylab.plan.model import Plan, PodPlacement
+from proxylab.scenario.pods import ListeningPort, PodGroup
+from proxylab.scenario.words import Position
+
+
+def at_present(assembly: Assembly, made: int, plan: Plan, objects: Sequence[KubeObject]) -> Assembly:
+    """The assembly of the lab as it is now: without probes, and with no step and no stream to come.
+
+    ``made`` is how many steps of the scenario have been made.
+    """
+    scenario = assembly.scenario
+    placed = dict(_placed(plan, (each for each in objects if isinstance(each, Pod))))
+    groups = {name: group for group in scenario.pods for name in group.pod_names}
+    position = Position(scenario.file, 1, 1)
+    new = (_group(plan, plan_of, pod, position) for plan_of, pod in placed.values() if plan_of.name not in groups)
+    services = tuple(each for each in objects if isinstance(each, Service))
+    now = replace(
+        scenario,
+        pods=(*scenario.pods, *new),
+        services=services,
+        service_positions=(position,) * len(services),
+        dns=scenario.has_names,
+        probes=(),
+        steps=(),
+        streams=(),
+    )
+    moment = replace(
+        assembly.timeline[made],
+        scenario=now,
+        nodes={each.name: each for each in objects if isinstance(each, Node)},
+        pods={name: pod for name, (_, pod) in placed.items()},
+        services=services,
+        slices={each.key: each for each in objects if isinstance(each, EndpointSlice)},
+        gone=frozenset(each.name for each in plan.pods if each.name not in placed),
+    )
+    return assemble_in(now, plan, [moment])
+
+
+def name_in_plan(assembly: Assembly, key: ObjectKey) -> str:
+    """The name that the plan has for a pod of the API; empty for one that is not in the lab."""
+    found = (name for name, pod in assembly.timeline[-1].pods.items() if pod.key == key)
+    return next(found, "")
+
+
+def _placed(plan: Plan, pods: Iterable[Pod]) -> "Iterable[tuple[str, tuple[PodPlacement, Pod]]]":
+    """The pods that the plan has, by their names there; a pod in its node's network shares the node's address."""
+    by_name = {each.name: each for each in plan.pods}
+    by_address = {each.addresses[0]: each for each in plan.pods if each.addresses}
+    for pod in pods:
+        found = by_name.get(pod.name) if pod.host_network else by_address.get(pod.addresses[0])
+        if found is not None:
+            yield found.name, (found, pod)
+
+
+def _group(plan: Plan, placement: PodPlacement, pod: Pod, position: Position) -> PodGroup:
+    """A pod that was added, as a scenario would have it."""
+    names = {(each.protocol, each.port): each.name for each in pod.ports}
+    listening = {(each.protocol, each.port) for each in plan.namespace(placement.namespace).listeners}
+    return PodGroup(
+        name=placement.name,
+        nodes=(placement.node,),
+        namespace=pod.namespace,
+        labels=pod.labels,
+        ports=tuple(
+            ListeningPort(name=names.get((protocol, port), ""), protocol=protocol, port=port)
+            for protocol, port in sorted(listening)
+        ),
+        ready=pod.ready,
+        terminating=pod.terminating,
+        addresses=placement.addresses,
+        position=position,
+    )
