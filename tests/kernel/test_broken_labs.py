@@ -134,7 +134,7 @@ BROKEN = [
         'node-c dropped the packet by its rule "default/echo has no local endpoints" in KUBE-EXTERNAL-SERVICES. '
         "No endpoint on node-c, and externalTrafficPolicy is Local; Cluster uses those on node-a and node-b.",
         edits=(("healthChecked: true", "healthChecked: false"),),
-        trace="trace outside echo --via loadBalancerIP --node node-c --name loadbalancer-health-checked",
+        trace="trace outside echo --via loadBalancerIP --node node-c --lab loadbalancer-health-checked",
     ),
     Broken(
         "an address without an owner",

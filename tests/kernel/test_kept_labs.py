@@ -43,7 +43,7 @@ def environment() -> dict[str, str]:
 def test_a_run_keeps_the_lab_of_a_probe_that_failed_and_goes_on_in_another(cli: CommandLine, failing: Path) -> None:
     done = cli.type("run", str(failing), "--no-bundles", "--keep")
     assert done.status == 1
-    assert "the lab is kept as killed for 8h; try\n  proxylab probe client echo --name killed\n" in done.errors
+    assert "the lab is kept as killed for 8h; try\n  proxylab probe client echo --lab killed\n" in done.errors
     assert "1 failed, 2 passed" in done.output
     assert cli.type("probe", "client", "echo").status == 0
     rules = cli.type("rules", "node-a").output

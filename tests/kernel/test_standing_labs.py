@@ -49,7 +49,7 @@ def test_several_labs_stand_at_once_and_a_name_is_taken_once(cli: CommandLine) -
     again = cli.type("up", str(ROOT / "tests/kernel/killed.lab.yaml"), "--name", "two")
     assert (again.status, "a lab 'two' runs already; stop it with `proxylab down two`" in again.errors) == (2, True)
     unsaid = cli.type("probe", "client", "echo")
-    assert (unsaid.status, "2 labs are running; choose one with --name: one, two" in unsaid.errors) == (2, True)
+    assert (unsaid.status, "2 labs are running; choose one with --lab: one, two" in unsaid.errors) == (2, True)
     assert cli.type("probe", "client", "echo", "--name", "two").status == 0
     table = cli.type("ps").output.splitlines()
     assert [line.split()[:2] for line in table[1:]] == [["one", "embedded/iptables"], ["two", "embedded/iptables"]]

@@ -23,7 +23,7 @@ def test_a_failed_item_s_lab_stays_and_the_next_item_gets_another(project: Proje
         "open shop",
     ]
     result.stdout.fnmatch_lines(
-        ["*the lab*", "the lab is kept as shop for 8h; try", "  proxylab probe client echo --name shop"]
+        ["*the lab*", "the lab is kept as shop for 8h; try", "  proxylab probe client echo --lab shop"]
     )
 
 

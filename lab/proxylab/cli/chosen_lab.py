@@ -1,6 +1,6 @@
 """The lab that a verb uses: a running one by its name, or a temporary one that the verb builds from FILE."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Final
@@ -31,7 +31,7 @@ def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) 
 LabName = Annotated[
     str | None,
     option(
-        "-n",
+        "--lab",
         "--name",
         metavar="NAME",
         envvar="LAB_NAME",
@@ -39,6 +39,27 @@ LabName = Annotated[
         help="The standing lab; by default the only one.",
     ),
 ]
+
+
+KubernetesNamespace = Annotated[
+    str | None,
+    option(
+        "-n",
+        "--namespace",
+        metavar="NAMESPACE",
+        help="The Kubernetes namespace of names that are written without one.",
+    ),
+]
+
+
+def check_namespace(namespace: str | None, known: Iterable[str]) -> None:
+    """Raise ``UsageError`` for a namespace in which the cluster has nothing."""
+    there = sorted({*known} - {""})
+    if namespace is None or namespace in there:
+        return
+    if namespace in ControlSockets.of_user().names():
+        raise click.UsageError(f"-n: the lab is --lab {namespace} now; -n names a Kubernetes namespace")
+    raise click.UsageError(f"-n: there is nothing in a namespace {namespace!r}; there are {', '.join(there)}")
 
 
 def with_file(words: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:
@@ -59,9 +80,13 @@ def lab_words(metavar: str, complete: Callable[..., list[CompletionItem]], *, re
 
 
 class LabOptions(Options, frozen=True, kw_only=True):
-    """The options that choose a lab: of a standing one its name, of a temporary one of FILE its case and engine."""
+    """The options that choose a lab: of a standing one its name, of a temporary one of FILE its case and engine.
+
+    ``namespace`` is that of names in the lab which are written without one.
+    """
 
     name: LabName
+    namespace: KubernetesNamespace
     case_id: CaseId
     engine: EngineOptions
 
@@ -72,12 +97,14 @@ class ChosenLab:
     Attributes:
         file: the scenario of the temporary lab; ``None`` for a standing lab.
         words: the words of the command line after FILE.
+        namespace: that of names without one; empty if the command line has none.
     """
 
     def __init__(self, words: Sequence[str], options: LabOptions) -> None:
         self.file, self.words = with_file(words)
         self.engine: Final = options.engine.engine
         self.case_id: Final = options.case_id
+        self.namespace: Final = options.namespace or ""
         self._options = options.engine
         self._name = options.name
         self._make_session: SessionMaker = click.get_current_context().obj or Session
@@ -97,14 +124,21 @@ class ChosenLab:
             with standing(self._name) as connection:
                 stands = attach_to(connection)
                 stands.look_around()
+                self._check_namespace(stands.scenario)
                 yield stands
             return
         if self._name is not None and _is_typed("name"):
-            raise click.UsageError("give FILE, to build a temporary lab, or --name, for a running one, not both")
+            raise click.UsageError("give FILE, to build a temporary lab, or --lab, for a running one, not both")
         version = version_of(self.engine)
-        scenario = adapt(choose(self.file, self.case_id, mode_of(self.engine), version))
+        scenario = choose(self.file, self.case_id, mode_of(self.engine), version)
+        self._check_namespace(scenario)
+        scenario = adapt(scenario)
         with self._make_session(self._options.announced_choice()) as session, closing(session.open(scenario)) as lab:
             yield lab
+
+    def _check_namespace(self, scenario: Scenario) -> None:
+        of_pods = (each.namespace for each in scenario.pods)
+        check_namespace(self.namespace or None, ["default", *of_pods, *(each.namespace for each in scenario.services)])
 
 
 @contextmanager
@@ -122,7 +156,7 @@ def standing(name: str | None, *, or_file: bool = True) -> Iterator[ControlConne
             raise LabEndedError(f"the lab {chosen} has ended: {how}; start it again with `proxylab up FILE`") from None
         names = control_sockets.names()
         there = f"there are {', '.join(names)}" if names else "start one with `proxylab up FILE`"
-        raise click.UsageError(f"--name: no lab {chosen!r} is running; {there}") from None
+        raise click.UsageError(f"--lab: no lab {chosen!r} is running; {there}") from None
     except TimeoutError:
         why = control_sockets.stuck_process_of(chosen)
         words = f"the lab {chosen} does not answer{f': {why}' if why else ''}; stop it with `proxylab down {chosen}`"
@@ -140,7 +174,7 @@ def _only(control_sockets: ControlSockets, *, or_file: bool) -> str:
         here = ", or give a FILE" if or_file else ""
         raise click.UsageError(f"no lab is running; start one with `proxylab up FILE`{here}")
     if len(names) > 1:
-        raise click.UsageError(f"{len(names)} labs are running; choose one with --name: {', '.join(names)}")
+        raise click.UsageError(f"{len(names)} labs are running; choose one with --lab: {', '.join(names)}")
     return names[0]
 
 

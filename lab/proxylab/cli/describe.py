@@ -5,7 +5,7 @@ from typing import Annotated
 import click
 
 from proxylab.cli.case_option import CaseId
-from proxylab.cli.chosen_lab import LabName, lab_words
+from proxylab.cli.chosen_lab import KubernetesNamespace, LabName, lab_words
 from proxylab.cli.get import complete_kinds, kind_of, the_cluster
 from proxylab.cli.options import takes
 from proxylab.cli.standard_streams import echo
@@ -21,6 +21,7 @@ def command(
     *,
     words: Annotated[tuple[str, ...], lab_words("[FILE] KIND NAME", complete_kinds)],
     name: LabName,
+    namespace: KubernetesNamespace,
     case_id: CaseId,
 ) -> ExitCode:
     """Describe a node, pod, service, workload or host of the standing lab: its fields, its network, its users.
@@ -29,15 +30,15 @@ def command(
 
     Example: proxylab describe scenarios/clusterip/from-a-pod.lab.yaml service echo
     """
-    with the_cluster(words, name, case_id) as cluster:
+    with the_cluster(words, name, case_id, namespace) as cluster:
         rest = cluster.words
         if rest and rest[0] in ("host", "hosts"):
             echo("\n".join(_host(rest, [host.name for host in cluster.scenario.hosts], cluster.plan)))
             return ExitCode.OK
         kind, wanted = kind_of(rest, cluster.objects)
-        found = of_kind(kind, cluster.objects, wanted)
+        found = of_kind(kind, cluster.chosen, wanted)
         if wanted is None or not found:
-            known = ", ".join(each.name for each in of_kind(kind, cluster.objects))
+            known = ", ".join(each.name for each in of_kind(kind, cluster.chosen))
             raise click.UsageError(f"NAME: name one of {kind.plural}: {known or 'there are none'}")
         families = cluster.scenario.network.families
         pages = [describe(each, cluster.objects, cluster.plan, families) for each in found]

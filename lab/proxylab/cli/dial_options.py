@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Transport
 from proxylab.cli.chosen_lab import ChosenLab
-from proxylab.cli.netns_argument import check_netns, kind_and_name, pod_of, pods_of, services_of
+from proxylab.cli.netns_argument import find_netns, kind_and_name, pod_of, pods_of, services_of
 from proxylab.cli.options import Options, option
 from proxylab.cli.standard_streams import echo
 from proxylab.client.open_lab import OpenLab
@@ -78,38 +78,39 @@ def probe_of(
     *,
     send: Send,
     outcome: Outcome = Outcome.DELIVERED,
+    namespace: str = "",
 ) -> Probe:
     """The probe that FROM and TO describe.
 
-    The protocol of ``send`` follows from ``dial``.
+    The protocol of ``send`` follows from ``dial``. ``namespace`` is that of names without one.
     Raises ``click.UsageError``.
     """
     if len(words) != 2:
         raise click.UsageError(f"FROM and TO: name a sender and a target, as in `proxylab {verb} client echo`")
     sender, target = words
-    source = _source(scenario, sender, send)
+    source = _source(scenario, sender, send, namespace)
     position = Position(f"proxylab {verb} {sender} {target}", 1, 1)
     protocol = Transport(dial.sent) if dial.sent else None
     return Probe(
         name=f"{sender} to {target}",
         source=source,
-        target=_target(scenario, target, Frontend(dial.via), dial.node, echo=protocol is Transport.ICMP),
+        target=_target(
+            scenario, target, Frontend(dial.via), dial.node, echo=protocol is Transport.ICMP, home=namespace
+        ),
         send=Send(protocol=protocol, manner=send.manner, flows=send.flows, payload=send.payload),
         expect=Expect(outcome=outcome, position=position),
         position=position,
     )
 
 
-def _source(scenario: Scenario, text: str, send: Send) -> Source:
+def _source(scenario: Scenario, text: str, send: Send, namespace: str) -> Source:
     """The sender, and its source port if FROM has one after a colon.
 
     Raises:
         click.UsageError: FROM names no sender or no port, or several flows would share the port.
     """
     asked, colon, port = text.partition(":")
-    kind, bare = kind_and_name(asked)
-    name = (pod_of(scenario, bare) if kind in ("", "pod") else "") or bare
-    check_netns(scenario, name, "FROM")
+    name = find_netns(scenario, asked, namespace, "FROM")
     if not colon:
         return Source(name=name)
     if not port.isdigit() or not 0 < int(port) <= _LAST_PORT:
@@ -119,8 +120,8 @@ def _source(scenario: Scenario, text: str, send: Send) -> Source:
     return Source(name=name, port=int(port))
 
 
-def _target(scenario: Scenario, text: str, via: Frontend, node: str | None, *, echo: bool) -> Target:
-    """The target that TO names. An echo request has no port.
+def _target(scenario: Scenario, text: str, via: Frontend, node: str | None, *, echo: bool, home: str) -> Target:
+    """The target that TO names. An echo request has no port; ``home`` is the namespace of a name without one.
 
     Raises:
         click.UsageError: TO names nothing of the scenario, or lacks its port.
@@ -129,12 +130,13 @@ def _target(scenario: Scenario, text: str, via: Frontend, node: str | None, *, e
     number = int(port) if port.isdigit() else None
     kind, name = kind_and_name(asked)
     namespace, _, service = name.rpartition("/")
+    namespace = namespace or home or "default"
     if kind in ("", "service") and any(
-        (each.namespace, each.name) == (namespace or "default", service) for each in scenario.services
+        (each.namespace, each.name) == (namespace, service) for each in scenario.services
     ):
         wanted: str | int | None = number if number is not None else port or None
-        return ServiceTarget(service=service, namespace=namespace or "default", port=wanted, via=via, node=node)
-    if kind in ("", "pod") and (pod := pod_of(scenario, name)):
+        return ServiceTarget(service=service, namespace=namespace, port=wanted, via=via, node=node)
+    if kind in ("", "pod") and (pod := pod_of(scenario, name, home)):
         return PodTarget(pod=pod, port=number)
     if kind in ("service", "pod"):
         there = ", ".join(services_of(scenario) if kind == "service" else pods_of(scenario)) or "none"

@@ -91,6 +91,17 @@ class ProxyOptions(Options, frozen=True, kw_only=True):
             "of a coredns.",
         ),
     ] = ""
+    control_plane: Annotated[
+        str,
+        option(
+            "--control-plane",
+            metavar="NAME",
+            default="",
+            envvar="LAB_CONTROL_PLANE",
+            help="What serves the API of labs whose scenario names nothing: embedded, or a real kube-apiserver with "
+            "etcd and controllers, for kubectl: real, real@VERSION, or the path of a control-plane.",
+        ),
+    ] = ""
     privileged: Annotated[
         bool,
         option(
@@ -221,6 +232,7 @@ def choice_of(engine: str, given: ProxyOptions = ProxyOptions(), kernel: str = H
         iptables=given.iptables or "",
         kernel=kernel,
         name_server=given.name_server,
+        control_plane=given.control_plane,
         privileged=given.privileged,
         sync_seconds=given.sync_seconds,
     )

@@ -5,7 +5,7 @@ from typing import Annotated
 import click
 
 from proxylab.cli.chosen_lab import ChosenLab, LabOptions, lab_words
-from proxylab.cli.netns_argument import check_netns_of, complete_netns
+from proxylab.cli.netns_argument import complete_netns, find_netns
 from proxylab.cli.options import option, takes
 from proxylab.client.exec_and_shell import run_attached
 
@@ -35,5 +35,5 @@ def command(
             f"COMMAND: give a command to run, as in `proxylab exec {netns_name or 'node-a'} -- ip route`"
         )
     with chosen.opened() as lab:
-        check_netns_of(lab, netns_name)
-        return run_attached(lab.connection, netns_name, argv, interactive=interactive, terminal=terminal)
+        found = find_netns(lab.scenario, netns_name, chosen.namespace)
+        return run_attached(lab.connection, found, argv, interactive=interactive, terminal=terminal)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
@@ -11,11 +11,13 @@ import click
 from click.shell_completion import CompletionItem
 
 from proxylab.cli.case_option import CaseId, choose_case
-from proxylab.cli.chosen_lab import LabName, lab_words, standing, with_file
+from proxylab.cli.chosen_lab import KubernetesNamespace, LabName, check_namespace, lab_words, standing, with_file
 from proxylab.cli.options import option, takes
 from proxylab.cli.standard_streams import echo
-from proxylab.cluster.documents import document_of
-from proxylab.cluster.objects import KubeObject
+from proxylab.cluster.documents import document_of, labels_of
+from proxylab.cluster.objects import KubeObject, Namespace, Unstructured
+from proxylab.control.kubeapi.refusal import Refusal
+from proxylab.control.kubeapi.selectors import Selection
 from proxylab.errors import ExitCode
 from proxylab.plan.assembly import lay_out
 from proxylab.plan.model import Plan
@@ -40,6 +42,19 @@ def complete_kinds(ctx: click.Context, param: click.Parameter, incomplete: str) 
 def command(
     *,
     words: Annotated[tuple[str, ...], lab_words("[FILE] KIND[,KIND…] [NAME]", complete_kinds)],
+    selector: Annotated[
+        str | None,
+        option(
+            "-l",
+            "--selector",
+            metavar="SELECTOR",
+            help="Only objects with these labels, as in app=echo,tier!=db.",
+        ),
+    ],
+    all_namespaces: Annotated[
+        bool,
+        option("-A", "--all-namespaces", is_flag=True, help="The objects of all namespaces, each with its own."),
+    ],
     output: Annotated[
         str,
         option(
@@ -51,19 +66,26 @@ def command(
         ),
     ],
     name: LabName,
+    namespace: KubernetesNamespace,
     case_id: CaseId,
 ) -> ExitCode:
     """As kubectl does, list the nodes, pods, services, endpoints, workloads or other objects of the standing lab.
 
-    Several kinds are separated by commas, as in svc,pods.
+    Several kinds are separated by commas, as in svc,pods; `all` stands for pods, services and workloads. Without
+    --namespace the objects of all namespaces are listed.
 
     With FILE, list the objects with which that scenario would start; no lab is built.
 
     Example: proxylab get scenarios/clusterip/from-a-pod.lab.yaml pods -o wide
     """
-    with the_cluster(words, name, case_id) as cluster:
+    with the_cluster(words, name, case_id, None if all_namespaces else namespace) as cluster:
         kinds, wanted = kinds_of(cluster.words, cluster.objects)
-        found = {kind: of_kind(kind, cluster.objects, wanted) for kind in kinds}
+        found = {kind: of_kind(kind, cluster.chosen, wanted) for kind in kinds}
+    if selector is not None:
+        if wanted is not None:
+            raise click.UsageError("-l: give a NAME or a selector, not both")
+        fits = _selecting(selector)
+        found = {kind: [each for each in things if fits(each)] for kind, things in found.items()}
     if wanted is not None and not any(found.values()):
         known = ", ".join(each.name for kind in kinds for each in of_kind(kind, cluster.objects))
         among = " and ".join(kind.plural for kind in kinds)
@@ -75,9 +97,21 @@ def command(
             echo(written(_document(found, cluster, single=wanted is not None), output), nl=False)
         case _:
             wide, several = output == "wide", len(kinds) > 1
-            tables = [listing(kind, found[kind], cluster.objects, wide=wide, several=several) for kind in kinds]
+            tables = [
+                listing(kind, found[kind], cluster.objects, wide=wide, several=several, with_namespace=all_namespaces)
+                for kind in kinds
+            ]
             echo("\n\n".join("\n".join(each) for each in tables))
     return ExitCode.OK
+
+
+def _selecting(selector: str) -> Callable[[KubeObject], bool]:
+    """Whether an object's labels match a selector, as the API reads it. Raises ``click.UsageError``."""
+    try:
+        selection = Selection.of(selector, "")
+    except Refusal as refusal:
+        raise click.UsageError(f"-l: {refusal.message}") from None
+    return lambda thing: selection.accepts(labels_of(thing), {})
 
 
 class _Cluster:
@@ -90,12 +124,21 @@ class _Cluster:
         objects: Sequence[KubeObject],
         listed: ObjectList,
         began: float,
+        namespace: str | None = None,
     ) -> None:
         self.words = words
+        self._namespace = namespace
         self.scenario = scenario
         self.objects = objects
         self.began = began
         self._revisions = dict(zip((each.key for each in listed.objects), listed.revisions, strict=True))
+
+    @property
+    def chosen(self) -> Sequence[KubeObject]:
+        """The objects of the namespace that was asked for, and those of no namespace; or all."""
+        if self._namespace is None:
+            return self.objects
+        return [each for each in self.objects if each.key.namespace in ("", self._namespace)]
 
     @property
     def plan(self) -> Plan:
@@ -109,18 +152,27 @@ class _Cluster:
 
 
 @contextmanager
-def the_cluster(words: tuple[str, ...], name: str | None, case_id: str | None) -> Iterator[_Cluster]:
-    """The cluster of FILE or of the standing lab, with the words after FILE."""
+def the_cluster(
+    words: tuple[str, ...], name: str | None, case_id: str | None, namespace: str | None = None
+) -> Iterator[_Cluster]:
+    """The cluster of FILE or of the standing lab, with the words after FILE, and the namespace that was asked for."""
     file, rest = with_file(words)
     if file is not None:
         scenario = choose_case(file, case_id)
         objects = lay_out(scenario).objects
-        yield _Cluster(rest, scenario, objects, ObjectList((), ()), 0.0)
+        check_namespace(namespace, _namespaces(objects))
+        yield _Cluster(rest, scenario, objects, ObjectList((), ()), 0.0, namespace)
         return
     with standing(name) as connection:
         record = connection.request(Remember(), Deadline.after(_ANSWER_SECONDS))
         listed = connection.request(ListObjects(), Deadline.after(_ANSWER_SECONDS))
-    yield _Cluster(rest, record.scenario, listed.objects, listed, record.began)
+    check_namespace(namespace, _namespaces(listed.objects))
+    yield _Cluster(rest, record.scenario, listed.objects, listed, record.began, namespace)
+
+
+def _namespaces(objects: Iterable[KubeObject]) -> Iterator[str]:
+    for each in objects:
+        yield each.name if isinstance(each, Namespace) else each.key.namespace
 
 
 def kind_of(words: tuple[str, ...], objects: Sequence[KubeObject]) -> tuple[ListedKind, str | None]:
@@ -138,12 +190,18 @@ def kinds_of(words: tuple[str, ...], objects: Sequence[KubeObject]) -> tuple[tup
     if not words or len(words) > 2:
         raise click.UsageError(f"KIND and NAME: give one of {', '.join(kind.plural for kind in KINDS)}, then a name")
     kinds: dict[str, ListedKind] = {}
-    for word in words[0].split(","):
+    workloads = dict.fromkeys(each.plural for each in objects if isinstance(each, Unstructured) and _has_pods(each))
+    everything = ",".join(("pods", "services", *workloads))
+    for word in ",".join(everything if each == "all" else each for each in words[0].split(",")).split(","):
         kind = kind_named(word, objects)
         if kind is None:
             raise click.UsageError(f"KIND: there is no {word!r}; there are {', '.join(kind.plural for kind in KINDS)}")
         kinds.setdefault(kind.plural, kind)
     return tuple(kinds.values()), words[1] if words[1:] else None
+
+
+def _has_pods(thing: Unstructured) -> bool:
+    return thing.api_version.partition("/")[0] in ("apps", "batch")
 
 
 def _document(found: Mapping[ListedKind, Sequence[KubeObject]], cluster: _Cluster, *, single: bool) -> dict[str, Any]:

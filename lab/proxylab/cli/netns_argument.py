@@ -12,8 +12,6 @@ from click.shell_completion import CompletionItem
 from proxylab.cli.file_arguments import complete_scenarios
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
-from proxylab.client.open_lab import OpenLab
-from proxylab.cluster.objects import Pod
 from proxylab.errors import LabError
 from proxylab.protocol.standing_labs import LabRecord, Remember
 from proxylab.scenario.model import Scenario
@@ -25,6 +23,10 @@ _ANSWER_SECONDS: Final = 1.0
 def _netns_names_of(scenario: Scenario) -> list[str]:
     """Nodes, pods and hosts, in this order."""
     return [*(node.name for node in scenario.nodes), *pods_of(scenario), *(host.name for host in scenario.hosts)]
+
+
+def _machines_of(scenario: Scenario) -> list[str]:
+    return [each.name for each in scenario.machines]
 
 
 _KINDS: Final = {
@@ -46,29 +48,35 @@ def pods_of(scenario: Scenario) -> list[str]:
     return [name for group in scenario.pods for name in group.pod_names]
 
 
-def pod_of(scenario: Scenario, text: str) -> str:
-    """The pod that ``NAME`` or ``NAMESPACE/NAME`` means, by its name in the plan; empty without one."""
-    namespace, slash, name = text.rpartition("/")
+def pod_of(scenario: Scenario, text: str, namespace: str = "") -> str:
+    """The pod that ``NAME`` or ``NAMESPACE/NAME`` means, by its name in the plan; empty without one.
+
+    ``namespace`` is that of a name without one; if it is empty, any.
+    """
+    written, _, name = text.rpartition("/")
+    wanted = written or namespace
     for group in scenario.pods:
-        if slash and group.namespace != namespace:
-            continue
-        for each in group.pod_names:
-            if each in (name, f"{name}.{namespace}"):
-                return each
+        if wanted in ("", group.namespace):
+            for each in group.pod_names:
+                if each in (name, f"{name}.{group.namespace}"):
+                    return each
     return ""
 
 
-def check_netns_of(lab: OpenLab, netns_name: str) -> None:
-    """Raise ``UsageError`` for a name of no node, pod or host of the lab, which may have pods of its own control plane.
+def find_netns(scenario: Scenario, text: str, namespace: str = "", word: str = "NODE|POD|HOST") -> str:
+    """The node, pod or host that a name means, which may have its kind or a namespace before it.
 
-    Of pods with one name in several namespaces, ``NAMESPACE/NAME`` says which.
+    Raises:
+        click.UsageError: there is none.
     """
-    if netns_name in _netns_names_of(lab.scenario):
-        return
-    pods = [each for each in lab.objects() if isinstance(each, Pod)]
-    if not any(netns_name in (each.name, f"{each.namespace}/{each.name}") for each in pods):
-        known = dict.fromkeys((*_netns_names_of(lab.scenario), *(each.name for each in pods)))
-        raise click.UsageError(f"NODE|POD|HOST: there is no {netns_name!r}; there are {', '.join(known)}")
+    kind, name = kind_and_name(text)
+    if kind in ("", "pod") and (pod := pod_of(scenario, name, namespace)):
+        return pod
+    machines = {"": _machines_of(scenario), "node": _nodes_of(scenario)}.get(kind, [])
+    if name in machines:
+        return name
+    known = ", ".join([*machines, *(pods_of(scenario) if kind in ("", "pod") else ())]) or "none"
+    raise click.UsageError(f"{word}: there is no {text!r}; there are {known}")
 
 
 def check_netns(scenario: Scenario, netns_name: str, word: str = "NODE|POD|HOST") -> None:

@@ -67,11 +67,12 @@ class ProbeOptions(Options, frozen=True, kw_only=True):
         ),
     ]
 
-    def probe(self, scenario: Scenario, words: tuple[str, ...]) -> Probe:
-        """The probe between FROM and TO. Raises ``click.UsageError``."""
+    def probe(self, scenario: Scenario, words: tuple[str, ...], namespace: str = "") -> Probe:
+        """The probe between FROM and TO; ``namespace`` is that of names without one. Raises ``click.UsageError``."""
         crafted = Manner.PACKET if self.dial.sent == Transport.ICMP else Manner.CONNECT
         send = Send(manner=Manner(self.manner) if self.manner else crafted, flows=self.flows, payload=self.payload)
-        return probe_of(scenario, "probe", words, self.dial, send=send, outcome=Outcome(self.expect))
+        outcome = Outcome(self.expect)
+        return probe_of(scenario, "probe", words, self.dial, send=send, outcome=outcome, namespace=namespace)
 
 
 @click.command("probe", short_help="Send one probe and explain the result.")
@@ -95,7 +96,11 @@ def command(
     if sent.dial.sent == Transport.ICMP and sent.manner == Manner.CONNECT:
         raise click.UsageError("--as connect: ICMP has no connections; leave --as out")
     chosen = ChosenLab(words, options)
-    with opened_for(chosen, lambda scenario: sent.probe(scenario, chosen.words)) as (lab, probe):
+
+    def described(scenario: Scenario) -> Probe:
+        return sent.probe(scenario, chosen.words, chosen.namespace)
+
+    with opened_for(chosen, described) as (lab, probe):
         verdict = replace(lab.probe(probe), rerun_command=f"proxylab {shlex.join(sys.argv[1:])}")
     echo("\n".join(_lines(verdict, terminal_width())), color=wants_color(sys.stdout, color))
     return exit_code([ScenarioResult(file=lab.scenario.file, name=lab.scenario.name, engine="", probes=(verdict,))])

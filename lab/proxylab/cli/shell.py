@@ -5,7 +5,7 @@ from typing import Annotated
 import click
 
 from proxylab.cli.chosen_lab import ChosenLab, LabOptions, lab_words
-from proxylab.cli.netns_argument import check_netns_of, complete_netns
+from proxylab.cli.netns_argument import complete_netns, find_netns
 from proxylab.cli.options import takes
 from proxylab.client.exec_and_shell import run_shell
 
@@ -26,5 +26,5 @@ def command(
         raise click.UsageError("NODE|POD|HOST: name one")
     (netns_name,) = chosen.words
     with chosen.opened() as lab:
-        check_netns_of(lab, netns_name)
-        return run_shell(lab.connection, netns_name)
+        found = find_netns(lab.scenario, netns_name, chosen.namespace)
+        return run_shell(lab.connection, found)

@@ -51,7 +51,9 @@ def command(
     chosen = ChosenLab(words, options)
 
     def described(scenario: Scenario) -> Probe:
-        return probe_of(scenario, "trace", chosen.words, dial, send=Send(manner=Manner.PACKET))
+        return probe_of(
+            scenario, "trace", chosen.words, dial, send=Send(manner=Manner.PACKET), namespace=chosen.namespace
+        )
 
     with opened_for(chosen, described) as (lab, probe):
         resolved, evidence = lab.trace(probe)

@@ -46,19 +46,8 @@ class UpOptions(Options, frozen=True, kw_only=True):
     ]
     case_id: CaseId
     proxies: EngineOptions
-    control_plane: Annotated[
-        str,
-        option(
-            "--control-plane",
-            metavar="NAME",
-            default=EMBEDDED,
-            show_default=True,
-            help="What serves the cluster's API: embedded, or a real kube-apiserver with etcd and controllers, for "
-            "kubectl: real, real@VERSION, or the path of a control-plane.",
-        ),
-    ]
     name: Annotated[
-        str | None, option("-n", "--name", metavar="NAME", help="The lab's name; by default its scenario's.")
+        str | None, option("--lab", "--name", metavar="NAME", help="The lab's name; by default its scenario's.")
     ]
     ttl: Annotated[
         float,
@@ -88,15 +77,15 @@ def command(make_session: SessionMaker | None, /, *, options: UpOptions) -> Exit
 
     Example: proxylab up scenarios/clusterip/from-a-pod.lab.yaml --ttl 1h
     """
-    is_real, engine = options.control_plane != EMBEDDED, options.proxies.engine
-    if is_real and options.proxies.kernel not in ("", HOST):
+    engine, is_asked_for = options.proxies.engine, options.proxies.proxy.control_plane not in ("", EMBEDDED)
+    if is_asked_for and options.proxies.kernel not in ("", HOST):
         raise click.UsageError("--control-plane: a guest has no way to a port of this machine; leave --kernel out")
-    if options.file is None and not is_real:
+    if options.file is None and not is_asked_for:
         raise click.UsageError("FILE: name a scenario, or give --control-plane real for a cluster of two nodes")
     scenario = choose_case(options.file or _TWO_NODES, options.case_id, mode_of(engine), version_of(engine))
     lab_name = options.name or scenario.name
     if not is_name(lab_name):
-        raise click.UsageError(f"--name: {lab_name!r} is not a valid name; use up to 63 of a-z, 0-9, dot and hyphen")
+        raise click.UsageError(f"--lab: {lab_name!r} is not a valid name; use up to 63 of a-z, 0-9, dot and hyphen")
     if lab_name in ControlSockets.of_user().names():
         raise _taken(lab_name)  # now, not after minutes in which a kube-proxy is built
     with _session(make_session or Session, options) as (session, control_socket):
@@ -104,8 +93,8 @@ def command(make_session: SessionMaker | None, /, *, options: UpOptions) -> Exit
             control_socket.claim(lab_name)
         except NameTakenError:
             raise _taken(lab_name) from None
-        lab = session.open(scenario, control_plane=options.control_plane)
-        if is_real:
+        lab = session.open(scenario)
+        if lab.built.has_kubernetes:
             open_api(lab.connection, lab_name)
         lab.detach(lab_name, options.ttl)
         binary = session.engine.binary
@@ -120,14 +109,14 @@ def command(make_session: SessionMaker | None, /, *, options: UpOptions) -> Exit
         binary=binary,
     )
     echo("\n".join(lines))
-    if is_real:
-        echo(f"  proxylab kubectl {'' if alone else f'--name {lab_name} '}-- get all --all-namespaces")
+    if lab.built.has_kubernetes:
+        echo(f"  proxylab kubectl {'' if alone else f'--lab {lab_name} '}-- get all --all-namespaces")
     return ExitCode.OK
 
 
 def _taken(name: str) -> click.UsageError:
     return click.UsageError(
-        f"--name: a lab {name!r} runs already; stop it with `proxylab down {name}`, or choose another --name"
+        f"--lab: a lab {name!r} runs already; stop it with `proxylab down {name}`, or choose another --lab"
     )
 
 

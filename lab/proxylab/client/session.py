@@ -13,7 +13,7 @@ from typing import Final, Self
 from msgspec.structs import replace
 
 from proxylab.binaries.binary import CONTROL_PLANE
-from proxylab.binaries.control_plane import EMBEDDED, control_plane_sources, find_control_plane
+from proxylab.binaries.control_plane import EMBEDDED, REAL, control_plane_sources, find_control_plane
 from proxylab.binaries.coredns import coredns_sources, find_coredns
 from proxylab.capability import Capability
 from proxylab.client.control_sockets import ControlSocket
@@ -34,7 +34,7 @@ from proxylab.scenario.dns import NameServer
 from proxylab.scenario.matrix import Requirements
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.versions import release_version
-from proxylab.scenario.words import HOST
+from proxylab.scenario.words import HOST, ControlPlaneKind
 from proxylab.timing import Deadline
 
 _OTHER_KERNEL: Final = "choose another kernel with --kernel (`proxylab kernels` lists them)"
@@ -86,7 +86,6 @@ class Session:
         kernel: str = "",
         mutation: Mutation | None = None,
         shown: ObjectMutation | None = None,
-        control_plane: str = "",
     ) -> "OpenLab":
         """Build the lab of ``scenario`` and wait until its engines have programmed it.
 
@@ -99,7 +98,6 @@ class Session:
             kernel: what the case's axis ``kernel`` says, or else ``--kernel``; by default the engine's.
             mutation: of the rules that an embedded engine loads.
             shown: a mutation of the objects and the configuration that the proxies see.
-            control_plane: what ``--control-plane`` says; by default the lab's own API alone.
 
         Raises:
             ScenarioError: the scenario cannot be laid out (addresses run out, a port is taken).
@@ -109,7 +107,9 @@ class Session:
         """
         refuse(self.engine.name, scenario)
         scenario, programs = _with_programs(scenario, self.engine.name_server)
-        if control_plane not in ("", EMBEDDED):
+        if control_plane := real_control_plane(scenario, self.engine):
+            if kernel_of(scenario, kernel or self.engine.kernel) != HOST:
+                raise CapabilityError("a real control plane in a guest", "leave --kernel out, or --control-plane")
             binary = find_control_plane(control_plane, control_plane_sources().cache)
             programs = {**programs, CONTROL_PLANE.name: str(binary.path)}
         assembly = assemble(scenario)
@@ -231,6 +231,17 @@ def needed_capabilities(choice: EngineChoice, scenario: Scenario) -> tuple[str, 
     if choice.upstream is not None:
         needed += [name for mode in modes for name in MODES[mode].needs_of_kube_proxy]
     return tuple(dict.fromkeys(map(str, needed)))
+
+
+def real_control_plane(scenario: Scenario, engine: EngineChoice) -> str:
+    """Which real control plane serves the lab's API, in the words of ``--control-plane``; empty for the lab's own."""
+    asked = engine.control_plane if engine.control_plane != EMBEDDED else ""
+    match scenario.control_plane:
+        case ControlPlaneKind.REAL:
+            return asked or REAL
+        case ControlPlaneKind.EMBEDDED:
+            return ""
+    return asked
 
 
 def _with_programs(scenario: Scenario, name_server: str) -> tuple[Scenario, Mapping[str, str]]:

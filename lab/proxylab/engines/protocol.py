@@ -62,6 +62,7 @@ class EngineChoice(Record, frozen=True):
         iptables: the variant of iptables that loads the rules; empty for the one that works best on this machine.
         kernel: what ``--kernel`` says: the machine's own kernel, or a guest's.
         name_server: what ``--name-server`` says, or empty: the name server of labs whose scenario names none.
+        control_plane: what ``--control-plane`` says, or empty: what serves the API if the scenario does not say it.
         privileged: whether proxies and commands in a lab of the machine's root may do what root may.
         sync_seconds: how long a proxy may take to program a change; by default what its mode needs on a busy machine.
     """
@@ -74,6 +75,7 @@ class EngineChoice(Record, frozen=True):
     upstream: Upstream | None = None
     kernel: str = HOST
     name_server: str = ""
+    control_plane: str = ""
     privileged: bool = False
     sync_seconds: float | None = None
 
@@ -113,6 +115,7 @@ class EngineChoice(Record, frozen=True):
         variant = ("--iptables", self.iptables) if self.iptables else ()
         kernel = ("--kernel", self.kernel) if self.kernel != HOST else ()
         server = ("--name-server", self.name_server) if self.name_server else ()
+        plane = ("--control-plane", self.control_plane) if self.control_plane else ()
         privileged = ("--privileged",) if self.privileged else ()
         patience = ("--sync-seconds", f"{self.sync_seconds:g}") if self.sync_seconds else ()
         return (
@@ -120,6 +123,7 @@ class EngineChoice(Record, frozen=True):
             *variant,
             *kernel,
             *server,
+            *plane,
             *privileged,
             *patience,
             *(self.upstream.options if self.upstream else ()),

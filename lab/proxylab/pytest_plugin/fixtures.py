@@ -55,6 +55,7 @@ def lab_sessions(pytestconfig: pytest.Config) -> Iterator[Callable[[str], Sessio
                 upstream=upstream,
                 kernel=kernels(pytestconfig)[0],
                 name_server=one(pytestconfig, "name_server"),
+                control_plane=one(pytestconfig, "control_plane"),
                 privileged=flag(pytestconfig, "privileged"),
                 sync_seconds=sync_seconds(pytestconfig),
             )

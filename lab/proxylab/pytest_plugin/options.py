@@ -38,6 +38,10 @@ _ONE: Final = {
         "NAME",
         "the name server of labs whose scenario names none: coredns, coredns@VERSION, or a path (default: embedded)",
     ),
+    "control-plane": (
+        "NAME",
+        "what serves the API of labs whose scenario names nothing: real, real@VERSION, or a path (default: embedded)",
+    ),
     "feature-gates": ("NAME=BOOL,…", "feature gates for kube-proxy (default: none)"),
     "repeat": ("N", "run every probe N times, each time in a new lab (default: 1)"),
     "shard": (

@@ -98,12 +98,16 @@ def listing(
     *,
     wide: bool,
     several: bool = False,
+    with_namespace: bool = False,
 ) -> list[str]:
-    """A table of the objects, or a sentence if there are none. Among tables of ``several`` kinds names have theirs."""
+    """A table of the objects, or a sentence if there are none. Among tables of ``several`` kinds names have theirs.
+
+    Their namespaces are a column if one of them is another than ``default``, and ``with_namespace``.
+    """
     if not found:
         return [f"no {kind.plural} in this lab"]
     namespaces = {each.key.namespace for each in found}
-    scattered = bool(namespaces - {"", "default"})
+    scattered = bool(namespaces - {"", "default"}) or (with_namespace and namespaces != {""})
     head = (*(("namespace",) if scattered else ()), *kind.head, *(kind.wide if wide else ()))
     rows = []
     for each in sorted(found, key=lambda thing: thing.key):

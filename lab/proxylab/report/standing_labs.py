@@ -27,7 +27,7 @@ def standing_lines(
 ) -> Iterator[str]:
     """What runs in a new lab, and which commands to type next.
 
-    Commands name the lab by ``--name`` unless it runs ``alone``. ``left`` is its remaining lifetime. ``binary`` runs as
+    Commands name the lab by ``--lab`` unless it runs ``alone``. ``left`` is its remaining lifetime. ``binary`` runs as
     the proxy, unless the engine is embedded.
     """
     plan, scenario = layout.plan, layout.scenario
@@ -59,7 +59,7 @@ def commands(scenario: Scenario, name: str = "", probe: Probe | None = None) -> 
 
     ``name`` is empty for the only standing lab. ``probe`` is the one to repeat, by default the first to a Service.
     """
-    which = f" --name {shlex.quote(name)}" if name else ""
+    which = f" --lab {shlex.quote(name)}" if name else ""
     dials = probe or next((each for each in scenario.all_probes if _is_simple(each)), None)
     if dials is not None and _is_simple(dials):
         target = dials.target

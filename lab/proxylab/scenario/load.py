@@ -259,6 +259,7 @@ def _built(
         failures=spec.exceptions,
         dns=spec.dns is not None,
         name_server=spec.dns or Dns(),
+        control_plane=spec.control_plane,
         matrix=spec.matrix,
         requires=spec.requires,
         notes=(

@@ -25,7 +25,7 @@ from proxylab.scenario.probes import (
 from proxylab.scenario.steps import (
     Step,
 )
-from proxylab.scenario.words import Frontend, Position
+from proxylab.scenario.words import ControlPlaneKind, Frontend, Position
 
 
 class MatrixCase(Record, frozen=True, kw_only=True):
@@ -55,8 +55,8 @@ class Scenario(Record, frozen=True, kw_only=True):
     objects that the API only serves. A scenario with a ``matrix`` stands for all its cases; ``cases`` expands it into
     one scenario for each, with its ``case``. ``service_positions`` are the places of ``services``, in the same order.
     ``proxy`` is ``None`` if the file holds no configuration. With ``dns`` the lab has a name server even if no probe
-    dials a name; ``name_server`` says which. ``failures`` name engines that cannot program the scenario; in an expanded
-    case, the one that holds there, if any.
+    dials a name; ``name_server`` says which. ``failures`` name engines that cannot program the scenario; in an
+    expanded case, the one that holds there, if any. ``control_plane`` serves the API, or else what the user chooses.
     """
 
     file: str
@@ -80,6 +80,7 @@ class Scenario(Record, frozen=True, kw_only=True):
     failures: tuple[EngineFailure, ...] = ()
     dns: bool = False
     name_server: Dns = Dns()
+    control_plane: ControlPlaneKind | None = None
     matrix: Matrix = Matrix()
     requires: Requirements = Requirements()
     case: MatrixCase = field(default_factory=MatrixCase)

@@ -16,6 +16,7 @@ from proxylab.scenario.pods import Host, LoadBalancer, PodGroup
 from proxylab.scenario.probes import Probe, Stream
 from proxylab.scenario.steps import Step, StepExpect
 from proxylab.scenario.syntax import Name, distinct
+from proxylab.scenario.words import ControlPlaneKind
 
 
 class _ApiVersion(StrEnum):
@@ -112,6 +113,15 @@ class Spec(Declared, frozen=True, kw_only=True):
             "network, and gives pods an /etc/resolv.conf that names it. A probe that dials a name turns it on. If the "
             "scenario declares a Service kube-dns in kube-system, the pods that it selects serve names instead.",
             [True, {"server": "coredns"}],
+        ),
+    ] = None
+    control_plane: Annotated[
+        ControlPlaneKind | None,
+        Key(
+            "What serves the cluster's API: the lab itself, or a real kube-apiserver with etcd, controllers and "
+            "scheduler, whose EndpointSlices the proxies follow. By default that of the option --control-plane, which "
+            "is the lab's own unless the user names another.",
+            ["real"],
         ),
     ] = None
     commands: Annotated[

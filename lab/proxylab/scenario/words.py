@@ -72,6 +72,13 @@ class IcmpError(StrEnum):
     REJECT_ROUTE = "reject-route"
 
 
+class ControlPlaneKind(StrEnum):
+    """What serves the API of the cluster: the lab itself, or a real kube-apiserver with etcd and controllers."""
+
+    EMBEDDED = "embedded"
+    REAL = "real"
+
+
 class Program(StrEnum):
     """``program``: a real program that answers on a pod's ports."""
 

@@ -17,7 +17,6 @@ from proxylab.cluster.documents import Document
 from proxylab.cluster.objects import EndpointSlice, Node, ServiceCIDR
 from proxylab.cluster.store import Store
 from proxylab.control.http_server import listen_inside
-from proxylab.control.kubernetes.adoption import adopt
 from proxylab.control.kubernetes.control_plane import ControlPlane, start_control_plane
 from proxylab.control.kubernetes.kubelet import Kubelet
 from proxylab.control.kubernetes.kubelet_api import KUBELET_PORT, KubeletApi
@@ -25,6 +24,7 @@ from proxylab.control.kubernetes.mirror import Mirror
 from proxylab.control.kubernetes.pod_log import PodLog
 from proxylab.control.kubernetes.relay import Relay
 from proxylab.control.kubernetes.settings import FOLDER, SCHEDULER, kubeconfig
+from proxylab.control.kubernetes.writer import ApiWriter
 from proxylab.control.pod_program import PodProgram
 from proxylab.engines.barrier import is_barrier
 from proxylab.engines.fleet import Fleet
@@ -58,6 +58,7 @@ class Kubernetes:
         programs: its processes.
         followers: what follows its API.
         pods: the pods of the lab.
+        writer: writes the changes of steps into its API.
     """
 
     def __init__(
@@ -66,11 +67,13 @@ class Kubernetes:
         programs: Sequence[PodProgram],
         followers: Sequence[Mirror | Kubelet],
         pods: ReachedPods,
+        writer: ApiWriter,
     ) -> None:
         self._control_plane = control_plane
         self._programs = programs
         self._followers = followers
         self.pods: Final = pods
+        self.writer: Final = writer
         self._relay: Relay | None = None
 
     def listen(self, listening: socket.socket) -> None:
@@ -138,7 +141,8 @@ async def start_kubernetes(
     program = PodProgram("the control plane", netns, known_as, launcher)
     stack.push_async_callback(program.stop)
     control_plane = await start_control_plane(program, binary, _service_networks(store))
-    await adopt(control_plane.api, store, is_barrier)
+    writer = ApiWriter(control_plane.api, store, is_barrier)
+    await writer.adopt()
 
     def reach(netns: NetNs, log: PodLog) -> ReachedPod:
         return ReachedPod(netns, f"{network.number}/{netns.name}", launcher, iptables, log)
@@ -155,12 +159,14 @@ async def start_kubernetes(
     kubelet = Kubelet(control_plane.api, addresses, run, partial(_drained, store, lab.fleet))
     stack.push_async_callback(kubelet.stop)
     scheduler = PodProgram("the scheduler", netns, known_as, launcher)
-    kubernetes = Kubernetes(control_plane, (program, scheduler), (mirror, kubelet), pods)
+    kubernetes = Kubernetes(control_plane, (program, scheduler), (mirror, kubelet), pods, writer)
     stack.push_async_callback(kubernetes.close)
     await mirror.start()
     await kubelet.start()
     stack.push_async_callback(scheduler.stop)
     await scheduler.start((binary, *SCHEDULER), {})
+    await writer.settle()
+    await lab.fleet.wait_synced(store.revision, Deadline.after(lab.fleet.sync_seconds))
     return kubernetes
 
 

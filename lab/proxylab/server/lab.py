@@ -123,7 +123,7 @@ class BuiltLab(Struct, frozen=True):
             return cls(
                 network,
                 control_plane,
-                _step_runner(request, network, control_plane, runner, health_checks, name_servers, ingress),
+                _step_runner(request, network, control_plane, runner, health_checks, name_servers, ingress, kubernetes),
                 runner,
                 stages,
                 launcher,
@@ -291,11 +291,21 @@ def _step_runner(
     health_checks: HealthChecks | None,
     name_servers: CoreDns | None,
     ingress: IngressController | None,
+    kubernetes: Kubernetes | None,
 ) -> StepRunner:
     families, fleet, wiring = request.engine.families, control_plane.fleet, network.wiring
+    store = control_plane.store
+
+    async def into_store(applied: Sequence[KubeObject], deleted: Sequence[KubeObject]) -> None:
+        for thing in deleted:
+            store.delete(thing.key)
+        for thing in applied:
+            store.apply(thing)
+
+    write = into_store if kubernetes is None else kubernetes.writer.write
     awaited = StepConditions(fleet, wiring.plan, families, runner, health_checks, name_servers, ingress)
     metrics = request.engine.configuration.metrics
-    return StepRunner(control_plane.store, fleet, wiring, network.links, families, runner, awaited, metrics)
+    return StepRunner(store, fleet, wiring, network.links, families, runner, awaited, metrics, write)
 
 
 async def _follow_health(

@@ -15,7 +15,7 @@ next sync has begun (``wait_synced``), and both set these metrics in a sync.
 """
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.configuration import SocketAddress
-from proxylab.cluster.objects import Node, Pod
+from proxylab.cluster.objects import KubeObject, Node, Pod
 from proxylab.cluster.store import Store
 from proxylab.control.http_client import fetch
 from proxylab.engines.fleet import Fleet
@@ -49,6 +49,9 @@ from proxylab.traffic.runner import Runner
 _ASK_SECONDS: Final = 5.0
 _NONE: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 
+Write = Callable[[Sequence[KubeObject], Sequence[KubeObject]], Awaitable[None]]
+"""Makes the first objects so and deletes the others, in the API that people see."""
+
 
 @dataclass(slots=True)
 class StepRunner:
@@ -62,6 +65,7 @@ class StepRunner:
     runner: Runner
     awaited: StepConditions
     metrics: SocketAddress
+    write: Write
     _blackholed: set[str] = field(default_factory=set)
     _gone: set[str] = field(default_factory=set)
     _links: Links = field(default_factory=Links)
@@ -89,7 +93,7 @@ class StepRunner:
             (mend if link.up else cut)(self.wiring, link.netns_name, link.device)
             self.links.change(link.netns_name, link.device, link.netem)
         self._links = self._links.after(request.change.links)
-        self._change(request)
+        await self._change(request)
         changed = time.time_ns()
         streams.changed()
         await self.fleet.bring_up(request.change.engines)
@@ -104,15 +108,12 @@ class StepRunner:
         streams.mark()
         self._underway = StepEvidence(began=began, changed=changed, settled=time.time_ns(), ended=0)
 
-    def _change(self, made: Advance | PodStage) -> None:
+    async def _change(self, made: Advance | PodStage) -> None:
         """Change the objects of the API server."""
         self._gone |= {thing.name for thing in made.deleted if isinstance(thing, Pod)}
         self._gone -= {thing.name for thing in made.applied if isinstance(thing, Pod)}
         self._blackhole_pods(gone=False)
-        for thing in made.deleted:
-            self.store.delete(thing.key)
-        for thing in made.applied:
-            self.store.apply(thing)
+        await self.write(made.applied, made.deleted)
 
     async def _make(self, stage: PodStage) -> None:
         """Make one stage of a rollout, and return when the engines have followed, or pods have no more time.
@@ -127,7 +128,7 @@ class StepRunner:
             self._blackhole_pods(gone=True)
             self.runner.streams.mark()
             await self.runner.streams.have_enough()
-        self._change(stage)
+        await self._change(stage)
         most = self.fleet.sync_seconds
         seconds = most if stage.grace is None else min(most, stage.grace / 1000)
         try:

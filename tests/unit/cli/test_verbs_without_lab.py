@@ -58,7 +58,7 @@ def test_ages_are_those_of_kubectl(seconds: float, words: str) -> None:
         (("get", FROM_A_POD, "pods", "tom"), "no 'tom' among the pods; there are echo-1, echo-2, echo-3, solo, client"),
         (("describe", FROM_A_POD, "node"), "name one of nodes: node-a, node-b"),
         (("get", "missing.lab.yaml", "pods"), "'missing.lab.yaml' does not exist"),
-        (("probe", FROM_A_POD, "client", "echo", "--name", "x"), "give FILE, to build a temporary lab, or --name"),
+        (("probe", FROM_A_POD, "client", "echo", "--name", "x"), "give FILE, to build a temporary lab, or --lab"),
         (("rules", FROM_A_POD, "node-a"), "--node names a node of FILE"),
         (("capture", "a", "b"), "no lab is running; start one"),
         (("capture", "a", "-w", "x", "--wireshark"), "-w or --wireshark, not both"),

@@ -8,7 +8,7 @@ from network_scenarios import BASIC
 from scenario_cases import DUAL, host, node, pods, scenario
 
 from proxylab.addresses import IPNetwork, Protocol
-from proxylab.plan.added_pod import Additions, addresses_of
+from proxylab.plan.added_pod import Additions, addresses_of, with_added
 from proxylab.plan.model import Listener, Plan, PlannedNamespace
 from proxylab.plan.topology import draw
 from proxylab.scenario.model import Scenario
@@ -37,7 +37,7 @@ def test_it_has_the_routes_addresses_and_neighbours_of_one_that_was_drawn() -> N
     """The third pod, added to a lab of two and drawn in a lab of three; only its address is another."""
     plan, adds = additions(cluster("one", "two"))
     there = draw(cluster("one", "two", "three"))
-    added = adds.add("three", "node-a", [])
+    added = adds.add("default", "three", "node-a", [])
     drawn = there.namespace("three")
     assert ways(added.pod, "eth0") == ways(drawn, "eth0")
     assert added.pod.sysctls == drawn.sysctls
@@ -57,7 +57,7 @@ def test_it_has_the_routes_addresses_and_neighbours_of_one_that_was_drawn() -> N
 
 def test_a_node_without_pods_has_the_first_address_as_gateway_as_the_others() -> None:
     _, adds = additions(cluster("one"))
-    added = adds.add("web", "node-b", [Listener("web", Protocol.TCP, 80)])
+    added = adds.add("default", "web", "node-b", [(Protocol.TCP, 80)])
     assert [str(each.interface.ip) for each in added.node.addresses] == ["10.244.1.1", "fd00:10:244:1::1"]
     assert [str(each) for each in addresses_of(added)] == ["10.244.1.2", "fd00:10:244:1::2"]
     assert added.pod.listeners == (Listener("web", Protocol.TCP, 80),)
@@ -65,7 +65,7 @@ def test_a_node_without_pods_has_the_first_address_as_gateway_as_the_others() ->
 
 def test_names_devices_and_indexes_are_unique_and_addresses_come_back() -> None:
     plan, adds = additions(cluster("web"))
-    many = [adds.add("web", "node-a", []) for _ in range(20)]
+    many = [adds.add("default", "web", "node-a", []) for _ in range(20)]
     ends = [end for link in (*plan.links, *(each.link for each in many)) for end in link.ends]
     assert len({(end.namespace, end.device) for end in ends}) == len(ends)
     assert len({(end.namespace, end.index) for end in ends}) == len(ends)
@@ -73,17 +73,33 @@ def test_names_devices_and_indexes_are_unique_and_addresses_come_back() -> None:
     assert len({each.pod.name for each in many} | {each.name for each in plan.namespaces}) == 20 + len(plan.namespaces)
     first = addresses_of(many[0])
     adds.give_back(many[0])
-    assert addresses_of(adds.add("other", "node-a", [])) == first
+    assert addresses_of(adds.add("default", "other", "node-a", [])) == first
+
+
+def test_pods_of_one_name_in_two_namespaces_have_two_in_the_plan_which_then_has_both() -> None:
+    plan, adds = additions(cluster("one"))
+    added = [adds.add(namespace, "web", "node-b", [(Protocol.UDP, 53)]) for namespace in ("default", "team", "team")]
+    assert [each.pod.name for each in added] == ["web", "web.team", "web@2"]
+    assert added[1].pod.listeners == (Listener("web.team", Protocol.UDP, 53),)
+    grown = with_added(plan, added)
+    assert with_added(plan, []) == plan
+    assert [each.name for each in grown.pods] == ["one", "web", "web.team", "web@2"]
+    node_b = grown.namespace("node-b")
+    for each, placed in zip(added, grown.pods[1:], strict=True):
+        assert placed.addresses == addresses_of(each)
+        assert grown.peer(each.pod.name, placed.device).namespace == "node-b"
+        assert {*each.node.addresses} < {*node_b.addresses}
+        assert {*each.node.routes} < {*node_b.routes}
 
 
 def test_a_network_without_a_free_address_refuses() -> None:
     drawn = cluster("one")
     small = {"node-a": (ip_network("10.244.0.8/29"),)}
     adds = Additions(draw(drawn), drawn.network.families, small)
-    found = [adds.add("more", "node-a", []) for _ in range(4)]
+    found = [adds.add("default", "more", "node-a", []) for _ in range(4)]
     assert ip_address("10.244.0.10") not in {address for each in found for address in addresses_of(each)}
     with pytest.raises(ValueError, match=r"no address of 10\.244\.0\.8/29 is free"):
-        adds.add("more", "node-a", [])
+        adds.add("default", "more", "node-a", [])
 
 
 @pytest.mark.parametrize(("name", "can"), [("ptp dual", True), ("bridge dual", False)])

@@ -19,7 +19,7 @@ MERGE: Final = "application/merge-patch+json"
 STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
 
 _OF_SERVER: Final = ("uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
-_IMAGE: Final = "proxylab.invalid/pod"
+IMAGE: Final = "proxylab.invalid/pod"
 """What a pod of a scenario runs: the lab itself answers in its namespace."""
 
 _CAPACITY: Final = {"pods": "110", "cpu": "8", "memory": "16Gi", "ephemeral-storage": "64Gi"}
@@ -48,7 +48,7 @@ def created(thing: KubeObject) -> Document:
     if isinstance(thing, Pod):
         document["spec"] = {
             **document["spec"],
-            "containers": [{**each, "image": _IMAGE} for each in document["spec"]["containers"]],
+            "containers": [{**each, "image": IMAGE} for each in document["spec"]["containers"]],
             # The scenario has placed it, on whatever taints its node has.
             "tolerations": [{"operator": "Exists"}],
         }

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from proxylab.addresses import IPAddress
 from proxylab.cluster.documents import Document
 from proxylab.control.kubernetes.api_client import ApiClient, ApiRefusedError
-from proxylab.control.kubernetes.documents import PODS, STRATEGIC_MERGE, failed_status, running_status
+from proxylab.control.kubernetes.documents import IMAGE, PODS, STRATEGIC_MERGE, failed_status, running_status
 from proxylab.control.kubernetes.following import Following
 from proxylab.timing import Deadline
 
@@ -102,7 +102,7 @@ class Kubelet:
             if uid not in self._ending:
                 self._ending[uid] = asyncio.create_task(self._end(pod))
         elif uid not in self._known:
-            if not pod["status"].get("podIP"):  # a pod of the scenario has one: the lab has run it from the beginning
+            if any(each["image"] != IMAGE for each in spec["containers"]):  # else it is the scenario's, and runs
                 await self._begin(pod)
             self._known.add(uid)
 

@@ -34,6 +34,7 @@ class Mirror:
         self._api = api
         self._store = store
         self._is_own = is_own
+        self._nodes = {each.name: each for each in store.list(Node)}
         selecting = {(each.namespace, each.name) for each in store.list(Service) if each.selector}
         self._worked_out: defaultdict[tuple[str, str], list[ObjectKey]] = defaultdict(list)
         for each in store.list(EndpointSlice):
@@ -106,5 +107,5 @@ class Mirror:
 
     def _node(self, document: Document) -> Node | None:
         """A node of the lab; ``None`` for one that has no namespace here."""
-        known = self._store.get(ObjectKey("Node", "", document["metadata"]["name"]))
-        return node_of(document, known) if isinstance(known, Node) else None
+        known = self._nodes.get(document["metadata"]["name"])
+        return None if known is None else node_of(document, known)

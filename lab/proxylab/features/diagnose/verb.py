@@ -13,7 +13,7 @@ import click
 from msgspec.structs import replace
 
 from proxylab.cli.chosen_lab import ChosenLab, LabOptions, lab_words
-from proxylab.cli.netns_argument import check_netns, complete_services
+from proxylab.cli.netns_argument import check_netns, complete_services, find_netns
 from proxylab.cli.options import option, takes
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import Color, Output, paint, terminal_width, wants_color
@@ -65,17 +65,18 @@ def command(
     if len(chosen.words) != 1:
         raise click.UsageError("SERVICE: name one Service, as in `proxylab diagnose echo`")
     namespace, _, service = chosen.words[0].removeprefix("service/").removeprefix("svc/").rpartition("/")
+    namespace = namespace or chosen.namespace or "default"
 
     def alone(scenario: Scenario) -> Scenario:
         return replace(scenario, probes=(), steps=(), streams=())
 
     with chosen.opened(alone) as lab:
         if sender is not None:
-            check_netns(lab.scenario, sender, "--from")
+            sender = find_netns(lab.scenario, sender, chosen.namespace, "--from")
         if node is not None:
             check_netns(lab.scenario, node, "NODE")
-        echo(f"{lab.scenario.file}: {namespace or 'default'}/{service}", err=True)
-        diagnosis = Round(lab, namespace or "default", service, sender, node).go()
+        echo(f"{lab.scenario.file}: {namespace}/{service}", err=True)
+        diagnosis = Round(lab, namespace, service, sender, node).go()
         commands = _commands(diagnosis, lab, chosen)
     if output == "json":
         echo(json.dumps(_document(diagnosis, commands), indent=4))
@@ -138,13 +139,13 @@ def _exit_code(diagnosis: Diagnosis) -> ExitCode:
 
 
 def _commands(diagnosis: Diagnosis, lab: OpenLab, chosen: ChosenLab) -> list[str]:
-    """The commands to type: with ``--name`` if several labs run; after ``proxylab up`` if the lab was of FILE."""
+    """The commands to type: with ``--lab`` if several labs run; after ``proxylab up`` if the lab was of FILE."""
     broken = diagnosis.broken
     if broken is None:
         return []
     named = ""
     if isinstance(lab.connection, ControlConnection) and ControlSockets.of_user().names() != [lab.connection.name]:
-        named = f" --name {lab.connection.name}"
+        named = f" --lab {lab.connection.name}"
     typed = []
     for each in broken.look_at:
         command, bar, rest = each.partition(" | ")
