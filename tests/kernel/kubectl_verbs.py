@@ -69,6 +69,7 @@ VERBS = (
     ("events --types=Normal", r"ScalingReplicaSet"),
     ("taint node node-b dedicated=db:NoSchedule", r"tainted"),
     ("taint node node-b dedicated-", r"untainted"),
+    ("delete pod one --now", r"pod \"one\" deleted"),
     ("cordon node-b", r"node/node-b cordoned"),
     ("get node node-b", r"Ready,SchedulingDisabled"),
     ("drain node-b --ignore-daemonsets --force --timeout=60s", r"node/node-b drained"),
@@ -77,7 +78,6 @@ VERBS = (
     ("uncordon node-b", r"node/node-b uncordoned"),
     ("delete -f FILE", r"statefulset.apps \"db\" deleted"),
     ("delete service,deployment web", r"deployment.apps \"web\" deleted"),
-    ("delete pod one --now", r"pod \"one\" deleted"),
     ("wait --for=delete pod -l app=web --timeout=40s", r""),
     ("get pods -l app=web", r"No resources found"),
 )  # fmt: skip
