@@ -62,6 +62,20 @@ def test_a_packet_delivered_and_answered_passes() -> None:
     assert verdict.overall is PASS
 
 
+def test_an_outcome_that_the_author_does_not_write_is_judged_without_a_service_too() -> None:
+    probe = replace(DELIVERED.probe, target=PodTarget(pod="echo-2"))
+    unwritten = replace(probe, expect=replace(probe.expect, backends=None, spread=None, source=None, positions={}))
+    answered = DELIVERED.evidence(DELIVERED.round_trip(0, "echo-2"))
+    silent = replace(answered, observations=answered.observations[:3])
+    resolved = replace(DELIVERED.resolved, service_port="")
+    passed, failed = (
+        {each.expectation: each.judgement for each in judge(unwritten, resolved, None, evidence).verdicts}
+        for evidence in (answered, silent)
+    )
+    assert (passed["outcome"], passed["reply"]) == (PASS, PASS)
+    assert failed["reply"] is not PASS
+
+
 def test_a_connection_passes_when_both_witnesses_agree() -> None:
     world = replace(CONNECTED, backends=("echo-1",))
     evidence = world.evidence(world.round_trip(0, "echo-1"), connects=(world.report(0, "echo-1"),))
