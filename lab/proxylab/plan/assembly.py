@@ -1,6 +1,7 @@
 """Compute everything that follows from a scenario before a run: plan, cluster objects, resolved probes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -34,7 +35,7 @@ __all__ = ["Assembly", "LabLayout", "assemble", "assemble_in", "check_every_case
 _FRONTENDS = ", ".join(frontend for frontend in Frontend if frontend is not Frontend.DNS_NAME)
 
 
-class Assembly(Struct, frozen=True, kw_only=True):
+class Assembly(Struct, frozen=True, kw_only=True, dict=True):
     """A scenario with everything that follows from it.
 
     ``timeline`` is the cluster when the lab begins, and after each step. ``resolved_probes`` and ``expected_sources``
@@ -70,11 +71,20 @@ class Assembly(Struct, frozen=True, kw_only=True):
 
     def resolved(self, probe: Probe) -> ResolvedProbe:
         """One of the scenario's probes, resolved."""
-        return self.resolved_probes[self.scenario.all_probes.index(probe)]
+        return self.resolved_probes[self._place(probe)]
 
     def expected_source(self, probe: Probe) -> IPAddress | None:
         """The one address that the probe's backends must see; ``None`` where it is the sender's or differs."""
-        return self.expected_sources[self.scenario.all_probes.index(probe)]
+        return self.expected_sources[self._place(probe)]
+
+    def _place(self, probe: Probe) -> int:
+        place = self._places.get(id(probe))
+        return self.scenario.all_probes.index(probe) if place is None else place
+
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        """The place of each probe by its ``id``: a comparison with each one before it would take ever longer."""
+        return {id(probe): place for place, probe in enumerate(self.scenario.all_probes)}
 
     @property
     def resolv_confs(self) -> Mapping[str, str]:

@@ -49,9 +49,13 @@ class ClusterMoment(Struct, frozen=True, kw_only=True):
         further: the objects that the API only serves.
         links: the links that steps have cut.
         hidden: the lab's own pods, which no report shows.
+        declared: every pod of the scenario as it first is, by its name, also those that are not there now.
+        machines: every node as it first is.
     """
 
     scenario: Scenario
+    declared: Mapping[str, Pod]
+    machines: Mapping[str, Node]
     nodes: Mapping[str, Node]
     pods: Mapping[str, Pod]
     services: tuple[Service, ...]
@@ -81,14 +85,13 @@ class ClusterMoment(Struct, frozen=True, kw_only=True):
 
     def through(self, step: Step) -> "tuple[ClusterMoment, ...]":
         """The cluster after a step's change, and after each stage of its rollouts. Raises ``ScenarioError``."""
-        change, addresses = step.change, allocate_addresses(self.scenario)
-        declared = {pod.name: pod for pod in _pods(self.scenario, addresses)}
-        machines = {node.name: node for node in _nodes(self.scenario, addresses)}
+        change, declared = step.change, self.declared
         pods = _following(
             self.pods, {name: _pod(self.pods.get(name), declared[name], each) for name, each in change.pods.items()}
         )
         nodes = _following(
-            self.nodes, {name: _node(self.nodes.get(name), machines[name], each) for name, each in change.nodes.items()}
+            self.nodes,
+            {name: _node(self.nodes.get(name), self.machines[name], each) for name, each in change.nodes.items()},
         )
         further = dict(self.further)
         for each in change.workloads:
@@ -143,10 +146,14 @@ def begin(scenario: Scenario) -> ClusterMoment:
     if has_own_server(scenario):
         services = (*services, kube_dns(addresses.service_networks))
         hidden = (coredns(scenario.nodes[0].name, addresses.name_server),)
+    declared = {pod.name: pod for pod in _pods(scenario, addresses)}
+    machines = {node.name: node for node in _nodes(scenario, addresses)}
     return ClusterMoment(
         scenario=scenario,
-        nodes={node.name: node for node in _nodes(scenario, addresses)},
-        pods={pod.name: pod for pod in _pods(scenario, addresses) if pod.name not in absent},
+        declared=declared,
+        machines=machines,
+        nodes=machines,
+        pods={name: pod for name, pod in declared.items() if name not in absent},
         services=_allocated(scenario, services, _positions(scenario)),
         slices={each.key: each for each in scenario.slices},
         further={each.key: each for each in scenario.further},
