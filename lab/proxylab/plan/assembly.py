@@ -71,20 +71,20 @@ class Assembly(Struct, frozen=True, kw_only=True, dict=True):
 
     def resolved(self, probe: Probe) -> ResolvedProbe:
         """One of the scenario's probes, resolved."""
-        return self.resolved_probes[self._place(probe)]
+        return self.resolved_probes[self._number(probe)]
 
     def expected_source(self, probe: Probe) -> IPAddress | None:
         """The one address that the probe's backends must see; ``None`` where it is the sender's or differs."""
-        return self.expected_sources[self._place(probe)]
+        return self.expected_sources[self._number(probe)]
 
-    def _place(self, probe: Probe) -> int:
-        place = self._places.get(id(probe))
-        return self.scenario.all_probes.index(probe) if place is None else place
+    def _number(self, probe: Probe) -> int:
+        number = self._numbers.get(id(probe))
+        return self.scenario.all_probes.index(probe) if number is None else number
 
     @cached_property
-    def _places(self) -> dict[int, int]:
-        """The place of each probe by its ``id``: a comparison with each one before it would take ever longer."""
-        return {id(probe): place for place, probe in enumerate(self.scenario.all_probes)}
+    def _numbers(self) -> dict[int, int]:
+        """The number of each probe by its ``id``: a comparison with each one before it would take ever longer."""
+        return {id(probe): number for number, probe in enumerate(self.scenario.all_probes)}
 
     @property
     def resolv_confs(self) -> Mapping[str, str]:
