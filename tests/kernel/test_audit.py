@@ -14,6 +14,8 @@ from proxylab.features.audit.manifests import scenario_of_manifests
 from proxylab.features.audit.runs import audit
 from proxylab.features.audit.senders import SenderKind, with_senders
 from proxylab.features.migrate.certificate import certificate_of
+from proxylab.features.migrate.open_connections import ConnectionFate
+from proxylab.features.migrate.runs import switch
 from proxylab.features.mutate.runs import mutants_of, ruled
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
@@ -95,3 +97,15 @@ def test_a_new_proxy_with_a_wrong_rule_is_not_certified() -> None:
     faults = [each for each in found.changes if not each.reason.is_documented]
     assert {service for each in faults for service in each.services} == {"default/web"}
     assert all("Do not change before this is mended" in each.reason.advice for each in faults)
+
+
+def test_connections_survive_a_change_from_iptables_to_nftables() -> None:
+    engine = "embedded/iptables"
+    with Session(EngineChoice(engine)) as session:
+        found = switch(session, whole(engine), audited(engine), "nftables")
+    assert {(each.connection.service, each.connection.kind) for each in found.connections} == {
+        ("default/web", SenderKind.NEAR),
+        ("default/web", SenderKind.OUTSIDE),
+    }
+    assert {(each.fate, each.seen) for each in found.connections} == {(ConnectionFate.SURVIVES, "")}
+    assert (found.left_out, found.untried) == (0, "")

@@ -15,6 +15,7 @@ from proxylab.engines.engine_names import mode_of
 from proxylab.errors import ExitCode
 from proxylab.features.audit.findings import Audit, AuditAnswer
 from proxylab.features.audit.senders import SenderKind
+from proxylab.features.migrate.open_connections import ConnectionFate, Switch
 from proxylab.features.migrate.reasons import ReasonOfChange, departed, promised_otherwise
 from proxylab.verdict.model import Judgement, Verdict
 
@@ -74,6 +75,7 @@ class Certificate(Struct, frozen=True, kw_only=True):
         changes: in the order of the questions.
         same: how many questions have the same answer on both, by what the table of an audit calls their Service.
         undecided: what the lab could not decide.
+        switch: what became of connections that were open while the new proxy took over.
     """
 
     before: Audit
@@ -81,6 +83,7 @@ class Certificate(Struct, frozen=True, kw_only=True):
     changes: tuple[CertifiedChange, ...]
     same: Mapping[str, int]
     undecided: tuple[Undecided, ...]
+    switch: Switch = Switch(untried="they were not asked for")
 
     @property
     def services(self) -> tuple[str, ...]:
@@ -90,9 +93,9 @@ class Certificate(Struct, frozen=True, kw_only=True):
     @property
     def exit_code(self) -> ExitCode:
         """Red with a change, or with what could not be decided."""
-        if self.changes:
+        if self.changes or self.switch.of(ConnectionFate.ENDS) or self.switch.of(ConnectionFate.DISTURBED):
             return ExitCode.FAILED
-        if self.undecided:
+        if self.undecided or self.switch.of(ConnectionFate.UNDECIDED):
             return ExitCode.INCONCLUSIVE
         return ExitCode.OK if self.same else ExitCode.NOTHING_SELECTED
 

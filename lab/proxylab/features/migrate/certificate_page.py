@@ -1,7 +1,7 @@
 """A certificate as one HTML file, to hand to colleagues."""
 
 from proxylab.features.migrate.certificate import Certificate, CertifiedChange
-from proxylab.features.migrate.certificate_text import UNEXPLAINED, concerns, headline, kept, title
+from proxylab.features.migrate.certificate_text import UNEXPLAINED, concerns, headline, kept, switch_lines, title
 from proxylab.report.html.markup import Markup, tag
 from proxylab.report.html.page import document
 
@@ -19,6 +19,8 @@ def page(found: Certificate) -> str:
             [_change(each) for each in found.changes],
             tag("h2", "What the lab could not decide") if found.undecided else None,
             [tag("p", f"{each.probe} on {each.engine}: {each.why}") for each in found.undecided],
+            tag("h2", "Open connections"),
+            [tag("p", line) for line in switch_lines(found.switch)],
             tag("h2", "What stays"),
             _same(found),
             [tag("p", f"{service}: not asked: {why}") for service, why in found.before.undialled.items()],

@@ -7,6 +7,7 @@ from typing import Final
 from proxylab.evidence.words import amount, listed
 from proxylab.features.audit.findings import Audit
 from proxylab.features.migrate.certificate import Certificate, CertifiedChange
+from proxylab.features.migrate.open_connections import ConnectionFate, OpenConnection, Switch
 from proxylab.features.migrate.reasons import ReasonOfChange
 from proxylab.text import wrapped
 from proxylab.verdict.model import Judgement
@@ -14,6 +15,14 @@ from proxylab.verdict.model import Judgement
 _MOST_CHANGES: Final = 40
 _MOST_UNDECIDED: Final = 10
 _MOST_NAMES: Final = 3
+_MOST_CONNECTIONS: Final = 10
+_FATES: Final = {
+    ConnectionFate.SURVIVES: "survive",
+    ConnectionFate.DISTURBED: "lose packets, and go on",
+    ConnectionFate.ENDS: "end",
+    ConnectionFate.UNDECIDED: "undecided",
+}
+"""A fate, said of several connections."""
 UNEXPLAINED: Final = "no document explains it: a proxy has a fault, or the oracle"
 
 
@@ -75,12 +84,10 @@ def to_lines(found: Certificate, width: int) -> Iterator[str]:
         yield from wrapped(f"do: {change.reason.advice}", "   ", "     ", width)
     if len(found.changes) > _MOST_CHANGES:
         yield f"and {len(found.changes) - _MOST_CHANGES:,} more changes; -o json has all"
-    if found.undecided:
-        yield from ("", "what the lab could not decide:")
-    for each in found.undecided[:_MOST_UNDECIDED]:
-        yield from wrapped(f"{each.probe} on {each.engine}: {each.why}", "  ", "    ", width)
-    if len(found.undecided) > _MOST_UNDECIDED:
-        yield f"  and {len(found.undecided) - _MOST_UNDECIDED:,} more; -o json has all"
+    yield from _undecided(found, width)
+    yield ""
+    for line in switch_lines(found.switch):
+        yield from wrapped(line, rest="  ", width=width)
     yield ""
     unchanged = [service for service in found.same if service not in found.services]
     if unchanged:
@@ -88,6 +95,38 @@ def to_lines(found: Certificate, width: int) -> Iterator[str]:
     yield f"the same on both: {amount(sum(found.same.values()), 'answer')}"
     for service, why in found.before.undialled.items():
         yield from wrapped(f"{service}: not asked: {why}", rest="  ", width=width)
+
+
+def _undecided(found: Certificate, width: int) -> Iterator[str]:
+    if found.undecided:
+        yield from ("", "what the lab could not decide:")
+    for each in found.undecided[:_MOST_UNDECIDED]:
+        yield from wrapped(f"{each.probe} on {each.engine}: {each.why}", "  ", "    ", width)
+    if len(found.undecided) > _MOST_UNDECIDED:
+        yield f"  and {len(found.undecided) - _MOST_UNDECIDED:,} more; -o json has all"
+
+
+def switch_lines(switch: Switch) -> Iterator[str]:
+    """What became of open connections: those that survive counted, and each other one named."""
+    if switch.untried:
+        yield f"connections that are open during the switch: not tried: {switch.untried}"
+        return
+    counted = [(fate, switch.of(fate)) for fate in ConnectionFate]
+    told = [f"1 {fate}" if len(found) == 1 else f"{len(found):,} {_FATES[fate]}" for fate, found in counted if found]
+    yield f"{amount(len(switch.connections), 'connection')} open during the switch: {', '.join(told)}"
+    for fate, found in counted:
+        if fate is not ConnectionFate.SURVIVES:
+            shown = found[:_MOST_CONNECTIONS]
+            yield from (f"{fate}: {connection_words(each.connection)}: {each.seen}" for each in shown)
+            if len(found) > len(shown):
+                yield f"{fate}: and {len(found) - len(shown):,} more; -o json has all"
+    if switch.left_out:
+        yield f"not opened, so that the lab stays small: {amount(switch.left_out, 'connection')}"
+
+
+def connection_words(connection: OpenConnection) -> str:
+    """A connection: what it dials, and who opened it."""
+    return f"{connection.service} {connection.frontend} from {connection.stream.source.name} ({connection.kind})"
 
 
 def _why(reason: ReasonOfChange) -> Iterator[str]:
@@ -114,6 +153,21 @@ def to_json(found: Certificate) -> str:
                 {"service": each.service, "probe": each.probe, "engine": each.engine, "why": each.why}
                 for each in found.undecided
             ],
+            "openConnections": {
+                "notTried": found.switch.untried or None,
+                "notOpened": found.switch.left_out,
+                "connections": [
+                    {
+                        "service": each.connection.service,
+                        "frontend": each.connection.frontend,
+                        "kind": each.connection.kind,
+                        "from": each.connection.stream.source.name,
+                        "fate": each.fate,
+                        "seen": each.seen,
+                    }
+                    for each in found.switch.connections
+                ],
+            },
             "notAsked": dict(found.before.undialled),
         },
         indent=2,

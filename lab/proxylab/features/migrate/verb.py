@@ -31,6 +31,8 @@ from proxylab.features.import_.reading import read_kubectl_output
 from proxylab.features.migrate.certificate import certificate_of
 from proxylab.features.migrate.certificate_page import page
 from proxylab.features.migrate.certificate_text import to_json, to_lines
+from proxylab.features.migrate.open_connections import Switch, why_untried
+from proxylab.features.migrate.runs import switch
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.model import Scenario
@@ -79,7 +81,7 @@ def command(
     FILE is a scenario, manifests as you would apply them, or what `kubectl get svc,endpointslices,pods,nodes -A -o
     yaml` printed. For each change the output says which Services and senders it concerns, why (a promise of Kubernetes,
     or a documented difference, with its link) and what to do; it counts what stays the same, and names what the lab
-    could not decide.
+    could not decide. Then it opens connections, changes the mode of all nodes, and says which connections survive.
     Embedded engines give a first look. The exit code is 1 if something changes.
 
     Example: proxylab migrate scenarios/clusterip/from-a-pod.lab.yaml --from embedded/iptables --to embedded/nftables
@@ -90,7 +92,9 @@ def command(
     for line in identity_lines((engine, choice.binary) for engine, choice in choices.items()):
         echo(line, err=True)
     before, after = (_audited(file, case_id, choices[engine], make_session) for engine in (old, new))
-    found = certificate_of(before, after)
+    found = replace(
+        certificate_of(before, after), switch=_switch(file, case_id, choices[old], new, before, make_session)
+    )
     if report is not None:
         write_new(report, page(found))
         echo(f"report: {report}", err=True)
@@ -98,8 +102,27 @@ def command(
     return found.exit_code
 
 
+def _switch(
+    file: Path,
+    case_id: str | None,
+    choice: EngineChoice,
+    new: str,
+    before: Audit,
+    make_session: SessionMaker | None,
+) -> Switch:
+    if untried := why_untried(choice.name, new):
+        return Switch(untried=untried)
+    echo(f"{choice.name} to {new}: open connections", err=True)
+    with make_session(choice) if make_session else Session(choice) as session:
+        return switch(session, _asked(file, case_id, choice), before, mode_of(new))
+
+
+def _asked(file: Path, case_id: str | None, choice: EngineChoice) -> Scenario:
+    return with_senders(replace(_chosen(file, case_id, choice), probes=(), steps=(), streams=()))
+
+
 def _audited(file: Path, case_id: str | None, choice: EngineChoice, make_session: SessionMaker | None) -> Audit:
-    scenario = with_senders(replace(_chosen(file, case_id, choice), probes=(), steps=(), streams=()))
+    scenario = _asked(file, case_id, choice)
 
     def say(done: int, of: int) -> None:
         if done % _EVERY == 0:

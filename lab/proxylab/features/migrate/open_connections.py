@@ -1,0 +1,168 @@
+"""Connections that are open while another proxy takes over: which to open, and what becomes of each.
+
+A connection is a stream through two steps: the old proxy serves it in the first, and in the second every node changes
+to the new one. Whom a stream may reach, an audit of the old proxy has shown: it repeats delivered questions.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from proxylab.addresses import Transport
+from proxylab.engines.engine_names import read_engine
+from proxylab.evidence.stream_records import StreamPacketFate, StreamRecord
+from proxylab.evidence.words import amount
+from proxylab.features.audit.findings import AuditAnswer
+from proxylab.features.audit.senders import SenderKind
+from proxylab.scenario.change import Change, EngineAction
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.probes import Send, ServiceTarget, Stream
+from proxylab.scenario.steps import Count, Step, StepExpect, StreamExpect
+from proxylab.scenario.words import Frontend, Outcome, Position
+from proxylab.verdict.model import Judgement, StepVerdict
+
+_MOST: Final = 100
+"""So many connections are open at once."""
+_EVERY: Final = 20
+"""Milliseconds between two packets of a connection."""
+_SENDERS: Final = (SenderKind.NEAR, SenderKind.FAR, SenderKind.OUTSIDE)
+_NONE: Final = Count(at_most=0)
+
+
+class OpenConnection(Struct, frozen=True):
+    """A connection that is open during the switch: the question that it repeats, and its stream."""
+
+    service: str
+    frontend: str
+    kind: SenderKind
+    stream: Stream
+
+
+class ConnectionFate(StrEnum):
+    """What becomes of an open connection."""
+
+    SURVIVES = "survives"
+    DISTURBED = "loses packets, and goes on"
+    ENDS = "ends"
+    UNDECIDED = "undecided"
+
+
+class SwitchedConnection(Struct, frozen=True):
+    """What became of a connection, and what was seen of it where it did not simply survive."""
+
+    connection: OpenConnection
+    fate: ConnectionFate
+    seen: str = ""
+
+
+class Switch(Struct, frozen=True, kw_only=True):
+    """What became of open connections.
+
+    Attributes:
+        connections: those that were open.
+        left_out: how many further ones stayed closed, so that the lab stays small.
+        untried: why the lab opened none; empty if it did.
+    """
+
+    connections: tuple[SwitchedConnection, ...] = ()
+    left_out: int = 0
+    untried: str = ""
+
+    def of(self, fate: ConnectionFate) -> list[SwitchedConnection]:
+        """The connections with that fate."""
+        return [each for each in self.connections if each.fate is fate]
+
+
+def why_untried(old: str, new: str) -> str:
+    """Why a lab cannot change from one engine to the other under open connections; empty if it can."""
+    before, after = read_engine(old), read_engine(new)
+    if (before.proxy, before.version) != (after.proxy, after.version):
+        return "a step of a lab changes the mode of a proxy, and not its version"
+    return "" if before.mode != after.mode else "both are of one mode"
+
+
+def connections_of(answers: Iterable[AuditAnswer]) -> list[OpenConnection]:
+    """The connections to open: of each Service one from a pod, and one from outside at each kind of frontend.
+
+    SCTP has no sockets on most machines, so its questions stay out.
+    """
+    found: dict[tuple[str, Frontend, Transport | None, int | None], OpenConnection] = {}
+    for answer in answers:
+        question, probe = answer.question, answer.verdict.case.probe
+        target = probe.target
+        if (
+            answer.judgement is not Judgement.PASS
+            or probe.expect.outcome is not Outcome.DELIVERED
+            or question.kind not in _SENDERS
+            or not isinstance(target, ServiceTarget)
+            or target.via is Frontend.HEALTH_CHECK_NODE_PORT
+            or probe.send.protocol not in (Transport.TCP, Transport.UDP)
+            or (question.kind is SenderKind.OUTSIDE) is (target.via is Frontend.CLUSTER_IP)
+        ):
+            continue
+        version = target.address.version if target.address is not None else None
+        key = question.service, target.via, probe.send.protocol, version
+        if key not in found:
+            name = f"open-{len(found) + 1}"
+            send = Send(protocol=probe.send.protocol, every=_EVERY)
+            stream = Stream(name=name, source=probe.source, target=target, send=send, position=probe.position)
+            found[key] = OpenConnection(question.service, question.frontend, question.kind, stream)
+    return list(found.values())
+
+
+def chosen(connections: list[OpenConnection]) -> list[OpenConnection]:
+    """As many as a lab keeps open at once, evenly from all."""
+    if len(connections) <= _MOST:
+        return connections
+    return [connections[number * len(connections) // _MOST] for number in range(_MOST)]
+
+
+def with_switch(scenario: Scenario, connections: Iterable[OpenConnection], mode: str) -> Scenario:
+    """The scenario with these streams, and two steps: the old proxies serve them, and then all nodes change."""
+    at = Position(scenario.file, 1, 1)
+    undisturbed = StreamExpect(lost=_NONE, rejected=_NONE, resets=_NONE, position=at)
+    streams = tuple(each.stream for each in connections)
+    expect = StepExpect(streams={each.name: undisturbed for each in streams}, position=at)
+    before = Step(name="open connections reach their Services", expect=expect, position=at)
+    engines = {node.name: EngineAction(mode) for node in scenario.nodes}
+    after = replace(before, name=f"all nodes change to mode {mode}", change=Change(engines=engines))
+    return replace(scenario, probes=(), streams=streams, steps=(before, after))
+
+
+def switched(connections: Iterable[OpenConnection], before: StepVerdict, after: StepVerdict) -> Switch:
+    """What became of each connection, by the verdicts on the two steps."""
+    records = {each.stream: each for each in after.evidence.streams}
+    told = tuple(_switched(each, before, after, records) for each in connections)
+    return Switch(connections=told)
+
+
+def _switched(
+    connection: OpenConnection, before: StepVerdict, after: StepVerdict, records: Mapping[str, StreamRecord]
+) -> SwitchedConnection:
+    name = connection.stream.name
+    if early := list(_unlike_promised(name, before)):
+        return SwitchedConnection(connection, ConnectionFate.UNDECIDED, f"before the change: {early[0][1]}")
+    found, record = list(_unlike_promised(name, after)), records[name]
+    failed = [seen for judgement, seen in found if judgement is Judgement.FAIL]
+    if record.breaks and not failed:  # the stream has opened another connection since
+        failed = [f"connection {record.breaks[0].kind}"]
+    if failed:
+        goes_on = not record.breaks and record.packets[-1].fate is StreamPacketFate.ANSWERED
+        fate = ConnectionFate.DISTURBED if goes_on else ConnectionFate.ENDS
+        return SwitchedConnection(connection, fate, f"{'; '.join(failed)}, of {amount(len(record.packets), 'packet')}")
+    if found:
+        return SwitchedConnection(connection, ConnectionFate.UNDECIDED, found[0][1])
+    return SwitchedConnection(connection, ConnectionFate.SURVIVES)
+
+
+def _unlike_promised(stream: str, step: StepVerdict) -> Iterator[tuple[Judgement, str]]:
+    """The judgement of each expectation of the stream that did not pass, and what was seen, or why it is unclear."""
+    for verdict in step.verdicts:
+        of, _, key = verdict.expectation.partition(".")
+        if of == stream and verdict.judgement is not Judgement.PASS:
+            seen = f"{key} {verdict.observed or 'nothing'}"
+            is_open = verdict.judgement is not Judgement.FAIL and verdict.reasons
+            yield verdict.judgement, verdict.reasons[0] if is_open else seen

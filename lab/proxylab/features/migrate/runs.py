@@ -1,0 +1,27 @@
+"""Switches all nodes of a lab to another mode while connections are open, and judges what becomes of them."""
+
+from contextlib import closing
+
+from msgspec.structs import replace
+
+from proxylab.client.session import Session
+from proxylab.features.audit.findings import Audit
+from proxylab.features.migrate.open_connections import Switch, chosen, connections_of, switched, with_switch
+from proxylab.scenario.model import Scenario
+
+
+def switch(session: Session, scenario: Scenario, before: Audit, mode: str) -> Switch:
+    """Open connections that the audit of the old proxy found served, and change every node to that mode.
+
+    Raises:
+        LabError: the lab is gone.
+        EngineError: a proxy did not start in the new mode.
+    """
+    found = connections_of(before.answers)
+    opened = chosen(found)
+    if not opened:
+        return Switch(untried="no frontend of a Service delivers over TCP or UDP")
+    changing = with_switch(scenario, opened, mode)
+    with closing(session.open(changing)) as lab:
+        first, second = (lab.conclude(step) for step in changing.steps)
+    return replace(switched(opened, first, second), left_out=len(found) - len(opened))
