@@ -1,7 +1,7 @@
 """Connections that are open while another proxy takes over: which to open, and what becomes of each.
 
 A connection is a stream through two steps: the old proxy serves it in the first, and in the second every node changes
-to the new one. Whom a stream may reach, an audit of the old proxy has shown: it repeats delivered questions.
+to the new one. A stream repeats a question that an audit of the old proxy found delivered.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
