@@ -234,6 +234,8 @@ BREAKAGES = [
             "rejections/no-local-endpoint-or-no-endpoint": {
                 "ClusterIP with policy Local rejects if the Service has no endpoint",
                 "ClusterIP with policy Local drops if all endpoints are on other nodes",
+                "ClusterIP beside an external IP drops under internalTrafficPolicy Local",
+                "ClusterIP without another frontend drops under internalTrafficPolicy Local",
             },
         },
     ),
