@@ -55,6 +55,23 @@ def test_output_errors_and_status_are_told(tmp_path: Path) -> None:
     assert run_guarded((script(tmp_path, "cat"),), seconds=PATIENCE).output == b""
 
 
+def test_a_program_has_no_more_of_the_processors_than_the_session_of_its_caller() -> None:
+    if not Path("/proc/self/autogroup").exists():
+        pytest.skip("needs autogroups; this kernel has none, and niceness counts among all processes there")
+    if os.geteuid() != 0:
+        pytest.skip("needs root; run it as root")
+    call = """
+from pathlib import Path
+from proxylab.binaries.commands import run_guarded
+Path("/proc/self/autogroup").write_text("7")
+print(run_guarded(("cat", "/proc/self/autogroup"), seconds=60).output.decode())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", call], capture_output=True, text=True, start_new_session=True, check=True
+    )
+    assert done.stdout.split()[1:] == ["nice", "7"]
+
+
 def test_a_program_goes_on_after_the_end_of_its_output_until_the_deadline(tmp_path: Path) -> None:
     file = script(tmp_path, "echo said; exec >&- 2>&-; sleep 0.2; exit 3")
     assert run_guarded((file,), seconds=PATIENCE) == (3, b"said\n", b"")
