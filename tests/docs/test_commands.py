@@ -92,6 +92,7 @@ LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)")
 KUBECTL = """#!/bin/sh
 [ "$*" = "get svc,endpointslices,pods,nodes -A -o yaml" ] && echo '{apiVersion: v1, kind: List, items: []}'
 """
+UPSTREAM = (pytest.mark.engine_kube_proxy, pytest.mark.upstream)
 COMMAND = re.compile(r"^[\s$-]*(?:run: |sudo )?(?:\./dev|docker|git|kubectl|proxylab|pytest|tox) (?! )", re.MULTILINE)
 
 
@@ -119,6 +120,7 @@ def is_of_this_change(page: Path) -> bool:
             id=str(page.relative_to(ROOT)),
             marks=[
                 *([OWN] if "--kernel uml" in page.read_text() else []),
+                *(UPSTREAM if "-engine kube-proxy" in page.read_text() else []),  # held back until there is one
                 # Where neither the page nor a verb on it changed, the README alone shows that pages are true.
                 *([] if page.name == "README.md" or is_of_this_change(page) else [pytest.mark.thorough]),
             ],

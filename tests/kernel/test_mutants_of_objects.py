@@ -19,6 +19,7 @@ from proxylab.scenario.load import load_scenario
 
 ENGINE = "embedded/iptables"
 NFTABLES = "embedded/nftables"
+USERSPACE = "embedded/userspace"
 NOTICED = (
     ("clusterip/from-a-pod", "EndpointSlice.ports[first].port", "one more"),
     ("clusterip/several-ports", "Service.ports", "without the last"),
@@ -52,6 +53,7 @@ NOTICED = (
     ("dns/by-a-program-of-the-author", "EndpointSlice.ports[first].port", "one more"),
     ("steps/affinity-timeout-changes", "later events of Service", "MODIFIED withheld"),
     ("steps/node-port-number-used-again", "later events of Service", "ADDED late"),
+    ("steps/type-changes-to-a-load-balancer", "later events of Service", "MODIFIED withheld"),
 )
 """A mutation that each scenario notices: of an element, a list, a part, a setting, a configuration, later events."""
 
@@ -65,6 +67,12 @@ NOTICED_IN_NFTABLES = (
 )
 """The same of objects that no other mode reads."""
 
+NOTICED_IN_USERSPACE = (
+    ("userspace/ready-in-one-of-two-slices", "EndpointSlice.endpoints[first].ready", "turned off"),
+    ("userspace/slices-that-do-not-count", "EndpointSlice.labels[service.kubernetes.io/headless]", "left out"),
+)
+"""The same of scenarios of mode userspace alone."""
+
 
 @pytest.fixture(scope="module")
 def runs() -> Iterator[MutantRuns]:
@@ -76,6 +84,12 @@ def runs() -> Iterator[MutantRuns]:
 def runs_in_nftables() -> Iterator[MutantRuns]:
     with Session(EngineChoice(NFTABLES)) as session:
         yield MutantRuns(session, NFTABLES)
+
+
+@pytest.fixture(scope="module")
+def runs_in_userspace() -> Iterator[MutantRuns]:
+    with Session(EngineChoice(USERSPACE)) as session:
+        yield MutantRuns(session, USERSPACE)
 
 
 def judgement_of(scenario: str, mutation: ObjectMutation, engine: str, runs: MutantRuns) -> str:
@@ -109,6 +123,13 @@ def test_a_scenario_notices_what_only_mode_nftables_reads(
     scenario: str, where: str, change: str, runs_in_nftables: MutantRuns
 ) -> None:
     assert judgement_of(scenario, ObjectMutation(where, change), NFTABLES, runs_in_nftables) == "fail"
+
+
+@pytest.mark.parametrize(("scenario", "where", "change"), NOTICED_IN_USERSPACE)
+def test_a_scenario_of_mode_userspace_notices_what_its_proxies_are_wrongly_shown(
+    scenario: str, where: str, change: str, runs_in_userspace: MutantRuns
+) -> None:
+    assert judgement_of(scenario, ObjectMutation(where, change), USERSPACE, runs_in_userspace) == "fail"
 
 
 def test_what_changes_nothing_is_not_noticed(runs: MutantRuns) -> None:

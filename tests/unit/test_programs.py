@@ -90,6 +90,7 @@ BUILTINS = {
 NO_PROGRAMS = {
     *VERBS,
     *("build", "commit", "list", "mod", "tool"),  # of go and git
+    *("api-resources", "delete", "events", "pods"),  # of kubectl and `proxylab get`
     *("client", "filter", "ipvs", "nat", "node-a", "node-b", "nodeport"),  # names in the kernel and in scenarios
     "said",  # a program of a test's own making
     *("autoload", "compinit", "complete"),  # of zsh and bash

@@ -110,7 +110,7 @@ def _selecting(selector: str) -> Callable[[KubeObject], bool]:
     try:
         selection = Selection.of(selector, "")
     except Refusal as refusal:
-        raise click.UsageError(f"-l: {refusal.message}") from None
+        raise click.UsageError(f"-l: {refusal.message}; write a label selector, as in app=web,tier!=db") from None
     return lambda thing: selection.accepts(labels_of(thing), {})
 
 

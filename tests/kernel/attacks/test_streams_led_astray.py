@@ -142,7 +142,8 @@ def test_a_port_that_another_connection_to_the_endpoint_holds_is_noted(port: str
             assert str(verdict.overall) == "pass", said(verdict)
             notes = [note for each in verdict.verdicts for note in each.witnesses]
             assert (
-                any(f"not port {LEFT}: another connection on node-a holds that one" in note for note in notes) is noted
+                any(f"not from port {LEFT}: another connection on node-a holds that one" in note for note in notes)
+                is noted
             )
 
 
