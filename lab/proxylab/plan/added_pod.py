@@ -126,6 +126,8 @@ class Additions:
 def with_added(plan: Plan, added: Iterable[AddedPod]) -> Plan:
     """The plan with these pods."""
     pods = tuple(added)
+    if not pods:
+        return plan  # of most labs, which ask for it at each probe
     nodes = {each.name: each for each in plan.namespaces}
     for each in pods:
         there, more = nodes[each.node.name], each.node

@@ -82,7 +82,7 @@ def test_pods_of_one_name_in_two_namespaces_have_two_in_the_plan_which_then_has_
     assert [each.pod.name for each in added] == ["web", "web.team", "web@2"]
     assert added[1].pod.listeners == (Listener("web.team", Protocol.UDP, 53),)
     grown = with_added(plan, added)
-    assert with_added(plan, []) == plan
+    assert with_added(plan, []) is plan
     assert [each.name for each in grown.pods] == ["one", "web", "web.team", "web@2"]
     node_b = grown.namespace("node-b")
     for each, placed in zip(added, grown.pods[1:], strict=True):

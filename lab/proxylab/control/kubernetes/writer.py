@@ -61,12 +61,14 @@ class ApiWriter:
         self._store = store
         self._is_own = is_own
         self._nodes = {each.name: each for each in store.list(Node)}
+        self._version = ""  # of the API server, which the lab's kubelets say they have
 
     async def adopt(self) -> None:
         """Create the objects of the store in an API that is new. Raises ``ProgramError`` where it refuses one.
 
         A scenario's Deployments and other workloads stay out: their controllers would make new pods beside its own.
         """
+        self._version = (await self._api.request("GET", "/version"))["gitVersion"]
         there = [each for kind in _ADOPTED for each in self._store.list(kind) if not self._is_own(each)]
         selecting = {(each.namespace, each.name) for each in there if isinstance(each, Service) and each.selector}
         # A pod comes before the Services that select it, and so is in their first slices.
@@ -183,9 +185,8 @@ class ApiWriter:
             await self._delete(node)
             there = None
         if there is None:
-            version = (await self._api.request("GET", "/version"))["gitVersion"]
             await self._api.request("POST", collection_of(node), created(node))
-            await self._api.request("PATCH", f"{_path(node)}/status", node_status(node, version, _now()), MERGE)
+            await self._api.request("PATCH", f"{_path(node)}/status", node_status(node, self._version, _now()), MERGE)
         else:
             await self._label(node, there, spec={"taints": created(node)["spec"].get("taints")})
         if node.deleting and (there is None or "deletionTimestamp" not in there["metadata"]):
