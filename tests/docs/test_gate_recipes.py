@@ -10,6 +10,7 @@ import pytest
 import yaml
 from documents import ROOT
 
+from proxylab.cli import proxylab
 from proxylab.features.gate.verb import command
 
 PAGE = (ROOT / "docs/how-to/run-the-gate-in-ci.md").read_text(encoding="utf-8")
@@ -26,7 +27,9 @@ def job_with(key: str) -> Any:
 def parsed(words: list[str], checkout: Path) -> dict[str, Any]:
     """The options that the words after ``proxylab gate`` give, with the checkout in place of theirs."""
     assert words[:2] == ["proxylab", "gate"]
-    return command.make_context("gate", [str(checkout), *words[3:]]).params
+    # As a verb of proxylab: click keeps a command's --help as the first context spells it.
+    above = click.Context(proxylab, **proxylab.context_settings)
+    return command.make_context("gate", [str(checkout), *words[3:]], parent=above).params
 
 
 def variables() -> set[str]:
