@@ -53,6 +53,14 @@ class Lacks(Struct, frozen=True, kw_only=True):
     of_step: Callable[[Assembly, Step, Collection[str]], Iterable[tuple[str, str]]] = lambda *_: ()
 
 
+class CommentedRule(Struct, frozen=True):
+    """A rule of nftables that its comment tells from the others of its chain."""
+
+    table: str
+    chain: str
+    comment: str
+
+
 class KubeProxyTraits(Struct, frozen=True, kw_only=True):
     """How the real kube-proxy behaves in a mode, and what it needs.
 
@@ -67,6 +75,7 @@ class KubeProxyTraits(Struct, frozen=True, kw_only=True):
         modules_before: the version since which it tries IPVS instead of looking for the kernel's modules.
         watches_endpoints: whether it watches Endpoints, not EndpointSlices.
         serves_loopback: whether it has a process that serves node ports at loopback addresses (``localhost``).
+        rule_of_service_networks: the rule that it makes of the ServiceCIDRs, in full syncs alone.
     """
 
     flags: tuple[str, ...] = ()
@@ -79,6 +88,7 @@ class KubeProxyTraits(Struct, frozen=True, kw_only=True):
     modules_before: tuple[int, ...] = ()
     watches_endpoints: bool = False
     serves_loopback: bool = False
+    rule_of_service_networks: CommentedRule | None = None
 
 
 class ProxyMode(Struct, frozen=True, kw_only=True):

@@ -46,6 +46,7 @@ class Proxy:
     full: int = 1
     failures: int = 0
     zone: str | None = ""
+    knows_networks: bool = True
     agrees: bool = True
     serves: bool = False
     one_by_one: bool = False
@@ -86,6 +87,7 @@ class Proxy:
             dump=dump,
             one_by_one=self.one_by_one,
             shows_ends=self.shows_ends,
+            knows_networks=lambda: self.knows_networks,
             periods=self.periods,
         )
         return KubeProxyEngine("node-a", self.barrier, (Family.IPV4,), node_of_proxy)
@@ -180,6 +182,26 @@ def test_a_zone_that_it_may_have_missed_at_its_start_is_given_once_more() -> Non
         await waiting
         await synced(engine, proxy)
         assert proxy.moved == ["", "zone-a"], "which is done at its start, and at no other time"
+        following.cancel()
+
+    tell(story)
+
+
+def test_one_that_has_not_read_the_service_networks_by_its_first_synchronisation_makes_a_full_one() -> None:
+    async def story(proxy: Proxy, engine: KubeProxyEngine) -> None:
+        following = asyncio.create_task(follow(proxy))
+        proxy.knows_networks = False
+        waiting = synced(engine, proxy)
+        for count in (1, 2):
+            await wait_until(lambda: len(proxy.moved) == count, Deadline.after(5), "a change of the zone")  # noqa: B023
+            assert await is_waiting(waiting)
+            proxy.full += 1
+        await waiting
+        other, last = proxy.moved
+        assert other, "a zone that it did not have"
+        assert not last, "the node has no zone at the end, as before"
+        await synced(engine, proxy)
+        assert len(proxy.moved) == 2, "a proxy that makes no such rule is judged as it is"
         following.cancel()
 
     tell(story)

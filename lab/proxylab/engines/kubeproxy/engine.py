@@ -26,6 +26,8 @@ _ASK_SECONDS: Final = 0.5
 """How often a wait looks at kube-proxy's failure counters."""
 _REST_SECONDS: Final = 30.0
 """A sync of mode ipvs took up to 48 s where twelve guests share two processors, and 1 s in a quiet guest."""
+_OTHER_ZONE: Final = "of-no-node"
+"""A zone for a moment, where a node without one is to cause a full sync."""
 _STILL_SECONDS: Final = 2.0
 """How long kube-proxy may go on with what it has before the lab calls it busy."""
 
@@ -46,6 +48,7 @@ class KubeProxyNode(Struct, frozen=True, kw_only=True):
         shows_ends: whether ``reached`` grows only once a sync is over with all that it does, and every sync is full.
         discarded: how many datagrams it has discarded since it began, by service port; ``None`` in other modes.
         took_up: whether it has synced with that zone of its Node, as far as the log shows it.
+        knows_networks: whether its rules show that it has read the ServiceCIDRs, where it makes a rule of them.
         periods: its sync periods; ``full`` is that in which it syncs without a reason.
     """
 
@@ -62,6 +65,7 @@ class KubeProxyNode(Struct, frozen=True, kw_only=True):
     shows_ends: bool = False
     discarded: Callable[[], Mapping[str, int] | None] = lambda: None
     took_up: Callable[[str], bool] = lambda _zone: True
+    knows_networks: Callable[[], bool] = lambda: True
     periods: Periods = Periods()
 
 
@@ -112,8 +116,9 @@ class KubeProxyEngine:
         kube-proxy runs one sync after the other. After the rules, a sync opens and closes health-check node ports and
         deletes the conntrack entries of UDP flows that have lost their endpoint. So where there are such ports, and
         after the first sync, where there may be such flows, the lab advances the barrier once more: rules for its
-        second name mean that the previous sync is over. The first sync of a node with a zone needs this too
-        (``_take_up_zone``), and each one of mode userspace, which may write other Services after the barrier's.
+        second name mean that the previous sync is over. The first sync of a node needs this too if it may have missed
+        something (``_take_up_missed``), and each one of mode userspace, which may write other Services after the
+        barrier's.
 
         kube-proxy answers a changed zone of its Node with a full sync. A Node that is leaving shows only in /healthz,
         and a deleted Node nowhere. Missing rules lead to a full sync as well: in mode iptables the monitor finds them
@@ -137,9 +142,10 @@ class KubeProxyEngine:
         if nodes is not None:
             await self._wait_for_health(deadline)
         await self._wait_for(number, deadline)
-        if self._zone and not self._synced:
-            await self._take_up_zone(self._zone, deadline)
-        goes_on = self._synced or self._zone or self._node_of_proxy.one_by_one or self._node_of_proxy.serves()
+        missed = not self._synced and bool(self._zone or not self._node_of_proxy.knows_networks())
+        if missed:
+            await self._take_up_missed(self._zone, deadline)
+        goes_on = self._synced or missed or self._node_of_proxy.one_by_one or self._node_of_proxy.serves()
         if goes_on and not shows_ends:
             await self._wait_for(self._barrier.advance_anyway(), deadline)
         self._synced = True
@@ -273,14 +279,19 @@ class KubeProxyEngine:
         except DeadlineExceededError as late:
             raise EngineError(self._node, str(late), self._last_lines()) from late
 
-    async def _take_up_zone(self, zone: str, deadline: Deadline) -> None:
-        """Remove the zone from the Node and set it again, and wait for the full sync that follows each change.
+    async def _take_up_missed(self, zone: str, deadline: Deadline) -> None:
+        """Change the zone of the Node and set it again, and wait for the full sync that follows each change.
 
         From 1.34 on kube-proxy may miss the zone at its start, and then has none until the zone changes. The informer
         of its Node already runs when kube-proxy adds the handler for zones (NodeTopologyConfig in
         pkg/proxy/config/config.go, Run in cmd/kube-proxy/app/server.go), so events before that are lost.
+
+        In mode nftables it reads the ServiceCIDRs by an informer that its first sync does not wait for, and makes a
+        rule of them in full syncs alone (OnServiceCIDRsChanged and setupNFTables in pkg/proxy/nftables/proxier.go). So
+        where the informer is late, packets to addresses that no Service has pass untranslated until the next full
+        sync, up to an hour. A changed ServiceCIDR has the same fate.
         """
-        for each in ("", zone):
+        for each in ("" if zone else _OTHER_ZONE, zone):
             before = await self._node_of_proxy.state() or SyncState()
             self._node_of_proxy.move(each)
             await self._wait_for_full(before, deadline, each)

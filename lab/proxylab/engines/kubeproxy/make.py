@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.configuration import SocketAddress
-from proxylab.cluster.objects import ZONE_LABEL, Node, ObjectKey, Service
+from proxylab.cluster.objects import ZONE_LABEL, Node, ObjectKey, Service, ServiceCIDR
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import API_ADDRESS, API_PORT
 from proxylab.control.http_client import fetch
@@ -24,9 +24,11 @@ from proxylab.engines.kubeproxy.metrics import SyncState, read_metrics, says_of_
 from proxylab.engines.modes import MODES
 from proxylab.engines.node_mode import NodeMode, node_mode
 from proxylab.engines.protocol import EngineChoice
+from proxylab.engines.proxy_mode import CommentedRule
 from proxylab.errors import InternalError
 from proxylab.kernel.modules import is_built_in
 from proxylab.kernel.netfilter.iptables_tool import IptablesTool
+from proxylab.kernel.netfilter.rule_dumps import nft_rules
 from proxylab.kernel.sandbox.iptables_links import CHOSEN_FIRST, links_to
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.running import Running
@@ -63,6 +65,11 @@ HEALTHZ_OF_NODES: Final = (1, 30)
 
 _HEALTHZ_GATE: Final = "KubeProxyDrainingTerminatingNodes"
 
+_SERVICE_CIDRS: Final = (1, 33)
+"""The version since which kube-proxy watches ServiceCIDRs without ``_SERVICE_CIDR_GATE`` (KEP-1880)."""
+
+_SERVICE_CIDR_GATE: Final = "MultiCIDRServiceAllocator"
+
 
 def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, cluster: Cluster) -> KubeProxyEngine:
     """Make a kube-proxy for the node of that name; it is not started. Raises ``InternalError``."""
@@ -92,6 +99,8 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
     families = choice.families[:1] if traits.one_family else choice.families
     gates = {**proxy.feature_gates, **upstream.feature_gates}
     follows_node = gates.get(_HEALTHZ_GATE, choice.version >= HEALTHZ_OF_NODES)
+    reads_networks = gates.get(_SERVICE_CIDR_GATE, choice.version >= _SERVICE_CIDRS)
+    rule = traits.rule_of_service_networks if reads_networks else None
 
     node_of_proxy = KubeProxyNode(
         prepare=prepare,
@@ -107,6 +116,7 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
         shows_ends=isinstance(log, SyncLog),
         discarded=(lambda: dict(log.discarded)) if isinstance(log, BalancerLog) else lambda: None,
         took_up=log.took_up if isinstance(log, SyncLog) else lambda _zone: True,
+        knows_networks=partial(_has_rule, context.netns, families, rule, cluster.store) if rule else lambda: True,
         periods=replace(periods, full=periods.sync) if traits.always_full else periods,
     )
     return KubeProxyEngine(node, cluster.barrier, families, node_of_proxy)
@@ -167,6 +177,15 @@ async def _state(netns: NetNs, metrics: SocketAddress, log: ProgressLog | None) 
 def _zone(node: str, store: Store) -> str | None:
     known = store.get(ObjectKey("Node", "", node))
     return known.labels.get(ZONE_LABEL, "") if isinstance(known, Node) else None
+
+
+def _has_rule(netns: NetNs, families: Sequence[Family], rule: CommentedRule, store: Store) -> bool:
+    """Whether the rule stands in each family that has a service network."""
+    networks = {Family.of(network) for each in store.list(ServiceCIDR) for network in each.cidrs}
+    return all(
+        any(rule.comment.encode() in each for each in nft_rules(netns, family, rule.table, rule.chain))
+        for family in networks.intersection(families)
+    )
 
 
 def _move(node: str, store: Store, zone: str) -> None:

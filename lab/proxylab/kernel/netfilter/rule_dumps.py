@@ -17,6 +17,7 @@ from proxylab.kernel.sandbox.netns import NetNs
 _GET_SET: Final = SUBSYS_NFTABLES | 10
 _TABLE: Final = 1
 _CHAIN_NAME: Final = 3
+_RULE_CHAIN: Final = 2
 _SET_NAME: Final = 2
 _SET_TIMEOUT: Final = 11
 _HEAD: Final = struct.Struct("=BBH")  # struct nfgenmsg: family, version, resource
@@ -35,6 +36,12 @@ def xtables_rules(netns: NetNs, family: Family, table: str) -> list[bytes]:
 def iptables_nft_rules(netns: NetNs, family: Family, table: str) -> list[bytes]:
     """Every rule of a table of iptables-nft."""
     return _dump(netns, GET_RULE, _HEAD.pack(NFPROTO[family], 0, 0) + nla.text(_TABLE, table))
+
+
+def nft_rules(netns: NetNs, family: Family, table: str, chain: str) -> list[bytes]:
+    """Every rule of one chain of an nftables table; a comment stands in it as text."""
+    where = nla.text(_TABLE, table) + nla.text(_RULE_CHAIN, chain)
+    return _dump(netns, GET_RULE, _HEAD.pack(NFPROTO[family], 0, 0) + where)
 
 
 def nft_chains(netns: NetNs, family: Family, table: str) -> list[bytes]:

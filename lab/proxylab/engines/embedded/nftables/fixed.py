@@ -133,10 +133,9 @@ def _rules(proxy: ProxyScope, service_cidrs: Sequence[IPNetwork], *, restricted:
     hairpin = f"{ip} saddr . {ip} daddr . meta l4proto . th dport @{names.HAIRPINS}"
     yield "masquerading", f"ct status dnat {hairpin} masquerade fully-random"
     remark = "Reject traffic to invalid ports of ClusterIPs"
-    yield "cluster-ips-check", f'{ip} daddr @{names.CLUSTER_IPS} reject comment "{remark}"'
+    yield names.CLUSTER_IPS_CHECK, f'{ip} daddr @{names.CLUSTER_IPS} reject comment "{remark}"'
     if cidrs := ",".join(str(cidr) for cidr in service_cidrs if Family.of(cidr) is proxy.family):
-        remark = "Drop traffic to unallocated ClusterIPs"
-        yield "cluster-ips-check", f'{ip} daddr {{ {cidrs} }} drop comment "{remark}"'
+        yield names.CLUSTER_IPS_CHECK, f'{ip} daddr {{ {cidrs} }} drop comment "{names.UNASSIGNED}"'
     yield names.REJECT, "reject"
     yield "service-endpoints-check", f"{to_address} vmap @{names.NO_ENDPOINT_SERVICES}"
     to_node = f"{ip} daddr @{names.NODE_PORT_IPS}" if restricted else not_loopback

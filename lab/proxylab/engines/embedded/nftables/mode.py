@@ -7,8 +7,9 @@ from proxylab.capability import CapabilityName
 from proxylab.cluster.configuration import Mode, ProxyConfiguration, go_duration
 from proxylab.engines.embedded.nftables import texts
 from proxylab.engines.embedded.nftables.mutants import EQUIVALENTS, MUTANT_LINES
+from proxylab.engines.embedded.nftables.names import CLUSTER_IPS_CHECK, TABLE, UNASSIGNED
 from proxylab.engines.embedded.settings import Periods
-from proxylab.engines.proxy_mode import WITHOUT_INVALID_RULE, KubeProxyTraits, ProxyMode
+from proxylab.engines.proxy_mode import WITHOUT_INVALID_RULE, CommentedRule, KubeProxyTraits, ProxyMode
 
 
 def _keys(proxy: ProxyConfiguration) -> Mapping[str, Any]:
@@ -49,5 +50,8 @@ MODE: Final = ProxyMode(
     # The chains of mode ipvs go first, since mode iptables has some of their names too.
     removes=(Mode.IPVS, Mode.IPTABLES, Mode.USERSPACE),
     needs=(CapabilityName.NFTABLES,),
-    kube_proxy=KubeProxyTraits(serves_loopback=True),
+    kube_proxy=KubeProxyTraits(
+        serves_loopback=True,
+        rule_of_service_networks=CommentedRule(TABLE, CLUSTER_IPS_CHECK, UNASSIGNED),
+    ),
 )
