@@ -192,16 +192,18 @@ def test_one_that_has_not_read_the_service_networks_by_its_first_synchronisation
         following = asyncio.create_task(follow(proxy))
         proxy.knows_networks = False
         waiting = synced(engine, proxy)
-        for count in (1, 2):
+        for count in range(1, 5):
             await wait_until(lambda: len(proxy.moved) == count, Deadline.after(5), "a change of the zone")  # noqa: B023
-            assert await is_waiting(waiting)
+            assert await is_waiting(waiting), "the full sync has not come, or did not know them either"
+            proxy.knows_networks = count == 4
             proxy.full += 1
         await waiting
-        other, last = proxy.moved
+        other, last, *_ = proxy.moved
         assert other, "a zone that it did not have"
         assert not last, "the node has no zone at the end, as before"
+        proxy.knows_networks = False
         await synced(engine, proxy)
-        assert len(proxy.moved) == 2, "a proxy that makes no such rule is judged as it is"
+        assert len(proxy.moved) == 4, "which is done at its start, and at no other time"
         following.cancel()
 
     tell(story)

@@ -26,6 +26,8 @@ _ASK_SECONDS: Final = 0.5
 """How often a wait looks at kube-proxy's failure counters."""
 _REST_SECONDS: Final = 30.0
 """A sync of mode ipvs took up to 48 s where twelve guests share two processors, and 1 s in a quiet guest."""
+_NETWORKS_SECONDS: Final = 5.0
+"""How long kube-proxy may take to read the ServiceCIDRs after its first sync."""
 _OTHER_ZONE: Final = "of-no-node"
 """A zone for a moment, where a node without one is to cause a full sync."""
 _STILL_SECONDS: Final = 2.0
@@ -145,6 +147,9 @@ class KubeProxyEngine:
         missed = not self._synced and bool(self._zone or not self._node_of_proxy.knows_networks())
         if missed:
             await self._take_up_missed(self._zone, deadline)
+            given_up = Deadline(min(deadline.at, Deadline.after(_NETWORKS_SECONDS).at))
+            while not (self._node_of_proxy.knows_networks() or given_up.passed):
+                await self._take_up_missed(self._zone, deadline)
         goes_on = self._synced or missed or self._node_of_proxy.one_by_one or self._node_of_proxy.serves()
         if goes_on and not shows_ends:
             await self._wait_for(self._barrier.advance_anyway(), deadline)
@@ -289,7 +294,8 @@ class KubeProxyEngine:
         In mode nftables it reads the ServiceCIDRs by an informer that its first sync does not wait for, and makes a
         rule of them in full syncs alone (OnServiceCIDRsChanged and setupNFTables in pkg/proxy/nftables/proxier.go). So
         where the informer is late, packets to addresses that no Service has pass untranslated until the next full
-        sync, up to an hour. A changed ServiceCIDR has the same fate.
+        sync, up to an hour. A changed ServiceCIDR has the same fate. A proxy that never makes the rule is judged as it
+        is.
         """
         for each in ("" if zone else _OTHER_ZONE, zone):
             before = await self._node_of_proxy.state() or SyncState()
