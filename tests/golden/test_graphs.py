@@ -88,21 +88,6 @@ def test_a_way_as_a_picture(update_golden: bool) -> None:
     compare("from-a-pod.svg", text + "\n", update_golden)
 
 
-@pytest.mark.parametrize("name", PLANNED)
-def test_every_leg_is_an_arrow_between_boxes_and_inside_the_picture(name: str) -> None:
-    plan, path = drawn(name)
-    picture = ET.fromstring(svg(plan, path))
-    width, height = float(picture.attrib["width"]), float(picture.attrib["height"])
-    space = "{http://www.w3.org/2000/svg}"
-    numbers = [each.text for each in picture.iter(f"{space}text") if each.get("class") == "number"]
-    assert numbers == [str(number) for number in range(1, len(path.all_legs) + 1)]
-    for line in picture.iter(f"{space}line"):
-        assert all(0 <= float(line.attrib[x]) <= width for x in ("x1", "x2"))
-        assert all(0 <= float(line.attrib[y]) <= height for y in ("y1", "y2"))
-    mermaid = "\n".join(mermaid_lines(plan, path))
-    assert mermaid.count("==>") == mermaid.count("linkStyle") == len(path.all_legs)
-
-
 def test_a_way_as_it_was_seen(update_golden: bool) -> None:
     world = World(backends=("echo-1", "echo-2", "echo-3"))
     case = Case(world.probe, world.resolved, world.evidence(world.crossing(0, "echo-1", NODE_A)))

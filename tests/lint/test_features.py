@@ -43,10 +43,11 @@ def test_the_modules_of_a_feature_are_a_verb_over_runs_over_what_is_pure() -> No
     assert list(offences(graph)) == []
 
 
-def test_a_folder_of_unit_tests_is_of_a_feature() -> None:
-    features = {each.parent.name for each in (ROOT / "lab/proxylab/features").glob("*/verb.py")}
-    assert len(features) > 0
-    assert {each.parent.name for each in (ROOT / "tests/unit/features").glob("*/test_*.py")} - features == set()
+def test_each_feature_has_a_verb_and_a_folder_of_unit_tests() -> None:
+    features = {each.parent.name for each in (ROOT / "lab/proxylab/features").glob("*/__init__.py")}
+    assert len(features) > 10
+    assert {each.parent.name for each in (ROOT / "lab/proxylab/features").glob("*/verb.py")} == features
+    assert {each.parent.name for each in (ROOT / "tests/unit/features").glob("*/test_*.py")} == features
 
 
 @pytest.mark.parametrize(
