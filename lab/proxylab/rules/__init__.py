@@ -1,5 +1,6 @@
-"""Rules of iptables and nftables as data: read from the texts that the tools print, printed again, and asked.
+"""Rules of iptables, nftables and IPVS as data: read from the texts that the tools print, printed again, and asked.
 
-``rule`` has the model. ``iptables`` and ``nftables`` read and print it, ``texts`` reads either. ``packets`` says
-whether packets match a rule: yes, no, or may. ``effects`` says what it then does to them.
+``rule`` has the model. ``iptables``, ``nftables`` and ``ipvs`` read and print it, ``ipset`` the sets that rules of
+iptables name, and ``texts`` reads a rule of any tool. ``packets`` says whether packets match a rule: yes, no, or may.
+``effects`` says what it then does to them.
 """

@@ -1,4 +1,4 @@
-"""What a rule does to a packet that matches it, in words that iptables and nftables share."""
+"""What a rule does to a packet that matches it, in words that all tools share."""
 
 from collections.abc import Iterator
 from enum import Enum, auto
@@ -6,7 +6,8 @@ from ipaddress import ip_address
 from typing import Final
 
 from proxylab.addresses import IPAddress
-from proxylab.rules.rule import Action, Rule
+from proxylab.rules.ipvs import DESTINATION
+from proxylab.rules.rule import Action, Rule, Tool
 
 
 class Effect(Enum):
@@ -116,7 +117,10 @@ _NEW: Final = ("--to-destination", "--to-source", "to")
 
 
 def effects(rule: Rule) -> Effects:
-    """What a rule does to packets that match."""
+    """What a rule does to packets that match, or to some of them where it is a destination of a virtual server."""
+    if rule.tool is Tool.IPVSADM:
+        led = [each for each in rule.actions if each.name == DESTINATION and "-m" in each.words]
+        return frozenset({Effect.DESTINATION} if any(each.after("-w") != "0" for each in led) else ())
     return frozenset(each for action in rule.actions for each in _effects(rule, action))
 
 
@@ -126,6 +130,8 @@ def new_address(rule: Rule) -> IPAddress | None:
         text = ""
         if action.name.endswith("addr set") and action.words:
             text = action.words[0]
+        elif rule.tool is Tool.IPVSADM:
+            text = action.after("-r")
         elif action.name in _TRANSLATIONS:
             text = next(filter(None, map(action.after, _NEW)), "")
         host = text.partition("]")[0].strip("[") if text.startswith("[") else text

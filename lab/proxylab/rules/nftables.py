@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
-from proxylab.rules.rule import Action, Match, Rule
+from proxylab.rules.rule import Action, Match, Rule, Tool
 
 _WORD: Final = re.compile(r'(?:"(?:\\.|[^"\\])*"|\{(?:"(?:\\.|[^"\\])*"|[^{}"])*\}|\([^()]*\)|[^\s{}()"])+|\S')
 """A word, or words in quotes, braces or parentheses, which nft may join: ``"08:00"-"17:00"``."""
@@ -58,8 +58,8 @@ def read_rule(text: str) -> Rule:
     """
     words = _WORD.findall(text)
     if words[:1] == ["policy"]:
-        return Rule("", (Action(words[1]),), is_nft=True, is_policy=True)
-    return Rule("", tuple(_Reader(words).parts()), is_nft=True)
+        return Rule("", (Action(words[1]),), tool=Tool.NFT, is_policy=True)
+    return Rule("", tuple(_Reader(words).parts()), tool=Tool.NFT)
 
 
 def print_rule(rule: Rule) -> str:

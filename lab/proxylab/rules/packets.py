@@ -1,13 +1,16 @@
 """Whether packets match a rule, by what is known of them: yes, no, or may."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from ipaddress import ip_address, ip_network
+from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
 
 from proxylab.addresses import IPAddress, Transport
+from proxylab.rules.ipset import NamedSet, SetMember
+from proxylab.rules.ipvs import end_of
 from proxylab.rules.rule import Action, Match, Rule
 
 
@@ -114,6 +117,16 @@ _OWN_HEADERS: Final = frozenset({
 _VERSIONS: Final[Mapping[str, int]] = {"ip": 4, "ipv4": 4, "ip6": 6, "ipv6": 6}
 _READING: Final = _OWN_HEADERS | _VERSIONS.keys() | {"map", "th"}
 """Words of a statement that reads a packet; one that lacks what it reads goes on to the next rule."""
+_SERVICES: Final = {"--tcp-service": "tcp", "--udp-service": "udp", "--sctp-service": "sctp"}
+"""What a virtual server of IPVS compares, and its protocol."""
+_SIDES: Final = {
+    "src": (Field.SOURCE, Field.SOURCE_PORT),
+    "dst": (Field.DESTINATION, Field.DESTINATION_PORT),
+}
+"""By the direction that a rule says of a set's field, what is compared where that is an address or a port."""
+_WITH_PORTS: Final = frozenset({"tcp", "udp", "udplite", "sctp"})
+_ADDRESSES: Final = frozenset({"ip", "net"})
+_LIST: Final = "list:set"
 _ALWAYS: Final = frozenset({"-m", "--comment"})
 """What iptables spells like a condition, and every packet matches."""
 _SOMETIMES: Final = frozenset({"add", "limit", "quota", "update", "vmap"})
@@ -140,6 +153,7 @@ _PROTOCOLS: Final[Mapping[str, int]] = {
 }
 """The numbers of protocols by the names that rules have for them (protocols(5))."""
 _LAST_PROTOCOL: Final = 255
+_OPPOSITE: Final = {Answer.YES: Answer.NO, Answer.NO: Answer.YES, Answer.MAY: Answer.MAY}
 _COMPARED: Final[Mapping[str, Callable[[int, int], bool]]] = {
     "<": int.__lt__,
     "<=": int.__le__,
@@ -148,23 +162,71 @@ _COMPARED: Final[Mapping[str, Callable[[int, int], bool]]] = {
 }
 
 
-def matches(rule: Rule, packets: Packets) -> Answer:
-    """Whether packets match all conditions of the rule."""
-    answers = {answer(part, packets) for part in rule.parts}
-    if Answer.NO in answers:
-        return Answer.NO
-    return Answer.MAY if Answer.MAY in answers else Answer.YES
+Sets = Mapping[str, NamedSet]
+"""Sets of ipset by their names."""
 
 
-def answer(part: Match | Action, packets: Packets) -> Answer:
+def matches(rule: Rule, packets: Packets, sets: Sets = MappingProxyType({})) -> Answer:
+    """Whether packets match all conditions of the rule. Of a set that is not among these, nothing is known."""
+    return _all(answer(part, packets, sets) for part in rule.parts)
+
+
+def answer(part: Match | Action, packets: Packets, sets: Sets = MappingProxyType({})) -> Answer:
     """Whether packets match one condition. Most actions let all packets pass on to what stands behind them."""
     if part.name in _ALWAYS:
         return Answer.YES
+    if isinstance(part, Match) and part.name == "--match-set" and part.value in sets and len(part.values) == 2:
+        found = _in_set(sets[part.value], part.values[1].split(","), packets, sets)
+        return _OPPOSITE[found] if part.negated else found
     compared, is_all = comparisons(part)
-    answers = {each.answer(packets) for each in compared}
-    if Answer.NO in answers:
-        return Answer.NO
-    return Answer.YES if is_all and Answer.MAY not in answers else Answer.MAY
+    return _all([*(each.answer(packets) for each in compared), *(() if is_all else (Answer.MAY,))])
+
+
+def is_member(member: SetMember, of: NamedSet, directions: Sequence[str], packets: Packets) -> Answer:
+    """Whether packets are this member of a set, with these directions of its fields."""
+    if len(directions) < len(of.fields):
+        return Answer.NO  # the kernel looks for nothing
+    answers = [Answer.MAY] if member.ends else []
+    for kind, direction, text in zip(of.fields, directions, member.fields, strict=False):
+        address, port = _SIDES.get(direction, (None, None))
+        protocol, number = text.split(":", 1) if ":" in text else ("tcp", text)
+        if kind in _ADDRESSES and address is not None:
+            answers.append(Comparison(address, (text,)).answer(packets))
+        elif kind == "port" and port is not None:
+            # A bitmap has numbers of TCP and of UDP; a hash has one protocol, which may have no ports.
+            of_protocol = ("tcp", "udp") if of.kind.startswith("bitmap:") else (protocol,)
+            answers.append(Comparison(Field.PROTOCOL, of_protocol).answer(packets))
+            has_ports = _WITH_PORTS.issuperset(of_protocol)
+            answers.append(Comparison(port, (number,)).answer(packets) if has_ports else Answer.MAY)
+        else:
+            answers.append(Answer.MAY)
+    return _all(answers)
+
+
+def _in_set(of: NamedSet, directions: Sequence[str], packets: Packets, sets: Sets) -> Answer:
+    if of.kind == _LIST:
+        names = [each.fields[0] for each in of.members]
+        return _any(_in_set(sets[each], directions, packets, sets) if each in sets else Answer.MAY for each in names)
+    answers = {each: is_member(each, of, directions, packets) for each in of.members}
+    found = _any(each for member, each in answers.items() if not member.is_exception)
+    if found is Answer.NO or all(each is Answer.NO for member, each in answers.items() if member.is_exception):
+        return found
+    # The narrowest network decides, where there is one that decides.
+    nets = [at for at, kind in enumerate(of.fields) if kind == "net"]
+    covering = [member for member, each in answers.items() if each is not Answer.NO]
+    if len(nets) != 1 or any(answers[each] is Answer.MAY for each in covering):
+        return Answer.MAY
+    narrowest = max(covering, key=lambda member: ip_network(member.fields[nets[0]], strict=False).prefixlen)
+    return Answer.NO if narrowest.is_exception else Answer.YES
+
+
+def _all(answers: Iterable[Answer]) -> Answer:
+    found = {*answers}
+    return Answer.NO if Answer.NO in found else Answer.MAY if Answer.MAY in found else Answer.YES
+
+
+def _any(answers: Iterable[Answer]) -> Answer:
+    return _OPPOSITE[_all(_OPPOSITE[each] for each in answers)]
 
 
 def comparisons(part: Match | Action) -> tuple[list[Comparison], bool]:
@@ -176,6 +238,8 @@ def comparisons(part: Match | Action) -> tuple[list[Comparison], bool]:
         name = part.words[0] if part.name == "vmap" else part.name
         passes_all = part.name not in _SOMETIMES and _READING.isdisjoint(part.words)
         return [each for each in map(_of_header, name.split(" . ")) if each], passes_all
+    if part.name in _SERVICES:
+        return list(_of_service(part)), True
     names, elements = part.name.split(" . "), list(_elements(part))
     found: list[Comparison] = [each for each in map(_of_header, names) if each]
     # A list of pairs leaves out a packet whose address is in none of them. Which ports go with it, this does not ask.
@@ -188,6 +252,15 @@ def comparisons(part: Match | Action) -> tuple[list[Comparison], bool]:
         else:
             found.append(Comparison(field, values, part.operator))
     return found, is_all
+
+
+def _of_service(service: Match) -> Iterator[Comparison]:
+    """What a virtual server compares. Port 0 stands for all ports of its address."""
+    address, port = end_of(service.value)
+    yield Comparison(Field.PROTOCOL, (_SERVICES[service.name],))
+    yield Comparison(Field.DESTINATION, (address,))
+    if port != "0":
+        yield Comparison(Field.DESTINATION_PORT, (port,))
 
 
 def _of_header(name: str) -> Comparison | None:

@@ -5,8 +5,18 @@ rule with an unknown condition for one that always matches.
 """
 
 from collections.abc import Iterator
+from enum import Enum
 
 from msgspec import Struct
+from msgspec.structs import replace
+
+
+class Tool(Enum):
+    """Whose words a rule has."""
+
+    IPTABLES = "iptables"
+    NFT = "nft"
+    IPVSADM = "ipvsadm"
 
 
 class Match(Struct, frozen=True):
@@ -38,10 +48,10 @@ class Match(Struct, frozen=True):
 
 
 class Action(Struct, frozen=True):
-    """What a rule does to a packet: the target of iptables, or one statement of nft.
+    """What a rule does to a packet: the target of iptables, one statement of nft, or the command of ipvsadm.
 
     Attributes:
-        name: the target (``DNAT``, a chain) or the statement (``dnat``, ``jump``, ``ip daddr set``).
+        name: the target (``DNAT``, a chain), the statement (``dnat``, ``jump``, ``ip daddr set``) or the command.
         words: its options with their values, or the words behind the statement.
         returns_past: whether iptables has ``-g``, so that the chain returns past this one.
     """
@@ -55,23 +65,31 @@ class Action(Struct, frozen=True):
         at = self.words.index(word) + 1 if word in self.words else len(self.words)
         return self.words[at] if at < len(self.words) else ""
 
+    def having(self, word: str, value: str = "") -> "Action":
+        """The same with another word behind that one, which it has; without both where there is no value."""
+        at = self.words.index(word)
+        return replace(self, words=(*self.words[:at], *((word, value) if value else ()), *self.words[at + 2 :]))
+
 
 class Rule(Struct, frozen=True):
     """One rule, or the policy of a chain, which acts on every packet that comes to its end.
 
     Attributes:
-        chain: its chain; empty in nftables, whose rules do not say it.
+        chain: its chain; empty in nftables, whose rules do not say it, and in IPVS, which has none.
         parts: the conditions and actions, in order. iptables has one action at most, the last part.
-        is_nft: whether its words are those of nft.
         is_policy: whether it is the policy of its chain.
         inserted: whether it goes to the top of its chain (``-I``).
     """
 
     chain: str
     parts: tuple[Match | Action, ...]
-    is_nft: bool = False
+    tool: Tool = Tool.IPTABLES
     is_policy: bool = False
     inserted: bool = False
+
+    @property
+    def is_nft(self) -> bool:
+        return self.tool is Tool.NFT
 
     @property
     def matches(self) -> Iterator[Match]:

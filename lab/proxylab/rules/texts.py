@@ -1,22 +1,31 @@
 """The rule of a text, whichever tool printed it. A lab asks of the same rules for all of its probes."""
 
 from functools import lru_cache
+from typing import Final
 
-from proxylab.rules import iptables, nftables
+from proxylab.rules import iptables, ipvs, nftables
 from proxylab.rules.effects import Effects, effects
 from proxylab.rules.packets import Answer, Packets, matches
-from proxylab.rules.rule import Rule
+from proxylab.rules.rule import Rule, Tool
+
+_PRINTERS: Final = {
+    Tool.IPTABLES: iptables.print_rule,
+    Tool.IPVSADM: ipvs.print_rule,
+    Tool.NFT: nftables.print_rule,
+}
 
 
 @lru_cache(maxsize=4096)
 def read_rule(text: str) -> Rule | None:
-    """The rule of a text of either tool; ``None`` for a line of iptables that cannot be read."""
+    """The rule of a text of any tool; ``None`` for a line of iptables or ipvsadm that cannot be read."""
+    if text.startswith(("-A -", "-a -")):
+        return ipvs.read_rule(text)
     return iptables.read_rule(text) if text.startswith(("-A ", "-I ", "-P ")) else nftables.read_rule(text)
 
 
 def print_rule(rule: Rule) -> str:
     """The rule as its tool prints it."""
-    return nftables.print_rule(rule) if rule.is_nft else iptables.print_rule(rule)
+    return _PRINTERS[rule.tool](rule)
 
 
 @lru_cache(maxsize=4096)
