@@ -1,4 +1,4 @@
-"""The tables of IPVS and ipset as records, spelled as ipvsadm(8) and ipset(8) save them.
+"""The tables of IPVS and ipset as records, and as the rules and sets that ipvsadm(8) and ipset(8) save.
 
 Engines plan these records, ``kernel.netfilter.ipvs`` and ``kernel.netfilter.ipset`` write and read them, and
 comparisons and traces print them.
@@ -11,6 +11,9 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.encoding import Record
 from proxylab.evidence.words import endpoint
+from proxylab.rules.ipset import NamedSet, SetMember, print_sets
+from proxylab.rules.ipvs import DESTINATION, SERVER, SERVICES, print_rule
+from proxylab.rules.rule import Action, Match, Rule, Tool
 
 MASQUERADING: Final = 0
 """The forwarding method that translates addresses (IP_VS_CONN_F_MASQ), the only one of kube-proxy."""
@@ -91,15 +94,24 @@ class VirtualServer(Record, frozen=True, kw_only=True):
         """What identifies it, in ipvsadm's options: ``-t 10.96.0.10:80``."""
         return f"{_OPTIONS[self.protocol]} {endpoint(self.address, self.port)}"
 
+    @property
+    def rule(self) -> Rule:
+        """The virtual server as a rule."""
+        flags = [f"flag-{number}" for number, bit in enumerate((0x8, 0x10, 0x20), 1) if self.scheduler_flags & bit]
+        persistence = ("-p", str(self.persistence)) if self.persistence else ()
+        return self._rule(SERVER, "-s", self.scheduler, *persistence, *(("-b", ",".join(flags)) if flags else ()))
+
+    def rule_of(self, destination: IpvsDestination) -> Rule:
+        """A destination of it as a rule."""
+        return self._rule(DESTINATION, "-r", str(destination), "-m", "-w", str(destination.weight))
+
     def lines(self) -> list[str]:
         """As ``ipvsadm --save --numeric`` prints it and its destinations, these sorted."""
-        flags = [f"flag-{number}" for number, bit in enumerate((0x8, 0x10, 0x20), 1) if self.scheduler_flags & bit]
-        options = f" -p {self.persistence}" if self.persistence else ""
-        options += f" -b {','.join(flags)}" if flags else ""
-        return [
-            f"-A {self.option} -s {self.scheduler}{options}",
-            *sorted(f"-a {self.option} -r {each} -m -w {each.weight}" for each in self.destinations),
-        ]
+        return [print_rule(self.rule), *sorted(print_rule(self.rule_of(each)) for each in self.destinations)]
+
+    def _rule(self, command: str, *words: str) -> Rule:
+        service = Match(SERVICES[_OPTIONS[self.protocol]], (endpoint(self.address, self.port),))
+        return Rule("", (service, Action(command, words)), Tool.IPVSADM)
 
 
 class IpvsConnection(Record, frozen=True, kw_only=True):
@@ -156,8 +168,13 @@ class IpSet(Record, frozen=True, kw_only=True):
     family: Family | None = Family.IPV4
     members: frozenset[Member] = frozenset()
 
+    @property
+    def named(self) -> NamedSet:
+        """The set as rules name it, without sizes, and with its members sorted."""
+        family = {Family.IPV4: ("family", "inet"), Family.IPV6: ("family", "inet6"), None: ("range", "0-65535")}
+        members = [SetMember(self.name, tuple(each.split(","))) for each in sorted(map(str, self.members))]
+        return NamedSet(self.name, self.kind, family[self.family], tuple(members))
+
     def lines(self) -> list[str]:
-        """As ``ipset save`` prints it, without sizes, and with its members sorted."""
-        family = {Family.IPV4: " family inet", Family.IPV6: " family inet6", None: " range 0-65535"}[self.family]
-        members = sorted(str(each) for each in self.members)
-        return [f"create {self.name} {self.kind}{family}", *(f"add {self.name} {each}" for each in members)]
+        """As ``ipset save`` prints it."""
+        return print_sets([self.named])

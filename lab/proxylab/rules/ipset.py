@@ -13,8 +13,6 @@ from msgspec.structs import replace
 
 from proxylab.rules.iptables import split
 
-_CREATE: Final = frozenset({"create", "-N", "--create", "n", "new"})
-_ADD: Final = frozenset({"add", "-A", "--add"})
 _COMMENT: Final = "comment"
 """In a member, and not in a set, a text in quotes stands behind it."""
 
@@ -72,7 +70,7 @@ def read_sets(text: str) -> dict[str, NamedSet]:
 def read_set(line: str) -> NamedSet | None:
     """The set that a line makes, without members; ``None`` for any other line."""
     command, *words = line.split() or [""]
-    if command not in _CREATE or len(words) < 2:
+    if command != "create" or len(words) < 2:
         return None
     return NamedSet(words[0], words[1], tuple(words[2:]))
 
@@ -83,16 +81,13 @@ def read_member(line: str) -> SetMember | None:
     >>> read_member('add KUBE-CLUSTER-IP 10.96.0.10,tcp:80 timeout 5 comment "of web"')
     SetMember(of='KUBE-CLUSTER-IP', fields=('10.96.0.10', 'tcp:80'), options=('timeout', '5', 'comment', 'of web'))
     """
-    if line.partition(" ")[0] not in _ADD:
+    if not line.startswith("add "):
         return None
     try:
-        _, *words = (word for word, _ in split(line))
+        _, of, fields, *options = (word for word, _ in split(line))
     except ValueError:
-        return None
-    # Rules of iptables begin with -A, too: behind their chain stands an option.
-    if len(words) < 2 or words[0].startswith("-") or words[1].startswith("-"):
-        return None
-    return SetMember(words[0], tuple(words[1].split(",")), tuple(words[2:]))
+        return None  # a quote without end, or no member
+    return SetMember(of, tuple(fields.split(",")), tuple(options))
 
 
 def print_sets(sets: Iterable[NamedSet]) -> list[str]:

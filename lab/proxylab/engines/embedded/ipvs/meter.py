@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
+from proxylab.addresses import Family, IPAddress, Protocol
 from proxylab.engines.embedded.iptables.meter import TableMeter
 from proxylab.engines.embedded.ipvs.sets import NodeSet
 from proxylab.evidence.evidence import RuleCount
@@ -26,6 +26,8 @@ from proxylab.kernel.netfilter.ipvs import Ipvs
 from proxylab.kernel.netfilter.ipvs_connections import Connections, connection_in
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe
+from proxylab.rules.ipset import NamedSet, SetMember
+from proxylab.rules.packets import Answer, Packets, is_member
 from proxylab.rules.texts import read_rule
 
 _UNREACHABLE: Final = {Family.IPV4: "IcmpOutDestUnreachs", Family.IPV6: "Icmp6OutDestUnreachs"}
@@ -160,22 +162,16 @@ class IpvsMeter:
             if sets is None:
                 sets = self._read_sets()
             name, fields = matched.values
-            member = member_for(sets[name], fields.split(","), resolved) if name in sets else None
-            yield count if member is None else replace(count, member=str(member))
+            member = member_for(sets[name].named, fields.split(","), resolved) if name in sets else None
+            yield count if member is None else replace(count, member=",".join(member.fields))
 
 
-def member_for(of: IpSet, fields: Sequence[str], resolved: ResolvedProbe) -> Member | None:
+def member_for(of: NamedSet, directions: Sequence[str], resolved: ResolvedProbe) -> SetMember | None:
     """The member that the probe's packets are: before their translation, or behind it."""
-    source = resolved.sender.address
     ends = [(resolved.destination, resolved.port), *((each.address, each.port) for each in resolved.endpoints)]
     for end, port in ends:
+        sent = Packets({resolved.protocol}, {resolved.sender.address}, {end}, destination_ports={port})
         for member in of.members:
-            other = member.other
-            if (
-                member.address in (None, source if fields[0] == "src" else end)
-                and member.port in (None, port)
-                and member.protocol in (None, resolved.protocol.served)
-                and (other is None or (source in other if isinstance(other, IPNetwork) else source == other))
-            ):
+            if is_member(member, of, directions, sent) is Answer.YES:
                 return member
     return None

@@ -5,9 +5,7 @@ virtual servers and destinations by the set that has their frontend, since the f
 IPVS takes only packets to an address of the node itself, so an address of kube-ipvs0 is a class, too.
 """
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 from typing import Final
 
@@ -20,13 +18,15 @@ from proxylab.engines.embedded.ipvs.tables import Tables
 from proxylab.engines.embedded.ipvs.texts import print_tables
 from proxylab.engines.embedded.mutation import ABSENT, Equivalent, MutantLines, Mutation
 from proxylab.evidence.ipvs import VIRTUAL_SERVERS, IpvsDestination, VirtualServer
+from proxylab.evidence.words import endpoint
+from proxylab.rules import ipvs
+from proxylab.rules.ipset import read_member
+from proxylab.rules.ipvs import DESTINATION, end_of
+from proxylab.rules.rule import Action, Rule
 
-_MEMBER: Final = re.compile(r"add (\S+) (\S+)")
-_SERVER: Final = re.compile(r"-A (\S+) (\S+)( -s \S+.*)")
-_DESTINATION: Final = re.compile(r"-a (\S+) (\S+) -r (\S+):(\d+) -m -w \d+")
-_BOUND: Final = re.compile(r"inet6? (\S+)")
-_OF_IPV6: Final = re.compile(r"\bKUBE-6-\S+")
-_PROTOCOLS: Final = {"-t": "tcp", "-u": "udp", "--sctp-service": "sctp"}
+_PROTOCOLS: Final = {"--tcp-service": "tcp", "--udp-service": "udp", "--sctp-service": "sctp"}
+_IN_IPV4: Final = {each.name_in(family): each.name_in(Family.IPV4) for each in NodeSet for family in Family}
+"""The names of sets, each with the name of IPv4's; the kernel's limit cuts some of IPv6."""
 _OF_FRONTENDS: Final = tuple(
     each.name_in(Family.IPV4)
     for each in (NodeSet.CLUSTER_IP, NodeSet.EXTERNAL_IP, NodeSet.EXTERNAL_IP_LOCAL, NodeSet.LOAD_BALANCER)
@@ -38,61 +38,57 @@ _OTHER_SCHEDULER: Final = "sh"
 def _classes(text: str) -> list[str]:
     lines = text.split("\n")
     frontends = {
-        member[2]: member[1]
-        for member in map(_MEMBER.fullmatch, lines)
-        if member and _in_ipv4(member[1]) in _OF_FRONTENDS
+        ",".join(member.fields): _IN_IPV4[member.of]
+        for member in filter(None, map(read_member, lines))
+        if _IN_IPV4[member.of] in _OF_FRONTENDS
     }
-    of_tables = map(partial(_class, frontends=frontends), lines)
-    of_rules = OF_RULES.classes(_OF_IPV6.sub(lambda name: _in_ipv4(name[0]), text))
-    return [mine or rule for mine, rule in zip(of_tables, of_rules, strict=True)]
+    of_tables = [_class(line, frontends) for line in lines]
+    for name in _IN_IPV4:
+        text = text.replace(f" {name} ", f" {_IN_IPV4[name]} ")
+    return [mine or rule for mine, rule in zip(of_tables, OF_RULES.classes(text), strict=True)]
 
 
-def _class(line: str, frontends: "dict[str, str]") -> str:
-    if member := _MEMBER.fullmatch(line):
-        return f"ipset {_in_ipv4(member[1])}"
-    if server := _SERVER.fullmatch(line):
-        kind = _kind(server[1], server[2], frontends)
-        return f"ipvs {kind} -A ENDPOINT{re.sub(r'(?<=-p )[0-9]+', 'SECONDS', server[3])}"
-    if destination := _DESTINATION.fullmatch(line):
-        return f"ipvs {_kind(destination[1], destination[2], frontends)} -a ENDPOINT -r ENDPOINT"
-    return "kube-ipvs0 inet ADDRESS" if _BOUND.fullmatch(line) else ""
-
-
-def _in_ipv4(name: str) -> str:
-    """The name that the set of IPv4 has; the kernel's limit cuts some of IPv6."""
-    return next(each.name_in(Family.IPV4) for each in NodeSet if name in map(each.name_in, Family))
-
-
-def _kind(option: str, end: str, frontends: "dict[str, str]") -> str:
-    host, _, port = end.rpartition(":")
-    found = frontends.get(f"{host.strip('[]')},{_PROTOCOLS[option]}:{port}")
-    return "KUBE-NODE-PORT" if found is None else _in_ipv4(found)
+def _class(line: str, frontends: Mapping[str, str]) -> str:
+    if (member := read_member(line)) is not None:
+        return f"ipset {_IN_IPV4[member.of]}"
+    rule = ipvs.read_rule(line)
+    if rule is None or rule.action is None:
+        return "kube-ipvs0 inet ADDRESS" if line.startswith("inet") else ""
+    service = next(rule.matches)
+    host, port = end_of(service.value)
+    kind = frontends.get(f"{host},{_PROTOCOLS[service.name]}:{port}", "KUBE-NODE-PORT")
+    if rule.target == DESTINATION:
+        return f"ipvs {kind} -a ENDPOINT -r ENDPOINT"
+    action = rule.action.having("-p", "SECONDS") if rule.value("-p") else rule.action
+    return " ".join(["ipvs", kind, "-A ENDPOINT", *action.words])
 
 
 def _mutants(rule_class: str, line: str) -> dict[str, Sequence[str]]:
     if rule_class.startswith(("ipset ", "kube-ipvs0 ")):
         return {ABSENT: ()}
-    if server := _SERVER.fullmatch(line):
-        return {ABSENT: (), **{change: (other,) for change, other in _servers(line, server[3])}}
-    if destination := _DESTINATION.fullmatch(line):
-        return {ABSENT: (), **{change: (other,) for change, other in _destinations(line, *destination.group(3, 4))}}
-    return dict(OF_RULES.mutants(rule_class, line))
+    rule = ipvs.read_rule(line)
+    if rule is None or rule.action is None:
+        return dict(OF_RULES.mutants(rule_class, line))
+    changes = _destinations(rule.action) if rule.target == DESTINATION else _servers(rule.action)
+    service = next(rule.matches)
+    others = {change: replace(rule, parts=(service, other)) for change, other in changes}
+    return {ABSENT: (), **{change: (ipvs.print_rule(other),) for change, other in others.items()}}
 
 
-def _servers(line: str, options: str) -> Iterator[tuple[str, str]]:
-    if " -s rr" in options:
-        yield f"-s {_OTHER_SCHEDULER}", line.replace(" -s rr", f" -s {_OTHER_SCHEDULER}")
-    if period := re.search(r" -p (\d+)", options):
-        yield "without -p", line.replace(period[0], "")
-        yield "half the -p", line.replace(period[0], f" -p {max(1, int(period[1]) // 2)}")
+def _servers(server: Action) -> Iterator[tuple[str, Action]]:
+    if server.after("-s") == "rr":
+        yield f"-s {_OTHER_SCHEDULER}", server.having("-s", _OTHER_SCHEDULER)
+    if period := server.after("-p"):
+        yield "without -p", server.having("-p")
+        yield "half the -p", server.having("-p", str(max(1, int(period) // 2)))
 
 
-def _destinations(line: str, host: str, port: str) -> Iterator[tuple[str, str]]:
-    other = str(ip_address(host.strip("[]")) + 1)
-    other = f"[{other}]" if host.startswith("[") else other
-    yield "-w 0", re.sub(r"-w \d+", "-w 0", line)
-    yield "-r of another address", line.replace(f"-r {host}:{port}", f"-r {other}:{port}")
-    yield "-r of another port", line.replace(f"-r {host}:{port}", f"-r {host}:{int(port) % 65535 + 1}")
+def _destinations(destination: Action) -> Iterator[tuple[str, Action]]:
+    host, port = end_of(destination.after("-r"))
+    address = ip_address(host)
+    yield "-w 0", destination.having("-w", "0")
+    yield "-r of another address", destination.having("-r", endpoint(address + 1, int(port)))
+    yield "-r of another port", destination.having("-r", endpoint(address, int(port) % 65535 + 1))
 
 
 def mutated_tables(tables: Tables, mutation: Mutation, family: Family) -> Tables:
@@ -114,29 +110,24 @@ def mutated_tables(tables: Tables, mutation: Mutation, family: Family) -> Tables
     )
 
 
-def _changed_servers(servers: Iterable[VirtualServer], changed: "dict[str, str]") -> Iterator[VirtualServer]:
+def _changed_servers(servers: Iterable[VirtualServer], changed: Mapping[str, str]) -> Iterator[VirtualServer]:
     for each in servers:
-        first, *_ = each.lines()
-        line = changed.get(first, first)
-        if line:
+        if (rule := _changed(each.rule, changed)) is not None:
             destinations = tuple(_changed_destinations(each, changed))
-            scheduler, period = _value(line, "-s"), _value(line, "-p")
+            scheduler, period = rule.value("-s"), rule.value("-p")
             yield replace(each, scheduler=scheduler, persistence=int(period or 0), destinations=destinations)
 
 
-def _changed_destinations(server: VirtualServer, changed: "dict[str, str]") -> Iterator[IpvsDestination]:
+def _changed_destinations(server: VirtualServer, changed: Mapping[str, str]) -> Iterator[IpvsDestination]:
     for each in server.destinations:
-        (first,) = replace(server, destinations=(each,)).lines()[1:]
-        line = changed.get(first, first)
-        if line:
-            host, _, port = _value(line, "-r").rpartition(":")
-            weight = int(_value(line, "-w"))
-            yield replace(each, address=ip_address(host.strip("[]")), port=int(port), weight=weight)
+        if (rule := _changed(server.rule_of(each), changed)) is not None:
+            host, port = end_of(rule.value("-r"))
+            yield replace(each, address=ip_address(host), port=int(port), weight=int(rule.value("-w")))
 
 
-def _value(line: str, option: str) -> str:
-    words = line.split()
-    return words[words.index(option) + 1] if option in words else ""
+def _changed(rule: Rule, changed: Mapping[str, str]) -> Rule | None:
+    line = ipvs.print_rule(rule)
+    return ipvs.read_rule(changed.get(line, line))
 
 
 _PACKETS: Final = (

@@ -3,7 +3,6 @@
 Each of the other tables begins with a comment that names its tool.
 """
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 from typing import Final
@@ -23,15 +22,20 @@ from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.tracker import PortTracker
 from proxylab.engines.programmed import Entry, Programmed, Way
 from proxylab.evidence.ipvs import IpSet, VirtualServer
+from proxylab.rules import ipvs
+from proxylab.rules.ipset import read_sets
+from proxylab.rules.ipvs import end_of
+from proxylab.rules.rule import Match, Rule
 
 _SETS: Final = "# ipset save"
 _SERVERS: Final = "# ipvsadm --save --numeric"
 _BOUND: Final = f"# ip address show dev {DUMMY}"
 
-_PROTOCOLS: Final = {"-t": Protocol.TCP, "-u": Protocol.UDP, "--sctp-service": Protocol.SCTP}
-
-_TABLES: Final = re.compile(f"^{_SETS}\n(?:(?!\\*mangle|:).*\n?)*", re.MULTILINE)
-"""The other tables of a family; the next family's rules begin with table mangle."""
+_PROTOCOLS: Final = {
+    "--tcp-service": Protocol.TCP,
+    "--udp-service": Protocol.UDP,
+    "--sctp-service": Protocol.SCTP,
+}
 
 
 def settings(configuration: ProxyConfiguration, pod_networks: tuple[IPNetwork, ...]) -> ProxySettings:
@@ -91,8 +95,14 @@ def holds(dump: str, present: bool) -> bool:
 def without(dump: str, service: str, addresses: Collection[str]) -> str:
     """A dump without the lines that name the addresses of a Service."""
     del service
-    named = re.compile("|".join(rf"\b{re.escape(each)}\b" for each in addresses) or "(?!)")
-    return "".join(line for line in dump.splitlines(keepends=True) if not named.search(line))
+    return "".join(line for line in dump.splitlines(keepends=True) if not {*_hosts(line)}.intersection(addresses))
+
+
+def _hosts(line: str) -> Iterator[str]:
+    """What in a line may be an address."""
+    for word in line.replace(",", " ").split():
+        host = word.partition("/")[0]
+        yield from (host, end_of(host)[0])
 
 
 def read(text: str) -> Programmed:
@@ -101,24 +111,25 @@ def read(text: str) -> Programmed:
     IPVS sees no packet to a cluster IP that the dummy device does not have.
     """
     rules, tables = iptables.read(_rules(text)), _other_tables(text)
-    members = [line.split()[1:3] for line in tables if line.startswith("add ")]
-    node_ports = {member.rpartition(":")[2] for name, member in members if "-NODE-PORT-" in name}
-    cluster_ips = {member.partition(",")[0] for name, member in members if name.endswith("-CLUSTER-IP")}
+    sets = read_sets("\n".join(tables)).values()
+    node_ports = {end_of(each.fields[-1])[1] for one in sets if "-NODE-PORT-" in one.name for each in one.members}
+    cluster_ips = {each.fields[0] for one in sets if one.name.endswith("-CLUSTER-IP") for each in one.members}
     bound = {line.split()[1] for line in tables if line.startswith("inet")}
     entries, ways = list[Entry](), dict[str, tuple[Way, ...]]()
-    for option, end, destinations in _servers(tables):
-        host, _, port = end.rpartition(":")
-        address = host.strip("[]")
+    for service, destinations in _servers(tables).items():
+        address, port = end_of(service.value)
         if address in cluster_ips - bound:
             continue
-        server, total = f"{option} {end}", sum(destinations.values())
+        server = ipvs.identity(destinations[0])
+        weights = {each.after("-r"): int(each.after("-w")) for rule in destinations[1:] for each in rule.actions}
+        total = sum(weights.values())
         ways[server] = tuple(
-            Way(by=server, chance=weight / total, to=_end(to)) for to, weight in destinations.items() if weight
+            Way(by=server, chance=weight / total, to=_end(to)) for to, weight in weights.items() if weight
         )
         entries.append(
             Entry(
                 address=None if address not in bound and port in node_ports else ip_address(address),
-                protocol=_PROTOCOLS[option],
+                protocol=_PROTOCOLS[service.name],
                 port=int(port),
                 leads_to=server if total else "",
                 refused="" if total else "REJECT",
@@ -135,29 +146,33 @@ def read(text: str) -> Programmed:
     )
 
 
-def _servers(lines: Iterable[str]) -> Iterator[tuple[str, str, dict[str, int]]]:
-    """The option and the end that identify each virtual server, and the weights of its destinations."""
-    found: dict[tuple[str, str], dict[str, int]] = {}
-    for verb, *words in map(str.split, lines):
-        if verb == "-A":
-            found[words[0], words[1]] = {}
-        elif verb == "-a":
-            found[words[0], words[1]][words[words.index("-r") + 1]] = int(words[words.index("-w") + 1])
-    for (option, end), destinations in found.items():
-        yield option, end, destinations
+def _servers(lines: Iterable[str]) -> dict[Match, list[Rule]]:
+    """The rules of each virtual server, by what packets match: itself, then its destinations."""
+    servers: dict[Match, list[Rule]] = {}
+    for rule in filter(None, map(ipvs.read_rule, lines)):
+        servers.setdefault(next(rule.matches), []).append(rule)
+    return servers
 
 
 def _end(text: str) -> tuple[IPAddress, int]:
-    host, _, port = text.rpartition(":")
-    return ip_address(host.strip("[]")), int(port)
+    host, port = end_of(text)
+    return ip_address(host), int(port)
 
 
 def _rules(dump: str) -> str:
-    """A dump without the tables behind the rules: ipvsadm's lines look like rules."""
-    return _TABLES.sub("", dump)
+    """A dump without the tables behind the rules."""
+    return "".join(line for line, is_rule in _told_apart(dump) if is_rule)
 
 
 def _other_tables(dump: str) -> dict[str, None]:
     """The lines of sets, virtual servers and addresses, each once and in order."""
-    lines = (line for found in _TABLES.findall(dump) for line in found.splitlines())
+    lines = (line.rstrip("\n") for line, is_rule in _told_apart(dump) if not is_rule)
     return dict.fromkeys(line for line in lines if not line.startswith("#"))
+
+
+def _told_apart(dump: str) -> Iterator[tuple[str, bool]]:
+    """Each line, and whether it belongs to the rules. Those of the next family begin with table mangle."""
+    is_rule = True
+    for line in dump.splitlines(keepends=True):
+        is_rule = (is_rule or line.startswith(("*mangle", ":"))) and line.rstrip("\n") != _SETS
+        yield line, is_rule
