@@ -64,15 +64,16 @@ def read_rule(text: str) -> Rule:
 
 def print_rule(rule: Rule) -> str:
     """The rule as nft prints it."""
-    words: list[str] = ["policy"] * rule.is_policy
-    for part in rule.parts:
-        if isinstance(part, Match):
-            words += [part.name, *((part.operator,) if part.operator else ()), *part.values]
-        elif part.name == "vmap":
-            words += [part.words[0], "vmap", *part.words[1:]]
-        else:
-            words += [part.name, *part.words]
-    return " ".join(words)
+    return " ".join([*["policy"] * rule.is_policy, *(word for part in rule.parts for word in words_of(part))])
+
+
+def words_of(part: Match | Action) -> list[str]:
+    """The words of a part as nft prints them."""
+    if isinstance(part, Match):
+        return [part.name, *((part.operator,) if part.operator else ()), *part.values]
+    if part.name == "vmap":
+        return [part.words[0], "vmap", *part.words[1:]]
+    return [part.name, *part.words]
 
 
 def led_to(rule: Rule) -> list[str]:

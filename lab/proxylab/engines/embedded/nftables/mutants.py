@@ -6,36 +6,27 @@ has the verdict ``continue``, as if the map did not have it. Elements of a set h
 together with their deletion.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from ipaddress import ip_address, ip_network
 from typing import Final
 
+from msgspec.structs import replace
+
 from proxylab.engines.embedded.mutation import ABSENT, Equivalent, MutantLines
+from proxylab.engines.embedded.nftables.names import without_hash
+from proxylab.evidence.words import endpoint
+from proxylab.rules.nft_commands import NftCommand, print_command, read_command
+from proxylab.rules.nft_listing import elements_of, read_element
+from proxylab.rules.nftables import print_rule, read_rule, words_of
+from proxylab.rules.rule import Action, Match, Rule
 
-_RULE: Final = re.compile(r"(add rule ip6? kube-proxy (\S+)) (.*)")
-_ELEMENT: Final = re.compile(
-    r"(?:add|delete) element ip6? kube-proxy (\S+) \{ .+?(?: comment \"[^\"]*\")?(?: : (.*))? \}"
-)
-_CLIENTS: Final = re.compile(r"(add set ip6? kube-proxy (\S+) .* timeout )\d+s(.*)")
 _SETS: Final = ("cluster-ips", "hairpin-connections", "nodeport-ips")
-
-_OWN_NAME: Final = re.compile(r"\b(service|local|external|firewall|endpoint|affinity)-[A-Z2-7]{8}-[^\s}]+")
-_PROTOCOL: Final = re.compile(r"(?<=meta l4proto )\w+")
-_CHOICES: Final = re.compile(r"mod \d+ (v?map) \{ [^}]* \}")
-_BITS: Final = re.compile(r"0x[0-9a-f]+")
-_DEVICE: Final = re.compile(r'(?<=iifname )((?:!= )?)"[^"]*"')
-_WORD: Final = re.compile(r"[^\s{},]+")
-
-_MATCH: Final = re.compile(
-    r"(ct state new|ct status dnat|mark and \S+ != 0|fib [sd]addr type local|meta l4proto \w+(?= dnat)"
-    r'|iifname (?:!= )?"[^"]*"|ip6? saddr \. [^@]*@\S+|ip6? [sd]addr (?:!= )?(?:\{[^}]*\}|(?!\.)\S+)) '
-)
-_ENDPOINT: Final = re.compile(
-    r"(?P<before>to | : )(?P<host>[0-9.]+|\[?[0-9a-f:]+\]?)(?P<between>:| \. )(?P<port>\d+)\b"
-)
+_OF_ENDPOINTS: Final = frozenset({"map", "vmap"})
 _VERDICTS: Final = {"drop": ("accept", "return"), "reject": ("accept", "drop")}
 _VERDICTS_OF_ELEMENTS: Final = {"drop": ("accept", "goto reject-chain"), "goto reject-chain": ("accept", "drop")}
+_TIME_OUT: Final = "timeout"
+_DAY: Final = "86400s"
+_RANDOM: Final = "fully-random"
 
 
 def _classes(text: str) -> list[str]:
@@ -43,94 +34,149 @@ def _classes(text: str) -> list[str]:
 
 
 def _class(line: str) -> str:
-    if rule := _RULE.fullmatch(line):
-        return f"{_own(rule[2])} {_abstract(rule[3])}"
-    if element := _ELEMENT.fullmatch(line):
-        if element[1] in _SETS:
-            return f"element {element[1]}"
-        return f"element {element[1]} : {_own(element[2])}" if element[2] else ""
-    if clients := _CLIENTS.fullmatch(line):
-        return f"set {_own(clients[2])}"
+    match read_command(line):
+        case NftCommand(verb="add", kind="rule") as command:
+            return f"{without_hash(command.name)} {' '.join(map(_part_class, read_rule(command.text).parts))}"
+        case NftCommand(verb="add" | "delete", kind="element", name=name) if name in _SETS:
+            return f"element {name}"
+        case NftCommand(verb="add" | "delete", kind="element") as command:
+            verdict = _verdict(command)
+            return f"element {command.name} : {_without_names(verdict)}" if verdict else ""
+        case NftCommand(verb="add", kind="set", text=text) as command if _TIME_OUT in text.split():
+            return f"set {without_hash(command.name)}"
     return ""
 
 
-def _own(text: str) -> str:
-    return _OWN_NAME.sub(r"\1-*", text)
+def _verdict(command: NftCommand) -> str:
+    """The verdict of a map's element; empty where it is deleted."""
+    return read_element(elements_of(command.text)[0]).value
 
 
-def _abstract(text: str) -> str:
-    """A rule without names and numbers. Its comment, if it has one, is the same in all rules of the class."""
-    rule, quote, comment = text.partition(" comment ")
-    rule = _CHOICES.sub(r"mod N \1 { … }", _BITS.sub("MARK", _PROTOCOL.sub("PROTOCOL", _own(rule))))
-    rule = _DEVICE.sub(r"\1DEVICE", rule)
-    rule = re.sub(r"(?<=saddr != )\{[^}]*\}|(?<=daddr )\{[^}]*\}", "{ NETWORKS }", rule)
-    return _WORD.sub(lambda word: _without_number(word[0]), rule) + quote + comment
+def _part_class(part: Match | Action) -> str:
+    """A part of a rule without names and numbers. A comment is the same in all rules of a class."""
+    if part.name == "comment":
+        return " ".join(words_of(part))
+    found: list[str] = []
+    before = ""
+    for word in (each for words in words_of(part) for each in ([words] if words[0] in '"{' else words.split())):
+        if word.startswith('"') and part.name == "iifname":
+            found.append("DEVICE")
+        elif before == "l4proto" and word.isalnum():
+            found.append("PROTOCOL")
+        elif before == "mod":
+            found.append("N")
+        elif word.startswith("{") and before in _OF_ENDPOINTS:
+            found.append("{ … }")
+        elif word.startswith("{") and isinstance(part, Match):
+            found.append("{ NETWORKS }")
+        else:
+            found.append(_without_names(word))
+        before = word
+    return " ".join(found)
 
 
-def _without_number(word: str) -> str:
+def _without_names(text: str) -> str:
+    return " ".join(_word_class(word) for word in text.split())
+
+
+def _word_class(word: str) -> str:
     if word == "ip6":
         return "ip"
+    if word.startswith("0x"):
+        return "MARK"
+    if word.startswith("@"):
+        return f"@{without_hash(word[1:])}"
     if "." not in word and ":" not in word:
-        return word
+        return without_hash(word)
     try:
         network = ip_network(word)
     except ValueError:
-        return "ENDPOINT" if re.fullmatch(r"[0-9.]+:\d+|\[[0-9a-f:]+\]:\d+", word) else word
+        return "ENDPOINT" if word.rpartition(":")[2].isdigit() else without_hash(word)
     return "LOOPBACK" if network.is_loopback else "ADDRESS" if network.num_addresses == 1 else "NETWORK"
 
 
 def _mutants(_rule_class: str, line: str) -> dict[str, Sequence[str]]:
-    if rule := _RULE.fullmatch(line):
-        return {ABSENT: (), **dict(_of_rule(rule[1], rule[3]))}
-    if clients := _CLIENTS.fullmatch(line):
-        return {"a time-out of a day": (f"{clients[1]}86400s{clients[3]}",)}
-    if (element := _ELEMENT.fullmatch(line)) and element[2]:
-        others = ("continue", *_VERDICTS_OF_ELEMENTS.get(element[2], ()))
-        head = line.removesuffix(f" : {element[2]} }}")
-        return {ABSENT if each == "continue" else f": {each}": (f"{head} : {each} }}",) for each in others}
+    command = read_command(line)
+    if command is None:
+        return {}
+    if command.kind == "rule":
+        rule = read_rule(command.text)
+        others = {change: replace(command, text=print_rule(other)) for change, other in _of_rule(rule)}
+        return {ABSENT: (), **{change: (print_command(other),) for change, other in others.items()}}
+    if command.kind == "set":
+        words = command.text.split(" ")
+        words[words.index(_TIME_OUT) + 1] = _DAY
+        return {"a time-out of a day": (print_command(replace(command, text=" ".join(words))),)}
+    if command.name not in _SETS and (verdict := _verdict(command)):
+        verdicts = ("continue", *_VERDICTS_OF_ELEMENTS.get(verdict, ()))
+        head = line.removesuffix(f" : {verdict} }}")
+        return {ABSENT if each == "continue" else f": {each}": (f"{head} : {each} }}",) for each in verdicts}
     return {ABSENT: ()}
 
 
-def _of_rule(head: str, text: str) -> Iterator[tuple[str, Sequence[str]]]:
+def _of_rule(rule: Rule) -> Iterator[tuple[str, Rule]]:
     """The rule with one match less, or with another statement."""
-    matches: list[str] = []
-    at = 0
-    while match := _MATCH.match(text, at):
-        matches.append(match[1])
-        at = match.end()
-    statement = text[at:]
-    for match_text in matches:
-        rest = [each for each in matches if each != match_text]
-        if match_text.startswith("meta l4proto"):
-            kinds = ", ".join(dict.fromkeys((match_text.split()[-1], "tcp", "udp")))
-            yield "meta l4proto of TCP and UDP", (" ".join([head, *rest, f"meta l4proto {{ {kinds} }}", statement]),)
+    conditions, statements = tuple(rule.matches), tuple(rule.actions)
+    for each in conditions:
+        rest = tuple(other for other in conditions if other != each)
+        if each.name == "meta l4proto":
+            kinds = ", ".join(dict.fromkeys((each.value, "tcp", "udp")))
+            wider = Match(each.name, (f"{{ {kinds} }}",))
+            yield "meta l4proto of TCP and UDP", replace(rule, parts=(*rest, wider, *statements))
         else:
-            yield f"without {_abstract(match_text)}", (" ".join([head, *rest, statement]),)
-    for change, other in _statements(statement):
-        yield change, (" ".join([head, *matches, other]),)
+            yield f"without {_part_class(each)}", replace(rule, parts=(*rest, *statements))
+    for changes in (_other_verdicts, _fewer_options, _other_marks, _fewer_choices, _other_ends):
+        for at, statement in enumerate(statements):
+            for change, other in changes(statement):
+                yield change, replace(rule, parts=(*conditions, *statements[:at], other, *statements[at + 1 :]))
 
 
-def _statements(statement: str) -> Iterator[tuple[str, str]]:
-    """Other statements than this one."""
-    first, _, rest = statement.partition(" ")
-    for verdict in _VERDICTS.get(first, ()):
-        yield verdict, f"{verdict} {rest}".strip()
-    if "fully-random" in statement:
-        yield "without fully-random", statement.replace(" fully-random", "")
-    if setting := re.search(r"mark set mark (or|xor) (0x[0-9a-f]+)", statement):
-        other = setting[0].replace(setting[2], f"{int(setting[2], 16) << 1:#08x}")
-        yield f"{setting[1]} of another bit", statement.replace(setting[0], other)
-    if (choices := re.search(r"mod (\d+) ", statement)) and choices[1] != "1":
-        yield "without the last choice", statement.replace(choices[0], f"mod {int(choices[1]) - 1} ")
-    if first == "dnat":
-        yield "dnat to another address", _ENDPOINT.sub(lambda to: _moved(to, 1, 0), statement)
-        yield "dnat to another port", _ENDPOINT.sub(lambda to: _moved(to, 0, 1), statement)
+def _other_verdicts(statement: Action) -> Iterator[tuple[str, Action]]:
+    for verdict in _VERDICTS.get(statement.name, ()):
+        yield verdict, Action(verdict)
 
 
-def _moved(to: "re.Match[str]", addresses: int, ports: int) -> str:
-    host = str(ip_address(to["host"].strip("[]")) + addresses)
-    host = f"[{host}]" if to["host"].startswith("[") else host
-    return f"{to['before']}{host}{to['between']}{(int(to['port']) - 1 + ports) % 65535 + 1}"
+def _fewer_options(statement: Action) -> Iterator[tuple[str, Action]]:
+    if _RANDOM in statement.words:
+        rest = tuple(each for each in statement.words if each != _RANDOM)
+        yield f"without {_RANDOM}", replace(statement, words=rest)
+
+
+def _other_marks(statement: Action) -> Iterator[tuple[str, Action]]:
+    if statement.name == "mark set":
+        mark, operator, bits = statement.words
+        yield f"{operator} of another bit", replace(statement, words=(mark, operator, f"{int(bits, 16) << 1:#08x}"))
+
+
+def _fewer_choices(statement: Action) -> Iterator[tuple[str, Action]]:
+    expression = " ".join(statement.words[:-1]).split()
+    if "mod" in expression and (number := int(expression[expression.index("mod") + 1])) > 1:
+        expression[expression.index("mod") + 1] = str(number - 1)
+        before = [" ".join(expression)] if statement.name == "vmap" else expression
+        yield "without the last choice", replace(statement, words=(*before, statement.words[-1]))
+
+
+def _other_ends(statement: Action) -> Iterator[tuple[str, Action]]:
+    if statement.name == "dnat":
+        *before, to = statement.words
+        for change, addresses, ports in (("address", 1, 0), ("port", 0, 1)):
+            yield f"dnat to another {change}", replace(statement, words=(*before, _moved(to, addresses, ports)))
+
+
+def _moved(to: str, addresses: int, ports: int) -> str:
+    """Another end than this one, or than each of a map."""
+    if to.startswith("{"):
+        elements = ((each.key[0], each.value.split(" . ")) for each in map(read_element, elements_of(to)))
+        moved = (
+            f"{number} : {ip_address(host) + addresses} . {_port(port, ports)}" for number, (host, port) in elements
+        )
+        return f"{{ {', '.join(moved)} }}"
+    host, _, port = to.rpartition(":")
+    return endpoint(ip_address(host.strip("[]")) + addresses, _port(port, ports))
+
+
+def _port(port: str, more: int) -> int:
+    return (int(port) - 1 + more) % 65535 + 1
 
 
 _PACKETS: Final = (
@@ -174,7 +220,7 @@ def _suggestion(rule_class: str, change: str) -> str:
 
 
 def _met(_table: str, chain: str, _text: str) -> str:
-    return f"{_own(chain)} "
+    return f"{without_hash(chain)} "
 
 
 MUTANT_LINES: Final = MutantLines(_classes, _mutants, _suggestion, _met)

@@ -30,7 +30,10 @@ AFFINITY: Final = "affinity-"
 """Begins the names of sets that remember clients."""
 
 _NAME_CHARACTERS: Final = 240
-_HASH_BYTES: Final = 5  # eight characters of base32
+_HASH_BYTES: Final = 5
+_HASH_CHARACTERS: Final = 8  # of base32
+_OF_PORTS: Final = frozenset({"service", "local", "external", "firewall", "endpoint", "affinity"})
+"""What begins the names of chains and sets of one service port."""
 
 
 class PortChains(NamedTuple):
@@ -65,6 +68,14 @@ def endpoint_base(port: ServicePortInfo, endpoint: EndpointInfo) -> str:
     '5OJB2KTY-ns1/svc1/tcp/p80__10.180.0.1/80'
     """
     return _hashed(f"{_identity(port)}__{endpoint.ip.replace(':', '.')}/{endpoint.port}")
+
+
+def without_hash(name: str) -> str:
+    """The name of a service port's chain or set without what only it has: ``service-*``. Another name as it is."""
+    kind, _, rest = name.partition("-")
+    hashed, dash, _ = rest.partition("-")
+    is_own = kind in _OF_PORTS and dash and len(hashed) == _HASH_CHARACTERS and hashed == hashed.upper()
+    return f"{kind}-*" if is_own else name
 
 
 def is_of_service(chain: str) -> bool:
