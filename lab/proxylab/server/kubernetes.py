@@ -165,6 +165,7 @@ async def start_kubernetes(
     await kubelet.start()
     stack.push_async_callback(scheduler.stop)
     await scheduler.start((binary, *SCHEDULER), {})
+    await mirror.settle()
     await writer.settle()
     await lab.fleet.wait_synced(store.revision, Deadline.after(lab.fleet.sync_seconds))
     return kubernetes

@@ -9,25 +9,30 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
+from proxylab.addresses import Family
 from proxylab.cluster.documents import Document, object_of
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Namespace, Node, ObjectKey, Pod, Service
 from proxylab.cluster.store import Store
 from proxylab.control.kubernetes.api_client import ApiClient
 from proxylab.control.kubernetes.documents import PODS, SERVICES, SLICES, node_of, pod_of, slice_of
 from proxylab.control.kubernetes.following import Following
-from proxylab.timing import together
+from proxylab.errors import ProgramError
+from proxylab.timing import Deadline, DeadlineExceededError, together, wait_until
 
 _NODES: Final = "/api/v1/nodes"
 _NAMESPACES: Final = "/api/v1/namespaces"
 
 Reader = Callable[[Document], KubeObject | None]
+_Slices = tuple[str, str, Family]
+"""The slices of a Service, by its namespace and name, in one family."""
+_CONTROLLER_SECONDS: Final = 30.0
 
 
 class Mirror:
     """Mirrors one API into one store, except the objects that ``is_own`` names: the lab's.
 
-    The slices that the lab has worked out for a Service with a selector stay until the controllers have made theirs, so
-    that the Service serves all the time.
+    The slices that the lab has worked out for a Service with a selector stay until the controllers have made theirs of
+    the same family, so that the Service serves all the time. The controllers make those of each family by themselves.
     """
 
     def __init__(self, api: ApiClient, store: Store, is_own: Callable[[KubeObject], bool]) -> None:
@@ -36,10 +41,10 @@ class Mirror:
         self._is_own = is_own
         self._nodes = {each.name: each for each in store.list(Node)}
         selecting = {(each.namespace, each.name) for each in store.list(Service) if each.selector}
-        self._worked_out: defaultdict[tuple[str, str], list[ObjectKey]] = defaultdict(list)
+        self._worked_out: defaultdict[_Slices, list[ObjectKey]] = defaultdict(list)
         for each in store.list(EndpointSlice):
             if (each.namespace, each.service) in selecting and not is_own(each):
-                self._worked_out[each.namespace, each.service].append(each.key)
+                self._worked_out[each.namespace, each.service, each.address_type].append(each.key)
         kinds: tuple[tuple[str, type[KubeObject], Reader], ...] = (
             (_NAMESPACES, Namespace, partial(object_of, Namespace)),
             (_NODES, Node, self._node),
@@ -59,6 +64,15 @@ class Mirror:
             OSError: the API server does not answer.
         """
         await together(each.start() for each in self._following)
+
+    async def settle(self) -> None:
+        """Return when no slice that the lab has worked out is left. Raises ``ProgramError``."""
+        try:
+            deadline = Deadline.after(_CONTROLLER_SECONDS)
+            await wait_until(lambda: not self._worked_out, deadline, "the controllers to make EndpointSlices")
+        except DeadlineExceededError:
+            left = "; ".join(f"{namespace}/{name} in {family}" for namespace, name, family in self._worked_out)
+            raise ProgramError("the control plane", f"has made no EndpointSlices of these Services: {left}") from None
 
     async def stop(self) -> None:
         """End all watches."""
@@ -93,7 +107,7 @@ class Mirror:
                 continue
             self._store.apply(thing)
             if isinstance(thing, EndpointSlice):
-                for key in self._worked_out.pop((thing.namespace, thing.service), ()):
+                for key in self._worked_out.pop((thing.namespace, thing.service, thing.address_type), ()):
                     if key != thing.key:
                         self._store.delete(key)
 
@@ -102,8 +116,9 @@ class Mirror:
         if known is not None and not self._is_own(known):
             self._store.delete(gone)
         if isinstance(known, Service):
-            for key in self._worked_out.pop((gone.namespace, gone.name), ()):
-                self._store.delete(key)
+            for family in Family:
+                for key in self._worked_out.pop((gone.namespace, gone.name, family), ()):
+                    self._store.delete(key)
 
     def _node(self, document: Document) -> Node | None:
         """A node of the lab; ``None`` for one that has no namespace here."""
