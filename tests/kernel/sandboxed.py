@@ -22,8 +22,8 @@ from typing import Any
 from proxylab.errors import CapabilityError
 from proxylab.kernel.sandbox.launcher_child import fork_launcher
 from proxylab.kernel.sandbox.limits import raise_descriptor_limit
+from proxylab.kernel.sandbox.memory import GC_THRESHOLD
 from proxylab.kernel.sandbox.sandbox import enter
-from proxylab.server.main import GC_THRESHOLD
 
 ROOT = Path(__file__).resolve().parents[2]
 ORDINARY = 54321  # an unused user id

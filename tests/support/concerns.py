@@ -263,6 +263,7 @@ CONCERNS = {
                 "test_a_lab_process_that_dies_is_reported_with_its_last_words",
                 "test_nothing_of_the_machine_is_in_reach",
             ),
+            f"{_KERNEL}soak.py": (),
             f"{_KERNEL}standing_lab_commands.py": (
                 "test_an_engine_s_log_is_printed_and_followed",
                 "test_the_lab_is_brought_to_an_edited_file",

@@ -27,6 +27,7 @@ from proxylab.kernel.netlink.cleanup import Cleanup
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.launcher_child import LauncherEnds
 from proxylab.kernel.sandbox.leftovers import ClosedLab, HeldResources, leftovers
+from proxylab.kernel.sandbox.memory import give_back
 from proxylab.kernel.sandbox.origins import Origins
 from proxylab.protocol.channel import AsyncChannel
 from proxylab.protocol.faults import fault_of
@@ -264,6 +265,7 @@ class _RequestHandler:
         self._variants: dict[str, IptablesVariant] = {}
         self._lab: BuiltLab | None = None
         self._labs = 0
+        self._ended_labs = 0
         self._closed_labs: list[ClosedLab] = []
         self._before: HeldResources | None = None
         self._cleanup = Cleanup()
@@ -372,6 +374,8 @@ class _RequestHandler:
             await lab.stop()
         finally:
             self._closed_labs.append(lab.network.close(self._cleanup))
+            self._ended_labs += 1
+            give_back(self._ended_labs)
 
     async def _wait_until_gone(self) -> None:
         """Wait until nothing uses the closed labs any more; usually that was long ago. Raises ``InternalError``."""

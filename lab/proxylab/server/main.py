@@ -9,7 +9,6 @@ imports nothing heavy before the launcher is forked.
 With a kernel of its own, it boots a guest in the sandbox instead. This entry point runs again there (``--in-guest``).
 """
 
-import gc
 import os
 import signal
 import socket
@@ -23,19 +22,10 @@ from proxylab.errors import LAUNCHER_ENDED, CapabilityError, LabEndedError
 from proxylab.kernel.sandbox.confinement import is_root_of_the_machine
 from proxylab.kernel.sandbox.launcher_child import fork_launcher
 from proxylab.kernel.sandbox.limits import raise_descriptor_limit, take_memory_in_order
+from proxylab.kernel.sandbox.memory import search_rarely
 from proxylab.kernel.sandbox.sandbox import InheritedControlSocket, enter
 
-__all__ = ["GC_THRESHOLD", "main"]
-
 _REPORT_SECONDS: Final = 5.0
-
-GC_THRESHOLD: Final = 50_000
-"""How many objects a lab process makes before Python searches them for cycles.
-
-A run of many flows makes records without cycles. With Python's default of 700, a run of 10,000 flows takes more than
-2.4 times the processor time of the kernel's own part; with this threshold it takes 1.9 times. The budget is twice.
-"""
-
 
 _FOLDERS_OF_SCAPY: Final = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME")
 """Where scapy would make folders of its own at its first import, in a home in which the user asked for none.
@@ -71,11 +61,11 @@ def main() -> None:
     except LabEndedError:
         os._exit(LAUNCHER_ENDED)
     os.environ.update(dict.fromkeys(_FOLDERS_OF_SCAPY, os.devnull))  # not in the launcher: commands are the user's
-    gc.set_threshold(GC_THRESHOLD)
     if in_guest:
         take_memory_in_order()
     from proxylab.server.event_loop import serve  # noqa: PLC0415 - heavy, and only the lab process needs it
 
+    search_rarely()
     serve(client, launcher, control_socket.socket if control_socket else None, rootless=rootless)
 
 

@@ -1,8 +1,8 @@
 """System calls that Python 3.11 does not offer.
 
 Thin, typed wrappers of unshare(2), setns(2), mount(2), fsopen(2), mount_setattr(2) and their kin, clone3(2),
-pidfd_getfd(2), prctl(2), mlockall(2), sched_getcpu(3) and perf_event_open(2), by the C library. Each makes one call,
-holds no policy, and raises ``OSError`` with the errno of the failure.
+pidfd_getfd(2), prctl(2), mlockall(2), malloc_trim(3), sched_getcpu(3) and perf_event_open(2), by the C library. Each
+makes one call, holds no policy, and raises ``OSError`` with the errno of the failure.
 """
 
 import ctypes
@@ -216,6 +216,12 @@ def show_to_own_user() -> None:
 def lock_new_memory() -> None:
     """Give this process the pages of each later mapping at once, and keep them in memory."""
     _check(_libc.mlockall(ctypes.c_int(_MCL_FUTURE)), "mlockall")
+
+
+def trim_heap() -> None:
+    """Give the machine back the free memory that malloc keeps; other C libraries than glibc keep none."""
+    if hasattr(_libc, "malloc_trim"):
+        _libc.malloc_trim(ctypes.c_size_t(0))
 
 
 def forgo_machine_capabilities() -> None:
