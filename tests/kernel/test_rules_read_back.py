@@ -16,7 +16,7 @@ import pytest
 
 from proxylab.addresses import Transport
 from proxylab.rules.iptables import print_rule, read_rule, read_tables
-from proxylab.rules.nft_listing import listed_rules
+from proxylab.rules.nft_listing import listed_rules, print_listing, read_listing
 from proxylab.rules.nftables import print_rule as print_nft
 from proxylab.rules.nftables import read_rule as read_nft
 from proxylab.rules.packets import Answer, Packets, matches
@@ -174,6 +174,7 @@ def test_a_rule_of_nft_means_what_the_kernel_takes_it_for(address: str) -> None:
     base = f"nft -f - <<'END'\n{TABLE}\nEND"
     listings = run([base, *made, sender, "nft -a list ruleset", "echo ====", "nft -j list ruleset"])
     listed, _, as_json = listings.partition("====\n")
+    assert print_listing(read_listing(listed)) == listed
     read = [(each, read_nft(each.text)) for each in listed_rules(listed)]
     assert len(read) >= FEWEST
     assert [each.text for each, rule in read if print_nft(rule) != each.text] == []

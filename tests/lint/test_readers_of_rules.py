@@ -25,7 +25,6 @@ OF_NAMES = {
 """What a name means is the proxy's, not the tool's."""
 STILL_READ_BY_PATTERNS = {
     "engines/embedded/iptables/texts.py": "where the tables of a family begin, and lines with a Service's chains",
-    "engines/embedded/nftables/texts.py": "elements and chains of one Service in a listing",
     "engines/embedded/userspace/texts.py": "ports that the proxy chooses",
     "report/reproduction/reduced_rules.py": "the blocks of a listing, whose lines the script quotes",
 }

@@ -1,16 +1,20 @@
 """What ``nft list`` prints: tables, their chains, sets and maps, and the rules and elements in those."""
 
 import re
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise, takewhile
 from typing import Final, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 _HANDLE: Final = " # handle "
 _HEADS: Final = ("type ", "policy ", "devices ", "flags ", 'comment "')
 """How lines of a chain begin that are no rules."""
 _ELEMENTS: Final = "elements = {"
+_BETWEEN: Final = ",\n\t\t\t     "
+_OF_TABLE: Final = ("\tcomment ", "\tflags ")
+"""How lines of a table begin that are no objects."""
 _ELEMENT: Final = re.compile(r'(?:"[^"]*"|[^,"])+')
 _WORD: Final = re.compile(r'"[^"]*"|[^\s"]+')
 _OF_ELEMENT: Final = frozenset({"comment", "counter", "timeout", "expires"})
@@ -41,11 +45,17 @@ class Element(NamedTuple):
 
 
 class NftObject(Struct, frozen=True):
-    """A chain, set, map or another object of a table, with the lines between its braces."""
+    """A chain, set, map or another object of a table.
+
+    Attributes:
+        lines: those between its braces.
+        opening: the line before them.
+    """
 
     kind: str
     name: str
     lines: tuple[str, ...]
+    opening: str = ""
 
     @property
     def base(self) -> Base | None:
@@ -82,12 +92,28 @@ class NftObject(Struct, frozen=True):
         _, found, rest = "\n".join(self.lines).partition(_ELEMENTS)
         return elements_of(rest) if found else []
 
+    @property
+    def properties(self) -> list[str]:
+        """The lines that are no rules and no elements: its type, flags, size and comment."""
+        before = takewhile(lambda line: _ELEMENTS not in line, self.lines)
+        return [line for line in before if self.kind != "chain" or line.strip().startswith(_HEADS)]
+
+    def with_rules(self, texts: Iterable[str]) -> "NftObject":
+        """The same chain with these rules."""
+        return replace(self, lines=(*self.properties, *(f"\t\t{each}" for each in texts)))
+
+    def with_elements(self, elements: Sequence[str]) -> "NftObject":
+        """The same set or map with these elements, each on a line as nft prints them."""
+        lines = f"\t\t{_ELEMENTS} {_BETWEEN.join(elements)} }}".split("\n") if elements else ()
+        return replace(self, lines=(*self.properties, *lines))
+
 
 class NftTable(Struct, frozen=True):
-    """One table, by its family and name: ``ip kube-proxy``."""
+    """One table, by its family and name: ``ip kube-proxy``. ``head`` has its first line, flags and comment."""
 
     name: str
     objects: tuple[NftObject, ...]
+    head: tuple[str, ...] = ()
 
     def of_kind(self, kind: str) -> dict[str, NftObject]:
         """The chains, sets or maps, by name."""
@@ -97,21 +123,34 @@ class NftTable(Struct, frozen=True):
 def read_listing(text: str) -> list[NftTable]:
     """The tables of a listing, with or without handles."""
     tables: list[NftTable] = []
-    table, objects = "", list[NftObject]()
-    head, lines = "", list[str]()
+    table, head, objects = "", list[str](), list[NftObject]()
+    opening, lines = "", list[str]()
     for line in text.splitlines():
         if line.startswith("\t\t"):
             lines.append(line)
         elif line.startswith("\t}"):
-            kind, _, name = head.rpartition(" ")
-            objects.append(NftObject(kind, name, tuple(lines)))
+            kind, _, name = opening.strip().partition(" {")[0].rpartition(" ")
+            objects.append(NftObject(kind, name, tuple(lines), opening))
+        elif line.startswith(_OF_TABLE):
+            head.append(line)
         elif line.startswith("\t"):
-            head, lines = line.strip().partition(" {")[0], []
+            opening, lines = line, []
         elif line.startswith("table "):
-            table, objects = line.removeprefix("table ").partition(" {")[0], []
+            table, head, objects = line.removeprefix("table ").partition(" {")[0], [line], []
         elif line.startswith("}"):
-            tables.append(NftTable(table, tuple(objects)))
+            tables.append(NftTable(table, tuple(objects), tuple(head)))
     return tables
+
+
+def print_listing(tables: Iterable[NftTable]) -> str:
+    """The tables as nft lists them."""
+    lines: list[str] = []
+    for table in tables:
+        lines += table.head
+        for number, each in enumerate(table.objects):
+            lines += [*("",) * bool(number), each.opening, *each.lines, "\t}"]
+        lines.append("}")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def listed_rules(text: str) -> tuple[ListedRule, ...]:
@@ -131,6 +170,12 @@ def read_element(text: str) -> Element:
     words = list(_plain(_WORD.findall(text)))
     at = words.index(":") if ":" in words else len(words)
     return Element(tuple(" ".join(words[:at]).split(" . ")), " ".join(words[at + 1 :]))
+
+
+def print_element(element: Element) -> str:
+    """The key and value as nft prints them."""
+    key = " . ".join(element.key)
+    return f"{key} : {element.value}" if element.value else key
 
 
 def _plain(words: list[str]) -> Iterator[str]:

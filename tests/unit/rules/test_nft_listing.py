@@ -1,7 +1,15 @@
 """What nft lists is read object by object: chains with their hooks and rules, sets and maps with their elements."""
 
 from proxylab.rules.iptables import read_tables
-from proxylab.rules.nft_listing import Base, ListedRule, listed_rules, read_element, read_listing
+from proxylab.rules.nft_listing import (
+    Base,
+    ListedRule,
+    listed_rules,
+    print_element,
+    print_listing,
+    read_element,
+    read_listing,
+)
 from proxylab.rules.nftables import led_to, read_rule
 
 LISTING = """\
@@ -53,6 +61,18 @@ def test_objects_stand_in_their_tables() -> None:
     assert second.of_kind("chain")["later"].base == Base("input", None, "accept")
 
 
+def test_a_listing_is_printed_as_it_was_read_with_its_elements_and_rules_changed() -> None:
+    text = LISTING.replace("\t}\n\tchain other", "\t}\n\n\tchain other")  # as nft does
+    assert print_listing(read_listing(text)) == text
+    first = read_listing(text)[0].objects
+    fewer = first[0].with_elements(first[0].elements[:1])
+    assert fewer.elements == first[0].elements[:1]
+    assert fewer.with_elements([]).lines == fewer.lines[:2]
+    chain = first[2].with_rules(["udp dport 53 drop"])
+    assert chain.base == first[2].base
+    assert chain.rules == [ListedRule("early", 0, "udp dport 53 drop")]
+
+
 def test_rules_have_their_handles_where_the_listing_has_them() -> None:
     assert listed_rules(LISTING) == (
         ListedRule("early", 2, "tcp dport 80 counter packets 12 bytes 720 drop"),
@@ -70,6 +90,10 @@ def test_elements_end_at_commas_outside_their_comments() -> None:
     assert [read_element(each) for each in first.of_kind("map")["service-ips"].elements] == [
         (("10.96.0.10", "tcp", "80"), "goto service-A"),
         (("10.96.0.11", "udp", "53"), "drop"),
+    ]
+    assert [print_element(read_element(each)) for each in first.of_kind("map")["service-ips"].elements] == [
+        "10.96.0.10 . tcp . 80 : goto service-A",
+        "10.96.0.11 . udp . 53 : drop",
     ]
     assert first.of_kind("chain")["early"].elements == []
 

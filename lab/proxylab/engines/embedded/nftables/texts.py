@@ -1,9 +1,7 @@
 """The texts of mode nftables: what is loaded, and what ``nft list table`` prints."""
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from ipaddress import ip_address
-from itertools import takewhile
 from typing import Final
 
 from msgspec.structs import replace
@@ -18,7 +16,15 @@ from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.programmed import Entry, Hook, Programmed, Way
-from proxylab.rules.nft_listing import NftObject, NftTable, elements_of, read_element, read_listing
+from proxylab.rules.nft_listing import (
+    NftObject,
+    NftTable,
+    elements_of,
+    print_element,
+    print_listing,
+    read_element,
+    read_listing,
+)
 from proxylab.rules.nftables import led_to, read_rule
 from proxylab.rules.rule import Action, Rule
 
@@ -33,14 +39,7 @@ _HOOKS: Final = {
     Hook.OUT: ("nat-output", "services"),
     Hook.LEAVING: ("nat-postrouting", "masquerading"),
 }
-
-
-_ELEMENTS: Final = "elements = {"
-_LISTED: Final = re.compile(r"^\t\telements = \{([^}]*)\}\n", re.MULTILINE)
-_BETWEEN: Final = ",\n\t\t\t     "
-_COMMENT: Final = re.compile(r' comment "[^"]*"')
-_TABLES: Final = re.compile(r"^(?=table )", re.MULTILINE)
-_FAMILIES: Final = {Family.IPV4: "table ip ", Family.IPV6: "table ip6 "}
+_FAMILIES: Final = {Family.IPV4: "ip", Family.IPV6: "ip6"}
 
 
 def settings(configuration: ProxyConfiguration, pod_networks: tuple[IPNetwork, ...]) -> ProxySettings:
@@ -64,8 +63,8 @@ def load(
 
 def by_family(dump: str, families: Sequence[Family]) -> dict[Family, str]:
     """The part of each family in a dump; empty for a family without rules."""
-    parts = _TABLES.split(dump)
-    return {family: next((part for part in parts if part.startswith(_FAMILIES[family])), "") for family in families}
+    tables = {each.name.partition(" ")[0]: print_listing([each]) for each in reversed(read_listing(dump))}
+    return {family: tables.get(_FAMILIES[family], "") for family in families}
 
 
 def differences(ours: str, theirs: str) -> list[str]:
@@ -94,13 +93,17 @@ def holds(dump: str, present: bool) -> bool:
 def without(dump: str, service: str, addresses: Collection[str]) -> str:
     """A dump without the chains of the Service of that name, and without elements of its name or addresses."""
 
-    def kept(elements: re.Match[str]) -> str:
-        all_of_them = (each.strip() for each in elements[1].split(","))
-        left = [each for each in all_of_them if service not in each and not set(addresses).intersection(each.split())]
-        return f"\t\telements = {{ {_BETWEEN.join(left)} }}\n" if left else ""
+    def left(element: str) -> bool:
+        return service not in element and not set(addresses).intersection(element.split())
 
-    own = re.compile(rf"\n?^\tchain [^\n]*{re.escape(service)}[^\n]*\{{\n.*?^\t\}}\n", re.MULTILINE | re.DOTALL)
-    return _LISTED.sub(kept, own.sub("", dump))
+    tables: list[NftTable] = []
+    for table in read_listing(dump):
+        others = [each for each in table.objects if each.kind != "chain" or service not in each.name]
+        objects = tuple(
+            each if each.kind == "chain" else each.with_elements([*filter(left, each.elements)]) for each in others
+        )
+        tables.append(replace(table, objects=objects))
+    return print_listing(tables)
 
 
 def read(text: str) -> Programmed:
@@ -198,10 +201,11 @@ def _meaning(table: str) -> dict[str, list[str]]:
     """
     meaning: dict[str, list[str]] = {}
     for each in read_listing(table)[0].objects if table else ():
-        heads = takewhile(lambda line: _ELEMENTS not in line, each.lines)
-        lines = [line.strip() for line in heads if line.strip()]
-        if not each.name.startswith(AFFINITY):
-            lines += sorted(_COMMENT.sub("", element) for element in each.elements)
+        lines = [line.strip() for line in each.properties]
+        if each.kind == "chain":
+            lines += [rule.text for rule in each.rules]
+        elif not each.name.startswith(AFFINITY):
+            lines += sorted(print_element(read_element(element)) for element in each.elements)
         if lines or not is_of_service(each.name):
             meaning[f"{each.kind} {each.name}"] = lines
     return meaning
