@@ -93,7 +93,7 @@ def _rows(case: Case, flow: Flow, seen: tuple[Observation, ...]) -> Iterator[_Ro
 
 def _expected_row(case: Case, flow: Flow, seen: Observation) -> Iterator[_Row]:
     """The expectation of a packet that a tap saw, in the columns that differ."""
-    expect = case.probe.expect
+    expect = case.expect
     if seen in flow.arrivals and expect.outcome in (Outcome.DELIVERED, Outcome.REFUSED):
         address, ends = case.expected_source(flow), case.expected_ends
         source = str(address) if address and seen.source != address else _DITTO
@@ -118,7 +118,7 @@ def missing(case: Case, flow: Flow) -> Iterator[tuple[str, str, str, str]]:
     Yields:
         The note that it was expected, the packet, its source and its destination; the last two may be empty or words.
     """
-    expect, resolved = case.probe.expect, case.resolved
+    expect, resolved = case.expect, case.resolved
     if "outcome" not in expectations(expect):
         return
     dialled, client = endpoint(*_answerer(case, flow)), _client(case, flow)
@@ -142,7 +142,7 @@ def missing(case: Case, flow: Flow) -> Iterator[tuple[str, str, str, str]]:
 
 def _answerer(case: Case, flow: Flow) -> tuple[IPAddress, int]:
     """The source address and port that the reply should have."""
-    if flow.arrivals and case.probe.expect.reply_from(flow.reached[0]) is Reply.UNTRANSLATED:
+    if flow.arrivals and case.expect.reply_from(flow.reached[0]) is Reply.UNTRANSLATED:
         return flow.arrivals[0].destination, flow.arrivals[0].destination_port
     return case.dialled
 

@@ -9,17 +9,18 @@ a translation that another node added is wrong (``second_nat``).
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from proxylab.addresses import IPAddress
-from proxylab.evidence.evidence import Evidence, ForeignRule, Packet, RuleCount
+from proxylab.addresses import IPAddress, Protocol
+from proxylab.evidence.evidence import Discarded, Evidence, ForeignRule, Observation, Packet, RuleCount, TableEntry
 from proxylab.evidence.words import amount, endpoint, listed, times
 from proxylab.plan.resolved import MasqueradedAs, ResolvedProbe
 from proxylab.scenario.expect import (
+    Expect,
     Masqueraded,
     NodeDevice,
     Preserved,
@@ -31,7 +32,7 @@ from proxylab.scenario.expect import (
 from proxylab.scenario.probes import Probe, ServiceTarget
 from proxylab.scenario.words import Manner, Outcome, Position
 from proxylab.verdict.conntrack_tables import ConntrackTables
-from proxylab.verdict.counted_rules import CountedRule, ending, may_be_engines, read_all
+from proxylab.verdict.counted_rules import DIALLED_PORT, NFT_TABLE, CountedRule, ending, may_be_engines, read_all
 from proxylab.verdict.doubts import (
     answers_ended,
     came_too_late,
@@ -74,6 +75,11 @@ class Case(Struct, frozen=True, dict=True):
 
     # What the author asks.
 
+    @property
+    def expect(self) -> Expect:
+        """What the author expects of the probe."""
+        return self.probe.expect
+
     @cached_property
     def is_about_packets(self) -> bool:
         """Whether the flows must have an outcome: not where the author expects an HTTP answer, and no Service gives it.
@@ -82,8 +88,8 @@ class Case(Struct, frozen=True, dict=True):
         node answered a health check. Where proxies end connections, the lab cannot follow a request to an Ingress
         through both programs.
         """
-        expect, through_two = self.probe.expect, self.resolved.request is not None and self.evidence.terminating
-        if expect.http is None or "outcome" in expect.positions:
+        through_two = self.resolved.request is not None and self.evidence.terminating
+        if self.expect.http is None or "outcome" in self.expect.positions:
             return True
         by_service = self.resolved.service_port or isinstance(self.probe.target, ServiceTarget)
         return bool(by_service) and not through_two
@@ -96,17 +102,16 @@ class Case(Struct, frozen=True, dict=True):
     @cached_property
     def expected_ends(self) -> ExpectedEnds:
         """Where its flows may arrive."""
-        return ExpectedEnds.of_probe(self.resolved, self.probe.expect, self.probe.target)
+        return ExpectedEnds.of_probe(self.resolved, self.expect, self.probe.target)
 
     @property
     def ends_beyond_nodes(self) -> bool:
         """Whether the author expects the drop at a pod or host."""
-        return self.probe.expect.outcome is Outcome.DROPPED and bool(self.resolved.watched)
+        return self.expect.outcome is Outcome.DROPPED and bool(self.resolved.watched)
 
     def position(self, key: str) -> Position:
         """Where the author wrote that expectation; the position of ``expect`` for one that the author did not write."""
-        expect = self.probe.expect
-        return expect.positions.get(key, expect.position)
+        return self.expect.positions.get(key, self.expect.position)
 
     # Flows.
 
@@ -143,10 +148,10 @@ class Case(Struct, frozen=True, dict=True):
     @cached_property
     def expected_shares(self) -> Mapping[str, float]:
         """The share of the flows due to each pod: the one that the author wrote, or an equal one for each backend."""
-        spread = self.probe.expect.spread
+        spread = self.expect.spread
         if isinstance(spread, Shares):
             return spread.of
-        names = self.probe.expect.backend_names or tuple(self.arrivals_by_pod)
+        names = self.expect.backend_names or tuple(self.arrivals_by_pod)
         return dict.fromkeys(names, 1 / len(names)) if names else {}
 
     @cached_property
@@ -249,7 +254,7 @@ class Case(Struct, frozen=True, dict=True):
     @cached_property
     def too_late(self) -> Mapping[int, str]:
         """The flows to unexpected pods, of clients that the proxy may have forgotten by then, by flow number."""
-        return came_too_late(self.resolved, self.evidence, self.flows, self.probe.expect.backend_names)
+        return came_too_late(self.resolved, self.evidence, self.flows, self.expect.backend_names)
 
     # Rules.
 
@@ -295,11 +300,16 @@ class Case(Struct, frozen=True, dict=True):
     @cached_property
     def went_no_further(self) -> bool:
         """Whether the taps saw each flow last where the author expects its end, and no rule counted its end."""
-        where = self.probe.expect.at
-        if self.probe.expect.outcome is not Outcome.DROPPED or where is None or self.dropping:
+        where = self.expect.at
+        if self.expect.outcome is not Outcome.DROPPED or where is None or self.dropping:
             return False
         last = [flow.last_seen for flow in self.flows]
         return all(seen is not None and seen.netns_name in self.resolved.nodes and is_at(seen, where) for seen in last)
+
+    @property
+    def expected_entries(self) -> Sequence[TableEntry]:
+        """The entries of connection tracking of which the author expects one; without that, none."""
+        return self.tables.some(self.expect.conntrack) if self.expect.conntrack is not None else ()
 
     @cached_property
     def tables(self) -> ConntrackTables:
@@ -313,11 +323,62 @@ class Case(Struct, frozen=True, dict=True):
         case.__dict__.update({fact: getattr(self, fact) for fact in _OF_TAPS})
         return case
 
+    # Programs of proxies, which end connections.
+
+    @cached_property
+    def leading_to_program(self) -> Sequence[CountedRule]:
+        """The engine's rules that counted, and lead what the probe dials to a process that ends connections."""
+        return [
+            rule
+            for rule in self.rules
+            if rule.count.node in self.evidence.terminating
+            and rule.target in ("REDIRECT", "DNAT")
+            and may_be_engines(rule.count, self.resolved)
+            and rule.matched_fields(self.resolved) >= DIALLED_PORT
+        ]
+
+    @property
+    def dials_program(self) -> bool:
+        """Whether the proxy's process listens at the dialled address itself, so that no rule leads there.
+
+        kube-proxy 1.37 does in mode nftables, at loopback addresses (``nodePortAddresses: [localhost]``).
+        """
+        return self.resolved.destination.is_loopback and any(each.table == NFT_TABLE for each in self.evidence.counts)
+
+    def taken_by_others(self, flows: Iterable[Flow]) -> list[Observation]:
+        """The requests of these flows that a program got at a port to which no rule of the engine leads.
+
+        Any program of a node may accept a connection or get a datagram. It is the proxy's process where such a rule
+        leads to its port.
+        """
+        leading = {(rule.count.node, rule.leads_to_port) for rule in self.leading_to_program}
+        got = (seen for flow in flows if (seen := flow.taken) is not None)
+        return [
+            seen
+            for seen in got
+            if seen.netns_name in self.evidence.metered_nodes
+            and (seen.netns_name, str(seen.destination_port)) not in leading
+        ]
+
+    @cached_property
+    def discarded(self) -> tuple[Discarded, ...]:
+        """What proxies' processes discarded of the probe's datagrams for the dialled service port.
+
+        A process counts all that it discards. So its count stands for no more than what the taps saw come to it.
+        """
+        own = f"{self.resolved.service_port}/{Protocol.UDP}"
+        found = [each for each in self.evidence.discarded if each.service_port == own]
+        if not found:
+            return ()
+        came = Counter(got.netns_name for flow in self.flows if (got := flow.taken) is not None)
+        came -= Counter(got.netns_name for got in self.taken_by_others(self.flows))
+        return tuple(replace(each, datagrams=min(each.datagrams, came[each.node])) for each in found if came[each.node])
+
     # Sources.
 
     def source_expectation(self, flow: Flow) -> SourceExpectation | None:
         """What the author expects of a flow's source at its backend; ``None`` without such an expectation."""
-        expected = self.probe.expect.source
+        expected = self.expect.source
         if isinstance(expected, SourceByBackend):
             return expected.of.get(flow.reached[0]) if flow.reached else None
         return expected

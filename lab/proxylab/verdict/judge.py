@@ -90,10 +90,11 @@ def _skipped(key: str, position: Position, reason: str, observed: str = "") -> V
 
 def _verdicts(case: Case) -> Iterator[Verdict]:
     """The verdicts in the order of the table, also where what an expectation needs cannot exist."""
-    expect = case.probe.expect
-    undialled = has_no_address(case.resolved, case.evidence.lookups)
+    expect = case.expect
+    by_name = case.resolved.question is not None
+    undialled = by_name and has_no_address(case.resolved, case.evidence.lookups)
     for each in OF_PROBES:
-        expected = each.expected(case)
+        expected = each.expected_of(case)
         if expected is None or (expect.undecided and each.key not in (*expectations(expect), ENDPOINT.key)):
             continue
         if undialled and each.needs >= Needs.PACKETS:
@@ -114,7 +115,7 @@ def _undecided(case: Case, key: str) -> Verdict:
 
 def _beside_the_point(case: Case, key: str) -> Verdict:
     """An expectation about pods, where the outcome lets no packet reach a pod: no evidence could decide it."""
-    findings, outcome = Findings(case), case.probe.expect.outcome
+    findings, outcome = Findings(case), case.expect.outcome
     findings.wrong(f"{key} needs packets at a pod, and the outcome {outcome} allows none: take one of the two out")
     return findings.settle(key, expected="", observed="")
 
@@ -142,11 +143,11 @@ def judge_step(
     for name, stream in case.expected_streams.items():
         for each in OF_STREAMS:
             key = f"{name}.{each.key}"
-            if (expected := each.expected(stream)) is not None:
+            if (expected := each.expected_of(stream)) is not None:
                 reason = lacks.get(name) or lacks.get(key)
                 verdicts.append(_skipped(key, stream.position(key), reason) if reason else each.judge(stream, expected))
     for of_end in OF_STEPS:
-        if (expected := of_end.expected(case)) is not None:
+        if (expected := of_end.expected_of(case)) is not None:
             reason, key = lacks.get(of_end.key), of_end.key
             verdicts.append(_skipped(key, case.position(key), reason) if reason else of_end.judge(case, expected))
     return StepVerdict(case=case, verdicts=tuple(verdicts))

@@ -9,7 +9,7 @@ from proxylab.addresses import IPAddress
 from proxylab.errors import InternalError
 from proxylab.evidence.stream_records import StepEvidence
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.steps import Step
+from proxylab.scenario.steps import Step, StepExpect
 from proxylab.scenario.words import Position
 from proxylab.verdict.conntrack_tables import ConntrackTables
 from proxylab.verdict.stream import StreamCase
@@ -36,6 +36,11 @@ class StepCase(Struct, frozen=True, dict=True):
     addresses: Mapping[str, tuple[IPAddress, ...]]
     evidence: StepEvidence
 
+    @property
+    def expect(self) -> StepExpect:
+        """What the author expects of the step."""
+        return self.step.expect
+
     @cached_property
     def expected_streams(self) -> Mapping[str, StreamCase]:
         """The streams of which the step expects something, by name.
@@ -43,10 +48,10 @@ class StepCase(Struct, frozen=True, dict=True):
         Raises:
             InternalError: one has no record.
         """
-        return {name: self._stream(name) for name in self.step.expect.streams}
+        return {name: self._stream(name) for name in self.expect.streams}
 
     def _stream(self, name: str) -> StreamCase:
-        expect = self.step.expect.streams[name]
+        expect = self.expect.streams[name]
         record = next((each for each in self.evidence.streams if each.stream == name), None)
         resolved = next((each for each in self.streams if each.name == name), None)
         if record is None or resolved is None:
@@ -70,4 +75,4 @@ class StepCase(Struct, frozen=True, dict=True):
 
     def position(self, key: str) -> Position:
         """Where the author wrote that expectation."""
-        return self.step.expect.positions.get(key, self.step.expect.position)
+        return self.expect.positions.get(key, self.expect.position)

@@ -23,7 +23,7 @@ _NO_WAY: Final = {4: "type (3 code [01]|11 code 0)", 6: "type (1 code [03]|3 cod
 
 def expected(case: Case, flow: Flow) -> str:
     """An extended regular expression for the lines of a flow that the probe's expectations allow."""
-    resolved, expect = case.resolved, case.probe.expect
+    resolved, expect = case.resolved, case.expect
     version = resolved.destination.version
     dialled = _end(resolved, resolved.destination, resolved.port)
     match expect.outcome:
@@ -45,7 +45,7 @@ def expected(case: Case, flow: Flow) -> str:
 
 def _delivered(case: Case, flow: Flow, dialled: str) -> str:
     """Any backend will do, from the source and with the reply that the author or the network gives it."""
-    expect = case.probe.expect
+    expect = case.expect
     backends: dict[tuple[str, str], list[str]] = {}
     for name in sorted(expect.backend_names) or [_ANY]:
         of_author = expect.reply_from(name)
@@ -65,7 +65,7 @@ def _one_of(words: Sequence[str]) -> str:
 
 
 def _source(case: Case, flow: Flow, backend: str) -> str:
-    of_author, own = case.probe.expect.source, case.resolved.sender.address_of_flow(flow.number)
+    of_author, own = case.expect.source, case.resolved.sender.address_of_flow(flow.number)
     if isinstance(of_author, SourceByBackend):
         of_author = of_author.of.get(backend)
     match of_author:
@@ -130,7 +130,7 @@ def _in_what_was_seen(case: Case, verdict: ProbeVerdict) -> str:
     failed = [each.expectation for each in verdict.verdicts if each.judgement in UNRESOLVED]
     if failed and re.fullmatch(expected(case, flow), line):
         return f"each single packet is as expected; the failure ({', '.join(failed)}) shows only in many"
-    if case.probe.expect.outcome is Outcome.DROPPED and flow.arrivals:
+    if case.expect.outcome is Outcome.DROPPED and flow.arrivals:
         return "the packet reached a pod's device, and only the pod's network stack can show what happened next"
     return ""
 

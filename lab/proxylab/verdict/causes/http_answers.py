@@ -16,7 +16,7 @@ def health_port_knows(failure: Failure) -> str:
 
 def address_not_forwarded(failure: Failure) -> str:
     """The X-Forwarded-For that a pod got is missing, or is the address that the controller saw."""
-    report, expect = _report(failure), failure.case.probe.expect.http
+    report, expect = _report(failure), failure.case.expect.http
     if report is None or report.error or expect is None or expect.forwarded_for is None or not failure.flow.arrivals:
         return ""
     controller = failure.flow.arrivals[0].netns_name
@@ -31,7 +31,7 @@ def address_not_forwarded(failure: Failure) -> str:
 
 def forwards_what_it_saw(failure: Failure) -> bool:
     """Whether the pod got, as X-Forwarded-For, the source that the controller saw, and the author expects another."""
-    report, expect = _report(failure), failure.case.probe.expect.http
+    report, expect = _report(failure), failure.case.expect.http
     if report is None or expect is None or expect.forwarded_for is None or not failure.flow.arrivals:
         return False
     named = failure.case.resolved.addresses.get(expect.forwarded_for, ())

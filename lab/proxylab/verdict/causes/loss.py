@@ -41,7 +41,7 @@ def dropped_by_rule(failure: Failure) -> str:
 
 def rejected_by_rule(failure: Failure) -> str:
     """A rule that names the dialled address. Where the author expects that, it is no cause of a failure."""
-    is_expected = failure.case.probe.expect.outcome is Outcome.REJECTED
+    is_expected = failure.case.expect.outcome is Outcome.REJECTED
     return "" if is_expected else _by_rule(failure, "REJECT", "rejected")
 
 
@@ -76,7 +76,7 @@ def _for_service(failure: Failure, rule: CountedRule) -> str:
 
 def rejected_by_foreign_rule(failure: Failure) -> str:
     """A foreign rule that counted every packet."""
-    if failure.case.probe.expect.outcome is Outcome.REJECTED:
+    if failure.case.expect.outcome is Outcome.REJECTED:
         return ""
     rule = ended_by(
         failure.case.resolved, failure.case.evidence, failure.case.packets, failure.case.ended_in, rejected=True
@@ -86,7 +86,7 @@ def rejected_by_foreign_rule(failure: Failure) -> str:
 
 def rejected_by_stack(failure: Failure) -> str:
     """Only the sender of the ICMP error is known."""
-    is_expected = failure.case.probe.expect.outcome is Outcome.REJECTED
+    is_expected = failure.case.expect.outcome is Outcome.REJECTED
     return "" if is_expected else f"{failure.flow.unreachables[0].source} rejected the packet."
 
 

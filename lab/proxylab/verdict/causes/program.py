@@ -4,7 +4,6 @@ from proxylab.evidence.evidence import Observation, Packet
 from proxylab.evidence.words import endpoint, listed, times
 from proxylab.verdict.causes.failure import Failure
 from proxylab.verdict.foreign import rewrote, rule_words
-from proxylab.verdict.programs import taken_by_others
 
 
 def sent_by_program(failure: Failure) -> str:
@@ -65,7 +64,7 @@ def _led_elsewhere(failure: Failure, got: Observation) -> str:
     case, node = failure.case, got.netns_name
     rule = rewrote(case.resolved, case.evidence, node)
     there = f"{node} accepted the connection at {endpoint(got.destination, got.destination_port)}"
-    if taken_by_others(case, [failure.flow]):
+    if case.taken_by_others([failure.flow]):
         by = "" if rule is None else f", and has {rule_words(rule)}"
         which = "no rule" if rule is None else "no rule of the engine"
         return f"{which} led the packet to the proxy's process: {there}{by}"

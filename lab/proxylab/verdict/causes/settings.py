@@ -34,10 +34,9 @@ _DETECTS_PODS: Final = {
 _ENDED: Final = frozenset({Fate.LOST, Fate.REJECTED})
 
 
-def setting_behind(failure: Failure) -> str:
+def setting_behind(failure: Failure, dialled: DialledService) -> str:
     """The setting that made a failed expectation fail, as a sentence; empty where none is known to."""
-    dialled = failure.service
-    if dialled is None or failure.case.evidence.terminating:
+    if failure.case.evidence.terminating:
         return ""
     return next(
         (sentence(failure, dialled) for about, sentence in _SETTINGS if failure.verdict.expectation in about), ""
@@ -92,7 +91,7 @@ def _of_end(failure: Failure, dialled: DialledService) -> str:
 
 def _of_delivery(failure: Failure, dialled: DialledService) -> str:
     """Why a packet passed that the author expects a policy or range to stop."""
-    if failure.case.probe.expect.outcome not in (Outcome.DROPPED, Outcome.REJECTED) or not failure.flow.arrivals:
+    if failure.case.expect.outcome not in (Outcome.DROPPED, Outcome.REJECTED) or not failure.flow.arrivals:
         return ""
     client, ranges = failure.case.resolved.sender.address, dialled.service.source_ranges
     allowed = listed([str(each) for each in ranges])
@@ -195,7 +194,7 @@ def _detects_by_cidr(dialled: DialledService) -> bool:
 
 def _of_backends(failure: Failure, dialled: DialledService) -> str:
     """Why a node chose an endpoint that the author does not expect, or never one that the author does."""
-    names = failure.case.probe.expect.backend_names
+    names = failure.case.expect.backend_names
     if any(each.netns_name not in names for each in failure.flow.arrivals):
         return _why_chosen(failure, dialled)
     never = [name for name in names if not failure.case.arrivals_by_pod[name]]
@@ -212,7 +211,7 @@ def _why_chosen(failure: Failure, dialled: DialledService) -> str:
         return f"{name} is not ready, but publishNotReadyAddresses is true."
     if not there.ready and there.terminating:
         return f"{name} is terminating and still serves, and no endpoint is ready."
-    expected = [each for each in dialled.endpoints if dialled.named(each) in failure.case.probe.expect.backend_names]
+    expected = [each for each in dialled.endpoints if dialled.named(each) in failure.case.expect.backend_names]
     rule = failure.translation(there.addresses[0])
     local = expected and rule is not None and all(each.node_name == rule.count.node for each in expected)
     return _chosen_elsewhere(failure, dialled) if local else ""
@@ -254,7 +253,7 @@ def _of_reply(failure: Failure, dialled: DialledService) -> str:
 def _of_spread(failure: Failure, dialled: DialledService) -> str:
     """Session affinity holds on each node alone."""
     nodes = list(dict.fromkeys(rule.count.node for rule in failure.case.translations))
-    if failure.case.probe.expect.spread is not Spread.STICKY or dialled.service.affinity_timeout is None:
+    if failure.case.expect.spread is not Spread.STICKY or dialled.service.affinity_timeout is None:
         return ""
     if len(nodes) < 2:
         return ""

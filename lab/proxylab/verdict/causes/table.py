@@ -182,7 +182,7 @@ def cause(
         for each in _CAUSES
         if verdict.expectation in each.about and (not each.fates or failure.fate in each.fates)
     )
-    known, setting = next(filter(None, sentences), ""), setting_behind(failure)
+    known, setting = next(filter(None, sentences), ""), "" if service is None else setting_behind(failure, service)
     if known and setting.startswith(("the ", "no ", "mode ")):  # names of keys and pods keep their spelling
         setting = setting[0].upper() + setting[1:]
     return " ".join(filter(None, (known, setting)))

@@ -241,7 +241,7 @@ def _arrived_as_sent(failure: Failure) -> bool:
 
 def led_to_backend(failure: Failure) -> str:
     """A rule sent the packet to a pod that is no expected backend."""
-    expect = failure.case.probe.expect
+    expect = failure.case.expect
     for each in failure.flow.arrivals:
         if not expect.allows_backend(each.netns_name, each.destination_port):
             rule = failure.translation(each.destination, each.destination_port)
@@ -253,7 +253,7 @@ def led_to_backend(failure: Failure) -> str:
 def never_chosen(failure: Failure) -> str:
     """The proxy never chose some backends, as all flows together show."""
     case = failure.case
-    never = [name for name in case.probe.expect.backend_names if not case.arrivals_by_pod[name]]
+    never = [name for name in case.expect.backend_names if not case.arrivals_by_pod[name]]
     if not never or (failure.verdict.example is not None and failure.flow.arrivals):
         return ""
     its = "its" if len(never) == 1 else "their"
@@ -268,7 +268,7 @@ def never_chosen(failure: Failure) -> str:
 def share_is_wrong(failure: Failure) -> str:
     """The backend furthest from its expected share; or, of a client that must stay, that nothing remembered it."""
     case = failure.case
-    if case.probe.expect.spread is Spread.STICKY:
+    if case.expect.spread is Spread.STICKY:
         remembering = any(rule.value("-m") and "--rcheck" in rule.count.text for rule in case.rules)
         forgot = "" if remembering or not case.evidence.counts else ": no rule remembered where the first went"
         return f"the flows of {case.resolved.sender.name} went to {listed(list(case.arrivals_by_pod))}{forgot}."

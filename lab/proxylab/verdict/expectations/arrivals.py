@@ -45,7 +45,7 @@ _Arrived = Counter[_End]
 
 def _expected(case: Case) -> _Arrived | None:
     """How many packets arrived at each address and port; ``None`` where none did or should, or any end will do."""
-    may_arrive = case.probe.expect.outcome in (Outcome.DELIVERED, Outcome.REFUSED) or case.ends_beyond_nodes
+    may_arrive = case.expect.outcome in (Outcome.DELIVERED, Outcome.REFUSED) or case.ends_beyond_nodes
     if not case.is_about_packets or not may_arrive or not case.expected_ends.is_known:
         return None
     return counted_ends([_end(each) for flow in case.arrived for each in flow.arrivals]) or None
@@ -159,7 +159,7 @@ def _judge_backends(case: Case, expected: tuple[Backend, ...]) -> Verdict:
     chosen_by_client = question is not None and question.headless
     never = [] if chosen_by_client else [each for each in names if not found[each]]
     observed = numbers(found)
-    by_client = case.probe.expect.spread is Spread.STICKY or case.resolved.affinity_timeout is not None
+    by_client = case.expect.spread is Spread.STICKY or case.resolved.affinity_timeout is not None
     choices = len(case.clients) if by_client else len(case.arrived)
     said = (findings.any_wrong or case.too_late) and len(names) == 1  # a stranger was hit, so the only backend was not
     if never and found and not said and (choices > 1 or not by_client):
@@ -167,7 +167,7 @@ def _judge_backends(case: Case, expected: tuple[Backend, ...]) -> Verdict:
         enough = flows_to_hit_all(len(names))
         if choices >= enough:
             findings.missing(f"the proxy never chose {listed(never)} in {chosen}")
-        elif by_client or "backends" in case.probe.expect.follows:  # no promise says that few flows hit all
+        elif by_client or "backends" in case.expect.follows:  # no promise says that few flows hit all
             observed += f" ({chosen} need not hit all {len(names):,})"
         else:
             findings.doubt(f"no flow reached {listed(never)}: {chosen} need not hit all {len(names):,}, {enough:,} do")
@@ -195,7 +195,6 @@ def _reached(case: Case, verdict: Verdict) -> str:
 
 BACKENDS = Expectation[Case, tuple[Backend, ...]](
     key="backends",
-    expected=lambda case: case.probe.expect.backends,
     judge=_judge_backends,
     needs=Needs.ARRIVALS,
     as_seen=_reached,
@@ -256,14 +255,9 @@ def _last_backend(stream: StreamCase, _verdict: Verdict) -> str:
     return f"{last.backend} was the last to answer: packet {last.number}, {stream.sent(last)}."
 
 
-BACKEND_OF_STREAM = Expectation[StreamCase, str](
-    key="backend", expected=lambda stream: stream.expect.backend, judge=_judge_backend_of_stream, as_seen=_other_backend
-)
+BACKEND_OF_STREAM = Expectation[StreamCase, str](key="backend", judge=_judge_backend_of_stream, as_seen=_other_backend)
 BACKENDS_OF_STREAM = Expectation[StreamCase, tuple[str, ...]](
-    key="backends",
-    expected=lambda stream: stream.expect.backends,
-    judge=_judge_backends_of_stream,
-    as_seen=_last_backend,
+    key="backends", judge=_judge_backends_of_stream, as_seen=_last_backend
 )
 
 
@@ -272,7 +266,7 @@ def _judge_spread(case: Case, expected: Spread | Shares) -> Verdict:
 
     A spread over too few flows is neither even nor uneven: see ``proxylab.statistics``.
     """
-    backends = case.probe.expect.backend_names
+    backends = case.expect.backend_names
     match expected:
         case Spread.STICKY:
             return _judge_sticky(case, backends)
@@ -348,7 +342,6 @@ def _note_strange_shares(case: Case, findings: Findings, names: Collection[str])
 
 SPREAD = Expectation[Case, Spread | Shares](
     key="spread",
-    expected=lambda case: case.probe.expect.spread,
     judge=_judge_spread,
     needs=Needs.ARRIVALS,
     shows_in_shares=True,

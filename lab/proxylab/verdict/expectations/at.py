@@ -13,6 +13,7 @@ from proxylab.evidence.words import amount, listed
 from proxylab.plan.resolved import STACK
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.case import Case
+from proxylab.verdict.expectations.dropped_at_pod import judge_end_at_pod
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.expectations.outcome import lost_where
 from proxylab.verdict.findings import Findings
@@ -28,8 +29,10 @@ _ERRORS = frozenset({Packet.PORT_UNREACHABLE, Packet.OTHER_ICMP})
 
 
 def _judge(case: Case, expected: str) -> Verdict:
-    """``at``: the node whose rule or stack ended every flow, or the node, pod or host that refused every flow."""
-    outcome = case.probe.expect.outcome
+    """Every flow ended there: by a rule or the stack of a node, at a pod or host, or by the refusal of any of them."""
+    outcome = case.expect.outcome
+    if case.ends_beyond_nodes:
+        return judge_end_at_pod(case, expected)
     if outcome is Outcome.UNTRANSLATED or case.went_no_further:
         return _by_taps(case, expected)
     if outcome in _ENDING:
@@ -38,7 +41,7 @@ def _judge(case: Case, expected: str) -> Verdict:
 
 
 def _by_rules(case: Case, expected: str, target: str, fate: Fate) -> Verdict:
-    outcome, rules = case.probe.expect.outcome, case.ending(target)
+    outcome, rules = case.expect.outcome, case.ending(target)
     findings, needed = Findings(case), case.packets
     counted = Counter[str]()
     for rule in rules:
@@ -74,7 +77,7 @@ def _ends(case: Case) -> Iterator[Observation]:
     What was seen last as it left a node may have ended behind that node, where no tap is.
     """
     for flow in case.flows:
-        if case.probe.expect.outcome is Outcome.DROPPED:
+        if case.expect.outcome is Outcome.DROPPED:
             seen = flow.last_seen
             if seen is not None and (seen.direction is Direction.IN or seen.device == STACK):
                 yield seen
@@ -84,7 +87,7 @@ def _ends(case: Case) -> Iterator[Observation]:
 
 def _by_taps(case: Case, expected: str) -> Verdict:
     """``at`` by the taps on devices of nodes: where each flow went on untranslated, or where it was seen last."""
-    untranslated = case.probe.expect.outcome is Outcome.UNTRANSLATED
+    untranslated = case.expect.outcome is Outcome.UNTRANSLATED
     findings = Findings(case)
     reached: dict[str, None] = {}
     for flow in case.flows:
@@ -137,15 +140,10 @@ def _as_seen(case: Case, verdict: Verdict) -> str:
     seen = case.flows[verdict.example or 0].last_seen
     if seen is None:
         return ""
-    if case.probe.expect.outcome is Outcome.DROPPED and (sentence := lost_where(case)):
+    if case.expect.outcome is Outcome.DROPPED and (sentence := lost_where(case)):
         return sentence
     went = "leaving" if seen.direction is Direction.OUT else "coming in"
     return f"the packet got as far as {hop(seen)}: no tap saw it again after {went} there."
 
 
-AT = Expectation[Case, str](
-    key="at",
-    expected=lambda case: None if case.ends_beyond_nodes else case.probe.expect.at,
-    judge=_judge,
-    as_seen=_as_seen,
-)
+AT = Expectation[Case, str](key="at", judge=_judge, as_seen=_as_seen)

@@ -70,14 +70,12 @@ def _as_seen(tables: ConntrackTables, expected: ConntrackExpect | None) -> str:
 
 CONNTRACK = Expectation[Case, ConntrackExpect](
     key="conntrack",
-    expected=lambda case: case.probe.expect.conntrack,
     judge=lambda case, expected: _judge(case, case.tables, expected),
-    as_seen=lambda case, _verdict: _as_seen(case.tables, case.probe.expect.conntrack),
+    as_seen=lambda case, _verdict: _as_seen(case.tables, case.expect.conntrack),
 )
 
 CONNTRACK_OF_STEP = Expectation[StepCase, ConntrackExpect](
     key="conntrack",
-    expected=lambda case: case.step.expect.conntrack,
     judge=lambda case, expected: _judge(case, case.tables, expected),
-    as_seen=lambda case, _verdict: _as_seen(case.tables, case.step.expect.conntrack),
+    as_seen=lambda case, _verdict: _as_seen(case.tables, case.expect.conntrack),
 )

@@ -10,16 +10,15 @@ from proxylab.scenario.words import Outcome
 from proxylab.verdict.case import Case, fate_clause, fates_text
 from proxylab.verdict.doubts import disagreement
 from proxylab.verdict.drops import KernelDrop, drop_at
-from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.flows import Fate, Flow
 from proxylab.verdict.flows.hops import hop, is_at
 from proxylab.verdict.model import Verdict
 
 
-def _judge_drop(case: Case, expected: Outcome) -> Verdict:
+def judge_drop_at_pod(case: Case, expected: Outcome) -> Verdict:
     """Every flow came in there, and the stack counted each packet as received and passed none on."""
-    where = str(case.probe.expect.at)
+    where = str(case.expect.at)
     findings = Findings(case)
     drop = _drop(case)
     for flow, fate in case.flows_with_fates:
@@ -48,7 +47,7 @@ def _judge_drop(case: Case, expected: Outcome) -> Verdict:
     )
 
 
-def _judge_end(case: Case, where: str) -> Verdict:
+def judge_end_at_pod(case: Case, where: str) -> Verdict:
     """``at``: the taps saw every flow last there, and nothing answered it."""
     findings = Findings(case)
     reached: dict[str, None] = {}
@@ -90,13 +89,3 @@ def _came(flow: Flow, where: str) -> bool:
     """Whether the flow came in there, and nowhere else."""
     seen = [*flow.arrivals, *flow.strays]
     return all(is_at(each, where) for each in seen) and (last := flow.last_seen) is not None and is_at(last, where)
-
-
-DROPPED_AT_POD = Expectation[Case, Outcome](
-    key="outcome",
-    expected=lambda case: case.probe.expect.outcome if case.came_beyond_nodes else None,
-    judge=_judge_drop,
-)
-AT_POD = Expectation[Case, str](
-    key="at", expected=lambda case: case.probe.expect.at if case.ends_beyond_nodes else None, judge=_judge_end
-)

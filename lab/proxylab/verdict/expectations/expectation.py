@@ -1,18 +1,28 @@
 """``Expectation``: what every expectation has, so that judge and explanation can go through a table of them.
 
-To add one, write a module that makes an ``Expectation``, and list it in ``expectations.table``.
+To add one, write a module that makes an ``Expectation``, and list it in ``expectations.table``. The judge enters the
+module only where the author wrote the key, or where the expectation says itself what is expected.
 """
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
 from proxylab.addresses import IPAddress
 from proxylab.verdict.model import Verdict
 
-S = TypeVar("S")
+
+class Subject(Protocol):
+    """A probe, a stream in a step, or a step."""
+
+    @property
+    def expect(self) -> object:
+        """The keys that its author may write."""
+
+
+S = TypeVar("S", bound=Subject)
 W = TypeVar("W")
 
 
@@ -37,8 +47,8 @@ class Expectation(Struct, Generic[S, W], frozen=True, kw_only=True):
 
     Attributes:
         key: its YAML key, or the word in reports for one that needs no key.
-        expected: what a subject is judged by; ``None`` where it is not judged by this expectation.
         judge: the verdict on a subject, by what is expected of it.
+        expected: what is expected of a subject, where more than the author's key says it; ``None`` where nothing is.
         needs: what must exist before it can be judged.
         as_seen: what the evidence shows of its failure, in a sentence, where no cause is known; empty where the
             verdict's reasons say it all.
@@ -47,9 +57,16 @@ class Expectation(Struct, Generic[S, W], frozen=True, kw_only=True):
     """
 
     key: str
-    expected: Callable[[S], W | None]
     judge: Callable[[S, W], Verdict]
+    expected: Callable[[S], W | None] | None = None
     needs: Needs = Needs.PACKETS
     as_seen: Callable[[S, Verdict], str] = _nothing_seen
     seen_address: Callable[[S, Verdict], IPAddress | None] = _no_address
     shows_in_shares: bool = False
+
+    def expected_of(self, subject: S) -> W | None:
+        """What is expected of a subject: what its author wrote at ``key``, unless ``expected`` says it."""
+        if self.expected is not None:
+            return self.expected(subject)
+        written: W | None = getattr(subject.expect, self.key)
+        return written

@@ -223,6 +223,4 @@ def _as_seen(case: Case, verdict: Verdict) -> str:
     return f"{endpoint(*case.dialled)} answered with status {report.status}{behind}."
 
 
-HTTP = Expectation[Case, HttpExpect](
-    key="http", expected=lambda case: case.probe.expect.http, judge=_judge, as_seen=_as_seen
-)
+HTTP = Expectation[Case, HttpExpect](key="http", judge=_judge, as_seen=_as_seen)

@@ -94,7 +94,7 @@ def _words(count: Count) -> str:
 
 METRICS = Expectation[StepCase, Sequence[Metric]](
     key="metrics",
-    expected=lambda case: case.step.expect.metrics or None,
+    expected=lambda case: case.expect.metrics or None,
     judge=_judge,
     as_seen=lambda _end, verdict: verdict.reasons[0] + "." * (not verdict.reasons[0].endswith("?")),
 )

@@ -9,6 +9,7 @@ Silence is a failure only where the name server itself, asked at once past the S
 """
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
 from proxylab.addresses import IPAddress
 from proxylab.evidence.lookups import Lookup, NamedRecord
@@ -104,7 +105,7 @@ def _strangers(case: Case, question: Question, found: Sequence[IPAddress]) -> It
 
 
 def _expected(case: Case, question: Question) -> str:
-    backends = case.probe.expect.backend_names
+    backends = case.expect.backend_names
     if question.headless and backends:
         return listed(list(backends))
     expected = expected_addresses(case.probe, question)
@@ -143,5 +144,5 @@ def _error(error: str) -> str:
 
 
 NAME = Expectation[Case, Question](
-    key="name", expected=lambda case: case.resolved.question, judge=_judge, needs=Needs.NOTHING
+    key="name", expected=attrgetter("resolved.question"), judge=_judge, needs=Needs.NOTHING
 )

@@ -23,7 +23,7 @@ from proxylab.verdict.icmp_errors import errors_of, icmp_words, rejecting_error
 
 def answered_by_another(case: Case, flow: Flow) -> str:
     """The clause that another machine or rule than expected sent the refusal or rejection of a flow; empty if not."""
-    if case.probe.expect.outcome is Outcome.REFUSED:
+    if case.expect.outcome is Outcome.REFUSED:
         return _refused_by_stranger(case, flow)
     if flow.refusals:
         return f"{_each([each.netns_name for each in flow.refusals])} sent the ICMP error, and no rule did"

@@ -60,6 +60,7 @@ from proxylab.verdict.case import Case, fate_clause, fates_text, nodes_of
 from proxylab.verdict.counted_rules import CountedRule, may_be_engines, of_service
 from proxylab.verdict.doubts import packets_of, packets_until
 from proxylab.verdict.drops import dropped_with_sentinels, kernel_drop
+from proxylab.verdict.expectations.dropped_at_pod import judge_drop_at_pod
 from proxylab.verdict.expectations.expectation import Expectation, Needs
 from proxylab.verdict.expectations.origin_of_answer import (
     answered_by_another,
@@ -68,6 +69,7 @@ from proxylab.verdict.expectations.origin_of_answer import (
     doubts_about_rejection,
     rejects,
 )
+from proxylab.verdict.expectations.untranslated import judge_untranslated
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
 from proxylab.verdict.flows.hops import ended_in, hop, seen_untranslated
@@ -75,7 +77,6 @@ from proxylab.verdict.flows.on_links import dropped_meanwhile
 from proxylab.verdict.foreign import rewrote, rule_words, suspicion
 from proxylab.verdict.icmp_errors import errors_of, icmp_words, rejecting_error
 from proxylab.verdict.model import Verdict
-from proxylab.verdict.programs import discarded, leading_to_program, listens_itself, taken_by_others
 from proxylab.verdict.rule_words import the_rule
 
 ENDING: Final = {Outcome.DROPPED: "DROP", Outcome.REJECTED: "REJECT"}
@@ -132,7 +133,7 @@ def _came_back(case: Case) -> bool:
 
 def doubts_about_flow(case: Case, flow: Flow, fate: Fate) -> Iterator[str]:
     """Reasons why a fate that looks as expected may be another one."""
-    if case.probe.expect.outcome is Outcome.REFUSED:
+    if case.expect.outcome is Outcome.REFUSED:
         yield from doubts_about_refusal(case, flow)
     elif flow.rejected_by is not None:
         yield from doubts_about_rejection(case, flow)
@@ -142,7 +143,7 @@ def doubts_about_flow(case: Case, flow: Flow, fate: Fate) -> Iterator[str]:
 
 def _doubts_about_first_node(case: Case) -> Iterator[str]:
     """Foreign rules that may have kept flows from the engine's on a node that they left as they were sent."""
-    dropped = case.probe.expect.outcome is Outcome.DROPPED
+    dropped = case.expect.outcome is Outcome.DROPPED
     fared = [flow for flow in case.flows if dropped or flow.arrivals or flow.unreachables]
     left = [seen for flow in fared if (seen := seen_untranslated(flow, case.dialled)) is not None]
     for node in dict.fromkeys(seen.netns_name for seen in left if case.resolved.service_port):
@@ -158,8 +159,7 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
     A DNAT rule counts the first packet of a new flow. The kernel translates a flow that conntrack knew before the probe
     by its old entry, which the author must expect, and consults no rule.
     """
-    expected = case.tables.some(case.probe.expect.conntrack)
-    ends = {(entry.reply_source, entry.reply_source_port) for entry in expected}
+    ends = {(entry.reply_source, entry.reply_source_port) for entry in case.expected_entries}
     known = {(each.flow, (each.reply_source, each.reply_source_port)) for each in case.evidence.known}
     old = Counter(end for _, end in known if end in ends)
     if not case.is_metered:
@@ -200,12 +200,12 @@ def _led_by_foreign_rule(case: Case, node: str) -> str:
 
 def _doubts_about_program(case: Case) -> Iterator[str]:
     """Flows that a program divided or closed, and that something else than the engine's rules may have led to it."""
-    by_rules = not listens_itself(case)
+    by_rules = not case.dials_program
     through_programs = [flow for flow, fate in case.flows_with_fates if flow.relayed is not None or fate is Fate.CLOSED]
-    counted = sum(rule.count.packets for rule in leading_to_program(case))
+    counted = sum(rule.count.packets for rule in case.leading_to_program)
     if by_rules and counted < len(through_programs) and case.is_metered:
         yield f"rules that lead to a proxy's process counted {counted:,} of {amount(len(through_programs), 'flow')}"
-    if by_rules and (others := taken_by_others(case, through_programs)):
+    if by_rules and (others := case.taken_by_others(through_programs)):
         there = endpoint(others[0].destination, others[0].destination_port)
         yield f"no rule that counted leads to {there}, where {others[0].netns_name} got {amount(len(others), 'flow')}"
     for node in dict.fromkeys(got.netns_name for flow in through_programs if (got := flow.taken) is not None):
@@ -239,7 +239,7 @@ def _doubts_about_rules(case: Case, outcome: Outcome, verb: str, seen: str) -> I
     rules = case.ending(ENDING[outcome])
     counted = sum(rule.count.packets for rule in rules)
     if outcome is Outcome.DROPPED:
-        counted += sum(each.datagrams for each in discarded(case))
+        counted += sum(each.datagrams for each in case.discarded)
     if counted == needed or (outcome is Outcome.DROPPED and (case.stack_drop or _dropped_alike(case))):
         return
     if outcome is Outcome.REJECTED and not rules and _rejected_alike(case):
@@ -274,15 +274,21 @@ _TURNED_AWAY = frozenset({Fate.REFUSED, Fate.REJECTED, Fate.UNREACHABLE})
 
 
 def _expected(case: Case) -> Outcome | None:
-    """``untranslated``, and a drop at a pod that packets came to, have rows of their own."""
-    outcome = case.probe.expect.outcome
-    if not case.is_about_packets or outcome is Outcome.UNTRANSLATED or case.came_beyond_nodes:
-        return None
-    return outcome
+    """The author's outcome. No probe has ``untranslated`` by default, nor a drop beyond nodes."""
+    outcome = case.expect.outcome
+    is_written = outcome is Outcome.UNTRANSLATED or case.came_beyond_nodes
+    return outcome if is_written or case.is_about_packets else None
 
 
 def _judge(case: Case, outcome: Outcome) -> Verdict:
     """What became of every flow is what the author expects."""
+    if outcome is Outcome.UNTRANSLATED:
+        return judge_untranslated(case, outcome)
+    return judge_drop_at_pod(case, outcome) if case.came_beyond_nodes else _judge_fates(case, outcome)
+
+
+def _judge_fates(case: Case, outcome: Outcome) -> Verdict:
+    """Every flow has the fate that goes with the outcome, and what the outcome needs shows it."""
     expected, findings = _FATE[outcome], Findings(case)
     altered = altered_clauses(case.evidence.altered, replies=False)
     for flow, fate in case.flows_with_fates:
@@ -334,7 +340,7 @@ def _comes_to(case: Case, flow: Flow, fate: Fate) -> bool:
     For a closed UDP port a stack sends what a rejecting rule sends: ICMP port unreachable. It is the stack's where no
     rule can have sent it.
     """
-    outcome = case.probe.expect.outcome
+    outcome = case.expect.outcome
     if outcome is Outcome.DROPPED:
         return fate is Fate.UNSENT
     if outcome is Outcome.REJECTED:
@@ -363,7 +369,7 @@ def _unseen(case: Case, flow: Flow) -> str:
 def _look_closer(case: Case, flow: Flow, fate: Fate, findings: Findings) -> None:
     """What speaks against a fate that looks as expected, or that shows nothing of the proxy."""
     if fate is Fate.LOST_ON_LINK:
-        if case.probe.expect.outcome is not Outcome.DELIVERED or not case.arrived:
+        if case.expect.outcome is not Outcome.DELIVERED or not case.arrived:
             findings.doubt(f"{case.on_links[flow.number]}, which shows nothing of the proxy", flow.number)
         return
     if flow.unended:
@@ -395,7 +401,7 @@ def _rejected_by(case: Case) -> str:
     """The ICMP errors of rejected flows; empty for port unreachable, which is the usual one, and for other flows."""
     errors = [error for flow in case.flows if (error := flow.rejected_by) is not None]
     unusual = any(flow.errors for flow in case.flows)
-    if case.probe.expect.outcome is not Outcome.REJECTED or len(errors) < len(case.flows) or not unusual:
+    if case.expect.outcome is not Outcome.REJECTED or len(errors) < len(case.flows) or not unusual:
         return ""
     return f"rejected by {listed(list(dict.fromkeys(map(icmp_words, errors))))}"
 
@@ -410,8 +416,8 @@ def _ended_silently(case: Case) -> str:
 def _witnesses_of_drop(case: Case) -> Iterator[str]:
     if (drop := case.stack_drop) is not None:
         yield str(drop)
-    elif of_programs := discarded(case):
-        for by in of_programs:
+    elif case.discarded:
+        for by in case.discarded:
             yield f"the proxy's process on {by.node} discarded {amount(by.datagrams, 'datagram')}"
     elif case.went_no_further:
         seen = [each for flow in case.flows if (each := flow.last_seen) is not None]
@@ -523,12 +529,7 @@ def _lost(case: Case, flows: Sequence[Flow], seen: Observation) -> str:
     return f"{was} lost behind {seen.netns_name}: {they} left by {seen.device}, {to}, and came in nowhere"
 
 
-OUTCOME = Expectation[Case, Outcome](
-    key="outcome",
-    expected=_expected,
-    judge=_judge,
-    as_seen=seen_instead,
-)
+OUTCOME = Expectation[Case, Outcome](key="outcome", expected=_expected, judge=_judge, as_seen=seen_instead)
 
 
 def _judge_icmp(case: Case, expected: IcmpError) -> Verdict:
@@ -547,7 +548,7 @@ def _judge_icmp(case: Case, expected: IcmpError) -> Verdict:
     )
 
 
-ICMP = Expectation[Case, IcmpError](key="icmp", expected=lambda case: case.probe.expect.icmp, judge=_judge_icmp)
+ICMP = Expectation[Case, IcmpError](key="icmp", judge=_judge_icmp)
 
 
 def _judge_undecided(case: Case, why: str) -> Verdict:
@@ -558,7 +559,7 @@ def _judge_undecided(case: Case, why: str) -> Verdict:
 
 UNDECIDED = Expectation[Case, str](
     key="also",
-    expected=lambda case: case.probe.expect.undecided or None,
+    expected=lambda case: case.expect.undecided or None,
     judge=_judge_undecided,
     needs=Needs.NOTHING,
 )

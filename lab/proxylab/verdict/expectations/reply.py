@@ -28,7 +28,7 @@ _NO_ARRIVAL = "it never arrived at a pod that could reply"
 
 def _expected(case: Case) -> Reply | ReplyByBackend | None:
     """The author's word; a reply from the dialled address where the author only expects a delivery."""
-    expect = case.probe.expect
+    expect = case.expect
     if not case.is_about_packets or expect.outcome is not Outcome.DELIVERED:
         return None
     return expect.reply or Reply.TRANSLATED
@@ -49,7 +49,7 @@ def _judge(case: Case, expected: Reply | ReplyByBackend) -> Verdict:
             strange = _strange_end(case, flow, case.dialled, "that was dialled")
             (findings.wrong if strange else findings.doubt)(strange or _NO_ARRIVAL, flow.number)
             continue
-        reply = case.probe.expect.reply_from(flow.reached[0]) or Reply.TRANSLATED
+        reply = case.expect.reply_from(flow.reached[0]) or Reply.TRANSLATED
         if reply is Reply.LOST:
             lost += _judge_loss(case, flow, findings)
             continue
@@ -160,7 +160,7 @@ def _unanswered_data(case: Case, flow: Flow) -> str:
     """The clause that a connection began and its data got no answer; empty if it got one, or never began."""
     by_streams = case.resolved.manner is Manner.CONNECT and case.resolved.protocol is Transport.TCP
     # With an untranslated reply, the sender's socket dialled another address, and rightly rejects the reply.
-    rejects = case.probe.expect.reply_from(flow.reached[0]) is Reply.UNTRANSLATED
+    rejects = case.expect.reply_from(flow.reached[0]) is Reply.UNTRANSLATED
     if rejects or not (flow.replies and by_streams and flow.report and flow.report.error):
         return ""
     return f"the handshake was answered, the data was not: {flow.report.error}"

@@ -371,7 +371,6 @@ def _address_of_flow(case: Case, verdict: Verdict) -> IPAddress | None:
 
 SOURCE = Expectation[Case, SourceExpectation](
     key="source",
-    expected=lambda case: case.probe.expect.source,
     judge=_judge_probe,
     needs=Needs.ARRIVALS,
     as_seen=_source_of_flow,
@@ -434,7 +433,6 @@ def _address_of_packet(stream: StreamCase, _verdict: Verdict) -> IPAddress | Non
 
 SOURCE_OF_STREAM = Expectation[StreamCase, SourceExpectation](
     key="source",
-    expected=lambda stream: stream.expect.source,
     judge=_judge_stream,
     as_seen=_source_of_packet,
     seen_address=_address_of_packet,

@@ -109,18 +109,12 @@ def _on_link(stream: StreamCase, verdict: Verdict) -> str:
     return f"{dropped}." if dropped else _nothing_stopped(stream, verdict)
 
 
-LOST = Expectation[StreamCase, Count](
-    key="lost", expected=lambda stream: stream.expect.lost, judge=_judge_lost, as_seen=_nothing_stopped
-)
+LOST = Expectation[StreamCase, Count](key="lost", judge=_judge_lost, as_seen=_nothing_stopped)
 LOST_ON_LINK = Expectation[StreamCase, Count](
     key="lostOnLink", expected=lambda stream: stream.expect.lost_on_link, judge=_judge_lost_on_link, as_seen=_on_link
 )
-REJECTED = Expectation[StreamCase, Count](
-    key="rejected", expected=lambda stream: stream.expect.rejected, judge=_judge_rejected, as_seen=_nothing_stopped
-)
-RESETS = Expectation[StreamCase, Count](
-    key="resets", expected=lambda stream: stream.expect.resets, judge=_judge_resets, as_seen=_nothing_stopped
-)
+REJECTED = Expectation[StreamCase, Count](key="rejected", judge=_judge_rejected, as_seen=_nothing_stopped)
+RESETS = Expectation[StreamCase, Count](key="resets", judge=_judge_resets, as_seen=_nothing_stopped)
 
 
 def _judge_delay(stream: StreamCase, most: int) -> Verdict:
@@ -143,4 +137,4 @@ def _judge_delay(stream: StreamCase, most: int) -> Verdict:
     )
 
 
-DELAY = Expectation[StreamCase, int](key="delay", expected=lambda stream: stream.expect.delay, judge=_judge_delay)
+DELAY = Expectation[StreamCase, int](key="delay", judge=_judge_delay)

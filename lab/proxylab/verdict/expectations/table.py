@@ -1,7 +1,4 @@
-"""The tables of all expectations, in the order of judging. Others know an expectation by its row.
-
-Rows may share a key: the one that wants something of a subject judges it, and the first of them says what was seen.
-"""
+"""The tables of all expectations, in the order of judging. Others know an expectation by its row."""
 
 from typing import Any, Final
 
@@ -17,7 +14,6 @@ from proxylab.verdict.expectations.arrivals import (
 )
 from proxylab.verdict.expectations.at import AT
 from proxylab.verdict.expectations.conntrack import CONNTRACK, CONNTRACK_OF_STEP
-from proxylab.verdict.expectations.dropped_at_pod import AT_POD, DROPPED_AT_POD
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.expectations.http import HTTP
 from proxylab.verdict.expectations.metrics import METRICS
@@ -25,15 +21,12 @@ from proxylab.verdict.expectations.name import NAME
 from proxylab.verdict.expectations.outcome import ICMP, OUTCOME, UNDECIDED
 from proxylab.verdict.expectations.reply import REPLY, WHOLE
 from proxylab.verdict.expectations.source import SOURCE, SOURCE_OF_STREAM
-from proxylab.verdict.expectations.untranslated import UNTRANSLATED
 from proxylab.verdict.step_case import StepCase
 from proxylab.verdict.stream import StreamCase
 
 OF_PROBES: Final[tuple[Expectation[Case, Any], ...]] = (
     NAME,
     OUTCOME,
-    UNTRANSLATED,
-    DROPPED_AT_POD,
     ICMP,
     ENDPOINT,
     REPLY,
@@ -41,7 +34,6 @@ OF_PROBES: Final[tuple[Expectation[Case, Any], ...]] = (
     SOURCE,
     SPREAD,
     AT,
-    AT_POD,
     HTTP,
     CONNTRACK,
     UNDECIDED,

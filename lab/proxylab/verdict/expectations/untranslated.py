@@ -6,7 +6,6 @@ from proxylab.evidence.words import amount, endpoint, tally
 from proxylab.rules.effects import EXEMPTING
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.case import Case, fate_clause, fates_text
-from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows.flows import Fate
 from proxylab.verdict.flows.hops import hop, seen_translated, seen_untranslated
@@ -17,13 +16,7 @@ _LEFT_ALONE = frozenset({Fate.LOST, Fate.LOST_ON_LINK, Fate.STRAYED, Fate.UNREAC
 """Fates of an untranslated packet: it ends somewhere, and a router may report that by ICMP."""
 
 
-def _expected(case: Case) -> Outcome | None:
-    """No probe has this outcome by default, so it is asked for also where ``http`` would leave the outcome open."""
-    outcome = case.probe.expect.outcome
-    return outcome if outcome is Outcome.UNTRANSLATED else None
-
-
-def _judge(case: Case, expected: Outcome) -> Verdict:
+def judge_untranslated(case: Case, expected: Outcome) -> Verdict:
     """Every flow left a node, or reached a pod or host, under the dialled address and never under another."""
     findings = Findings(case, (*_signs_of_translation(case), *_doubts_about_engine(case)))
     witnesses: list[str] = []
@@ -62,13 +55,10 @@ def _doubts_about_engine(case: Case) -> Iterator[str]:
 
     It is a foreign rule, or an entry of connection tracking from before the probe that the author does not expect.
     """
-    expected = {(entry.node, entry.reply_source) for entry in case.tables.some(case.probe.expect.conntrack)}
+    expected = {(entry.node, entry.reply_source) for entry in case.expected_entries}
     for known in case.evidence.known:
         if (known.node, known.reply_source) not in expected:
             yield f"conntrack on {known.node} knew it before, and the kernel asks no rule about a flow that it knows"
     for node in case.resolved.nodes:
         if clause := suspicion(case.resolved, case.evidence, node, EXEMPTING):
             yield f"{clause}, and may have kept it from the engine's rules"
-
-
-UNTRANSLATED = Expectation[Case, Outcome](key="outcome", expected=_expected, judge=_judge)
