@@ -20,7 +20,7 @@ from proxylab.scenario.probes import Probe
 from proxylab.scenario.words import Manner
 from proxylab.verdict.case import Case
 from proxylab.verdict.causes.layout import holder
-from proxylab.verdict.flows.flows import Fate
+from proxylab.verdict.flows import Fate
 from proxylab.verdict.model import Judgement, ProbeVerdict
 
 ENGINES = ("embedded/iptables", "embedded/nftables", "embedded/ipvs", "embedded/userspace")

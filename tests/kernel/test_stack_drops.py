@@ -20,9 +20,9 @@ from proxylab.report.trace_text import journey
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.case import Case
 from proxylab.verdict.causes.table import cause
+from proxylab.verdict.drops import reported_drop
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement
-from proxylab.verdict.reported_drop import reported_drop
 
 FLOWS = 7
 STRANGER = PODS["echo-2"][0]

@@ -6,8 +6,8 @@ from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError
 from proxylab.scenario.load import parse_scenario
-from proxylab.verdict.flows.flows import flows_of
-from proxylab.verdict.flows.hops import last_destination
+from proxylab.verdict.flows import flows_of
+from proxylab.verdict.hops import last_destination
 from proxylab.verdict.model import Judgement
 
 ENDPOINTS = 3

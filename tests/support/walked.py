@@ -1,6 +1,8 @@
 """The walk of one probe from its evidence to the printed cause: which files the judge's code enters, and how often.
 
-``python -m walked`` prints it for the probe of ``EXAMPLE``; sys.setprofile counts.
+``PYTHONPATH=tests/support ./dev python -m walked`` prints it for the probe of ``lost``; sys.setprofile counts. A first
+walk goes uncounted: in a run of many probes, it is the first that fills the table of the format's keys.
+``tests/unit/verdict/test_walk.py`` holds the walk to its length.
 """
 
 import sys
@@ -70,7 +72,11 @@ def lost() -> tuple[World, Evidence]:
 
 
 def to_the_cause(world: World, evidence: Evidence) -> Walk:
-    return walk(lambda: explain(judge(world.probe, world.resolved, None, evidence)))
+    def explained() -> object:
+        return explain(judge(world.probe, world.resolved, None, evidence))
+
+    explained()
+    return walk(explained)
 
 
 if __name__ == "__main__":

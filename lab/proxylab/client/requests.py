@@ -31,8 +31,8 @@ from proxylab.scenario.change import Change
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.words import Manner
 from proxylab.timing import Deadline
-from proxylab.verdict.flows.flows import flows_of
-from proxylab.verdict.flows.hops import last_destination
+from proxylab.verdict.flows import flows_of
+from proxylab.verdict.hops import last_destination
 from proxylab.verdict.model import UNRESOLVED, ProbeVerdict
 
 _MOST_PACKETS: Final = 32

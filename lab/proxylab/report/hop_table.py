@@ -15,10 +15,10 @@ from proxylab.report.view import ProbeView
 from proxylab.scenario.words import Outcome, Reply
 from proxylab.text import WIDTH, table, width_of, wrapped
 from proxylab.verdict.case import Case
-from proxylab.verdict.flows.flows import Flow
+from proxylab.verdict.counted_rules import short
+from proxylab.verdict.drops import reason_words, reported_drop
+from proxylab.verdict.flows import Flow
 from proxylab.verdict.model import expectations
-from proxylab.verdict.reported_drop import reason_words, reported_drop
-from proxylab.verdict.rule_words import short
 
 _MOST_HOPS = 16
 _MOST_ACTIONS = 8

@@ -22,12 +22,11 @@ from proxylab.scenario.words import Outcome
 from proxylab.text import WIDTH, table, wrapped
 from proxylab.verdict.case import Case, fate_clause, fates_text
 from proxylab.verdict.causes.table import known_cause
-from proxylab.verdict.counted_rules import NFT_TABLE, CountedRule, read, target_of
+from proxylab.verdict.counted_rules import NFT_TABLE, CountedRule, read, rule_action, short, target_of
+from proxylab.verdict.drops import reason_words, reported_drop
 from proxylab.verdict.expectations.outcome import lost_where
-from proxylab.verdict.flows.flows import Fate
+from proxylab.verdict.flows import Fate
 from proxylab.verdict.judge import judge
-from proxylab.verdict.reported_drop import reason_words, reported_drop
-from proxylab.verdict.rule_words import rule_action, short
 
 _INDENT = "  "
 _ENDINGS = frozenset({"DROP", "REJECT"})

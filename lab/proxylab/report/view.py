@@ -17,11 +17,10 @@ from proxylab.evidence.words import amount, endpoint
 from proxylab.scenario.probes import AddressTarget, HostTarget, PodTarget, ServiceTarget, Target
 from proxylab.verdict.case import Case
 from proxylab.verdict.causes.table import why, why_step, with_holder
-from proxylab.verdict.counted_rules import CountedRule
+from proxylab.verdict.counted_rules import CountedRule, rule_action
 from proxylab.verdict.dns import has_no_address
-from proxylab.verdict.flows.flows import Flow
+from proxylab.verdict.flows import Flow
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
-from proxylab.verdict.rule_words import rule_action
 
 _INFORMATIVE_TARGETS = frozenset({"DNAT", "REDIRECT", "SNAT", "MASQUERADE", "DROP", "REJECT"})
 

@@ -16,9 +16,9 @@ from proxylab.plan.resolved import Receiver, ResolvedProbe
 from proxylab.scenario.words import Manner
 from proxylab.verdict.counted_rules import CountedRule
 from proxylab.verdict.drops import answer_drop, dropped_with_sentinels, ended_with_sentinels
-from proxylab.verdict.flows.flows import Fate, Flow
-from proxylab.verdict.flows.hops import ended_in
+from proxylab.verdict.flows import Fate, Flow
 from proxylab.verdict.foreign import ended_by
+from proxylab.verdict.hops import ended_in
 
 _OWN_WORDS = {"timeout": "a timeout", "": "an answer"}
 

@@ -20,7 +20,11 @@ from proxylab.verdict.model import Judgement, Verdict
 
 
 class Judged(Protocol):
-    """The subject of findings: a probe, a stream in a step, or a step."""
+    """The subject of expectations and of findings about them: a probe, a stream in a step, or a step."""
+
+    @property
+    def expect(self) -> object:
+        """The keys that its author may write."""
 
     @property
     def size(self) -> tuple[int, str]:

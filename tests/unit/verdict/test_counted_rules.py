@@ -9,8 +9,17 @@ from recorded import World
 
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import RuleCount
-from proxylab.verdict.counted_rules import as_recorded, ending, may_be_engines, of_service, read, read_all
-from proxylab.verdict.rule_words import rule_action, short, the_rule
+from proxylab.verdict.counted_rules import (
+    as_recorded,
+    ending,
+    may_be_engines,
+    of_service,
+    read,
+    read_all,
+    rule_action,
+    short,
+    the_rule,
+)
 
 WORLD = World()
 

@@ -6,9 +6,8 @@ from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import Direction, Evidence, ForeignRule, Observation, Packet
-from proxylab.verdict.flows.flows import flows_of
-from proxylab.verdict.flows.hops import ended_in
-from proxylab.verdict.flows.origins import origin
+from proxylab.verdict.flows import flows_of
+from proxylab.verdict.hops import ended_in, origin
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement
 

@@ -8,9 +8,9 @@ from proxylab.evidence.evidence import DropReason, Evidence
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.case import Case
 from proxylab.verdict.causes.table import cause
+from proxylab.verdict.drops import reason_words, reported_drop
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement
-from proxylab.verdict.reported_drop import reason_words, reported_drop
 
 WORLD = World()
 LEFT = 1_000_000

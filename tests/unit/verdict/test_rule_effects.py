@@ -7,9 +7,8 @@ from recorded import World
 from proxylab.evidence.evidence import ForeignRule, RuleCount
 from proxylab.rules.effects import ENDING, REJECTING, RESETTING, REWRITING
 from proxylab.rules.texts import read_rule
-from proxylab.verdict.counted_rules import NFT_TABLE, read, target_of
+from proxylab.verdict.counted_rules import NFT_TABLE, read, target_of, why_masqueraded
 from proxylab.verdict.foreign import ended_by, may_have, rewrote
-from proxylab.verdict.rule_words import why_masqueraded
 
 WORLD = World()
 HARMLESS = (

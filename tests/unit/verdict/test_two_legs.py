@@ -13,7 +13,7 @@ from proxylab.plan.resolved import STACK, Destination, ResolvedProbe
 from proxylab.report.failure_text import explain
 from proxylab.scenario.expect import SourceAddress
 from proxylab.scenario.words import Manner, Outcome
-from proxylab.verdict.flows.flows import Fate, flows_of
+from proxylab.verdict.flows import Fate, flows_of
 from proxylab.verdict.judge import skip
 from proxylab.verdict.model import Judgement
 

@@ -13,8 +13,7 @@ from proxylab.engines.embedded.ipvs.sets import NodeSet
 from proxylab.evidence.evidence import Packet, RuleCount, TraceStep
 from proxylab.evidence.ipvs import Member
 from proxylab.traffic.tracing import with_virtual_servers
-from proxylab.verdict.counted_rules import ending, read, read_all
-from proxylab.verdict.rule_words import rule_action, the_rule
+from proxylab.verdict.counted_rules import ending, read, read_all, rule_action, the_rule
 
 WORLD = World()
 VIP, POD, CLIENT = ip_address("10.96.0.10"), ip_address("10.244.2.3"), ip_address("10.244.1.2")

@@ -15,7 +15,7 @@ from proxylab.report.view import ProbeView
 from proxylab.scenario.words import Frontend, Outcome
 from proxylab.verdict.case import Case
 from proxylab.verdict.causes.table import cause
-from proxylab.verdict.flows.flows import Flow
+from proxylab.verdict.flows import Flow
 from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
 
 _TRANSLATION = ("outcome", "backends")

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from proxylab.evidence.evidence import Packet
 from proxylab.verdict.case import Case
-from proxylab.verdict.flows.flows import Ends, Stop
+from proxylab.verdict.flows import Ends, Stop
 
 
 class PathHop(Struct, frozen=True):

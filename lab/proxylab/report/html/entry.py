@@ -15,9 +15,8 @@ from proxylab.report.html.timeline import timeline
 from proxylab.report.trace_text import journey
 from proxylab.report.view import ProbeView, StepView, view_of
 from proxylab.scenario.words import HOST
-from proxylab.verdict.counted_rules import CountedRule
+from proxylab.verdict.counted_rules import CountedRule, short
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict
-from proxylab.verdict.rule_words import short
 
 _MOST_RULES: Final = 30
 _UNBROKEN: Final = 1000

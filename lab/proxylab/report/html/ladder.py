@@ -17,9 +17,8 @@ from proxylab.report.hop_table import missing, testimony
 from proxylab.report.html.markup import Child, Markup, joined, tag
 from proxylab.report.view import ProbeView
 from proxylab.verdict.case import Case
-from proxylab.verdict.counted_rules import CountedRule, ending
-from proxylab.verdict.flows.flows import Ends, Flow, Stop
-from proxylab.verdict.rule_words import short
+from proxylab.verdict.counted_rules import CountedRule, ending, short
+from proxylab.verdict.flows import Ends, Flow, Stop
 
 MOST_COLUMNS: Final = 8
 """A ladder of more namespaces has no columns: the style sheet defines this many."""

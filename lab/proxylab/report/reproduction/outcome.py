@@ -12,7 +12,7 @@ from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.expect import Masqueraded, Preserved, SourceAddress, SourceByBackend
 from proxylab.scenario.words import Outcome, Reply
 from proxylab.verdict.case import Case
-from proxylab.verdict.flows.flows import Flow
+from proxylab.verdict.flows import Flow
 from proxylab.verdict.model import UNRESOLVED, ProbeVerdict
 
 _PORT_UNREACHABLE: Final = {4: "type 3 code 3", 6: "type 1 code 4"}

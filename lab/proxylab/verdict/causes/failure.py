@@ -19,12 +19,11 @@ from proxylab.plan.resolved import Receiver
 from proxylab.rules.packets import Packets
 from proxylab.rules.texts import excludes
 from proxylab.verdict.case import Case
-from proxylab.verdict.counted_rules import CountedRule
-from proxylab.verdict.flows.flows import Fate, Flow
+from proxylab.verdict.counted_rules import CountedRule, the_rule
+from proxylab.verdict.drops import reason_words, reported_drop
+from proxylab.verdict.flows import Fate, Flow
 from proxylab.verdict.foreign import rewrote, rule_words
 from proxylab.verdict.model import Verdict
-from proxylab.verdict.reported_drop import reason_words, reported_drop
-from proxylab.verdict.rule_words import the_rule
 
 
 class Failure(Struct, frozen=True):

@@ -28,12 +28,11 @@ from proxylab.rules.effects import (
 from proxylab.rules.texts import effects_of, read_rule
 from proxylab.verdict.case import Case
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule, without_excluded
-from proxylab.verdict.counted_rules import SHARED_TABLES, CountedRule, is_engines_chain, may_be_engines
-from proxylab.verdict.flows.flows import Fate, Stop
-from proxylab.verdict.flows.origins import Origin, origin
+from proxylab.verdict.counted_rules import SHARED_TABLES, CountedRule, is_engines_chain, may_be_engines, the_rule
+from proxylab.verdict.flows import Fate, Stop
 from proxylab.verdict.foreign import ended_by, may_have, may_meet, rule_words, suspicion
+from proxylab.verdict.hops import Origin, origin
 from proxylab.verdict.icmp_errors import icmp_words
-from proxylab.verdict.rule_words import the_rule
 
 _BEHIND_MASQUERADING: Final = 100
 """The priority of source NAT (NF_IP_PRI_NAT_SRC)."""

@@ -15,10 +15,9 @@ from proxylab.scenario.words import Outcome
 from proxylab.verdict.causes.failure import Failure, remembered, without_excluded
 from proxylab.verdict.causes.layout import calls_iptables, is_hairpin, port_of, rp_filter_refusal
 from proxylab.verdict.causes.translation import led_by_others
-from proxylab.verdict.counted_rules import NFT_TABLE, CountedRule, may_be_engines
+from proxylab.verdict.counted_rules import NFT_TABLE, CountedRule, may_be_engines, the_rule
 from proxylab.verdict.drops import kernel_drop, policy_drop, reverse_path_counted
-from proxylab.verdict.flows.flows import Fate
-from proxylab.verdict.flows.hops import hop, seen_translated
+from proxylab.verdict.flows import Fate
 from proxylab.verdict.foreign import (
     ended_by,
     may_count_sentinels,
@@ -27,7 +26,7 @@ from proxylab.verdict.foreign import (
     suspicion,
     suspicion_where_lost,
 )
-from proxylab.verdict.rule_words import the_rule
+from proxylab.verdict.hops import hop, seen_translated
 
 _ENDING: Final = frozenset({Effect.DROP, Effect.REJECT})
 _ENDING_MAPS: Final = frozenset({"no-endpoint-services", "no-endpoint-nodeports"})

@@ -13,7 +13,7 @@ from proxylab.plan.resolved import STACK
 from proxylab.scenario.words import Frontend
 from proxylab.verdict.causes.failure import Failure
 from proxylab.verdict.counted_rules import NFT_TABLE
-from proxylab.verdict.flows.origins import origin
+from proxylab.verdict.hops import origin
 
 _ANSWERS: Final = ((Packet.RESET, "a reset"), (Packet.PORT_UNREACHABLE, "ICMP port unreachable"))
 

@@ -9,13 +9,11 @@ from proxylab.plan.resolved import STACK
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule, remembered, without_excluded
 from proxylab.verdict.causes.foreign_rules import not_tracking
 from proxylab.verdict.causes.layout import bridge_of, calls_iptables, rp_filter_refusal
-from proxylab.verdict.counted_rules import may_be_engines
+from proxylab.verdict.counted_rules import may_be_engines, the_rule
 from proxylab.verdict.doubts import lost_answers
 from proxylab.verdict.drops import answer_drop, reverse_path_counted
-from proxylab.verdict.flows.copies import copies, copying
-from proxylab.verdict.flows.hops import hop
 from proxylab.verdict.foreign import ended_by, rule_words, suspicion_where_lost
-from proxylab.verdict.rule_words import the_rule
+from proxylab.verdict.hops import copies, copying, hop
 
 _BIND = "A UDP server on a node must bind each of its addresses, or answer by IP_PKTINFO"
 

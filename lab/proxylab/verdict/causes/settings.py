@@ -17,12 +17,11 @@ from proxylab.plan.dialled_service import DialledService
 from proxylab.scenario.words import Frontend, Outcome, Spread
 from proxylab.verdict.causes.failure import Failure
 from proxylab.verdict.causes.foreign_rules import source_rewritten
-from proxylab.verdict.causes.http_answers import forwards_what_it_saw
 from proxylab.verdict.causes.no_endpoint import why_none_listens, why_none_local, why_none_usable, why_unready
 from proxylab.verdict.causes.node_ports import why_not_served
-from proxylab.verdict.counted_rules import NFT_TABLE, CountedRule, may_be_engines
-from proxylab.verdict.flows.flows import Fate
-from proxylab.verdict.rule_words import HAIRPINS, is_from_itself
+from proxylab.verdict.causes.programs import forwards_what_it_saw
+from proxylab.verdict.counted_rules import HAIRPINS, NFT_TABLE, CountedRule, is_from_itself, may_be_engines
+from proxylab.verdict.flows import Fate
 
 _OF_FIREWALL: Final = re.compile(r"(?:KUBE-(?:PROXY-FIREWALL|FW-|SOURCE-RANGES|LOAD-BALANCER)|firewall-)\S*")
 _DETECTS_PODS: Final = {

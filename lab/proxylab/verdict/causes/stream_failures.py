@@ -13,7 +13,7 @@ from proxylab.cluster.rollout import RolloutStage
 from proxylab.evidence.stream_records import BreakKind, StreamPacket, StreamPacketFate
 from proxylab.evidence.words import amount, endpoint
 from proxylab.scenario.change import Change
-from proxylab.verdict.stream import MILLISECOND, StreamCase, when
+from proxylab.verdict.step_case import MILLISECOND, StreamCase, when
 
 
 class StreamFailure(Struct, frozen=True):

@@ -17,9 +17,8 @@ from proxylab.plan.model import Plan
 from proxylab.verdict.case import Case
 from proxylab.verdict.causes import (
     foreign_rules,
-    http_answers,
     loss,
-    program,
+    programs,
     reply,
     stream_failures,
     translation,
@@ -29,9 +28,9 @@ from proxylab.verdict.causes.layout import holder
 from proxylab.verdict.causes.node_ports import not_served
 from proxylab.verdict.causes.settings import setting_behind
 from proxylab.verdict.expectations.table import OF_PROBES, OF_STEPS, OF_STREAMS
-from proxylab.verdict.flows.flows import Fate
+from proxylab.verdict.flows import Fate
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
-from proxylab.verdict.stream import StreamCase
+from proxylab.verdict.step_case import StreamCase
 
 
 class Cause(Struct, frozen=True):
@@ -70,10 +69,10 @@ _CAUSES: Final = (
     ),
     *_of("outcome http", foreign_rules.answered_by_foreign_rule, fate=Fate.REFUSED),
     *_of("outcome http", foreign_rules.answered_by_foreign_rule, fate=Fate.UNREACHABLE),
-    *_of("source", program.sent_by_program),
-    *_of("backends", program.chosen_by_program),
-    *_of("outcome", program.closed_by_program, fate=Fate.CLOSED),
-    *_of("outcome", program.kept_on_node, fate=Fate.UNEXPLAINED),
+    *_of("source", programs.sent_by_program),
+    *_of("backends", programs.chosen_by_program),
+    *_of("outcome", programs.closed_by_program, fate=Fate.CLOSED),
+    *_of("outcome", programs.kept_on_node, fate=Fate.UNEXPLAINED),
     *_of("name", translation.query_untranslated),
     *_of("outcome", translation.request_copied, fate=Fate.COPIED),
     *_of("outcome", foreign_rules.kept_untracked),
@@ -142,7 +141,7 @@ _CAUSES: Final = (
     *_of("source", foreign_rules.source_rewritten, translation.masqueraded),
     *_of("backends", translation.led_to_backend, translation.never_chosen, remembered),
     *_of("spread", translation.share_is_wrong),
-    *_of("http", http_answers.health_port_knows, http_answers.address_not_forwarded),
+    *_of("http", programs.health_port_knows, programs.address_not_forwarded),
     *_of("at", loss.dropped_by_rule, loss.rejected_by_rule),
 )
 

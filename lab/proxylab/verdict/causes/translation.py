@@ -6,15 +6,12 @@ from proxylab.rules.effects import MARKING, REWRITING, REWRITING_DESTINATION
 from proxylab.rules.texts import effects_of
 from proxylab.scenario.words import Spread
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule, without_excluded
-from proxylab.verdict.counted_rules import may_be_engines
+from proxylab.verdict.counted_rules import is_from_itself, may_be_engines, the_rule, why_masqueraded
 from proxylab.verdict.dns import has_no_address
-from proxylab.verdict.flows.copies import copying
-from proxylab.verdict.flows.flows import Fate
-from proxylab.verdict.flows.hops import Translation, second_nat, seen_translated, seen_untranslated
-from proxylab.verdict.flows.origins import origin
+from proxylab.verdict.flows import Fate
 from proxylab.verdict.foreign import may_have, rule_words, suspicion
+from proxylab.verdict.hops import Translation, copying, origin, second_nat, seen_translated, seen_untranslated
 from proxylab.verdict.icmp_errors import icmp_words
-from proxylab.verdict.rule_words import is_from_itself, the_rule, why_masqueraded
 
 _LED_ASTRAY = frozenset({Fate.LOST, Fate.REFUSED, Fate.STRAYED, Fate.UNREACHABLE})
 

@@ -31,13 +31,12 @@ from proxylab.statistics import (
     flows_to_stick,
     spread_p_value,
 )
-from proxylab.verdict.case import Case
+from proxylab.verdict.case import Case, ExpectedEnds
 from proxylab.verdict.expectations.expectation import Expectation, Needs
-from proxylab.verdict.expected_ends import ExpectedEnds
 from proxylab.verdict.findings import Findings
-from proxylab.verdict.flows.flows import counted_ends
+from proxylab.verdict.flows import counted_ends
 from proxylab.verdict.model import Verdict
-from proxylab.verdict.stream import StreamCase, answer_words, may_be_late
+from proxylab.verdict.step_case import StreamCase, answer_words, may_be_late
 
 _End = tuple[IPAddress, int]
 _Arrived = Counter[_End]

@@ -17,8 +17,8 @@ from proxylab.verdict.expectations.dropped_at_pod import judge_end_at_pod
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.expectations.outcome import lost_where
 from proxylab.verdict.findings import Findings
-from proxylab.verdict.flows.flows import Fate
-from proxylab.verdict.flows.hops import hop, is_at, seen_untranslated
+from proxylab.verdict.flows import Fate
+from proxylab.verdict.hops import hop, is_at, seen_untranslated
 from proxylab.verdict.model import Verdict
 
 _ENDING = {Outcome.DROPPED: ("DROP", Fate.LOST), Outcome.REJECTED: ("REJECT", Fate.REJECTED)}

@@ -11,8 +11,8 @@ from proxylab.verdict.case import Case, fate_clause, fates_text
 from proxylab.verdict.doubts import disagreement
 from proxylab.verdict.drops import KernelDrop, drop_at
 from proxylab.verdict.findings import Findings
-from proxylab.verdict.flows.flows import Fate, Flow
-from proxylab.verdict.flows.hops import hop, is_at
+from proxylab.verdict.flows import Fate, Flow
+from proxylab.verdict.hops import hop, is_at
 from proxylab.verdict.model import Verdict
 
 

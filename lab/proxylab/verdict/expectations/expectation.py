@@ -6,23 +6,15 @@ module only where the author wrote the key, or where the expectation says itself
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 
 from proxylab.addresses import IPAddress
+from proxylab.verdict.findings import Judged
 from proxylab.verdict.model import Verdict
 
-
-class Subject(Protocol):
-    """A probe, a stream in a step, or a step."""
-
-    @property
-    def expect(self) -> object:
-        """The keys that its author may write."""
-
-
-S = TypeVar("S", bound=Subject)
+S = TypeVar("S", bound=Judged)
 W = TypeVar("W")
 
 

@@ -14,10 +14,9 @@ from proxylab.rules.effects import REJECTING, RESETTING, REWRITING
 from proxylab.rules.texts import effects_of
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.case import Case, nodes_of
-from proxylab.verdict.flows.flows import Flow
-from proxylab.verdict.flows.hops import hop
-from proxylab.verdict.flows.origins import origin
+from proxylab.verdict.flows import Flow
 from proxylab.verdict.foreign import may_have, suspicion
+from proxylab.verdict.hops import hop, origin
 from proxylab.verdict.icmp_errors import errors_of, icmp_words, rejecting_error
 
 

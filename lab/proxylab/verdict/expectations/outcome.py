@@ -55,9 +55,8 @@ from proxylab.rules.effects import EXEMPTING, REJECTING, REWRITING
 from proxylab.rules.packets import Packets
 from proxylab.rules.texts import excludes
 from proxylab.scenario.words import IcmpError, Outcome
-from proxylab.verdict.alterations import altered_clauses, turned_away_again
 from proxylab.verdict.case import Case, fate_clause, fates_text, nodes_of
-from proxylab.verdict.counted_rules import CountedRule, may_be_engines, of_service
+from proxylab.verdict.counted_rules import CountedRule, may_be_engines, of_service, the_rule
 from proxylab.verdict.doubts import packets_of, packets_until
 from proxylab.verdict.drops import dropped_with_sentinels, kernel_drop
 from proxylab.verdict.expectations.dropped_at_pod import judge_drop_at_pod
@@ -71,13 +70,18 @@ from proxylab.verdict.expectations.origin_of_answer import (
 )
 from proxylab.verdict.expectations.untranslated import judge_untranslated
 from proxylab.verdict.findings import Findings
-from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
-from proxylab.verdict.flows.hops import ended_in, hop, seen_untranslated
-from proxylab.verdict.flows.on_links import dropped_meanwhile
+from proxylab.verdict.flows import Fate, Flow, counted_ends
 from proxylab.verdict.foreign import rewrote, rule_words, suspicion
+from proxylab.verdict.hops import (
+    altered_clauses,
+    dropped_meanwhile,
+    ended_in,
+    hop,
+    seen_untranslated,
+    turned_away_again,
+)
 from proxylab.verdict.icmp_errors import errors_of, icmp_words, rejecting_error
 from proxylab.verdict.model import Verdict
-from proxylab.verdict.rule_words import the_rule
 
 ENDING: Final = {Outcome.DROPPED: "DROP", Outcome.REJECTED: "REJECT"}
 """The target of the rules that end flows so."""

@@ -12,16 +12,14 @@ from proxylab.addresses import IPAddress, Transport
 from proxylab.evidence.words import amount, endpoint, listed, times
 from proxylab.scenario.expect import ReplyByBackend
 from proxylab.scenario.words import Manner, Outcome, Reply
-from proxylab.verdict.alterations import altered_clauses, data_changed
 from proxylab.verdict.case import Case, fate_clause
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
-from proxylab.verdict.flows.copies import copies
-from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
-from proxylab.verdict.flows.on_links import copied_on_link, dropped_meanwhile
+from proxylab.verdict.flows import Fate, Flow, counted_ends
 from proxylab.verdict.foreign import suspicion_where_lost
+from proxylab.verdict.hops import altered_clauses, copied_on_link, copies, data_changed, dropped_meanwhile
 from proxylab.verdict.model import Verdict
-from proxylab.verdict.stream import StreamCase
+from proxylab.verdict.step_case import StreamCase
 
 _NO_ARRIVAL = "it never arrived at a pod that could reply"
 

@@ -42,10 +42,10 @@ from proxylab.verdict.conntrack_tables import entry_words
 from proxylab.verdict.counted_rules import may_be_engines
 from proxylab.verdict.expectations.expectation import Expectation, Needs
 from proxylab.verdict.findings import Findings
-from proxylab.verdict.flows.flows import Flow, counted_ends
+from proxylab.verdict.flows import Flow, counted_ends
 from proxylab.verdict.foreign import rewrote, rule_words, suspicion
 from proxylab.verdict.model import Verdict
-from proxylab.verdict.stream import StreamCase, answer_words, may_be_late
+from proxylab.verdict.step_case import StreamCase, answer_words, may_be_late
 
 _MARKING_CHAINS = frozenset({"KUBE-MARK-MASQ", "mark-for-masquerade"})
 """The engine's rules that mark packets for masquerading, in iptables and in nftables."""

@@ -25,9 +25,9 @@ from proxylab.rules.effects import ENDING, REJECTING, RESETTING
 from proxylab.scenario.steps import Count
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
-from proxylab.verdict.flows.on_links import dropped_meanwhile
+from proxylab.verdict.hops import dropped_meanwhile
 from proxylab.verdict.model import Verdict
-from proxylab.verdict.stream import MILLISECOND, StreamCase, may_be_late
+from proxylab.verdict.step_case import MILLISECOND, StreamCase, may_be_late
 
 _ENDS: Final = {"lost": ENDING, "rejected": REJECTING, "resets": RESETTING}
 """What a foreign rule does to packets that count under a key."""

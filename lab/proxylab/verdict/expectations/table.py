@@ -21,8 +21,7 @@ from proxylab.verdict.expectations.name import NAME
 from proxylab.verdict.expectations.outcome import ICMP, OUTCOME, UNDECIDED
 from proxylab.verdict.expectations.reply import REPLY, WHOLE
 from proxylab.verdict.expectations.source import SOURCE, SOURCE_OF_STREAM
-from proxylab.verdict.step_case import StepCase
-from proxylab.verdict.stream import StreamCase
+from proxylab.verdict.step_case import StepCase, StreamCase
 
 OF_PROBES: Final[tuple[Expectation[Case, Any], ...]] = (
     NAME,

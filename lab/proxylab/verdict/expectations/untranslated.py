@@ -7,9 +7,9 @@ from proxylab.rules.effects import EXEMPTING
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.case import Case, fate_clause, fates_text
 from proxylab.verdict.findings import Findings
-from proxylab.verdict.flows.flows import Fate
-from proxylab.verdict.flows.hops import hop, seen_translated, seen_untranslated
+from proxylab.verdict.flows import Fate
 from proxylab.verdict.foreign import suspicion
+from proxylab.verdict.hops import hop, seen_translated, seen_untranslated
 from proxylab.verdict.model import Verdict
 
 _LEFT_ALONE = frozenset({Fate.LOST, Fate.LOST_ON_LINK, Fate.STRAYED, Fate.UNREACHABLE})

@@ -15,10 +15,9 @@ from proxylab.verdict.causes import loss, reply
 from proxylab.verdict.causes.layout import RefusedEntry
 from proxylab.verdict.causes.table import cause
 from proxylab.verdict.causes.table import why as first_cause
-from proxylab.verdict.counted_rules import read
+from proxylab.verdict.counted_rules import read, why_masqueraded
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement
-from proxylab.verdict.rule_words import why_masqueraded
 
 WORLD = World(backends=("echo-2",), source=Preserved())
 NODE_A = ip_address("172.18.0.2")

@@ -7,7 +7,7 @@ from recorded import World
 
 from proxylab.evidence.evidence import Direction, Observation, Packet
 from proxylab.plan.resolved import STACK
-from proxylab.verdict.flows.flows import Ends, Stop, flows_of
+from proxylab.verdict.flows import Ends, Stop, flows_of
 
 WORLD = World()
 NODE = ip_address("172.18.0.2")
