@@ -19,15 +19,10 @@ from proxylab.plan.topology import draw
 from proxylab.scenario.expect import Expect
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import AddressTarget, HostTarget, PodTarget, Probe, Send, ServiceTarget, Source, Target
+from proxylab.scenario.targets import FRONTENDS_OF_PORTS
 from proxylab.scenario.words import Frontend, Outcome, Position
 
-_FRONTENDS: Final = (
-    Frontend.CLUSTER_IP,
-    Frontend.NODE_PORT,
-    Frontend.EXTERNAL_IP,
-    Frontend.LOAD_BALANCER_IP,
-    Frontend.DNS_NAME,
-)
+_FRONTENDS: Final = (*FRONTENDS_OF_PORTS, Frontend.DNS_NAME)
 
 _LAST_PORT: Final = 65535
 

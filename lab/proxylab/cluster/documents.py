@@ -120,7 +120,7 @@ def _inside(service: Service, _value: object) -> bool:
 
 
 def _outside(service: Service, _value: object) -> bool:
-    return service.type in (ServiceType.LOAD_BALANCER, ServiceType.NODE_PORT) or bool(service.external_ips)
+    return service.externally_accessible
 
 
 def _records(record: Fields, *, needs: str = "") -> Form:

@@ -109,6 +109,11 @@ class Service(TaggedRecord, frozen=True, kw_only=True):
         """The object's identity in the store."""
         return ObjectKey("Service", self.namespace, self.name)
 
+    @property
+    def externally_accessible(self) -> bool:
+        """Whether ``externalTrafficPolicy`` has a frontend to apply to."""
+        return self.type in (ServiceType.LOAD_BALANCER, ServiceType.NODE_PORT) or bool(self.external_ips)
+
 
 class EndpointPort(Record, frozen=True, kw_only=True):
     """One port of an EndpointSlice."""

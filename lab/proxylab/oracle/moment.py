@@ -23,10 +23,10 @@ from proxylab.encoding import Record
 from proxylab.oracle.choice import Candidate, candidates_of
 from proxylab.oracle.setting import ProxySetting
 from proxylab.plan.model import Listener, Plan, PlannedNamespace, Role
+from proxylab.scenario.targets import addresses_by_frontend
 from proxylab.scenario.versions import Version
 from proxylab.scenario.words import Frontend
 
-_VIP: Final = ("VIP", "")
 _KNOWS_IP_MODE: Final[Version] = (1, 30)
 _REVERSE_PATH: Final = "net.ipv4.conf.{}.rp_filter"
 _BRIDGED: Final = {
@@ -116,19 +116,13 @@ class Moment:
 
     def _add(self, service: Service) -> None:
         families = frozenset(service.ip_families) or {Family.of(each) for each in service.cluster_ips}
-        ingress = (each.ip for each in service.load_balancer_ingress if each.ip is not None and each.ip_mode in _VIP)
-        by_kind: dict[Frontend, Iterable[IPAddress]] = {
-            Frontend.CLUSTER_IP: service.cluster_ips,
-            Frontend.EXTERNAL_IP: service.external_ips,
-            Frontend.LOAD_BALANCER_IP: ingress,
-        }
         self.cluster_ips.update(service.cluster_ips)
         if self.setting.version < _KNOWS_IP_MODE:
-            proxied = (each.ip for each in service.load_balancer_ingress if each.ip_mode not in _VIP)
+            proxied = (each.ip for each in service.load_balancer_ingress if each.ip_mode != "VIP")
             self.undecided.update(
                 dict.fromkeys(filter(None, proxied), "before 1.30 a feature gate decides about ipMode")
             )
-        for via, addresses in by_kind.items():
+        for via, addresses in addresses_by_frontend(service, claimed=True).items():
             for address in addresses:
                 if Family.of(address) in families:
                     for port in service.ports:

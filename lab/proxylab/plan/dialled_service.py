@@ -13,6 +13,7 @@ from proxylab.cluster.slices import slices_of
 from proxylab.encoding import Record
 from proxylab.plan.cluster_timeline import ClusterMoment
 from proxylab.plan.resolved import ResolvedProbe
+from proxylab.scenario.targets import addresses_by_frontend
 from proxylab.scenario.words import Frontend
 
 
@@ -105,11 +106,12 @@ def dialled_service(cluster: ClusterMoment, resolved: ResolvedProbe) -> DialledS
     port = next((each for each in service.ports if each.name == port_name), None)
     if port is None:
         return None
+    addresses = addresses_by_frontend(service)
     return DialledService(
         service=service,
         port=port,
         family=Family.of(resolved.destination),
-        via=_frontend(service, resolved.destination),
+        via=next((via for via, own in addresses.items() if resolved.destination in own), Frontend.NODE_PORT),
         slices=slices_of(service, cluster.objects),
         pods=tuple(pod for pod in cluster.pods.values() if pod.namespace == service.namespace),
         nodes=tuple(cluster.nodes),
@@ -122,13 +124,3 @@ def _is_elsewhere(service: Service, pod: Pod) -> bool:
     return (
         pod.namespace != service.namespace and bool(service.selector) and service.selector.items() <= pod.labels.items()
     )
-
-
-def _frontend(service: Service, address: IPAddress) -> Frontend:
-    if address in service.cluster_ips:
-        return Frontend.CLUSTER_IP
-    if address in service.external_ips:
-        return Frontend.EXTERNAL_IP
-    if any(address == each.ip for each in service.load_balancer_ingress):
-        return Frontend.LOAD_BALANCER_IP
-    return Frontend.NODE_PORT

@@ -6,6 +6,7 @@ Receivers are pods, programs that listen on a node, and the stacks that answer e
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct
@@ -19,7 +20,7 @@ from proxylab.plan.model import PlannedNamespace, PodPlacement
 from proxylab.plan.resolved import STACK, Destination, Receiver
 from proxylab.scenario.network import UPLINK
 from proxylab.scenario.probes import ServiceTarget, Target
-from proxylab.scenario.targets import service_port
+from proxylab.scenario.targets import addresses_by_frontend, service_port
 from proxylab.scenario.words import Frontend
 
 _Served = tuple[Service, ServicePort]
@@ -66,9 +67,7 @@ class LabEndpoints:
             self._slices[each.namespace, each.service].append(each)
         self._frontends: dict[tuple[IPAddress | None, int, Protocol | None], _Served] = {}
         for service in self._services.values():
-            ingress = tuple(each.ip for each in service.load_balancer_ingress if each.ip is not None)
-            frontends: tuple[IPAddress, ...] = (*service.cluster_ips, *service.external_ips, *ingress)
-            for address in frontends:
+            for address in chain.from_iterable(addresses_by_frontend(service).values()):
                 for port in service.ports:
                     self._frontends.setdefault((address, port.port, port.protocol), (service, port))
             for port in (port for port in service.ports if port.node_port):

@@ -11,6 +11,7 @@ from proxylab.plan.assembly import LabLayout
 from proxylab.plan.model import Role
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe, ServiceTarget
+from proxylab.scenario.targets import FRONTENDS_OF_PORTS
 from proxylab.scenario.words import Frontend
 from proxylab.text import kubectl_table, names_that_fit, wrapped
 
@@ -82,12 +83,7 @@ def commands(scenario: Scenario, name: str = "", probe: Probe | None = None) -> 
 
 def _is_simple(probe: Probe) -> bool:
     """Whether a command line can express the probe: it dials a frontend of a Service that has an address."""
-    return isinstance(probe.target, ServiceTarget) and probe.target.via in (
-        Frontend.CLUSTER_IP,
-        Frontend.NODE_PORT,
-        Frontend.EXTERNAL_IP,
-        Frontend.LOAD_BALANCER_IP,
-    )
+    return isinstance(probe.target, ServiceTarget) and probe.target.via in FRONTENDS_OF_PORTS
 
 
 def labs_table(labs: Sequence[tuple[str, str, str, str, str, str]]) -> list[str]:

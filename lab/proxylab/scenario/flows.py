@@ -12,6 +12,7 @@ from proxylab.scenario.keys import RefusedError
 from proxylab.scenario.parts import ProbeParts
 from proxylab.scenario.probes import AddressTarget, HostTarget, PodTarget, ServiceTarget, Source
 from proxylab.scenario.targets import (
+    FRONTENDS_OF_PORTS,
     find_service,
     frontend_addresses,
     pod_port,
@@ -22,7 +23,6 @@ from proxylab.scenario.targets import (
 from proxylab.scenario.words import Frontend, Manner, Outcome, Program
 
 _PORTS: Final = (Frontend.NODE_PORT, Frontend.HEALTH_CHECK_NODE_PORT)
-_ADDRESSES: Final = "allowed: clusterIP, externalIP, loadBalancerIP, or to: {address: …}"
 
 
 def check_probes(
@@ -231,7 +231,8 @@ def _check_echo(subject: Subject) -> None:
             problems.add(port.key, "an echo request has no port", allowed="remove the key")
     if isinstance(target, ServiceTarget) and target.via in _PORTS:
         what = f"{target.via} is a port, and an echo request has none"
-        problems.add(location["to"]["via"].spot, what, allowed=_ADDRESSES)
+        others = ", ".join(each for each in FRONTENDS_OF_PORTS if each not in _PORTS)
+        problems.add(location["to"]["via"].spot, what, allowed=f"allowed: {others}, or to: {{address: …}}")
     if location["send"]["as"].exists and send.manner is not Manner.PACKET:
         what = "an echo request is a single packet, not a connection"
         problems.add(location["send"]["as"].spot, what, allowed="allowed: packet")

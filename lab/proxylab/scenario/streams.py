@@ -15,9 +15,9 @@ from proxylab.scenario.manifests import Manifests
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.probes import ServiceTarget
 from proxylab.scenario.steps import EngineState, Step, StepExpect, StreamExpect, Until
-from proxylab.scenario.words import Frontend, Manner
+from proxylab.scenario.targets import FRONTENDS_OF_PORTS
+from proxylab.scenario.words import Manner
 
-_DIALLED = (Frontend.CLUSTER_IP, Frontend.NODE_PORT, Frontend.EXTERNAL_IP, Frontend.LOAD_BALANCER_IP)
 _DISTURBING = (EngineAction.KILL, EngineAction.STOP, EngineAction.FLUSH)
 
 
@@ -37,9 +37,9 @@ def check_streams(parts: Parts, inventory: Inventory, manifests: Manifests, prob
 def _check_stream(subject: Subject) -> None:
     """Note packets that only a probe sends, and frontends that only a probe dials."""
     target, send, location, problems = subject.probe.target, subject.probe.send, subject.location, subject.problems
-    if isinstance(target, ServiceTarget) and target.via not in _DIALLED:
+    if isinstance(target, ServiceTarget) and target.via not in FRONTENDS_OF_PORTS:
         what = f"a stream cannot dial {target.via}"
-        problems.add(location["to"]["via"].spot, what, allowed=f"allowed: {listed(_DIALLED)}")
+        problems.add(location["to"]["via"].spot, what, allowed=f"allowed: {listed(FRONTENDS_OF_PORTS)}")
     if send is None:
         return
     for key, number in (("flows", send.flows), ("concurrency", send.concurrency)):

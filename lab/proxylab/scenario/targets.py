@@ -20,7 +20,10 @@ from proxylab.scenario.words import Frontend
 Found = TypeVar("Found")
 Port = TypeVar("Port", ServicePort, ListeningPort)
 
-_WITH_ADDRESSES: Final = (Frontend.CLUSTER_IP, Frontend.EXTERNAL_IP, Frontend.LOAD_BALANCER_IP)
+_OTHERS: Final = (Frontend.HEALTH_CHECK_NODE_PORT, Frontend.DNS_NAME, Frontend.INGRESS)
+FRONTENDS_OF_PORTS: Final = tuple(each for each in Frontend if each not in _OTHERS)
+"""Where proxies serve a Service's ports; the lab knows each address before it sends."""
+
 _EXPOSED: Final = (ServiceType.NODE_PORT, ServiceType.LOAD_BALANCER)
 
 
@@ -66,11 +69,21 @@ def _why_no_frontend(service: Service, via: Frontend, *, balanced: bool) -> str:
 
 def frontend_addresses(service: Service, via: Frontend) -> tuple[IPAddress, ...]:
     """The addresses of a frontend; none where it has no address of its own, or none yet."""
-    if via is Frontend.EXTERNAL_IP:
-        return service.external_ips
-    if via is Frontend.LOAD_BALANCER_IP:
-        return tuple(entry.ip for entry in service.load_balancer_ingress if entry.ip is not None)
-    return service.cluster_ips if via is Frontend.CLUSTER_IP else ()
+    return addresses_by_frontend(service).get(via, ())
+
+
+def addresses_by_frontend(service: Service, *, claimed: bool = False) -> dict[Frontend, tuple[IPAddress, ...]]:
+    """The addresses that are the Service's own. A new frontend with addresses is a row here.
+
+    ``claimed`` leaves out those that no proxy claims: a load balancer in mode Proxy (KEP-1860) rewrites the
+    destination, so that its packets arrive at node ports.
+    """
+    ingress = (each.ip for each in service.load_balancer_ingress if each.ip_mode == "VIP" or not claimed)
+    return {
+        Frontend.CLUSTER_IP: service.cluster_ips,
+        Frontend.EXTERNAL_IP: service.external_ips,
+        Frontend.LOAD_BALANCER_IP: tuple(address for address in ingress if address is not None),
+    }
 
 
 def require_address(service: Service, target: ServiceTarget, addresses: Sequence[IPAddress]) -> None:

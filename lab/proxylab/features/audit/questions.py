@@ -18,6 +18,7 @@ from proxylab.oracle.choice import candidates_of
 from proxylab.plan.model import Plan
 from proxylab.scenario.expect import PROMISED
 from proxylab.scenario.probes import AddressTarget, Probe, Send, ServiceTarget, Source, Target
+from proxylab.scenario.targets import addresses_by_frontend
 from proxylab.scenario.words import Frontend, Manner, Position
 from proxylab.statistics import flows_to_hit_all, flows_to_stick
 
@@ -158,16 +159,10 @@ class Asker:
         if service.headless or service.type is ServiceType.EXTERNAL_NAME:
             return
         of_family = [family for family in self._families if any(Family.of(ip) is family for ip in service.cluster_ips)]
-        ingress = [each.ip for each in service.load_balancer_ingress if each.ip is not None]
-        by_via = {
-            Frontend.CLUSTER_IP: service.cluster_ips,
-            Frontend.EXTERNAL_IP: service.external_ips,
-            Frontend.LOAD_BALANCER_IP: ingress,
-        }
         for port in service.ports:
             for family in of_family:
                 made = self._dialled(service, port, family)
-                for via, addresses in by_via.items():
+                for via, addresses in addresses_by_frontend(service).items():
                     for address in (each for each in addresses if Family.of(each) is family):
                         yield replace(made, via=via, address=address)
                 if port.node_port:

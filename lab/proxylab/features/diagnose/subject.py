@@ -4,7 +4,7 @@ Owns ``DiagnosedService`` and ``FrontendAddress``, made from the objects alone, 
 compared with them. ``proxylab.oracle.choice`` knows which endpoints a node must use.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -26,6 +26,7 @@ from proxylab.cluster.slices import slices_of
 from proxylab.evidence.words import endpoint
 from proxylab.oracle.choice import candidates_of, choose
 from proxylab.oracle.setting import ProxySetting
+from proxylab.scenario.targets import addresses_by_frontend
 from proxylab.scenario.words import Frontend
 
 Backend = tuple[IPAddress, int]
@@ -112,17 +113,9 @@ class DiagnosedService(Struct, frozen=True, kw_only=True):
 
     def _of(self, family: Family, port: ServicePort) -> Iterator[FrontendAddress]:
         service = self.service
-        addresses: Mapping[Frontend, Sequence[IPAddress]] = {
-            Frontend.CLUSTER_IP: service.cluster_ips,
-            Frontend.EXTERNAL_IP: service.external_ips,
-            # A balancer in mode Proxy rewrites the destination (KEP-1860): its packets arrive at node ports.
-            Frontend.LOAD_BALANCER_IP: [
-                each.ip for each in service.load_balancer_ingress if each.ip and each.ip_mode == "VIP"
-            ],
-        }
         if service.headless or not any(Family.of(each) is family for each in service.cluster_ips):
             return
-        for via, all_of_them in addresses.items():
+        for via, all_of_them in addresses_by_frontend(service, claimed=True).items():
             for address in all_of_them:
                 if Family.of(address) is family:
                     yield FrontendAddress(via=via, address=address, port_number=port.port, port=port, family=family)

@@ -5,6 +5,7 @@ the endpoints and the source; the plan gives the source address that masqueradin
 """
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct
@@ -22,6 +23,7 @@ from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.plan.sources import masquerade_source
 from proxylab.scenario.expect import Masqueraded, Preserved, SourceAddress, SourceByBackend
 from proxylab.scenario.probes import Probe
+from proxylab.scenario.targets import addresses_by_frontend
 from proxylab.scenario.words import Outcome
 
 _MOST_BRANCHES: Final = 8
@@ -91,8 +93,7 @@ def _frontend(assembly: Assembly, plan: Plan, probe: Probe, resolved: ResolvedPr
     nodes = [each for each in plan.namespaces if each.role is Role.NODE]
     of_nodes = {address.interface.ip for node in nodes for address in node.addresses}
     for service in assembly.timeline[assembly.scenario.steps_before(probe)].services:
-        own = (*service.cluster_ips, *service.external_ips)
-        own += tuple(each.ip for each in service.load_balancer_ingress if each.ip is not None and each.ip_mode == "VIP")
+        own = set(chain.from_iterable(addresses_by_frontend(service, claimed=True).values()))
         for port in service.ports:
             if str(port.protocol) != str(resolved.protocol):
                 continue
