@@ -16,7 +16,7 @@ from test_check import cpu_seconds
 FEW, MANY = 2_500, 10_000
 MOST_TIMES = 6
 BUDGETS = {"yaml": 6.0, "json": 3.0}
-MOST_SECONDS_OF_IMPORT = 3.0
+MOST_SECONDS_OF_IMPORT = 5.0
 PODS = 400
 
 Raw = dict[str, Any]
@@ -111,7 +111,7 @@ def test_import_is_linear_in_services(tmp_path: Path) -> None:
         (tmp_path / f"{services}.lab.yaml").unlink(missing_ok=True)
         return import_(tmp_path, services)
 
-    assert times(measure, 250, 1_000) <= MOST_TIMES
+    assert times(measure, 750, 3_000) <= MOST_TIMES
 
 
 @pytest.mark.budget
@@ -121,5 +121,5 @@ def test_check_of_10_000_services(form: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.budget
-def test_import_of_1_000_services(tmp_path: Path) -> None:
-    assert import_(tmp_path, 1_000) <= MOST_SECONDS_OF_IMPORT
+def test_import_of_3_000_services(tmp_path: Path) -> None:
+    assert import_(tmp_path, 3_000) <= MOST_SECONDS_OF_IMPORT

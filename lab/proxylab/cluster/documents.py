@@ -470,7 +470,7 @@ def object_of(kind: type[ObjectT], document: Mapping[str, Any]) -> ObjectT:
     try:
         metadata = document["metadata"]
         values = {key: metadata[key] for key in ("name", "namespace", "labels", "annotations") if metadata.get(key)}
-        known = {each.name for each in fields(kind)}
+        known = kind.__struct_fields__
         given = {key: value for key, value in values.items() if key in known}
         thing = convert(given | _values(TABLES[kind].fields, document), kind, dec_hook=address)
     except (ValidationError, AttributeError, KeyError, TypeError) as error:

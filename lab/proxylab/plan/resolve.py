@@ -14,7 +14,7 @@ from proxylab.cluster.objects import EndpointSlice, Service, Unstructured
 from proxylab.errors import ScenarioError
 from proxylab.plan.device_names import ROUTER
 from proxylab.plan.endpoints import LabEndpoints, everywhere
-from proxylab.plan.forwarding import UnreachableError, next_hop
+from proxylab.plan.forwarding import UnreachableError, next_hop, route_to
 from proxylab.plan.lookup import (
     find,
     frame_mac,
@@ -192,6 +192,8 @@ class _Resolver:
         # What probes share is made once, since it has a part for every pod.
         self._everywhere = cache(partial(everywhere, pods, self._nodes.values(), self._hosts.values()))
         self._sentinels = cache(self._sentinels_of)
+        self._machines = {each.name: each for each in plan.namespaces}
+        self._next_hop = cache(partial(next_hop, plan))
 
     def resolved(self, number: int, probe: _Sent) -> ResolvedProbe:
         expect = probe.expect if isinstance(probe, Probe) else None
@@ -256,7 +258,10 @@ class _Resolver:
             raise refused(what, key="from.address", allowed="use one of the same IP family")
         if namespace in self._nodes:
             return self._stack_sender(probe, placement.name, namespace, destination)
-        hop = next_hop(self._plan, namespace, destination)
+        machine = self._machines[namespace]
+        # A step to a gateway is looked up once for all destinations behind it: there may be thousands.
+        gateway = None if machine.has(destination) else route_to(machine, destination).via
+        hop = self._next_hop(namespace, gateway or destination)
         return Sender(
             name=placement.name,
             namespace=namespace,

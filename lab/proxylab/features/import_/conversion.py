@@ -8,7 +8,7 @@ the import finds the pods by their labels, and the lab derives the slices. Each 
 nodes, pods and hosts share one name space, and with the lab's own.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from itertools import count
 from typing import Final
@@ -108,8 +108,14 @@ class Converted(Struct, frozen=True, kw_only=True):
     proxy: LiveProxy
 
 
-def convert(kubectl_output: KubectlOutput, omissions: Omissions) -> Converted:
-    """Make the parts of the scenario; ``omissions`` gets what they leave out."""
+def convert(
+    kubectl_output: KubectlOutput, omissions: Omissions, service_networks: Sequence[IPNetwork] = ()
+) -> Converted:
+    """Make the parts of the scenario; ``omissions`` gets what they leave out.
+
+    ``service_networks`` are the ServiceCIDRs of some families, where the user knows them.
+    """
+    told = _told_networks(kubectl_output, service_networks)
     services = {namespaced(each): each for each in kubectl_output.services}
     slices = [each for each in kubectl_output.slices if _is_of_use(each, services, omissions)]
     slices += _mirrored(kubectl_output, services, sliced_services(slices), omissions)
@@ -122,9 +128,13 @@ def convert(kubectl_output: KubectlOutput, omissions: Omissions) -> Converted:
         if key not in sliced
         for each in derived_slices(service, pods, _families_of(service))
     ]
+    if not (kubectl_output.slices or kubectl_output.endpoints):
+        for key, service in services.items():
+            if not at(service, "spec", "selector") and at(service, "spec", "type") != "ExternalName":
+                omissions.add("endpoints of Services without selector, which have none here", "/".join(key))
     backing = Backing(pods, nodes, omissions)
     backing.follow_slices([*slices, *derived])
-    return _Converter(kubectl_output, slices, derived, nodes, backing, omissions).converted()
+    return _Converter(kubectl_output, slices, derived, nodes, backing, omissions, told).converted()
 
 
 def _mirrored(
@@ -157,6 +167,7 @@ class _Converter:
         nodes: list[LiveNode],
         backing: Backing,
         omissions: Omissions,
+        service_networks: Sequence[IPNetwork],
     ) -> None:
         self._kubectl_output = kubectl_output
         self._slices = slices
@@ -168,7 +179,10 @@ class _Converter:
         self._selected: dict[str, set[str]] = {}
         for raw in kubectl_output.services:
             self._selected.setdefault(namespaced(raw)[0], set()).update(at(raw, "spec", "selector") or {})
-        self._networks = _networks(kubectl_output.services, nodes, backing)
+        self._networks = _networks(kubectl_output.services, nodes, backing, service_networks)
+        for each in self._networks.services:
+            if each not in service_networks:
+                omissions.add("the ServiceCIDR, which no object tells; give --service-cidr", f"{each} stands for it")
         self._here = _translation(self._networks, nodes, backing)
 
     def converted(self) -> Converted:
@@ -312,7 +326,9 @@ def _nodes(kubectl_output: KubectlOutput, pods: list[LivePod], slices: list[Raw]
     return list(nodes.values()) or [LiveNode(name="node-a")]
 
 
-def _networks(services: Collection[Raw], nodes: list[LiveNode], backing: Backing) -> Networks:
+def _networks(
+    services: Collection[Raw], nodes: list[LiveNode], backing: Backing, service_networks: Sequence[IPNetwork]
+) -> Networks:
     """The networks; the families are those of the Services, the first Service's first, or else those of the nodes."""
     cluster_ips = [address for raw in services for address in _cluster_ips(raw)]
     spoken = [Family(each) for raw in services for each in at(raw, "spec", "ipFamilies") or []]
@@ -327,8 +343,17 @@ def _networks(services: Collection[Raw], nodes: list[LiveNode], backing: Backing
             *(address for pod in pods if not pod.host_network for address in pod.addresses),
         ],
         services=cluster_ips,
+        service_networks=service_networks,
         number_of_nodes=len(nodes),
     )
+
+
+def _told_networks(kubectl_output: KubectlOutput, given: Sequence[IPNetwork]) -> Sequence[IPNetwork]:
+    """The ServiceCIDRs that the user gives, and for other families those of objects that hold all cluster IPs."""
+    cluster_ips = [address for raw in kubectl_output.services for address in _cluster_ips(raw)]
+    stated = [ip_network(each) for raw in kubectl_output.service_cidrs for each in at(raw, "spec", "cidrs") or []]
+    whole = [each for each in stated if all(one in each for one in cluster_ips if one.version == each.version)]
+    return [*given, *whole]
 
 
 def _node_ports(services: Iterable[Raw]) -> dict[str, str]:

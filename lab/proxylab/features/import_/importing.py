@@ -2,11 +2,12 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
 
+from proxylab.addresses import IPNetwork
 from proxylab.errors import ScenarioError
 from proxylab.features.import_.conversion import Converted, convert
 from proxylab.features.import_.manifests import Data
@@ -29,11 +30,14 @@ class Imported(Struct, frozen=True):
     engine: str = ""
 
 
-def import_cluster(kubectl_output: KubectlOutput, name: str) -> Imported:
-    """Write the scenario of a cluster. Raises ``ScenarioError``."""
+def import_cluster(kubectl_output: KubectlOutput, name: str, service_networks: Sequence[IPNetwork] = ()) -> Imported:
+    """Write the scenario of a cluster.
+
+    ``service_networks`` are its ServiceCIDRs, where the user knows them. Raises ``ScenarioError``.
+    """
     omissions = Omissions()
     try:
-        converted = convert(kubectl_output, omissions)
+        converted = convert(kubectl_output, omissions, service_networks)
         services = [service_of(read_plain(ServiceManifest, each)) for each in converted.services]
         given = (*converted.slices, *converted.derived)
         read_slices = (slice_of(read_plain(EndpointSliceManifest, each)) for each in given)
@@ -42,6 +46,13 @@ def import_cluster(kubectl_output: KubectlOutput, name: str) -> Imported:
         what = str(error).splitlines()[0]
         problem = f"an object is not as an API server prints it: {what}; import the output of `{COMMAND}`"
         raise ScenarioError([problem]) from error
+    for network in service_networks:
+        of_family = [each for one in services for each in one.cluster_ips if each.version == network.version]
+        if outside := [each for each in of_family if each not in network]:
+            what = f"--service-cidr {network} does not hold the cluster IP {outside[0]}"
+            raise ScenarioError([f"{what}; give the network of all cluster IPs, or leave the option out"])
+        if str(network) not in converted.network["serviceCIDR"]:
+            omissions.add("networks of --service-cidr in whose family the cluster has no address", str(network))
     probes = Probes(converted, slices, omissions)
     written = [probe for service in services for probe in probes.of(service)]
     if not converted.proxy.configuration:

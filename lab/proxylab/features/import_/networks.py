@@ -34,6 +34,7 @@ def find_networks(
     nodes: Collection[IPAddress],
     pods: Collection[IPAddress | IPNetwork],
     services: Collection[IPAddress],
+    service_networks: Sequence[IPNetwork] = (),
     number_of_nodes: int,
 ) -> Networks:
     """The networks of a cluster's addresses.
@@ -42,7 +43,8 @@ def find_networks(
     pod network is another one, for the pods that the lab adds. The lab chooses other networks where none contains the
     nodes without the Services.
     """
-    of_services = _around_all(families, services, _SERVICES, _holding(families, [*nodes, *pods]), gateways=False)
+    around = _around_all(families, services, _SERVICES, _holding(families, [*nodes, *pods]), gateways=False)
+    of_services = [next((one for one in service_networks if one.version == each.version), each) for each in around]
     of_nodes = _around_all(families, nodes, _NODES, of_services, chosen_apart_from=_holding(families, pods))
     nodes_stay = not _overlap(of_nodes, of_services)
     if not nodes_stay:

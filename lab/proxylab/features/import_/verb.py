@@ -1,19 +1,23 @@
 """``proxylab import``: write a scenario from kubectl's output of a live cluster."""
 
 import sys
+from collections.abc import Iterator
+from ipaddress import ip_network
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Final
 
 import click
 
+from proxylab.addresses import IPNetwork
 from proxylab.cli.file_arguments import write_new
 from proxylab.cli.input_files import read_input
 from proxylab.cli.options import argument, option, takes
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import terminal_width
-from proxylab.errors import ExitCode
+from proxylab.errors import ExitCode, ScenarioError
 from proxylab.features.import_.importing import import_cluster
-from proxylab.features.import_.reading import COMMAND, read_kubectl_output
+from proxylab.features.import_.reading import COMMAND, is_of_use, read_kubectl_output
 from proxylab.plan.assembly import check_every_case
 from proxylab.scenario.document import Problems
 from proxylab.scenario.load import parse_scenario
@@ -21,6 +25,17 @@ from proxylab.scenario.source import decode
 from proxylab.text import wrapped
 
 _STDIN: Final = "-"
+_MOST_FILES: Final = 20_000
+
+
+def _networks(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[IPNetwork, ...]:
+    try:
+        networks = tuple(ip_network(each) for each in values)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}; write a network such as 10.96.0.0/12", ctx, param) from None
+    if len({each.version for each in networks}) < len(networks):
+        raise click.BadParameter("name one network of each family", ctx, param)
+    return networks
 
 
 @click.command("import", short_help="Write a scenario from kubectl's output of a live cluster.")
@@ -38,6 +53,17 @@ def command(
     name: Annotated[
         str, option("--name", metavar="NAME", default="imported", show_default=True, help="The scenario's name.")
     ],
+    service_networks: Annotated[
+        tuple[IPNetwork, ...],
+        option(
+            "--service-cidr",
+            metavar="NETWORK",
+            multiple=True,
+            callback=_networks,
+            help="The cluster's ServiceCIDR, one of each family. The default is that of ServiceCIDR objects, or one"
+            " around the cluster IPs.",
+        ),
+    ],
 ) -> ExitCode:
     """Write a scenario with the Services, endpoints and node addresses of a live cluster.
 
@@ -45,10 +71,12 @@ def command(
     frontend that a pod in the cluster, or a machine outside, can dial gets a probe, and Kubernetes'
     promises say what must become of it. The head of the scenario and standard error list what the import left out. A
     second FILE, the output of `kubectl -n kube-system get configmap kube-proxy -o yaml`, has the proxy's configuration.
+    A FILE may be what `kubectl cluster-info dump -A` prints, or a folder that it or must-gather wrote.
 
     Example: proxylab import cluster.yaml -o mine.lab.yaml
     """
-    imported = import_cluster(read_kubectl_output((str(file), _text(file)) for file in files or (Path(_STDIN),)), name)
+    texts = (text for file in files or (Path(_STDIN),) for text in _texts(file))
+    imported = import_cluster(read_kubectl_output(texts), name, service_networks)
     target, too_large = str(output or "standard output"), Problems()
     decode(imported.text.encode(), target, too_large)
     too_large.raise_any()
@@ -67,6 +95,21 @@ def command(
         if imported.engine:
             echo(f"  with the cluster's own proxy: --engine {imported.engine}", err=True)
     return ExitCode.OK
+
+
+def _texts(file: Path) -> Iterator[tuple[str, str]]:
+    """The text of a file, or those in a folder that may hold objects, each with its name."""
+    if not file.is_dir():
+        yield str(file), _text(file)
+        return
+    found = sorted(islice((each for each in file.rglob("*") if each.is_file() and is_of_use(each)), _MOST_FILES + 1))
+    if not found:
+        what = "the folder that `kubectl cluster-info dump --output-directory` or must-gather wrote"
+        raise ScenarioError([f"{file}: no file of Services, pods or nodes there; name {what}"])
+    if len(found) > _MOST_FILES:
+        raise ScenarioError([f"{file}: more than {_MOST_FILES:,} files of objects there; name the files instead"])
+    for each in found:
+        yield str(each), _text(each)
 
 
 def _text(file: Path) -> str:
