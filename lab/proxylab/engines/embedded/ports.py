@@ -135,8 +135,6 @@ def ports_of(
     cluster_ips = _of_family(service.cluster_ips, family)
     if not cluster_ips:
         return
-    is_checked = needs_health_check(service)
-    is_local = service.external_traffic_policy is TrafficPolicy.LOCAL
     for port in service.ports:
         yield ServicePortInfo(
             service=service.key,
@@ -148,9 +146,9 @@ def ports_of(
             external_ips=_of_family(service.external_ips, family),
             load_balancer_vips=_vips(service, family),
             source_ranges=_source_ranges(service, family),
-            health_check_node_port=service.health_check_node_port if is_checked else 0,
+            health_check_node_port=_health_check_node_port(service),
             internal_policy_local=service.internal_traffic_policy is TrafficPolicy.LOCAL,
-            external_policy_local=is_local and service.externally_accessible,
+            external_policy_local=_external_policy_local(service),
             affinity_timeout=service.affinity_timeout,
             endpoints=_endpoints(port, slices, node_name),
         )
@@ -177,6 +175,14 @@ def _source_ranges(service: Service, family: Family) -> tuple[IPNetwork, ...]:
         return ()
     ranges = tuple([network for network in service.source_ranges if Family.of(network) is family])
     return () if any(network.prefixlen == 0 for network in ranges) else ranges
+
+
+def _external_policy_local(service: Service) -> bool:
+    return service.external_traffic_policy is TrafficPolicy.LOCAL and service.externally_accessible
+
+
+def _health_check_node_port(service: Service) -> int:
+    return service.health_check_node_port if needs_health_check(service) else 0
 
 
 def _endpoints(port: ServicePort, slices: Iterable[EndpointSlice], node_name: str) -> tuple[EndpointInfo, ...]:
