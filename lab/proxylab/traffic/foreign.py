@@ -116,6 +116,10 @@ class ForeignRules:
             else:
                 rules = nft_rules(self._node, listing)
                 found.update({key: rule for key, rule in rules if rule.table in tables})
+                for table in tables:
+                    for chain, packets in self._names.dropped_by_policies(table).items():
+                        if (rule := found.get((table, chain))) is not None:
+                            found[table, chain] = replace(rule, packets=packets)
         for table in self._names.legacy(family, self._counted()[1]):
             for saved in read_tables(await self._legacy(family, table)):
                 found.update(legacy_rules(self._node, saved))

@@ -83,13 +83,21 @@ def dropped_by_rules(
     """
     if all(flow.report is not None and flow.report.error in ("EMSGSIZE", "EPERM") for flow in flows):
         return True
+    counted = sum(rule.count.packets for rule in dropping if {rule.count.node} == ended_in(flows))
+    return counted == packets_of(flows) or dropped_by_one(resolved, evidence, flows)
+
+
+def dropped_by_one(resolved: ResolvedProbe, evidence: Evidence, flows: Sequence[Flow]) -> bool:
+    """Whether one rule or policy of any program dropped every packet of the flows, by its own counter.
+
+    It is a foreign one, or one of the engine's tables, which counts sentinel packets as well.
+    """
     packets, ended = packets_until(flows, evidence.counters_read_at), ended_in(flows)
     # A kernel may have sent again while the lab read the counters of foreign rules.
     possible = range(packets, packets_until(flows, evidence.foreign_read_at or evidence.counters_read_at) + 1)
     if any(ended_by(resolved, evidence, each, ended) for each in possible):
         return True
-    counted = sum(rule.count.packets for rule in dropping if {rule.count.node} == ended)
-    return counted == packets_of(flows) or dropped_with_sentinels(evidence, packets_of(flows), ended)
+    return dropped_with_sentinels(evidence, packets_of(flows), ended)
 
 
 def answers_ended(resolved: ResolvedProbe, evidence: Evidence, flows: Sequence[Flow]) -> bool:

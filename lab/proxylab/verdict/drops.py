@@ -18,13 +18,13 @@ from typing import Final
 from msgspec import Struct
 
 from proxylab.addresses import IPAddress
-from proxylab.evidence.evidence import DropReason, Evidence, Observation, RuleCount, TraceStep
+from proxylab.evidence.evidence import DropReason, Evidence, ForeignRule, Observation, RuleCount, TraceStep
 from proxylab.evidence.words import amount
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.rules.effects import CHANGING_HOPS, Effect, Effects, effects
 from proxylab.rules.texts import effects_of, read_rule
-from proxylab.verdict.foreign import may_meet, suspicion
+from proxylab.verdict.foreign import is_policy, may_meet, suspicion
 
 _REVERSE_PATH = "TcpExtIPReversePathFilter"
 _OTHER_ERRORS_OF_IPSEC = (
@@ -300,15 +300,17 @@ def _counter_shows(count: RuleCount, wanted: Effects) -> bool:
 def policy_drop(resolved: ResolvedProbe, evidence: Evidence, packets: int, ended: Collection[str]) -> str:
     """The sentence that a chain's policy dropped as many packets as the probe has, or more; empty if none did.
 
-    It is a policy of the one node where the packets ended, and one that they may have met. The count includes sentinel
-    packets and perhaps others, so this explains a loss and proves none.
+    It is a policy of the one node where the packets ended, and one that they may have met. The count may include
+    sentinel packets and others, so this explains a loss and proves none.
     """
-    for count in evidence.counts:
-        if {count.node} != set(ended) or not may_meet(count, resolved, evidence):
+    counts: tuple[RuleCount | ForeignRule, ...] = (*evidence.counts, *evidence.foreign)
+    for count in counts:
+        if {count.node} != set(ended) or not is_policy(count.text) or not may_meet(count, resolved, evidence):
             continue
-        if 0 < packets <= count.packets and count.text.startswith("-P "):
-            counted = f"which counted {amount(count.packets, 'packet')}"
-            return f"{count.node} dropped the packet by the policy of {count.chain}, {counted}."
+        counted = count.packets or 0
+        if 0 < packets <= counted and effects_of(count.text) & _DROPS:
+            by = f"the policy of {count.chain}, which counted {amount(counted, 'packet')}"
+            return f"{count.node} dropped the packet by {by}."
     return ""
 
 

@@ -77,20 +77,30 @@ def ended_by(
 ) -> ForeignRule | None:
     """The foreign rule that dropped, or rejected, exactly as many packets as the probe has, by its own counter.
 
-    It is a rule of the one node where the packets ended, and one that they may have met. A rule in the engine's tables
-    may have counted a sentinel packet in place of theirs, while one has no answer.
+    It is a rule or policy of the one node where the packets ended, and one that they may have met. A rule in the
+    engine's tables may have counted a sentinel packet in place of theirs, while one has no answer; so may a policy.
     """
     wanted = Effect.REJECT if rejected else Effect.DROP
-    rules = [rule for rule in _in_engines_tables(resolved, evidence) if not may_count_sentinels(rule, evidence)]
+    rules = [
+        rule
+        for rule in _in_engines_tables(resolved, evidence)
+        if not (is_policy(rule.text) or may_count_sentinels(rule, evidence))
+    ]
     counted = (rule for rule in (*evidence.foreign, *rules) if rule.packets == packets and packets)
     ending = (rule for rule in counted if {rule.node} == set(ended) and wanted in effects_of(rule.text))
     return next((each for each in ending if _counts_its_own(each) and may_meet(each, resolved, evidence)), None)
 
 
+def is_policy(text: str) -> bool:
+    """Whether a rule's text is the policy of its chain."""
+    read = read_rule(text)
+    return read is not None and read.is_policy
+
+
 def _counts_its_own(rule: ForeignRule) -> bool:
-    """Whether its counter counts what the rule ended; a policy counts what other rules let pass, too."""
+    """Whether its counter counts only what the rule ended."""
     read = read_rule(rule.text)
-    return read is not None and not read.is_policy and read.counts_what_it_does
+    return read is not None and read.counts_what_it_does
 
 
 def may_meet(rule: ForeignRule | RuleCount, resolved: ResolvedProbe, evidence: Evidence) -> bool:
@@ -130,6 +140,8 @@ def rule_words(rule: ForeignRule) -> str:
     if rule.table in _OF_DEVICES:
         return f"the {rule.text} of {rule.table} on {rule.chain} ({rule.hook})"
     hook = f" (hook {rule.hook}, priority {rule.priority})" if rule.hook else ""
+    if is_policy(rule.text):
+        return f"the policy of chain {rule.chain}{hook} of table {rule.table}"
     return f'the rule "{rule.text}" in chain {rule.chain}{hook} of table {rule.table}'
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from proxylab.evidence.evidence import Observation
+from proxylab.rules.rule import Rule
 from proxylab.scenario.words import IcmpError
 
 _REJECTING: Final[Mapping[tuple[int, int, int], IcmpError]] = {
@@ -54,7 +55,8 @@ _IN_RULES: Final[Mapping[str, IcmpError]] = {
     "adm-prohibited": IcmpError.ADMIN_PROHIBITED,
     "": IcmpError.PORT_UNREACHABLE,
 }
-"""The names of ``--reject-with`` without their prefix (iptables-extensions(8)); a rule without one rejects so, too."""
+"""The names of ``--reject-with`` without their prefix (iptables-extensions(8)), and those of nft, which have none. A
+rule without a name rejects with the last."""
 
 
 def rejecting_error(error: Observation) -> IcmpError | None:
@@ -62,9 +64,16 @@ def rejecting_error(error: Observation) -> IcmpError | None:
     return _REJECTING.get((error.source.version, *(error.icmp or (0, 0))))
 
 
-def errors_of(reject_with: str) -> frozenset[IcmpError]:
-    """The error that a rule sends by its ``--reject-with``; every one for a name that is unknown."""
-    name = reject_with.removeprefix("icmp6-").removeprefix("icmp-")
+def errors_of(rule: Rule) -> frozenset[IcmpError]:
+    """The error that a rule which rejects sends; none for a reset, every one where its words do not say which."""
+    action = rule.action
+    with_reset = action is not None and ("tcp-reset" in action.words or action.words[1:] == ("tcp", "reset"))
+    if with_reset:
+        return frozenset()
+    if rule.is_nft:
+        name = "?" if action is None or action.name == "xt" else (action.words or ("",))[-1]
+    else:
+        name = rule.value("--reject-with").removeprefix("icmp6-").removeprefix("icmp-")
     return frozenset({_IN_RULES[name]} if name in _IN_RULES else IcmpError)
 
 

@@ -1,7 +1,7 @@
 """Foreign rules, which belong to no engine: verdicts, and the sentences that name a cause."""
 
 import pytest
-from judging import DROPPED, FAIL, INCONCLUSIVE, PASS, judged, one
+from judging import DROPPED, FAIL, INCONCLUSIVE, PASS, REJECTED, judged, one
 from msgspec.structs import replace
 from recorded import World
 
@@ -380,3 +380,78 @@ def test_a_rule_of_the_hook_output_meets_what_programs_of_its_own_node_send(
     resolved = replace(WORLD.resolved, sender=replace(WORLD.resolved.sender, namespace=namespace, device=device))
     assert may_meet(rule, resolved, WORLD.evidence([], terminating=terminating)) is meets
     assert may_meet(GUARD, resolved, WORLD.evidence([], terminating=terminating))
+
+
+FIREWALL = ForeignRule("node-a", "filter", "FORWARD", "forward", 0, "-A FORWARD -p tcp --dport 80 -j DROP", 1)
+SILENT = replace(DROPPED, at=None)
+
+
+@pytest.mark.parametrize(
+    ("rule", "judgement"),
+    [
+        (FIREWALL, PASS),
+        (replace(FIREWALL, text="-A FORWARD -j DROP"), PASS),
+        (replace(FIREWALL, text="-P FORWARD DROP"), PASS),
+        (replace(FIREWALL, text="tcp dport 80 counter drop"), PASS),
+        (replace(FIREWALL, packets=2), INCONCLUSIVE),
+        (replace(FIREWALL, packets=None), INCONCLUSIVE),
+        (replace(FIREWALL, node="node-b"), INCONCLUSIVE),
+        (replace(FIREWALL, text="-A FORWARD -p udp -j DROP"), INCONCLUSIVE),
+        (replace(FIREWALL, text="-A FORWARD -p tcp --dport 80 -j REJECT"), INCONCLUSIVE),
+    ],
+    ids=lambda value: value.text if isinstance(value, ForeignRule) else value,
+)
+def test_any_rule_proves_by_its_counter_what_became_of_a_probe_of_no_service(
+    rule: ForeignRule, judgement: object
+) -> None:
+    """It asks nothing of the engine; a Service's probe does, and no other rule drops in place of the engine's."""
+    evidence = lost(SILENT, rule, kernel=())
+    assert one(SILENT, evidence, "outcome").judgement is judgement
+    of_service = judge(SILENT.probe, replace(SILENT.resolved, service_port="default/echo"), None, evidence)
+    assert of_service.overall is INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("text", "packets", "judgement"),
+    [
+        ("-A FORWARD -p tcp --dport 80 -j REJECT --reject-with icmp-port-unreachable", 1, PASS),
+        ("-A FORWARD -p tcp --dport 80 -j REJECT", 1, PASS),
+        ("-A FORWARD -p tcp --dport 80 -j REJECT --reject-with icmp-host-unreachable", 1, INCONCLUSIVE),
+        ("-A FORWARD -p tcp --dport 80 -j REJECT --reject-with tcp-reset", 1, INCONCLUSIVE),
+        ("-A FORWARD -p tcp --dport 81 -j REJECT", 1, INCONCLUSIVE),
+        ("-A FORWARD -p tcp --dport 80 -j REJECT", 2, INCONCLUSIVE),
+        ("-A FORWARD -p tcp --dport 80 -j DROP", 1, FAIL),
+        ("tcp dport 80 counter reject", 1, PASS),
+        ("tcp dport 80 counter reject with icmp type port-unreachable", 1, PASS),
+        ("tcp dport 80 counter reject with icmpx port-unreachable", 1, PASS),
+        ("tcp dport 80 counter reject with icmp host-unreachable", 1, INCONCLUSIVE),
+        ("tcp dport 80 counter reject with tcp reset", 1, INCONCLUSIVE),
+        ("counter tcp dport 80 reject", 1, INCONCLUSIVE),
+        ('tcp dport 80 counter xt target "REJECT"', 1, PASS),
+    ],
+)
+def test_any_rule_rejects_a_probe_of_no_service_with_its_own_error(text: str, packets: int, judgement: object) -> None:
+    rule = replace(FIREWALL, text=text, packets=packets)
+    evidence = REJECTED.evidence(
+        [REJECTED.leaves(0), REJECTED.hears_icmp(0)], foreign=(rule,), metered_nodes=REJECTED.resolved.nodes
+    )
+    assert one(REJECTED, evidence, "outcome").judgement is judgement
+    of_service = judge(REJECTED.probe, replace(REJECTED.resolved, service_port="default/echo"), None, evidence)
+    assert of_service.overall is (FAIL if judgement is FAIL else INCONCLUSIVE)
+
+
+def test_the_policy_of_a_table_that_no_meter_counts_is_named() -> None:
+    policy = replace(FIREWALL, text="-P FORWARD DROP", packets=3)
+    assert "node-a dropped the packet by the policy of FORWARD, which counted 3 packets." in cause(
+        WORLD, lost(WORLD, policy, kernel=())
+    )
+    assert policy_drop(WORLD.resolved, lost(WORLD, replace(policy, packets=None)), 1, {"node-a"}) == ""
+    may_have_dropped = cause(WORLD, lost(WORLD, replace(policy, packets=None), kernel=()))
+    assert "the policy of chain FORWARD (hook forward, priority 0) of table filter, without a counter" in (
+        may_have_dropped
+    )
+
+
+def test_the_foreign_rule_that_dropped_a_packet_elsewhere_than_expected_is_named() -> None:
+    world = replace(DROPPED, at="node-b")
+    assert "node-a dropped the packet by the rule" in cause(world, lost(world, FIREWALL, kernel=()))

@@ -78,7 +78,7 @@ def test_a_match_of_translated_connections_is_no_translation() -> None:
         ("tcp dport 80 counter log drop", True),
         ("-A FORWARD -m hashlimit --hashlimit-above 5/sec --hashlimit-name drop -j ACCEPT", False),
         ("-A FORWARD -i drop -j ACCEPT", False),
-        ("-P FORWARD DROP", False),
+        ("-P FORWARD DROP", True),
     ],
 )
 def test_a_counter_proves_an_end_only_where_it_counts_what_the_rule_ended(text: str, ends: bool) -> None:

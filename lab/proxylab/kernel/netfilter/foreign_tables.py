@@ -5,7 +5,7 @@ module starts no process; nft(8) and iptables-save(8) list the rules themselves.
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +27,8 @@ from proxylab.kernel.sandbox.netns import NetNs, inside
 _TABLE_NAME: Final = 1  # NFTA_TABLE_NAME, NFTA_RULE_TABLE, NFTA_CHAIN_TABLE
 _CHAIN_NAME: Final = 3
 _CHAIN_POLICY: Final = 5
+_CHAIN_COUNTERS: Final = 8
+_COUNTER_PACKETS: Final = 2
 _DROP: Final = bytes(4)  # NF_DROP
 _EVERY_FAMILY: Final = bytes(4)
 _FAMILIES: Final = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}
@@ -63,12 +65,25 @@ class TableNames:
         head, name_of = bytes([_NUMBERS[family], 0, 0, 0]), nla.text(_TABLE_NAME, name)
         return bool(self._dump.all(GET_RULE, head + name_of)) or any(self._shut(head, name_of))
 
-    def _shut(self, head: bytes, name_of: bytes) -> Iterator[str]:
+    def dropped_by_policies(self, table: str) -> dict[str, int]:
+        """What the policies of a table of nf_tables have dropped, by chain; without those that do not count.
+
+        nft(8) lists no such counter. iptables-nft gives its chains one. Raises ``OSError``.
+        """
+        family, _, name = table.partition(" ")
+        found = {}
+        for chain in self._shut(bytes([_NUMBERS[family], 0, 0, 0]), nla.text(_TABLE_NAME, name)):
+            if counters := chain.get(_CHAIN_COUNTERS):
+                packets = int.from_bytes(nested(counters)[_COUNTER_PACKETS])
+                found[_name_of(chain)] = packets
+        return found
+
+    def _shut(self, head: bytes, name_of: bytes) -> Iterator[dict[int, bytes]]:
         """The chains of a table of nf_tables with a policy that drops."""
         for body in self._dump.all(GET_CHAIN, head):
             chain = body[_NFGENMSG_BYTES:]
             if chain.startswith(name_of) and (read := nested(chain)).get(_CHAIN_POLICY) == _DROP:
-                yield read[_CHAIN_NAME].rstrip(b"\0").decode()
+                yield read
 
     def legacy(self, family: Family, known: Collection[str]) -> list[str]:
         """The tables of legacy iptables that decide anything, except those in ``known``.
@@ -118,8 +133,12 @@ class TableNames:
             rule = nested(body, _NFGENMSG_BYTES)
             jump = _JUMP.search(rule.get(_RULE_EXPRESSIONS, b""))
             yield rule[_RULE_CHAIN].rstrip(b"\0").decode(), jump[1].decode() if jump else ""
-        yield from ((chain, "") for chain in self._shut(head, name_of))
+        yield from ((_name_of(chain), "") for chain in self._shut(head, name_of))
 
     def close(self) -> None:
         """Close the socket."""
         self._dump.close()
+
+
+def _name_of(chain: Mapping[int, bytes]) -> str:
+    return chain[_CHAIN_NAME].rstrip(b"\0").decode()

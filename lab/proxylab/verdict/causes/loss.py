@@ -20,6 +20,7 @@ from proxylab.verdict.drops import kernel_drop, policy_drop, reverse_path_counte
 from proxylab.verdict.flows import Fate
 from proxylab.verdict.foreign import (
     ended_by,
+    is_policy,
     may_count_sentinels,
     may_meet,
     rule_words,
@@ -166,7 +167,7 @@ def dropped_by_foreign_rule(failure: Failure) -> str:
     """A foreign rule that counted every packet."""
     packets = failure.case.packets_counted
     rule = ended_by(failure.case.resolved, failure.case.evidence, packets, failure.case.ended_in)
-    if rule is None:
+    if rule is None or is_policy(rule.text):
         return ""
     dropped = f"{rule.node} dropped the packet by {rule_words(rule)}"
     return f"{dropped}, which belongs to no engine and counted {amount(packets, 'packet')}."

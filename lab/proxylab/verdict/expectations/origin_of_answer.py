@@ -47,7 +47,7 @@ def _packet_of(flow: Flow) -> Packet:
 def _another_error(case: Case, flow: Flow) -> str:
     """The clause that the sender heard another ICMP error than the counted rules send; empty if it may be theirs."""
     rules, heard = case.rejecting, flow.rejected_by
-    expected = frozenset(chain.from_iterable(errors_of(rule.value("--reject-with")) for rule in rules))
+    expected = frozenset(chain.from_iterable(errors_of(rule.read) for rule in rules))
     if not expected or heard is None or rejecting_error(heard) in expected:
         return ""
     rejects_with = listed(sorted(expected), "or")

@@ -47,18 +47,19 @@ from collections.abc import Container, Iterator, Sequence
 from typing import Final
 
 from proxylab.addresses import IPAddress, Transport
-from proxylab.evidence.evidence import Direction, Leg, Observation
+from proxylab.evidence.evidence import Direction, ForeignRule, Leg, Observation, RuleCount
 from proxylab.evidence.words import amount, endpoint, listed, tally
 from proxylab.plan.resolved import STACK
 from proxylab.rules.effects import ENDING as ENDING_EFFECTS
-from proxylab.rules.effects import EXEMPTING, REJECTING, REWRITING
+from proxylab.rules.effects import EXEMPTING, REJECTING, REWRITING, Effect, effects
 from proxylab.rules.packets import Packets
-from proxylab.rules.texts import excludes
+from proxylab.rules.rule import Rule
+from proxylab.rules.texts import excludes, read_rule
 from proxylab.scenario.words import IcmpError, Outcome
 from proxylab.verdict.case import Case, fate_clause, fates_text, nodes_of
 from proxylab.verdict.counted_rules import CountedRule, may_be_engines, of_service, the_rule
-from proxylab.verdict.doubts import packets_of, packets_until
-from proxylab.verdict.drops import dropped_with_sentinels, kernel_drop
+from proxylab.verdict.doubts import dropped_by_one, packets_of, packets_until
+from proxylab.verdict.drops import kernel_drop
 from proxylab.verdict.expectations.dropped_at_pod import judge_drop_at_pod
 from proxylab.verdict.expectations.expectation import Expectation, Needs
 from proxylab.verdict.expectations.origin_of_answer import (
@@ -71,7 +72,7 @@ from proxylab.verdict.expectations.origin_of_answer import (
 from proxylab.verdict.expectations.untranslated import judge_untranslated
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.flows import Fate, Flow, counted_ends
-from proxylab.verdict.foreign import rewrote, rule_words, suspicion
+from proxylab.verdict.foreign import ended_by, rewrote, rule_words, suspicion
 from proxylab.verdict.hops import (
     altered_clauses,
     dropped_meanwhile,
@@ -112,7 +113,7 @@ def _doubts_about_whose_drop(case: Case) -> Iterator[str]:
     node has passed all rules of that node. A rule that counted more than the probe's packets counted others as well.
     """
     counted = sum(rule.count.packets for rule in case.dropping)
-    if counted == case.packets:
+    if counted == case.packets or _dropped_alike(case):
         return
     for node in case.resolved.nodes:
         if clause := suspicion(case.resolved, case.evidence, node, REWRITING):
@@ -219,22 +220,29 @@ def _doubts_about_program(case: Case) -> Iterator[str]:
 
 def _dropped_alike(case: Case) -> bool:
     """Whether one rule or policy dropped every packet of a probe that asks nothing of the engine."""
-    return not case.resolved.service_port and dropped_with_sentinels(case.evidence, case.packets, case.ended_in)
+    return not case.resolved.service_port and dropped_by_one(case.resolved, case.evidence, case.flows)
 
 
 def _rejected_alike(case: Case) -> bool:
     """Whether one rule rejected every packet of a probe that asks nothing of the engine, with the error that came.
 
-    A rule that the scenario gives a node need not name the dialled address.
+    A rule that the scenario gives a node need not name the dialled address. Which tool has written it is no matter: in
+    modes whose engine has tables of its own, those of iptables are foreign.
     """
     if case.resolved.service_port:
         return False
     heard = {rejecting_error(error) for flow in case.flows if (error := flow.rejected_by) is not None}
     address, port = case.dialled
     sent = Packets({case.resolved.protocol}, destinations={address}, destination_ports={port})
-    rejecting = (rule for rule in case.rules if rule.target == "REJECT" and not excludes(rule.count.text, sent))
-    counted = (rule for rule in rejecting if rule.count.packets == case.packets)
-    return any(heard <= errors_of(rule.value("--reject-with")) for rule in counted)
+    rejecting: list[tuple[RuleCount | ForeignRule, Rule]] = [
+        (rule.count, rule.read) for rule in case.rules if rule.target == "REJECT"
+    ]
+    for foreign in case.evidence.foreign:
+        read = read_rule(foreign.text)
+        if read is not None and read.counts_what_it_does and Effect.REJECT in effects(read):
+            rejecting.append((foreign, read))
+    counted = (read for rule, read in rejecting if rule.packets == case.packets and not excludes(rule.text, sent))
+    return any(heard <= errors_of(read) for read in counted)
 
 
 def _doubts_about_rules(case: Case, outcome: Outcome, verb: str, seen: str) -> Iterator[str]:
@@ -517,6 +525,8 @@ def _dropped_at(case: Case, flows: Sequence[Flow], seen: Observation, who: str) 
             counted = f"which counted {amount(packets, 'packet')}"
             return f"{seen.netns_name} dropped {who} by {the_rule(rule)}, {counted}."
     packets = packets_until(flows, case.evidence.counters_read_at)
+    if (foreign := ended_by(case.resolved, case.evidence, packets, ended)) is not None:
+        return f"{foreign.node} dropped {who} by {rule_words(foreign)}, which counted {amount(packets, 'packet')}."
     drop = kernel_drop(case.resolved, case.evidence, packets, ended)
     return f"{drop}." if drop is not None and drop.node == seen.netns_name else ""
 
