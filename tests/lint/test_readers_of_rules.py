@@ -24,8 +24,6 @@ OF_NAMES = {
 }
 """What a name means is the proxy's, not the tool's."""
 STILL_READ_BY_PATTERNS = {
-    "engines/embedded/iptables/texts.py": "where the tables of a family begin, and lines with a Service's chains",
-    "engines/embedded/userspace/texts.py": "ports that the proxy chooses",
     "report/reproduction/reduced_rules.py": "the blocks of a listing, whose lines the script quotes",
 }
 """These read parts of rules' texts themselves. No other may; one that ends to do so leaves the list."""

@@ -1,6 +1,5 @@
 """The texts of mode iptables: what is loaded, and what iptables-save prints."""
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from itertools import zip_longest
@@ -19,7 +18,7 @@ from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.programmed import Entry, Hook, Programmed, Way
-from proxylab.rules.iptables import read_tables
+from proxylab.rules.iptables import read_rule, read_tables
 
 TCP_BE_LIBERAL: Final = "net.netfilter.nf_conntrack_tcp_be_liberal"
 """Where it is set when the proxy starts, no packet is INVALID for being out of window."""
@@ -44,8 +43,8 @@ _CHAIN_BY_TABLE: Final = {"filter": "KUBE-FORWARD", "nat": "KUBE-SERVICES"}
 Jumps into its chains prove nothing: the proxy makes those first, one by one, and loads the chains afterwards.
 """
 
-_OWN_CHAIN: Final = re.compile(r"\bKUBE-(?:SVC|SEP|EXT|FW|SVL)-[A-Z2-7]+")
-_FAMILY: Final = re.compile(r"(?=^\*mangle$)", re.MULTILINE)
+_OF_SERVICES: Final = ("KUBE-SVC-", "KUBE-SEP-", "KUBE-EXT-", "KUBE-FW-", "KUBE-SVL-")
+_FIRST_TABLE: Final = "\n*mangle\n"
 """The lab dumps table mangle first in each family."""
 
 
@@ -91,9 +90,11 @@ def holds(dump: str, present: bool) -> bool:
 
 def without(dump: str, service: str, _addresses: Collection[str]) -> str:
     """A dump without the rules of the Service of that name."""
-    lines = dump.splitlines(keepends=True)
-    own = {name for line in lines if service in line for name in _OWN_CHAIN.findall(line)}
-    return "".join(line for line in lines if service not in line and not own.intersection(_OWN_CHAIN.findall(line)))
+    own: set[str] = set()
+    for rule in (read_rule(each.text) for table in read_tables(dump) for each in table.rules if service in each.text):
+        own |= set() if rule is None else {rule.chain, rule.target, rule.value("--name")}
+    names = (service, *(name for name in own if name.startswith(_OF_SERVICES)))
+    return "".join(line for line in dump.splitlines(keepends=True) if not any(name in line for name in names))
 
 
 def read(text: str) -> Programmed:
@@ -188,7 +189,8 @@ def _value(rule: RuleMeaning, wanted: str) -> str:
 
 
 def _parts(dump: str) -> list[str]:
-    return [part for part in _FAMILY.split(dump) if part.startswith("*mangle")]
+    parts = f"\n{dump}".split(_FIRST_TABLE)[1:]
+    return [f"{_FIRST_TABLE}{part}"[1:] + "\n" * (number < len(parts)) for number, part in enumerate(parts, 1)]
 
 
 def _kube(chains: Chains) -> Chains:

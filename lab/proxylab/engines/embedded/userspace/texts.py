@@ -4,7 +4,6 @@ The kernel chooses the ports of the proxy process, and no two runs have the same
 ``FIRST_PORT`` up, and ``differences`` does not compare them.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_network
 from typing import Final
@@ -24,12 +23,13 @@ from proxylab.engines.embedded.tracker import PortTracker
 from proxylab.engines.embedded.userspace.rules import CHAINS, generation
 from proxylab.engines.embedded.userspace.writer import served_ports, tracked_ports
 from proxylab.engines.programmed import Entry, Programmed
-from proxylab.rules.iptables import read_rule, read_tables
+from proxylab.rules.iptables import print_rule, read_rule, read_tables
+from proxylab.rules.rule import Action, Match
 
 FIRST_PORT: Final = 40001
 
-_CHOSEN: Final = re.compile(r"(--to-ports |--to-destination \S+:|-A KUBE-NODEPORT-NON-LOCAL .*--dport )\d+")
-
+_TO_PROCESS: Final = "KUBE-NODEPORT-NON-LOCAL"
+"""The chain that lets packets to ports of the process through INPUT."""
 _LEADING: Final = ("KUBE-PORTALS-CONTAINER", "KUBE-NODEPORT-CONTAINER")
 
 
@@ -101,7 +101,26 @@ def differences(ours: str, theirs: str) -> list[str]:
 
 
 def _without_ports(dump: str) -> str:
-    return _CHOSEN.sub(r"\g<1>1", dump)
+    return "\n".join(map(_without_port, dump.split("\n")))
+
+
+def _without_port(line: str) -> str:
+    """A line whose rule leads to a port of the process, with another port."""
+    counter, verb, text = line.partition("-A ")
+    rule = read_rule(verb + text)
+    if rule is None:
+        return line
+    parts = [_with_port_1(part, rule.chain) for part in rule.parts]
+    return counter + print_rule(replace(rule, parts=tuple(parts)))
+
+
+def _with_port_1(part: Match | Action, chain: str) -> Match | Action:
+    if isinstance(part, Match):
+        return replace(part, values=("1",)) if chain == _TO_PROCESS and part.name == "--dport" else part
+    if part.after("--to-ports"):
+        return part.having("--to-ports", "1")
+    host, _, _ = part.after("--to-destination").rpartition(":")
+    return part.having("--to-destination", f"{host}:1") if host else part
 
 
 def holds(dump: str, present: bool) -> bool:
