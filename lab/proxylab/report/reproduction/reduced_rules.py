@@ -8,7 +8,6 @@ such rules jump to are never reached. The two sets depend on each other: reachab
 targets make rules reachable. So the module repeats both until nothing changes.
 """
 
-import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from ipaddress import ip_address, ip_network
 from typing import Final
@@ -21,12 +20,13 @@ from proxylab.plan.resolved import ResolvedProbe
 from proxylab.rules import iptables, nftables
 from proxylab.rules.effects import new_address
 from proxylab.rules.iptables import SavedTable, read_tables
-from proxylab.rules.nft_listing import elements_of, read_element
+from proxylab.rules.nft_listing import NftObject, elements_of, read_element, read_listing
 from proxylab.rules.packets import Answer, Packets, matches
 from proxylab.rules.rule import Action, Match, Rule
 from proxylab.rules.texts import read_rule
 
 _TRANSPORTS: Final = frozenset({"tcp", "udp", "sctp"})
+_SEPARATORS: Final = str.maketrans(dict.fromkeys(',{}@";', " "))
 
 
 class LoadedRules(Struct, frozen=True):
@@ -157,87 +157,88 @@ def _reached(first: Iterable[str], following: Callable[[str], Iterable[str]]) ->
 
 
 def _nft(text: str, version: int, reach: _Reach) -> Iterator[str]:
-    for table in re.split(r"(?m)^(?=table )", text):
-        other = "ip6" if version == 4 else "ip"
-        if not table.strip() or table.split()[1] == other:
+    for table in read_listing(text):
+        if table.name.partition(" ")[0] == ("ip6" if version == 4 else "ip"):
             continue
-        head, *blocks = re.split(r"(?m)^(?=\t(?:chain|set|map|counter|flowtable|ct helper) \S)", table)
-        named = _without_empty_blocks({each.split()[1]: _trimmed(each, reach) for each in blocks})
-        hooks = [name for name, block in named.items() if " hook " in block]
-        kept = _reached(hooks, lambda name, named=named: _names(named[name]) & named.keys())  # type: ignore[misc]
+        objects = _without_empty_objects({each.name: _trimmed(each, reach) for each in table.objects})
+        named = {name: _names(each) & objects.keys() for name, each in objects.items()}
+        kept = _reached([name for name, each in objects.items() if each.base is not None], named.__getitem__)
         if kept:
-            yield from filter(str.strip, head.splitlines())
-            for name, block in named.items():
-                if name in kept:
-                    yield from (line for line in block.splitlines() if line.strip() and line != "}")
+            yield from table.head
+            for each in (each for name, each in objects.items() if name in kept):
+                yield from (each.opening, *each.lines, "\t}")
             yield "}"
 
 
-def _without_empty_blocks(named: Mapping[str, str]) -> dict[str, str]:
-    """The blocks of a table without rules that look up an empty set or map, or jump to a chain without rules."""
-    blocks = dict(named)
+def _without_empty_objects(named: Mapping[str, NftObject]) -> dict[str, NftObject]:
+    """The objects of a table without rules that look up an empty set or map, or jump to a chain without rules."""
+    objects = dict(named)
     while True:
-        text = "".join(blocks.values())
-        empty = {
-            name
-            for name, block in blocks.items()
-            if _is_empty(block) and not any(f"{verb} @{name} " in text for verb in ("add", "update"))
-        }
-        after = {
-            name: "".join(line for line in block.splitlines(keepends=True) if not _needs(line, empty))
-            if block.startswith("\tchain")
-            else block
-            for name, block in blocks.items()
-        }
-        if after == blocks:
-            return {name: block for name, block in blocks.items() if not (" hook " in block and _is_empty(block))}
-        blocks = after
+        filled = {name for each in objects.values() for rule in _rules(each) for name in _filled(rule)}
+        empty = {name for name, each in objects.items() if _is_empty(each) and name not in filled}
+        after = {name: _without_idle_rules(each, empty) for name, each in objects.items()}
+        if after == objects:
+            return {name: each for name, each in objects.items() if each.base is None or not _is_empty(each)}
+        objects = after
 
 
-def _needs(line: str, empty: Container[str]) -> bool:
-    """Whether a line is a rule that does nothing, since what it looks up or jumps to is empty."""
-    if not line.startswith("\t\t"):
-        return False
-    rule = nftables.read_rule(line.strip())
+def _rules(chain: NftObject) -> list[Rule]:
+    return [nftables.read_rule(each.text) for each in chain.rules] if chain.kind == "chain" else []
+
+
+def _filled(rule: Rule) -> Iterator[str]:
+    """The sets to which a rule adds what it meets."""
+    return (each.words[0].removeprefix("@") for each in rule.actions if each.name in ("add", "update"))
+
+
+def _without_idle_rules(chain: NftObject, empty: Container[str]) -> NftObject:
+    """The object without rules that do nothing, since what they look up or jump to is empty."""
+    rules = _rules(chain)
+    kept = [rule for rule in rules if not _needs(rule, empty)]
+    return chain if kept == rules else chain.with_rules(map(nftables.print_rule, kept))
+
+
+def _needs(rule: Rule, empty: Container[str]) -> bool:
     looked_up = [value for each in rule.matches if not each.negated for value in each.values]
     looked_up += [each.words[-1] for each in rule.actions if each.name == "vmap" or "map" in each.words]
     jumps = (each.words[0] in empty for each in rule.actions if each.name == "jump")
     return any(each.startswith("@") and each[1:] in empty for each in looked_up) or any(jumps)
 
 
-def _is_empty(block: str) -> bool:
-    if block.startswith("\tchain"):
-        rules = [line for line in block.splitlines()[1:] if line.strip(" \t}") and " hook " not in line]
-        return not rules and "policy drop" not in block
-    return block.startswith(("\tset", "\tmap")) and "elements = " not in block
+def _is_empty(each: NftObject) -> bool:
+    if each.kind == "chain":
+        return not each.rules and (each.base is None or each.base.policy != "drop")
+    return each.kind in ("set", "map") and not each.elements
 
 
-def _names(block: str) -> set[str]:
-    return set(re.split(r"[\s,{}@\";]+", block))
+def _names(each: NftObject) -> set[str]:
+    """The words of an object, and so all names of others."""
+    return set(" ".join(each.lines).translate(_SEPARATORS).split())
 
 
-def _trimmed(block: str, reach: _Reach) -> str:
+def _trimmed(each: NftObject, reach: _Reach) -> NftObject:
     """A chain, set or map without counters, and without elements that no packet matches."""
-    block = re.sub(r"packets \d+ bytes \d+", "packets 0 bytes 0", block)
-    block = block.replace(" counter packets 0 bytes 0", " counter")
-    found = re.search(r"(?s)\t\telements = \{(.*?)\}\n", block)
-    if not found:
-        return block
-    kept = [" ".join(each.split()) for each in found[1].split(",") if _is_met(each, reach)]
-    elements = ",\n\t\t\t     ".join(kept)
-    return block.replace(found[0], f"\t\telements = {{ {elements} }}\n" if kept else "")
+    uncounted = replace(each, lines=tuple(map(_uncounted, each.lines)))
+    if each.kind not in ("set", "map"):
+        return uncounted
+    return uncounted.with_elements([element for element in uncounted.elements if _is_met(element, reach)])
+
+
+def _uncounted(line: str) -> str:
+    words = line.split(" ")
+    for at in (at for at, word in enumerate(words[:-3]) if (word.strip(), words[at + 2]) == ("packets", "bytes")):
+        words[at + 1] = words[at + 3] = "0"
+    return " ".join(words).replace(" counter packets 0 bytes 0", " counter")
 
 
 def _is_met(element: str, reach: _Reach) -> bool:
-    key = re.split(r" (?:comment|expires|timeout|counter|:) ?", f"{element.strip()} ")[0]
-    for part in key.split(" . "):
-        text = part.strip()
-        if text.isdecimal():
-            if int(text) not in reach.ports:
+    for part in read_element(element).key:
+        if part.isdecimal():
+            if int(part) not in reach.ports:
                 return False
-        elif text in _TRANSPORTS:
-            if text != reach.protocol:
+        elif part in _TRANSPORTS:
+            if part != reach.protocol:
                 return False
-        elif not reach.meets(text):
+        elif not reach.meets(part):
             return False
     return True
