@@ -1,5 +1,6 @@
 """Defects of one mode, and of what no mode translates: rows of the table in ``broken_promises``."""
 
+from breakages import PORTS
 from broken_promises import NFTABLES, USERSPACE, BrokenPromise
 
 __all__ = ["BROKEN_MODES"]
@@ -17,19 +18,18 @@ _PROXIED_PODS = (
     " services=tuple(replace(s, headless=False, cluster_ips=pods(s), external_ips=pods(s)) if {} else s"
     " for s in cluster.services), slices=tuple(replace(x, labels={{}}) for x in cluster.slices)))"
 )
-_TRACKER = "proxylab.engines.embedded.tracker"
 
 BROKEN_MODES = [
     BrokenPromise(
         "headless Services are served at the addresses of their pods",
-        _TRACKER,
+        PORTS,
         "PortTracker.update",
         _PROXIED_PODS.format("s.headless"),
         ("clusterip/headless",),
     ),
     BrokenPromise(
         "the port of a headless Service is translated to its targetPort",
-        _TRACKER,
+        PORTS,
         "PortTracker.update",
         _PROXIED_PODS.format("s.name == 'front'"),
         ("dns/headless-by-name",),

@@ -1,6 +1,6 @@
 """Defects in what health servers answer: rows of the table in ``breakages``."""
 
-from breakages import NODE_WORK, Breakage
+from breakages import NODE_WORK, PORTS, Breakage
 
 __all__ = ["HEALTH_ANSWERS"]
 
@@ -85,7 +85,7 @@ HEALTH_ANSWERS = [
     ),
     Breakage(
         "health checks answer at the next port",
-        "proxylab.engines.embedded.ports",
+        PORTS,
         "_health_check_node_port",
         "lambda service, whole=module._health_check_node_port: (port := whole(service)) and port + 1",
         {_FALLBACK: {_TERMINATING, _READY}},

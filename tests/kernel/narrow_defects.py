@@ -11,7 +11,6 @@ __all__ = ["NARROW_DEFECTS"]
 
 _SLICES = "proxylab.cluster.slices"
 _SYNC = "proxylab.engines.embedded.sync"
-_TRACKER = "proxylab.engines.embedded.tracker"
 
 _EACH_PORT = "lambda service, *given, whole=module.ports_of: ({} for p in whole(service, *given) {})"
 _EACH_ENDPOINT = "lambda *given, whole=module._endpoints: tuple(e for e in whole(*given) if {})"
@@ -215,7 +214,7 @@ NARROW_DEFECTS = [
     # Objects that come, change and go.
     BrokenPromise(
         "a deletion takes all Services",
-        _TRACKER,
+        PORTS,
         "PortTracker.update",
         (
             "lambda self, cluster, whole=module.PortTracker.update, most={}:"
@@ -236,7 +235,7 @@ NARROW_DEFECTS = [
     ),
     BrokenPromise(
         "Services get the endpoints of another namespace",
-        _TRACKER,
+        PORTS,
         "slices_by_service",
         (
             "lambda slices, family, whole=module.slices_by_service: (lambda found: {(namespace, name):"

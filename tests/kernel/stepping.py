@@ -230,7 +230,7 @@ STEPPING = [
     ),
     Breakage(
         "a Service with external IPs of both families is left out",
-        "proxylab.engines.embedded.tracker",
+        PORTS,
         "PortTracker.update",
         (
             "lambda self, cluster, whole=module.PortTracker.update, replace=__import__('msgspec').structs.replace:"

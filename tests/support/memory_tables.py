@@ -9,8 +9,8 @@ from rule_cases import Case
 from proxylab.addresses import Family, IPAddress
 from proxylab.engines.embedded.ipvs.tables import ServerKey, Tables, plan_tables
 from proxylab.engines.embedded.ipvs.writer import Held
+from proxylab.engines.embedded.ports import PortTracker
 from proxylab.engines.embedded.proxier import Proxier, RulesRefusedError
-from proxylab.engines.embedded.tracker import PortTracker
 from proxylab.evidence.ipvs import IpSet, VirtualServer
 
 

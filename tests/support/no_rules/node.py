@@ -6,10 +6,9 @@ from proxylab.addresses import Family
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.context import NodeContext
 from proxylab.engines.embedded.node import NodeFacts
-from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
+from proxylab.engines.embedded.ports import ClusterView, PortTracker, ServicePortInfo
 from proxylab.engines.embedded.proxier import ModeProxier, Proxier, RulesRefusedError, Written
 from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.engines.embedded.tracker import PortTracker
 from proxylab.engines.node_mode import NodeMode
 from proxylab.engines.protocol import Draining
 from proxylab.evidence.evidence import RuleCount

@@ -15,8 +15,8 @@ from proxylab.engines.embedded.ipvs.tables import Tables, plan_tables
 from proxylab.engines.embedded.ipvs.texts import load, print_tables
 from proxylab.engines.embedded.ipvs.writer import IpvsWriter
 from proxylab.engines.embedded.mutation import ABSENT, Mutation, mutated
+from proxylab.engines.embedded.ports import PortTracker
 from proxylab.engines.embedded.proxier import ModeProxier
-from proxylab.engines.embedded.tracker import PortTracker
 
 OWN_TABLES = ("ipset ", "ipvs ", "kube-ipvs0 ")
 

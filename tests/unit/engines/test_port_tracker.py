@@ -4,8 +4,7 @@ from rule_cases import HERE, Addresses, echo, endpoint, here_and_there, slice_of
 from whole_ports import service_ports
 
 from proxylab.addresses import Family
-from proxylab.engines.embedded.ports import ClusterView
-from proxylab.engines.embedded.tracker import PortTracker
+from proxylab.engines.embedded.ports import ClusterView, PortTracker
 
 A = Addresses(Family.IPV4)
 ECHO = echo(A)

@@ -15,10 +15,9 @@ from rule_cases import Addresses, case, echo, endpoint, facts, here_and_there, l
 from proxylab.addresses import Family, Protocol
 from proxylab.cluster.objects import ServicePort
 from proxylab.engines.embedded.iptables.cleanup import remove
-from proxylab.engines.embedded.ports import ClusterView
+from proxylab.engines.embedded.ports import ClusterView, PortTracker
 from proxylab.engines.embedded.proxier import ModeProxier, Proxier, SyncFailedError
 from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.engines.embedded.tracker import PortTracker
 from proxylab.engines.embedded.userspace.balance import EndpointBalancer
 from proxylab.engines.embedded.userspace.rules import CHAINS
 from proxylab.engines.embedded.userspace.writer import (

@@ -41,8 +41,7 @@ from proxylab.cluster.objects import (
 )
 from proxylab.cluster.store import Store
 from proxylab.encoding import decode, encode
-from proxylab.engines.embedded.ports import ClusterView
-from proxylab.engines.embedded.tracker import PortTracker
+from proxylab.engines.embedded.ports import ClusterView, PortTracker
 from proxylab.engines.embedded.userspace.writer import served_ports, tracked_ports
 from proxylab.engines.modes import MODES
 from proxylab.errors import InternalError

@@ -4,6 +4,10 @@ Owns ``ServicePortInfo`` and ``EndpointInfo`` (kube-proxy's own names), for all 
 endpoints. A service port is one port of one Service in one family, with the endpoints of all slices that carry a port
 of the same name and protocol. The endpoint's port number comes from the slice, never from the Service (upstream:
 serviceport.go and endpointslicecache.go in pkg/proxy).
+
+``PortTracker`` remembers one family's service ports, and makes anew only those whose objects changed. It follows no
+events: it compares the frozen objects with those of the last sync, so a lost event loses no change, and an unchanged
+object costs one comparison of identities.
 """
 
 from collections import defaultdict
@@ -217,3 +221,29 @@ def _endpoint(endpoint: Endpoint, port: int, node_name: str) -> EndpointInfo:
         endpoint.for_zones,
         endpoint.for_nodes,
     )
+
+
+_Seen = tuple[Service, Sequence[EndpointSlice]]
+
+
+class PortTracker:
+    """The service ports of one family, as the proxy on one node sees them."""
+
+    def __init__(self, family: Family, node_name: str) -> None:
+        self._family = family
+        self._node_name = node_name
+        self._tracked: dict[tuple[str, str], tuple[_Seen, tuple[ServicePortInfo, ...]]] = {}
+
+    def update(self, cluster: ClusterView) -> tuple[ServicePortInfo, ...]:
+        """The service ports in the order of their Services' keys. An unchanged one is the same object as before."""
+        slices = slices_by_service(cluster.slices, self._family)
+        now: dict[tuple[str, str], tuple[_Seen, tuple[ServicePortInfo, ...]]] = {}
+        for service in in_order(cluster.services):
+            key = (service.namespace, service.name)
+            seen = (service, slices.get(key, ()))
+            before = self._tracked.get(key)
+            if before is None or before[0] != seen:
+                before = seen, tuple(ports_of(service, self._family, seen[1], self._node_name))
+            now[key] = before
+        self._tracked = now
+        return tuple([port for _, ports in now.values() for port in ports])

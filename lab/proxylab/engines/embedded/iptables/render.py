@@ -7,9 +7,8 @@ from proxylab.engines.embedded.iptables.rules import Generation, PortRules, Rule
 from proxylab.engines.embedded.iptables.scope import PortScope, ProxyScope
 from proxylab.engines.embedded.iptables.service_chains import owned_chains, service_chains
 from proxylab.engines.embedded.node import NodeFacts
-from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
+from proxylab.engines.embedded.ports import ClusterView, PortTracker, ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.engines.embedded.tracker import PortTracker
 
 LARGE_CLUSTER_ENDPOINTS = 1000
 """With more endpoints than this over all service ports, kube-proxy omits the comments of endpoint rules."""

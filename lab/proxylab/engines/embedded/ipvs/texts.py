@@ -17,9 +17,8 @@ from proxylab.engines.embedded.iptables.restore import restore
 from proxylab.engines.embedded.ipvs.rules import make_rules
 from proxylab.engines.embedded.ipvs.tables import DUMMY, plan_tables
 from proxylab.engines.embedded.node import NodeFacts
-from proxylab.engines.embedded.ports import ClusterView
+from proxylab.engines.embedded.ports import ClusterView, PortTracker
 from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.engines.embedded.tracker import PortTracker
 from proxylab.engines.programmed import Entry, Programmed, Way
 from proxylab.evidence.ipvs import IpSet, VirtualServer
 from proxylab.rules import ipvs

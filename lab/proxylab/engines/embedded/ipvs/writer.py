@@ -19,10 +19,9 @@ from proxylab.engines.embedded.ipvs.rules import make_rules
 from proxylab.engines.embedded.ipvs.tables import ServerKey, Tables, plan_tables
 from proxylab.engines.embedded.mutation import Mutation
 from proxylab.engines.embedded.node import NodeFacts
-from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
+from proxylab.engines.embedded.ports import ClusterView, PortTracker, ServicePortInfo
 from proxylab.engines.embedded.proxier import RulesRefusedError, Written
 from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.engines.embedded.tracker import PortTracker
 from proxylab.evidence.ipvs import IpSet, VirtualServer
 
 

@@ -6,9 +6,8 @@ from proxylab.engines.embedded.nftables.rules import PortRules, Ruleset
 from proxylab.engines.embedded.nftables.scope import ProxyScope
 from proxylab.engines.embedded.nftables.service import render_port
 from proxylab.engines.embedded.node import NodeFacts, node_port_addresses
-from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
+from proxylab.engines.embedded.ports import ClusterView, PortTracker, ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.engines.embedded.tracker import PortTracker
 
 
 def render(cluster: ClusterView, node: NodeFacts, settings: ProxySettings, family: Family) -> Ruleset:

@@ -17,9 +17,8 @@ from proxylab.engines.embedded.iptables.kernel_state import KernelState
 from proxylab.engines.embedded.iptables.render import render
 from proxylab.engines.embedded.iptables.restore import restore
 from proxylab.engines.embedded.node import NodeFacts
-from proxylab.engines.embedded.ports import ClusterView
+from proxylab.engines.embedded.ports import ClusterView, PortTracker
 from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.engines.embedded.tracker import PortTracker
 from proxylab.engines.embedded.userspace.rules import CHAINS, generation
 from proxylab.engines.embedded.userspace.writer import served_ports, tracked_ports
 from proxylab.engines.programmed import Entry, Programmed

@@ -16,10 +16,9 @@ from proxylab.encoding import Record
 from proxylab.engines.embedded.iptables.loader import RuleLoader
 from proxylab.engines.embedded.iptables.writer import IptablesWriter
 from proxylab.engines.embedded.node import NodeFacts
-from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
+from proxylab.engines.embedded.ports import ClusterView, PortTracker, ServicePortInfo
 from proxylab.engines.embedded.proxier import ModeProxier, SyncFailedError, Written
 from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.engines.embedded.tracker import PortTracker
 from proxylab.engines.embedded.userspace.rules import PORTALS_CONTAINER, generation, key_of
 
 
