@@ -40,6 +40,8 @@ from proxylab.encoding import MisfitError
 Document = dict[str, Any]
 ObjectT = TypeVar("ObjectT", Service, EndpointSlice, Endpoints, Node, Pod, Namespace, ServiceCIDR, ClusterEvent)
 
+SIDECAR: Final = "Always"
+"""The restartPolicy of an init container that goes on beside the pod's other containers (KEP-753)."""
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
 _GRACE_SECONDS: Final = 30

@@ -165,7 +165,7 @@ def _template(kind: str, spec: _Spec, written: Mapping[str, Any]) -> PodTemplate
     return PodTemplate(
         labels=spec.template.metadata.labels,
         ports=tuple(PodPort(name=each.name, protocol=each.protocol, port=each.port) for each in pod.ports),
-        commands=tuple((*each.command, *each.args) if each.command else () for each in pod.containers),
+        commands=tuple((*each.command, *each.args) if each.command else () for each in pod.running),
         host_network=pod.host_network,
         hostname=named.hostname if kind != "StatefulSet" else "",
         subdomain=named.subdomain if kind != "StatefulSet" else spec.service_name,

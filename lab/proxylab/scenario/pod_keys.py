@@ -7,13 +7,14 @@ network, and keys that Kubernetes does not know, which are often misspelt.
 from collections.abc import Iterator
 from typing import Any, Final
 
+from proxylab.cluster.documents import SIDECAR
 from proxylab.scenario.document import nearest
 
 _OF_THE_NETWORK: Final = {
     "dnsConfig": "pods resolve names as spec.dns says",
     "hostAliases": "pods resolve names as spec.dns says",
-    "initContainers": "a pod of the lab listens from its start on the ports of its containers",
 }
+_INIT_CONTAINER: Final = "a pod of the lab listens from its start on the ports of its containers"
 _HOST_PORT: Final = "a network plugin's own rules serve it, and the lab has none; a NodePort is a Service's"
 
 # The fields of PodSpec, Container and ContainerPort in k8s.io/api v0.37 (core/v1/types.go).
@@ -43,12 +44,15 @@ def notes_on_pod(owner: str, spec: object) -> Iterator[str]:
     if spec.get("dnsPolicy") in ("Default", "None"):
         yield f"no effect: dnsPolicy {spec['dnsPolicy']} of {owner}: pods resolve names as spec.dns says"
     yield from _unknown(spec, _POD, owner, "")
-    for container in _items(spec.get("containers")):
-        yield from _unknown(container, _CONTAINER, owner, "containers[].")
-        for port in _items(container.get("ports")):
-            if port.get("hostPort"):
-                yield f"no effect: hostPort {port['hostPort']} of {owner}: {_HOST_PORT}"
-            yield from _unknown(port, _PORT, owner, "containers[].ports[].")
+    for key in ("initContainers", "containers"):
+        for container in _items(spec.get(key)):
+            if key == "initContainers" and container.get("restartPolicy") != SIDECAR:
+                yield f"no effect: initContainers of {owner}: {_INIT_CONTAINER}"
+            yield from _unknown(container, _CONTAINER, owner, f"{key}[].")
+            for port in _items(container.get("ports")):
+                if port.get("hostPort"):
+                    yield f"no effect: hostPort {port['hostPort']} of {owner}: {_HOST_PORT}"
+                yield from _unknown(port, _PORT, owner, f"{key}[].ports[].")
 
 
 def _unknown(written: dict[str, Any], keys: str, owner: str, path: str) -> Iterator[str]:

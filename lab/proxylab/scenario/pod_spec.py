@@ -10,6 +10,7 @@ from typing import Annotated
 from msgspec import field
 
 from proxylab.addresses import Protocol
+from proxylab.cluster.documents import SIDECAR
 from proxylab.cluster.placement import Constraints, Requirement, Toleration, TopologySpread
 from proxylab.scenario.keys import Between, Key, Manifest
 from proxylab.scenario.pods import ListeningPort
@@ -78,6 +79,7 @@ class _Container(Loose, frozen=True):
     ports: Annotated[tuple[_ContainerPort, ...], Key("The ports it listens on.")] = ()
     readiness_probe: Annotated[_Probe | None, Key("When it is ready.")] = None
     startup_probe: Annotated[_Probe | None, Key("When it has started.")] = None
+    restart_policy: Annotated[str, Key("Always lets an init container run beside the others, as a sidecar.")] = ""
 
     @property
     def seconds(self) -> int:
@@ -177,17 +179,25 @@ class PodSpec(Loose, frozen=True):
         Key("How long it may serve after it begins to terminate.", alias="terminationGracePeriodSeconds"),
     ] = 30
     containers: Annotated[tuple[_Container, ...], Key("Its containers.")] = ()
+    init_containers: Annotated[
+        tuple[_Container, ...], Key("Containers that start before; those with restartPolicy Always go on.")
+    ] = ()
+
+    @property
+    def running(self) -> tuple[_Container, ...]:
+        """The containers of the running pod: its sidecars and its own."""
+        return (*(each for each in self.init_containers if each.restart_policy == SIDECAR), *self.containers)
 
     @property
     def ports(self) -> tuple[ListeningPort, ...]:
         """The ports on which its containers listen."""
-        found = (port for container in self.containers for port in container.ports)
+        found = (port for container in self.running for port in container.ports)
         return tuple(ListeningPort(name=each.name, port=each.port, protocol=each.protocol) for each in found)
 
     @property
     def seconds_to_ready(self) -> int:
         """The time from its start until it is ready."""
-        return max((each.seconds for each in self.containers), default=0)
+        return max((each.seconds for each in self.running), default=0)
 
     @property
     def constraints(self) -> Constraints:

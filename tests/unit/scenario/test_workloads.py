@@ -185,6 +185,11 @@ def pod_with(keys: str, of_container: str = "") -> Scenario:
         (", dnsPolicy: Default", "", "dnsPolicy Default of Pod default/lone"),
         (", initContainers: [{name: b, image: b}]", "", "initContainers of Pod default/lone"),
         (
+            ", initContainers: [{name: b, restartPolicy: Always, comand: [a]}]",
+            "",
+            "initContainers[].comand of Pod default/lone: Kubernetes has no such key; did you mean command?",
+        ),
+        (
             ", hostNetwrok: true",
             "",
             "hostNetwrok of Pod default/lone: Kubernetes has no such key; did you mean hostNetwork?",
@@ -201,6 +206,14 @@ def test_keys_of_pods_without_the_effect_that_an_author_expects_are_noted(
 ) -> None:
     (note,) = noted(pod_with(keys, of_container))
     assert note.startswith(f"no effect: {said}")
+
+
+def test_a_pod_listens_on_the_ports_of_its_sidecars_too() -> None:
+    sidecar = "{name: b, restartPolicy: Always, ports: [{name: metrics, containerPort: 9100}]}"
+    before = "{name: c, ports: [{containerPort: 9200}]}"
+    scenario = pod_with(f", initContainers: [{sidecar}, {before}]")
+    assert [(each.name, each.port) for each in scenario.pods[-1].ports] == [("metrics", 9100), ("", 8080)]
+    assert len(noted(scenario)) == 1, "of the container that ends before the others start"
 
 
 def test_a_host_port_is_noted_and_usual_keys_are_not() -> None:

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress
-from proxylab.cluster.documents import Document, document_of, object_of
+from proxylab.cluster.documents import SIDECAR, Document, document_of, object_of
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Namespace, Node, Pod, Service
 
 PODS: Final = "/api/v1/pods"
@@ -108,19 +108,29 @@ def running_status(
             "conditions": [
                 {"type": name, "status": str(holds), "lastTransitionTime": now} for name, holds in conditions.items()
             ],
+            "initContainerStatuses": [
+                _container_status(each, now, is_ready=is_ready)
+                if each.get("restartPolicy") == SIDECAR
+                else _container_status(each, now, is_ready=True, is_over=True)
+                for each in pod["spec"].get("initContainers", ())
+            ],
             "containerStatuses": [
-                {
-                    "name": each["name"],
-                    "image": each["image"],
-                    "imageID": each["image"],
-                    "ready": is_ready,
-                    "started": True,
-                    "restartCount": 0,
-                    "state": {"running": {"startedAt": now}},
-                }
-                for each in pod["spec"]["containers"]
+                _container_status(each, now, is_ready=is_ready) for each in pod["spec"]["containers"]
             ],
         }
+    }
+
+
+def _container_status(container: Document, now: str, *, is_ready: bool, is_over: bool = False) -> Document:
+    over = {"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now}
+    return {
+        "name": container["name"],
+        "image": container["image"],
+        "imageID": container["image"],
+        "ready": is_ready,
+        "started": not is_over,
+        "restartCount": 0,
+        "state": {"terminated": over} if is_over else {"running": {"startedAt": now}},
     }
 
 
