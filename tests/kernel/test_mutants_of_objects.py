@@ -31,6 +31,11 @@ NOTICED = (
     ("steps/node-changes-zone", "later events of Node", "MODIFIED withheld"),
     ("steps/node-changes-zone", "Node.name", "another"),
     ("detect-local/node-cidr", "Node.podCIDRs[first]", "one bit longer"),
+    ("affinity/at-a-node-port-of-localhost", "Service.affinityTimeout", "left out"),
+    ("terminating/a-terminating-pod-sends", "later events of EndpointSlice", "MODIFIED withheld"),
+    ("dns/service-name-that-begins-with-a-digit", "EndpointSlice.ports[first].port", "one more"),
+    ("sctp/from-a-node", "Service.ports[first].nodePort", "one more"),
+    ("workloads/ports-of-a-sidecar", "Service.ports", "without the last"),
     # What holds for the second of something, too.
     ("loadbalancer/settings-at-the-second-port", "Service.sourceRanges of the last port", "left out"),
     ("loadbalancer/settings-at-the-second-port", "Service.externalTrafficPolicy of the last port", "as Cluster"),
