@@ -56,8 +56,9 @@ UNKNOWN_TO_IT = {
 }
 """The scenarios whose rules kube-proxy 1.23 writes in another way, or cannot write in these nodes."""
 
-UPSTREAM = re.compile(r"^  tags: \[.*\bupstream\b", re.MULTILINE)  # to load all scenarios would take two seconds, twice
-ENDS = "ends of others"
+TAGS = re.compile(r"^  tags: \[(.*)\]", re.MULTILINE)  # to load all scenarios would take two seconds, twice
+CORE = "ends of the core"
+ENDS = "ends of the rest"
 PARTS = ("others", "upstream")
 NODES = ("node-a", "node-b")
 FEW = 2
@@ -70,14 +71,14 @@ AnyResponse = tuple[tuple[IPNetwork, ...], ProxyConfiguration, tuple[KubeObject,
 Clusters = dict[str, tuple[KubeObject, ...]]
 
 
-def clusters(mode: str, *, upstream: bool, ends: bool) -> Iterator[tuple[str, AnyResponse, tuple[KubeObject, ...]]]:
+def clusters(mode: str, part: str) -> Iterator[tuple[str, AnyResponse, tuple[KubeObject, ...]]]:
     """Every cluster that a scenario goes through, or the first and last, with what engines are told at their start."""
     unknown = UNKNOWN_TO_IT if os.environ.get("TEST_ENGINES") else set()
-    for path in (each for each in files(upstream=upstream) if each.stem not in unknown):
+    for path in (each for each in files(part) if each.stem not in unknown):
         for case in cases(load_scenario(path), mode):
             timeline = assemble(case).timeline
             for number, cluster in enumerate(timeline):
-                if ends and 0 < number < len(timeline) - 1:
+                if part in (CORE, ENDS) and 0 < number < len(timeline) - 1:
                     continue
                 # Since 1.37 kube-proxy ends when the addresses of its node change.
                 bare = (
@@ -89,10 +90,16 @@ def clusters(mode: str, *, upstream: bool, ends: bool) -> Iterator[tuple[str, An
                 yield f"{path.stem} {case.case.id} after {number} steps", told, cluster.objects
 
 
-def files(*, upstream: bool) -> list[Path]:
-    """The files of the scenarios with or without the tag ``upstream``."""
+def files(part: str) -> list[Path]:
+    """The files of the scenarios with or without the tag ``upstream``. The latter are the core and the rest."""
     every = sorted((ROOT / "scenarios").rglob("*.lab.yaml"))
-    return [path for path in every if (UPSTREAM.search(path.read_text(encoding="utf-8")) is not None) is upstream]
+    tags = {path: {*re.findall(r"\w+", "".join(TAGS.findall(path.read_text(encoding="utf-8"))))} for path in every}
+    return [
+        path
+        for path in every
+        if ("upstream" in tags[path]) is (part == "upstream")
+        and (part in PARTS or ("core" in tags[path]) is (part == CORE))
+    ]
 
 
 def by_configuration(
@@ -117,7 +124,7 @@ def parts(clusters: list[Any]) -> Iterator[list[Any]]:
 async def compared(launcher: Launcher) -> dict[str, Any]:
     """How rules differ, by cluster and node; how many were compared; and the scenarios that they are of."""
     part = os.environ["TEST_PART"]
-    every = list(clusters(os.environ["TEST_MODE"], upstream=part == "upstream", ends=part == ENDS))
+    every = list(clusters(os.environ["TEST_MODE"], part))
     room = asyncio.Semaphore(AT_ONCE)
 
     async def in_its_turn(told: AnyResponse, group: Clusters) -> tuple[dict[str, list[str]], int]:
@@ -138,7 +145,7 @@ async def compared_in(launcher: Launcher, told: AnyResponse, group: Clusters) ->
     found: dict[str, list[str]] = {}
     count = 0
     async with AsyncExitStack() as stack:
-        few = len(group) <= FEW and os.environ["TEST_PART"] == ENDS
+        few = len(group) <= FEW and os.environ["TEST_PART"] in (CORE, ENDS)
         stages = await on_nodes(launcher, stack, told, NODES[:1] if few else NODES)
         for name, objects in group.items():
             for stage in (each for pair in stages.values() for each in pair):
@@ -202,15 +209,16 @@ async def until_networks_are_known(stage: Stage) -> None:
 def of_others(mode: str) -> set[str]:
     """The scenarios that a mode does not have."""
     return {
-        path.stem for path in (*files(upstream=True), *files(upstream=False)) if not [*cases(load_scenario(path), mode)]
+        path.stem for part in PARTS for path in files(part) if not [*cases(load_scenario(path), mode)]
     }
 
 
 # The scenarios tagged upstream run on a real kube-proxy in every run of the tests. Of the others, these are thorough: a
 # cluster between the first and the last, which changes what the way from one scenario to the next changes here; and
-# node-b where a configuration has few clusters, since node-a shows there what the configuration changes.
+# node-b where a configuration has few clusters, since node-a shows there what the configuration changes. The core is
+# compared in every run, and the rest where a file changed that decides what an engine writes.
 @pytest.mark.timeout(420)
-@pytest.mark.parametrize("part", [ENDS, *(pytest.param(each, marks=pytest.mark.thorough) for each in PARTS)])
+@pytest.mark.parametrize("part", [CORE, ENDS, *(pytest.param(each, marks=pytest.mark.thorough) for each in PARTS)])
 @pytest.mark.parametrize("mode", ["iptables", "nftables"])
 @pytest.mark.usefixtures("binary")
 def test_both_write_the_same_rules_for_every_scenario(mode: str, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,9 +226,9 @@ def test_both_write_the_same_rules_for_every_scenario(mode: str, part: str, monk
     monkeypatch.setenv("TEST_PART", part)
     result = sandboxed(compared, seconds=400)
     assert result["differences"] == {}
-    everything = {path.name.removesuffix(".yaml") for path in files(upstream=part == "upstream")}
+    everything = {path.name.removesuffix(".yaml") for path in files(part)}
     assert set(result["scenarios"]) == everything - of_others(mode)
-    assert result["compared"] > 2 * len(everything)
+    assert result["compared"] > (2 if part in PARTS else 1) * len(everything)
 
 
 @pytest.mark.thorough
@@ -237,6 +245,6 @@ def test_so_they_did_before_1_24(part: str, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("TEST_KUBE_PROXY", str(cached[-1].path))
     result = sandboxed(compared, seconds=400)
     assert result["differences"] == {}
-    everything = {path.stem for path in files(upstream=part == "upstream")}
+    everything = {path.stem for path in files(part)}
     assert set(result["scenarios"]) == everything - of_others("iptables") - UNKNOWN_TO_IT
     assert result["compared"] > 2 * len(result["scenarios"])

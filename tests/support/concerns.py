@@ -101,8 +101,10 @@ CONCERNS = {
     "engines": Concern(
         (
             "lab/proxylab/cluster/",
+            "lab/proxylab/control/",
             "lab/proxylab/engines/",
             "lab/proxylab/kernel/netfilter/",
+            "lab/proxylab/plan/",
             "scenarios/",
         ),
         {
@@ -110,13 +112,30 @@ CONCERNS = {
             f"{_ENGINES}localhost_node_ports.py": (),
             f"{_ENGINES}one_after_another.py": (),
             f"{_ENGINES}rules_of_scenarios.py": (
-                "test_both_write_the_same_rules_for_every_scenario[iptables-ends of others]",
+                "test_both_write_the_same_rules_for_every_scenario[iptables-ends of the core]",
             ),
             f"{_KERNEL}layout_before_1_24.py": ("test_without_a_rule_its_probes_turn_red",),
             f"{_KERNEL}node_work.py": (EACH,),
             f"{_KERNEL}rules_load.py": (EACH,),
             f"{_KERNEL}tables_load.py": ("test_every_rendered_table_is_taken",),
             f"{_KERNEL}variants.py": (EACH,),
+        },
+    ),
+    "growth": Concern(
+        (
+            "lab/proxylab/cli/check.py",
+            "lab/proxylab/cluster/",
+            "lab/proxylab/features/import_/",
+            "lab/proxylab/oracle/",
+            "lab/proxylab/plan/",
+            "lab/proxylab/scenario/",
+        ),
+        {
+            "tests/benchmarks/test_check.py": (),
+            "tests/benchmarks/test_large_clusters.py": (),
+            "tests/benchmarks/test_many_probes.py": (
+                "test_four_times_as_many_probes_take_four_times_as_long[in_one_step-2000]",
+            ),
         },
     ),
     "guests": Concern(
@@ -382,7 +401,7 @@ def of_page(page: Path) -> list[str]:
     modules = {VERBS[verb].module for verb in re.findall(r"proxylab ([a-z]+)", page.read_text()) if verb in VERBS}
     return [
         str(page.relative_to(ROOT)),
-        "tests/docs/",
+        "tests/docs/test_commands.py",
         "tests/support/documents.py",
         *(
             f"lab/{module.removesuffix('.verb').replace('.', '/')}" + ("/" if module.endswith(".verb") else ".py")

@@ -86,7 +86,7 @@ def test_without_a_clone_there_is_nothing_to_compare_with(tmp_path: Path) -> Non
     [
         ("dev", {"dev_script"}),
         ("lab/proxylab/report/html/page.css", {"browser", "plugin"}),
-        ("lab/proxylab/scenario/schema.json", {"editor"}),
+        ("lab/proxylab/scenario/schema.json", {"editor", "growth"}),
         ("lab/proxylab/engines/modes.py", {"engines"}),
         ("tests/kernel/test_copies.py", {"judge"}),
         ("devices", set()),
@@ -104,7 +104,8 @@ def test_a_page_is_of_its_own_text_and_of_the_verbs_that_it_types() -> None:
         "tests/docs/test_commands.py",
     ):
         assert is_concerned(paths, [file])
-    for file in ("docs/tutorial.md", "lab/proxylab/features/merge/verb.py", "lab/proxylab/engines/modes.py"):
+    others = ("docs/tutorial.md", "lab/proxylab/features/merge/verb.py", "lab/proxylab/engines/modes.py")
+    for file in (*others, "tests/docs/test_gate_recipes.py"):
         assert not is_concerned(paths, [file])
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
