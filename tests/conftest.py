@@ -6,6 +6,7 @@ from collections.abc import Generator
 
 import pytest
 from concerns import Marks
+from golden_words import Told
 from hypothesis import settings
 
 # Examples are told by the failure itself, so that it is the same on every machine; a database would remember them here.
@@ -31,6 +32,23 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 MARKS = Marks()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write golden files anew instead of comparing")
+
+
+@pytest.fixture
+def update_golden(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture
+def told(request: pytest.FixtureRequest, update_golden: bool) -> Generator[Told, None, None]:
+    """Makes golden texts, which equal what a test sees."""
+    texts = Told(request.node.nodeid, update=update_golden)
+    yield texts
+    texts.end()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -208,9 +208,7 @@ async def until_networks_are_known(stage: Stage) -> None:
 
 def of_others(mode: str) -> set[str]:
     """The scenarios that a mode does not have."""
-    return {
-        path.stem for part in PARTS for path in files(part) if not [*cases(load_scenario(path), mode)]
-    }
+    return {path.stem for part in PARTS for path in files(part) if not [*cases(load_scenario(path), mode)]}
 
 
 # The scenarios tagged upstream run on a real kube-proxy in every run of the tests. Of the others, these are thorough: a

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from golden_words import Told
 from module_pages import module
 from site_of_pages import Site, served
 
@@ -89,14 +90,12 @@ def proxy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Site]:
 
 @needs_go
 @pytest.mark.usefixtures("proxy")
-def test_the_newest_is_built_with_the_plugins_of_the_module_but_those_of_clouds(cache: Cache) -> None:
+def test_the_newest_is_built_with_the_plugins_of_the_module_but_those_of_clouds(cache: Cache, told: Told) -> None:
     heard: list[str] = []
     binary = newest("", Sources(cache, {"module": COREDNS_MODULE}), heard.append)
     assert (binary.version, binary.origin) == ("v1.15.0", "built from github.com/coredns/coredns@v1.15.0")
     assert b"route53" not in binary.path.read_bytes()
-    assert heard == [
-        "obtaining coredns v1.15.0 (by Go, which takes some two minutes of one processor); this is done once"
-    ]
+    assert heard == told()
 
 
 def test_the_newest_fitting_one_of_the_cache_is_chosen(cache: Cache, tmp_path: Path) -> None:

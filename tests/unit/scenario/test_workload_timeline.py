@@ -4,6 +4,7 @@ import re
 
 import pytest
 from broken_scenarios import BASE
+from golden_words import Told
 
 from proxylab.client.edit import edit
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Pod
@@ -156,7 +157,7 @@ def test_only_crafted_packets_reach_a_program_that_is_not_the_labs_own() -> None
     assert connect.endswith("is not the lab's own program; write as: packet, over TCP")
 
 
-def test_a_standing_lab_scales_a_workload_as_far_as_its_autoscaler_allows() -> None:
+def test_a_standing_lab_scales_a_workload_as_far_as_its_autoscaler_allows(told: Told) -> None:
     stands = assemble(read(further=SCALER))
     for replicas, lines in ((1, "-"), (4, "+")):
         found = edit(stands, 0, read(further=SCALER, replicas=replicas))
@@ -166,7 +167,7 @@ def test_a_standing_lab_scales_a_workload_as_far_as_its_autoscaler_allows() -> N
         again = edit(assemble(found.scenario), 0, read(further=SCALER, replicas=2))
         assert again.refused == ()
     refused = edit(stands, 0, read(further=SCALER, replicas=5)).refused
-    assert [each.partition(": ")[2] for each in refused] == ["a standing lab cannot get a new node, pod or host"]
+    assert [each.partition(": ")[2] for each in refused] == told()
 
 
 def test_tables_and_descriptions_know_a_workload() -> None:

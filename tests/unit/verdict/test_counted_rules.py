@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 
 import pytest
+from golden_words import Told
 from msgspec.structs import replace
 from recorded import World
 
@@ -195,11 +196,11 @@ def test_a_chain_is_shown_by_what_tells_it_apart(chain: str, shown: str) -> None
     assert short(chain) == shown
 
 
-def test_a_rule_without_comment_names_the_map_that_it_asks() -> None:
+def test_a_rule_without_comment_names_the_map_that_it_asks(told: Told) -> None:
     text = "ip daddr @nodeport-ips meta l4proto . th dport vmap @no-endpoint-nodeports"
     rule = read(RuleCount("node-a", "kube-proxy", "nodeport-endpoints-check", text, 1, "DROP"))
     assert rule is not None
-    assert the_rule(rule) == "its rule in nodeport-endpoints-check, which looks up the map no-endpoint-nodeports"
+    assert the_rule(rule) == told()
     assert rule_action(rule, WORLD.resolved) == "drops it by the map no-endpoint-nodeports"
 
 

@@ -1,6 +1,7 @@
 """Foreign rules, which belong to no engine: verdicts, and the sentences that name a cause."""
 
 import pytest
+from golden_words import Told
 from judging import DROPPED, FAIL, INCONCLUSIVE, PASS, REJECTED, judged, one
 from msgspec.structs import replace
 from recorded import World
@@ -53,9 +54,9 @@ def cause(world: World, evidence: Evidence) -> str:
     ],
     ids=["none", "counted nothing", "drops nothing", "another node"],
 )
-def test_routing_is_named_where_no_foreign_rule_may_have_dropped(foreign: tuple[ForeignRule, ...]) -> None:
+def test_routing_is_named_where_no_foreign_rule_may_have_dropped(foreign: tuple[ForeignRule, ...], told: Told) -> None:
     observed = one(DROPPED, lost(DROPPED, *foreign), "outcome").observed
-    assert observed == "dropped on node-a by its routing (or a program in its hooks, or IPsec)"
+    assert observed == told()
     assert judged(DROPPED, lost(DROPPED, *foreign)).overall is PASS
     assert "by its routing" in cause(WORLD, lost(WORLD, *foreign))
 
@@ -267,11 +268,11 @@ def test_a_drop_by_ipsec_is_named() -> None:
 
 
 @pytest.mark.parametrize("dropped", [0, 5])
-def test_what_a_queue_holds_a_sentinel_packet_may_have_overtaken(dropped: int) -> None:
+def test_what_a_queue_holds_a_sentinel_packet_may_have_overtaken(dropped: int, told: Told) -> None:
     queue = ForeignRule("node-a", "tc", "eth0", "egress", 0, "queue htb", dropped, waiting=1)
     found = one(WORLD, lost(WORLD, queue, kernel=()), "outcome")
     assert found.judgement is INCONCLUSIVE
-    assert "a sentinel packet may have overtaken 1 packet in the queue htb of node-a/eth0" in "; ".join(found.reasons)
+    assert "; ".join(found.reasons) == told()
     assert one(WORLD, lost(WORLD, replace(queue, waiting=0), kernel=()), "outcome").judgement is FAIL
 
 

@@ -3,6 +3,7 @@
 from ipaddress import ip_address
 
 import pytest
+from golden_words import Told
 from msgspec.structs import replace
 from recorded import World
 
@@ -36,13 +37,10 @@ def why(
     return cause(case, wanted, plan)
 
 
-def test_conntrack_is_the_cause_where_it_sends_what_no_rule_does() -> None:
+def test_conntrack_is_the_cause_where_it_sends_what_no_rule_does(told: Told) -> None:
     tracked = TrackedFlow(0, "node-a", WORLD.address("echo-1"), 8080, *WORLD.client(0))
     evidence = WORLD.evidence(WORLD.round_trip(0, "echo-1"), tracked=(tracked,), metered_nodes=("node-a",))
-    assert why(WORLD, evidence, "backends") == (
-        "conntrack on node-a sent the flow to echo-1 (10.244.2.3:8080) by an older entry: no DNAT rule to "
-        "that address counted it."
-    )
+    assert why(WORLD, evidence, "backends") == told()
 
 
 def test_a_rule_is_the_cause_where_it_counted_what_conntrack_holds() -> None:
@@ -54,14 +52,11 @@ def test_a_rule_is_the_cause_where_it_counted_what_conntrack_holds() -> None:
     assert why(WORLD, evidence, "backends").startswith("node-a sent the packet to echo-1 by ")
 
 
-def test_a_mark_that_stays_masquerades_twice() -> None:
+def test_a_mark_that_stays_masquerades_twice(told: Told) -> None:
     world = replace(WORLD, backends=None)
     counts = (world.marked(), world.translated("echo-1"), world.masqueraded(2))
     evidence = world.evidence(world.round_trip(0, "echo-1", NODE_A), counts=counts)
-    assert why(world, evidence, "source") == (
-        "node-a masqueraded the packet, and then a packet with the same mark: no rule in KUBE-POSTROUTING cleared "
-        "the mark."
-    )
+    assert why(world, evidence, "source") == told()
 
 
 @pytest.mark.parametrize(
@@ -106,15 +101,13 @@ def test_a_plan_blames_no_reverse_path_filter_whose_counter_stood_still(
     assert ("node-b refused the reply: rp_filter is 1 there" in why(WORLD, answered, "reply", plan=plan)) is is_blamed
 
 
-def test_a_rule_whose_target_cannot_be_read_is_passed_over_for_the_one_that_names_the_pod() -> None:
+def test_a_rule_whose_target_cannot_be_read_is_passed_over_for_the_one_that_names_the_pod(told: Told) -> None:
     whole = WORLD.translated("echo-1")
     for text in ("10.244.2.3", "random", "10.244.2.4:8080"):
         unreadable = replace(whole, text=whole.text.replace("10.244.2.3:8080", text), chain="KUBE-SEP-OTHER")
         counts = (unreadable, whole)
         evidence = WORLD.evidence(WORLD.round_trip(0, "echo-1"), counts=counts)
-        assert why(WORLD, evidence, "backends") == (
-            'node-a sent the packet to echo-1 by its rule "default/echo" in KUBE-SEP-ECHO1AAAAAAAAAAA.'
-        )
+        assert why(WORLD, evidence, "backends") == told()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from ipaddress import ip_address
 
 import pytest
+from golden_words import Told
 from judging import DELIVERED, FAIL, INCONCLUSIVE, PASS, SPREAD, judged, one
 from msgspec.structs import replace
 from recorded import World
@@ -18,10 +19,10 @@ from proxylab.verdict.model import Judgement
 OTHER_CLIENT = ip_address("10.244.1.9")
 
 
-def test_a_pod_that_is_no_backend() -> None:
+def test_a_pod_that_is_no_backend(told: Told) -> None:
     world = World(backends=("echo-1", "echo-2"))
     verdict = one(world, world.evidence(world.round_trip(0, "echo-3")), "backends")
-    assert (verdict.judgement, verdict.reasons) == (FAIL, ("the request reached echo-3, not an expected backend",))
+    assert (verdict.judgement, verdict.reasons) == (FAIL, told())
 
 
 @pytest.mark.parametrize(("flows", "judgement"), [(53, INCONCLUSIVE), (54, FAIL)])
@@ -31,14 +32,14 @@ def test_a_backend_never_chosen_is_missing_once_the_flows_suffice(flows: int, ju
     assert one(world, world.evidence(seen), "backends").judgement is judgement
 
 
-def test_a_backend_that_few_flows_did_not_reach_is_in_doubt_and_named() -> None:
+def test_a_backend_that_few_flows_did_not_reach_is_in_doubt_and_named(told: Told) -> None:
     world = World(flows=30, backends=("echo-1", "echo-2"))
     missed = one(
         world, world.evidence([each for flow in range(30) for each in world.round_trip(flow, "echo-1")]), "backends"
     )
     assert (missed.judgement, missed.reasons) == (
         INCONCLUSIVE,
-        ("no flow reached echo-2: 30 flows need not hit all 2, 31 do",),
+        told(),
     )
     two = World(flows=2, backends=("echo-1", "echo-2"))
     assert (
@@ -65,7 +66,7 @@ def test_a_lost_tap_frame_may_be_the_backend_that_seems_never_chosen() -> None:
     assert {one(SPREAD, evidence, key).judgement for key in ("backends", "spread")} == {INCONCLUSIVE}
 
 
-def test_replicas_of_one_namespace_are_told_apart_by_address() -> None:
+def test_replicas_of_one_namespace_are_told_apart_by_address(told: Told) -> None:
     resolved = DELIVERED.resolved
     shared = replace(resolved, receivers=tuple(replace(pod, namespace="echo") for pod in resolved.receivers))
     seen = tuple(
@@ -74,10 +75,10 @@ def test_replicas_of_one_namespace_are_told_apart_by_address() -> None:
     )
     verdict = judge(DELIVERED.probe, shared, None, DELIVERED.evidence(seen))
     assert (verdict.verdicts[2].observed, verdict.overall) == ("echo-2", INCONCLUSIVE)
-    assert verdict.verdicts[2].reasons == ("no flow reached echo-1 and echo-3: 1 flow need not hit all 3, 54 do",)
+    assert verdict.verdicts[2].reasons == told()
 
 
-def test_one_port_of_a_pod_is_another_backend_than_its_other_port() -> None:
+def test_one_port_of_a_pod_is_another_backend_than_its_other_port(told: Told) -> None:
     world = World(flows=2, backends=("echo-1:8080", "echo-1:8443"))
     leaves, arrives, answers, hears = world.round_trip(1, "echo-1")
     other = (leaves, replace(arrives, destination_port=8443), replace(answers, source_port=8443), hears)
@@ -87,7 +88,7 @@ def test_one_port_of_a_pod_is_another_backend_than_its_other_port() -> None:
     verdict = one(only, only.evidence([*only.round_trip(0, "echo-1"), *other]), "backends")
     assert (verdict.judgement, verdict.reasons, verdict.example) == (
         FAIL,
-        ("1 of 2 flows: the request reached echo-1:8443, not an expected backend",),
+        told(),
         1,
     )
 

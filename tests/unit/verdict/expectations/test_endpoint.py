@@ -3,6 +3,7 @@
 from ipaddress import ip_address
 
 import pytest
+from golden_words import Told
 from judging import FAIL, INCONCLUSIVE, PASS, REFUSED
 from msgspec.structs import replace
 from recorded import World
@@ -39,7 +40,7 @@ def endpoint_of(verdict: ProbeVerdict) -> Verdict | None:
     return next((each for each in verdict.verdicts if each.expectation == "endpoint"), None)
 
 
-def test_another_port_of_the_right_pod_fails_and_both_ports_are_told() -> None:
+def test_another_port_of_the_right_pod_fails_and_both_ports_are_told(told: Told) -> None:
     rule = "-A KUBE-SEP-A -m comment --comment default/echo:http -j DNAT --to-destination 10.244.2.3:9090"
     counts = (RuleCount("node-a", "nat", "KUBE-SEP-A", rule, 1),)
     world = replace(WORLD, backends=("echo-1",))
@@ -51,14 +52,9 @@ def test_another_port_of_the_right_pod_fails_and_both_ports_are_told() -> None:
     port = endpoint_of(verdict)
     assert port is not None
     assert (port.expected, port.observed) == ("any of 2 endpoints", "10.244.2.3:9090")
-    assert port.reasons == (
-        "it arrived at port 9090 of echo-1, not at port 8080, the target port of default/echo:http there",
-    )
+    assert port.reasons == told()
     lines = explain(verdict, 200)
-    assert (
-        '  why: node-a translated the packet to 10.244.2.3:9090 by its rule "default/echo:http" in KUBE-SEP-A, but the '
-        "endpoint of default/echo:http is 10.244.2.3:8080." in lines
-    )
+    assert lines == told()
     hops = [line.split() for line in lines]
     assert hops[hops.index(["expected", "10.244.2.3:8080"]) - 1][:3] == ["echo-1", "eth0", "in"]
 
@@ -100,7 +96,7 @@ def test_what_a_connection_is_refused_at_has_a_port_too() -> None:
     assert verdict.judgement is FAIL
 
 
-def test_where_no_service_is_dialled_a_flow_arrives_where_it_was_sent_to() -> None:
+def test_where_no_service_is_dialled_a_flow_arrives_where_it_was_sent_to(told: Told) -> None:
     pod = WORLD.address("echo-1")
     resolved = replace(resolved_probe_of(WORLD, {"echo-1": 8080}, ""), destination=pod, port=8080)
     direct = [replace(each, destination=pod, destination_port=8080) for each in (WORLD.leaves(0),)]
@@ -112,10 +108,7 @@ def test_where_no_service_is_dialled_a_flow_arrives_where_it_was_sent_to() -> No
     )
     verdicts = [endpoint_of(each) for each in (here, elsewhere, other)]
     assert [each.judgement for each in verdicts if each] == [PASS, FAIL, FAIL]
-    assert [each.reasons for each in verdicts[1:] if each] == [
-        ("it arrived at port 9090 of echo-1, not at port 8080 that was dialled",),
-        ("it arrived at 10.244.2.4:8080, not at 10.244.2.3:8080 that was dialled",),
-    ]
+    assert [each.reasons for each in verdicts[1:] if each] == told()
 
 
 def test_a_port_is_not_judged_where_none_is_known_or_nothing_is_to_arrive() -> None:

@@ -1,6 +1,7 @@
 """The judge on what devices and stacks of nodes saw."""
 
 import pytest
+from golden_words import Told
 from judging import FAIL, INCONCLUSIVE, PASS, judged, one
 from msgspec.structs import replace
 from recorded import World
@@ -91,23 +92,23 @@ def test_a_drop_that_the_taps_saw_at_another_node_is_at_the_wrong_place() -> Non
     assert one(elsewhere, elsewhere.evidence(left), "at").judgement is INCONCLUSIVE, "behind node-a is no tap"
 
 
-def test_a_rejection_that_left_another_node_first_is_at_the_wrong_place() -> None:
+def test_a_rejection_that_left_another_node_first_is_at_the_wrong_place(told: Told) -> None:
     elsewhere = World(outcome=Outcome.REJECTED, at="node-b")
     heard = elsewhere.hears_icmp(0)
     sent = replace(heard, netns_name="node-a", device="debug", direction=Direction.OUT, at=heard.at - 1)
     verdict = one(elsewhere, elsewhere.evidence([elsewhere.leaves(0), sent, heard]), "at")
     assert verdict.judgement is FAIL
-    assert verdict.reasons == ("it was answered by an ICMP error that was first seen at node-a/debug",)
+    assert verdict.reasons == told()
 
 
 STOPPED = World(outcome=Outcome.DROPPED, at="node-a/eth0")
 
 
-def test_without_a_rule_the_last_hop_that_the_author_names_is_the_witness_of_a_drop() -> None:
+def test_without_a_rule_the_last_hop_that_the_author_names_is_the_witness_of_a_drop(told: Told) -> None:
     seen = [STOPPED.leaves(0), on_node(STOPPED, "debug", Direction.IN), on_node(STOPPED, "eth0", Direction.OUT)]
     verdict = judged(STOPPED, STOPPED.evidence(seen))
     assert {each.expectation: each.judgement for each in verdict.verdicts} == {"outcome": PASS, "at": PASS}
-    assert verdict.verdicts[0].witnesses == ("seen last at node-a/eth0, and the sentinel packets came back",)
+    assert verdict.verdicts[0].witnesses == told()
     before = STOPPED.evidence(seen[:2])
     assert judged(STOPPED, before).overall is INCONCLUSIVE, "it was seen last somewhere else, and no rule tells why"
     silent = STOPPED.evidence(seen, sentinels=())

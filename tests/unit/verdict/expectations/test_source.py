@@ -3,6 +3,7 @@
 from ipaddress import ip_address
 
 import pytest
+from golden_words import Told
 from judging import FAIL, INCONCLUSIVE, NODE, PASS, judged, one
 from msgspec.structs import replace
 from recorded import World
@@ -39,12 +40,12 @@ def test_the_source_an_author_gives_as_an_address() -> None:
     assert (kept.judgement, kept.expected, kept.observed) == (FAIL, "172.18.0.2", "10.244.1.2")
 
 
-def test_one_flow_with_another_source_fails_and_is_the_example() -> None:
+def test_one_flow_with_another_source_fails_and_is_the_example(told: Told) -> None:
     world = World(flows=20, source=Preserved())
     seen = [each for flow in range(20) for each in world.round_trip(flow, "echo-1", NODE if flow == 17 else None)]
     verdict = one(world, world.evidence(seen), "source")
     assert (verdict.judgement, verdict.example) == (FAIL, 17)
-    assert verdict.reasons == ("1 of 20 flows: echo-1 saw it come from 172.18.0.2",)
+    assert verdict.reasons == told()
 
 
 def test_flows_that_never_arrived_leave_source_and_backends_open() -> None:
@@ -77,27 +78,27 @@ def masqueraded(world: World, seen: list[Observation], *nodes: str, **changes: o
     return of_source(judge(world.probe, resolved, None, world.evidence(seen, **changes)))
 
 
-def test_masqueraded_is_another_address_on_each_way() -> None:
+def test_masqueraded_is_another_address_on_each_way(told: Told) -> None:
     world = World(flows=2, source=Masqueraded())
     near, far = world.round_trip(0, "echo-1", GATEWAY), world.round_trip(1, "echo-2", NODE)
     verdict = masqueraded(world, [*near, *far], "node-a")
     assert (verdict.judgement, verdict.expected) == (PASS, "masqueraded (10.244.1.1 or 172.18.0.2)")
     swapped = masqueraded(world, [*near, *world.round_trip(1, "echo-2", GATEWAY)], "node-a")
     assert swapped.judgement is FAIL
-    assert swapped.reasons == ("1 of 2 flows: echo-2 saw it come from 10.244.1.1, not from 172.18.0.2",)
+    assert swapped.reasons == told()
     kept = masqueraded(world, [*near, *world.round_trip(1, "echo-2")], "node-a")
-    assert kept.reasons == ("1 of 2 flows: echo-2 saw it come from 10.244.1.2, not from 172.18.0.2",)
+    assert kept.reasons == told()
 
 
-def test_of_several_nodes_the_first_on_the_way_masquerades() -> None:
+def test_of_several_nodes_the_first_on_the_way_masquerades(told: Told) -> None:
     world = World(source=Masqueraded(), pods=("far", "echo-1"))
     assert masqueraded(world, list(world.crossing(0, "far", NODE)), "node-b", "node-a").judgement is PASS
     other = masqueraded(world, list(world.crossing(0, "far", world.address("node-b"))), "node-b", "node-a")
-    assert other.reasons == ("far saw it come from 172.18.0.3, not from 172.18.0.2",)
+    assert other.reasons == told()
     unseen = masqueraded(world, list(world.round_trip(0, "far", NODE)), "node-b", "node-a")
     assert (unseen.judgement, unseen.reasons) == (
         INCONCLUSIVE,
-        ("the plan knows no node that translates it on the way to far",),
+        told(),
     )
 
 
@@ -113,15 +114,15 @@ def test_nothing_masquerades_packets_of_other_machines_for_a_program_of_the_node
     assert reason == f"nothing masquerades it: {where}; it came from 10.244.1.2"
 
 
-def test_sources_by_backend() -> None:
+def test_sources_by_backend(told: Told) -> None:
     world = World(flows=2, source=SourceByBackend({"echo-1": SourceAddress(GATEWAY), "echo-2": Preserved()}))
     near = world.round_trip(0, "echo-1", GATEWAY)
     verdict = one(world, world.evidence([*near, *world.round_trip(1, "echo-2")]), "source")
     assert (verdict.judgement, verdict.expected) == (PASS, "echo-1 10.244.1.1, echo-2 preserved")
     changed = one(world, world.evidence([*near, *world.round_trip(1, "echo-2", NODE)]), "source")
-    assert changed.reasons == ("1 of 2 flows: echo-2 saw it come from 172.18.0.2, not from 10.244.1.2",)
+    assert changed.reasons == told()
     unnamed = one(world, world.evidence([*near, *world.round_trip(1, "echo-3")]), "source")
-    assert unnamed.reasons == ("1 of 2 flows: echo-3 saw it come from 10.244.1.2, and source has no entry for echo-3",)
+    assert unnamed.reasons == told()
 
 
 def from_a_node(
@@ -183,22 +184,20 @@ def test_a_nodes_own_packet_has_one_address_but_is_masqueraded_or_not(
     assert of_source(from_a_node(source, port, counts)).judgement is judgement
 
 
-def test_why_a_nodes_own_packet_is_not_as_expected() -> None:
+def test_why_a_nodes_own_packet_is_not_as_expected(told: Told) -> None:
     hidden = from_a_node(Preserved(), 51234, MASQUERADE)
-    assert of_source(hidden).reasons == (
-        "node-a masqueraded it to port 51234, although its address is 172.18.0.2 in either case",
-    )
+    assert of_source(hidden).reasons == told()
     assert why(hidden).startswith("node-a masqueraded the packet by its rule")
     kept = from_a_node(Masqueraded(), 40000, ())
-    assert of_source(kept).reasons == ("nothing masqueraded it: echo-2 saw port 40000, from which it left",)
-    assert why(kept) == "the packet kept the client's address: nothing masqueraded it."
+    assert of_source(kept).reasons == told()
+    assert why(kept) == told()
 
 
-def test_a_node_may_not_masquerade_some_of_its_own_packets() -> None:
+def test_a_node_may_not_masquerade_some_of_its_own_packets(told: Told) -> None:
     some = of_source(from_a_node(Preserved(), 40000, MASQUERADE, ("echo-2", "echo-2", "echo-1")))
     assert (some.judgement, some.reasons) == (
         FAIL,
-        ("node-a masqueraded 1 of 3 flows, although its address is the same in either case",),
+        told(),
     )
 
 
@@ -311,19 +310,19 @@ def own(node: str = "node-a") -> TableEntry:
 
 
 @pytest.mark.parametrize("protocol", [Transport.TCP, Transport.UDP, Transport.SCTP])
-def test_a_preserved_source_has_its_port(protocol: Transport) -> None:
+def test_a_preserved_source_has_its_port(protocol: Transport, told: Told) -> None:
     verdict = from_another_port(protocol)
     assert (verdict.judgement, verdict.reasons) == (
         FAIL,
-        ("echo-1 saw it come from port 51234, not from port 40000",),
+        told(),
     )
 
 
-def test_another_connection_that_holds_the_port_excuses_its_change_and_is_noted() -> None:
+def test_another_connection_that_holds_the_port_excuses_its_change_and_is_noted(told: Told) -> None:
     verdict = from_another_port(entries=(own(), entry()))
     assert verdict.judgement is PASS
     (noted,) = verdict.witnesses
-    assert "another connection on node-a holds that one (UDP 10.244.1.2:40000 > 10.96.0.99:80" in noted
+    assert noted == told()
 
 
 def test_a_connection_of_the_backend_itself_excuses_it_too() -> None:

@@ -1,6 +1,7 @@
 """How flows spread over backends, from even to sticky."""
 
 import pytest
+from golden_words import Told
 from judging import FAIL, INCONCLUSIVE, PASS, SPREAD, judged, one
 from msgspec.structs import replace
 from recorded import World
@@ -30,12 +31,12 @@ def test_an_uneven_spread_fails() -> None:
     assert verdict.observed == "echo-3 1,000, echo-1 500, echo-2 500"
 
 
-def test_too_few_flows_show_no_spread() -> None:
+def test_too_few_flows_show_no_spread(told: Told) -> None:
     world = replace(SPREAD, flows=1990)
     seen = [each for flow in range(1990) for each in world.round_trip(flow, f"echo-{flow % 3 + 1}")]
     verdict = one(world, world.evidence(seen), "spread")
     assert verdict.judgement is INCONCLUSIVE
-    assert "1,990 flows over 3 backends cannot show a change of one share by 30%; 1,991 flows can" in verdict.reasons
+    assert verdict.reasons == told()
 
 
 def test_a_spread_over_one_pod_shows_nothing_unless_the_author_says_it_is_alone() -> None:
@@ -52,16 +53,14 @@ def test_flows_that_stick_to_one_backend_pass_and_the_others_are_not_missed() ->
     assert one(STICKY, verdict.evidence, "spread").observed == "echo-2 40"
 
 
-def test_one_flow_elsewhere_is_not_sticky() -> None:
+def test_one_flow_elsewhere_is_not_sticky(told: Told) -> None:
     verdict = one(STICKY, spread_over(STICKY, {"echo-2": 39, "echo-1": 1}), "spread")
-    assert (verdict.judgement, verdict.reasons) == (FAIL, ("the flows of one client went to echo-2 and echo-1",))
+    assert (verdict.judgement, verdict.reasons) == (FAIL, told())
 
 
-def test_too_few_flows_or_backends_show_no_sticking() -> None:
+def test_too_few_flows_or_backends_show_no_sticking(told: Told) -> None:
     few = replace(STICKY, flows=19)
-    assert one(few, spread_over(few, {"echo-1": 19}), "spread").reasons == (
-        "19 flows may all go to one of 3 backends by chance; 20 hardly do",
-    )
+    assert one(few, spread_over(few, {"echo-1": 19}), "spread").reasons == told()
     alone = replace(STICKY, backends=None)
     assert one(alone, spread_over(alone, {"echo-1": 40}), "spread").judgement is INCONCLUSIVE
 
