@@ -10,7 +10,7 @@ import pytest
 import yaml
 from documents import ROOT
 
-from proxylab.cli import proxylab
+from proxylab.cli.command import proxylab
 from proxylab.features.gate.verb import command
 
 PAGE = (ROOT / "docs/how-to/run-the-gate-in-ci.md").read_text(encoding="utf-8")

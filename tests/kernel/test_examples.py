@@ -18,7 +18,8 @@ from screen_lab import record
 from proxylab.binaries.binary import inspect as inspect_binary
 from proxylab.binaries.cache import Cache
 from proxylab.binaries.choose import Sources
-from proxylab.cli import main, proxylab
+from proxylab.cli import main
+from proxylab.cli.command import proxylab
 from proxylab.cli.verbs import VERBS
 from proxylab.errors import ExitCode
 from proxylab.guest.kernels import known_kernels

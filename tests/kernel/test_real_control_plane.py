@@ -29,7 +29,7 @@ from sandboxed import ROOT
 from test_examples import example
 
 from proxylab.binaries.control_plane import REAL, control_plane_sources, find_control_plane
-from proxylab.cli import proxylab
+from proxylab.cli.command import proxylab
 from proxylab.errors import CapabilityError, ExitCode
 
 SECONDS = 60.0

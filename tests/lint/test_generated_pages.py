@@ -14,7 +14,7 @@ from oracle_reference import oracle_reference
 from scenario_index import scenarios_page
 from semantics_reference import semantics_reference
 
-from proxylab.cli import proxylab
+from proxylab.cli.command import proxylab
 
 PAGES = {
     "cli": lambda: cli_page(proxylab),
