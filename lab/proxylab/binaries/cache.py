@@ -85,13 +85,16 @@ class Cache(Struct, frozen=True):
         locks = self.folder / "locks"
         try:
             locks.mkdir(parents=True, exist_ok=True)
-            lock = os.open(locks / hashlib.sha256(what.encode()).hexdigest()[:16], os.O_RDWR | os.O_CREAT, 0o644)
+            name = hashlib.sha256(what.encode()).hexdigest()[:16]
+            lock = os.open(locks / name, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             cure = "make it writable, or set XDG_CACHE_HOME to a folder that is"
             raise CapabilityError(f"a writable folder for binaries ({error})", cure) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            working = Path(tempfile.mkdtemp(prefix=".work-", dir=self.folder))
+            for left in self.folder.glob(f".work-{name}-*"):  # by a process that was killed: the lock is ours now
+                shutil.rmtree(left, ignore_errors=True)
+            working = Path(tempfile.mkdtemp(prefix=f".work-{name}-", dir=self.folder))
             try:
                 yield working
             finally:

@@ -67,7 +67,7 @@ def test_those_who_want_the_same_wait_for_each_other_and_others_do_not(tmp_path:
     assert not any(worker.is_alive() for worker in workers)
 
 
-def test_who_is_killed_at_work_leaves_no_binary_and_no_lock(tmp_path: Path) -> None:
+def test_who_is_killed_at_work_leaves_no_binary_no_lock_and_no_folder(tmp_path: Path) -> None:
     code = (
         "import pathlib, sys, time; from proxylab.binaries.cache import Cache\n"
         "with Cache(pathlib.Path(sys.argv[1])).workspace('same') as folder:\n"
@@ -82,6 +82,7 @@ def test_who_is_killed_at_work_leaves_no_binary_and_no_lock(tmp_path: Path) -> N
     with cache.workspace("same") as folder:
         kept = cache.keep(program(folder / "kube-proxy", "v1.36.3"), "a test")
     assert cache.binaries() == [kept]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["locks", "v1.36.3"]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="needs an ordinary user; root may write anywhere")
