@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Self
 
-from proxylab.client.process_states import StuckProcess, how_it_ended, stuck_process
+from proxylab.client.process_states import ASKED_TO_END, StuckProcess, how_it_ended, stuck_process
 from proxylab.errors import CapabilityError
 from proxylab.timing import Deadline
 
@@ -219,6 +219,8 @@ class ControlSockets:
             time.sleep(_PAUSE)
         if how := self.how_it_ended(name):
             return how
+        if not self.is_taken(name):
+            return ASKED_TO_END
         with self.locked():
             return "a signal ended its supervisor" if self.remove_if_stale(name) else None
 

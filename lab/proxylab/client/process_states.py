@@ -16,6 +16,8 @@ from proxylab.errors import LAUNCHER_ENDED
 _ROLES: Final = ("supervisor", "init", "lab process", "launcher")
 """Each is the parent of the next (``kernel.sandbox.sandbox``). In a guest, the last is the guest's kernel."""
 
+ASKED_TO_END: Final = "it was asked to end, by `proxylab down`, by SIGTERM or by the end of its time"
+
 _STOPPED: Final = "T"
 _UNINTERRUPTIBLE: Final = "D"
 _PAUSE: Final = 0.2
@@ -56,6 +58,8 @@ def how_it_ended(status: int) -> str:
     """
     if status == LAUNCHER_ENDED:
         return "its launcher, which starts commands, ended"
+    if status == 0:
+        return ASKED_TO_END
     names = {each.value: each.name for each in signal.Signals}
     ended_by = {"supervisor": -status, "init, pid 1 of the sandbox": status - 128, "lab process": 256 - status}
     for role, number in ended_by.items():

@@ -35,6 +35,7 @@ Work = Callable[[Task, Say, Say], Result]
 _PR_SET_PDEATHSIG: Final = 1  # include/uapi/linux/prctl.h
 _END_SECONDS: Final = 60.0
 _INTERRUPTED: Final = 130
+_TERMINATED: Final = 128 + signal.SIGTERM
 _CTRL_C: Final = frozenset({signal.SIGINT})
 _FORK: Final = multiprocessing.get_context("fork")
 
@@ -165,9 +166,13 @@ class Workers(Generic[Task, Result]):
             self._start()
         if worker.task is None:
             return {}
-        how = f"with status {worker.process.exitcode}"
-        if (number := -(worker.process.exitcode or 0)) > 0:
-            how = f"by {signal.Signals(number).name}, as the kernel does when memory runs out (see dmesg)"
+        match worker.process.exitcode or 0:
+            case -9:
+                how = f"by {signal.SIGKILL.name}, as the kernel does when memory runs out (see dmesg)"
+            case code if code < 0 or code == _TERMINATED:
+                how = f"by {signal.Signals(-code if code < 0 else signal.SIGTERM).name}"
+            case code:
+                how = f"with status {code}"
         error = LabEndedError(f"the worker process of the scenario was ended {how}; run it again, or with fewer --jobs")
         return {worker.task: (self._lost(self._tasks[worker.task], error), ())}
 
@@ -226,13 +231,13 @@ def _work(
         ended = _do_tasks(begin, tasks, pipe)
         with suppress(OSError):
             pipe.send(ended)
-    except KeyboardInterrupt:
-        os._exit(_INTERRUPTED)
+    except KeyboardInterrupt as interrupt:
+        os._exit(_TERMINATED if interrupt.args else _INTERRUPTED)
 
 
 def _interrupt(number: int, frame: object) -> None:
     signal.signal(number, lambda number, frame: None)  # a second one must not keep it from closing its labs
-    raise KeyboardInterrupt
+    raise KeyboardInterrupt(number)
 
 
 def _do_tasks(

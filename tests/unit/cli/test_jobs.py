@@ -16,7 +16,7 @@ from scenario_text import scenario_text
 from proxylab.errors import ExitCode
 
 ROOT = Path(__file__).resolve().parents[3]
-# The scenario that is called "slow" gives the others time to come first; "killed" ends its worker.
+# The scenario that is called "slow" gives the others time to come first; "killed" and "terminated" end their worker.
 RUN = """
 import os, signal, sys, time
 from functools import partial
@@ -32,6 +32,8 @@ class Session(FakeSession):
                 time.sleep(0.01)
         if scenario.name == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
+        if scenario.name == "terminated":
+            os.kill(os.getpid(), signal.SIGTERM)
         if scenario.name == "waiting":
             Path("waiting").write_text(str(os.getpid()))
             time.sleep(30)
@@ -86,6 +88,7 @@ def test_the_output_is_that_of_one_after_the_other_whichever_ends_first(tmp_path
         ("leaving", ExitCode.INTERNAL, "all labs were closed and left behind: descriptor 9"),
         ("buggy", ExitCode.INTERNAL, "RuntimeError: an unforeseen case"),
         ("killed", ExitCode.INTERNAL, "the worker process of the scenario was ended by SIGKILL"),
+        ("terminated", ExitCode.INTERNAL, "the worker process of the scenario was ended by SIGTERM; run it again"),
         ("interrupted", 130, ""),
     ],
 )
@@ -96,7 +99,7 @@ def test_what_ends_a_worker_has_the_exit_code_that_it_has_without_workers(
     done = run(tmp_path, "--jobs", "2")
     assert done.returncode == code, done.stderr
     assert said in done.stdout + done.stderr
-    if name == "killed":
+    if name in ("killed", "terminated"):
         assert "2 passed, 1 error" in done.stdout
 
 

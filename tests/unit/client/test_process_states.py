@@ -18,6 +18,7 @@ from proxylab.errors import LAUNCHER_ENDED
         (-signal.SIGKILL, "SIGKILL ended its supervisor"),
         (128 + signal.SIGKILL, "SIGKILL ended its init, pid 1 of the sandbox"),
         (256 - signal.SIGSEGV, "SIGSEGV ended its lab process"),
+        (0, "it was asked to end, by `proxylab down`, by SIGTERM or by the end of its time"),
         (1, "it exited with status 1"),
     ],
 )
