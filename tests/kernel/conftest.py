@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine
 from mutated_labs import MutatedLabs
+from orphaned_labs import ended_with_us
 
 from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
@@ -15,8 +16,17 @@ from proxylab.scenario.load import load_scenario
 from proxylab.verdict.model import ProbeVerdict
 
 
+@pytest.fixture(scope="session")
+def orphans_ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The standing labs of this worker end with it, even if it is killed."""
+    with ended_with_us(tmp_path_factory.getbasetemp()):
+        yield
+
+
 @pytest.fixture
-def cli(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[CommandLine]:
+def cli(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, orphans_ended: None
+) -> Iterator[CommandLine]:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "80")
     found = CommandLine(tmp_path, capfd)
