@@ -23,7 +23,8 @@ collect_ignore_glob = [
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Skipped())
     if obtaining := os.environ.get("PROXYLAB_TESTS_AWAIT"):
-        config.pluginmanager.register(HeldBack(Path(obtaining)))
+        here = os.environ.get("PROXYLAB_TESTS_HERE", "").split()
+        config.pluginmanager.register(HeldBack(Path(obtaining), here))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -14,7 +14,7 @@ from held_back import HeldBack
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "needs_kernel: as in the project's own settings")
-    config.pluginmanager.register(HeldBack(Path("obtaining")))
+    config.pluginmanager.register(HeldBack(Path("obtaining"), {here!r}))
 """
 BUILD = "until test -e ran; do sleep 0.05; done; echo {status} > obtaining/{thing}/status"
 FIRST = """
@@ -32,7 +32,7 @@ def test_in_a_guest(): assert Path('obtaining/kernel/status').exists()
 @pytest.fixture
 def held(project: Project) -> Project:
     folder = project.pytester.path
-    project.pytester.makeconftest((folder / "conftest.py").read_text() + HELD)
+    project.pytester.makeconftest((folder / "conftest.py").read_text() + HELD.format(here=()))
     project.pytester.makepyfile(test_zoo=FIRST)
     for thing in THINGS:
         (folder / "obtaining" / thing).mkdir(parents=True)
@@ -73,11 +73,24 @@ def test_a_scenario_on_coredns_waits_for_it(held: Project) -> None:
     assert held.events() != []
 
 
-def test_files_wait_in_the_order_in_which_what_they_need_comes(held: Project) -> None:
+@pytest.mark.parametrize(
+    ("here", "order"),
+    [
+        ((), ["test_zoo.py", "test_a_guest.py", "a.lab.yaml"]),
+        (("kernel",), ["test_a_guest.py", "test_zoo.py", "a.lab.yaml"]),
+        (THINGS, ["a.lab.yaml", "test_a_guest.py", "test_zoo.py"]),
+    ],
+    ids=["nothing is here", "a kernel is here", "all is here"],
+)
+def test_files_wait_in_the_order_in_which_what_they_need_comes(
+    held: Project, here: tuple[str, ...], order: list[str]
+) -> None:
+    conftest = held.pytester.path / "conftest.py"
+    conftest.write_text(conftest.read_text().replace('"obtaining"), ()', f'"obtaining"), {here}'))
     held.scenario("a.lab.yaml", "holds")
     held.pytester.makepyfile(test_a_guest=ON_A_KERNEL)
     for thing in THINGS:
         (held.pytester.path / "obtaining" / thing / "status").write_text("0")
     result = held.run("--lab-engine", "kube-proxy/iptables", "--collect-only", "-q")
     files = [line.partition("::")[0] for line in result.outlines if "::" in line]
-    assert files == ["test_zoo.py", "test_a_guest.py", "a.lab.yaml"]
+    assert files == order

@@ -5,6 +5,7 @@ obtains, however that ends, and then writes the exit status beside it.
 """
 
 import fcntl
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -35,10 +36,12 @@ class HeldBack:
 
     Args:
         folder: where `./dev` has a lock and a status for each of the three.
+        here: those of the three that were here before the first test: what needs them keeps its place.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, here: Collection[str] = ()) -> None:
         self._folder = folder
+        self._here = here
         self._over: set[str] = set()
 
     @pytest.hookimpl(trylast=True)
@@ -47,7 +50,7 @@ class HeldBack:
         order = [*_NEEDS]
         latest: dict[Path, int] = {}
         for item in items:
-            for name in needs(item):
+            for name in {*needs(item)}.difference(self._here):
                 latest[item.path] = max(latest.get(item.path, 0), 1 + order.index(name))
         items.sort(key=lambda item: latest.get(item.path, 0))
 
