@@ -3,6 +3,7 @@
 from ipaddress import ip_address
 
 import pytest
+from golden_words import Told
 from judging import judged
 from msgspec.structs import replace
 from recorded import World
@@ -76,10 +77,10 @@ def test_that_no_rule_translated_the_packet_is_not_said_of_one_seen_translated(s
     assert "no rule translated" not in cause(evidence)
 
 
-def test_a_rule_of_others_in_the_engines_table_is_named_where_a_router_answered() -> None:
+def test_a_rule_of_others_in_the_engines_table_is_named_where_a_router_answered(told: Told) -> None:
     text = f"-A PREROUTING -d {SERVICE}/32 -p tcp -j DNAT --to-destination {NOWHERE}"
     evidence = WORLD.evidence(ANSWERED, counts=(RuleCount("node-a", "nat", "PREROUTING", text, 1),))
-    assert f'changed the packet\'s destination by the rule "{text}"' in cause(evidence, OF_SERVICE)
+    assert cause(evidence, OF_SERVICE) == told()
     engines = WORLD.evidence(ANSWERED, foreign=(LEADS,), counts=(WORLD.translated("echo-1"),))
     assert "changed the packet's destination" not in cause(engines, OF_SERVICE)
 
@@ -111,7 +112,7 @@ def strayed(*changed: Observation, foreign: tuple[ForeignRule, ...] = ()) -> Evi
     return WORLD.evidence((*way, replace(answer, at=90_000), *changed, stray), foreign=foreign)
 
 
-def test_the_only_reply_went_elsewhere_and_is_no_copy() -> None:
+def test_the_only_reply_went_elsewhere_and_is_no_copy(told: Told) -> None:
     answer = WORLD.answers(0, "echo-1")
     came = replace(answer, netns_name="node-b", device="echo-1", direction=Direction.IN, at=91_000)
     went = replace(came, device="eth0", direction=Direction.OUT, destination=STRANGER, at=92_000)
@@ -121,8 +122,7 @@ def test_the_only_reply_went_elsewhere_and_is_no_copy() -> None:
     evidence = strayed(came, went, foreign=(unrelated, rule))
     found = next(each for each in judged(WORLD, evidence).verdicts if each.expectation == "reply")
     assert (str(found.judgement), found.reasons) == ("fail", (where,))
-    by = f'by the rule "{rule.text}" in chain x (hook prerouting, priority -350) of table ip cni'
-    assert cause(evidence) == f"{where}: node-b changed the reply's destination {by}, which belongs to no engine."
+    assert cause(evidence) == told()
     assert cause(strayed()) == f"{where}, and debug heard nothing."
 
 

@@ -102,7 +102,7 @@ def test_of_several_nodes_the_first_on_the_way_masquerades(told: Told) -> None:
     )
 
 
-def test_nothing_masquerades_packets_of_other_machines_for_a_program_of_the_node() -> None:
+def test_nothing_masquerades_packets_of_other_machines_for_a_program_of_the_node(told: Told) -> None:
     world = World(source=Masqueraded())
     resolved = replace(
         world.resolved, masquerades=(MasqueradedAs(node="node-a", backend=world.address("echo-1"), source=None),)
@@ -110,8 +110,7 @@ def test_nothing_masquerades_packets_of_other_machines_for_a_program_of_the_node
     verdict = of_source(judge(world.probe, resolved, None, world.evidence(world.round_trip(0, "echo-1"))))
     assert (verdict.judgement, verdict.expected) == (FAIL, "masqueraded")
     (reason,) = verdict.reasons
-    where = "echo-1 is a program of node-a itself, and packets to it do not pass POSTROUTING there"
-    assert reason == f"nothing masquerades it: {where}; it came from 10.244.1.2"
+    assert reason == told()
 
 
 def test_sources_by_backend(told: Told) -> None:
