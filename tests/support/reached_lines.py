@@ -1,11 +1,12 @@
 """Which tests reach which lines of the package; and the plugin of pytest that writes it down when a run ends.
 
-``REACHED_LINES`` names the file. It has all tests, and by the path of each module in the package the numbers of those
-that reach a line.
+``REACHED_LINES`` names the file. It has all tests, how long each took, and by the path of each module in the package
+the numbers of those that reach a line.
 """
 
 import json
 import os
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -24,9 +25,10 @@ class Reached:
         written = json.loads(file.read_bytes())
         self._tests: list[str] = written["tests"]
         self._lines: dict[str, dict[str, list[int]]] = written["lines"]
+        self._seconds: dict[str, float] = written["seconds"]
 
     def by(self, module: str, lines: Iterable[int]) -> list[str]:
-        """The tests that reach one of these lines, those of the module's own name first.
+        """The tests that reach one of these lines: those of the module's own name first, then the fast ones.
 
         No test reaches a line that is read when the module is imported: then it is all tests that reach the module.
         """
@@ -34,7 +36,8 @@ class Reached:
         numbers = {number for line in lines for number in there.get(str(line), ())}
         numbers = numbers or {number for tests in there.values() for number in tests}
         own = f"test_{Path(module).stem}.py"
-        return sorted((self._tests[number] for number in numbers), key=lambda test: (own not in test, test))
+        tests = [self._tests[number] for number in numbers]
+        return sorted(tests, key=lambda test: (own not in test, self._seconds[test], test))
 
 
 class _Recorder:
@@ -42,11 +45,14 @@ class _Recorder:
         self._file = file
         self._recorded = coverage.Coverage(data_file=None, include=[f"{_PACKAGE}/*"], config_file=False)
         self._recorded.start()
+        self._seconds: dict[str, float] = {}
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         self._recorded.switch_context(item.nodeid)
+        began = time.monotonic()
         result = yield
+        self._seconds[item.nodeid] = time.monotonic() - began
         self._recorded.switch_context("")
         return result
 
@@ -61,7 +67,9 @@ class _Recorder:
             }
             for module in data.measured_files()
         }
-        self._file.write_text(json.dumps({"tests": list(all_tests), "lines": lines}), encoding="utf-8")
+        self._file.write_text(
+            json.dumps({"tests": list(all_tests), "lines": lines, "seconds": self._seconds}), encoding="utf-8"
+        )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -39,6 +39,7 @@ class SyntaxMutant:
         was: what it replaces, as ``ast.unparse`` writes it.
         becomes: what stands there instead.
         function: the text of the function around it, or of the statement outside of functions.
+        name: of that function, ``Class.method`` of a method; empty outside of functions.
         lines: those that what it replaces stands on, of a statement with a body those of its head.
         tree: the module.
         place: of what it replaces, in the order of ``ast.walk``.
@@ -48,6 +49,7 @@ class SyntaxMutant:
     was: str
     becomes: str
     function: str
+    name: str
     lines: range
     tree: ast.Module
     place: int
@@ -71,8 +73,9 @@ def syntax_mutants(text: str) -> Iterator[SyntaxMutant]:
     """All such mistakes in a module, in its order."""
     tree = ast.parse(text)
     places = {node: place for place, node in enumerate(ast.walk(tree))}
-    for statement in _with_code(tree):
-        parts = statement.body if isinstance(statement, _Function) else [statement]
+    for prefix, statement in _with_code(tree):
+        is_function = isinstance(statement, _Function)
+        parts = statement.body if is_function else [statement]
         function = ast.unparse(statement)
         for node in (node for part in parts for node in _nodes(part)):
             last = (
@@ -83,6 +86,7 @@ def syntax_mutants(text: str) -> Iterator[SyntaxMutant]:
                     was=_shown(node),
                     becomes=_shown(instead),
                     function=function,
+                    name=f"{prefix}{statement.name}" if is_function else "",
                     lines=range(node.lineno, (last.end_lineno or node.lineno) + 1),
                     tree=tree,
                     place=places[node],
@@ -90,11 +94,12 @@ def syntax_mutants(text: str) -> Iterator[SyntaxMutant]:
                 )
 
 
-def _with_code(tree: ast.Module) -> Iterator[ast.stmt]:
-    """The functions, methods and other statements that a mistake may be in."""
+def _with_code(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
+    """The functions, methods and other statements that a mistake may be in, and of methods the class as a prefix."""
     for outer in tree.body:
-        inner = outer.body if isinstance(outer, ast.ClassDef) else [outer]
-        yield from (each for each in inner if not _is_about_names(each))
+        in_class = isinstance(outer, ast.ClassDef)
+        prefix, inner = (f"{outer.name}.", outer.body) if in_class else ("", [outer])
+        yield from ((prefix, each) for each in inner if not _is_about_names(each))
 
 
 def _nodes(part: ast.AST) -> Iterator[ast.expr | ast.stmt]:

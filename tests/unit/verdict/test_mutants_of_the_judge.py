@@ -4,6 +4,7 @@
 """
 
 import ast
+import json
 import os
 import subprocess
 import sys
@@ -38,8 +39,8 @@ SHARE_OF_CAUSES: Final = 0.002
 """Of all mistakes that the judge may have, this share is tried, and one at least of each module. The causes behind
 ``why:`` decide no verdict."""
 
-FEW: Final = 40
-"""So many tests that reach a mistake, and as many of the others, run before all of them: they notice most mistakes."""
+AT_ONCE: Final = 200
+"""So many tests run in one interpreter on a mistake in what a module does when it is imported."""
 
 EQUIVALENT: Final[Sequence[Mapping[str, str]]] = yaml.safe_load(
     Path(__file__).with_name("equivalent_mutants.yaml").read_text(encoding="utf-8")
@@ -81,20 +82,17 @@ def chosen() -> list[Chosen]:
     return found
 
 
-@pytest.fixture(scope="module")
-def reached(tmp_path_factory: pytest.TempPathFactory) -> Reached:
-    file = tmp_path_factory.mktemp("reached") / "lines.json"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "reached_lines", "-p", "no:cacheprovider"]
-    not_thorough = ["-m", "not thorough and not budget"]
+def run(file: Path, plugin: str, *more: str) -> None:
+    """Run the tests of the judge with a plugin of ours, which writes beside that file."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", plugin, "-p", "no:cacheprovider", "-o", "timeout=300"]
     subprocess.run(
-        [*command, *not_thorough, f"--basetemp={file.parent / 'tmp'}", *TESTS],
+        [*command, "-m", "not thorough and not budget", f"--ignore={Path(__file__)}", *more, *TESTS],
         cwd=ROOT,
-        env={**os.environ, "REACHED_LINES": str(file), "PYTHONPATH": str(ROOT / "tests" / "support")},
+        env={**os.environ, plugin.upper(): str(file), "PYTHONPATH": str(ROOT / "tests" / "support")},
         stdout=subprocess.DEVNULL,
-        timeout=900,
+        timeout=3000,
         check=True,
     )
-    return Reached(file)
 
 
 def test_a_hundred_mistakes_are_tried_and_some_in_every_module_with_code() -> None:
@@ -103,34 +101,63 @@ def test_a_hundred_mistakes_are_tried_and_some_in_every_module_with_code() -> No
     assert {each.module for each in found} == {module for module, mutants in of_the_judge().items() if mutants}
 
 
-def passes(each: Chosen, tests: Sequence[str], folder: Path) -> bool:
-    """Whether all of these tests pass on a judge with the mistake."""
-    texts = {each.module: each.mutant.module}
-    status, output = run_on_copy(texts, tests, folder) if tests else (pytest.ExitCode.OK, "")
-    if status == pytest.ExitCode.USAGE_ERROR:  # a file does not import, or names its tests after what the judge says
-        files = sorted({test.partition("::")[0] for test in tests})
-        status, output = run_on_copy(texts, files, folder / "by-file")
-    assert status in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED}, output
-    return status == pytest.ExitCode.OK
+def noticed_in_forks(tried: Sequence[Chosen], reached: Reached, folder: Path) -> list[bool | None]:
+    """Whether a test notices each; ``None`` where it is in no function that a fork can change."""
+    file = folder / "mutants.json"
+    mutants = [
+        {
+            "module": f"proxylab.{each.module.removesuffix('.py').replace('/', '.')}",
+            "function": each.mutant.name,
+            "text": each.mutant.module,
+            "tests": reached.by(each.module, each.mutant.lines),
+        }
+        for each in tried
+    ]
+    file.write_text(json.dumps(mutants), encoding="utf-8")
+    run(file, "forked_mutants")
+    found: list[bool | None] = json.loads(file.with_suffix(".noticed").read_bytes())
+    return found
+
+
+def noticed_in_a_copy(each: Chosen, reached: Reached, folder: Path) -> bool:
+    """The same by a copy of the package and interpreters of their own."""
+    tests = reached.by(each.module, each.mutant.lines)
+    for number in range(0, len(tests), AT_ONCE):
+        status, output = run_on_copy(
+            {each.module: each.mutant.module}, tests[number : number + AT_ONCE], folder / f"{number}"
+        )
+        if (
+            status == pytest.ExitCode.USAGE_ERROR
+        ):  # a file does not import, or names its tests after what the judge says
+            files = sorted({test.partition("::")[0] for test in tests})
+            status, output = run_on_copy({each.module: each.mutant.module}, files, folder / f"{number}-by-file")
+        assert status in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED}, output
+        if status != pytest.ExitCode.OK:
+            return True
+    return False
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(3600)
-def test_no_mistake_in_the_judge_goes_unnoticed(reached: Reached, tmp_path: Path) -> None:
-    def goes_unnoticed(number: int, each: Chosen) -> bool:
-        tests = reached.by(each.module, each.mutant.lines)
-        few = [*tests[:FEW], *tests[FEW :: max(1, len(tests) // FEW)]]
-        parts = (few, tests) if len(few) < len(tests) else (tests,)
-        return all(passes(each, part, tmp_path / f"{number}-{len(part)}") for part in parts)
-
-    tried = chosen()
+@pytest.mark.timeout(6000)
+def test_no_mistake_in_the_judge_goes_unnoticed(tmp_path: Path) -> None:
+    run(tmp_path / "lines.json", "reached_lines", f"--basetemp={tmp_path / 'tmp'}")
+    reached, tried = Reached(tmp_path / "lines.json"), chosen()
+    in_forks = noticed_in_forks(tried, reached, tmp_path)
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        unnoticed = [
-            each for each, is_so in zip(tried, pool.map(goes_unnoticed, range(len(tried)), tried), strict=True) if is_so
-        ]
-    assert "\n".join(str(each) for each in unnoticed if not each.is_equivalent) == ""
-    noticed = [each for each in tried if each not in unnoticed]
-    assert "\n".join(str(each) for each in noticed if each.is_equivalent) == "", "the list calls them equivalent"
+        noticed = list(
+            pool.map(
+                lambda number: (
+                    in_forks[number]
+                    if in_forks[number] is not None
+                    else noticed_in_a_copy(tried[number], reached, tmp_path / f"{number}")
+                ),
+                range(len(tried)),
+            )
+        )
+    told = zip(tried, noticed, strict=True)
+    assert "\n".join(str(each) for each, is_so in told if not is_so and not each.is_equivalent) == ""
+    wrong = (each for each, is_so in zip(tried, noticed, strict=True) if is_so and each.is_equivalent)
+    assert "\n".join(map(str, wrong)) == "", "the list calls them equivalent"
 
 
 @pytest.mark.thorough
