@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from attacked_lab import ECHO, Attack, Dialled, each_of, lab_of_module, nft
+from attacked_lab import ECHO, ECHO_6, IPV6, Attack, Dialled, each_of, lab_of_module, nft
 
 DELIVERED = {"outcome": "delivered", "backends": ["echo"], "source": "preserved"}
 REJECTED = {"outcome": "rejected", "at": "node-a"}
@@ -14,6 +14,8 @@ ONCE = "A packet gets one answer."
 REQUEST = "oifname echo udp dport 8080 @th,1600,32 set 0xdeadbeef udp checksum set 0"
 ANSWER = f"ip saddr {ECHO} udp sport 8080 @th,456,8 set 0x20 udp checksum set 0"
 """A datagram with another payload needs another checksum, or none; with none, only a look at the data shows it."""
+UNREACHABLE_6 = "icmpv6 type destination-unreachable"
+CLIENT_6 = "fd00:10:244::a"
 SEGMENT = "oifname echo tcp dport 8080 tcp flags & psh == psh @th,2400,32 set 0x41424344"
 
 
@@ -75,6 +77,48 @@ ATTACKS = [
         (nft("node-a", "postrouting", 300, "oifname client tcp sport 80 @ll,192,16 set 0x1234"),),
         "fail", DATA_STAYS, DELIVERED, Dialled(send={"as": "packet"}),
         says=("reply: the reply came to client/eth0 with a wrong IP checksum",),
+    ),
+    Attack(
+        "a rule changes the data of a datagram on its way over IPv6",
+        (nft("node-b", "postrouting", 300, REQUEST, family="ip6"),),
+        "fail", DATA_STAYS, DELIVERED, Dialled(port="udp", send={"as": "packet", "payload": 600}, to=IPV6),
+        says=("outcome: the data of the request had changed on the way when it came to",),
+    ),
+    Attack(
+        "a rule changes the data of an answer on its way over IPv6",
+        (nft("node-b", "prerouting", -350, ANSWER.replace(f"ip saddr {ECHO}", f"ip6 saddr {ECHO_6}"), family="ip6"),),
+        "fail", DATA_STAYS, DELIVERED, Dialled(port="udp", send={"as": "packet", "payload": 600}, to=IPV6),
+        says=("reply: the data of the reply had changed on the way when it came to",),
+    ),
+    Attack(
+        "a rule changes the data of a connection on its way over IPv6",
+        (nft("node-b", "postrouting", 300, SEGMENT, family="ip6"),),
+        "fail", DATA_STAYS, DELIVERED, Dialled(send={"as": "connect", "payload": 600}, to=IPV6),
+        says=("outcome: the data of the request had changed on the way when it came to echo",),
+    ),
+    *(
+        Attack(
+            f"the ICMP error quotes another destination over IPv6, over {port}",
+            (nft("node-a", "output", 300, f"{UNREACHABLE_6} @nh,672,32 set 0x1060149", family="ip6"),),
+            "fail", QUOTED, REJECTED, Dialled(service="empty", port=port, send={"as": "packet"}, to=IPV6),
+            says=("outcome: the ICMP error quotes another packet than was sent",),
+        )
+        for port in ("tcp", "udp")
+    ),
+    *(
+        Attack(
+            f"the ICMP error comes twice over IPv6, {manner}",
+            (nft("node-a", "postrouting", 300, f"{UNREACHABLE_6} dup to {CLIENT_6} device client", family="ip6"),),
+            "fail", ONCE, REJECTED, Dialled(service="empty", send={"as": manner}, to=IPV6),
+            says=("outcome: client sent it once, and heard an ICMP error twice",),
+        )
+        for manner in ("packet", "connect")
+    ),
+    Attack(
+        "the reset comes twice over IPv6",
+        (nft("node-a", "postrouting", 300, f"tcp flags & rst == rst dup to {CLIENT_6} device client", family="ip6"),),
+        "fail", ONCE, REFUSED, Dialled(port="closed", send={"as": "packet"}, to=IPV6),
+        says=("outcome: client sent it once, and heard a reset twice",),
     ),
 ]  # fmt: skip
 
