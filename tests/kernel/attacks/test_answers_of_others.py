@@ -3,8 +3,12 @@
 from attacked_lab import (
     CLOSED,
     ECHO,
+    ECHO_6,
     EMPTY,
+    EMPTY_6,
+    IPV6,
     NODES,
+    NODES_6,
     OF_EMPTY,
     TCP,
     UDP,
@@ -247,6 +251,64 @@ ATTACKS = [
     ),
 ]  # fmt: skip
 
+OF_EMPTY_6 = Dialled(service="empty", to=IPV6)
+OVER_IPV6 = [
+    Attack(
+        "the engine rejects over IPv6, and a rule drops the ICMP error",
+        (nft("node-a", "output", 0, "icmpv6 type destination-unreachable counter drop", family="ip6"),),
+        "fail", "The sender must hear an ICMP error, and it heard nothing.", REJECTED, OF_EMPTY_6,
+        why="the ICMP error did not reach client", never="dropped the packet",
+    ),
+    Attack(
+        "a route answers over IPv6 in place of the engine's rejection",
+        (route("node-a", f"unreachable {EMPTY_6}"),), "fail", "It is another ICMP error, and no rule sent it.",
+        REJECTED, OF_EMPTY_6, (NO_RULE_REJECTED,),
+    ),
+    *(
+        Attack(
+            f"the node holds the IPv6 address of a Service without endpoints, and answers over {port.upper()}",
+            (Alteration("node-a", f"ip address add {EMPTY_6}/128 dev lo", f"ip address del {EMPTY_6}/128 dev lo"),),
+            "fail", "The packet was for the node itself, and no rule rejected it.", REJECTED,
+            Dialled(service="empty", port=port, to=IPV6), (said,),
+        )
+        for port, said in (
+            ("tcp", f"outcome: client heard a reset from [{EMPTY_6}]:80"),
+            ("udp", NO_RULE_REJECTED),
+        )
+    ),
+    *(
+        Attack(
+            f"another node sends ICMP port unreachable over IPv6 for a datagram that the pod answers, {name}",
+            (
+                nft(
+                    "node-b", "forward", -20,
+                    f"ip6 daddr {ECHO_6} meta l4proto udp counter dup to {NODES_6['node-c']} device eth0", family="ip6",
+                ),
+                nft(
+                    "node-c", "prerouting", -150,
+                    f"ip6 daddr {ECHO_6} meta l4proto udp counter reject with icmpv6 port-unreachable", family="ip6",
+                ),
+            ),
+            "fail", "The sender heard both, and each was captured: no outcome allows the two.",
+            dialled=Dialled(port="udp", to=IPV6, send=send),
+            says=("outcome: it arrived at echo, and client heard ICMP port unreachable from", "and a reply"),
+        )
+        for name, send in (("to a socket", {}), ("crafted", {"as": "packet"}))
+    ),
+    Attack(
+        "the router rejects over IPv6 what the engine should",
+        (
+            iptables("node-a", "filter", "FORWARD", f"-d {EMPTY_6} -j ACCEPT", ipv6=True),
+            nft(
+                "router", "forward", -20, f"ip6 daddr {EMPTY_6} counter reject with icmpv6 port-unreachable",
+                family="ip6",
+            ),
+        ),
+        "fail", "The lab counts the rules of all nodes, and none rejected anything.", REJECTED, OF_EMPTY_6,
+        ("an ICMP error came, but no rule of any node rejected anything; it was first seen at node-a/eth0",),
+    ),
+]  # fmt: skip
+
 
 lab = lab_of_module("embedded/iptables")
-test_an_answer_of_another_never_passes_for_the_due_one = each_of(ATTACKS)
+test_an_answer_of_another_never_passes_for_the_due_one = each_of([*ATTACKS, *OVER_IPV6])
