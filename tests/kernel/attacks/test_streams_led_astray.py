@@ -86,6 +86,42 @@ CHANGED = {
     ),
 }  # fmt: skip
 
+WORLD_6 = WORLD.replace("  nodes:", "  network: {families: [IPv6]}\n  nodes:", 1)
+ECHO_6, OTHER_6, CLIENT_6 = "fd00:10:244:1::a", "fd00:10:244:1::b", "fd00:10:244::a"
+ASTRAY_6 = {
+    "another port of the pod": (
+        ("tcp", "udp"),
+        Alteration(
+            "node-a",
+            rf"ip6tables-save -t nat | sed 's/\[{ECHO_6}\]:8080/[{ECHO_6}]:8081/' | ip6tables-restore -T nat", "",
+        ),
+        SERVED, "it arrived at port 8081 of echo, not at port 8080, the target port of default/echo:",
+    ),
+    "a pod outside the Service": (
+        ("tcp", "udp"),
+        Alteration(
+            "node-a", rf"ip6tables-save -t nat | sed 's/\[{ECHO_6}\]/[{OTHER_6}]/' | ip6tables-restore -T nat", ""
+        ),
+        WHEREVER, f"it arrived at other, at [{OTHER_6}]:8080, which was at no time an endpoint of",
+    ),
+    "a copy of each request comes to another pod": (
+        ("udp",),
+        nft(
+            "node-b", "postrouting", 300, f'ip6 daddr {ECHO_6} udp dport 8080 dup to {OTHER_6} device "other"',
+            family="ip6",
+        ),
+        SERVED, "the request was sent once, and came in at echo once and other once",
+    ),
+    "each answer arrives twice": (
+        ("udp",),
+        nft(
+            "node-a", "postrouting", 300, f'ip6 daddr {CLIENT_6} udp sport 80 dup to {CLIENT_6} device "client"',
+            family="ip6",
+        ),
+        SERVED, "the reply was sent once, and came in at client twice",
+    ),
+}  # fmt: skip
+
 LEFT, TAKEN = 40_000, 51_234
 FROM_PORT = WORLD.replace("{from: client,", f"{{from: {{name: client, port: {LEFT}}},")
 
@@ -98,6 +134,17 @@ def test_a_stream_that_reaches_no_endpoint_fails(astray: str, port: str) -> None
         for verdict in verdicts:
             assert str(verdict.overall) == "fail", said(verdict)
             assert f"stream.{key}: fail" in said(verdict)
+            assert clause in said(verdict)
+
+
+@pytest.mark.parametrize(
+    ("astray", "port"), [(astray, port) for astray, (ports, *_) in ASTRAY_6.items() for port in ports]
+)
+def test_a_stream_over_ipv6_that_is_led_astray_or_copied_fails(astray: str, port: str) -> None:
+    _, alteration, expect, clause = ASTRAY_6[astray]
+    with streaming(ENGINE, port, expect, alteration, text=WORLD_6) as verdicts:
+        for verdict in verdicts:
+            assert str(verdict.overall) == "fail", said(verdict)
             assert clause in said(verdict)
 
 
