@@ -25,10 +25,6 @@ def _netns_names_of(scenario: Scenario) -> list[str]:
     return [*(node.name for node in scenario.nodes), *pods_of(scenario), *(host.name for host in scenario.hosts)]
 
 
-def _machines_of(scenario: Scenario) -> list[str]:
-    return [each.name for each in scenario.machines]
-
-
 _KINDS: Final = {
     **dict.fromkeys(("svc", "service", "services"), "service"),
     **dict.fromkeys(("po", "pod", "pods"), "pod"),
@@ -72,7 +68,7 @@ def find_netns(scenario: Scenario, text: str, namespace: str = "", word: str = "
     kind, name = kind_and_name(text)
     if kind in ("", "pod") and (pod := pod_of(scenario, name, namespace)):
         return pod
-    machines = {"": _machines_of(scenario), "node": _nodes_of(scenario)}.get(kind, [])
+    machines = {"": [each.name for each in scenario.machines], "node": _nodes_of(scenario)}.get(kind, [])
     if name in machines:
         return name
     known = ", ".join([*machines, *(pods_of(scenario) if kind in ("", "pod") else ())]) or "none"

@@ -94,7 +94,12 @@ def _slices_of(
                 namespace=service.namespace,
                 name=f"{service.name}-{suffix}",
                 service=service.name,
-                labels=_labels(service),
+                labels={
+                    **service.labels,
+                    SERVICE_NAME_LABEL: service.name,
+                    MANAGED_BY_LABEL: CONTROLLER,
+                    **({HEADLESS_LABEL: ""} if service.headless else {}),
+                },
                 address_type=family,
                 ports=ports,
                 endpoints=tuple(endpoints[first : first + MAX_ENDPOINTS_PER_SLICE]),
@@ -132,12 +137,6 @@ def _target_number(port: ServicePort, pod: Pod) -> int | None:
         return port.target_port
     named = (own.port for own in pod.ports if (own.name, own.protocol) == (port.target_port, port.protocol))
     return next(named, None)
-
-
-def _labels(service: Service) -> dict[str, str]:
-    own = {SERVICE_NAME_LABEL: service.name, MANAGED_BY_LABEL: CONTROLLER}
-    headless = {HEADLESS_LABEL: ""} if service.headless else {}
-    return {**service.labels, **own, **headless}
 
 
 def _spelled(ports: PortSet) -> str:

@@ -132,8 +132,6 @@ class HealthChecks:
         }
         gone = [route for address, route in self._standing.items() if address not in wanted]
         moved = [route for address, route in wanted.items() if self._standing.get(address) != route]
-        self._routes.send([*map(delete_route, gone), *(replace_route(route, *self._ways(route)) for route in moved)])
+        replaced = (replace_route(route, *(self._indexes[device] for device in route.devices)) for route in moved)
+        self._routes.send([*map(delete_route, gone), *replaced])
         self._standing = wanted
-
-    def _ways(self, route: Route) -> list[int]:
-        return [self._indexes[device] for device in route.devices]

@@ -245,17 +245,14 @@ class Line:
         if descriptors:
             self._bring(number, piece, descriptors)
         if stream.end.carries_messages:  # a client sends one when the size of its terminal has changed
-            self._resize()
+            for each, other in self._streams.items():
+                if window_size := other.end.new_size():
+                    self.say(FrameKind.RESIZE, each, window_size)
         if piece:
             stream.room -= len(piece)
             self.say(FrameKind.DATA, number, piece)
         else:
             self._end(number)
-
-    def _resize(self) -> None:
-        for number, stream in self._streams.items():
-            if window_size := stream.end.new_size():
-                self.say(FrameKind.RESIZE, number, window_size)
 
     def _bring(self, number: int, message: bytes, descriptors: list[int]) -> None:
         """Let the relay inside substitute the descriptors of a message: one terminal, or each by itself."""

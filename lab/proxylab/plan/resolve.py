@@ -7,7 +7,7 @@ from typing import Final, assert_never
 
 from msgspec.structs import replace
 
-from proxylab.addresses import Family, IPAddress, IPNetwork, Transport
+from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.cluster.http_routes import choose, routing
 from proxylab.cluster.kube_dns import DNS_PORT
 from proxylab.cluster.objects import EndpointSlice, Service, Unstructured
@@ -425,16 +425,13 @@ class _Resolver:
         """The router's route for a Service's address that no node has and that the router does not spread already."""
         if probe.source.name not in self._hosts or self._sharing(probe, destination):
             return None
-        network = self._service_network(destination)
+        network = next((each for each in self._service_networks if destination in each), None)
         if network is None and isinstance(probe.target, ServiceTarget) and probe.target.via not in _OF_NODE:
             network = ip_network(destination)  # an external or a load-balancer IP
         if network is None:
             return None
         via = own_address(self._entrance(probe), Family.of(destination))
         return PolicyRoute(namespace=ROUTER, destination=network, device=NODES, via=via)
-
-    def _service_network(self, destination: IPAddress) -> IPNetwork | None:
-        return next((network for network in self._service_networks if destination in network), None)
 
 
 def _resolver(question: Question, probe: _Sent) -> IPAddress:

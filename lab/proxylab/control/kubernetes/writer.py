@@ -175,7 +175,8 @@ class ApiWriter:
             await self._api.request("POST", collection_of(pod), created(pod))
         else:
             await self._label(pod, there)
-        status = pod_status(replace(pod, ready=pod.serving if pod.terminating else pod.ready), self._host(pod), _now())
+        reported = replace(pod, ready=pod.serving if pod.terminating else pod.ready)
+        status = pod_status(reported, self._nodes[pod.node_name].addresses, _now())
         await self._api.request("PATCH", f"{_path(pod)}/status", status, MERGE)
         if pod.terminating and (there is None or "deletionTimestamp" not in there["metadata"]):
             await self._let_terminate(pod)
@@ -219,9 +220,6 @@ class ApiWriter:
             if error.status == HTTPStatus.NOT_FOUND:
                 return None
             raise
-
-    def _host(self, pod: Pod) -> Sequence[Any]:
-        return self._nodes[pod.node_name].addresses
 
 
 def _is_written(thing: KubeObject) -> bool:

@@ -212,7 +212,8 @@ class Asker:
         for kind, there in ((SenderKind.NEAR, dialled.own_nodes), (SenderKind.FAR, without)):
             pod = self._senders.pod_on(there, endpoints)
             if pod is not None:
-                yield _Asking(kind, pod, self._node_of(pod))
+                node_of_pod = next(node for node, pods in self._senders.pods.items() if pod in pods)
+                yield _Asking(kind, pod, node_of_pod)
         itself = next(((name, node) for name, node in dialled.pods if name in self._own), None)
         if itself is not None:
             yield _Asking(SenderKind.ENDPOINT, *itself)
@@ -220,9 +221,6 @@ class Asker:
             yield _Asking(SenderKind.HOST_POD, self._senders.host_pods[node][0], node)
         for node in [*dialled.own_nodes[:1], *without[:1]]:
             yield _Asking(SenderKind.NODE, node, node)
-
-    def _node_of(self, pod: str) -> str:
-        return next(node for node, pods in self._senders.pods.items() if pod in pods)
 
     def _question(self, dialled: _Dialled, asking: _Asking, *, by_node: bool) -> AuditQuestion:
         service = f"{dialled.service.namespace}/{dialled.service.name}"

@@ -98,13 +98,10 @@ def _none_ready(subject: DiagnosedService, chosen: Sequence[Pod]) -> Finding | N
     leaving = bool(chosen) and all(pod.terminating for pod in chosen)
     state = "terminating and not serving" if leaving else "not ready"
     cure = "" if leaving else f"; {MAKE_READY}"
-    cause = f"none of {amount(len(names), 'endpoint')} is ready: {listed(names)} {_are(names)} {state}{cure}."
+    be = "is" if len(names) == 1 else "are"
+    cause = f"none of {amount(len(names), 'endpoint')} is ready: {listed(names)} {be} {state}{cure}."
     look = (f"get endpoints {subject.service.name} -o yaml", "get pods -o wide")
     return breaks(Stage.ENDPOINTS, (f"0 of {amount(len(names), 'endpoint')} ready",), cause, *look)
-
-
-def _are(names: Sequence[str]) -> str:
-    return "is" if len(names) == 1 else "are"
 
 
 def _none_local(subject: DiagnosedService, named: str | None, home: str | None) -> Finding | None:

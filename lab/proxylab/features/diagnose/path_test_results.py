@@ -220,11 +220,8 @@ def judge_hairpin(subject: DiagnosedService, results: Sequence[PathTestResult]) 
             reached[path_test.dialler.name] = None
     if not reached:
         return nothing(Stage.HAIRPIN, "session affinity led no endpoint to itself")
-    return holds(Stage.HAIRPIN, f"{listed(list(reached))} reached through the Service by {_themselves(reached)}")
-
-
-def _themselves(names: dict[str, None]) -> str:
-    return "itself, by an address of its node" if len(names) == 1 else "themselves, by an address of their node"
+    by = "itself, by an address of its node" if len(reached) == 1 else "themselves, by an address of their node"
+    return holds(Stage.HAIRPIN, f"{listed(list(reached))} reached through the Service by {by}")
 
 
 def _looks(subject: DiagnosedService, path_test: PathTest) -> Iterator[str]:

@@ -158,16 +158,14 @@ def _runs(choices: Mapping[str, EngineChoice], alters: Touched | None) -> tuple[
     if alters is None:
         return core, []
     others = [each for each in every if _CORE not in each.scenario.tags]
-    return core, [each for each in others if alters.concerns(mode_of(each.engine), _theme(each))]
+    return core, [
+        each for each in others if alters.concerns(mode_of(each.engine), Path(each.scenario.file).parent.name)
+    ]
 
 
 def _is_late(result: ScenarioResult) -> bool:
     """Whether it would have begun after the gate's time."""
     return result.skipped is not None and result.skipped.missing == MORE_TIME
-
-
-def _theme(run: Run) -> str:
-    return Path(run.scenario.file).parent.name
 
 
 def _table(

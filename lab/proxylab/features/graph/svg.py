@@ -69,7 +69,9 @@ def svg(plan: Plan, path: Path | None = None) -> str:
             picture.bus(segment)
             picture.rise(left + _WIDTH // 2 + 8 * number, segment, bottom)
             picture.down(_BUS)
-    _draw_tunnels(picture, plan)
+    for tunnel in tunnels(plan):
+        picture.bus(tunnel.title, f"{tunnel.title} ({tunnel.about})", "tunnel")
+        picture.down(_BUS)
     picture.down(_DOWN - _BUS)
     top = picture.y
     middles = _draw_inside(picture, inside, spans, pods)
@@ -81,12 +83,6 @@ def svg(plan: Plan, path: Path | None = None) -> str:
     if path is not None:
         _draw_path(picture, plan, path)
     return picture.text()
-
-
-def _draw_tunnels(picture: "_Picture", plan: Plan) -> None:
-    for tunnel in tunnels(plan):
-        picture.bus(tunnel.title, f"{tunnel.title} ({tunnel.about})", "tunnel")
-        picture.down(_BUS)
 
 
 def _draw_path(picture: "_Picture", plan: Plan, path: Path) -> None:
