@@ -33,7 +33,6 @@ _NUMBER_OF_1_2: Final = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+|0o[0-
 
 
 def complete_kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete kinds."""
     return [CompletionItem(kind.plural) for kind in KINDS if kind.plural.startswith(incomplete)]
 
 

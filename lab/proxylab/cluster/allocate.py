@@ -40,7 +40,6 @@ class PortRange(Record, frozen=True):
 
     @property
     def numbers(self) -> range:
-        """The ports."""
         return range(self.first, self.last + 1)
 
     def __str__(self) -> str:

@@ -89,7 +89,6 @@ class SocketEnd:
         """See ``StreamEnd``."""
 
     def close(self) -> None:
-        """See ``StreamEnd``."""
         self._socket.close()
 
 

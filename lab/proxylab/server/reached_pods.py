@@ -77,7 +77,6 @@ class RequestLogs:
         self._logs: defaultdict[str, PodLog] = defaultdict(PodLog)
 
     def of(self, name: str) -> PodLog:
-        """The log of a pod."""
         return self._logs[name]
 
     def forget(self, name: str) -> None:

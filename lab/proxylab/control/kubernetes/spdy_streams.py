@@ -71,7 +71,6 @@ class SpdyStreams:
         raise ConnectionResetError("the connection has ended")
 
     async def send(self, number: int, data: bytes, *, end: bool) -> None:
-        """Send data on a stream."""
         self._spdy.send(number, data, end=end)
         await self._flush()
 

@@ -73,7 +73,6 @@ class Audit(Struct, frozen=True, kw_only=True):
         return Counter(each.judgement for each in self.answers)
 
     def of(self, judgement: Judgement) -> list[AuditAnswer]:
-        """The answers with that judgement."""
         return [each for each in self.answers if each.judgement is judgement]
 
     @property

@@ -92,7 +92,6 @@ class TestedProxy(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     @property
     def mode(self) -> str:
-        """The mode of the proxy."""
         return self.engine.rpartition("/")[2]
 
     @property

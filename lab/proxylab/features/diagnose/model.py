@@ -84,7 +84,6 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
 
 
 def holds(stage: Stage, *seen: str) -> Finding:
-    """A stage that holds."""
     return Finding(stage=stage, standing=Standing.HOLDS, seen=seen)
 
 

@@ -68,7 +68,6 @@ class Dialler(Struct, frozen=True, kw_only=True):
     backs: bool = False
 
     def address(self, family: Family) -> IPAddress | None:
-        """Its address of a family."""
         return next((each for each in self.addresses if Family.of(each) is family), None)
 
 

@@ -72,7 +72,6 @@ class Switch(Struct, frozen=True, kw_only=True):
     untried: str = ""
 
     def of(self, fate: ConnectionFate) -> list[SwitchedConnection]:
-        """The connections with that fate."""
         return [each for each in self.connections if each.fate is fate]
 
 

@@ -162,7 +162,6 @@ class IptablesTool:
             raise EngineError(self._netns.name, f"{' '.join(done.argv)} failed", _output(done))
 
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
-        """Whether the table has that chain."""
         argv = (self.variant.command(family, ""), "--wait", "5", "--table", table, "--numeric", "--list", chain)
         return (await _run(self._launcher, self._netns, self._netns_name, argv, b"")).status == 0
 

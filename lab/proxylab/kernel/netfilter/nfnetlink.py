@@ -108,7 +108,6 @@ class NetfilterSocket:
         self._socket = opened
 
     def close(self) -> None:
-        """Close the socket."""
         self._socket.close()
 
     def all(self, kind: int, body: bytes) -> list[bytes]:
