@@ -62,6 +62,8 @@ class Probes:
             self._omissions.add("Services that are another proxy's: nothing to dial", name)
         elif service.headless:
             yield from self._headless(service)
+        elif not service.cluster_ips:
+            self._omissions.add("Services to which the API server gave no cluster IP: nothing to dial", name)
         else:
             for port in service.ports:
                 yield from self._cluster_ip(service, port)
@@ -74,7 +76,7 @@ class Probes:
         """A probe of the first ready pod by its own address, since no proxy translates for a headless Service."""
         for each in self._slices.get((service.namespace, service.name), ()):
             for endpoint in each.endpoints:
-                for port in each.ports:
+                for port in each.ports if endpoint.addresses else ():
                     name = self._converted.listeners.get((endpoint.addresses[0], (port.protocol, port.port)))
                     if name is not None and name in self._converted.pods and endpoint.ready:
                         what = f"{service.namespace} {service.name}, headless, at {name}"
