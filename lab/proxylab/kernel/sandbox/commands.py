@@ -51,16 +51,16 @@ def command_of(pid: int) -> Command | None:
 
 def family_of(number: int, pid: int) -> set[int]:
     """Every process of the command that started as ``pid``: those with its mark, and their children."""
-    parents = dict(_parents())
-    found = {each for each in parents if each == pid or _has_mark(each, number)}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
+    parent_of = dict(parents())
+    found = {each for each in parent_of if each == pid or _has_mark(each, number)}
+    while more := {child for child, parent in parent_of.items() if parent in found} - found:
         found |= more
     return found
 
 
 def processes_of(number: int) -> set[int]:
     """Every process with the mark of that command."""
-    return {each for each, _parent in _parents() if _has_mark(each, number)}
+    return {each for each, _parent in parents() if _has_mark(each, number)}
 
 
 def _has_mark(pid: int, number: int) -> bool:
@@ -68,7 +68,7 @@ def _has_mark(pid: int, number: int) -> bool:
     return command is not None and command.number == number
 
 
-def _parents() -> Iterator[tuple[int, int]]:
+def parents() -> Iterator[tuple[int, int]]:
     """Every process but the caller, init and zombies, with its parent. A name in stat may hold spaces and brackets."""
     for name in (each.name for each in Path("/proc").iterdir()):
         if not name.isdigit() or int(name) in (1, os.getpid()):

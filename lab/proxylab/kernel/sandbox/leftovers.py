@@ -22,7 +22,7 @@ from typing import Final, Self
 
 from msgspec import Struct
 
-from proxylab.kernel.sandbox.commands import command_of
+from proxylab.kernel.sandbox.commands import command_of, parents
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.origins import Origins, current_line
 
@@ -49,10 +49,16 @@ def leftovers(closed: ClosedLab, origins: Origins | None = None) -> list[str]:
 
 
 def end_processes(closed: ClosedLab) -> None:
-    """Kill the processes that commands of the lab have left. All processes of the sandbox belong to the lab."""
+    """Kill the processes that commands of the lab have left. All processes of the sandbox belong to the lab.
+
+    The launcher is in a namespace of the lab while it starts a command there, such as one of a build that has just
+    failed. It is a child of this process, and no command is.
+    """
+    own = {pid for pid, parent in parents() if parent == os.getpid()}
     for pid, _ in _processes(closed):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+        if pid not in own:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def _process_words(pid: int) -> str:
