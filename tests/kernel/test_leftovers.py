@@ -3,6 +3,7 @@
 import gc
 import os
 import re
+import signal
 import socket
 import threading
 import tracemalloc
@@ -45,10 +46,18 @@ async def held_on_purpose(_: Launcher) -> dict[str, Any]:
             kept = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         copy = os.dup(wiring.namespaces["node-b"].fd)
         waiting, closed_by_exec = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            with inside(wiring.namespaces["pod-2"]):
-                os.execvp("sleep", ["sleep", "1000"])
+        told, tells = os.pipe()
+        parent = os.fork()
+        if parent == 0:
+            if (child := os.fork()) == 0:
+                with inside(wiring.namespaces["pod-2"]):
+                    os.execvp("sleep", ["sleep", "1000"])
+            os.write(tells, str(child).encode())
+            os._exit(0)  # no command is a child of the lab process
+        os.waitpid(parent, 0)
+        pid = int(os.read(told, 20))
+        os.close(told)
+        os.close(tells)
         os.close(closed_by_exec)
         assert os.read(waiting, 1) == b"", "end of file: it is the command now, and in its place"
         # Its name changes a moment after its descriptors close (begin_new_exec, fs/exec.c).
@@ -57,7 +66,7 @@ async def held_on_purpose(_: Launcher) -> dict[str, Any]:
     found["left"] = sorted(each.rpartition(" in ")[2] for each in leftovers(closed))
     found["process"] = [each for each in leftovers(closed) if each.startswith("process")]
     end_processes(closed)
-    found["ended by"] = os.WTERMSIG(os.waitpid(pid, 0)[1])
+    await wait_until(lambda: not named.exists(), Deadline.after(10), "the command's end")
     kept.close()
     os.close(copy)
     found["in the end"] = leftovers(closed)
@@ -71,8 +80,27 @@ def test_whatever_holds_a_namespace_is_found_and_named_by_it(ordinary: bool) -> 
     assert found["left"] == ["node-b", "pod-1", "pod-2"]
     assert len(found["process"]) == 1
     assert "(sleep)" in found["process"][0]
-    assert found["ended by"] == 9
     assert found["in the end"] == []
+
+
+async def starting_a_command(_: Launcher) -> bool:
+    """Whether a child of the lab process outlives the end of a lab in whose namespace it is, as the launcher may be."""
+    with realise(small_plan()) as wiring:
+        closed = remember_namespaces("lab 7", wiring.namespaces)
+        child = os.fork()
+        if child == 0:
+            with inside(wiring.namespaces["node-a"]):
+                os.execvp("sleep", ["sleep", "1000"])
+        named = Path(f"/proc/{child}/comm")
+        await wait_until(lambda: named.read_text() == "sleep\n", Deadline.after(10), "the child's name")
+    end_processes(closed)
+    lives = os.waitpid(child, os.WNOHANG) == (0, 0)
+    os.kill(child, signal.SIGTERM)
+    return lives and os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGTERM
+
+
+def test_the_launcher_lives_on_when_a_build_fails_while_it_starts_a_command() -> None:
+    assert sandboxed(starting_a_command)
 
 
 def build() -> tuple[Build, Any]:

@@ -267,6 +267,7 @@ CONCERNS = {
         {
             f"{_KERNEL}blocked_programs.py": (),
             f"{_KERNEL}dead_launcher.py": (EACH,),
+            f"{_KERNEL}descriptors_run_out.py": (),
             f"{_KERNEL}engines_that_hang.py": ("test_the_client_says_what_it_waits_for_and_how_the_log_ends[idles]",),
             f"{_KERNEL}killed_as_ordinary_user.py": (EACH,),
             f"{_KERNEL}killed_as_root.py": (EACH,),

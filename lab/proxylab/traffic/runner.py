@@ -278,12 +278,15 @@ class Runner:
         ports = self._source_ports(resolved)
         passage = self._programs.on_the_way(resolved)
         turns = self._prepare(resolved, identity, ports, passage)
-        tracing = self._armed(resolved, identity, ports[0] if passage.nodes else 0) if trace else None
-        await passage.begin()
-        foreign = [self._foreign[node] for node in resolved.nodes if node in self._foreign]
-        await together(rules.begin(family) for rules in foreign)
-        self._stacks.begin((*resolved.nodes, *resolved.watched))
-        known, dropped = self.conntrack.flows(resolved, ports if resolved.sender.port else ()), self._links.read()
+        with ExitStack() as untaken:
+            untaken.callback(turns.close)
+            tracing = self._armed(resolved, identity, ports[0] if passage.nodes else 0) if trace else None
+            await passage.begin()
+            foreign = [self._foreign[node] for node in resolved.nodes if node in self._foreign]
+            await together(rules.begin(family) for rules in foreign)
+            self._stacks.begin((*resolved.nodes, *resolved.watched))
+            known, dropped = self.conntrack.flows(resolved, ports if resolved.sender.port else ()), self._links.read()
+            untaken.pop_all()
         unfinished = await self._take(turns, resolved, every_segment=bool(passage.nodes or resolved.request))
         losses = turns.take_losses()
         tracked = self.conntrack.flows(resolved, ports)
@@ -355,6 +358,7 @@ class Runner:
             self._watch.tap(node, STACK)
         of_meters = filter(None, (meter.max_frames_in_flight for meter in self._meters.values()))
         room = min([self._watch.room(_HEADER_BYTES + TOKEN_BYTES + resolved.payload), *of_meters])
+        associations = self._sctp_responders() if resolved.protocol is Transport.SCTP else None
         sending: Sending
         if resolved.manner is Manner.PACKET:
             sending = Dispatch(tap, first_packets(resolved, identity, ports), room, sender.mtu)
@@ -371,7 +375,7 @@ class Runner:
             sockets={port: flow for flow, port in enumerate(ports)} if by_sockets else None,
             watch=self._watch,
             responders=self._responders,
-            associations=self._sctp_responders() if resolved.protocol is Transport.SCTP else None,
+            associations=associations,
             before_sentinels=partial(self._read_counters_again, resolved),
             passage=passage,
             ports=ports,
