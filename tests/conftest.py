@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import pytest
 from concerns import Marks
@@ -41,6 +41,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def update_golden(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture
+def machine_is(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Lets Python name another architecture as this machine's."""
+    return lambda name: monkeypatch.setattr("platform.machine", lambda: name)
 
 
 @pytest.fixture

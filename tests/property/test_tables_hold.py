@@ -4,7 +4,7 @@ import asyncio
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from memory_table import MemoryTables
+from memory_nft import MemoryNft
 from msgspec.structs import replace
 from rule_worlds import ZONES, World, clusters, edited, proxies, twice, worlds
 from thoroughness import examples as many
@@ -38,7 +38,7 @@ def test_the_order_of_objects_makes_no_difference(pair: tuple[World, World]) -> 
 @examples
 def test_a_first_load_is_taken_and_no_chain_or_set_is_unused(world: World) -> None:
     """The table in memory refuses whatever leads to nothing."""
-    loader = MemoryTables()
+    loader = MemoryNft()
     asyncio.run(loader.load(written(world)))
     (table,) = loader.tables.values()
     rules = "\n".join(rule for rules in table.chains.values() for rule in rules)
@@ -68,7 +68,7 @@ def test_after_any_changes_the_table_is_that_of_a_fresh_node(
     """Each cluster changes one object of the one before; sometimes the node changes too, or a full sync comes."""
     family, chosen, node = proxy
     clock = 0.0
-    loader, fresh = MemoryTables(), MemoryTables()
+    loader, fresh = MemoryNft(), MemoryNft()
     proxier = ModeProxier(NftablesWriter(family, loader, chosen, now=lambda: clock))
     cluster = data.draw(clusters(family))
 

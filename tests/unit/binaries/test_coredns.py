@@ -5,7 +5,7 @@ import io
 import shutil
 import stat
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -66,8 +66,8 @@ def cache(tmp_path: Path) -> Cache:
     return Cache(tmp_path / "coredns", COREDNS)
 
 
-def test_a_release_is_unpacked_when_its_checksum_holds(monkeypatch: pytest.MonkeyPatch, cache: Cache) -> None:
-    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+def test_a_release_is_unpacked_when_its_checksum_holds(machine_is: Callable[[str], None], cache: Cache) -> None:
+    machine_is("x86_64")
     path, release = "/download/v1.14.0/coredns_1.14.0_linux_amd64.tgz", packed("1.14.0")
     pages = {path: release, f"{path}.sha256": hashlib.sha256(release).hexdigest().encode() + b"  coredns.tgz"}
     with served(pages) as site:

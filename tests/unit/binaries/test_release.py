@@ -1,14 +1,13 @@
 """Releases, from a site that the test serves itself."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from kube_proxies import PROGRAM, program
 from site_of_pages import Site, served
 
-from proxylab.binaries import release
 from proxylab.binaries.cache import Cache
 from proxylab.binaries.release import ReleaseSource
 from proxylab.errors import CapabilityError
@@ -26,8 +25,8 @@ PAGES = {
 
 
 @pytest.fixture
-def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    monkeypatch.setattr(release.platform, "machine", lambda: "x86_64")
+def site(machine_is: Callable[[str], None]) -> Iterator[Site]:
+    machine_is("x86_64")
     with served(PAGES) as site:
         yield site
 
@@ -82,7 +81,7 @@ def test_what_is_not_there_is_said(site: Site, tmp_path: Path) -> None:
         source(site).versions()
 
 
-def test_a_machine_that_no_release_is_for(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(release.platform, "machine", lambda: "vax")
+def test_a_machine_that_no_release_is_for(site: Site, machine_is: Callable[[str], None], tmp_path: Path) -> None:
+    machine_is("vax")
     with pytest.raises(CapabilityError, match="for vax"):
         source(site).obtain("v1.34.2", Cache(tmp_path))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from local_listener import listen_here
 from msgspec.structs import replace
 
 from proxylab.addresses import Family
@@ -60,8 +61,7 @@ async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Store, 
     store = Store()
     store.apply(ECHO)
     server = ApiServer(store)
-    listening = socket.create_server(("127.0.0.1", 0), backlog=600)
-    listening.setblocking(False)
+    listening = listen_here(600)
     address = listening.getsockname()
     monkeypatch.setattr(apiserver, "listen_inside", lambda *_: listening)
     await server.listen(NetNs("node-a", -1))

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Iterator
 
 import pytest
+from local_listener import listen_here
 
 from proxylab.control.http_server import HttpResponse, HttpServer, ReceivedRequest
 
@@ -20,8 +21,7 @@ def exchanged(*pieces: bytes) -> bytes:
     """What the server sends for these pieces, until it hangs up."""
 
     async def scenario() -> bytes:
-        listening = socket.create_server(("127.0.0.1", 0))
-        listening.setblocking(False)
+        listening = listen_here()
         server = HttpServer(listening, handler)
         reader, writer = await asyncio.open_connection(*listening.getsockname())
         for piece in pieces:
@@ -61,8 +61,7 @@ def test_nonsense_ends_the_connection_and_nothing_else() -> None:
 
 def test_a_client_that_says_nothing_does_not_keep_the_server() -> None:
     async def scenario() -> None:
-        listening = socket.create_server(("127.0.0.1", 0))
-        listening.setblocking(False)
+        listening = listen_here()
         server = HttpServer(listening, handler)
         reader, writer = await asyncio.open_connection(*listening.getsockname())
         writer.write(b"GET /there HTTP/1.1\r\nHost: n\r\n\r\n")
@@ -80,8 +79,7 @@ def test_a_server_that_closes_leaves_no_connection_open(turns: int) -> None:
     """A connection is in the backlog, accepted, or about to be read, by how often the event loop has run."""
 
     async def scenario() -> bytes:
-        listening = socket.create_server(("127.0.0.1", 0))
-        listening.setblocking(False)
+        listening = listen_here()
         server = HttpServer(listening, handler)
         with socket.create_connection(listening.getsockname()) as client:
             for _ in range(turns):
@@ -117,8 +115,7 @@ def test_a_server_without_descriptors_accepts_again_when_it_has_some(
     """Connections that stay open, such as watches, do not keep it from that."""
 
     async def scenario() -> bytes:
-        listening = socket.create_server(("127.0.0.1", 0))
-        listening.setblocking(False)
+        listening = listen_here()
         server = HttpServer(listening, handler)
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(server.close)

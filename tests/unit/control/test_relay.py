@@ -5,6 +5,7 @@ import socket
 from collections.abc import Awaitable, Callable
 
 import pytest
+from local_listener import listen_here
 
 from proxylab.control.kubernetes.relay import Relay
 
@@ -14,9 +15,7 @@ CLIENTS = 400
 
 
 def listening() -> socket.socket:
-    made = socket.create_server(("127.0.0.1", 0), backlog=CLIENTS)
-    made.setblocking(False)
-    return made
+    return listen_here(CLIENTS)
 
 
 def port_of(server: socket.socket) -> int:

@@ -7,6 +7,7 @@ from errno import EADDRINUSE, EAFNOSUPPORT
 from ipaddress import IPv4Address
 
 import pytest
+from local_listener import listen_here
 
 from proxylab.control.http_server import HttpResponse, NodeServers, PathHandler
 from proxylab.kernel.sandbox.netns import NetNs
@@ -20,8 +21,7 @@ def saying(status: int) -> PathHandler:
 
 def statuses(monkeypatch: pytest.MonkeyPatch, handlers: Sequence[PathHandler]) -> list[bytes]:
     """What one place answers while it is served by each of these in turn."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    listening.setblocking(False)
+    listening = listen_here()
     monkeypatch.setattr("proxylab.control.http_server.listen_inside", lambda *_: listening)
 
     async def scenario() -> list[bytes]:
@@ -65,8 +65,7 @@ def test_servers_whose_closing_is_cancelled_leave_no_socket_open(monkeypatch: py
     made: list[socket.socket] = []
 
     def listen(*_: object) -> socket.socket:
-        made.append(socket.create_server(("127.0.0.1", 0)))
-        made[-1].setblocking(False)
+        made.append(listen_here())
         return made[-1]
 
     async def scenario() -> list[int]:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from memory_loader import BUILT_IN, MemoryLoader
-from memory_table import MemoryTables
+from memory_nft import MemoryNft
 from msgspec.structs import replace
 from rule_cases import Addresses, echo, endpoint, facts, slice_of
 
@@ -50,7 +50,7 @@ def test_a_full_sync_of_mode_iptables_adds_only_the_jumps_that_are_lost(lost: st
 
 def test_a_full_sync_of_mode_nftables_restores_the_fixed_part() -> None:
     async def story() -> None:
-        tables = MemoryTables()
+        tables = MemoryNft()
         proxier = ModeProxier(NftablesWriter(Family.IPV4, tables, ProxySettings(), now=lambda: 100.0))
         await proxier.sync(VIEW, NODE, full=False)
         chains = {name: [*rules] for name, rules in tables.tables[Family.IPV4].chains.items()}
@@ -63,7 +63,7 @@ def test_a_full_sync_of_mode_nftables_restores_the_fixed_part() -> None:
 
 def test_a_proxy_of_mode_nftables_with_other_settings_replaces_the_fixed_part() -> None:
     async def story() -> None:
-        tables = MemoryTables()
+        tables = MemoryNft()
         for bit in (14, 10):
             settings = replace(ProxySettings(), masquerade_bit=bit)
             proxier = ModeProxier(NftablesWriter(Family.IPV4, tables, settings, now=lambda: 100.0))

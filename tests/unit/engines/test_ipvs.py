@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from ipaddress import ip_address, ip_network
 
 import pytest
-from memory_tables import MemoryTables, planned, synced
+from memory_ipvs import MemoryIpvs, planned, synced
 from msgspec.structs import replace
 from rule_cases import (
     LOCAL_INSIDE,
@@ -146,7 +146,7 @@ def test_rules_match_only_sets_that_have_members_or_guard_the_node(family: Famil
 
 
 def test_a_sync_brings_the_kernel_to_the_plan_and_removes_what_is_gone() -> None:
-    kernel = MemoryTables()
+    kernel = MemoryIpvs()
     first = case(A, (external_ip(A), here_and_there(A)), node=NODE)
     proxier = ModeProxier(IpvsWriter(Family.IPV4, kernel, first.settings))
     assert synced(proxier, first).endswith("full sync")
@@ -162,7 +162,7 @@ def test_a_sync_brings_the_kernel_to_the_plan_and_removes_what_is_gone() -> None
 
 
 def test_virtual_servers_in_excluded_networks_stay() -> None:
-    kernel = MemoryTables()
+    kernel = MemoryIpvs()
     foreign = VirtualServer(address=ip_address("192.0.2.9"), port=80, protocol=Protocol.TCP)
     stale = VirtualServer(
         address=ip_address("10.96.0.99"),
@@ -177,7 +177,7 @@ def test_virtual_servers_in_excluded_networks_stay() -> None:
 
 
 def test_a_refusal_fails_the_sync_and_the_next_one_reads_the_kernel() -> None:
-    kernel = MemoryTables()
+    kernel = MemoryIpvs()
     given = case(A, (echo(A), here_and_there(A)))
     proxier = ModeProxier(IpvsWriter(Family.IPV4, kernel, given.settings))
     kernel.refusing = True

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from hypothesis import given, settings
-from memory_tables import MemoryTables, planned, synced
+from memory_ipvs import MemoryIpvs, planned, synced
 from rule_cases import Addresses, case, facts, here_and_there, load_balancer
 from rule_worlds import World, worlds
 from thoroughness import examples as many
@@ -125,7 +125,7 @@ def test_every_rule_has_a_class_with_mutants(world: World) -> None:
 
 
 def test_a_mutation_stays_through_all_syncs_and_the_proxier_takes_it_for_its_plan() -> None:
-    a, kernel = Addresses(Family.IPV4), MemoryTables()
+    a, kernel = Addresses(Family.IPV4), MemoryIpvs()
     given_case = case(
         a,
         (load_balancer(a), here_and_there(a)),

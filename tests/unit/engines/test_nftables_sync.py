@@ -6,7 +6,7 @@ from ipaddress import ip_network
 
 import pytest
 from memory_loader import alone
-from memory_table import MemoryTables
+from memory_nft import MemoryNft
 from msgspec.structs import replace
 from rule_cases import HERE, Addresses, echo, endpoint, facts, load_balancer, node_port, slice_of
 
@@ -36,7 +36,7 @@ class Stage:
     """A proxier, its tables, and its clock."""
 
     def __init__(self, settings: ProxySettings | None = None) -> None:
-        self.loader, self.now = MemoryTables(), 100.0
+        self.loader, self.now = MemoryNft(), 100.0
         self.proxier = ModeProxier(
             NftablesWriter(Family.IPV4, self.loader, settings or ProxySettings(), now=lambda: self.now)
         )
@@ -231,7 +231,7 @@ def test_a_node_port_is_served_at_the_primary_address_that_the_node_has() -> Non
 
 def test_the_loop_drives_it_like_any_other() -> None:
     async def story() -> None:
-        store, loader = Store(), MemoryTables()
+        store, loader = Store(), MemoryNft()
         for thing in (Node(name=HERE, addresses=(A.of("node", 2),)), ECHO, SLICE):
             store.apply(thing)
         proxiers = {family: ModeProxier(NftablesWriter(family, loader, ProxySettings())) for family in Family}

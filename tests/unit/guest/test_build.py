@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -71,11 +72,11 @@ def test_a_kernel_of_another_configuration_was_not_built_before(tmp_path: Path) 
 
 @pytest.mark.parametrize("there", [True, False])
 def test_without_the_means_to_build_a_kernel_is_kept_and_else_the_lack_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine_is: Callable[[str], None], there: bool
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    machine_is("x86_64")
     told: list[str] = []
     if there:
         kept = place(tmp_path / "proxylab/kernels", "7.2.11-1", FRAGMENT.read_bytes())

@@ -1,7 +1,7 @@
 """Which kernel ``--kernel`` names, and what is said where there is none."""
 
-import platform
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,11 +21,11 @@ DEBIANS = Kernel("/usr/bin/linux.uml", "6.1.176", "/usr/lib/uml/modules")
 
 
 @pytest.fixture
-def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine_is: Callable[[str], None]) -> Path:
     """A machine without user-mode Linux; returns its folder of programs, which is also the parent of its cache."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    machine_is("x86_64")
     return tmp_path
 
 
@@ -78,8 +78,8 @@ def test_modules_need_modprobe(bare: Path) -> None:
     assert not found.has_nftables
 
 
-def test_other_processors_have_no_guests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+def test_other_processors_have_no_guests(machine_is: Callable[[str], None]) -> None:
+    machine_is("aarch64")
     with pytest.raises(CapabilityError, match="a guest's kernel for aarch64: there is none yet"):
         find_kernel("uml")
 

@@ -19,7 +19,7 @@ def planned(given: Case, family: Family = Family.IPV4) -> Tables:
     return plan_tables(ports, given.node, given.settings, family)
 
 
-class MemoryTables(MemoryLoader):
+class MemoryIpvs(MemoryLoader):
     """A node's kernel in memory; ``refusing`` makes IPVS refuse every change."""
 
     def __init__(self) -> None:

@@ -53,7 +53,7 @@ class RefusedError(Exception):
     """The words of nft."""
 
 
-class MemoryTables:
+class MemoryNft:
     """``texts`` holds every text that was offered. ``never`` refuses every line with one of these in it."""
 
     def __init__(self) -> None:
