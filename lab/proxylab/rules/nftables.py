@@ -31,6 +31,7 @@ _LONG: Final = {
     "xt": frozenset({"match"}),
 }
 """Expressions of several words, and the words that end them."""
+_TUNNELS: Final = frozenset({"geneve", "gre", "gretap", "vxlan"})
 _NUMBERS: Final = frozenset({"numgen", "jhash", "symhash"})
 """Numbers that the kernel makes itself: ``numgen random mod 2 offset 1``."""
 _EXPRESSIONS: Final = _HEADERS | _ALONE | _LONG.keys() | _NUMBERS
@@ -139,6 +140,8 @@ class _Reader:
             while self._word() in ("offset", "seed"):
                 number += self._take(2)
             return number
+        if word in _TUNNELS and following in _HEADERS:  # a field of the packet inside
+            return self._take(3)
         return self._take(2 if word in _HEADERS else 1)
 
     def _count_to(self, ends: frozenset[str]) -> int:
@@ -172,7 +175,7 @@ class _Reader:
         words: list[str] = []
         while self._word() and self._word() not in _STATEMENTS and self._word() not in _EXPRESSIONS:
             words += self._take()
-            if words[-1] == "to":
+            if words[-1] in ("to", "name"):  # `queue to …`, `counter name …`
                 words += self._looked_up(self._joined(self._operand()))
             elif words[-1] == "flags":  # `log flags tcp sequence,options`
                 words += self._take(2 if self._word() in ("tcp", "ip") else 1)

@@ -129,14 +129,14 @@ _ADDRESSES: Final = frozenset({"ip", "net"})
 _LIST: Final = "list:set"
 _ALWAYS: Final = frozenset({"-m", "--comment"})
 """What iptables spells like a condition, and every packet matches."""
-_SOMETIMES: Final = frozenset({"add", "limit", "quota", "update", "vmap"})
+_SOMETIMES: Final = frozenset({"add", "delete", "limit", "quota", "update", "vmap"})
 """Statements of nft that end the rule for some packets, such as those that lack the field to remember."""
 
 _PROTOCOLS: Final[Mapping[str, int]] = {
     **{each.lower(): each.number(4) for each in Transport},
     **dict.fromkeys(("icmpv6", "ipv6-icmp"), Transport.ICMP.number(6)),
     "igmp": 2,
-    "ipip": 4,
+    **dict.fromkeys(("ipencap", "ipip"), 4),
     "dccp": 33,
     "ipv6": 41,
     "gre": 47,

@@ -69,6 +69,8 @@ NFT = (
     'meta protocol ip fwd to "eth0"',
     "flow add @ft",
     'counter name "drop" accept',
+    'counter name tcp dport map { 80 : "http", 443 : "https" } drop',
+    "udp dport 4789 vxlan ip saddr 10.0.0.1 drop",
     "udp dport vmap { 53 : accept, 80 : jump drop }",
     "rt ip nexthop 192.168.0.1 drop",
     "something the kernel has since drop",
