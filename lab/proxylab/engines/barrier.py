@@ -125,14 +125,23 @@ def _objects(port: str, families: Sequence[Family]) -> Iterator[KubeObject]:
 
 
 def _endpoints_of(slices: Iterable[EndpointSlice], family: Family) -> Iterator[Endpoints]:
-    """The Endpoints that Kubernetes' controller would write for these slices: one for each Service, of one family."""
-    subsets: dict[tuple[str, str], list[tuple[tuple[IPAddress, ...], tuple[EndpointPort, ...]]]] = {}
+    """The Endpoints that Kubernetes' controller would write for these slices: one for each Service, of one family.
+
+    It writes each address once for a port, in whatever number of slices that stands, and together the ports that the
+    same addresses have (RepackSubsets in pkg/api/v1/endpoints/util.go).
+    """
+    offered: dict[tuple[str, str], dict[EndpointPort | None, set[IPAddress]]] = {}
     for each in slices:
         if each.address_type is family and HEADLESS_LABEL not in each.labels:  # proxies leave out such Endpoints, too
-            ready = tuple(endpoint.addresses[0] for endpoint in each.endpoints if endpoint.ready)
-            subsets.setdefault((each.namespace, each.service), []).extend([(ready, each.ports)] if ready else ())
-    for (namespace, name), found in subsets.items():
-        yield Endpoints(namespace=namespace, name=name, subsets=tuple(found))
+            ready = {endpoint.addresses[0] for endpoint in each.endpoints if endpoint.ready}
+            of_service = offered.setdefault((each.namespace, each.service), {})
+            for port in each.ports or (None,) if ready else ():
+                of_service.setdefault(port, set()).update(ready)
+    for (namespace, name), of_service in offered.items():
+        subsets: dict[tuple[IPAddress, ...], list[EndpointPort]] = {}
+        for port, addresses in of_service.items():
+            subsets.setdefault(tuple(sorted(addresses, key=int)), []).extend(() if port is None else (port,))
+        yield Endpoints(namespace=namespace, name=name, subsets=tuple((to, (*ports,)) for to, ports in subsets.items()))
 
 
 def is_barrier(thing: KubeObject) -> bool:

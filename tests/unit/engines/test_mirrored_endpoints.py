@@ -56,3 +56,23 @@ def test_other_proxies_get_none() -> None:
     store = Store()
     Barrier(store, (Family.IPV4,)).advance_anyway()
     assert store.list(Endpoints) == ()
+
+
+def test_an_address_of_two_slices_stands_once_for_each_port() -> None:
+    store = Store()
+    barrier = Barrier(store, (Family.IPV4,), mirror=True)
+    first = slice_of(SERVICE, A, endpoint(A, 11), endpoint(A, 10))
+    other_port = replace(first.ports[0], name="other", port=9090)
+    store.apply(first)
+    store.apply(replace(first, name="second", endpoints=(endpoint(A, 10), endpoint(A, 12))))
+    store.apply(replace(first, name="third", ports=(other_port,)))
+    barrier.advance_anyway()
+    assert subsets(store) == [
+        (["10.42.0.10", "10.42.0.11", "10.42.0.12"], [8080]),
+        (["10.42.0.10", "10.42.0.11"], [9090]),
+    ]
+    store.apply(
+        replace(first, name="third", ports=(other_port,), endpoints=(endpoint(A, 10), endpoint(A, 11), endpoint(A, 12)))
+    )
+    barrier.advance_anyway()
+    assert subsets(store) == [(["10.42.0.10", "10.42.0.11", "10.42.0.12"], [8080, 9090])]

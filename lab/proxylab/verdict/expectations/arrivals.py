@@ -62,13 +62,16 @@ def _judge_endpoint(case: Case, arrived: _Arrived) -> Verdict:
             if not known[where]:
                 is_what = f"is {'an endpoint that is not ready' if ends.is_unready(where[1]) else 'no endpoint'}"
                 findings.wrong(_clause(resolved, ends, *where, is_what), flow.number)
+    # Ends of a backend that the author names are right as well, and alone where flows came to nothing else.
+    named = dict.fromkeys(end for (_, end), is_right in known.items() if is_right and end not in ends.reachable)
+    expected = list(named) if arrived.keys() == named.keys() else [*ends.reachable, *named]
     reachable = {(each.address, each.port) for each in resolved.endpoints if each.is_reachable}
     at_dialled = not resolved.service_port or (set(arrived) == {case.dialled} and case.dialled not in reachable)
     witness = "what was dialled" if at_dialled else f"an endpoint of {resolved.service_port}"
     return findings.settle(
         "endpoint",
-        expected=_several(ends.reachable, "any of {}") or listed([endpoint(*each) for each in ends.reachable]),
-        observed=_several(arrived if set(arrived) <= {*ends.reachable} else (), "{}")
+        expected=_several(expected, "any of {}") or listed([endpoint(*each) for each in expected]),
+        observed=_several(arrived if set(arrived) <= {*expected} else (), "{}")
         or listed([endpoint(*each) for each in arrived]),
         witnesses=[witness if set(arrived) <= {*ends.reachable} else "a backend that the author names"],
     )

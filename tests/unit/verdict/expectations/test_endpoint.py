@@ -167,6 +167,20 @@ def test_a_named_backend_that_is_gone_from_the_slices_has_any_address() -> None:
     assert arrived_at("echo-2", resolved_probe_of(WORLD, {"echo-1": 8080})) == (PASS, "")
 
 
+def test_what_passes_is_what_was_expected_in_words_too() -> None:
+    """A named backend beyond the endpoints, such as a cache of DNS that a node runs at the dialled address."""
+    world, resolved = WORLD, resolved_probe_of(WORLD, {"echo-1": 8080})
+    beyond, both = world.round_trip(0, "echo-2"), [*world.round_trip(0, "echo-1"), *world.round_trip(1, "echo-2")]
+    found = [
+        endpoint_of(judged(world, replace(resolved, flows=flows), world.evidence(seen, sent=flows)))
+        for flows, seen in ((1, beyond), (2, both))
+    ]
+    assert [(each.judgement, each.expected, each.observed) for each in found if each] == [
+        (PASS, "10.244.2.4:8080", "10.244.2.4:8080"),
+        (PASS, "any of 2 endpoints", "2 endpoints"),
+    ]
+
+
 def test_what_nothing_translated_arrives_at_no_endpoint(told: Told) -> None:
     """Such as at a program of the node that listens on the node port."""
     resolved = resolved_probe_of(UNNAMED, {"echo-1": 8080})
