@@ -115,8 +115,8 @@ def ask(assembly: Assembly, probe: Probe, moment: Moment, oracle: Oracle) -> Ask
     if resolved.question is None:
         return AskedProbe(flows=((resolved, oracle.answer(question_of(resolved))),))
     answer = _resolved_name(moment, resolved.question)
-    wanted = resolved.question.wanted
-    addresses = answer.addresses if wanted is None else answer.addresses & {wanted}
+    chosen = resolved.question.address
+    addresses = answer.addresses if chosen is None else answer.addresses & {chosen}
     # Packets of a pod to itself cross no device, so a probe prefers other addresses.
     addresses = addresses - set(resolved.question.own) or addresses
     dialled = [assembly.with_address(probe, address)[0] for address in sorted(addresses, key=int)]

@@ -30,7 +30,7 @@ _ANY_NODE: Final = None
 """In place of an address: all addresses of nodes, which serve node ports."""
 
 
-class Due(Struct, frozen=True):
+class ExpectedEndpoints(Struct, frozen=True):
     """Where the flows of a probe may arrive.
 
     ``service_port`` is the dialled Service's port, and ``affinity_timeout`` its timeoutSeconds, ``None`` without
@@ -73,28 +73,30 @@ class LabEndpoints:
             for port in (port for port in service.ports if port.node_port):
                 self._frontends.setdefault((_ANY_NODE, port.node_port, port.protocol), (service, port))
 
-    def due(self, target: Target, asked: Transport | None, dialled: tuple[IPAddress, int, Transport]) -> Due:
+    def expected(
+        self, target: Target, asked: Transport | None, dialled: tuple[IPAddress, int, Transport]
+    ) -> ExpectedEndpoints:
         """Where the flows may arrive.
 
         ``asked`` is the protocol that the probe names. An echo request has no port, so it gives no destinations.
         """
         address, _, protocol = dialled
         if protocol is Transport.ICMP:
-            return Due("", ())
+            return ExpectedEndpoints("", ())
         found = self._named(target, asked)
         return self.at(*dialled) if found is None else self._of(*found, address)
 
-    def at(self, address: IPAddress, number: int, protocol: Transport) -> Due:
+    def at(self, address: IPAddress, number: int, protocol: Transport) -> ExpectedEndpoints:
         """Where the flows to an address may arrive: at the endpoints of the Service there, or at the address itself."""
         found = self._at(address, number, protocol)
         if found is None:
-            return Due("", (Destination(address=address, port=number),))
+            return ExpectedEndpoints("", (Destination(address=address, port=number),))
         by_node_port = (self._is_node(address) and found[1].node_port == number) and not self._surely_serves(address)
         return replace(self._of(*found, address), or_dialled=by_node_port)
 
-    def _of(self, service: Service, port: ServicePort, address: IPAddress) -> Due:
+    def _of(self, service: Service, port: ServicePort, address: IPAddress) -> ExpectedEndpoints:
         endpoints = tuple(each for each in self._behind(service, port) if each.address.version == address.version)
-        return Due(_name(service, port), tuple(dict.fromkeys(endpoints)), service.affinity_timeout)
+        return ExpectedEndpoints(_name(service, port), tuple(dict.fromkeys(endpoints)), service.affinity_timeout)
 
     def _named(self, target: Target, asked: Transport | None) -> _Served | None:
         """The port of the Service that a probe names; ``None`` for a DNS name or a health-check node port."""

@@ -130,13 +130,13 @@ class Questions:
         """
         self._require_name_server()
         port, protocol = _declared_port(service, target, probe_protocol)
-        wanted = target.address
+        address = target.address
         families = [family for family in service.ip_families or self._families if family in self._families]
         if target.family is not None:
             families = [target.family]
         return Question(
             names=_names(service, pod_namespace),
-            families=tuple(families) if wanted is None else (Family.of(wanted),),
+            families=tuple(families) if address is None else (Family.of(address),),
             resolvers=self._resolvers,
             servers=self._servers,
             answering=self._answering,
@@ -144,10 +144,10 @@ class Questions:
             service=f"{service.namespace}/{service.name}",
             port=port,
             protocol=protocol,
-            due=self._due(service),
+            expected=self._expected(service),
             headless=service.headless,
             pods=addresses_by_name if service.headless else {},
-            wanted=wanted,
+            address=address,
         )
 
     def about_name(self, name: str, pod_namespace: str | None) -> Question:
@@ -169,7 +169,7 @@ class Questions:
             protocol=Transport.TCP,
         )
 
-    def _due(self, service: Service) -> tuple[IPAddress, ...] | None:
+    def _expected(self, service: Service) -> tuple[IPAddress, ...] | None:
         """The addresses that the name must give; ``None`` for a name that is only another one's alias."""
         if service.type is ServiceType.EXTERNAL_NAME:
             return None

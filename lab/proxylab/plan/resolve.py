@@ -206,7 +206,7 @@ class _Resolver:
             destination, port, protocol = _resolver(question, probe), DNS_PORT, Transport.UDP
         if probe.source.loopback and isinstance(probe.target, ServiceTarget) and probe.target.via in _OF_NODE:
             destination = Family.of(destination).loopback
-        due = self._behind.due(probe.target, probe.send.protocol, (destination, port, protocol))
+        expected = self._behind.expected(probe.target, probe.send.protocol, (destination, port, protocol))
         sender, family = self._sender(probe, destination), Family.of(destination)
         echo = probe.send.protocol is Transport.ICMP
         return ResolvedProbe(
@@ -232,10 +232,10 @@ class _Resolver:
             tables=expect is not None and expect.conntrack is not None,
             addresses=self._plan.addresses_by_name if named else {},
             question=question,
-            service_port=due.service_port,
-            endpoints=due.endpoints,
-            affinity_timeout=due.affinity_timeout,
-            or_dialled=due.or_dialled,
+            service_port=expected.service_port,
+            endpoints=expected.endpoints,
+            affinity_timeout=expected.affinity_timeout,
+            or_dialled=expected.or_dialled,
             leftovers=self._leftovers,
         )
 

@@ -130,11 +130,11 @@ class Question(Record, frozen=True, kw_only=True):
         answering: the names of those that may answer a query to the Service when it is sent.
         unnamed: whether one of them may answer without its name, as on an author's Corefile, or as an author's program.
         service: the Service with this name, as ``NAMESPACE/NAME``.
-        due: the addresses that the answer must hold, of a headless Service those of its ready endpoints; ``None`` if
-            unknown.
+        expected: the addresses that the answer must hold, of a headless Service those of its ready endpoints; ``None``
+            if unknown.
         headless: whether the answer must hold addresses of endpoints.
         pods: the addresses of pods and hosts by their names.
-        wanted: the address of the answer to dial; ``None`` for the first.
+        address: the address of the answer to dial; ``None`` for the first.
         own: the sender's addresses. Packets of a pod to itself cross no device, so the probe prefers other addresses.
     """
 
@@ -147,10 +147,10 @@ class Question(Record, frozen=True, kw_only=True):
     protocol: Transport
     answering: tuple[str, ...] = ()
     unnamed: bool = False
-    due: tuple[IPAddress, ...] | None = None
+    expected: tuple[IPAddress, ...] | None = None
     headless: bool = False
     pods: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)
-    wanted: IPAddress | None = None
+    address: IPAddress | None = None
     own: tuple[IPAddress, ...] = ()
 
 

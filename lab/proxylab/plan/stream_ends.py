@@ -74,12 +74,15 @@ class _Ends:
     def meet(self, endpoints: LabEndpoints, hashes: frozenset[str]) -> None:
         """Take in the endpoints of the cluster at a later time; ``hashes`` are in the names of chains until then."""
         resolved = self.resolved
-        due = endpoints.at(resolved.destination, resolved.port, resolved.protocol)
-        now = [(each.address, each.port) for each in due.endpoints if each.is_reachable]
-        if due.or_dialled:
+        expected = endpoints.at(resolved.destination, resolved.port, resolved.protocol)
+        now = [(each.address, each.port) for each in expected.endpoints if each.is_reachable]
+        if expected.or_dialled:
             now.append((resolved.destination, resolved.port))
         self._ever.update(dict.fromkeys(now))
         ends = (Destination(address=each[0], port=each[1], is_reachable=each in now) for each in self._ever)
         self.resolved = replace(
-            resolved, service_port=due.service_port or resolved.service_port, endpoints=tuple(ends), chain_hashes=hashes
+            resolved,
+            service_port=expected.service_port or resolved.service_port,
+            endpoints=tuple(ends),
+            chain_hashes=hashes,
         )

@@ -150,13 +150,13 @@ def _shares(view: ProbeView, width: int) -> list[str]:
         return []
     if len(shown) > _MOST_PODS:
         shown = sorted(shown, key=lambda share: -share.distance)[:_MOST_PODS]
-    rows: list[tuple[str, ...]] = [("backend", "flows", "share", "due")]
+    rows: list[tuple[str, ...]] = [("backend", "flows", "share", "expected")]
     rows += [(each.backend, f"{each.flows:,}", f"{each.share:.1%}", f"{each.expected:.1%}") for each in shown]
     if case.expect.spread is Spread.STICKY:
         rows = [row[:3] for row in rows]  # one of them is expected to get all, and the author does not say which
     lines = table(rows, _INDENT, right=frozenset({1, 2, 3}), width=width)
     if len(view.shares) > len(shown):
-        lines.append(f"{_INDENT}and {len(view.shares) - len(shown):,} more, closer to their due")
+        lines.append(f"{_INDENT}and {len(view.shares) - len(shown):,} more, closer to the expected share")
     return lines
 
 

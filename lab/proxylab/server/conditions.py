@@ -82,12 +82,12 @@ class StepConditions(Struct, frozen=True):
             last = "\n".join(engine.logs()[-_LAST_LINES:])
             raise EngineError(node, f"step {step!r}: {late}", last) from late
 
-    async def _wait_for_tables(self, wanted: ConntrackExpect, addresses: _Addresses, deadline: Deadline) -> None:
-        nodes = tuple(self.fleet.engines) if wanted.node is None else (wanted.node,)
+    async def _wait_for_tables(self, expected: ConntrackExpect, addresses: _Addresses, deadline: Deadline) -> None:
+        nodes = tuple(self.fleet.engines) if expected.node is None else (expected.node,)
 
         def look() -> bool:
             tables = (self.runner.conntrack.tables(nodes, family) for family in self.families)
-            return is_met(wanted, [entry for table in tables for entry in table], addresses)
+            return is_met(expected, [entry for table in tables for entry in table], addresses)
 
         await wait_until(look, deadline, f"connection tracking on {listed(nodes, 'or')} is as expected")
 

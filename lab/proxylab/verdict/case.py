@@ -229,7 +229,7 @@ class Case(Struct, frozen=True, dict=True):
 
     @cached_property
     def expected_shares(self) -> Mapping[str, float]:
-        """The share of the flows due to each pod: the one that the author wrote, or an equal one for each backend."""
+        """The share of the flows that each pod must get: as the author wrote it, or an equal one for each backend."""
         spread = self.expect.spread
         if isinstance(spread, Shares):
             return spread.of

@@ -169,9 +169,9 @@ class CountedRule(Struct, frozen=True):
             named |= set() if match.negated else fields
         return frozenset(named)
 
-    def value(self, wanted: str) -> str:
+    def value(self, option: str) -> str:
         """The first value of an option; empty if the rule has no such option."""
-        return self.read.value(wanted)
+        return self.read.value(option)
 
 
 def _values(matches: Iterable[Match]) -> tuple[str, ...]:

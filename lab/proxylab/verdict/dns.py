@@ -15,13 +15,13 @@ KINDS: Final = {Family.IPV4: "A", Family.IPV6: "AAAA"}
 
 
 def address_of(question: Question, lookups: Iterable[Lookup]) -> IPAddress | None:
-    """The address that a client dials: the first one of the first family with an answer, or the one that it wants.
+    """The address that a client dials: the first one of the first family with an answer, or the one that it must dial.
 
     A pod behind the name dials another pod, if there is one.
     """
     found = found_addresses(question, lookups)
-    if question.wanted is not None:
-        return question.wanted if question.wanted in found else None
+    if question.address is not None:
+        return question.address if question.address in found else None
     ordered = [each for family in question.families for each in found if Family.of(each) is family]
     return next(iter(sorted(ordered, key=lambda address: address in question.own)), None)
 
@@ -57,7 +57,7 @@ def expected_addresses(probe: Probe, question: Question) -> tuple[IPAddress, ...
 
     Of a headless Service they are those of its ready endpoints, and of the backends that the author names.
     """
-    expected = question.due
+    expected = question.expected
     if question.headless and probe.expect.backend_names:
         own = [question.pods.get(name, ()) for name in probe.expect.backend_names]
         expected = tuple(each for of_one in own for each in (set(of_one) & {*(expected or ())} or of_one))

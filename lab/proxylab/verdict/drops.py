@@ -283,18 +283,18 @@ def ended_with_sentinels(evidence: Evidence, answers: int, ended: Collection[str
     return _counted_with_sentinels(evidence, answers, ended, _DROPS_OR_REJECTS)
 
 
-def _counted_with_sentinels(evidence: Evidence, packets: int, ended: Collection[str], wanted: Effects) -> bool:
+def _counted_with_sentinels(evidence: Evidence, packets: int, ended: Collection[str], ends: Effects) -> bool:
     all_of_them = packets + sum(not each.answered for each in evidence.sentinels)
     return packets > 0 and any(
-        count.packets == all_of_them and {count.node} == set(ended) and _counter_shows(count, wanted)
+        count.packets == all_of_them and {count.node} == set(ended) and _counter_shows(count, ends)
         for count in evidence.counts
     )
 
 
-def _counter_shows(count: RuleCount, wanted: Effects) -> bool:
-    """Whether it is a rule of iptables that does so: its counter is the kernel's, read after the sentinel packets."""
+def _counter_shows(count: RuleCount, ends: Effects) -> bool:
+    """Whether a rule of iptables ends packets so: its counter is the kernel's, read after the sentinel packets."""
     rule = read_rule(count.text)
-    return rule is not None and not rule.is_nft and bool(effects(rule) & wanted)
+    return rule is not None and not rule.is_nft and bool(effects(rule) & ends)
 
 
 def policy_drop(resolved: ResolvedProbe, evidence: Evidence, packets: int, ended: Collection[str]) -> str:

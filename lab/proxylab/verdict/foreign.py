@@ -43,7 +43,7 @@ def _in_engines_tables(resolved: ResolvedProbe, evidence: Evidence | StepEvidenc
 
 
 def may_have(
-    wanted: Effects, resolved: ResolvedProbe, evidence: Evidence | StepEvidence, nodes: Collection[str]
+    effects: Effects, resolved: ResolvedProbe, evidence: Evidence | StepEvidence, nodes: Collection[str]
 ) -> tuple[ForeignRule, ...]:
     """The rules of these nodes that may have done that to packets of the probe, or of a stream in this step.
 
@@ -54,22 +54,23 @@ def may_have(
         for rule in _foreign_rules(resolved, evidence)
         if rule.node in nodes
         and rule.packets != 0
-        and (wanted in (REWRITING, MARKING) or not rule.past)
-        and (not rule.text or _does(wanted, rule))
+        and (effects in (REWRITING, MARKING) or not rule.past)
+        and (not rule.text or _does(effects, rule))
     )
 
 
-def _does(wanted: Effects, rule: ForeignRule) -> bool:
+def _does(effects: Effects, rule: ForeignRule) -> bool:
+    """Whether the rule has one of these effects, or may have."""
     if rule.table in _OF_DEVICES:
         if rule.text.startswith("queue"):
-            return wanted == ENDING
-        return rule.table == "XDP" or wanted != UNSEEN
+            return effects == ENDING
+        return rule.table == "XDP" or effects != UNSEEN
     does = effects_of(rule.text)
-    if does & wanted:
+    if does & effects:
         return True
     # These end the way of a packet through the table nat of iptables, in which the engine's rules stand, too.
     returned = Effect.RETURN in does and rule.chain in ("PREROUTING", "OUTPUT")
-    return wanted == EXEMPTING and rule.table == "nat" and (Effect.ACCEPT in does or returned)
+    return effects == EXEMPTING and rule.table == "nat" and (Effect.ACCEPT in does or returned)
 
 
 def ended_by(
@@ -80,14 +81,14 @@ def ended_by(
     It is a rule or policy of the one node where the packets ended, and one that they may have met. A rule in the
     engine's tables may have counted a sentinel packet in place of theirs, while one has no answer; so may a policy.
     """
-    wanted = Effect.REJECT if rejected else Effect.DROP
+    effect = Effect.REJECT if rejected else Effect.DROP
     rules = [
         rule
         for rule in _in_engines_tables(resolved, evidence)
         if not (is_policy(rule.text) or may_count_sentinels(rule, evidence))
     ]
     counted = (rule for rule in (*evidence.foreign, *rules) if rule.packets == packets and packets)
-    ending = (rule for rule in counted if {rule.node} == set(ended) and wanted in effects_of(rule.text))
+    ending = (rule for rule in counted if {rule.node} == set(ended) and effect in effects_of(rule.text))
     return next((each for each in ending if _counts_its_own(each) and may_meet(each, resolved, evidence)), None)
 
 
@@ -149,7 +150,7 @@ def suspicion(
     resolved: ResolvedProbe,
     evidence: Evidence | StepEvidence,
     node: str,
-    wanted: Effects = ENDING,
+    effects: Effects = ENDING,
     *,
     besides: Collection[str] = (),
 ) -> str:
@@ -157,7 +158,7 @@ def suspicion(
 
     ``besides`` are the texts of rules that are no matter.
     """
-    rules = may_have(wanted, resolved, evidence, (node,))
+    rules = may_have(effects, resolved, evidence, (node,))
     return _suspected(node, [rule for rule in rules if rule.text not in besides])
 
 

@@ -133,14 +133,14 @@ def test_before_an_answer_the_errand_is_to_the_name_server() -> None:
     assert question.names[0] == "web.default.shop.svc.cluster.local"
     assert question.names[1] == "web.default.svc.cluster.local"
     assert (question.port, question.protocol, question.families) == (80, Protocol.TCP, (Family.IPV4,))
-    assert [str(each) for each in question.due] == ["10.96.1.1"]
+    assert [str(each) for each in question.expected] == ["10.96.1.1"]
     assert [(each.name, str(each.address)) for each in question.servers] == [("coredns", "10.244.0.2")]
 
 
 def test_the_name_of_a_headless_service_must_give_its_ready_endpoints() -> None:
     question = resolved(named(probe=PROBE, cluster_ip="None")).question
     assert question.headless
-    assert [str(each) for each in question.due or ()] == ["10.244.1.10", "10.244.1.11"]
+    assert [str(each) for each in question.expected or ()] == ["10.244.1.10", "10.244.1.11"]
     assert [str(each) for each in question.pods["web-1"]] == ["10.244.1.10"]
 
 

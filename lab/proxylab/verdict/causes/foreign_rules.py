@@ -103,14 +103,14 @@ def _is_held(failure: Failure, address: IPAddress) -> bool:
     return failure.plan is None or any(own.interface.ip == address for each in spaces for own in each.addresses)
 
 
-def _rewriting(failure: Failure, wanted: Effects) -> Iterator[ForeignRule]:
+def _rewriting(failure: Failure, effects: Effects) -> Iterator[ForeignRule]:
     """The foreign rules that may match the flow and counted it, in the order of the nodes on the way."""
     about = without_excluded(failure, Packet.REQUEST).case
     passed = dict.fromkeys(stop.netns_name for stop in _requests(failure))
     for node in passed if about.resolved.service_port else ():
         for rule in may_have(REWRITING, about.resolved, about.evidence, (node,)):
             counted = rule.packets is not None and rule.packets >= len(about.flows)
-            if counted and effects_of(rule.text) & wanted and may_meet(rule, about.resolved, about.evidence):
+            if counted and effects_of(rule.text) & effects and may_meet(rule, about.resolved, about.evidence):
                 yield rule
 
 

@@ -277,4 +277,4 @@ def share_is_wrong(failure: Failure) -> str:
     if not found[furthest]:
         return f"the proxy never chose {furthest} in {amount(flows, 'flow')}: its share is 0."
     got = f"{found[furthest]:,} of {amount(flows, 'flow')}"
-    return f"{furthest} got {got}: its share is {found[furthest] / flows:.1%}, and {shares[furthest]:.1%} was due."
+    return f"{furthest} got {got}: its share is {found[furthest] / flows:.1%}, and {shares[furthest]:.1%} was expected."

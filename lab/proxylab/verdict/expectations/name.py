@@ -100,8 +100,8 @@ def _strangers(case: Case, question: Question, found: Sequence[IPAddress]) -> It
         if strangers := [each for each in found if each not in expected]:
             wrong = f"not of Service {question.service}" if not question.headless else "not an expected backend"
             yield f"the name gives {listed([_called(question, each) for each in strangers])}, {wrong}"
-    if question.wanted is not None and question.wanted not in found:
-        yield f"the name does not give {question.wanted}, which the probe must dial"
+    if question.address is not None and question.address not in found:
+        yield f"the name does not give {question.address}, which the probe must dial"
 
 
 def _expected(case: Case, question: Question) -> str:

@@ -33,9 +33,9 @@ CLUSTER_IP = Question(
     service="default/echo",
     port=80,
     protocol=Transport.TCP,
-    due=(WORLD.resolved.destination,),
+    expected=(WORLD.resolved.destination,),
 )
-HEADLESS = replace(CLUSTER_IP, due=(), headless=True, pods=PODS)
+HEADLESS = replace(CLUSTER_IP, expected=(), headless=True, pods=PODS)
 
 
 def lookup(*addresses: object, **words: Any) -> Lookup:
@@ -153,8 +153,8 @@ def test_the_address_that_is_wanted_is_dialled_and_another_pod_rather_than_onese
     assert address_of(HEADLESS, answers) == one
     assert address_of(replace(HEADLESS, own=(one,)), answers) == two
     assert address_of(replace(HEADLESS, own=(one, two)), answers) == one
-    assert address_of(replace(HEADLESS, wanted=two), answers) == two
-    assert address_of(replace(HEADLESS, wanted=three), answers) is None
+    assert address_of(replace(HEADLESS, address=two), answers) == two
+    assert address_of(replace(HEADLESS, address=three), answers) is None
     assert address_of(replace(HEADLESS, families=(Family.IPV6,)), answers) is None
 
 
@@ -222,7 +222,7 @@ def test_only_records_with_addresses_give_an_address() -> None:
     assert told.addresses == (ip_address("10.96.0.10"), ip_address("fd00::a"))
 
 
-READY = replace(HEADLESS, due=(*PODS["echo-1"], *PODS["echo-2"]))
+READY = replace(HEADLESS, expected=(*PODS["echo-1"], *PODS["echo-2"]))
 UNNAMED = replace(WORLD, backends=None).probe
 
 
@@ -238,14 +238,14 @@ def test_a_headless_name_gives_exactly_the_ready_endpoints_where_no_backends_are
     assert said(READY, lookup(two)) == (FAIL, (f"the name does not give echo-1 ({one})",))
     foreign = f"the name gives echo-3 ({three}), not an expected backend"
     assert said(READY, lookup(one, two, three)) == (FAIL, (foreign,))
-    assert said(replace(HEADLESS, due=()), lookup(one))[0] is FAIL
+    assert said(replace(HEADLESS, expected=()), lookup(one))[0] is FAIL
 
 
 def test_a_backend_of_the_host_network_has_the_address_of_its_endpoint() -> None:
     """Its node has further addresses, which the name must not give."""
     address, other = PODS["echo-1"][0], ip_address("172.18.0.33")
     pods = {**PODS, "echo-1": (address, other)}
-    question = replace(READY, pods=pods, due=(address, *PODS["echo-2"]))
+    question = replace(READY, pods=pods, expected=(address, *PODS["echo-2"]))
     assert reasons(question, lookup(address, *PODS["echo-2"]))[0] is PASS
     assert reasons(question, lookup(other, *PODS["echo-2"]))[0] is FAIL
 

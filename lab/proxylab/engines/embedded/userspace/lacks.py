@@ -149,15 +149,15 @@ def _service_at(assembly: Assembly, made: int, stream: Stream, resolved: Resolve
     services = assembly.timeline[made].services
     nodes = [address for name in assembly.nodes for address in assembly.addresses[name]]
     dialled = resolved.destination, resolved.port, resolved.protocol
-    due = LabEndpoints(services, (), nodes).due(stream.target, stream.send.protocol, dialled)
-    named = due.service_port.partition(":")[0]
+    expected = LabEndpoints(services, (), nodes).expected(stream.target, stream.send.protocol, dialled)
+    named = expected.service_port.partition(":")[0]
     return next((each for each in services if f"{each.namespace}/{each.name}" == named), None)
 
 
 def _names_endpoints(assembly: Assembly, expect: ConntrackExpect | None) -> bool:
     pods = {pod.name for pod in assembly.plan.pods}
-    wanted = (expect.some, expect.none) if expect is not None else ()
-    return any(each is not None and each.reply_from in pods for each in wanted)
+    expected = (expect.some, expect.none) if expect is not None else ()
+    return any(each is not None and each.reply_from in pods for each in expected)
 
 
 def _one_family(network: Network) -> str:
