@@ -25,7 +25,7 @@ from proxylab.features.diagnose.subject import DiagnosedService
 from proxylab.features.diagnose.verb import lines_of, painted
 from proxylab.plan.assembly import assemble, lay_out
 from proxylab.report.listing import KINDS, ListedKind
-from proxylab.report.standing_labs import labs_table, standing_lines
+from proxylab.report.standing_labs import LabRow, labs_table, standing_lines
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Scenario
 
@@ -85,9 +85,11 @@ def engine_of(node: str) -> ProxyRecord:
 
 
 LABS = [
-    ("hairpin", "kube-proxy/nftables", "2d3h", "4h59m", "running", "scenarios/hairpin/bridge.lab.yaml [ipv6-none]"),
-    ("shop", "embedded/iptables", "3s", "with its creator", "busy", "shop.lab.yaml"),
-    ("stuck", "?", "?", "?", "unresponsive", "starting, or hung; `proxylab down` stops it"),
+    LabRow(
+        "hairpin", "kube-proxy/nftables", "2d3h", "4h59m", "running", "scenarios/hairpin/bridge.lab.yaml [ipv6-none]"
+    ),
+    LabRow("shop", "embedded/iptables", "3s", "with its creator", "busy", "shop.lab.yaml"),
+    LabRow("stuck", "?", "?", "?", "unresponsive", "starting, or hung; `proxylab down` stops it"),
 ]
 
 SCREENS: dict[str, Callable[[], str]] = {

@@ -17,7 +17,7 @@ from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
 from proxylab.errors import LabError
 from proxylab.protocol.standing_labs import Greet, Greeted
-from proxylab.report.standing_labs import labs_table
+from proxylab.report.standing_labs import LabRow, labs_table
 from proxylab.text import wrapped
 from proxylab.timing import Deadline
 
@@ -81,10 +81,10 @@ def _state(answer: Greeted | str) -> str:
     return "busy" if answer.busy else "running"
 
 
-def _row(name: str, answer: Greeted | str) -> tuple[str, str, str, str, str, str]:
+def _row(name: str, answer: Greeted | str) -> LabRow:
     if isinstance(answer, str):
-        return (name, "?", "?", "?", _state(answer), answer)
+        return LabRow(name, "?", "?", "?", _state(answer), answer)
     left = "with its creator" if answer.left is None else age(answer.left)
     case = f" [{answer.case}]" if answer.case else ""
     where = answer.trouble or os.path.relpath(answer.file) + case
-    return (name, answer.engine, age(answer.age), left, _state(answer), where)
+    return LabRow(name, answer.engine, age(answer.age), left, _state(answer), where)

@@ -60,7 +60,7 @@ class PathRoute(Struct, frozen=True):
         return path == below or path.startswith(f"{below}/")
 
     @property
-    def rank(self) -> tuple[int, bool, bool]:
+    def rank(self) -> tuple[int, ...]:
         """The route with the highest rank gets a request that several match."""
         length = len(self.path.rstrip("/") if self.match is PathMatching.PREFIX else self.path)
         return length, self.match is PathMatching.EXACT, self.match is PathMatching.PREFIX

@@ -7,7 +7,7 @@ Receivers are pods, programs that listen on a node, and the stacks that answer e
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,9 +25,24 @@ from proxylab.scenario.words import Frontend
 
 _Served = tuple[Service, ServicePort]
 
+
+class Dialled(NamedTuple):
+    """Where packets are sent to; the port of an echo request is 0."""
+
+    address: IPAddress
+    port: int
+    protocol: Transport
+
+
+class _Frontend(NamedTuple):
+    """An address and port at which a Service is served; without an address, at each that serves node ports."""
+
+    address: IPAddress | None
+    port: int
+    protocol: Protocol | None
+
+
 _NO_PORT: Final = 0
-_ANY_NODE: Final = None
-"""In place of an address: all addresses of nodes, which serve node ports."""
 
 
 class ExpectedEndpoints(Struct, frozen=True):
@@ -65,26 +80,23 @@ class LabEndpoints:
         self._slices: defaultdict[tuple[str, str], list[EndpointSlice]] = defaultdict(list)
         for each in slices:
             self._slices[each.namespace, each.service].append(each)
-        self._frontends: dict[tuple[IPAddress | None, int, Protocol | None], _Served] = {}
+        self._frontends: dict[_Frontend, _Served] = {}
         for service in self._services.values():
             for address in chain.from_iterable(addresses_by_frontend(service).values()):
                 for port in service.ports:
-                    self._frontends.setdefault((address, port.port, port.protocol), (service, port))
+                    self._frontends.setdefault(_Frontend(address, port.port, port.protocol), (service, port))
             for port in (port for port in service.ports if port.node_port):
-                self._frontends.setdefault((_ANY_NODE, port.node_port, port.protocol), (service, port))
+                self._frontends.setdefault(_Frontend(None, port.node_port, port.protocol), (service, port))
 
-    def expected(
-        self, target: Target, asked: Transport | None, dialled: tuple[IPAddress, int, Transport]
-    ) -> ExpectedEndpoints:
+    def expected(self, target: Target, asked: Transport | None, dialled: Dialled) -> ExpectedEndpoints:
         """Where the flows may arrive.
 
         ``asked`` is the protocol that the probe names. An echo request has no port, so it gives no destinations.
         """
-        address, _, protocol = dialled
-        if protocol is Transport.ICMP:
+        if dialled.protocol is Transport.ICMP:
             return ExpectedEndpoints("", ())
         found = self._named(target, asked)
-        return self.at(*dialled) if found is None else self._of(*found, address)
+        return self.at(*dialled) if found is None else self._of(*found, dialled.address)
 
     def at(self, address: IPAddress, number: int, protocol: Transport) -> ExpectedEndpoints:
         """Where the flows to an address may arrive: at the endpoints of the Service there, or at the address itself."""
@@ -108,8 +120,8 @@ class LabEndpoints:
     def _at(self, address: IPAddress, number: int, protocol: Transport) -> _Served | None:
         """The Service and its port that serve an address."""
         is_node = self._is_node(address)
-        by_node_port = self._frontends.get((_ANY_NODE, number, protocol.served)) if is_node else None
-        return by_node_port or self._frontends.get((address, number, protocol.served))
+        by_node_port = self._frontends.get(_Frontend(None, number, protocol.served)) if is_node else None
+        return by_node_port or self._frontends.get(_Frontend(address, number, protocol.served))
 
     def _is_node(self, address: IPAddress) -> bool:
         return address in self._nodes or address.is_loopback

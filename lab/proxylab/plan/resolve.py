@@ -13,7 +13,7 @@ from proxylab.cluster.kube_dns import DNS_PORT
 from proxylab.cluster.objects import EndpointSlice, Service, Unstructured
 from proxylab.errors import ScenarioError
 from proxylab.plan.device_names import ROUTER
-from proxylab.plan.endpoints import LabEndpoints, everywhere
+from proxylab.plan.endpoints import Dialled, LabEndpoints, everywhere
 from proxylab.plan.forwarding import UnreachableError, next_hop, route_to
 from proxylab.plan.lookup import (
     find,
@@ -65,7 +65,6 @@ from proxylab.scenario.targets import (
 from proxylab.scenario.words import Frontend, Manner, Program
 
 _Sent = Probe | Stream
-_Dialled = tuple[IPAddress, int, Transport]
 
 _ETHERNET_MTU: Final = 1500
 _NO_PORT: Final = 0
@@ -203,10 +202,10 @@ class _Resolver:
         if question is None:
             destination, port, protocol = self._dialled(probe)
         else:
-            destination, port, protocol = _resolver(question, probe), DNS_PORT, Transport.UDP
+            destination, port, protocol = Dialled(_resolver(question, probe), DNS_PORT, Transport.UDP)
         if probe.source.loopback and isinstance(probe.target, ServiceTarget) and probe.target.via in _OF_NODE:
             destination = Family.of(destination).loopback
-        expected = self._behind.expected(probe.target, probe.send.protocol, (destination, port, protocol))
+        expected = self._behind.expected(probe.target, probe.send.protocol, Dialled(destination, port, protocol))
         sender, family = self._sender(probe, destination), Family.of(destination)
         echo = probe.send.protocol is Transport.ICMP
         return ResolvedProbe(
@@ -301,7 +300,7 @@ class _Resolver:
             on_links=own_address(self._nodes[namespace], Family.IPV6) if address == Family.IPV6.loopback else None,
         )
 
-    def _dialled(self, probe: _Sent) -> _Dialled:
+    def _dialled(self, probe: _Sent) -> Dialled:
         asked, target = probe.send.protocol, probe.target
         match target:
             case ServiceTarget():
@@ -310,26 +309,26 @@ class _Resolver:
                 pod = find("to.pod", target.pod, self._pods)
                 address = own_address(pod, target.family or self._families[0])
                 if asked is Transport.ICMP:
-                    return address, _NO_PORT, asked
+                    return Dialled(address, _NO_PORT, asked)
                 group = self._groups.get(pod.name)
-                return (address, *pod_port(pod.name, group.ports if group else (), target.port, asked))
+                return Dialled(address, *pod_port(pod.name, group.ports if group else (), target.port, asked))
             case HostTarget():
                 host = find("to.host", target.host, self._hosts)
                 address = own_address(host, target.family or self._families[0])
-                return address, target.port or _NO_PORT, asked or Transport.TCP
+                return Dialled(address, target.port or _NO_PORT, asked or Transport.TCP)
             case AddressTarget():
-                return target.address, target.port or _NO_PORT, asked or Transport.TCP
+                return Dialled(target.address, target.port or _NO_PORT, asked or Transport.TCP)
             case _:
                 assert_never(target)
 
-    def _frontend(self, probe: _Sent, target: ServiceTarget) -> _Dialled:
+    def _frontend(self, probe: _Sent, target: ServiceTarget) -> Dialled:
         service = find_service(self._services, target)
         require_frontend(service, target.via, balanced=self._is_balanced)
         if target.via is Frontend.HEALTH_CHECK_NODE_PORT:
             return self._health(probe, target, service)
         asked = probe.send.protocol
         if asked is Transport.ICMP:
-            return self._chosen(target, service, frontend_addresses(service, target.via)), _NO_PORT, asked
+            return Dialled(self._chosen(target, service, frontend_addresses(service, target.via)), _NO_PORT, asked)
         port = service_port(service, target.port, asked)
         number = port.port
         match target.via:
@@ -339,12 +338,12 @@ class _Resolver:
                 number = port.node_port
             case _:
                 addresses = frontend_addresses(service, target.via)
-        return self._chosen(target, service, addresses), number, asked or Transport(port.protocol)
+        return Dialled(self._chosen(target, service, addresses), number, asked or Transport(port.protocol))
 
-    def _health(self, probe: _Sent, target: ServiceTarget, service: Service) -> _Dialled:
+    def _health(self, probe: _Sent, target: ServiceTarget, service: Service) -> Dialled:
         node = self._entrance(probe) if target.node is None else find("to.node", target.node, self._nodes)
         addresses = own_addresses_of(node) if service.health_check_node_port else ()
-        return self._chosen(target, service, addresses), service.health_check_node_port, Transport.TCP
+        return Dialled(self._chosen(target, service, addresses), service.health_check_node_port, Transport.TCP)
 
     def _watched(self, at: str | None) -> tuple[str, ...]:
         """The namespace of the pod or host where the author expects flows to end, if any."""

@@ -6,6 +6,7 @@ expectations alone, not from the verdicts. A second table lists the rule actions
 
 from collections.abc import Iterator
 from itertools import chain
+from typing import NamedTuple
 
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
@@ -28,7 +29,14 @@ _DITTO = ""
 _EXPECTED = "expected"
 _MISSING = "expected, not seen"
 
-_Row = tuple[str, str, str, str]
+
+class HopRow(NamedTuple):
+    """A row: where a packet was seen, its kind, and its addresses with ports; cells may be empty, or words."""
+
+    hop: str
+    packet: str
+    source: str
+    destination: str
 
 
 def hop_table(view: ProbeView, width: int = WIDTH) -> list[str]:
@@ -40,7 +48,7 @@ def hop_table(view: ProbeView, width: int = WIDTH) -> list[str]:
     told = testimony(case, flow, view.verdict.traced)
     if not seen or (len(case.flows) > 1 and view.example is None):
         return []
-    rows: list[_Row] = [("hop", "packet", "from", "to"), *_rows(case, flow, seen[:_MOST_HOPS])]
+    rows = [HopRow("hop", "packet", "from", "to"), *_rows(case, flow, seen[:_MOST_HOPS])]
     return [
         _INDENT + _which(case, flow),
         *_aligned(rows, width),
@@ -49,7 +57,7 @@ def hop_table(view: ProbeView, width: int = WIDTH) -> list[str]:
     ]
 
 
-def _rest(seen: tuple[Observation, ...], rows: list[_Row]) -> Iterator[str]:
+def _rest(seen: tuple[Observation, ...], rows: list[HopRow]) -> Iterator[str]:
     """The line below the table: how much it leaves out, or that no tap saw more."""
     if len(seen) > _MOST_HOPS:
         yield f"{_INDENT * 2}and {amount(len(seen) - _MOST_HOPS, 'more packet')}"
@@ -57,7 +65,7 @@ def _rest(seen: tuple[Observation, ...], rows: list[_Row]) -> Iterator[str]:
         yield f"{_INDENT * 2}no tap saw it again"
 
 
-def _aligned(rows: list[_Row], width: int) -> list[str]:
+def _aligned(rows: list[HopRow], width: int) -> list[str]:
     if width_of(rows) <= width - 2 * len(_INDENT):
         return table(rows, _INDENT * 2, width=width)
     return table([(hop, packet, _way(*ends)) for hop, packet, *ends in rows], _INDENT * 2, width=width)
@@ -76,7 +84,7 @@ def _which(case: Case, flow: Flow) -> str:
     return f"flow {flow.number:,}, hop by hop ({changed}):"
 
 
-def _rows(case: Case, flow: Flow, seen: tuple[Observation, ...]) -> Iterator[_Row]:
+def _rows(case: Case, flow: Flow, seen: tuple[Observation, ...]) -> Iterator[HopRow]:
     before: dict[Packet, tuple[str, str]] = {}
     for each in seen:
         ends = _ends(each)
@@ -85,13 +93,13 @@ def _rows(case: Case, flow: Flow, seen: tuple[Observation, ...]) -> Iterator[_Ro
         source, destination = (end + ("*" if end != old else "") for end, old in zip(ends, earlier, strict=True))
         what = f"{each.packet} {each.icmp[0]}/{each.icmp[1]}" if each.icmp else str(each.packet)
         device = "proxy" if each in flow.relays or (each in flow.tries and each.device == STACK) else each.device
-        yield f"{each.netns_name} {device} {each.direction}", what, source, destination
+        yield HopRow(f"{each.netns_name} {device} {each.direction}", what, source, destination)
         yield from _expected_row(case, flow, each)
     if len(seen) < _MOST_HOPS:
         yield from missing(case, flow)
 
 
-def _expected_row(case: Case, flow: Flow, seen: Observation) -> Iterator[_Row]:
+def _expected_row(case: Case, flow: Flow, seen: Observation) -> Iterator[HopRow]:
     """The expectation of a packet that a tap saw, in the columns that differ."""
     expect = case.expect
     if seen in flow.arrivals and expect.outcome in (Outcome.DELIVERED, Outcome.REFUSED):
@@ -103,21 +111,17 @@ def _expected_row(case: Case, flow: Flow, seen: Observation) -> Iterator[_Row]:
         if not expect.allows_backend(seen.netns_name, seen.destination_port):
             netns_name = listed(list(map(str, expect.backends or ())), "or")
         if source or netns_name:
-            yield _EXPECTED, _DITTO, source, netns_name
+            yield HopRow(_EXPECTED, _DITTO, source, netns_name)
     elif seen in flow.replies and (seen.source, seen.source_port) != _answerer(case, flow):
-        yield _EXPECTED, _DITTO, endpoint(*_answerer(case, flow)), _DITTO
+        yield HopRow(_EXPECTED, _DITTO, endpoint(*_answerer(case, flow)), _DITTO)
     elif case.ends_beyond_nodes:
         return
     elif seen in (*flow.arrivals, *flow.strays) and expect.outcome in (Outcome.DROPPED, Outcome.REJECTED):
-        yield _EXPECTED, f"{expect.outcome} before", _DITTO, _DITTO
+        yield HopRow(_EXPECTED, f"{expect.outcome} before", _DITTO, _DITTO)
 
 
-def missing(case: Case, flow: Flow) -> Iterator[tuple[str, str, str, str]]:
-    """The first expected packet that no tap saw; the later ones depend on it.
-
-    Yields:
-        The note that it was expected, the packet, its source and its destination; the last two may be empty or words.
-    """
+def missing(case: Case, flow: Flow) -> Iterator[HopRow]:
+    """The first expected packet that no tap saw; the later ones depend on it."""
     expect, resolved = case.expect, case.resolved
     if "outcome" not in expectations(expect):
         return
@@ -125,19 +129,19 @@ def missing(case: Case, flow: Flow) -> Iterator[tuple[str, str, str, str]]:
     match expect.outcome:
         case Outcome.DELIVERED if not flow.arrivals:
             netns_name = listed(list(map(str, expect.backends or ["a pod"])), "or")
-            yield _MISSING, str(Packet.REQUEST), str(case.expected_source(flow) or _DITTO), netns_name
+            yield HopRow(_MISSING, str(Packet.REQUEST), str(case.expected_source(flow) or _DITTO), netns_name)
         case Outcome.DELIVERED if not flow.answers:
             pod = flow.arrivals[-1]
             reply = endpoint(pod.destination, pod.destination_port), endpoint(pod.source, pod.source_port)
-            yield _MISSING, str(Packet.REPLY), *reply
+            yield HopRow(_MISSING, str(Packet.REPLY), *reply)
         case Outcome.DELIVERED if not flow.replies and expect.reply_from(flow.reached[0]) is not Reply.LOST:
-            yield _MISSING, str(Packet.REPLY), dialled, client
+            yield HopRow(_MISSING, str(Packet.REPLY), dialled, client)
         case Outcome.CLOSED if not flow.closings:
-            yield _MISSING, str(Packet.CLOSE), dialled, client
+            yield HopRow(_MISSING, str(Packet.CLOSE), dialled, client)
         case Outcome.REFUSED if not flow.resets:
-            yield _MISSING, str(Packet.RESET), dialled, client
+            yield HopRow(_MISSING, str(Packet.RESET), dialled, client)
         case Outcome.REJECTED if not flow.unreachables:
-            yield _MISSING, str(Packet.PORT_UNREACHABLE), "a node", str(resolved.sender.address)
+            yield HopRow(_MISSING, str(Packet.PORT_UNREACHABLE), "a node", str(resolved.sender.address))
 
 
 def _answerer(case: Case, flow: Flow) -> tuple[IPAddress, int]:

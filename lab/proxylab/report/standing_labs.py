@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from proxylab.addresses import Transport
 from proxylab.binary_identity import BinaryIdentity
@@ -86,8 +87,19 @@ def _is_simple(probe: Probe) -> bool:
     return isinstance(probe.target, ServiceTarget) and probe.target.via in FRONTENDS_OF_PORTS
 
 
-def labs_table(labs: Sequence[tuple[str, str, str, str, str, str]]) -> list[str]:
-    """A table of the standing labs: name, engine, age, remaining time, state and file of each."""
+class LabRow(NamedTuple):
+    """A standing lab in words."""
+
+    name: str
+    engine: str
+    age: str
+    left: str
+    state: str
+    file: str
+
+
+def labs_table(labs: Sequence[LabRow]) -> list[str]:
+    """A table of the standing labs."""
     if not labs:
         return ["no lab is running; start one with `proxylab up FILE`"]
-    return kubectl_table(("name", "engine", "age", "left", "state", "file"), labs)
+    return kubectl_table(LabRow._fields, labs)

@@ -21,14 +21,16 @@ _MILLISECOND = 1_000_000
 _MOST_ROWS = 40
 
 
-class _Row(NamedTuple):
+class StepEvent(NamedTuple):
+    """An event of a step: its time, the stream (empty for the step itself), and what happened."""
+
     at: int
     stream: str
     what: str
 
 
-def step_events(verdict: StepVerdict) -> list[tuple[int, str, str]]:
-    """The events of a step in order: the time, the stream (empty for the step itself), and the words."""
+def step_events(verdict: StepVerdict) -> list[StepEvent]:
+    """The events of a step in order."""
     streams = [resolved.name for resolved in expected_streams(verdict)]
     return [*sorted(_rows(verdict.evidence, streams), key=lambda row: row.at)]
 
@@ -36,7 +38,7 @@ def step_events(verdict: StepVerdict) -> list[tuple[int, str, str]]:
 def timeline(verdict: StepVerdict, width: int = WIDTH) -> list[str]:
     """The events of a step, row by row."""
     evidence = verdict.evidence
-    rows = [_Row(*row) for row in step_events(verdict)]
+    rows = step_events(verdict)
     shown = rows if len(rows) <= _MOST_ROWS else [*rows[: _MOST_ROWS // 2], *rows[-_MOST_ROWS // 2 :]]
     cells = [("ms", "", "")]
     for number, row in enumerate(shown):
@@ -71,10 +73,10 @@ def stream_head(resolved: ResolvedProbe, evidence: StepEvidence) -> str:
     )
 
 
-def _rows(evidence: StepEvidence, streams: Iterable[str]) -> Iterator[_Row]:
-    yield _Row(evidence.changed, "", "the change is made")
-    yield _Row(evidence.settled, "", "the wait of the step ends")
-    yield _Row(evidence.ended, "", "every packet is settled: the step ends")
+def _rows(evidence: StepEvidence, streams: Iterable[str]) -> Iterator[StepEvent]:
+    yield StepEvent(evidence.changed, "", "the change is made")
+    yield StepEvent(evidence.settled, "", "the wait of the step ends")
+    yield StepEvent(evidence.ended, "", "every packet is settled: the step ends")
     wanted = tuple(streams)
     for record in evidence.streams:
         if record.stream in wanted:
@@ -83,8 +85,8 @@ def _rows(evidence: StepEvidence, streams: Iterable[str]) -> Iterator[_Row]:
                 record.packets, key=lambda packet: (_fate_words(packet), *(packet.at >= at for at in marks))
             ):
                 yield _of_packets(record, tuple(group))
-            yield from (_Row(each.at, record.stream, _ENDS[each.kind]) for each in record.breaks)
-            yield from (_Row(each.at + each.delay, record.stream, _late(each)) for each in record.late)
+            yield from (StepEvent(each.at, record.stream, _ENDS[each.kind]) for each in record.breaks)
+            yield from (StepEvent(each.at + each.delay, record.stream, _late(each)) for each in record.late)
 
 
 _ENDS: Mapping[BreakKind, str] = {
@@ -93,14 +95,14 @@ _ENDS: Mapping[BreakKind, str] = {
 }
 
 
-def _of_packets(record: StreamRecord, packets: tuple[StreamPacket, ...]) -> _Row:
+def _of_packets(record: StreamRecord, packets: tuple[StreamPacket, ...]) -> StepEvent:
     first, last = packets[0], packets[-1]
     which = f"packet {first.number}" if first is last else f"packets {first.number} to {last.number}"
     longest = _milliseconds(max(packet.delay for packet in packets))
     took = f", in {longest} ms" if first.delay else ""
     if took and first is not last:
         took += " at most"
-    return _Row(first.at, record.stream, f"{which}: {_fate_words(first)}{took}")
+    return StepEvent(first.at, record.stream, f"{which}: {_fate_words(first)}{took}")
 
 
 def _fate_words(packet: StreamPacket) -> str:

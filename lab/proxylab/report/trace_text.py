@@ -94,7 +94,7 @@ def _first(reached: Observation | _Passage) -> Observation | TraceStep:
     return reached if isinstance(reached, Observation) else reached.first
 
 
-def _turn(reached: Observation | _Passage, begun: Mapping[Packet, int]) -> tuple[bool, int, int, int, int]:
+def _turn(reached: Observation | _Passage, begun: Mapping[Packet, int]) -> tuple[int, ...]:
     """The way there by its legs, then the way back by its legs in reverse; there each answer as it began."""
     first = _first(reached)
     back = first.packet is not Packet.REQUEST
@@ -116,7 +116,7 @@ def _through(resolved: ResolvedProbe, passage: _Passage, width: int) -> Iterator
     first = passage.first
     way = f"in by {first.in_device}" if first.in_device else "generated there"
     yield f"{_INDENT}{first.netns_name}: the {first.packet} {_ends(first)}, {way}"
-    rows: list[tuple[str, str, str]] = []
+    rows: list[tuple[str, ...]] = []
     ends = _ends(first)
     for step, following in zip_longest(passage.steps, passage.steps[1:]):
         if _ends(step) != ends:

@@ -227,7 +227,7 @@ def _matches_of_legs(resolved: ResolvedProbe, port: int) -> Iterator[PacketMatch
     yield PacketMatch(_ICMP[version], (Bytes(_ICMP_HEADER + _IP_HEADER[version] + _SOURCE, port.to_bytes(2, "big")),))
 
 
-def _turn(passage: Sequence[TraceStep]) -> tuple[bool, int, int]:
+def _turn(passage: Sequence[TraceStep]) -> tuple[int, ...]:
     """The place of a passage on the way there and back: the first leg comes first there, and last on the way back."""
     first = passage[0]
     back = first.packet is not Packet.REQUEST

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Sequence
 from ipaddress import ip_address, ip_network
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -271,6 +271,14 @@ def read_all(counts: Iterable[RuleCount]) -> list[CountedRule]:
     return [rule for count in counts if count.packets > 0 and (rule := read(count)) is not None]
 
 
+class _Chain(NamedTuple):
+    """A chain, by its place."""
+
+    node: str
+    table: str
+    chain: str
+
+
 def _marks(resolved: ResolvedProbe, counted: Sequence[CountedRule]) -> frozenset[tuple[str, int]]:
     """The marks that counted rules set, by node, in chains behind a rule for the probe's protocol and port.
 
@@ -286,7 +294,7 @@ def _marks(resolved: ResolvedProbe, counted: Sequence[CountedRule]) -> frozenset
     )
 
 
-def _behind(leading: Iterable[CountedRule], counted: Sequence[CountedRule]) -> set[tuple[str, str, str]]:
+def _behind(leading: Iterable[CountedRule], counted: Sequence[CountedRule]) -> set[_Chain]:
     """The chains that these rules lead to, at once or through other rules that counted."""
     reached = {_leads_to(rule) for rule in leading}
     while not (further := {_leads_to(rule) for rule in counted if _stands_in(rule) in reached}) <= reached:
@@ -312,12 +320,13 @@ def _conditions(rule: CountedRule) -> list[tuple[str, bool]]:
     return [(each.name, each.negated) for each in rule.read.matches if each.name not in ("-m", "--comment")]
 
 
-def _stands_in(rule: CountedRule) -> tuple[str, str, str]:
-    return rule.count.node, rule.count.table, rule.count.chain
+def _stands_in(rule: CountedRule) -> _Chain:
+    return _Chain(rule.count.node, rule.count.table, rule.count.chain)
 
 
-def _leads_to(rule: CountedRule) -> tuple[str, str, str]:
-    return rule.count.node, rule.count.table, rule.target
+def _leads_to(rule: CountedRule) -> _Chain:
+    """The chain that its target names; no chain has the name of another target."""
+    return _Chain(rule.count.node, rule.count.table, rule.target)
 
 
 def _whole_marks(rule: CountedRule, options: Sequence[str]) -> list[int]:

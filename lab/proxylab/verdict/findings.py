@@ -118,5 +118,5 @@ class Findings:
         )
 
     @property
-    def _kinds(self) -> tuple[_FindingsOfKind, _FindingsOfKind, _FindingsOfKind]:
+    def _kinds(self) -> tuple[_FindingsOfKind, ...]:
         return self._wrong, self._missing, self._doubts

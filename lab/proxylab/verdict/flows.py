@@ -306,7 +306,7 @@ class Flow(Struct, frozen=True, dict=True):
         return max(replies, key=lambda each: each.at, default=None)
 
 
-def _in_order_of_legs(seen: Observation) -> tuple[int, int, bool, int, int]:
+def _in_order_of_legs(seen: Observation) -> tuple[int, ...]:
     """There on the first leg and then the second, back on the second and then the first; the end of all comes last.
 
     A leg begins and ends at programs. Ports tell the connections apart that did not get the request.

@@ -11,38 +11,46 @@ from proxylab.evidence.evidence import Observation
 from proxylab.rules.rule import Rule
 from proxylab.scenario.words import IcmpError
 
-_REJECTING: Final[Mapping[tuple[int, int, int], IcmpError]] = {
-    (4, 3, 0): IcmpError.NO_ROUTE,
-    (4, 3, 1): IcmpError.HOST_UNREACHABLE,
-    (4, 3, 2): IcmpError.PROTOCOL_UNREACHABLE,
-    (4, 3, 3): IcmpError.PORT_UNREACHABLE,
-    (4, 3, 9): IcmpError.NET_PROHIBITED,
-    (4, 3, 10): IcmpError.HOST_PROHIBITED,
-    (4, 3, 13): IcmpError.ADMIN_PROHIBITED,
-    (6, 1, 0): IcmpError.NO_ROUTE,
-    (6, 1, 1): IcmpError.ADMIN_PROHIBITED,
-    (6, 1, 3): IcmpError.HOST_UNREACHABLE,
-    (6, 1, 4): IcmpError.PORT_UNREACHABLE,
-    (6, 1, 5): IcmpError.POLICY_FAIL,
-    (6, 1, 6): IcmpError.REJECT_ROUTE,
+_REJECTING: Final[Mapping[int, Mapping[tuple[int, int], IcmpError]]] = {
+    4: {
+        (3, 0): IcmpError.NO_ROUTE,
+        (3, 1): IcmpError.HOST_UNREACHABLE,
+        (3, 2): IcmpError.PROTOCOL_UNREACHABLE,
+        (3, 3): IcmpError.PORT_UNREACHABLE,
+        (3, 9): IcmpError.NET_PROHIBITED,
+        (3, 10): IcmpError.HOST_PROHIBITED,
+        (3, 13): IcmpError.ADMIN_PROHIBITED,
+    },
+    6: {
+        (1, 0): IcmpError.NO_ROUTE,
+        (1, 1): IcmpError.ADMIN_PROHIBITED,
+        (1, 3): IcmpError.HOST_UNREACHABLE,
+        (1, 4): IcmpError.PORT_UNREACHABLE,
+        (1, 5): IcmpError.POLICY_FAIL,
+        (1, 6): IcmpError.REJECT_ROUTE,
+    },
 }
 
-_NAMES: Final = {
-    (4, 3, 0): "network unreachable",
-    (4, 3, 1): "host unreachable",
-    (4, 3, 2): "protocol unreachable",
-    (4, 3, 3): "port unreachable",
-    (4, 3, 9): "network prohibited",
-    (4, 3, 10): "host prohibited",
-    (4, 3, 13): "administratively prohibited",
-    (4, 11, 0): "time to live exceeded",
-    (6, 1, 0): "no route",
-    (6, 1, 1): "administratively prohibited",
-    (6, 1, 3): "address unreachable",
-    (6, 1, 4): "port unreachable",
-    (6, 1, 5): "source address failed policy",
-    (6, 1, 6): "reject route",
-    (6, 3, 0): "hop limit exceeded",
+_NAMES: Final[Mapping[int, Mapping[tuple[int, int], str]]] = {
+    4: {
+        (3, 0): "network unreachable",
+        (3, 1): "host unreachable",
+        (3, 2): "protocol unreachable",
+        (3, 3): "port unreachable",
+        (3, 9): "network prohibited",
+        (3, 10): "host prohibited",
+        (3, 13): "administratively prohibited",
+        (11, 0): "time to live exceeded",
+    },
+    6: {
+        (1, 0): "no route",
+        (1, 1): "administratively prohibited",
+        (1, 3): "address unreachable",
+        (1, 4): "port unreachable",
+        (1, 5): "source address failed policy",
+        (1, 6): "reject route",
+        (3, 0): "hop limit exceeded",
+    },
 }
 """By IP version, type and code (RFC 792, RFC 1122, RFC 4443)."""
 
@@ -61,7 +69,7 @@ rule without a name rejects with the last."""
 
 def rejecting_error(error: Observation) -> IcmpError | None:
     """The error as a rule names it; ``None`` for one that no rule sends, such as an exceeded hop limit."""
-    return _REJECTING.get((error.source.version, *(error.icmp or (0, 0))))
+    return _REJECTING[error.source.version].get(error.icmp or (0, 0))
 
 
 def errors_of(rule: Rule) -> frozenset[IcmpError]:
@@ -80,5 +88,5 @@ def errors_of(rule: Rule) -> frozenset[IcmpError]:
 def icmp_words(error: Observation) -> str:
     """An ICMP error by its name, or by type and code: ``ICMP host unreachable (3/1)``."""
     kind = error.icmp or (0, 0)
-    name = _NAMES.get((error.source.version, *kind), "")
+    name = _NAMES[error.source.version].get(kind, "")
     return f"ICMP {name or 'type'} ({kind[0]}/{kind[1]})"

@@ -80,7 +80,7 @@ _OUTPUTS: Final = ("stdout", "stderr")
 
 def _standard(
     opened: Mapping[str, SpdyStream], descriptors: ExitStack, *, terminal: bool
-) -> tuple[tuple[int, int, int], dict[str, int]]:
+) -> tuple[tuple[int, ...], dict[str, int]]:
     """The command's standard descriptors, which the caller closes, and the lab's ends of them."""
     if terminal:
         primary, replica = os.openpty()

@@ -200,7 +200,7 @@ class Conformance(Record, frozen=True):
         """The column to compare with a subject: of its mode, if there is one of its kernel and version, or the last."""
         alike = [number for number, each in enumerate(self.columns) if each.mode == subject.mode]
 
-        def fits(number: int) -> tuple[bool, bool, int]:
+        def fits(number: int) -> tuple[int, ...]:
             column = self.columns[number]
             return column.kernel == subject.kernel, column.version == subject.version, number
 

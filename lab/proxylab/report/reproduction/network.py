@@ -7,7 +7,7 @@ link-local addresses, unless a route or a tunnel names them.
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -154,14 +154,22 @@ def _of_family(plan: Plan, version: int, dialled: IPAddress) -> Plan:
     return replace(plan, namespaces=tuple(map(of, plan.namespaces)))
 
 
-def described(plan: Plan) -> Iterator[tuple[str, str, str]]:
-    """Each namespace: its name, its role and its addresses."""
+class Described(NamedTuple):
+    """A namespace in words."""
+
+    name: str
+    role: str
+    addresses: str
+
+
+def described(plan: Plan) -> Iterator[Described]:
+    """Each namespace of a plan."""
     homes = {each.namespace: each.node for each in plan.pods if each.namespace != each.node}
     for each in plan.namespaces:
         what = _ROLES[each.role]
         addresses = dict.fromkeys(str(one.interface.ip) for one in each.addresses)
         what = {Role.POD: f"pod on {homes.get(each.name)}", Role.NODE: "node", Role.HOST: "host"}.get(each.role, what)
-        yield each.name, what, ", ".join(addresses)
+        yield Described(each.name, what, ", ".join(addresses))
 
 
 def built(plan: Plan, version: int, policy_route: PolicyRoute | None) -> Iterator[str]:

@@ -7,7 +7,7 @@ probe cannot meet; longer rules go to files beside it.
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.evidence.evidence import Packet
@@ -201,8 +201,16 @@ def _listening(verdict: ProbeVerdict, part: Plan, targets: frozenset[IPAddress])
     yield from (_LISTENS % len(listening)).splitlines()
 
 
-def _endpoints(verdict: ProbeVerdict, part: Plan, addresses: frozenset[IPAddress]) -> Iterator[tuple[str, str, bool]]:
-    """The namespace of each listener, its arguments, and whether it runs on a node."""
+class _Listener(NamedTuple):
+    """A program that listens: its namespace, its arguments, and whether it runs on a node."""
+
+    namespace: str
+    words: str
+    on_a_node: bool
+
+
+def _endpoints(verdict: ProbeVerdict, part: Plan, addresses: frozenset[IPAddress]) -> Iterator[_Listener]:
+    """The programs that listen where the probe may arrive."""
     resolved = verdict.resolved
     for each in resolved.receivers:
         namespace = next((one for one in part.namespaces if one.name == each.namespace), None)
@@ -220,9 +228,9 @@ def _endpoints(verdict: ProbeVerdict, part: Plan, addresses: frozenset[IPAddress
         ports = [str(port) for port in sorted(served)]
         node = each.device == STACK
         if not node or resolved.protocol is Transport.ICMP:
-            yield namespace.name, " ".join([each.name, str(each.address), "any", *ports]), node
+            yield _Listener(namespace.name, " ".join([each.name, str(each.address), "any", *ports]), node)
         else:
-            yield from ((namespace.name, f"{each.name} {each.address} {port} {port}", node) for port in ports)
+            yield from (_Listener(namespace.name, f"{each.name} {each.address} {port} {port}", node) for port in ports)
 
 
 def _probe(verdict: ProbeVerdict, targets: frozenset[IPAddress]) -> Iterator[str]:

@@ -44,7 +44,7 @@ Two expectations rest on the same fates. ``icmp``: which ICMP error rejected the
 
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.evidence.evidence import Direction, ForeignRule, Leg, Observation, RuleCount
@@ -491,6 +491,14 @@ def seen_instead(case: Case, verdict: Verdict) -> str:
             return f"{fate_clause(case, flow, fate)}."
 
 
+class _LastHop(NamedTuple):
+    """Where a flow was seen last."""
+
+    netns_name: str
+    device: str
+    direction: Direction
+
+
 def lost_where(case: Case) -> str:
     """Where the taps saw most of the lost flows last, as a sentence; empty if none was lost.
 
@@ -499,10 +507,10 @@ def lost_where(case: Case) -> str:
     lost = [flow for flow, fate in case.flows_with_fates if fate is Fate.LOST]
     if not lost:
         return ""
-    by_hop: defaultdict[tuple[str, str, Direction] | None, list[tuple[Flow, Observation | None]]] = defaultdict(list)
+    by_hop: defaultdict[_LastHop | None, list[tuple[Flow, Observation | None]]] = defaultdict(list)
     for flow in lost:
         seen = flow.last_seen
-        by_hop[None if seen is None else (seen.netns_name, seen.device, seen.direction)].append((flow, seen))
+        by_hop[None if seen is None else _LastHop(seen.netns_name, seen.device, seen.direction)].append((flow, seen))
     most = max(by_hop.values(), key=len)
     flows, seen = [flow for flow, _ in most], most[0][1]
     who = _who(case, flows)

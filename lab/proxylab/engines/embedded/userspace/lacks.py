@@ -7,7 +7,7 @@ from proxylab.addresses import Family, IPAddress, Protocol, Transport
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Service, TrafficPolicy
 from proxylab.engines.proxy_mode import Lacks
 from proxylab.plan.assembly import Assembly
-from proxylab.plan.endpoints import LabEndpoints
+from proxylab.plan.endpoints import Dialled, LabEndpoints
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.change import EngineAction
 from proxylab.scenario.expect import ConntrackExpect, Expect, Preserved
@@ -148,7 +148,7 @@ def _service_at(assembly: Assembly, made: int, stream: Stream, resolved: Resolve
     """The Service that a stream dials after that many steps."""
     services = assembly.timeline[made].services
     nodes = [address for name in assembly.nodes for address in assembly.addresses[name]]
-    dialled = resolved.destination, resolved.port, resolved.protocol
+    dialled = Dialled(resolved.destination, resolved.port, resolved.protocol)
     expected = LabEndpoints(services, (), nodes).expected(stream.target, stream.send.protocol, dialled)
     named = expected.service_port.partition(":")[0]
     return next((each for each in services if f"{each.namespace}/{each.name}" == named), None)
