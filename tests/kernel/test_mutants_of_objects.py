@@ -34,6 +34,7 @@ NOTICED = (
     ("affinity/at-a-node-port-of-localhost", "Service.affinityTimeout", "left out"),
     ("terminating/a-terminating-pod-sends", "later events of EndpointSlice", "MODIFIED withheld"),
     ("dns/service-name-that-begins-with-a-digit", "EndpointSlice.ports[first].port", "one more"),
+    ("conntrack/udp-that-is-never-answered", "EndpointSlice.ports[first].port", "one more"),
     ("sctp/from-a-node", "Service.ports[first].nodePort", "one more"),
     ("workloads/ports-of-a-sidecar", "Service.ports", "without the last"),
     # What holds for the second of something, too.

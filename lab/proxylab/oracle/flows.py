@@ -364,8 +364,8 @@ class _Walk:
             return _End(outcomes=(Outcome.DELIVERED,), machine=machine, packet=packet, name=name, rows=rows)
         listener = moment.listener(machine, address, packet.port, protocol)
         if listener is not None:
-            reply = self._reply(packet, machine)
-            return _End(outcomes=(Outcome.DELIVERED,), machine=machine, packet=packet, name=listener, reply=reply)
+            reply = Reply.NONE if listener.silent else self._reply(packet, machine)
+            return _End(outcomes=(Outcome.DELIVERED,), machine=machine, packet=packet, name=listener.name, reply=reply)
         if moment.is_node(machine) and packet.protocol is Transport.TCP:
             check = health_check(moment, machine, address, packet.port)
             check = check or node_health(moment, machine, address, packet.port, packet.path)

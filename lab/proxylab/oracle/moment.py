@@ -191,11 +191,11 @@ class Moment:
             self._known_sysctls[machine] = {each.name: each.value for each in (*there.sysctls, *there.device_sysctls)}
         return self._known_sysctls[machine]
 
-    def listener(self, machine: str, address: IPAddress, port: int, protocol: Protocol) -> str | None:
-        """The name of the program that answers at an address and port of a machine; ``None`` if none does."""
+    def listener(self, machine: str, address: IPAddress, port: int, protocol: Protocol) -> Listener | None:
+        """The program that listens at an address and port of a machine; ``None`` if none does."""
         for each in self._listeners.get((machine, protocol, port), ()):
             if each.address in (None, address) and machine not in self.gone:
-                return each.name
+                return each
         return None
 
     def name_at(self, machine: str, address: IPAddress) -> str:

@@ -157,9 +157,9 @@ def _promised(probe: Probe, asked: AskedProbe, answers: Sequence[FlowAnswer], ou
     if source is not None:
         yield _Promised("source", source, of_source)
     replies = {end.name: end.reply for end in reached}
-    if Reply.UNTRANSLATED in replies.values():
-        same = len(set(replies.values())) == 1
-        yield _Promised("reply", Reply.UNTRANSLATED if same else ReplyByBackend(replies), _rows(answers, "reply"))
+    if not {Reply.UNTRANSLATED, Reply.NONE}.isdisjoint(replies.values()):
+        first, *others = set(replies.values())
+        yield _Promised("reply", ReplyByBackend(replies) if others else first, _rows(answers, "reply") or of_outcome)
     if len(answers) == 1:
         yield from _spread(probe, answers[0])
 

@@ -148,7 +148,8 @@ class Listener:
 
     ``address`` is ``None`` for all addresses; pods that share a namespace have one each. With ``serves_names`` it also
     answers DNS questions about the cluster. A real
-    ``program`` listens there itself, perhaps with ``tls``. ``position`` is its place in the scenario.
+    ``program`` listens there itself, perhaps with ``tls``. A ``silent`` one answers nothing. ``position`` is its place
+    in the scenario.
     """
 
     name: str
@@ -158,6 +159,7 @@ class Listener:
     serves_names: bool = False
     program: str = ""
     tls: bool = False
+    silent: bool = False
     position: str = field(default="", compare=False)
 
 

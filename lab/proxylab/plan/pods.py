@@ -113,7 +113,16 @@ def _listeners(name: str, group: PodGroup, addresses: tuple[IPAddress | None, ..
     where, program = str(group.position), group.program.value if group.program else ""
     program = group.commands[0][0] if group.commands else program
     return [
-        Listener(name, port.protocol, port.port, address, program=program, tls=port.has_tls, position=where)
+        Listener(
+            name,
+            port.protocol,
+            port.port,
+            address,
+            program=program,
+            tls=port.has_tls,
+            silent=port.silent,
+            position=where,
+        )
         for address in addresses
         for port in group.ports
     ]

@@ -39,7 +39,8 @@ def _namespace_lines(plan: Plan, namespace: PlannedNamespace) -> Iterator[str]:
             yield f"  pod {pod.name} with {', '.join(map(str, pod.addresses))}"
     for listener in namespace.listeners:
         address = "" if listener.address is None else f" of {listener.address}"
-        yield f"  listen {listener.protocol} {listener.port}{address} as {listener.name}"
+        silent = ", silent" if listener.silent else ""
+        yield f"  listen {listener.protocol} {listener.port}{address} as {listener.name}{silent}"
 
 
 def _further_lines(namespace: PlannedNamespace) -> Iterator[str]:

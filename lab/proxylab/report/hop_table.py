@@ -130,6 +130,8 @@ def missing(case: Case, flow: Flow) -> Iterator[HopRow]:
         case Outcome.DELIVERED if not flow.arrivals:
             netns_name = listed(list(map(str, expect.backends or ["a pod"])), "or")
             yield HopRow(_MISSING, str(Packet.REQUEST), str(case.expected_source(flow) or _DITTO), netns_name)
+        case Outcome.DELIVERED if expect.reply_from(flow.reached[0]) is Reply.NONE:
+            return
         case Outcome.DELIVERED if not flow.answers:
             pod = flow.arrivals[-1]
             reply = endpoint(pod.destination, pod.destination_port), endpoint(pod.source, pod.source_port)

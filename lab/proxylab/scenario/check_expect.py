@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from proxylab.addresses import Family
+from proxylab.addresses import Family, Transport
 from proxylab.cluster.objects import Service
 from proxylab.scenario.document import Location, Problems, listed
 from proxylab.scenario.expect import (
@@ -50,6 +50,11 @@ def _check(subject: Subject, expect: Expect, location: Location) -> None:
     if isinstance(subject.probe.target, PodTarget) and expect.reply is Reply.UNTRANSLATED:
         what = "a pod that is dialled by its own address answers from there, translated or not"
         problems.add(location["reply"].spot, what, allowed="remove the key")
+    replies = expect.reply.of.values() if isinstance(expect.reply, ReplyByBackend) else (expect.reply,)
+    send = subject.probe.send
+    if Reply.NONE in replies and send is not None and send.protocol not in (None, Transport.UDP):
+        what = f"the pod's kernel answers {send.protocol} by itself"
+        problems.add(location["reply"].spot, what, allowed="send UDP, or remove the key")
     if isinstance(expect.reply, ReplyByBackend):
         _check_names(expect.reply.of, location["reply"], inventory, problems)
     if expect.at is not None:

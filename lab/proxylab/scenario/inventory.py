@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from proxylab.addresses import Family, Transport
+from proxylab.addresses import Family, Protocol, Transport
 from proxylab.cluster.objects import Service
 from proxylab.scenario.document import Location, Problems, Spot, listed, shown
 from proxylab.scenario.expect import Expect
@@ -309,6 +309,9 @@ def _check_ports(pod: PodGroup, location: Location, problems: Problems) -> None:
         if (port.protocol, port.port) in numbers:
             problems.add(at.spot, f"{port.protocol} port {port.port} appears twice", allowed="remove one of the two")
         numbers.add((port.protocol, port.port))
+        if port.silent and (port.protocol is not Protocol.UDP or pod.program is not None):
+            what = "is for the lab's own program at a port of UDP; the kernel itself answers the other protocols"
+            problems.add(at["silent"].spot, what, allowed="remove the key")
         if port.name in names:
             problems.add(at["name"].spot, f"{shown(port.name)} appears twice", allowed="the names of ports are unique")
         names |= {port.name} if port.name else set()

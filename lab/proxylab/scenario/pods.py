@@ -25,6 +25,9 @@ class ListeningPort(Declared, frozen=True, kw_only=True):
     name: Annotated[PortName, Key("The name that a Service's targetPort may use.", ["http"])] = ""
     port: Annotated[PortNumber, Key("The port's number.", [8080])]
     protocol: Annotated[Protocol, Key("The transport protocol.")] = Protocol.TCP
+    silent: Annotated[
+        bool, Key("Whether the pod takes what comes to this port of UDP and answers nothing, as a syslog server does.")
+    ] = False
 
     @property
     def has_tls(self) -> bool:

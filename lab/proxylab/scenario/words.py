@@ -93,8 +93,9 @@ class Spread(StrEnum):
 
 
 class Reply(StrEnum):
-    """``reply``: the answer's source address, the dialled one or the backend's own; or that no answer comes back."""
+    """``reply``: the answer's source, the dialled address or the backend's own; or that none comes back, or is sent."""
 
     TRANSLATED = "translated"
     UNTRANSLATED = "untranslated"
     LOST = "lost"
+    NONE = "none"

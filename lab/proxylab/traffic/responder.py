@@ -71,12 +71,16 @@ _NOT_DNS: Final = (b"p", b"G", b"H")
 
 @dataclass(slots=True)
 class _Listener:
-    """A listening socket, or a UDP socket, and the voice that answers; ``names`` answers DNS messages."""
+    """A listening socket, or a UDP socket, and the voice that answers; ``names`` answers DNS messages.
+
+    A ``silent`` one notes what comes, and sends nothing.
+    """
 
     netns_name: str
     sock: socket.socket
     voice: AnswerWriter
     names: Callable[[bytes, bool], bytes | None] | None = None
+    silent: bool = False
 
 
 @dataclass(slots=True)
@@ -221,7 +225,8 @@ class Responders:
             raise
         names = partial(self._names, listener.name) if listener.serves_names and self._names is not None else None
         heard = None if self._note is None else partial(self._note, listener.name, listener.protocol)
-        listeners[sock.fileno()] = _Listener(netns_name, sock, AnswerWriter(listener.name, heard), names)
+        voice = AnswerWriter(listener.name, heard)
+        listeners[sock.fileno()] = _Listener(netns_name, sock, voice, names, listener.silent)
 
     def _serve(self, fd: int) -> int:
         if listener := self._udp.get(fd):
@@ -364,7 +369,7 @@ def _answer_datagrams(listener: _Listener) -> int:
             answer = names(request, True)
         else:
             answer = voice.answer(request, peer[:2], (_address_in(control), port))
-        if answer is not None:
+        if answer is not None and not listener.silent:
             # EPERM or no route: the answer is missing at the taps, which is the evidence.
             with suppress(OSError):
                 send(answer, peer)

@@ -122,6 +122,14 @@ def test_an_answer_may_come_from_the_endpoint_itself() -> None:
     assert (expect.backends, expect.source, expect.reply) == ((Backend("web-1", 8080),), Preserved(), None)
 
 
+def test_no_answer_is_promised_of_a_pod_that_answers_nothing() -> None:
+    text = HEAD.replace("ports: [8080]", "ports: [{port: 8080, protocol: UDP, silent: true}]")
+    probe = "{name: it, from: client, to: {pod: web-1, port: 8080}, send: {protocol: UDP}}"
+    (case,) = promised_cases(parse_scenario(f"{text}  - {probe}\n", "world.lab.yaml"), "iptables", NEWEST)
+    expect = case.probes[0].expect
+    assert (expect.outcome, expect.reply) == (Outcome.DELIVERED, Reply.NONE)
+
+
 @pytest.mark.parametrize(
     ("send", "spread"), [("{}", Spread.STICKY), ("{flows: 31}", Spread.STICKY), ("{flows: 5}", None)]
 )

@@ -51,7 +51,7 @@ def _delivered(case: Case, flow: Flow, dialled: str) -> str:
         of_author = expect.reply_from(name)
         reply = (
             "no answer"
-            if of_author is Reply.LOST
+            if of_author in (Reply.LOST, Reply.NONE)
             else f"answered by {_ANY if of_author is Reply.UNTRANSLATED else dialled}"
         )
         backends.setdefault((_source(case, flow, name), reply), []).append(name)
@@ -117,6 +117,8 @@ def obstacle(verdict: ProbeVerdict) -> str:
         return "the probe sends an HTTP request, and on a node the proxy itself answers it"
     if resolved.sender.frame_mac:
         return "the probe sends frames to a MAC address that the author chose, which no socket can do"
+    if Reply.NONE in (verdict.probe.expect.reply_from(each.name) for each in resolved.receivers):
+        return "the endpoint answers nothing, and the listeners of a script answer"
     if verdict.evidence.terminating:
         return "a process of the proxy ends the connection, and a script has rules and one packet only"
     case = verdict.case

@@ -40,7 +40,7 @@ def _judge(case: Case, expected: Reply | ReplyByBackend) -> Verdict:
     # Flows that links lost show nothing of the proxy: the others decide.
     others = [(flow, fate) for flow, fate in case.flows_with_fates if flow.number not in case.on_links]
     findings = Findings(case, () if others else dict.fromkeys(case.on_links.values()))
-    answered = lost = 0
+    answered = lost = unanswered = 0
     altered = altered_clauses(case.evidence.altered, replies=True)
     for flow, fate in others:
         if not flow.arrivals:
@@ -50,6 +50,9 @@ def _judge(case: Case, expected: Reply | ReplyByBackend) -> Verdict:
         reply = case.expect.reply_from(flow.reached[0]) or Reply.TRANSLATED
         if reply is Reply.LOST:
             lost += _judge_loss(case, flow, findings)
+            continue
+        if reply is Reply.NONE:
+            unanswered += _judge_silence(case, flow, findings)
             continue
         # Who sent it says more than what it holds: a stranger's answer has other data, too.
         if flow.number in altered and not _strange_end(case, flow, *_expected_end(case, flow, reply)):
@@ -62,8 +65,9 @@ def _judge(case: Case, expected: Reply | ReplyByBackend) -> Verdict:
         observed=_replies(case),
         may_be_late=case.may_be_late,
         witnesses=[
-            *([f"{amount(answered, 'flow')} answered"] if answered or not lost else []),
+            *([f"{amount(answered, 'flow')} answered"] if answered or not (lost or unanswered) else []),
             *([f"the answers of {amount(lost, 'flow')} did not come back"] if lost else []),
+            *([f"no backend of {amount(unanswered, 'flow')} sent an answer"] if unanswered else []),
         ],
     )
 
@@ -104,6 +108,16 @@ def _judge_loss(case: Case, flow: Flow, findings: Findings) -> bool:
         for doubt in (*case.may_be_late, *_doubts_about_loss(case, flow)):
             findings.doubt(doubt, flow.number)
     return not flow.replies and bool(flow.answers)
+
+
+def _judge_silence(case: Case, flow: Flow, findings: Findings) -> bool:
+    """Whether the backend sent no answer, and none came; only sentinel packets prove that it is not merely late."""
+    if flow.replies or flow.answers:
+        findings.wrong(f"{listed(flow.reached)} answered", flow.number)
+        return False
+    for doubt in case.may_be_late:
+        findings.doubt(doubt, flow.number)
+    return True
 
 
 def _wrong_reply(case: Case, flow: Flow, expected: Reply) -> str:
@@ -167,7 +181,7 @@ def _unanswered_data(case: Case, flow: Flow) -> str:
 def _in_words(case: Case, expected: Reply | ReplyByBackend) -> str:
     if isinstance(expected, ReplyByBackend):
         return ", ".join(f"{name} {reply}" for name, reply in expected.of.items())
-    words = {Reply.UNTRANSLATED: "from the backend itself", Reply.LOST: "none"}
+    words = {Reply.UNTRANSLATED: "from the backend itself", Reply.LOST: "none", Reply.NONE: "none"}
     return words.get(expected) or f"from {endpoint(*case.dialled)}"
 
 

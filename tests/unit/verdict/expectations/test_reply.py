@@ -71,3 +71,14 @@ def test_a_lost_reply_needs_an_answer_and_sentinel_packets() -> None:
     assert unsent.judgement is INCONCLUSIVE
     late = replace(DELIVERED.evidence([leaves, arrives, answers]), sentinels=())
     assert expecting(DELIVERED, late, **asked).judgement is INCONCLUSIVE  # type: ignore[arg-type]
+
+
+def test_a_backend_that_answers_nothing_is_shown_by_the_arrival_and_sentinel_packets() -> None:
+    leaves, arrives, answers, hears = DELIVERED.round_trip(0, "echo-1")
+    asked = {"key": "reply", "reply": Reply.NONE}
+    silent = expecting(DELIVERED, DELIVERED.evidence([leaves, arrives]), **asked)  # type: ignore[arg-type]
+    assert (silent.judgement, silent.expected) == (PASS, "none")
+    for seen in ([leaves, arrives, answers], [leaves, arrives, answers, hears]):
+        assert expecting(DELIVERED, DELIVERED.evidence(seen), **asked).judgement is FAIL  # type: ignore[arg-type]
+    late = replace(DELIVERED.evidence([leaves, arrives]), sentinels=())
+    assert expecting(DELIVERED, late, **asked).judgement is INCONCLUSIVE  # type: ignore[arg-type]
