@@ -34,7 +34,7 @@ class Dialled(NamedTuple):
     protocol: Transport
 
 
-class _Frontend(NamedTuple):
+class _ServedAt(NamedTuple):
     """An address and port at which a Service is served; without an address, at each that serves node ports."""
 
     address: IPAddress | None
@@ -80,13 +80,13 @@ class LabEndpoints:
         self._slices: defaultdict[tuple[str, str], list[EndpointSlice]] = defaultdict(list)
         for each in slices:
             self._slices[each.namespace, each.service].append(each)
-        self._frontends: dict[_Frontend, _Served] = {}
+        self._frontends: dict[_ServedAt, _Served] = {}
         for service in self._services.values():
             for address in chain.from_iterable(addresses_by_frontend(service).values()):
                 for port in service.ports:
-                    self._frontends.setdefault(_Frontend(address, port.port, port.protocol), (service, port))
+                    self._frontends.setdefault(_ServedAt(address, port.port, port.protocol), (service, port))
             for port in (port for port in service.ports if port.node_port):
-                self._frontends.setdefault(_Frontend(None, port.node_port, port.protocol), (service, port))
+                self._frontends.setdefault(_ServedAt(None, port.node_port, port.protocol), (service, port))
 
     def expected(self, target: Target, asked: Transport | None, dialled: Dialled) -> ExpectedEndpoints:
         """Where the flows may arrive.
@@ -120,8 +120,8 @@ class LabEndpoints:
     def _at(self, address: IPAddress, number: int, protocol: Transport) -> _Served | None:
         """The Service and its port that serve an address."""
         is_node = self._is_node(address)
-        by_node_port = self._frontends.get(_Frontend(None, number, protocol.served)) if is_node else None
-        return by_node_port or self._frontends.get(_Frontend(address, number, protocol.served))
+        by_node_port = self._frontends.get(_ServedAt(None, number, protocol.served)) if is_node else None
+        return by_node_port or self._frontends.get(_ServedAt(address, number, protocol.served))
 
     def _is_node(self, address: IPAddress) -> bool:
         return address in self._nodes or address.is_loopback

@@ -201,7 +201,7 @@ def _listening(verdict: ProbeVerdict, part: Plan, targets: frozenset[IPAddress])
     yield from (_LISTENS % len(listening)).splitlines()
 
 
-class _Listener(NamedTuple):
+class _ListeningProgram(NamedTuple):
     """A program that listens: its namespace, its arguments, and whether it runs on a node."""
 
     namespace: str
@@ -209,7 +209,7 @@ class _Listener(NamedTuple):
     on_a_node: bool
 
 
-def _endpoints(verdict: ProbeVerdict, part: Plan, addresses: frozenset[IPAddress]) -> Iterator[_Listener]:
+def _endpoints(verdict: ProbeVerdict, part: Plan, addresses: frozenset[IPAddress]) -> Iterator[_ListeningProgram]:
     """The programs that listen where the probe may arrive."""
     resolved = verdict.resolved
     for each in resolved.receivers:
@@ -228,9 +228,11 @@ def _endpoints(verdict: ProbeVerdict, part: Plan, addresses: frozenset[IPAddress
         ports = [str(port) for port in sorted(served)]
         node = each.device == STACK
         if not node or resolved.protocol is Transport.ICMP:
-            yield _Listener(namespace.name, " ".join([each.name, str(each.address), "any", *ports]), node)
+            yield _ListeningProgram(namespace.name, " ".join([each.name, str(each.address), "any", *ports]), node)
         else:
-            yield from (_Listener(namespace.name, f"{each.name} {each.address} {port} {port}", node) for port in ports)
+            yield from (
+                _ListeningProgram(namespace.name, f"{each.name} {each.address} {port} {port}", node) for port in ports
+            )
 
 
 def _probe(verdict: ProbeVerdict, targets: frozenset[IPAddress]) -> Iterator[str]:
