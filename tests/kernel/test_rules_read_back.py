@@ -128,6 +128,34 @@ PROGRAMS = Path(__file__).resolve().parents[1] / "golden/rules-of-programs"
 FEWEST = 120
 """Not every kernel has every kind of condition, but most."""
 
+OBJECTS = """
+table inet t { comment "a { b"; flags dormant; }
+table inet t { set s1 { type ipv4_addr . inet_service; flags interval; comment "x } y"; \\
+    elements = { 10.0.0.0/24 . 80-90 comment "a, b } c {", 10.0.1.1 . 443 }; }; }
+table inet t { set s2 { type ifname . ipv4_addr; elements = { "eth0" . 10.0.0.1, "eth1" . 10.0.0.2 }; }; }
+table inet t { set s3 { type mark; counter; elements = { 0x1, 0x2 }; }; }
+table inet t { set s4 { type ipv4_addr; flags dynamic,timeout; timeout 1m; gc-interval 10s; size 100; }; }
+table inet t { chain c { comment "a chain }"; }; }
+table inet t { map m1 { type inet_service : ipv4_addr . inet_service; elements = { 80 : 10.0.0.1 . 8080 }; }; }
+table inet t { map m2 { type ipv4_addr : verdict; flags interval; \\
+    elements = { 10.0.0.0/8 : jump c, 192.168.0.0-192.168.1.5 : drop, * : accept }; }; }
+table inet t { counter http { packets 3 bytes 4; comment "h"; }; }
+table inet t { map m3 { type inet_service : counter; elements = { 80 : "http" }; }; }
+table inet t { quota q { over 5 mbytes used 3 bytes; }; }
+table inet t { limit l { rate over 5/second burst 3 packets; }; }
+table inet t { synproxy sy { mss 1460; wscale 7; timestamp sack-perm; }; }
+table inet t { ct helper ftp { type "ftp" protocol tcp; l3proto ip; }; }
+table inet t { ct expectation e { protocol tcp; dport 9876; timeout 2m; size 12; l3proto ip; }; }
+table inet t { ct timeout slow { protocol tcp; l3proto ip; policy = { established : 120, close : 20 }; }; }
+table inet t { flowtable f { hook ingress priority 0; devices = { lo }; }; }
+table inet t { chain base { type filter hook forward priority -5; policy drop; comment "b"; }; }
+add rule inet t base ip saddr { 10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4, 10.0.0.5 } counter drop comment "{ , }"
+table netdev n { chain i { type filter hook ingress devices = { "lo" } priority -400; policy accept; }; }
+table arp a { chain x { type filter hook input priority 0; }; }
+table bridge b { chain y { type filter hook forward priority 0; }; }
+"""
+"""A table with flags and a comment, and objects of each kind."""
+
 IPTABLES = (
     "",
     "-p udp",
@@ -214,6 +242,19 @@ def test_a_rule_of_nft_means_what_the_kernel_takes_it_for(address: str) -> None:
         for each, rule in read
     }
     assert {text: of for text, of in kinds.items() if of[0] != of[1]} == {}
+
+
+@pytest.mark.parametrize("handles", ["", "-a"])
+def test_objects_of_each_kind_are_printed_as_nft_lists_them(handles: str) -> None:
+    if shutil.which("nft") is None:
+        pytest.skip("needs nft; apt-get install nftables")
+    blocks = OBJECTS.split("\ntable ")[1:]
+    made = [f"nft -f - <<'END' || echo refused >&2\ntable {each}\nEND" for each in blocks]
+    listed = run([*made, f"nft {handles} list ruleset"])
+    tables = read_listing(listed)
+    assert print_listing(tables) == listed
+    assert len(tables) == 4
+    assert len(tables[0].objects) >= 13
 
 
 def _kind(part: object) -> str:

@@ -147,8 +147,10 @@ def print_listing(tables: Iterable[NftTable]) -> str:
     lines: list[str] = []
     for table in tables:
         lines += table.head
-        for number, each in enumerate(table.objects):
-            lines += [*("",) * bool(number), each.opening, *each.lines, "\t}"]
+        apart = any(line.startswith("\tflags ") for line in table.head)  # nft parts objects by blank lines, and flags
+        for each in table.objects:
+            lines += [*[""] * apart, each.opening, *each.lines, "\t}"]
+            apart = True
         lines.append("}")
     return "".join(f"{line}\n" for line in lines)
 
