@@ -88,7 +88,7 @@ def run(file: Path, plugin: str, *more: str) -> None:
     subprocess.run(
         [*command, "-m", "not thorough and not budget", f"--ignore={Path(__file__)}", *more, *TESTS],
         cwd=ROOT,
-        env={**os.environ, plugin.upper(): str(file), "PYTHONPATH": str(ROOT / "tests" / "support")},
+        env={**os.environ, plugin.upper(): str(file), "PYTHONPATH": f"{LAB.parent}:{ROOT / 'tests' / 'support'}"},
         stdout=subprocess.DEVNULL,
         timeout=3000,
         check=True,
