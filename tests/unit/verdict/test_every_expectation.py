@@ -14,7 +14,7 @@ from proxylab.scenario.steps import StreamExpect
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.expectations.table import OF_PROBES, OF_STREAMS
 from proxylab.verdict.judge import judge
-from proxylab.verdict.model import ProbeVerdict
+from proxylab.verdict.model import ProbeVerdict, expectations
 
 
 def test_expectations_about_pods_where_no_pod_is_reached_are_an_error(told: Told) -> None:
@@ -53,3 +53,10 @@ def test_every_key_of_the_format_has_its_row_in_the_order_of_judging() -> None:
     assert {each.key for each in OF_PROBES} == {*Expect.__struct_fields__, "name", "endpoint"} - not_judged
     keys_of_streams = [key.alias for key in declared_keys(StreamExpect)]
     assert [each.key for each in OF_STREAMS] == [*keys_of_streams, "endpoint", "whole"]
+
+
+@pytest.mark.parametrize("undecided", ["", "the promises leave it open"])
+def test_what_a_probe_proves_has_no_verdict(undecided: str) -> None:
+    expect = replace(DELIVERED.probe.expect, undecided=undecided)
+    assert "proves" not in expectations(replace(expect, proves=("a/promise",)))
+    assert expectations(replace(expect, proves=("a/promise",))) == expectations(expect)

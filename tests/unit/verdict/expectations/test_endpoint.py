@@ -12,7 +12,9 @@ from proxylab.evidence.evidence import Direction, Evidence, Observation, RuleCou
 from proxylab.plan.resolved import STACK, Destination, Receiver, ResolvedProbe
 from proxylab.report.failure_text import explain
 from proxylab.scenario.probes import AddressTarget
+from proxylab.scenario.steps import StreamExpect
 from proxylab.scenario.words import Outcome
+from proxylab.verdict.case import ExpectedEnds
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
 
@@ -257,3 +259,20 @@ def test_a_node_port_where_none_need_be_served_may_be_the_nodes_own(or_dialled: 
         if right:
             witness = "what was dialled" if pod == "echo-1" else "an endpoint of default/echo:http"
             assert verdict.witnesses == (witness,)
+
+
+def test_an_endpoint_is_unready_where_none_at_its_address_and_port_may_be_reached() -> None:
+    ready = Destination(address=WORLD.address("echo-1"), port=8080)
+    unready = replace(ready, is_reachable=False)
+    for endpoints, is_unready in (((unready,), True), ((unready, ready), False), ((ready,), False), ((), False)):
+        resolved = replace(WORLD.resolved, endpoints=endpoints, service_port="default/echo:http")
+        ends = ExpectedEnds.of_probe(resolved, WORLD.probe.expect, WORLD.probe.target)
+        assert ends.is_unready((ready.address, 8080)) is is_unready
+        assert not ends.is_unready((ready.address, 8081))
+
+
+def test_a_stream_arrives_where_it_was_sent_to_only_if_it_dials_no_service() -> None:
+    expect, dialled = StreamExpect(position=WORLD.probe.position), (WORLD.resolved.destination, WORLD.resolved.port)
+    assert list(ExpectedEnds.of_stream(WORLD.resolved, expect).reachable) == [dialled]
+    of_service = replace(WORLD.resolved, service_port="default/echo:http")
+    assert list(ExpectedEnds.of_stream(of_service, expect).reachable) == []

@@ -165,10 +165,11 @@ def test_a_drop_in_the_senders_own_kernel_passes_when_the_rule_counted() -> None
 
 
 def test_advice_by_icmp_ends_no_flow() -> None:
-    world = replace(DELIVERED, backends=("echo-1",))
-    for icmp in ((5, 1), (3, 4)):
-        seen = (*world.round_trip(0, "echo-1"), world.hears_icmp(0, icmp=icmp))
-        assert judged(world, world.evidence(seen)).overall is PASS
+    for ipv6, advice in ((False, ((5, 1), (3, 4))), (True, ((2, 0), (137, 0)))):
+        world = replace(DELIVERED, backends=("echo-1",), ipv6=ipv6)
+        for icmp in advice:
+            seen = (*world.round_trip(0, "echo-1"), world.hears_icmp(0, icmp=icmp))
+            assert judged(world, world.evidence(seen)).overall is PASS
 
 
 def test_a_repeated_packet_may_arrive_as_often_as_it_was_sent() -> None:
@@ -624,3 +625,18 @@ def test_a_sentinel_packet_proves_nothing_of_any_flow_that_left_after_it_was_bac
     for back, judgement in ((2000, INCONCLUSIVE), (6000, FAIL)):
         sentinels = tuple(replace(each, at=back) for each in world.sentinels)
         assert one(world, world.evidence(left, sentinels=sentinels), "outcome").judgement is judgement
+
+
+def test_a_rule_that_rejected_beside_the_one_that_dropped_every_packet_takes_nothing_back() -> None:
+    told = dropped_evidence(counts=(DROPPED.dropped(), DROPPED.rejected()))
+    assert one(DROPPED, told, "outcome").judgement is PASS
+    silent = dropped_evidence(counts=(DROPPED.rejected(),))
+    assert one(DROPPED, silent, "outcome").judgement is FAIL
+
+
+def test_only_what_comes_to_the_senders_own_device_is_its_answer() -> None:
+    """A reply that a tap sees at another device, or at a pod's device of the same name, was not heard."""
+    *sent, hears = DELIVERED.round_trip(0, "echo-1")
+    for seen in (replace(hears, device="eth1"), replace(hears, netns_name="echo-3")):
+        assert one(DELIVERED, DELIVERED.evidence([*sent, seen]), "reply").judgement is not PASS
+    assert one(DELIVERED, DELIVERED.evidence([*sent, hears]), "reply").judgement is PASS

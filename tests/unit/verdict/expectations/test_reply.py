@@ -1,12 +1,14 @@
 """Whether the reply came back, and from where."""
 
+import pytest
 from golden_words import Told
-from judging import DELIVERED, FAIL, INCONCLUSIVE, PASS, judged, one
+from judging import CONNECTED, DELIVERED, FAIL, INCONCLUSIVE, PASS, judged, one
 from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import (
     Evidence,
+    LinkCount,
 )
 from proxylab.scenario.expect import ReplyByBackend
 from proxylab.scenario.words import Position, Reply
@@ -82,3 +84,15 @@ def test_a_backend_that_answers_nothing_is_shown_by_the_arrival_and_sentinel_pac
         assert expecting(DELIVERED, DELIVERED.evidence(seen), **asked).judgement is FAIL  # type: ignore[arg-type]
     late = replace(DELIVERED.evidence([leaves, arrives]), sentinels=())
     assert expecting(DELIVERED, late, **asked).judgement is INCONCLUSIVE  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("error", "dropped", "judgement"),
+    [("timeout", 0, FAIL), ("timeout", 1, INCONCLUSIVE), ("ECONNRESET", 0, FAIL), ("ECONNRESET", 1, INCONCLUSIVE)],
+)
+def test_data_without_an_answer_fails_unless_a_link_dropped_packets_meanwhile(
+    error: str, dropped: int, judgement: object
+) -> None:
+    link = LinkCount(link="client", outward=True, netem="loss 10%", dropped=dropped, copies=False, behind=())
+    told = CONNECTED.evidence(CONNECTED.round_trip(0, "echo-1"), connects=(CONNECTED.failed(0, error),), links=(link,))
+    assert one(CONNECTED, told, "reply").judgement is judgement

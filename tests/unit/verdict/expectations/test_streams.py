@@ -395,3 +395,17 @@ def test_packets_and_answers_come_once_and_as_they_were_sent() -> None:
     (whole,) = (each for each in verdict.verdicts if each.expectation == "queries.whole")
     assert whole.judgement is Judgement.FAIL
     assert whole.reasons == ("the request was sent once, and came in at new twice and old once",)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        (ZERO, "0"),
+        (Count(at_least=2, at_most=2), "2"),
+        (Count(at_least=2), "2 or more"),
+        (Count(at_least=1, at_most=3), "1 to 3"),
+        (Count(at_most=3), "3 at most"),
+    ],
+)
+def test_a_count_is_told_by_its_bounds(wanted: Count, words: str) -> None:
+    assert judged(step(lost=wanted), record(*BEHIND)).verdicts[0].expected == words
