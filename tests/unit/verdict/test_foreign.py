@@ -158,9 +158,10 @@ def test_what_left_the_node_was_dropped_by_none_of_its_rules() -> None:
     [
         (ForeignRule("node-a", "nat", "PREROUTING", "", 0, "-A PREROUTING -p tcp -j ACCEPT", 1), INCONCLUSIVE),
         (ForeignRule("node-b", "nat", "PREROUTING", "", 0, "-A PREROUTING -p tcp -j ACCEPT", 1), PASS),
+        (replace(GUARD, text="tcp dport 80 queue to 1"), INCONCLUSIVE),
         (replace(GUARD, text="tcp dport 80 accept"), PASS),
     ],
-    ids=["exempts it", "exempts it elsewhere", "exempts nothing"],
+    ids=["exempts it", "exempts it elsewhere", "takes it", "exempts nothing"],
 )
 def test_a_drop_on_the_next_node_is_doubted_where_a_rule_kept_the_packet_from_the_engine_of_the_first(
     rule: ForeignRule, judgement: object

@@ -6,7 +6,8 @@ from judging import FAIL, INCONCLUSIVE, PASS, REFUSED, REJECTED, one
 from msgspec.structs import replace
 from recorded import World
 
-from proxylab.evidence.evidence import Direction, Evidence, ForeignRule, Observation, Packet
+from proxylab.addresses import Transport
+from proxylab.evidence.evidence import Direction, Evidence, ForeignRule, Observation, Packet, RuleCount
 from proxylab.verdict.flows import flows_of
 from proxylab.verdict.hops import ended_in, origin
 from proxylab.verdict.judge import judge
@@ -113,3 +114,17 @@ def test_a_node_may_refuse_what_a_service_leads_to_it_and_a_machine_beyond_the_n
     assert (verdict.expectation, verdict.judgement) == ("outcome", judgement)
     beyond = "a machine beyond the nodes refused it: the reset was first seen coming in at node-a/eth0"
     assert verdict.reasons == (() if judgement is PASS else (beyond,))
+
+
+@pytest.mark.parametrize(
+    ("counts", "judgement"),
+    [((), PASS), ((REJECTED.rejected(),), FAIL), ((replace(REJECTED.rejected(), text="", target="REJECT"),), FAIL)],
+    ids=["no rule", "a rule of iptables", "a rule of which the kernel reported what it did"],
+)
+def test_a_closed_udp_port_refuses_only_where_no_rule_rejected(
+    counts: tuple[RuleCount, ...], judgement: Judgement
+) -> None:
+    world = replace(REFUSED, protocol=Transport.UDP)
+    error = world.hears_icmp(0, world.address("service"))
+    told = world.evidence([world.leaves(0), error], counts=counts, metered_nodes=("node-a", "node-b"))
+    assert one(world, told, "outcome").judgement is judgement

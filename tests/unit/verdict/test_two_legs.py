@@ -363,3 +363,17 @@ def test_what_is_skipped_has_a_reason_for_each_expectation() -> None:
     verdict = skip(WORLD.probe, WORLD.resolved, "the mode has none")
     assert {each.expectation for each in verdict.verdicts} == {"outcome", "backends", "source"}
     assert {each.reasons for each in verdict.verdicts} == {("the mode has none",)}
+
+
+def test_what_other_programs_got_no_process_of_a_proxy_discarded() -> None:
+    dropped = World(outcome=Outcome.DROPPED, manner=Manner.CONNECT, protocol=Transport.UDP, flows=2)
+    port = f"{dropped.resolved.service_port}/UDP"
+    seen = [replace(each, flow=flow) for flow in range(2) for each in there(dropped)]
+    told = replace(
+        through(*seen, world=dropped, error="timeout"),
+        counts=(redirected(to=34001, by="udp"), dropped.dropped()),
+        discarded=(Discarded("node-a", port, 2),),
+    )
+    assert judged(dropped, told).case.discarded == ()
+    led = replace(told, counts=(redirected(to=34000, by="udp"), dropped.dropped()))
+    assert [each.datagrams for each in judged(dropped, led).case.discarded] == [2]

@@ -4,10 +4,22 @@ from ipaddress import ip_address
 
 import pytest
 from golden_words import Told
+from judging import dropped_evidence
 from msgspec.structs import replace
+from recorded import World
 
 from proxylab.addresses import Family
-from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Pod, PodPort, Protocol, Service, ServicePort
+from proxylab.cluster.objects import (
+    Endpoint,
+    EndpointPort,
+    EndpointSlice,
+    Pod,
+    PodPort,
+    Protocol,
+    Service,
+    ServicePort,
+    TrafficPolicy,
+)
 from proxylab.plan.dialled_service import DialledService
 from proxylab.scenario.words import Frontend
 from proxylab.verdict.causes.no_endpoint import (
@@ -19,6 +31,8 @@ from proxylab.verdict.causes.no_endpoint import (
     why_none_local,
     why_none_usable,
 )
+from proxylab.verdict.causes.table import cause
+from proxylab.verdict.judge import judge
 
 PORT = ServicePort(port=80, target_port=8080)
 ADDRESS = ip_address("10.244.0.10")
@@ -141,3 +155,14 @@ def test_no_program_listens_on_the_target_port(told: Told) -> None:
     assert why_none_listens(replace(service, selector={}), PORT, listening, 8080) == told()
     assert why_none_listens(service, PORT, listening, 9090) == ""
     assert why_none_listens(service, PORT, None, 8080) == ""
+
+
+def test_a_policy_is_the_cause_of_a_drop_only_where_it_is_local() -> None:
+    told = dialled({"app": "echo"}, pod(app="echo"), slices=(found(EndpointPort(port=8080), node="node-b"),))
+    world = World(backends=("echo-1",))
+    verdict = judge(world.probe, world.resolved, None, dropped_evidence(world))
+    failed = next(each for each in verdict.verdicts if each.expectation == "outcome")
+    for policy in TrafficPolicy:
+        service = replace(told, service=replace(told.service, internal_traffic_policy=policy))
+        is_named = "Policy is Local" in cause(verdict.case, failed, service=service)
+        assert is_named is (policy is TrafficPolicy.LOCAL)

@@ -276,3 +276,16 @@ def test_a_stream_arrives_where_it_was_sent_to_only_if_it_dials_no_service() -> 
     assert list(ExpectedEnds.of_stream(WORLD.resolved, expect).reachable) == [dialled]
     of_service = replace(WORLD.resolved, service_port="default/echo:http")
     assert list(ExpectedEnds.of_stream(of_service, expect).reachable) == []
+
+
+@pytest.mark.parametrize("pod", ["echo-1", "echo-2"])
+def test_an_endpoint_that_is_dialled_by_its_own_address_is_one_of_the_service(pod: str) -> None:
+    """As through the name of a headless Service, whichever of its endpoints the name gave."""
+    end = (WORLD.address(pod), 8080)
+    resolved = resolved_probe_of(WORLD, {"echo-1": 8080, "echo-2": 8080})
+    resolved = replace(resolved, destination=end[0], port=end[1])
+    sent = replace(WORLD.leaves(0), destination=end[0], destination_port=end[1])
+    told = WORLD.evidence([sent, *at_port(WORLD, 0, pod, 8080)[1:3], WORLD.hears(0, end)])
+    verdict = endpoint_of(judged(WORLD, resolved, told))
+    assert verdict is not None
+    assert (verdict.judgement, verdict.witnesses) == (PASS, ("an endpoint of default/echo:http",))
