@@ -27,7 +27,21 @@ _CHANGES_THE_PORT_ALONE = (
     "ip daddr 10.244.1.10 meta l4proto udp counter snat to 10.244.0.10:51234-51299; }; }"
 )
 
+_EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
+
 EDITS = [
+    Edit(
+        "loadbalancer/excluded-nodes",
+        f'node-c: {{labels: {{{_EXCLUDED}: ""}}}}',
+        "node-c: {}",
+        {"load balancer sends nothing to a node that its label excludes"},
+    ),
+    Edit(
+        "loadbalancer/excluded-nodes",
+        f'        node-c: {{labels: {{{_EXCLUDED}: "true"}}}}',
+        f'        node-c: {{labels: {{{_EXCLUDED}: "0"}}}}',
+        {"all nodes but one are excluded: load balancer sends everything to the only node that no label excludes"},
+    ),
     Edit(
         "clusterip/one-client-port-to-two-services",
         "    node-a:\n",

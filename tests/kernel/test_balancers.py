@@ -15,9 +15,9 @@ from sandboxed import sandboxed
 from users import EITHER
 
 from proxylab.client.session import Session
-from proxylab.cluster.objects import LoadBalancerIngress, Service, ServiceType
+from proxylab.cluster.objects import EXCLUDED_LABEL, LoadBalancerIngress, Node, Service, ServiceType
 from proxylab.cluster.store import Store
-from proxylab.control.balancers import HealthChecks
+from proxylab.control.balancers import BalancerRoutes
 from proxylab.control.http_server import HttpResponse, HttpServer, listen_inside
 from proxylab.errors import ProgramError
 from proxylab.kernel.netlink.build import Wiring, realise
@@ -103,9 +103,10 @@ async def followed(launcher: Launcher) -> dict[str, Any]:
     return found
 
 
-def checks_of(wiring: Wiring, store: Store) -> HealthChecks:
+def checks_of(wiring: Wiring, store: Store) -> BalancerRoutes:
     indexes = {"nodes": wiring.plan.end("router", "nodes").index}
-    return HealthChecks(wiring.namespaces["router"], wiring.routes["router"], indexes, wiring.plan.balancers, store)
+    router, planned = wiring.namespaces["router"], wiring.plan.namespace("router").routes
+    return BalancerRoutes(router, wiring.routes["router"], indexes, wiring.plan.balancers, planned, store)
 
 
 @EITHER
@@ -116,6 +117,44 @@ def test_the_route_of_an_address_follows_what_nodes_answer(ordinary: bool) -> No
     for healthy, *routes in found["by answers"]:
         assert routes == [healthy or "unreachable"] * 2
     assert found["neither by default"] == ["ab", "ab", "ab"], "other addresses, and other balancers, stay as they are"
+
+
+async def labelled(launcher: Launcher) -> dict[str, list[str]]:
+    """Where the router sends addresses of a pool, and one that is checked, while labels of nodes change."""
+    found: dict[str, list[str]] = {}
+    async with AsyncExitStack() as stack:
+        wiring = stack.enter_context(realise(draw(balanced())))
+        daemons, store = Daemons(), Store()
+        await daemons.open(wiring, stack)
+        look = partial(ways, launcher, wiring, ADDRESSES[0], "192.0.2.2", "192.0.2.33", "2001:db8:193::1")
+        routes = checks_of(wiring, store)
+        await routes.start()
+        store.apply(SERVICE)
+        for excluded in ("", "a", "ab", "b", ""):
+            for name in "ab":
+                store.apply(Node(name=f"node-{name}", labels={EXCLUDED_LABEL: ""} if name in excluded else {}))
+            await routes.settle()
+            found[f"{len(found)} {excluded}"] = await look()
+        store.apply(Node(name="node-a", labels={EXCLUDED_LABEL: "true"}))
+        deadline = Deadline.after(10)
+        while (await look())[0] != "b":
+            assert not deadline.passed, "the loop follows a label by itself"
+        await routes.close()
+        found["closed"] = await look()
+    return found
+
+
+@EITHER
+def test_a_balancer_leaves_out_nodes_while_a_label_excludes_them(ordinary: bool) -> None:
+    found = sandboxed(labelled, ordinary=ordinary)
+    assert found == {
+        "0 ": ["ab"] * 4,
+        "1 a": ["b"] * 4,
+        "2 ab": ["unreachable"] * 4,
+        "3 b": ["a"] * 4,
+        "4 ": ["ab"] * 4,
+        "closed": ["ab"] * 4,
+    }
 
 
 async def followed_unasked(launcher: Launcher) -> list[list[str]]:

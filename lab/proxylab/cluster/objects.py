@@ -6,7 +6,7 @@ or ``0`` (a port).
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec import field
 
@@ -20,9 +20,18 @@ SERVICE_PROXY_NAME_LABEL = "service.kubernetes.io/service-proxy-name"
 HEADLESS_LABEL = "service.kubernetes.io/headless"
 ZONE_LABEL = "topology.kubernetes.io/zone"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
+EXCLUDED_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
+"""Of a node that load balancers leave out."""
+_FALSE: Final = ("false", "False", "FALSE", "f", "F", "0")
+"""The texts that Go reads as false (strconv.ParseBool)."""
 _OF_KUBELET = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 """The taint of a node that the cluster autoscaler is about to remove."""
+
+
+def is_excluded(labels: Mapping[str, str]) -> bool:
+    """Whether load balancers leave out a node with these labels; not where the label says false (since 1.34)."""
+    return EXCLUDED_LABEL in labels and labels[EXCLUDED_LABEL] not in _FALSE
 
 
 class ObjectKey(NamedTuple):

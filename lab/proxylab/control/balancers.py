@@ -1,26 +1,28 @@
-"""Load balancers that follow the health of their nodes.
+"""Load balancers that follow the labels and the health of their nodes.
 
-Owns ``HealthChecks``: the loop that checks every node's health-check node port from the router, and the routes of the
-addresses that depend on the answers. ``plan.balance`` derives the routes.
+Owns ``BalancerRoutes``: the routes of pools, which leave out the nodes that a label excludes; the loop that checks
+every node's health-check node port from the router; and the routes of the addresses that depend on the answers.
+``plan.balance`` derives the routes.
 
-A round checks all nodes at once and then replaces the routes that changed. Rounds run periodically, since a node's
-answer changes without an event; immediately when a Service changes; and on ``settle``. One answer decides, where
-balancers in production want several: no check in a lab fails by chance, and a lab saves the time.
+A round checks all nodes at once and then replaces the routes that changed. Rounds run immediately when a Service or a
+Node changes, and on ``settle``; where a balancer checks health also periodically, since a node's answer changes without
+an event. One answer decides, where balancers in production want several: no check in a lab fails by chance, and a lab
+saves the time.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Final
 
-from proxylab.addresses import IPAddress
-from proxylab.cluster.objects import Service
+from proxylab.addresses import IPAddress, IPNetwork
+from proxylab.cluster.objects import Node, Service, is_excluded
 from proxylab.cluster.store import Event, Store
 from proxylab.control.http_client import fetch
 from proxylab.kernel.netlink.requests import delete_route, replace_route
 from proxylab.kernel.netlink.socket import Netlink
 from proxylab.kernel.sandbox.netns import NetNs
-from proxylab.plan.balance import Followed, follow, followed_route
+from proxylab.plan.balance import Followed, follow, followed_route, pool_routes
 from proxylab.plan.model import Balancer, Route
 from proxylab.timing import Deadline, together
 
@@ -32,13 +34,14 @@ _PATIENCE: Final = 4.0
 _Question = tuple[IPAddress, int]
 
 
-class HealthChecks:
+class BalancerRoutes:
     """The balancers of one lab. ``start`` sets the routes before it returns; the loop updates them until ``close``.
 
     Args:
         router: the namespace that sends the checks and routes the addresses.
         routes: a route socket in it.
         indexes: of its devices.
+        planned: the routes that the router has from the plan.
         packet_lock: a lock that a round of checks and a run of a probe both take, because the counters of a node's
             stack do not distinguish their packets.
     """
@@ -49,6 +52,7 @@ class HealthChecks:
         routes: Netlink,
         indexes: Mapping[str, int],
         balancers: tuple[Balancer, ...],
+        planned: Iterable[Route],
         store: Store,
         packet_lock: asyncio.Lock | None = None,
     ) -> None:
@@ -57,7 +61,9 @@ class HealthChecks:
         self._indexes = indexes
         self._balancers = balancers
         self._store = store
-        self._standing: dict[IPAddress, Route] = {}
+        pools = {network for balancer in balancers for network in balancer.pool}
+        self._planned = {each.destination: each for each in planned if each.destination in pools}
+        self._standing: dict[IPNetwork, Route] = {}
         self._changed = asyncio.Event()
         self._round = packet_lock or asyncio.Lock()
         self._loop: asyncio.Task[None] | None = None
@@ -69,10 +75,15 @@ class HealthChecks:
         return tuple(self._standing.values())
 
     def chosen(self, balancer: Balancer) -> tuple[frozenset[str], ...]:
-        """The nodes to which a balancer sends now, for each of its health-checked addresses."""
+        """The nodes to which a balancer sends now: for each of its health-checked addresses, or else for its pools."""
         names = {address: name for name, addresses in balancer.nodes.items() for address in addresses}
-        own = [route for address, route in self._standing.items() if any(address in each for each in balancer.pool)]
-        hops = [(route.via, *(hop.via for hop in route.hops)) for route in own]
+        pools = [self._standing.get(each, self._planned[each]) for each in balancer.pool]
+        checked = [
+            route
+            for network, route in self._standing.items()
+            if network not in balancer.pool and any(network.network_address in each for each in balancer.pool)
+        ]
+        hops = [(route.via, *(hop.via for hop in route.hops)) for route in checked or pools]
         return tuple(frozenset(names[via] for via in each if via is not None) for each in hops)
 
     async def start(self) -> None:
@@ -81,11 +92,17 @@ class HealthChecks:
         self._loop = asyncio.create_task(self._follow())
 
     async def settle(self) -> None:
-        """Check every node now; when this returns, the routes follow the answers."""
+        """Check every node now; when this returns, the routes follow the labels and the answers."""
         async with self._round:
             self._changed.clear()
-            followed = follow(self._balancers, self._store.list(Service))
-            self._write(followed, await self._answers(followed))
+            excluded = {each.name for each in self._store.list(Node) if is_excluded(each.labels)}
+            followed = follow(self._balancers, self._store.list(Service), excluded)
+            answers = await self._answers(followed)
+            checked = (
+                followed_route(each, [name for name, own in each.nodes.items() if answers[own, each.port]])
+                for each in followed
+            )
+            self._write((*pool_routes(self._balancers, excluded), *checked))
 
     async def close(self) -> None:
         """Stop following, and restore the routes of the plan."""
@@ -95,16 +112,17 @@ class HealthChecks:
             await asyncio.wait([self._loop])
             if not self._loop.cancelled():
                 self._loop.result()  # the loop ends by itself only when the kernel refuses a route
-        self._write((), {})
+        self._write(())
 
     def _note(self, event: Event) -> None:
-        if isinstance(event.object, Service):
+        if isinstance(event.object, Service | Node):
             self._changed.set()
 
     async def _follow(self) -> None:
+        period = _PERIOD if any(each.health_checked for each in self._balancers) else None
         while True:
             try:
-                async with asyncio.timeout(_PERIOD):
+                async with asyncio.timeout(period):
                     await self._changed.wait()
             except TimeoutError:
                 pass
@@ -123,15 +141,13 @@ class HealthChecks:
             return False
         return status == HTTPStatus.OK
 
-    def _write(self, followed: tuple[Followed, ...], answers: Mapping[_Question, bool]) -> None:
-        wanted = {
-            each.address: followed_route(
-                each, [name for name, address in each.nodes.items() if answers[address, each.port]]
-            )
-            for each in followed
-        }
-        gone = [route for address, route in self._standing.items() if address not in wanted]
-        moved = [route for address, route in wanted.items() if self._standing.get(address) != route]
-        replaced = (replace_route(route, *(self._indexes[device] for device in route.devices)) for route in moved)
-        self._routes.send([*map(delete_route, gone), *replaced])
+    def _write(self, routes: Iterable[Route]) -> None:
+        """Make the kernel's routes these ones, and those of the plan to other networks."""
+        wanted = {each.destination: each for each in routes if each != self._planned.get(each.destination)}
+        gone = [route for network, route in self._standing.items() if network not in wanted]
+        moved = [route for network, route in wanted.items() if self._standing.get(network) != route]
+        moved += [self._planned[each.destination] for each in gone if each.destination in self._planned]
+        deleted = [each for each in gone if each.destination not in self._planned]
+        replaced = (replace_route(each, *(self._indexes[device] for device in each.devices)) for each in moved)
+        self._routes.send([*map(delete_route, deleted), *replaced])
         self._standing = wanted

@@ -75,6 +75,8 @@ def choose(
         near, why = (ready, ()) if is_local else _near(service, ready, setting, node, zone)
         if is_local and any(each.endpoint.for_zones or each.endpoint.for_nodes for each in ready):
             why = ("hints-under-local",)
+        if any(is_last_resort(each) and not each.endpoint.ready for each in scope):
+            found.append("terminating-is-not-ready")
         return Choice(chosen=_once(near), rows=(*found, "ready-endpoints", *why))
     last = [each for each in scope if is_last_resort(each)]
     if terminating is not None and last:

@@ -22,6 +22,7 @@ from proxylab.oracle.moment import Moment, ServedPort
 from proxylab.oracle.setting import ProxySetting
 from proxylab.oracle.ways import Ways
 from proxylab.plan.forwarding import UnreachableError
+from proxylab.plan.model import Role
 from proxylab.plan.resolved import PolicyRoute
 from proxylab.scenario.words import Frontend, IcmpError, Outcome, Reply
 
@@ -127,6 +128,9 @@ class _Walk:
         )
         if question.destination in self._moment.balanced and question.policy_route is None:
             packet = replace(packet, outcome_rows=("balancer-leaves-out-nodes",))
+        is_from_outside = self._moment.machines[question.sender].role is Role.HOST and question.policy_route is None
+        if is_from_outside and any(question.destination in each for each in self._moment.narrowed):
+            packet = replace(packet, outcome_rows=(*packet.outcome_rows, "balancer-leaves-out-excluded"))
         if question.frame_mac:
             step = self._ways.by_frame(question.sender, question.destination, question.frame_mac)
             if step is None:
@@ -175,7 +179,8 @@ class _Walk:
         if self._moment.is_node(machine) and not self._moment.owners(packet.destination):
             if packet.translated_by:
                 raise OutsideReachError(f"no machine of the network has the endpoint {packet.destination}")
-            rows = () if packet.outcome_rows else ("no-frontend",)
+            alone = self._moment.left_alone.get(packet.destination)
+            rows = (alone,) if alone else () if packet.outcome_rows else ("no-frontend",)
             yield _End(outcomes=(Outcome.UNTRANSLATED,), machine=machine, packet=packet, rows=rows)
             return
         yield from self._leave(packet, machine, steps)

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from proxylab.addresses import Family
 from proxylab.cluster.configuration import Mode, ProxyConfiguration
-from proxylab.cluster.objects import EndpointSlice
+from proxylab.cluster.objects import EndpointSlice, is_excluded
 from proxylab.oracle.answers import FlowAnswer, FlowQuestion
 from proxylab.oracle.flows import Oracle
 from proxylab.oracle.health import health_check
@@ -16,7 +16,7 @@ from proxylab.oracle.moment import Moment
 from proxylab.oracle.names import NameAnswer, resolve_name
 from proxylab.oracle.setting import ProxySetting
 from proxylab.plan.assembly import Assembly
-from proxylab.plan.balance import Followed, follow, followed_route
+from proxylab.plan.balance import Followed, follow, followed_route, pool_routes
 from proxylab.plan.cluster_timeline import ClusterMoment
 from proxylab.plan.device_names import ROUTER
 from proxylab.plan.model import Plan
@@ -41,12 +41,19 @@ def moment_of(cluster: ClusterMoment, plan: Plan, mode: Mode, version: Version) 
         service_networks=(*scenario.network.service_cidrs, *scenario.network.further_service_cidrs),
         gone={namespaces[name] for name in cluster.gone if name in namespaces} - nodes.keys(),
     )
-    balanced = follow(plan.balancers, cluster.services)
-    if not balanced:
+    excluded = {each.name for each in cluster.nodes.values() if is_excluded(each.labels)}
+    followed = follow(plan.balancers, cluster.services, excluded)
+    before = made(plan=plan) if followed else None
+    healthy = (followed_route(each, _healthy(before, each)) for each in followed if before is not None)
+    routes = (*pool_routes(plan.balancers, excluded), *healthy)
+    if not routes:
         return made(plan=plan)
-    before = made(plan=plan)
-    routes = tuple(followed_route(each, _healthy(before, each)) for each in balanced)
-    return made(plan=plan.with_routes(ROUTER, routes), balanced={each.address for each in balanced})
+    narrowed = [each for each in plan.balancers if not excluded.isdisjoint(each.nodes)]
+    return made(
+        plan=plan.with_routes(ROUTER, routes),
+        balanced={each.address for each in followed},
+        narrowed=tuple(network for each in narrowed for network in each.pool),
+    )
 
 
 def _healthy(moment: Moment, followed: Followed) -> set[str]:

@@ -50,8 +50,16 @@ class ServedPort(Record, frozen=True):
 
 def is_proxied(service: Service) -> bool:
     """Whether proxies handle the Service at all."""
-    ignored = service.labels.keys() & {SERVICE_PROXY_NAME_LABEL, HEADLESS_LABEL}
-    return service.type is not ServiceType.EXTERNAL_NAME and not service.headless and not ignored
+    return not _left_alone(service)
+
+
+def _left_alone(service: Service) -> str:
+    """The row by which proxies do not handle the Service; empty if they do."""
+    if service.type is ServiceType.EXTERNAL_NAME or service.headless:
+        return "no-frontend"
+    if SERVICE_PROXY_NAME_LABEL in service.labels:
+        return "of-another-proxy"
+    return "labelled-headless" if HEADLESS_LABEL in service.labels else ""
 
 
 class Moment:
@@ -67,6 +75,7 @@ class Moment:
         service_networks: those of the ServiceCIDR objects.
         gone: deleted pods, by the names of their namespaces: nothing there answers.
         balanced: addresses whose load balancer leaves out unhealthy nodes, as the routes of the plan have it.
+        narrowed: pools whose load balancer leaves out nodes that their label excludes, as those routes have it.
     """
 
     def __init__(
@@ -81,11 +90,13 @@ class Moment:
         service_networks: Collection[IPNetwork] = (),
         gone: Collection[str] = (),
         balanced: Collection[IPAddress] = (),
+        narrowed: Collection[IPNetwork] = (),
     ) -> None:
         self.plan: Final = plan
         self.setting: Final = setting
         self.gone: Final = frozenset(gone)
         self.balanced: Final = frozenset(balanced)
+        self.narrowed: Final = tuple(narrowed)
         self.nodes: Final[Mapping[str, Node]] = {node.name: node for node in nodes}
         self.machines: Final[Mapping[str, PlannedNamespace]] = {each.name: each for each in plan.namespaces}
         self.services: Final[Mapping[tuple[str, str], Service]] = {
@@ -102,8 +113,13 @@ class Moment:
         self._node_ports: defaultdict[tuple[Family, int, Protocol], list[ServedPort]] = defaultdict(list)
         self.cluster_ips: Final[set[IPAddress]] = set()
         self.undecided: Final[dict[IPAddress, str]] = {}
-        for service in filter(is_proxied, services):
-            self._add(service)
+        self.left_alone: Final[dict[IPAddress, str]] = {}
+        for service in services:
+            if why := _left_alone(service):
+                ingress = (each.ip for each in service.load_balancer_ingress if each.ip is not None)
+                self.left_alone |= dict.fromkeys((*service.cluster_ips, *service.external_ips, *ingress), why)
+            else:
+                self._add(service)
         self._owners: defaultdict[IPAddress, list[str]] = defaultdict(list)
         self._listeners: defaultdict[tuple[str, Protocol, int], list[Listener]] = defaultdict(list)
         for machine in plan.namespaces:
@@ -117,11 +133,11 @@ class Moment:
     def _add(self, service: Service) -> None:
         families = frozenset(service.ip_families) or {Family.of(each) for each in service.cluster_ips}
         self.cluster_ips.update(service.cluster_ips)
+        of_proxy = filter(None, (each.ip for each in service.load_balancer_ingress if each.ip_mode != "VIP"))
         if self.setting.version < _KNOWS_IP_MODE:
-            proxied = (each.ip for each in service.load_balancer_ingress if each.ip_mode != "VIP")
-            self.undecided.update(
-                dict.fromkeys(filter(None, proxied), "before 1.30 a feature gate decides about ipMode")
-            )
+            self.undecided.update(dict.fromkeys(of_proxy, "before 1.30 a feature gate decides about ipMode"))
+        else:
+            self.left_alone.update(dict.fromkeys(of_proxy, "ip-mode-proxy"))
         for via, addresses in addresses_by_frontend(service, claimed=True).items():
             for address in addresses:
                 if Family.of(address) in families:

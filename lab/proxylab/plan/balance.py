@@ -4,7 +4,8 @@ A load balancer is part of the router, as with BGP (MetalLB, Calico, kube-router
 pool; the router spreads their flows over the nodes by a hash of addresses and ports (``fib_multipath_hash_policy``). It
 checks health-check node ports, which only Services with ``externalTrafficPolicy: Local`` have (KEP-2819); all other
 addresses of the pool go to all of its nodes. If every node of an address fails, the router withdraws the route and
-answers with an ICMP error. ``control.balancers`` does the checks and writes the routes.
+answers with an ICMP error. A node that its label excludes from load balancers gets none of both kinds of addresses.
+``control.balancers`` does the checks, follows the labels, and writes the routes.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -35,8 +36,28 @@ def shared_route(destination: IPNetwork, device: str, ways: Sequence[IPAddress])
     return Route(destination, device, hops=tuple(NextHop(device, via) for via in ways))
 
 
-def follow(balancers: Iterable[Balancer], services: Iterable[Service]) -> tuple[Followed, ...]:
-    """The addresses of ``services`` with a route that depends on health checks."""
+def pool_routes(balancers: Iterable[Balancer], excluded: Collection[str]) -> tuple[Route, ...]:
+    """The routes of the balancers' pools while these nodes are excluded from load balancers."""
+    return tuple(
+        shared_route(
+            network,
+            balancer.device,
+            [
+                own
+                for name, addresses in balancer.nodes.items()
+                for own in addresses
+                if own.version == network.version and name not in excluded
+            ],
+        )
+        for balancer in balancers
+        for network in balancer.pool
+    )
+
+
+def follow(
+    balancers: Iterable[Balancer], services: Iterable[Service], excluded: Collection[str]
+) -> tuple[Followed, ...]:
+    """The addresses of ``services`` with a route that depends on health checks, which ``excluded`` nodes do not get."""
     checked = [balancer for balancer in balancers if balancer.health_checked]
     return tuple(
         Followed(
@@ -46,7 +67,7 @@ def follow(balancers: Iterable[Balancer], services: Iterable[Service]) -> tuple[
                 name: own
                 for name, addresses in balancer.nodes.items()
                 for own in addresses
-                if own.version == address.version
+                if own.version == address.version and name not in excluded
             },
             device=balancer.device,
         )

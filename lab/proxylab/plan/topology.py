@@ -24,9 +24,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Transport
+from proxylab.cluster.objects import is_excluded
 from proxylab.errors import ScenarioError
 from proxylab.plan.addresses import AddressPlan, allocate_addresses
-from proxylab.plan.balance import shared_route
+from proxylab.plan.balance import pool_routes, shared_route
 from proxylab.plan.device_names import FABRIC, OVERLAY, ROUTER
 from proxylab.plan.draft import Draft, NamespaceDraft
 from proxylab.plan.impairments import impaired_links, with_neighbours
@@ -168,11 +169,12 @@ def _add_router(scenario: Scenario, addresses: AddressPlan, draft: Draft, segmen
     for network in (*addresses.service_networks, *scenario.network.further_service_cidrs):
         if all(network != own for own, _nodes in shared):
             router.route(network, inner, via=first[Family.of(network)])
-    shared += [(pool, each.nodes) for each in scenario.load_balancers for pool in each.pool]
     for network, names in shared:
         family = scenario.network.families.index(Family.of(network))
         router.routes.append(shared_route(network, inner, [addresses.node[name][family] for name in names]))
     draft.balancers = tuple(_balancer(each, addresses, inner) for each in scenario.load_balancers)
+    excluded = [each.name for each in scenario.nodes if is_excluded(each.labels)]
+    router.routes += pool_routes(draft.balancers, excluded)
     router.rules += [PolicyRule(family, _POLICY_PRIORITY, POLICY_TABLE) for family in scenario.network.families]
 
 

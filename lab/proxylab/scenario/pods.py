@@ -194,7 +194,11 @@ class LoadBalancer(Declared, frozen=True, kw_only=True):
     nodes: Annotated[
         tuple[str, ...],
         NOT_EMPTY,
-        Key("The nodes it sends to. The default is all nodes.", [["node-a", "node-b"]]),
+        Key(
+            "The nodes it sends to. The default is all nodes. A node with the label "
+            "node.kubernetes.io/exclude-from-external-load-balancers gets nothing.",
+            [["node-a", "node-b"]],
+        ),
     ] = ()
     health_checked: Annotated[bool, Key("Whether it skips nodes that fail on their health-check node port.")] = False
     position: Position

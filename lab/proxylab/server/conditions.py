@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from proxylab.addresses import Family, IPAddress
-from proxylab.control.balancers import HealthChecks
+from proxylab.control.balancers import BalancerRoutes
 from proxylab.control.coredns import CoreDns
 from proxylab.control.ingress.controller import IngressController
 from proxylab.engines.fleet import Fleet
@@ -31,7 +31,7 @@ class StepConditions(Struct, frozen=True):
     plan: Plan
     families: tuple[Family, ...]
     runner: Runner
-    health_checks: HealthChecks | None
+    balancer_routes: BalancerRoutes | None
     name_servers: CoreDns | None = None
     ingress: IngressController | None = None
 
@@ -59,7 +59,7 @@ class StepConditions(Struct, frozen=True):
             await pass_by(until.elapsed / 1000)
 
     async def settle(self) -> None:
-        """Return when balancers have followed the engines' health, and CoreDNS and nginx the cluster.
+        """Return when balancers have followed the nodes' labels and health, and CoreDNS and nginx the cluster.
 
         Their delay is not the engines' fault. Raises ``ProgramError``.
         """
@@ -67,8 +67,8 @@ class StepConditions(Struct, frozen=True):
             await self.name_servers.settle()
         if self.ingress is not None:
             await self.ingress.settle()
-        if self.health_checks is not None:
-            await self.health_checks.settle()
+        if self.balancer_routes is not None:
+            await self.balancer_routes.settle()
 
     async def _wait_for_rules(self, step: str, node: str, state: RulesState, deadline: Deadline) -> None:
         engine, mode = self.fleet.engines[node], MODES[self.fleet.mode(node)]
@@ -97,9 +97,7 @@ class StepConditions(Struct, frozen=True):
 
         async def look() -> bool:
             await self.settle()
-            chosen = self.health_checks.chosen(balancer) if self.health_checks is not None else ()
-            # An address without health checks goes to all nodes.
-            seen[:] = chosen or (frozenset(balancer.nodes),)
+            seen[:] = () if self.balancer_routes is None else self.balancer_routes.chosen(balancer)
             return all(each == frozenset(nodes) for each in seen)
 
         what = f"load balancer {name} sends to {_nodes(nodes)}, and to no other node"

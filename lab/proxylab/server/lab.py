@@ -26,7 +26,7 @@ from proxylab.cluster.objects import (
     Unstructured,
 )
 from proxylab.cluster.store import Store
-from proxylab.control.balancers import HealthChecks
+from proxylab.control.balancers import BalancerRoutes
 from proxylab.control.coredns import CoreDns
 from proxylab.control.ingress.controller import IngressController
 from proxylab.engines.barrier import is_barrier
@@ -78,7 +78,7 @@ class BuiltLab(Struct, frozen=True):
     _launcher: Launcher
     _variant: IptablesVariant
     _policy_routes: PolicyRoutes
-    _health_checks: HealthChecks | None
+    _balancer_routes: BalancerRoutes | None
     _stack: AsyncExitStack
     kubernetes: Kubernetes | None = None
 
@@ -102,7 +102,7 @@ class BuiltLab(Struct, frozen=True):
             policy_routes = PolicyRoutes(wiring)
             stack.callback(policy_routes.install, None)
             packet_lock = asyncio.Lock()
-            health_checks = await _follow_health(wiring, store, packet_lock, stack)
+            balancer_routes = await _follow_nodes(wiring, store, packet_lock, stack)
             name_servers = await start_coredns(request, network, control_plane, launcher, stack)
             ingress = await start_ingress(request, network, control_plane, launcher, stack)
             await start_commands(request, network, launcher, stack)
@@ -123,13 +123,15 @@ class BuiltLab(Struct, frozen=True):
             return cls(
                 network,
                 control_plane,
-                _step_runner(request, network, control_plane, runner, health_checks, name_servers, ingress, kubernetes),
+                _step_runner(
+                    request, network, control_plane, runner, balancer_routes, name_servers, ingress, kubernetes
+                ),
                 runner,
                 stages,
                 launcher,
                 variant,
                 policy_routes,
-                health_checks,
+                balancer_routes,
                 stack.pop_all(),
                 kubernetes,
             )
@@ -166,8 +168,8 @@ class BuiltLab(Struct, frozen=True):
         await self.raise_if_ended()
         await self.step_runner.rest()
         self._policy_routes.install(resolved.policy_route)
-        if self._health_checks is not None:
-            await self._health_checks.settle()  # the probe tests the rules, not the balancers' delay
+        if self._balancer_routes is not None:
+            await self._balancer_routes.settle()  # the probe tests the rules, not the balancers' delay
         return await self.runner.run(resolved, trace=trace)
 
     async def ask(self, netns_name: str, query: Query, deadline: Deadline) -> Lookup:
@@ -188,8 +190,8 @@ class BuiltLab(Struct, frozen=True):
         await self.raise_if_ended()
         await self.step_runner.rest()
         self._policy_routes.install(dialogue.there.policy_route)
-        if self._health_checks is not None:
-            await self._health_checks.settle()
+        if self._balancer_routes is not None:
+            await self._balancer_routes.settle()
         return await self.runner.converse(dialogue)
 
     async def dump(self, node: str) -> str:
@@ -214,7 +216,7 @@ class BuiltLab(Struct, frozen=True):
     @property
     def _balanced(self) -> tuple[Route, ...]:
         """The routes that balancers have made in the router."""
-        return () if self._health_checks is None else self._health_checks.standing
+        return () if self._balancer_routes is None else self._balancer_routes.standing
 
     async def _rules(self) -> dict[str, str]:
         """The rules of every node."""
@@ -288,7 +290,7 @@ def _step_runner(
     network: BuiltNetwork,
     control_plane: LabControlPlane,
     runner: Runner,
-    health_checks: HealthChecks | None,
+    balancer_routes: BalancerRoutes | None,
     name_servers: CoreDns | None,
     ingress: IngressController | None,
     kubernetes: Kubernetes | None,
@@ -303,20 +305,21 @@ def _step_runner(
             store.apply(thing)
 
     write = into_store if kubernetes is None else kubernetes.writer.write
-    awaited = StepConditions(fleet, wiring.plan, families, runner, health_checks, name_servers, ingress)
+    awaited = StepConditions(fleet, wiring.plan, families, runner, balancer_routes, name_servers, ingress)
     metrics = request.engine.configuration.metrics
     return StepRunner(store, fleet, wiring, network.links, families, runner, awaited, metrics, write)
 
 
-async def _follow_health(
+async def _follow_nodes(
     wiring: Wiring, store: Store, packet_lock: asyncio.Lock, stack: AsyncExitStack
-) -> HealthChecks | None:
-    """Let the plan's balancers follow the health of their nodes; ``None`` where no balancer checks health."""
+) -> BalancerRoutes | None:
+    """Let the plan's balancers follow the labels and the health of their nodes; ``None`` without balancers."""
     balancers = wiring.plan.balancers
-    if not any(balancer.health_checked for balancer in balancers):
+    if not balancers:
         return None
     indexes = {each.device: wiring.plan.end(ROUTER, each.device).index for each in balancers}
-    checks = HealthChecks(wiring.namespaces[ROUTER], wiring.routes[ROUTER], indexes, balancers, store, packet_lock)
-    stack.push_async_callback(checks.close)
-    await checks.start()
-    return checks
+    router, planned = wiring.namespaces[ROUTER], wiring.plan.namespace(ROUTER).routes
+    routes = BalancerRoutes(router, wiring.routes[ROUTER], indexes, balancers, planned, store, packet_lock)
+    stack.push_async_callback(routes.close)
+    await routes.start()
+    return routes

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from proxylab.cluster.store import Store
-from proxylab.control.balancers import HealthChecks
+from proxylab.control.balancers import BalancerRoutes
 from proxylab.kernel.sandbox.netns import NetNs
 
 
@@ -22,7 +22,7 @@ def test_a_round_waits_for_packet_lock() -> None:
     async def scenario() -> list[int]:
         packet_lock, routes = asyncio.Lock(), Routes()
         anything: Any = routes
-        checks = HealthChecks(NetNs("router", -1), anything, {}, (), Store(), packet_lock)
+        checks = BalancerRoutes(NetNs("router", -1), anything, {}, (), (), Store(), packet_lock)
         seen = []
         async with packet_lock:  # as a run of a probe holds it
             settling = asyncio.create_task(checks.settle())

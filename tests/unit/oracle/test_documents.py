@@ -156,3 +156,102 @@ def test_endpoints_that_terminate_serve_since_1_26_where_none_is_ready(
         assert bool(choice.chosen) is (is_used and is_here)
         assert choice.is_elsewhere is (is_used and not is_here)
         assert any(row.startswith("terminating-endpoints") for row in choice.rows) is is_here
+
+
+# https://kubernetes.io/docs/reference/labels-annotations-taints/#node-kubernetes-io-exclude-from-external-load-balancers
+# The page's command sets the value true; https://github.com/kubernetes/kubernetes/pull/131085 has the others.
+EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
+
+
+@pytest.mark.parametrize(
+    ("value", "is_left_out"), [("true", True), ("", True), ("no", True), ("false", False), ("0", False), (None, False)]
+)
+@pytest.mark.parametrize("policy", ["Cluster", "Local"])
+def test_a_load_balancer_leaves_out_a_node_by_its_label(value: str | None, is_left_out: bool, policy: str) -> None:
+    labels = "{}" if value is None else f'{{labels: {{{EXCLUDED}: "{value}"}}}}'
+    cluster = CLUSTER.replace("node-2: {}", f"node-2: {labels}").replace("nodes: [node-1], labels", "labels")
+    cluster = cluster.replace("endpoint: {", "endpoint: {replicas: 2, nodes: [node-1, node-2], ")
+    to = "to: {service: app, via: loadBalancerIP}"
+    named = "to: {service: app, via: loadBalancerIP, node: node-2}"
+    probes = {"outside": f"from: client, {to}", "pod": f"from: far, {to}", "named": f"from: client, {named}"}
+    found = answers(cluster_of(cluster, SERVICE.format(kind="LoadBalancer", policy=policy), probes=probes))
+    entered = {seen.address for end in found["outside"].reached for seen in end.sources if seen.is_masqueraded}
+    if policy == "Local":
+        assert [each.name for each in found["outside"].reached] == ["endpoint-1"] + ["endpoint-2"] * (not is_left_out)
+    else:
+        assert (ip_address(NODE_2) in entered) is not is_left_out
+    said = "balancer-leaves-out-excluded"
+    assert (said in found["outside"].rows["outcome"]) is is_left_out
+    assert said not in found["pod"].rows["outcome"], "a pod's own node translates"
+    assert said not in found["named"].rows["outcome"], "the probe chooses the node"
+    assert found["named"].outcomes == (Outcome.DELIVERED,)
+
+
+# KEP-2447, "Overview"; KEP-1860, "Proposal"; and the page of labels on service.kubernetes.io/headless.
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("label", "row"),
+    [
+        ('service.kubernetes.io/service-proxy-name: ""', "of-another-proxy"),
+        ("service.kubernetes.io/service-proxy-name: mesh", "of-another-proxy"),
+        ('service.kubernetes.io/headless: ""', "labelled-headless"),
+    ],
+)
+def test_a_service_with_a_label_of_exclusion_does_not_exist_to_a_proxy(mode: str, label: str, row: str) -> None:
+    service = SERVICE.format(kind="LoadBalancer", policy="Local").replace(
+        "name: app", f"name: app, labels: {{{label}}}"
+    )
+    to = "to: {service: app, via: %s, node: node-1}"
+    probes = {
+        "address": f"from: client, {to % 'loadBalancerIP'}",
+        "node port": f"from: client, {to % 'nodePort'}",
+        "check": f"from: client, {to % 'healthCheckNodePort'}",
+    }
+    found = answers(cluster_of(CLUSTER, service, probes=probes), mode)
+    assert found["address"].outcomes == (Outcome.UNTRANSLATED,)
+    assert found["address"].rows["outcome"] == (row,)
+    assert found["node port"].outcomes == found["check"].outcomes == (Outcome.REFUSED,)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("ip_mode", "outcome"), [("VIP", Outcome.DELIVERED), ("Proxy", Outcome.UNTRANSLATED)])
+def test_ip_mode_proxy_leaves_the_address_to_the_load_balancer(mode: str, ip_mode: str, outcome: Outcome) -> None:
+    status = f"status: {{loadBalancer: {{ingress: [{{ip: 192.0.2.9, ipMode: {ip_mode}}}]}}}}"
+    service = SERVICE.format(kind="LoadBalancer", policy="Cluster") + status
+    probes = {who: f"from: {who}, to: {{service: app, via: loadBalancerIP}}" for who in ("near", "node-1")}
+    found = answers(cluster_of(CLUSTER, service, probes=probes), mode)
+    assert {each.outcomes for each in found.values()} == {(outcome,)}
+    assert all(("ip-mode-proxy" in each.rows["outcome"]) is (ip_mode == "Proxy") for each in found.values())
+
+
+# KEP-1672, "Design Details": the comments of the fields of EndpointConditions.
+@pytest.mark.parametrize(
+    ("conditions", "serves", "serves_last"),
+    [
+        ("{}", True, True),  # a nil ready counts as ready
+        ("{ready: true}", True, True),
+        ("{ready: false}", False, False),
+        ("{ready: false, serving: true}", False, False),  # a nil terminating: it does not terminate
+        ("{ready: false, serving: true, terminating: true}", False, True),
+        ("{ready: false, serving: false, terminating: true}", False, False),
+        ("{ready: false, terminating: true}", False, False),  # a nil serving is as ready is
+    ],
+)
+def test_conditions_mean_what_the_fields_comments_say(conditions: str, serves: bool, serves_last: bool) -> None:
+    service = CLUSTER_IP.replace("selector: {app: source-ip-app}, ", "")
+    slice_ = """
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: app-1, labels: {kubernetes.io/service-name: app}}
+addressType: IPv4
+ports: [{port: 8080}]
+endpoints:
+"""
+    this = f"- {{addresses: [10.244.0.10], nodeName: node-1, conditions: {conditions}}}\n"
+    ready = "- {addresses: [10.244.1.10], nodeName: node-2}\n"
+    probes = {"flow": "from: near, to: {service: app, via: clusterIP}"}
+    beside = answers(cluster_of(CLUSTER, service, slice_ + this + ready, probes=probes))["flow"]
+    alone = answers(cluster_of(CLUSTER, service, slice_ + this, probes=probes))["flow"]
+    assert ("10.244.0.10" in {str(each.address) for each in beside.reached}) is serves
+    assert (alone.outcomes == (Outcome.DELIVERED,)) is serves_last
+    assert ("terminating-is-not-ready" in beside.rows["endpoints"]) is (serves_last and not serves)

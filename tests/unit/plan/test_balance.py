@@ -5,7 +5,7 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from proxylab.cluster.objects import LoadBalancerIngress, Service, ServiceType, TrafficPolicy
-from proxylab.plan.balance import Followed, follow, followed_route, shared_route
+from proxylab.plan.balance import Followed, follow, followed_route, pool_routes, shared_route
 from proxylab.plan.model import Balancer, NextHop, Route
 
 NODES = {
@@ -28,7 +28,7 @@ def service(*addresses: str, port: int = 30900) -> Service:
 
 
 def test_each_address_asks_the_nodes_in_its_own_family() -> None:
-    found = follow([EDGE], [service("192.0.2.1", "2001:db8::1")])
+    found = follow([EDGE], [service("192.0.2.1", "2001:db8::1")], ())
     assert [(str(each.address), each.port, [str(node) for node in each.nodes.values()]) for each in found] == [
         ("192.0.2.1", 30900, ["172.18.0.2", "172.18.0.3"]),
         ("2001:db8::1", 30900, ["fd00:172:18::2", "fd00:172:18::3"]),
@@ -46,7 +46,23 @@ def test_each_address_asks_the_nodes_in_its_own_family() -> None:
     ids=["no health check", "no health-check node port", "another pool", "no load balancer"],
 )
 def test_addresses_without_health_checks_are_not_followed(balancer: Balancer, asked: Service) -> None:
-    assert follow([balancer], [asked]) == ()
+    assert follow([balancer], [asked], ()) == ()
+
+
+def test_an_excluded_node_is_not_asked() -> None:
+    found = follow([EDGE], [service("192.0.2.1", "2001:db8::1")], {"node-a", "stranger"})
+    assert [list(each.nodes) for each in found] == [["node-b"], ["node-b"]]
+
+
+@pytest.mark.parametrize(
+    ("excluded", "ways"), [((), [["a", "b"]] * 2), (("node-a",), [["b"]] * 2), (("node-a", "node-b"), [[], []])]
+)
+def test_pools_go_to_the_nodes_that_no_label_excludes(excluded: tuple[str, ...], ways: list[list[str]]) -> None:
+    routes = pool_routes([BLIND], excluded)
+    assert tuple(each.destination for each in routes) == POOL
+    names = {address: name[-1] for name, addresses in NODES.items() for address in addresses}
+    assert [[names[hop] for hop in (each.via, *(one.via for one in each.hops)) if hop] for each in routes] == ways
+    assert [each.unreachable for each in routes] == [not way for way in ways]
 
 
 VIP = ip_network("192.0.2.1/32")
