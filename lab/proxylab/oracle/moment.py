@@ -117,7 +117,7 @@ class Moment:
         for service in services:
             if why := _left_alone(service):
                 ingress = (each.ip for each in service.load_balancer_ingress if each.ip is not None)
-                self.left_alone |= dict.fromkeys((*service.cluster_ips, *service.external_ips, *ingress), why)
+                self.left_alone.update(dict.fromkeys((*service.cluster_ips, *service.external_ips, *ingress), why))
             else:
                 self._add(service)
         self._owners: defaultdict[IPAddress, list[str]] = defaultdict(list)
@@ -133,7 +133,8 @@ class Moment:
     def _add(self, service: Service) -> None:
         families = frozenset(service.ip_families) or {Family.of(each) for each in service.cluster_ips}
         self.cluster_ips.update(service.cluster_ips)
-        of_proxy = filter(None, (each.ip for each in service.load_balancer_ingress if each.ip_mode != "VIP"))
+        ingress = (each for each in service.load_balancer_ingress if each.ip_mode != "VIP")
+        of_proxy = [each.ip for each in ingress if each.ip is not None]
         if self.setting.version < _KNOWS_IP_MODE:
             self.undecided.update(dict.fromkeys(of_proxy, "before 1.30 a feature gate decides about ipMode"))
         else:
