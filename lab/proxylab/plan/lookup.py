@@ -14,11 +14,11 @@ from proxylab.cluster.objects import Service, ServiceType
 from proxylab.plan.forwarding import UnreachableError, on_segment
 from proxylab.plan.model import Plan, PlannedNamespace, PodPlacement, Role
 from proxylab.plan.resolved import HttpRequest
-from proxylab.scenario.document import listed, shown
 from proxylab.scenario.keys import refused
 from proxylab.scenario.network import UPLINK
 from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.probes import Probe, ServiceTarget, Stream
+from proxylab.scenario.targets import unknown_name
 from proxylab.scenario.words import Frontend, Program
 
 Sent = TypeVar("Sent", bound=Probe | Stream)
@@ -31,8 +31,7 @@ Located = TypeVar("Located", bound=PlannedNamespace | PodPlacement)
 def find(key: str, name: str, placements: Mapping[str, Located]) -> Located:
     """The node, pod or host of that name, which the author gives by that key. Raises ``RefusedError``."""
     if name not in placements:
-        what, allowed = f"{shown(name)} is not the name of {_NAMED_BY[key]}", f"allowed: {listed(placements)}"
-        raise refused(what, key=key, allowed=allowed, word=name, known=placements)
+        raise unknown_name(name, _NAMED_BY[key], placements, key)
     return placements[name]
 
 

@@ -186,7 +186,7 @@ class _Resolver:
         self._pods = {pod.name: pod for pod in plan.pods}
         self._questions = Questions(plan, services, self._families, slices, scenario.name_server.corefile)
         self._groups = {name: group for group in scenario.pods for name in group.pod_names}
-        self._placements: dict[str, PlannedNamespace | PodPlacement] = {**self._nodes, **self._pods, **self._hosts}
+        self._placements: dict[str, PlannedNamespace | PodPlacement] = {**self._pods, **self._hosts, **self._nodes}
         pods = [pod for pod in plan.pods if pod.namespace not in self._nodes]
         # What probes share is made once, since it has a part for every pod.
         self._everywhere = cache(partial(everywhere, pods, self._nodes.values(), self._hosts.values()))

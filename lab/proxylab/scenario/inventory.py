@@ -19,6 +19,7 @@ from proxylab.scenario.pods import ListeningPort, PodGroup
 from proxylab.scenario.probes import ServiceTarget
 from proxylab.scenario.services import DEFAULT_NAMESPACE
 from proxylab.scenario.syntax import is_label
+from proxylab.scenario.targets import unknown_name
 from proxylab.scenario.words import Frontend
 
 MOST_PODS = 1000
@@ -66,19 +67,18 @@ class Inventory(Struct, frozen=True):
         """Whether that may be the name of a pod from a malformed entry."""
         return name in self.doubtful or name.rpartition("-")[0] in self.doubtful
 
-    def refuse(self, spot: Spot, name: str, wanted: str, known: Iterable[str], problems: Problems) -> None:
-        """Note that ``name`` is not of the wanted kind: the kind that it is, or a suggestion."""
+    def refuse(self, spot: Spot, name: str, kind: str, known: Iterable[str], problems: Problems) -> None:
+        """Note that ``name`` is not of that kind: of which it is, or a suggestion."""
         known = tuple(known)
-        allowed = f"allowed: {listed(known)}"
         if len(nodes := self.daemons.get(name, ())) > 1:
             what = f"{name} is a daemon of {listed(nodes)}"
             problems.add(spot, what, allowed="give the daemon of each node a name of its own")
         elif name in self.groups:
             problems.add(spot, f"{name} stands for {listed(self.groups[name])}", allowed="name one of them")
-        elif kind := self._kind(name):
-            problems.add(spot, f"{name} is {kind}, not {wanted}", allowed=allowed)
+        elif other := self._kind(name):
+            problems.add(spot, f"{name} is {other}, not {kind}", allowed=f"allowed: {listed(known)}")
         elif not self.is_doubtful(name):
-            problems.add(spot, f"{shown(name)} is not the name of {wanted}", allowed=allowed, word=name, known=known)
+            problems.add(spot, **unknown_name(name, kind, known).problem)
 
     def _kind(self, name: str) -> str:
         if name in self.nodes:

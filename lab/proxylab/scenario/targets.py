@@ -5,14 +5,14 @@ the objects of the file. ``plan.resolve`` looks up the same in a cluster with ev
 have changed the objects since, and tells it with the probe's place.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
 from proxylab.addresses import IPAddress, Protocol, Transport
 from proxylab.cluster.allocate import needs_health_check
 from proxylab.cluster.objects import Service, ServicePort, ServiceType
 from proxylab.scenario.document import listed, shown
-from proxylab.scenario.keys import refused
+from proxylab.scenario.keys import RefusedError, refused
 from proxylab.scenario.pods import ListeningPort
 from proxylab.scenario.probes import ServiceTarget
 from proxylab.scenario.words import Frontend
@@ -25,6 +25,12 @@ FRONTENDS_OF_PORTS: Final = tuple(each for each in Frontend if each not in _OTHE
 """Where proxies serve a Service's ports; the lab knows each address before it sends."""
 
 _EXPOSED: Final = (ServiceType.NODE_PORT, ServiceType.LOAD_BALANCER)
+
+
+def unknown_name(name: str, kind: str, known: Collection[str], key: str = "") -> RefusedError:
+    """The error of a name that no node, pod or host of that kind has."""
+    what = f"{shown(name)} is not the name of {kind}"
+    return refused(what, key=key, allowed=f"allowed: {listed(known)}", word=name, known=known)
 
 
 def find_service(services: Mapping[tuple[str, str], Found], target: ServiceTarget) -> Found:
