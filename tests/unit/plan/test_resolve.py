@@ -236,7 +236,7 @@ def test_what_is_sent_is_carried_over() -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (probe("p", "nobody", frontend()), "from: 'nobody' is not the name of a sender; allowed: node-a, "),
+        (probe("p", "nobody", frontend()), "from: 'nobody' is not the name of a sender; allowed: echo-1, "),
         (probe("p", "sender", frontend(service="x")), "to.service: there is no Service default/x; declared: echo"),
         (probe("p", "sender", frontend("x")), "to.port: Service echo has no port 'x'; declared: http (80/TCP)"),
         (probe("p", "sender", frontend(None)),
