@@ -5,6 +5,7 @@ The verb runs nothing, so a laptop can judge a bundle from a CI system.
 
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from proxylab.cli.options import argument, option, takes
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import Color, Verbose, paint, terminal_width, wants_color
-from proxylab.errors import ExitCode
+from proxylab.errors import ExitCode, InternalError, ScenarioError
 from proxylab.plan.model import Plan
 from proxylab.report.bundle import CASE, PLAN, read_case, read_plan
 from proxylab.report.exit_code import exit_code
@@ -62,7 +63,8 @@ def _cases(bundles: Iterable[Path]) -> Iterator[Path]:
 
 def _of_probe(file: Path) -> ScenarioResult:
     recorded = read_case(str(file), file.read_bytes())
-    verdict = judge(recorded.probe, recorded.resolved, recorded.source, recorded.evidence)
+    with _whole(file):
+        verdict = judge(recorded.probe, recorded.resolved, recorded.source, recorded.evidence)
     _compare(file, recorded.verdicts, verdict.verdicts)
     verdict = replace(
         verdict,
@@ -87,16 +89,17 @@ def _of_probe(file: Path) -> ScenarioResult:
 def _of_step(file: Path) -> ScenarioResult:
     recorded = read_step(str(file), file.read_bytes())
     evidence = recorded.evidence
-    verdict = judge_step(
-        recorded.step,
-        recorded.number,
-        recorded.streams,
-        recorded.sources,
-        recorded.nodes,
-        recorded.addresses,
-        evidence,
-        {each.expectation: each.reasons[0] for each in recorded.verdicts if each.judgement is Judgement.SKIP},
-    )
+    with _whole(file):
+        verdict = judge_step(
+            recorded.step,
+            recorded.number,
+            recorded.streams,
+            recorded.sources,
+            recorded.nodes,
+            recorded.addresses,
+            evidence,
+            {each.expectation: each.reasons[0] for each in recorded.verdicts if each.judgement is Judgement.SKIP},
+        )
     _compare(file, recorded.verdicts, verdict.verdicts)
     verdict = replace(verdict, plan=_plan(file), options=recorded.options, bundle=str(file.parent))
     return ScenarioResult(
@@ -109,6 +112,18 @@ def _of_step(file: Path) -> ScenarioResult:
         steps=(verdict,),
         seconds=(evidence.ended - evidence.began) / 1e9,
     )
+
+
+@contextmanager
+def _whole(file: Path) -> Iterator[None]:
+    """What the judge misses in its evidence is missing in the file: the run that wrote it was judged."""
+    try:
+        yield
+    except InternalError as error:
+        missing = str(error).removesuffix("; please report this")
+        raise ScenarioError(
+            [f"{file}: its parts do not fit together: {missing}; judge the bundle as it was"]
+        ) from error
 
 
 def _plan(file: Path) -> Plan | None:
