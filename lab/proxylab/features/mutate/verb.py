@@ -3,8 +3,9 @@
 ``proxylab.features.mutate.runs`` runs the mutants.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -24,11 +25,12 @@ from proxylab.client.workers import Work, Workers
 from proxylab.encoding import MisfitError, decode, encode
 from proxylab.engines.engine_names import EMBEDDED, mode_of
 from proxylab.engines.protocol import EngineChoice
-from proxylab.errors import ExitCode, LabError
+from proxylab.errors import ExitCode, LabError, OutputError
 from proxylab.features.mutate.mutants import Baseline, Mutant, mutant_lines, mutants_to_json
 from proxylab.features.mutate.runs import MutableCase, MutantRuns, mutants_of, object_mutants_of, ruled, with_objects
 from proxylab.oracle.promised import promised_cases
 from proxylab.scenario.cases import kernel_of
+from proxylab.scenario.readable import why_unreadable
 from proxylab.text import wrapped
 
 Task = TypeVar("Task")
@@ -139,7 +141,10 @@ class _State:
         self.baselines: dict[tuple[str, str], Baseline] = {}
         self.mutants: dict[tuple[str, str], Mutant] = {}
         try:
-            lines = file.read_bytes().splitlines() if file is not None and file.exists() else []
+            known = file is not None and file.exists()
+            if file is not None and known and (why := why_unreadable(file)):
+                raise click.UsageError(f"--state: cannot read {file}: {why}; name another file")
+            lines = file.read_bytes().splitlines() if file is not None and known else []
             found = [decode(line, Baseline | Mutant) for line in lines]
         except (MisfitError, OSError) as error:
             raise click.UsageError(f"--state: {file} is not of this verb: {error}; name another file") from None
@@ -156,11 +161,18 @@ class _State:
                 self.mutants[result.rule_class, result.mutation] = result
 
     def keep(self, result: Baseline | Mutant) -> None:
-        """Add a result, also to the file."""
+        """Add a result, also to the file, whose last line stays whole. Raises ``OutputError``."""
         self._add(result)
-        if self._file is not None:
+        if self._file is None:
+            return
+        whole = self._file.stat().st_size if self._file.exists() else 0
+        try:
             with self._file.open("ab") as stream:
                 stream.write(encode(result) + b"\n")
+        except OSError as error:
+            with suppress(OSError):
+                os.truncate(self._file, whole)
+            raise OutputError(str(self._file), error.strerror or str(error)) from error
 
 
 @contextmanager
