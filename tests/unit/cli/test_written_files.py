@@ -14,8 +14,8 @@ from proxylab.cli.verbs import VERBS
 from proxylab.errors import ExitCode
 
 ELSEWHERE = {
-    ("audit", "--report"): "after a lab has answered, by write_whole; tests/unit/client/test_output_files.py",
-    ("migrate", "--report"): "after labs have answered, by write_whole; tests/unit/client/test_output_files.py",
+    ("audit", "--report"): "by write_new, which refuses what is there already",
+    ("migrate", "--report"): "by write_new, which refuses what is there already",
     ("capture", "--write"): "a lab's frames, written as they come; a reader of the FIFO may be Wireshark",
     ("gate", "--artifacts"): "a folder; tests/unit/features/gate",
     ("run", "--bundle-dir"): "a folder; tests/unit/cli/test_evidence_and_traces.py",
