@@ -1,12 +1,14 @@
 """A standing lab with a process that does not run, or that has ended: clients say which, can be ended, and end it."""
 
 import os
+import random
 import signal
 import subprocess
 import time
 
 import pytest
-from command_line import CommandLine, lives, wait_for
+from command_line import SCENARIO, CommandLine, lives, wait_for
+from verb_kills import BUILDING, OTHER, TABLE, Kill, output_of, strays, strike, typing
 
 from proxylab.errors import ExitCode
 
@@ -39,6 +41,80 @@ def test_a_command_in_a_lab_with_a_stopped_process_says_so_and_ends_by_a_signal(
     assert cli.type("down", "killed").output == "killed is gone\n"
     assert time.monotonic() - began < SOON
     wait_for(lambda: not any(map(lives, processes.values())), "the lab's processes to end")
+
+
+NEITHER_WAITS = {"down", "ps"}
+"""They ask a lab that may not answer, and say so or end it."""
+
+
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, *(pytest.param(each, marks=pytest.mark.thorough) for each in (signal.SIGTERM, signal.SIGHUP))],
+)
+def test_every_verb_at_a_stopped_lab_says_so_and_a_second_signal_ends_it(cli: CommandLine, number: int) -> None:
+    cli.up()
+    process = cli.processes("killed")["lab process"]
+    os.kill(process, signal.SIGSTOP)
+    words = {
+        verb: typed.words.replace(OTHER, SCENARIO).split()
+        for verb in sorted(set(TABLE) - NEITHER_WAITS)
+        for typed in TABLE[verb]
+        if typed.lab == "standing"
+    }
+    clients = {
+        verb: cli.start(verb, *more, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) for verb, more in words.items()
+    }
+    try:
+        for verb, client in clients.items():
+            assert f"its lab process (pid {process}) is stopped" in complaint(client), verb
+        for _ in range(2):
+            for client in clients.values():
+                client.send_signal(number)
+            time.sleep(1)  # a user who types Ctrl-C twice
+        for verb, client in clients.items():
+            assert client.wait(SOON) in {130, -number}, verb
+    finally:
+        for client in clients.values():
+            client.kill()
+            client.communicate()
+    assert cli.type("down", "killed").output == "killed is gone\n"
+
+
+def stops() -> list[object]:
+    """A stop in the lab of each verb that has one of its own; each verb stops another role than the one before it."""
+    verbs = [(verb, typed) for verb in TABLE for typed in TABLE[verb] if typed.lab == "own"]
+    return [
+        pytest.param(
+            Kill(verb, typed, ROLES[number % len(ROLES)], BUILDING, signal.SIGSTOP, ordinary=False),
+            id=f"{ROLES[number % len(ROLES)]} of {verb}",
+            marks=[pytest.mark.thorough] if number else [],
+        )
+        for number, (verb, typed) in enumerate(verbs)
+    ]
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("stop", stops())
+def test_a_verb_whose_own_lab_is_stopped_says_so_and_a_second_ctrl_c_ends_it(stop: Kill) -> None:
+    if (lacks := stop.lacks()) is not None:
+        pytest.skip(lacks)
+    with typing(stop) as run:
+        assert strike(run, stop, random.Random(str(stop)))
+        line = f"its {stop.role} (pid "
+        wait_for(
+            lambda: line in output_of(run) or (stop.role != "lab process" and run.client.poll() is not None),
+            "the line, or the end of a verb that needs the stopped process no more",
+            lambda: output_of(run),
+        )
+        if run.client.poll() is None:
+            for _ in range(2):
+                run.client.send_signal(signal.SIGINT)
+                time.sleep(1)
+            assert run.client.wait(SOON) in {130, -signal.SIGINT}
+        else:
+            assert run.client.returncode in stop.typed.codes
+        assert "Traceback" not in output_of(run)
+        wait_for(lambda: not strays(run.folder), "the lab's processes to end")
 
 
 @pytest.mark.parametrize("role", ["lab process", "launcher"])

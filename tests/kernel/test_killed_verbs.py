@@ -1,0 +1,147 @@
+"""A signal to any process of any verb, at any moment: the client says in one line who died, and nothing is left.
+
+The rows that every run has are the first fifty of ``verb_kills.chosen``, and ``--all`` has five hundred.
+"""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from command_line import lives
+from verb_kills import (
+    ATTEMPTS,
+    CLIENT,
+    COMMAND,
+    FILE,
+    LAB,
+    OTHER,
+    PLACE,
+    ROLES,
+    SIGNALS,
+    SOON,
+    STAGES,
+    TABLE,
+    Kill,
+    Typing,
+    chosen,
+    output_of,
+    strays,
+    strike,
+    typing,
+    wait_for,
+)
+
+from proxylab.cli.verbs import VERBS
+from proxylab.errors import ExitCode
+
+pytestmark = pytest.mark.timeout(300)
+
+EVERY_RUN, ALL = 50, 500
+WHO = re.compile(
+    r"ended its (supervisor|init, pid 1 of the sandbox|lab process)|its launcher, which starts commands, ended"
+    r"|the worker process of the scenario was ended|it exited with status|it was asked to end"
+)
+OWN_CODES = {signal.SIGTERM: {-15, 143}, signal.SIGHUP: {-1, 129}, signal.SIGINT: {130, -2}, signal.SIGKILL: {-9}}
+"""How a client ends that got a signal: as the shell counts where it has handled it or passed it on to a command."""
+
+GOES_ON = 3.0
+
+ENDS_BY_INTERRUPT = {"capture", "logs", "watch"}
+"""Ctrl-C is how a user ends these, so it is no failure."""
+
+MADE = {FILE, OTHER, "scenarios", "cluster.yaml", "shard.json", "mine.lab.yaml", "my-first.lab.yaml", "table.json"}
+MADE |= {"both.html", "run.html", "certificate.html", "frames.pcapng", ".proxylab"}
+"""What may lie in the user's folder afterwards; a report is whole."""
+
+
+def rows() -> list[object]:
+    return [
+        pytest.param(kill, id=str(kill), marks=[] if number < EVERY_RUN else [pytest.mark.thorough])
+        for number, kill in enumerate(chosen(ALL))
+    ]
+
+
+def test_the_rows_of_every_run_have_each_verb_role_stage_signal_and_user() -> None:
+    found = chosen(EVERY_RUN)
+    assert set(TABLE) == set(VERBS), "a verb without a row: say in the table how it is typed"
+    assert {kill.verb for kill in found} == set(VERBS)
+    assert {kill.role for kill in found} == set(ROLES)
+    assert {kill.stage for kill in found} == set(STAGES)
+    assert {kill.blow for kill in found} == set(SIGNALS)
+    assert {kill.ordinary for kill in found} == {False, True}
+
+
+@pytest.mark.parametrize("kill", rows())
+def test_the_client_says_who_died_and_nothing_is_left(kill: Kill) -> None:
+    if kill.ordinary and os.geteuid() != 0:
+        pytest.skip("the row of this user is the one as root")
+    if (lacks := kill.lacks()) is not None:
+        pytest.skip(lacks)
+    mounts = Path("/proc/self/mountinfo").read_text()
+    for attempt in range(ATTEMPTS):
+        with typing(kill) as run:
+            struck = strike(run, kill, random.Random(f"{kill} {attempt}"))
+            if not struck and attempt + 1 < ATTEMPTS:
+                continue
+            began = time.monotonic()
+            if kill.verb in ENDS_BY_INTERRUPT and not kill.is_fatal:
+                end_as_a_user(run)
+            wait_for(lambda: run.client.poll() is not None, f"the client to end; it says {output_of(run)!r}", SOON)
+            expect_said(kill, run, struck=struck)
+            expect_nothing_left(kill, run)
+            assert time.monotonic() - began < 2 * SOON
+            break
+    assert Path("/proc/self/mountinfo").read_text() == mounts
+    if not struck and kill.must_hit:
+        pytest.fail(f"no {kill.role} was hit in {ATTEMPTS} runs: nothing is proven")
+
+
+def end_as_a_user(run: Typing) -> None:
+    """End what would go on until Ctrl-C, since its lab does."""
+    try:
+        run.client.wait(GOES_ON)
+    except subprocess.TimeoutExpired:
+        run.client.send_signal(signal.SIGINT)
+
+
+def expect_said(kill: Kill, run: Typing, *, struck: bool) -> None:
+    said, code = output_of(run), run.client.returncode
+    assert "Traceback" not in said
+    assert "has a bug" not in said
+    told = WHO.findall(said)
+    usual = kill.typed.codes | ({130} if kill.verb in ENDS_BY_INTERRUPT else set())
+    if not struck:
+        assert code in usual, said
+    elif kill.role == CLIENT:
+        ends = OWN_CODES[kill.blow] | ({0} if kill.verb in ENDS_BY_INTERRUPT else set())
+        assert code in ends or (kill.may_be_over and code in usual), f"{code}: {said}"
+    elif kill.role in (COMMAND, PLACE):
+        assert code in {*ExitCode, 128 + kill.blow, *usual}, f"{code}: {said}"
+    elif kill.is_fatal and not kill.may_be_over:
+        assert code == ExitCode.INTERNAL, f"{code}: {said}"
+        assert len(told) == 1, said
+    else:  # a process may handle or ignore the signal; or the verb was over
+        assert code in {ExitCode.INTERNAL, *usual}, f"{code}: {said}"
+        assert len(told) == (code == ExitCode.INTERNAL), said
+
+
+def expect_nothing_left(kill: Kill, run: Typing) -> None:
+    """End what may stand, as a user would, and look for the rest."""
+    if kill.stands_on and run.supervisor is not None and lives(run.supervisor):
+        os.kill(run.supervisor, signal.SIGTERM)
+    wait_for(lambda: not [*filter(lives, run.pids)] and not strays(run.folder), "all processes to end", SOON)
+    for folder in ("tmp", "run/proxylab"):
+        left = {each.name for each in (run.folder / folder).rglob("*")}
+        assert left <= {f"{LAB}.ended"}, f"{folder} has {left}"
+    work = run.folder / "work"
+    assert {each.name for each in work.iterdir()} <= MADE
+    for report in work.glob("*.json"):
+        json.loads(report.read_text())
+    for page in work.glob("*.html"):
+        assert page.read_text().rstrip().endswith("</html>")
