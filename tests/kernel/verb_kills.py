@@ -462,9 +462,13 @@ def _asks_lab(run: Typing, found: dict[str, int]) -> bool:
 def _is_there(run: Typing, found: dict[str, int]) -> bool:
     """Whether proxylab has begun: it lets Ctrl-C end it at once, which Python itself answers with a traceback."""
     try:
+        words = Path(f"/proc/{run.client.pid}/cmdline").read_bytes()
         status = Path(f"/proc/{run.client.pid}/status").read_text()
     except OSError:
         return True
+    # Before it is a copy of this process, and then a shell that becomes another user.
+    if b"\0-m\0proxylab\0" not in words or not status.startswith("Name:\tpython"):
+        return False
     (caught,) = (int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt"))
     handled = bool(caught >> (signal.SIGINT - 1) & 1)
     run.python_began |= handled

@@ -189,11 +189,14 @@ class Workers(Generic[Task, Result]):
                 each.process.terminate()
             with suppress(OSError):
                 each.pipe.send(None)
-        faults = [self._last_fault(each) for each in self._workers]
-        for each in self._workers:
-            each.process.join(_END_SECONDS)
-            each.process.kill()
-            each.pipe.close()
+        try:
+            faults = [self._last_fault(each) for each in self._workers]
+            for each in self._workers:
+                each.process.join(_END_SECONDS)
+        finally:  # a second Ctrl-C waits for none of them: the end of a worker ends its labs
+            for each in self._workers:
+                each.process.kill()
+                each.pipe.close()
         if error is None and (left := next(filter(None, faults), None)) is not None:
             raise left
 

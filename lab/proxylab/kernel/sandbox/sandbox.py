@@ -213,8 +213,9 @@ def _supervise(
 
     A signal that ended init adds 128 to its number; one that ended the lab process is 256 less its number.
 
-    On SIGTERM the supervisor kills init, and so everything in its pid namespace. The kernel lets init be reaped only
-    when all of that has ended (zap_pid_ns_processes), so the supervisor's own end means that nothing is left.
+    On SIGTERM and SIGHUP the supervisor kills init, and so everything in its pid namespace. The kernel lets init be
+    reaped only when all of that has ended (zap_pid_ns_processes), so the supervisor's own end means that nothing is
+    left.
     """
     asked = False
 
@@ -223,7 +224,8 @@ def _supervise(
         asked = True
         os.kill(init, signal.SIGKILL)
 
-    signal.signal(signal.SIGTERM, end)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
     client.close()
     _, status = os.waitpid(init, 0)
     os.close(lifeline)
