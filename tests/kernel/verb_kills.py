@@ -152,7 +152,7 @@ TABLE: dict[str, tuple[Typed, ...]] = {
     "migrate": (
         Typed(f"{FILE} --from embedded/iptables --to embedded/nftables --report certificate.html", codes=_CHANGES),
     ),
-    "mutate": (Typed(f"{FILE} --rule KUBE-SEP"),),
+    "mutate": (Typed(f"{FILE} --rule KUBE-SEP", codes=_CHANGES),),
     "plan": (_reads(FILE),),
     "probe": (_asks("client echo --flows 1000"), Typed(f"{FILE} client echo")),
     "ps": (_asks(""),),
