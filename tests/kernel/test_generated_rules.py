@@ -365,6 +365,8 @@ def test_the_kernel_counts_for_rules_of_nft_what_they_are_read_to_match(seed: in
 def test_the_kernel_counts_for_rules_of_iptables_what_they_are_read_to_match(variant: str, seed: int) -> None:
     if shutil.which(f"iptables-{variant}") is None:
         pytest.skip("needs iptables; apt-get install iptables")
+    if shutil.which("ipset") is None:
+        pytest.skip("needs ipset; apt-get install ipset")
     tool = f"iptables-{variant}"
     load = [([tool, "-A", "INPUT", "-j", "DROP"], ""), (["ipset", "restore"], NAMED_SETS)]
     for number, rule in enumerate(ipt_rules(Draw(seed), 150)):

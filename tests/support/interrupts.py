@@ -1,4 +1,4 @@
-"""Children of tests that hear SIGINT."""
+"""Children of tests that hear SIGINT and SIGHUP."""
 
 import signal
 from collections.abc import Iterator
@@ -9,9 +9,14 @@ __all__ = ["interruptible"]
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let children that begin inside hear SIGINT: a shell makes background jobs and their children ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Let children that begin inside hear SIGINT and SIGHUP.
+
+    A shell makes background jobs ignore SIGINT, nohup(1) makes its command ignore SIGHUP, and their children inherit
+    that. execve(2) gives a signal with a handler its default action.
+    """
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGHUP)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, action in before.items():
+            signal.signal(number, action)

@@ -34,6 +34,7 @@ IN_PACKAGES = {
     "depmod": "kmod",
     "insmod": "kmod",
     "ip": "iproute2",
+    "ip6tables-restore": "iptables",
     "ip6tables-save": "iptables",
     "iptables": "iptables",
     "iptables-legacy": "iptables",
@@ -91,10 +92,11 @@ NO_PROGRAMS = {
     *VERBS,
     *("build", "commit", "list", "mod", "tool"),  # of go and git
     *("api-resources", "delete", "events", "pods"),  # of kubectl and `proxylab get`
+    *("cluster.yaml", "externalip"),  # of `proxylab import` and `proxylab conformance`
     *("client", "filter", "ipvs", "nat", "node-a", "node-b", "nodeport"),  # names in the kernel and in scenarios
     "said",  # a program of a test's own making
     *("autoload", "compinit", "complete"),  # of zsh and bash
-    *("add", "choose", "install", "leave", "lint", "mh", "try", "use", "without"),  # said about options
+    *("add", "choose", "give", "install", "leave", "lint", "mh", "try", "use", "without"),  # said about options
 }
 
 

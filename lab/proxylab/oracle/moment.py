@@ -116,8 +116,8 @@ class Moment:
         self.left_alone: Final[dict[IPAddress, str]] = {}
         for service in services:
             if why := _left_alone(service):
-                ingress = (each.ip for each in service.load_balancer_ingress if each.ip is not None)
-                self.left_alone.update(dict.fromkeys((*service.cluster_ips, *service.external_ips, *ingress), why))
+                for addresses in addresses_by_frontend(service).values():
+                    self.left_alone.update(dict.fromkeys(addresses, why))
             else:
                 self._add(service)
         self._owners: defaultdict[IPAddress, list[str]] = defaultdict(list)

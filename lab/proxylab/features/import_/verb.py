@@ -34,7 +34,7 @@ def _networks(ctx: click.Context, param: click.Parameter, values: tuple[str, ...
     except ValueError as error:
         raise click.BadParameter(f"{error}; write a network such as 10.96.0.0/12", ctx, param) from None
     if len({each.version for each in networks}) < len(networks):
-        raise click.BadParameter("name one network of each family", ctx, param)
+        raise click.BadParameter("these are two of one family; name one network of each family", ctx, param)
     return networks
 
 
