@@ -1,8 +1,6 @@
 """Hundreds of labs in one lab process: what each of them leaves in its memory, its descriptors and in the kernel.
 
-Labs of different scenarios raise resident memory further: over 40 scenarios of the catalogue it went from 95 to 119 MB.
-What malloc had in use went from 24 to 25 MB, and its free room from 11 to 23 MB with up to 39 between; 77 modules were
-imported that only some scenarios need. That does not explain all of it, and no test holds it level.
+Labs of different scenarios one after the other are held level by ``tests/kernel/test_soak.py``.
 """
 
 import ctypes

@@ -9,6 +9,7 @@ its unfinished request is still carried out, and its answer is dropped.
 import asyncio
 import errno
 import os
+import select
 import socket
 import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
@@ -118,6 +119,8 @@ async def accept_clients(control_socket: socket.socket, handler: RequestHandler)
     loop = asyncio.get_running_loop()
     clients = _Clients()
     control_socket.setblocking(False)
+    waiting = select.poll()
+    waiting.register(control_socket, select.POLLIN)
     async with asyncio.TaskGroup() as tasks:
         while True:
             try:
@@ -125,8 +128,9 @@ async def accept_clients(control_socket: socket.socket, handler: RequestHandler)
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE):
                     raise
-                if not clients.end_longest_silent():
-                    await pass_by(_NO_DESCRIPTOR_SECONDS)
+                if waiting.poll(0):  # accept(2) takes a descriptor before it looks whether a client waits
+                    clients.end_longest_silent()
+                await pass_by(_NO_DESCRIPTOR_SECONDS)  # else it would hang up on all, before one of them has closed
                 continue
             if user_of(connection) != os.getuid():
                 connection.close()

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -16,6 +17,7 @@ from proxylab.protocol.faults import error_of, fault_of
 from proxylab.protocol.messages import AnyResponse, Dump, Failed, Request, Response, response_to
 from proxylab.protocol.standing_labs import AnyRequest, Ended, Feed, FeedAnswer, Lines, Log, Signal
 from proxylab.server.client_connections import accept_clients, serve_client
+from proxylab.timing import Deadline, wait_until
 
 RESPONSE = response_to(Dump)
 
@@ -250,4 +252,48 @@ def test_a_client_that_reads_no_answers_keeps_no_other_one_waiting(tmp_path: Pat
         flooding.close()
         client.close()
 
+    visited(tmp_path, script)
+
+
+def test_without_a_free_descriptor_one_silent_client_makes_room_for_the_next(tmp_path: Path) -> None:
+    async def script(handler: RequestHandler, connect: Callable[[], socket.socket]) -> None:
+        handler.let.set()
+        asking = AsyncChannel(connect())
+        await asking.send(Dump("first"))
+        assert await asking.receive(RESPONSE) == Response("first")
+        silent = [connect() for _ in range(5)]
+        for client in silent:
+            client.setblocking(False)
+        await until(lambda: len(os.listdir("/proc/self/fd")) >= len(before) + 2 * 6, "the lab to take them")
+        further = socket.socket(socket.AF_UNIX)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        highest = max(int(each) for each in os.listdir("/proc/self/fd"))
+        gaps = []
+        while (gap := os.dup(further.fileno())) < highest:
+            gaps.append(gap)
+        os.close(gap)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (gap, hard))
+        try:
+            further.connect(str(tmp_path / "door"))
+            late = AsyncChannel(further)
+            await late.send(Dump("late"))
+            assert await late.receive(RESPONSE) == Response("late")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for each in gaps:
+                os.close(each)
+        assert [is_hung_up(each) for each in silent] == [True, False, False, False, False]
+        for connection in (asking, late, *silent):
+            connection.close()
+
+    def is_hung_up(client: socket.socket) -> bool:
+        try:
+            return client.recv(1) == b""
+        except BlockingIOError:
+            return False
+
+    async def until(holds: Callable[[], bool], what: str) -> None:
+        await wait_until(holds, Deadline.after(5), what)
+
+    before = os.listdir("/proc/self/fd")
     visited(tmp_path, script)
