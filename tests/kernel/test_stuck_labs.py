@@ -5,9 +5,12 @@ import random
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from command_line import SCENARIO, CommandLine, lives, wait_for
+from machine import descendants
+from sandboxed import ROOT
 from verb_kills import BUILDING, OTHER, TABLE, Kill, output_of, strays, strike, typing
 
 from proxylab.errors import ExitCode
@@ -164,6 +167,25 @@ def test_the_first_verb_after_a_lab_was_killed_says_so(cli: CommandLine) -> None
         "the lab killed has ended: SIGKILL ended its lab process; start it again with `proxylab up FILE`\n"
     )
     assert cli.type("get", "pods", "--name", "killed").status == ExitCode.SCENARIO, "said once, the note is gone"
+
+
+def test_a_killed_proxy_process_is_named_until_a_change_starts_another(cli: CommandLine, tmp_path: Path) -> None:
+    cli.up("--engine", "embedded/userspace")
+    tree = descendants(cli.processes("killed")["supervisor"])
+    killed = [pid for pid in tree if b"embedded.userspace.program" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(killed[0], signal.SIGKILL)
+    wait_for(lambda: not lives(killed[0]), "the process to end")
+    said = "its proxy process was killed by signal 9"
+    assert said in cli.type("ps").output
+    asked = cli.type("probe", "client", "echo")
+    assert (asked.status, said in asked.errors) == (ExitCode.FAILED, True), asked.errors
+    edited = tmp_path / "edited.lab.yaml"
+    text = (ROOT / "tests/kernel/killed.lab.yaml").read_text()
+    edited.write_text(text.replace("selector: {app: nobody}, ports: [{port: 80}]",
+                                   "selector: {app: echo}, ports: [{port: 80, targetPort: 8080}]"))  # fmt: skip
+    assert cli.type("apply", "-f", str(edited)).status == 0
+    assert cli.type("probe", "client", "echo").status == 0
+    assert said not in cli.type("ps").output
 
 
 def test_watch_ends_when_a_process_of_its_lab_is_killed(cli: CommandLine) -> None:

@@ -16,7 +16,7 @@ from proxylab.engines.context import NodeContext
 from proxylab.engines.embedded.proxier import Proxier
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.modes import MODES
-from proxylab.engines.protocol import Draining
+from proxylab.engines.protocol import ModeProcess
 from proxylab.kernel.netfilter.meters import Meter
 
 
@@ -36,7 +36,7 @@ class NodeMode(Protocol):
         """The embedded engine's proxier of each family that the mode serves, with the rules of that version."""
 
     @property
-    def processes(self) -> Sequence[Draining]:
+    def processes(self) -> Sequence[ModeProcess]:
         """The proxiers' own processes, through which packets pass."""
 
     async def close(self) -> None:

@@ -162,7 +162,7 @@ class Killable(Protocol):
 
 @runtime_checkable
 class Mortal(Protocol):
-    """An engine that is a process of its own, which may end at any moment."""
+    """An engine that is a process of its own or has one, which may end at any moment."""
 
     async def raise_if_ended(self) -> None:
         """Raise ``EngineError`` if the process has ended and was not asked to."""
@@ -178,6 +178,14 @@ class Draining(Protocol):
         Returns:
             How many datagrams it has discarded since it began, by service port; ``None`` if it cannot be asked.
         """
+
+
+class ModeProcess(Draining, Protocol):
+    """A process of a mode, through which packets pass."""
+
+    @property
+    def ending(self) -> str:
+        """How it has ended without being asked to, as a clause; empty if it has not."""
 
 
 @runtime_checkable

@@ -30,7 +30,7 @@ from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
 from proxylab.engines.embedded.proxier import Proxier, RulesLeftBehind, Synced, SyncFailedError
 from proxylab.engines.embedded.settings import Periods
-from proxylab.engines.protocol import Draining
+from proxylab.engines.protocol import ModeProcess
 from proxylab.errors import EngineError
 from proxylab.evidence.engine_progress import Progress
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
@@ -143,7 +143,7 @@ class EmbeddedEngine:
         node_address: IPAddress | None,
         periods: Periods,
         surroundings: Surroundings,
-        processes: Sequence[Draining] = (),
+        processes: Sequence[ModeProcess] = (),
         clock: Clock | None = None,
     ) -> None:
         self._node_name = node_name
@@ -238,6 +238,12 @@ class EmbeddedEngine:
         if len(discarded) < len(self._processes):
             return None
         return {port: count for each in discarded for port, count in each.items()}
+
+    async def raise_if_ended(self) -> None:
+        """Raise ``EngineError`` if a process of the mode has ended: nothing starts another one before a change."""
+        for process in self._processes:
+            if process.ending:
+                raise EngineError(self._node_name, process.ending, self._log_text())
 
     async def stop(self) -> None:
         """Stop following. It waits for a load under way: iptables-restore must not end between two tables."""

@@ -21,7 +21,7 @@ from proxylab.engines.embedded.mutation import MutantLines, mutated, refused_mut
 from proxylab.engines.embedded.proxier import ModeProxier, Proxier, RulesRefusedError
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.node_mode import NodeMode
-from proxylab.engines.protocol import Draining
+from proxylab.engines.protocol import ModeProcess
 from proxylab.kernel.netfilter.iptables_legacy_tables import TableReader
 from proxylab.kernel.netfilter.iptables_nft_tables import NftTableReader
 from proxylab.kernel.netfilter.iptables_tool import RestoreRefusedError
@@ -66,7 +66,7 @@ class IptablesNode:
         }
 
     @property
-    def processes(self) -> Sequence[Draining]:
+    def processes(self) -> Sequence[ModeProcess]:
         """None: the mode has no process."""
         return ()
 

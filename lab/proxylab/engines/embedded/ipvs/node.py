@@ -20,7 +20,7 @@ from proxylab.engines.embedded.ipvs.writer import Held, IpvsWriter
 from proxylab.engines.embedded.proxier import ModeProxier, Proxier, RulesRefusedError
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.node_mode import NodeMode
-from proxylab.engines.protocol import Draining
+from proxylab.engines.protocol import ModeProcess
 from proxylab.errors import CapabilityError
 from proxylab.evidence.ipvs import IpSet, IpvsDestination, IpvsTimeouts, VirtualServer
 from proxylab.kernel.netfilter.ipset import IpSets, SetsRefusedError
@@ -77,7 +77,7 @@ class IpvsNode:
         return {family: ModeProxier(IpvsWriter(family, self, settings, self._mutation)) for family in families}
 
     @property
-    def processes(self) -> Sequence[Draining]:
+    def processes(self) -> Sequence[ModeProcess]:
         """None: the mode has no process."""
         return ()
 

@@ -16,7 +16,7 @@ from proxylab.engines.embedded.nftables.writer import NftablesWriter
 from proxylab.engines.embedded.proxier import ModeProxier, Proxier, RulesRefusedError
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.node_mode import NodeMode
-from proxylab.engines.protocol import Draining
+from proxylab.engines.protocol import ModeProcess
 from proxylab.kernel.netfilter.nft_tables import delete_table
 from proxylab.kernel.netfilter.nft_tool import NftRefusedError, NftTool
 from proxylab.kernel.netfilter.rule_dumps import nft_chains, nft_sets
@@ -47,7 +47,7 @@ class NftablesNode:
         return {family: ModeProxier(NftablesWriter(family, self, settings)) for family in families}
 
     @property
-    def processes(self) -> Sequence[Draining]:
+    def processes(self) -> Sequence[ModeProcess]:
         """None: the mode has no process."""
         return ()
 

@@ -14,7 +14,7 @@ from proxylab.engines.embedded.userspace.process import StartedProcess
 from proxylab.engines.embedded.userspace.rules import CHAINS
 from proxylab.engines.embedded.userspace.writer import UserspaceWriter
 from proxylab.engines.node_mode import NodeMode
-from proxylab.engines.protocol import Draining
+from proxylab.engines.protocol import ModeProcess
 
 _NAMES: Final = frozenset(chain.name for chain in CHAINS)
 _IN_RULES: Final = tuple(name.encode() for name in _NAMES)
@@ -42,7 +42,7 @@ class UserspaceNode(IptablesNode):
         return {family: ModeProxier(UserspaceWriter(family, self, process, settings, listen))}
 
     @property
-    def processes(self) -> Sequence[Draining]:
+    def processes(self) -> Sequence[ModeProcess]:
         """That of each proxier."""
         return tuple(self._processes)
 

@@ -49,6 +49,15 @@ class StartedProcess:
         """Whether it has been started and has not ended."""
         return self._running is not None and not self._running.status.done()
 
+    @property
+    def ending(self) -> str:
+        """How it has ended without being asked to; the next order starts another one."""
+        if self._running is None or not self._running.status.done():
+            return ""
+        status = self._running.status.result()
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
+        return f"its proxy process {how}"
+
     async def order(self, serve: Mapping[str, ProcessPort], close: Collection[str]) -> Answered:
         """Give it an order and wait for the answer. Raises ``ProcessEndedError``."""
         async with self._turn:
