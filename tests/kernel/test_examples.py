@@ -54,6 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.obtains
 def test_the_example_of_every_verb_does_what_it_says(cli: CommandLine, folder: Path) -> None:
     """In one lab, from ``up`` to ``down``."""
     for verb in (*FIRST, *sorted({*VERBS} - {*FIRST, *LAST, *APART}), *LAST):

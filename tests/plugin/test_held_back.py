@@ -14,6 +14,7 @@ from held_back import HeldBack
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "needs_kernel: as in the project's own settings")
+    config.addinivalue_line("markers", "obtains: as in the project's own settings")
     config.pluginmanager.register(HeldBack(Path("obtaining"), {here!r}))
 """
 BUILD = "until test -e ran; do sleep 0.05; done; echo {status} > obtaining/{thing}/status"
@@ -62,6 +63,14 @@ def test_what_needs_a_kube_proxy_is_held_back_until_the_lock_is_free(held: Proje
 def test_what_needs_a_kernel_waits_for_that_alone(held: Project) -> None:
     held.pytester.makepyfile(test_a_guest=ON_A_KERNEL)
     with building(held.pytester.path, "kernel", 0):
+        held.run("--timeout", "20").assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize("thing", THINGS)
+def test_what_obtains_all_by_itself_waits_for_each(held: Project, thing: str) -> None:
+    obtains = ON_A_KERNEL.replace("needs_kernel", "obtains").replace("obtaining/kernel", f"obtaining/{thing}")
+    held.pytester.makepyfile(test_a_verb=obtains)
+    with building(held.pytester.path, thing, 4):
         held.run("--timeout", "20").assert_outcomes(passed=2)
 
 

@@ -187,7 +187,13 @@ class _Reader:
             words += self._take()
         while self._word() in ("to", "device"):
             words += self._take()
-            words += self._looked_up(self._joined(self._operand()))
+            address, colon, port = self._word().rpartition(":")
+            if colon and port in _EXPRESSIONS:  # `redirect to :tcp dport map …`: the port alone is looked up
+                self._words[self._at] = port
+                first, *others = self._looked_up(self._joined(self._operand()))
+                words += [f"{address}:{first}", *others]
+            else:
+                words += self._looked_up(self._joined(self._operand()))
         while self._word() and (self._word()[0] == ":" or _FLAGS.issuperset(self._word().split(","))):
             words += self._take()
         return words

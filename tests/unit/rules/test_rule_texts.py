@@ -122,6 +122,23 @@ def test_an_escaped_apostrophe_is_part_of_the_comment() -> None:
     assert rule.comment == "it's mine"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "redirect to :tcp dport map { 80 : 8080 }",
+        "masquerade to :th dport map @ports random",
+        "redirect to :numgen inc mod 2 map { 0 : 80, 1 : 81 }",
+        "dnat ip to 192.0.2.1:tcp dport map { 80 : 8080 }",
+        "dnat ip6 to [2001:db8::1]:udp dport map @ports persistent",
+        "dnat to 2001:db8::1",
+    ],
+)
+def test_a_port_that_is_looked_up_is_part_of_its_translation(text: str) -> None:
+    rule = nftables.read_rule(text)
+    assert [part.name for part in rule.parts] == [text.partition(" ")[0]]
+    assert nftables.print_rule(rule) == text
+
+
 def test_an_unknown_condition_is_kept_and_swallows_no_verdict() -> None:
     assert nftables.read_rule("something the kernel has since drop").parts == (
         Match("something", ("the",)),
