@@ -22,6 +22,8 @@ SERVICES: Final = {
     "-f": "--fwmark-service",
 }
 """What identifies a virtual server. The long names are those of conditions: ``-f`` is another one in iptables."""
+PROTOCOLS: Final = {"--tcp-service": "tcp", "--udp-service": "udp", "--sctp-service": "sctp"}
+"""The protocol of each; a firewall mark has none."""
 _PRINTED: Final = {long: short for short, long in SERVICES.items()}
 _COMMANDS: Final = {"--add-service": SERVER, "--add-server": DESTINATION, SERVER: SERVER, DESTINATION: DESTINATION}
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.rules.ipset import NamedSet, SetMember
-from proxylab.rules.ipvs import end_of
+from proxylab.rules.ipvs import PROTOCOLS, end_of
 from proxylab.rules.rule import Action, Match, Rule
 
 
@@ -117,8 +117,6 @@ _OWN_HEADERS: Final = frozenset({
 _VERSIONS: Final[Mapping[str, int]] = {"ip": 4, "ipv4": 4, "ip6": 6, "ipv6": 6}
 _READING: Final = _OWN_HEADERS | _VERSIONS.keys() | {"map", "th"}
 """Words of a statement that reads a packet; one that lacks what it reads goes on to the next rule."""
-_SERVICES: Final = {"--tcp-service": "tcp", "--udp-service": "udp", "--sctp-service": "sctp"}
-"""What a virtual server of IPVS compares, and its protocol."""
 _SIDES: Final = {
     "src": (Field.SOURCE, Field.SOURCE_PORT),
     "dst": (Field.DESTINATION, Field.DESTINATION_PORT),
@@ -238,7 +236,7 @@ def comparisons(part: Match | Action) -> tuple[list[Comparison], bool]:
         name = part.words[0] if part.name == "vmap" else part.name
         passes_all = part.name not in _SOMETIMES and _READING.isdisjoint(part.words)
         return [each for each in map(_of_header, name.split(" . ")) if each], passes_all
-    if part.name in _SERVICES:
+    if part.name in PROTOCOLS:
         return list(_of_service(part)), True
     names, elements = part.name.split(" . "), list(_elements(part))
     found: list[Comparison] = [each for each in map(_of_header, names) if each]
@@ -257,7 +255,7 @@ def comparisons(part: Match | Action) -> tuple[list[Comparison], bool]:
 def _of_service(service: Match) -> Iterator[Comparison]:
     """What a virtual server compares. Port 0 stands for all ports of its address."""
     address, port = end_of(service.value)
-    yield Comparison(Field.PROTOCOL, (_SERVICES[service.name],))
+    yield Comparison(Field.PROTOCOL, (PROTOCOLS[service.name],))
     yield Comparison(Field.DESTINATION, (address,))
     if port != "0":
         yield Comparison(Field.DESTINATION_PORT, (port,))

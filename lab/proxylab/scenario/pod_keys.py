@@ -44,10 +44,10 @@ def notes_on_pod(owner: str, spec: object) -> Iterator[str]:
     if spec.get("dnsPolicy") in ("Default", "None"):
         yield f"no effect: dnsPolicy {spec['dnsPolicy']} of {owner}: pods resolve names as spec.dns says"
     yield from _unknown(spec, _POD, owner, "")
+    if any(each.get("restartPolicy") != SIDECAR for each in _items(spec.get("initContainers"))):
+        yield f"no effect: initContainers of {owner}: {_INIT_CONTAINER}"
     for key in ("initContainers", "containers"):
         for container in _items(spec.get(key)):
-            if key == "initContainers" and container.get("restartPolicy") != SIDECAR:
-                yield f"no effect: initContainers of {owner}: {_INIT_CONTAINER}"
             yield from _unknown(container, _CONTAINER, owner, f"{key}[].")
             for port in _items(container.get("ports")):
                 if port.get("hostPort"):

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from caller import Caller
+from circumstances import HERE
 from conformance_tables import BROKEN
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -25,7 +26,7 @@ from proxylab.errors import ExitCode
 from proxylab.evidence.evidence import Capture
 from proxylab.plan.model import PlannedNamespace, Role
 from proxylab.plan.topology import draw
-from proxylab.report.bundle import Circumstances, bundle
+from proxylab.report.bundle import bundle
 from proxylab.text import printable
 
 WRITTEN = "INJECTED"
@@ -146,15 +147,7 @@ def test_recorded_probes(caller: Caller, file: str) -> None:
     sender = PlannedNamespace(name=verdict.resolved.sender.namespace, role=Role.HOST)
     recorded = bundle(
         verdict,
-        circumstances=Circumstances(
-            proxylab="1",
-            python="3.11",
-            kernel="6.8",
-            machine="x86_64",
-            engine="embedded/iptables",
-            iptables="v1.8.9 (legacy)",
-            seed=7,
-        ),
+        circumstances=HERE,
         plan=replace(plan, namespaces=(*plan.namespaces, sender)),
         capture=Capture((), 0),
         nodes={},

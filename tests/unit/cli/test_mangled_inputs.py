@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 from caller import Caller
+from circumstances import HERE
 from conformance_tables import BROKEN
 from kubectl_clusters import cloud, k3s
 from made_dump import made_dump
@@ -33,7 +34,7 @@ from proxylab.errors import ExitCode
 from proxylab.evidence.evidence import Capture
 from proxylab.plan.model import PlannedNamespace, Role
 from proxylab.plan.topology import draw
-from proxylab.report.bundle import Circumstances, bundle
+from proxylab.report.bundle import bundle
 from proxylab.report.step_bundle import step_bundle
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -43,15 +44,6 @@ SECONDS = 10.0
 """The most processor time of an answer."""
 
 SCENARIOS = [file.read_text(encoding="utf-8") for file in sorted((ROOT / "scenarios").rglob("*.lab.yaml"))]
-HERE = Circumstances(
-    proxylab="1",
-    python="3.11",
-    kernel="6.8",
-    machine="x86_64",
-    engine="embedded/iptables",
-    iptables="v1.8.9 (legacy)",
-    seed=7,
-)
 Mutants = Callable[[random.Random], Mapping[str, str]]
 """Makes files, by name."""
 

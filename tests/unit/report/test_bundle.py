@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from circumstances import HERE
 from golden_words import Told
 from kube_proxies import identity
 from msgspec.structs import replace
@@ -21,15 +22,6 @@ from proxylab.scenario.words import Outcome
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, ProbeVerdict
 
-HERE = Circumstances(
-    proxylab="1",
-    python="3.11",
-    kernel="6.8",
-    machine="x86_64",
-    engine="embedded/iptables",
-    iptables="v1.8.9 (legacy)",
-    seed=7,
-)
 FRAME = SeenFrame(3, "client", "eth0", Direction.OUT, Packet.REQUEST, 1_700_000_000_123_456_789, "ff" * 15)
 
 

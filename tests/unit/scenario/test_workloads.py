@@ -185,6 +185,7 @@ def pod_with(keys: str, of_container: str = "") -> Scenario:
         (", dnsConfig: {nameservers: [192.0.2.1]}", "", "dnsConfig of Pod default/lone"),
         (", dnsPolicy: Default", "", "dnsPolicy Default of Pod default/lone"),
         (", initContainers: [{name: b, image: b}]", "", "initContainers of Pod default/lone"),
+        (", initContainers: [{name: b}, {name: c}]", "", "initContainers of Pod default/lone"),
         (
             ", initContainers: [{name: b, restartPolicy: Always, comand: [a]}]",
             "",

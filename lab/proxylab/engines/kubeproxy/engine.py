@@ -15,7 +15,7 @@ from proxylab.engines.kubeproxy.log import Rest, is_error, last_error
 from proxylab.engines.kubeproxy.metrics import SyncState
 from proxylab.errors import EngineError
 from proxylab.evidence.engine_progress import Progress
-from proxylab.kernel.sandbox.running import Running
+from proxylab.kernel.sandbox.running import Running, how_it_ended
 from proxylab.text import shortened
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until, wait_until_seen, waiting_for
 
@@ -182,7 +182,7 @@ class KubeProxyEngine:
     async def _trouble(self, running: Running | None) -> str:
         """How it ended, or the last error in its log."""
         if running is not None and running.has_ended:
-            return _ending(await running.status)
+            return f"kube-proxy {how_it_ended(await running.status)}"
         return next((line for line in reversed(self._log) if is_error(line)), "")
 
     async def note(self, *, flush: bool) -> None:
@@ -328,12 +328,7 @@ class KubeProxyEngine:
     async def _report_end(self, running: Running) -> None:
         status = await running.status
         await running.drained()
-        raise EngineError(self._node, _ending(status), self._last_lines())
+        raise EngineError(self._node, f"kube-proxy {how_it_ended(status)}", self._last_lines())
 
     def _last_lines(self) -> str:
         return "\n".join(list(self._log)[-_LAST_LINES:])
-
-
-def _ending(status: int) -> str:
-    how = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
-    return f"kube-proxy {how}"

@@ -19,6 +19,11 @@ _READ: Final = 65536
 _LINE_LIMIT: Final = 65536
 
 
+def how_it_ended(status: int) -> str:
+    """What a ``status`` says of a command, as a clause without its subject."""
+    return f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
+
+
 class Running:
     """A command under way. Made by ``Launcher.start``.
 

@@ -21,10 +21,9 @@ from proxylab.evidence.ipvs import VIRTUAL_SERVERS, IpvsDestination, VirtualServ
 from proxylab.evidence.words import endpoint
 from proxylab.rules import ipvs
 from proxylab.rules.ipset import read_member
-from proxylab.rules.ipvs import DESTINATION, end_of
+from proxylab.rules.ipvs import DESTINATION, PROTOCOLS, end_of
 from proxylab.rules.rule import Action, Rule
 
-_PROTOCOLS: Final = {"--tcp-service": "tcp", "--udp-service": "udp", "--sctp-service": "sctp"}
 _IN_IPV4: Final = {each.name_in(family): each.name_in(Family.IPV4) for each in NodeSet for family in Family}
 """The names of sets, each with the name of IPv4's; the kernel's limit cuts some of IPv6."""
 _OF_FRONTENDS: Final = tuple(
@@ -56,7 +55,7 @@ def _class(line: str, frontends: Mapping[str, str]) -> str:
         return "kube-ipvs0 inet ADDRESS" if line.startswith("inet") else ""
     service = next(rule.matches)
     host, port = end_of(service.value)
-    kind = frontends.get(f"{host},{_PROTOCOLS[service.name]}:{port}", "KUBE-NODE-PORT")
+    kind = frontends.get(f"{host},{PROTOCOLS[service.name]}:{port}", "KUBE-NODE-PORT")
     if rule.target == DESTINATION:
         return f"ipvs {kind} -a ENDPOINT -r ENDPOINT"
     action = rule.action.having("-p", "SECONDS") if rule.value("-p") else rule.action

@@ -23,18 +23,12 @@ from proxylab.engines.programmed import Entry, Programmed, Way
 from proxylab.evidence.ipvs import IpSet, VirtualServer
 from proxylab.rules import ipvs
 from proxylab.rules.ipset import read_sets
-from proxylab.rules.ipvs import end_of
+from proxylab.rules.ipvs import PROTOCOLS, end_of
 from proxylab.rules.rule import Match, Rule
 
 _SETS: Final = "# ipset save"
 _SERVERS: Final = "# ipvsadm --save --numeric"
 _BOUND: Final = f"# ip address show dev {DUMMY}"
-
-_PROTOCOLS: Final = {
-    "--tcp-service": Protocol.TCP,
-    "--udp-service": Protocol.UDP,
-    "--sctp-service": Protocol.SCTP,
-}
 
 
 def settings(configuration: ProxyConfiguration, pod_networks: tuple[IPNetwork, ...]) -> ProxySettings:
@@ -128,7 +122,7 @@ def read(text: str) -> Programmed:
         entries.append(
             Entry(
                 address=None if address not in bound and port in node_ports else ip_address(address),
-                protocol=_PROTOCOLS[service.name],
+                protocol=Protocol(PROTOCOLS[service.name].upper()),
                 port=int(port),
                 leads_to=server if total else "",
                 refused="" if total else "REJECT",

@@ -20,7 +20,7 @@ from proxylab.addresses import Family, IPAddress
 from proxylab.encoding import decode, encode
 from proxylab.engines.context import NodeContext
 from proxylab.engines.embedded.userspace.writer import Answered, ProcessEndedError, ProcessPort
-from proxylab.kernel.sandbox.running import Attached
+from proxylab.kernel.sandbox.running import Attached, how_it_ended
 from proxylab.timing import Deadline, wait_until
 
 _COMMAND: Final = (sys.executable, "-m", "proxylab.engines.embedded.userspace.program")
@@ -54,9 +54,7 @@ class StartedProcess:
         """How it has ended without being asked to; the next order starts another one."""
         if self._running is None or not self._running.status.done():
             return ""
-        status = self._running.status.result()
-        how = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
-        return f"its proxy process {how}"
+        return f"its proxy process {how_it_ended(self._running.status.result())}"
 
     async def order(self, serve: Mapping[str, ProcessPort], close: Collection[str]) -> Answered:
         """Give it an order and wait for the answer. Raises ``ProcessEndedError``."""
