@@ -35,5 +35,7 @@ def test_every_key_of_a_report_is_on_the_page() -> None:
     assert block is not None
     report = json.loads((REPORTS / "run.json").read_text())
     steps = json.loads((REPORTS / "run-of-steps.json").read_text())
-    report["scenarios"] += steps["scenarios"]
+    of_rules = json.loads((REPORTS / "rules.json").read_text())
+    report["scenarios"] += steps["scenarios"] + of_rules["scenarios"]
+    report["rules"] = of_rules["rules"]
     assert shape(yaml.safe_load(block[1])) == shape(report)

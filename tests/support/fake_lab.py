@@ -30,7 +30,7 @@ from proxylab.verdict.judge import skip
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict, expectations, step_expectations
 from proxylab.verdict.step_case import StepCase
 
-__all__ = ["UNSENDABLE", "FakeLab", "FakeSession", "verdict_on"]
+__all__ = ["RULES", "UNSENDABLE", "FakeLab", "FakeSession", "verdict_on"]
 
 _JUDGEMENTS = {"fails": Judgement.FAIL, "doubts": Judgement.INCONCLUSIVE, "skips": Judgement.SKIP}
 _REASONS = {
@@ -109,6 +109,16 @@ def step_verdict_on(step: Step, number: int, streams: tuple[ResolvedProbe, ...])
         ),
     )
 
+
+RULES = """\
+# iptables-save --counters
+*mangle
+COMMIT
+*nat
+-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000
+COMMIT
+"""
+"""What every node has in mode iptables. No packet meets it."""
 
 UNSENDABLE = "cannot be sent"
 """The name of a probe for which the machine lacks something."""
@@ -222,6 +232,10 @@ class FakeLab:
 
     def service_of(self, resolved: ResolvedProbe) -> None:
         """Nothing is known of any Service."""
+
+    def rules(self) -> dict[str, str]:
+        self._session.note("rules")
+        return {each.name: RULES for each in self.scenario.nodes}
 
     def current_plan(self) -> Plan:
         return Plan(namespaces=(), links=())

@@ -110,6 +110,15 @@ class RunOptions(Options, frozen=True, kw_only=True):
     trace: Annotated[
         bool, option("--trace", is_flag=True, help="Send one more packet for each probe and trace it, rule by rule.")
     ]
+    rule_coverage: Annotated[
+        bool,
+        option(
+            "--rule-coverage",
+            is_flag=True,
+            callback=_here,
+            help="Also say which rules of the proxies, and elements of their sets and maps, no probe met.",
+        ),
+    ]
     seed: Seed
     bundle_dir: Annotated[
         Path,
@@ -215,7 +224,17 @@ def _results(
         kernels = sorted({run.kernel for run in runs})
         settings = NodeSettings(choices, kernels, seed, trace, bundles=store is not None)
         return results_of_cluster(options.ray, runs, settings, jobs, store, progress)
-    begin = partial(opened, make_session, choices, seed, keep=options.keep, hold=options.hold, trace=trace, store=store)
+    begin = partial(
+        opened,
+        make_session,
+        choices,
+        seed,
+        keep=options.keep,
+        hold=options.hold,
+        trace=trace,
+        store=store,
+        rule_coverage=options.rule_coverage,
+    )
     return results_of(runs, begin, min(jobs, len(runs)), progress)
 
 

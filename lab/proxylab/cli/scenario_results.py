@@ -119,6 +119,7 @@ def opened(
     hold: bool = False,
     trace: bool = False,
     until: Deadline | None = None,
+    rule_coverage: bool = False,
 ) -> Iterator[ScenarioRuns]:
     """What runs scenarios, each engine's in one session, until a deadline; the end of the block closes them."""
     kept = KeptLabs() if keep else None
@@ -126,7 +127,15 @@ def opened(
     with ExitStack() as stack:
         sessions = OpenLabs(lambda name: stack.enter_context(make_session(choices[name], *given)))
         look = _hold if hold else None
-        yield ScenarioRuns(sessions.session, trace=trace, store=store, kept_labs=kept, hold=look, until=until)
+        yield ScenarioRuns(
+            sessions.session,
+            trace=trace,
+            store=store,
+            kept_labs=kept,
+            hold=look,
+            until=until,
+            rule_coverage=rule_coverage,
+        )
 
 
 @contextmanager

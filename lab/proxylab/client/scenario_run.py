@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, TypeVar
 from msgspec import Struct
 
 from proxylab.client.kept_labs import KeptLabs
+from proxylab.client.met_rules import MetRules
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.open_labs import open_or_foresee
 from proxylab.client.session import Session
@@ -100,7 +101,7 @@ class ScenarioRuns:
     """Runs scenarios one after the other, on the sessions that ``sessions`` returns for the names of engines.
 
     After a probe or step that did not pass, ``hold`` lets the user look at the lab, and ``kept_labs`` keeps it. No
-    scenario begins after ``until``.
+    scenario begins after ``until``. With ``rule_coverage``, a result says which rules its probes met.
     """
 
     def __init__(
@@ -112,8 +113,10 @@ class ScenarioRuns:
         kept_labs: KeptLabs | None = None,
         hold: Callable[[OpenLab, ProbeVerdict | StepVerdict], None] | None = None,
         until: Deadline | None = None,
+        rule_coverage: bool = False,
     ) -> None:
         self._sessions = sessions
+        self._rule_coverage = rule_coverage
         self._until = until
         self._trace = trace
         self._store = store
@@ -134,6 +137,7 @@ class ScenarioRuns:
         begin = time.monotonic()
         verdicts: list[ProbeVerdict | StepVerdict] = []
         ended: dict[str, Any] = {}
+        rules = MetRules() if self._rule_coverage else None
         try:
             with ExitStack() as stack:
                 lab: OpenLab | None = None
@@ -150,6 +154,8 @@ class ScenarioRuns:
                         lab = stack.enter_context(closing(opened))
                         ended["release"] = lab.built.kernel
                     verdicts.append(self._judged(lab, each, note))
+                    if rules is not None:
+                        rules.note(lab, verdicts[-1])
                     if verdicts[-1].overall in UNRESOLVED:
                         self._look(lab, verdicts[-1], note)
         except CapabilityError as error:
@@ -161,6 +167,7 @@ class ScenarioRuns:
             probes=tuple(each for each in verdicts if isinstance(each, ProbeVerdict)),
             steps=tuple(each for each in verdicts if isinstance(each, StepVerdict)),
             seconds=time.monotonic() - begin,
+            rules=rules and rules.coverage(),
             **ended,
         )
 

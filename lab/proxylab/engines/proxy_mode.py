@@ -5,7 +5,7 @@ table of them. This module and the modules ``mode`` are pure; what touches a ker
 ``node``, which ``node_mode`` loads by name.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -19,6 +19,7 @@ from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import Periods, ProxySettings
 from proxylab.engines.kubeproxy.log import ProgressLog
+from proxylab.engines.loaded_rules import LoadedRule
 from proxylab.engines.programmed import Programmed
 from proxylab.plan.assembly import Assembly
 from proxylab.plan.resolved import ResolvedProbe
@@ -109,6 +110,7 @@ class ProxyMode(Struct, frozen=True, kw_only=True):
         by_family: the part of each family in a dump of a node; empty for a family without rules.
         holds: whether a dump of a node has the rules that a proxy always has; or, with false, none of them.
         without: a dump without the rules of the Service of that name, which alone has these addresses.
+        loaded: each rule and element of one family's part of a dump that is the proxy's.
         mutants: the classes of the rules that ``load`` writes, and their mutants.
         equivalents: the mutants of rules that no packet can tell from the rule.
         alike: changes of objects that no packet can tell from the truth in this mode, each with its proof.
@@ -144,6 +146,7 @@ class ProxyMode(Struct, frozen=True, kw_only=True):
     by_family: Callable[[str, Sequence[Family]], dict[Family, str]]
     holds: Callable[[str, bool], bool]
     without: Callable[[str, str, Collection[str]], str]
+    loaded: Callable[[str], Iterator[LoadedRule]]
     mutants: MutantLines
     equivalents: Sequence[Equivalent] = ()
     alike: Mapping[str, str] = field(default_factory=dict)

@@ -64,6 +64,21 @@ always present, with ``null`` for an absent value::
           position: {file: scenarios/cluster-ip.lab.yaml, line: 33, column: 15}
         timeline:                      # from the beginning of the step; stream is null for what is the step's own
         - {ms: 20.0, stream: queries, what: "packets 10 to 14: lost"}
+      rules:                           # with --rule-coverage, else null: which of the proxies' rules its probes met
+        kinds:
+        - {mode: nftables, where: firewall-*, kind: firewall-* drop, rules: 1, met: 1, unmet: [], without: 0}
+        uncounted: []
+    rules:                             # with --rule-coverage, else null: of all scenarios, by engine
+      kube-proxy/nftables:
+        kinds:
+        - mode: nftables
+          where: firewall-*            # the chain, set or map, without the names of Services and endpoints
+          kind: firewall-* ip saddr { NETWORKS } return
+          rules: 4                     # of the kind; those alike on several nodes count once
+          met: 0                       # how many of them a packet of a probe met
+          unmet: ["firewall-XQNAR6PS-…: ip saddr 10.0.0.0/8 return"]   # one that none met
+          without: 2                   # scenarios that have such rules and met none
+        uncounted: []                  # probes whose packets some node could not count
 """
 
 import json
@@ -73,6 +88,7 @@ from collections.abc import Sequence
 from proxylab.oracle.rows import OracleRow, rows
 from proxylab.report.exit_code import exit_code
 from proxylab.report.step_timeline import step_events
+from proxylab.report.unmet_rules import by_engine, coverage_document
 from proxylab.report.view import ProbeView, StepView, view_of
 from proxylab.scenario.words import Position
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict
@@ -91,6 +107,7 @@ def to_json(results: Sequence[ScenarioResult], shard: str | None = None) -> str:
         "shard": shard,
         "counts": {judgement.value: counts[judgement] for judgement in Judgement},
         "scenarios": [_scenario(result) for result in results],
+        "rules": {engine: coverage_document(found) for engine, found in by_engine(results).items()} or None,
     }
     return json.dumps(document, indent=2, ensure_ascii=False)
 
@@ -114,6 +131,7 @@ def _scenario(result: ScenarioResult) -> dict[str, object]:
         and {"because": foreseen.because, "said": foreseen.said, "position": _position(foreseen.position)},
         "probes": [_probe(probe) for probe in result.probes],
         "steps": [_step(step) for step in result.steps],
+        "rules": coverage_document(result.rules),
     }
 
 

@@ -2,8 +2,9 @@
 
 From top to bottom: a line for each scenario as soon as it ends, with ``-v`` one for each of its probes; the traces; the
 text of each probe that failed or stayed inconclusive (``report.failure_text`` writes it); skipped scenarios with their
-fix, and scenarios that ended in an error; in a large run the slowest scenarios and a table of scenarios and engines; a
-line for each binary that ran, at each verbosity; a summary.
+fix, and scenarios that ended in an error; in a large run the slowest scenarios and a table of scenarios and engines;
+where the run asks, the rules that no probe met (``report.unmet_rules``); a line for each binary that ran, at each
+verbosity; a summary.
 """
 
 from collections import Counter
@@ -16,6 +17,7 @@ from proxylab.report.exit_code import AnyResult
 from proxylab.report.failure_text import briefly, explain
 from proxylab.report.matrix import Painter, result_table, slowest
 from proxylab.report.trace_text import journey
+from proxylab.report.unmet_rules import coverage_lines
 from proxylab.scenario.words import HOST
 from proxylab.text import WIDTH, wrapped
 from proxylab.verdict.model import UNRESOLVED, Judgement, ProbeVerdict, ScenarioResult, StepVerdict
@@ -83,6 +85,8 @@ def closing_lines(
             lines += ["", *block] if block else []
         lines.append("")
         lines += _kernels(results)
+    if found := coverage_lines(results, verbosity=verbosity, width=width):
+        lines += [*found, *[""] * (verbosity >= 0)]
     for line in identity_lines((result.engine, result.binary) for result in results):
         lines += wrapped(line, "", "  ", width) if verbosity >= 0 else [line]
     return [*lines, summary_line(results, seconds)]

@@ -19,6 +19,7 @@ from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step, StepExpect, StreamExpect
 from proxylab.scenario.words import HOST, Position
 from proxylab.verdict.case import Case
+from proxylab.verdict.rule_coverage import RuleCoverage
 from proxylab.verdict.step_case import StepCase
 
 
@@ -245,6 +246,7 @@ class ScenarioResult(Struct, frozen=True, kw_only=True):
         case: the id of its case, where it has a matrix.
         tags: the scenario's.
         description: the scenario's.
+        rules: which of the proxies' rules its probes met; ``None`` where the run does not ask.
     """
 
     file: str
@@ -262,6 +264,7 @@ class ScenarioResult(Struct, frozen=True, kw_only=True):
     case: str = ""
     tags: tuple[str, ...] = ()
     description: str = ""
+    rules: RuleCoverage | None = None
 
     @property
     def engine_on_kernel(self) -> str:

@@ -23,9 +23,11 @@ from proxylab.report.html import PageEntry
 from proxylab.report.matrix import Painter, result_table
 from proxylab.report.run_text import summary_line
 from proxylab.report.shards import missing_shards
+from proxylab.report.unmet_rules import by_engine, coverage_document
 from proxylab.scenario.words import HOST, Position
 from proxylab.text import WIDTH, wrapped
 from proxylab.verdict.model import UNRESOLVED, Judgement, Verdict, on_kernel
+from proxylab.verdict.rule_coverage import RuleCoverage
 
 
 class _WrittenFault(Record, frozen=True, rename="camel"):
@@ -68,6 +70,12 @@ class _Scenario(Struct, frozen=True):
     kernel: str = HOST
     release: str | None = None
     binary: Mapping[str, Any] | None = None
+    rules: RuleCoverage | None = None
+
+    @property
+    def engine_on_kernel(self) -> str:
+        """As in ``ScenarioResult``."""
+        return on_kernel(self.engine, self.kernel)
 
     @property
     def overall(self) -> Judgement | None:
@@ -108,6 +116,7 @@ class MergedRun(Struct, frozen=True):
             "shard": None,
             "counts": {judgement.value: counts[judgement] for judgement in Judgement},
             "scenarios": self.raw,
+            "rules": {engine: coverage_document(found) for engine, found in by_engine(self.scenarios).items()} or None,
         }
         return json.dumps(document, indent=2, ensure_ascii=False)
 

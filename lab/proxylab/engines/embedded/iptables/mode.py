@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from proxylab.cluster.configuration import Mode, ProxyConfiguration, go_duration
 from proxylab.engines.embedded.iptables import texts
 from proxylab.engines.embedded.iptables.matches import COUNTED
-from proxylab.engines.embedded.iptables.mutants import EQUIVALENTS, MUTANT_LINES
+from proxylab.engines.embedded.iptables.mutants import EQUIVALENTS, MUTANT_LINES, loaded_rules
 from proxylab.engines.embedded.settings import Periods, ProxySettings
 from proxylab.engines.proxy_mode import ProxyMode
 
@@ -50,6 +50,7 @@ MODE: Final = ProxyMode(
     by_family=texts.by_family,
     holds=texts.holds,
     without=texts.without,
+    loaded=loaded_rules,
     mutants=MUTANT_LINES,
     equivalents=EQUIVALENTS,
     failures="iptables_restore_failures",

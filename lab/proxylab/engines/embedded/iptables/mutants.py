@@ -17,8 +17,10 @@ from msgspec.structs import replace
 
 from proxylab.engines.embedded.iptables.meaning import rule_meaning
 from proxylab.engines.embedded.mutation import ABSENT, Equivalent, MutantLines
-from proxylab.rules.iptables import options_of, print_rule, read_rule
+from proxylab.engines.loaded_rules import LoadedRule
+from proxylab.rules.iptables import options_of, print_rule, read_rule, read_tables
 from proxylab.rules.rule import Action, Match, Rule
+from proxylab.verdict.counted_rules import is_engines_chain
 
 _Option = tuple[str, ...]
 
@@ -246,6 +248,17 @@ def _suggestion(rule_class: str, change: str) -> str:
 
 def _met(table: str, _chain: str, text: str) -> str:
     return _class(table, text) if text.startswith("-A ") else ""
+
+
+def loaded_rules(dump: str) -> Iterator[LoadedRule]:
+    """The rules of a dump of one family that stand in kube-proxy's chains, or lead to one."""
+    for table in read_tables(dump):
+        for saved in table.rules:
+            rule = read_rule(saved.text)
+            if rule is not None and (is_engines_chain(rule.chain) or is_engines_chain(rule.target)):
+                kind = _class(table.name, saved.text)
+                where = " ".join(kind.split(" ", 2)[:2])
+                yield LoadedRule(table.name, rule.chain, saved.text, where, kind)
 
 
 MUTANT_LINES: Final = MutantLines(_classes, _mutants, _suggestion, _met)

@@ -6,6 +6,7 @@ from typing import Any, Final
 from proxylab.addresses import Transport
 from proxylab.capability import CapabilityName
 from proxylab.cluster.configuration import Mode, ProxyConfiguration, go_duration
+from proxylab.engines.embedded.iptables.mutants import loaded_rules
 from proxylab.engines.embedded.ipvs import texts
 from proxylab.engines.embedded.ipvs.mutants import EQUIVALENTS, MUTANT_LINES
 from proxylab.engines.embedded.settings import Periods
@@ -59,6 +60,7 @@ MODE: Final = ProxyMode(
     by_family=texts.by_family,
     holds=texts.holds,
     without=texts.without,
+    loaded=loaded_rules,
     mutants=MUTANT_LINES,
     equivalents=EQUIVALENTS,
     failures="iptables_restore_failures",

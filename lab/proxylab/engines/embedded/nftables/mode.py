@@ -6,7 +6,7 @@ from typing import Any, Final
 from proxylab.capability import CapabilityName
 from proxylab.cluster.configuration import Mode, ProxyConfiguration, go_duration
 from proxylab.engines.embedded.nftables import texts
-from proxylab.engines.embedded.nftables.mutants import EQUIVALENTS, MUTANT_LINES
+from proxylab.engines.embedded.nftables.mutants import EQUIVALENTS, MUTANT_LINES, loaded_rules
 from proxylab.engines.embedded.nftables.names import CLUSTER_IPS_CHECK, TABLE, UNASSIGNED
 from proxylab.engines.embedded.settings import Periods
 from proxylab.engines.proxy_mode import WITHOUT_INVALID_RULE, CommentedRule, KubeProxyTraits, ProxyMode
@@ -37,6 +37,7 @@ MODE: Final = ProxyMode(
     by_family=texts.by_family,
     holds=texts.holds,
     without=texts.without,
+    loaded=loaded_rules,
     mutants=MUTANT_LINES,
     equivalents=EQUIVALENTS,
     alike={

@@ -13,10 +13,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxylab.engines.embedded.mutation import ABSENT, Equivalent, MutantLines
-from proxylab.engines.embedded.nftables.names import without_hash
+from proxylab.engines.embedded.nftables.names import AFFINITY, TABLE, without_hash
+from proxylab.engines.loaded_rules import LoadedRule
 from proxylab.evidence.words import endpoint
 from proxylab.rules.nft_commands import NftCommand, print_command, read_command
-from proxylab.rules.nft_listing import elements_of, read_element
+from proxylab.rules.nft_listing import elements_of, print_element, read_element, read_listing
 from proxylab.rules.nftables import print_rule, read_rule, words_of
 from proxylab.rules.rule import Action, Match, Rule
 
@@ -36,7 +37,7 @@ def _classes(text: str) -> list[str]:
 def _class(line: str) -> str:
     match read_command(line):
         case NftCommand(verb="add", kind="rule") as command:
-            return f"{without_hash(command.name)} {' '.join(map(_part_class, read_rule(command.text).parts))}"
+            return _rule_class(command.name, command.text)
         case NftCommand(verb="add" | "delete", kind="element", name=name) if name in _SETS:
             return f"element {name}"
         case NftCommand(verb="add" | "delete", kind="element") as command:
@@ -45,6 +46,10 @@ def _class(line: str) -> str:
         case NftCommand(verb="add", kind="set", text=text) as command if _TIME_OUT in text.split():
             return f"set {without_hash(command.name)}"
     return ""
+
+
+def _rule_class(chain: str, text: str) -> str:
+    return f"{without_hash(chain)} {' '.join(map(_part_class, read_rule(text).parts))}"
 
 
 def _verdict(command: NftCommand) -> str:
@@ -221,6 +226,26 @@ def _suggestion(rule_class: str, change: str) -> str:
 
 def _met(_table: str, chain: str, _text: str) -> str:
     return f"{without_hash(chain)} "
+
+
+def loaded_rules(dump: str) -> Iterator[LoadedRule]:
+    """The rules of a dump of one family, and the elements of its sets and maps but for the clients remembered."""
+    for table in read_listing(dump):
+        for each in table.objects:
+            where = without_hash(each.name)
+            for rule in each.rules if each.kind == "chain" else ():
+                yield LoadedRule(TABLE, each.name, rule.text, where, _rule_class(each.name, rule.text))
+            for text in () if each.kind == "chain" or each.name.startswith(AFFINITY) else each.elements:
+                element = read_element(text)
+                verdict = f" : {_without_names(element.value)}" if element.value else ""
+                yield LoadedRule(
+                    TABLE,
+                    each.name,
+                    print_element(element),
+                    f"{each.kind} {where}",
+                    f"element {where}{verdict}",
+                    element.key,
+                )
 
 
 MUTANT_LINES: Final = MutantLines(_classes, _mutants, _suggestion, _met)

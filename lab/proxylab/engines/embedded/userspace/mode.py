@@ -5,7 +5,7 @@ from typing import Final
 
 from proxylab.cluster.configuration import Mode, go_duration
 from proxylab.engines.embedded.iptables import texts as iptables
-from proxylab.engines.embedded.iptables.mutants import MUTANT_LINES
+from proxylab.engines.embedded.iptables.mutants import MUTANT_LINES, loaded_rules
 from proxylab.engines.embedded.mutation import Equivalent
 from proxylab.engines.embedded.settings import Periods
 from proxylab.engines.embedded.userspace import texts
@@ -64,6 +64,7 @@ MODE: Final = ProxyMode(
     by_family=iptables.by_family,
     holds=texts.holds,
     without=iptables.without,
+    loaded=loaded_rules,
     mutants=MUTANT_LINES,
     equivalents=_EQUIVALENTS,
     alike={f"Service.type: as {each}": _NO_TYPE for each in ("ClusterIP", "NodePort")},
