@@ -5,12 +5,28 @@
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from proxylab.addresses import IPAddress
 from proxylab.evidence.lookups import Lookup
 from proxylab.plan.assembly import Assembly
 from proxylab.plan.resolved import Query, ResolvedProbe
 from proxylab.scenario.probes import Probe
 from proxylab.verdict.dns import address_of, questions
+
+
+class DialledProbe(Struct, frozen=True):
+    """A probe that is about to be sent.
+
+    Attributes:
+        resolved: the probe, resolved. It goes to the name server, as its query did, where a name has no address.
+        source: that backends must see.
+        lookups: of the name that it dials; none of a probe that dials an address.
+    """
+
+    resolved: ResolvedProbe
+    source: IPAddress | None
+    lookups: tuple[Lookup, ...] = ()
 
 
 class Lookups:
@@ -62,16 +78,13 @@ class Lookups:
         )
         return self._ask(sender.namespace, query)
 
-    def resolved(self, probe: Probe) -> tuple[ResolvedProbe, IPAddress | None, tuple[Lookup, ...]]:
-        """The resolved probe, the source that backends must see, and the look-ups of the name that it dials, if any.
-
-        Where a name has no address, the resolved probe goes to the name server, as its query did.
-        """
+    def resolved(self, probe: Probe) -> DialledProbe:
+        """The probe, with the address of the name that it dials, if any."""
         resolved, source = self._assembly.resolved(probe), self._assembly.expected_source(probe)
         if resolved.question is None:
-            return resolved, source, ()
+            return DialledProbe(resolved, source)
         lookups = tuple(questions(resolved, resolved.question, self._ask))
         address = address_of(resolved.question, lookups)
         if address is not None:
             resolved, source = self._assembly.with_address(probe, address)
-        return resolved, source, lookups
+        return DialledProbe(resolved, source, lookups)

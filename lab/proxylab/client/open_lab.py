@@ -16,7 +16,7 @@ from proxylab.addresses import IPAddress
 from proxylab.client.connection import Connection
 from proxylab.client.edit import Edit, assemble_within, edit
 from proxylab.client.lab_process import LabProcess
-from proxylab.client.lookups import Lookups
+from proxylab.client.lookups import DialledProbe, Lookups
 from proxylab.client.requests import (
     advance_to,
     circumstances_of,
@@ -197,7 +197,7 @@ class OpenLab:
         step = self.scenario.steps[self.made - 1] if self.made else None
         for probe in self.scenario.probes if step is None else step.probes:
             if probe.name not in self._sent and not self._lacking(probe):
-                self._send(probe)
+                self._send(probe, self.lookups.resolved(probe))
 
     def add(self, *probes: Probe) -> None:
         """Add probes that are not the scenario's own. Raises ``ScenarioError``."""
@@ -275,7 +275,8 @@ class OpenLab:
         self._come_to(probe)
         if reason := self._lacking(probe):
             return self.left_out(probe, reason)
-        return self._verdict(probe, *self._send(probe))
+        dialled = self.lookups.resolved(probe)
+        return self._verdict(probe, dialled.resolved, dialled.source, self._send(probe, dialled))
 
     def judged_together(self, probes: Sequence[Probe]) -> Iterator[ProbeVerdict]:
         """``judged`` for many probes of one moment: the lab sends the next ones while one is judged.
@@ -329,7 +330,7 @@ class OpenLab:
         Raises:
             CapabilityError: the kernel cannot trace in a network namespace.
         """
-        return self._trace(self.lookups.resolved(probe)[0])
+        return self._trace(self.lookups.resolved(probe).resolved)
 
     def current_plan(self) -> Plan:
         """The lab's plan, with the sysctls that its nodes have now."""
@@ -343,14 +344,13 @@ class OpenLab:
     def _look_up(self, netns_name: str, query: Query) -> Lookup:
         return self._ask(LookUp(netns_name, query), _PROBE_SECONDS)
 
-    def _send(self, probe: Probe) -> tuple[ResolvedProbe, IPAddress | None, Evidence]:
-        """Resolve the name that a probe dials, if any, and send the probe if it has an address."""
+    def _send(self, probe: Probe, dialled: DialledProbe) -> Evidence:
+        """Send the probe, if it has an address."""
         self._sent.add(probe.name)
-        resolved, source, lookups = self.lookups.resolved(probe)
-        if has_no_address(resolved, lookups):
-            return resolved, source, Evidence(sent=0, lookups=lookups)
-        evidence = self._ask(SendProbe(_without_names(resolved)), _PROBE_SECONDS)
-        return resolved, source, replace(evidence, lookups=lookups)
+        if has_no_address(dialled.resolved, dialled.lookups):
+            return Evidence(sent=0, lookups=dialled.lookups)
+        evidence = self._ask(SendProbe(_without_names(dialled.resolved)), _PROBE_SECONDS)
+        return replace(evidence, lookups=dialled.lookups)
 
     def _trace(self, resolved: ResolvedProbe) -> tuple[ResolvedProbe, Evidence]:
         single = single_packet(resolved, self._modes.values())

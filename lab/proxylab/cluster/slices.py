@@ -14,6 +14,7 @@ The controller's rules (k8s.io/endpointslice, ``reconciler.go`` and ``utils.go``
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.objects import (
@@ -46,6 +47,14 @@ SAME_NODE = "PreferSameNode"
 PortSet = tuple[EndpointPort, ...]
 
 
+class NamespacedLabel(NamedTuple):
+    """A label of pods in one namespace."""
+
+    namespace: str
+    key: str
+    value: str
+
+
 def derive_slices(services: Sequence[Service], pods: Sequence[Pod], nodes: Sequence[Node]) -> tuple[EndpointSlice, ...]:
     """The slices of all Services that have a selector.
 
@@ -56,15 +65,15 @@ def derive_slices(services: Sequence[Service], pods: Sequence[Pod], nodes: Seque
         keeps its name when its endpoints change.
     """
     zones = {node.name: node.labels.get(ZONE_LABEL, "") for node in nodes}
-    labelled: dict[tuple[str, str, str], list[Pod]] = {}
+    labelled: dict[NamespacedLabel, list[Pod]] = {}
     for pod in sorted(pods, key=lambda pod: pod.key):
         for key, value in pod.labels.items():
-            labelled.setdefault((pod.namespace, key, value), []).append(pod)
+            labelled.setdefault(NamespacedLabel(pod.namespace, key, value), []).append(pod)
     slices: list[EndpointSlice] = []
     for service in services:
         if not service.selector or service.type is ServiceType.EXTERNAL_NAME:
             continue
-        with_each = [labelled.get((service.namespace, *label), []) for label in service.selector.items()]
+        with_each = [labelled.get(NamespacedLabel(service.namespace, *label), []) for label in service.selector.items()]
         selected = [pod for pod in min(with_each, key=len) if service.selector.items() <= pod.labels.items()]
         for family in service.ip_families:
             slices.extend(_slices_of(service, family, selected, zones))

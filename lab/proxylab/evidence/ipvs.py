@@ -4,7 +4,7 @@ Engines plan these records, ``kernel.netfilter.ipvs`` and ``kernel.netfilter.ips
 comparisons and traces print them.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -61,6 +61,14 @@ class IpvsDestination(Record, frozen=True, kw_only=True):
         return endpoint(self.address, self.port)
 
 
+class ServerKey(NamedTuple):
+    """What identifies a virtual server."""
+
+    address: IPAddress
+    port: int
+    protocol: Protocol
+
+
 class VirtualServer(Record, frozen=True, kw_only=True):
     """A virtual server ("service" in ipvsadm's words). Address, port and protocol identify it.
 
@@ -80,9 +88,9 @@ class VirtualServer(Record, frozen=True, kw_only=True):
     counts: IpvsCounts = IpvsCounts()
 
     @property
-    def key(self) -> tuple[IPAddress, int, Protocol]:
+    def key(self) -> ServerKey:
         """What identifies it."""
-        return self.address, self.port, self.protocol
+        return ServerKey(self.address, self.port, self.protocol)
 
     @property
     def alone(self) -> "VirtualServer":
@@ -126,9 +134,9 @@ class IpvsConnection(Record, frozen=True, kw_only=True):
     destination_port: int
 
     @property
-    def key(self) -> tuple[IPAddress, int, Protocol]:
+    def key(self) -> ServerKey:
         """What identifies its virtual server."""
-        return self.server, self.port, self.protocol
+        return ServerKey(self.server, self.port, self.protocol)
 
 
 class IpvsTimeouts(Record, frozen=True):

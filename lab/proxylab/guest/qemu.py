@@ -21,6 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
+from msgspec import Struct
+
 from proxylab.errors import CapabilityError
 from proxylab.guest.kernels import Kernel
 
@@ -80,27 +82,35 @@ def boot_in_qemu(
         file.write(initramfs(kernel, (*init, _LINE), environment))
     try:
         if os.access(kvm, os.R_OK | os.W_OK):
-            guest, line, console = _started(qemu, archive, "kvm", start)
-            if _says_something(console):
-                return guest, line
-            guest.kill()
-            guest.wait()
-            line.close()
-        guest, line, console = _started(qemu, archive, "tcg", start)
-        console.close()
-        return guest, line
+            started = _started(qemu, archive, "kvm", start)
+            if _says_something(started.console):
+                return started.process, started.line
+            started.process.kill()
+            started.process.wait()
+            started.line.close()
+        started = _started(qemu, archive, "tcg", start)
+        started.console.close()
+        return started.process, started.line
     finally:
         os.close(archive)
 
 
+class _StartedQemu(Struct, frozen=True):
+    """Qemu, and the machine's ends of the guest's line and of its console."""
+
+    process: "subprocess.Popen[bytes]"
+    line: socket.socket
+    console: socket.socket
+
+
 def _started(
     qemu: Callable[[int, int, int, str], list[str]], archive: int, accelerator: str, start: StartProgram
-) -> tuple["subprocess.Popen[bytes]", socket.socket, socket.socket]:
-    """Qemu, and the machine's ends of the guest's line and of its console."""
+) -> _StartedQemu:
+    """Qemu and its lines."""
     (line, its_line), (console, its_console) = socket.socketpair(), socket.socketpair()
     with its_line, its_console:
         descriptors = (archive, its_line.fileno(), its_console.fileno())
-        return start(qemu(*descriptors, accelerator), descriptors), line, console
+        return _StartedQemu(start(qemu(*descriptors, accelerator), descriptors), line, console)
 
 
 def _says_something(console: socket.socket) -> bool:

@@ -7,7 +7,7 @@ in each of their fields, so that a fault which meets only the second port is a m
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields, replace
@@ -31,22 +31,30 @@ def key_of(field: str) -> str:
     return first + "".join(each.upper().replace("S", "s") if each in _UPPER else each.title() for each in rest)
 
 
-def changes(record: Struct) -> Iterator[tuple[str, str, Struct]]:
-    """Each field that can differ, how, and the record that differs in it."""
+class FieldChange(NamedTuple):
+    """Another value of a record, or of a part of one: where it differs, as a path, and how, in words."""
+
+    path: str
+    change: str
+    value: Any
+
+
+def changes(record: Struct) -> Iterator[FieldChange]:
+    """The record with another value, once for each that a field can have."""
     for each in fields(record):
         default = each.default if each.default is not NODEFAULT else each.default_factory
         if callable(default):
             default = default()
         for path, change, value in _changed(getattr(record, each.name), default):
-            yield f".{key_of(each.name)}{path}", change, replace(record, **{each.name: value})
+            yield FieldChange(f".{key_of(each.name)}{path}", change, replace(record, **{each.name: value}))
 
 
-def _changed(value: Any, default: Any) -> Iterator[tuple[str, str, Any]]:
-    """The path below the value, the change in words, and the other value; ``default`` is that of an absent field."""
+def _changed(value: Any, default: Any) -> Iterator[FieldChange]:
+    """Other values in place of a value; ``default`` is that of an absent field."""
     if value is None:
         return
     if default is not NODEFAULT and value != default and not isinstance(value, bool | StrEnum | Mapping | tuple):
-        yield "", "left out", default
+        yield FieldChange("", "left out", default)
     match value:
         case Struct():
             yield from changes(value)
@@ -55,7 +63,7 @@ def _changed(value: Any, default: Any) -> Iterator[tuple[str, str, Any]]:
         case tuple():
             yield from _of_list(value)
         case _:
-            yield from (("", change, new) for change, new in _of_plain(value))
+            yield from (FieldChange("", change, new) for change, new in _of_plain(value))
 
 
 def _of_plain(value: object) -> Iterator[tuple[str, object]]:
@@ -82,31 +90,33 @@ def _of_address(value: object) -> Iterator[tuple[str, object]]:
             yield "one bit shorter", value.supernet()
 
 
-def _of_mapping(value: Mapping[str, Any]) -> Iterator[tuple[str, str, object]]:
+def _of_mapping(value: Mapping[str, Any]) -> Iterator[FieldChange]:
     """Each key by itself, but labels without a domain, which belong to users."""
     for key, held in value.items():
         if "/" in key or isinstance(held, bool):
-            yield f"[{key}]", "left out", {other: each for other, each in value.items() if other != key}
-            yield from ((f"[{key}]", change, {**value, key: new}) for _, change, new in _changed(held, NODEFAULT))
+            rest = {other: each for other, each in value.items() if other != key}
+            yield FieldChange(f"[{key}]", "left out", rest)
+            for made in _changed(held, NODEFAULT):
+                yield FieldChange(f"[{key}]", made.change, {**value, key: made.value})
 
 
-def _of_list(value: Sequence[Any]) -> Iterator[tuple[str, str, object]]:
+def _of_list(value: Sequence[Any]) -> Iterator[FieldChange]:
     if value:
-        yield "", "left out", ()
-        yield from (
-            (f"{FIRST}{path}", change, (new, *value[1:])) for path, change, new in _changed(value[0], NODEFAULT)
-        )
+        yield FieldChange("", "left out", ())
+        for made in _changed(value[0], NODEFAULT):
+            yield FieldChange(f"{FIRST}{made.path}", made.change, (made.value, *value[1:]))
     if len(value) < 2:
         return
-    yield "", "without the first", value[1:]
-    yield "", "without the last", value[:-1]
+    yield FieldChange("", "without the first", value[1:])
+    yield FieldChange("", "without the last", value[:-1])
     *before, last = value
-    yield from ((f"{LAST}{path}", change, (*before, new)) for path, change, new in _changed(last, NODEFAULT))
+    for made in _changed(last, NODEFAULT):
+        yield FieldChange(f"{LAST}{made.path}", made.change, (*before, made.value))
     if not isinstance(last, Struct):
-        yield "", "first and last exchanged", (last, *value[1:-1], value[0])
+        yield FieldChange("", "first and last exchanged", (last, *value[1:-1], value[0]))
         return
     for each in fields(last):
         mine, other = getattr(value[0], each.name), getattr(last, each.name)
         ends = replace(value[0], **{each.name: other}), replace(last, **{each.name: mine})
         if mine != other and ends[0] != last:  # else only their order changes
-            yield f"[].{key_of(each.name)}", "exchanged", (ends[0], *value[1:-1], ends[1])
+            yield FieldChange(f"[].{key_of(each.name)}", "exchanged", (ends[0], *value[1:-1], ends[1]))

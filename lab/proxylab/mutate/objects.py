@@ -19,7 +19,7 @@ from proxylab.cluster.objects import EndpointSlice, KubeObject, Node, ObjectKey,
 from proxylab.cluster.store import EventType
 from proxylab.encoding import Record
 from proxylab.errors import InternalError
-from proxylab.mutate.fields import changes
+from proxylab.mutate.fields import FieldChange, changes
 
 KINDS: Final = (Service, EndpointSlice, Node, ServiceCIDR)
 """The kinds of objects that a proxy reads."""
@@ -85,21 +85,21 @@ def mutations_of(
             for mutation, _ in _of_object(thing):
                 found.setdefault(mutation, str(thing.key))
     for before, after in pairwise(timeline):
-        for kind, event, key in _events(before, after):
+        for event, key in _events(before, after):
             for fate in (WITHHELD, LATE):
-                found.setdefault(ObjectMutation(f"{_EVENTS}{kind}", f"{event} {fate}"), str(key))
+                found.setdefault(ObjectMutation(f"{_EVENTS}{key.kind}", f"{event} {fate}"), str(key))
     return found
 
 
-def _events(before: Sequence[KubeObject], after: Sequence[KubeObject]) -> Iterator[tuple[str, EventType, ObjectKey]]:
+def _events(before: Sequence[KubeObject], after: Sequence[KubeObject]) -> Iterator[tuple[EventType, ObjectKey]]:
     old, new = ({each.key: each for each in objects if isinstance(each, KINDS)} for objects in (before, after))
     for key in old | new:
         if key not in old:
-            yield key.kind, EventType.ADDED, key
+            yield EventType.ADDED, key
         elif key not in new:
-            yield key.kind, EventType.DELETED, key
+            yield EventType.DELETED, key
         elif old[key] != new[key]:
-            yield key.kind, EventType.MODIFIED, key
+            yield EventType.MODIFIED, key
 
 
 def images(thing: KubeObject, mutation: ObjectMutation, *, altered: bool = True) -> tuple[KubeObject, ...]:
@@ -112,9 +112,9 @@ def images(thing: KubeObject, mutation: ObjectMutation, *, altered: bool = True)
     if isinstance(thing, EndpointSlice):
         return thing, replace(thing, name=f"{thing.name}-{_PART}", service=f"{thing.service}-{_PART}")
     if isinstance(thing, Service):
-        for found, (rest, true, made) in _of_parts(thing):
-            if found == mutation:
-                return rest, made if altered else true
+        for part, mutant in _of_parts(thing):
+            if mutant.mutation == mutation:
+                return part.rest, mutant.made if altered else part.alone
     return (thing,)
 
 
@@ -147,38 +147,58 @@ def _of_object(thing: KubeObject) -> Iterator[tuple[ObjectMutation, tuple[KubeOb
         if isinstance(made, KINDS):
             yield ObjectMutation(f"{kind}{path}", change), (made,)
     if isinstance(thing, Service):
-        yield from ((mutation, (rest, made)) for mutation, (rest, _, made) in _of_parts(thing))
+        yield from ((mutant.mutation, (part.rest, mutant.made)) for part, mutant in _of_parts(thing))
 
 
-def _changes(thing: KubeObject) -> Iterator[tuple[str, str, Struct]]:
+def _changes(thing: KubeObject) -> Iterator[FieldChange]:
     """As ``changes``, but that affinity lasts ten times as long instead of a second longer.
 
     No lab tells a second apart: a busy machine takes as long from one connection of a client to the next.
     """
-    for path, change, made in changes(thing):
-        if isinstance(thing, Service) and thing.affinity_timeout and (path, change) == (_AFFINITY, "one more"):
-            yield path, "ten times as long", replace(thing, affinity_timeout=10 * thing.affinity_timeout)
+    for each in changes(thing):
+        lasts_longer = (each.path, each.change) == (_AFFINITY, "one more")
+        if isinstance(thing, Service) and thing.affinity_timeout and lasts_longer:
+            longer = replace(thing, affinity_timeout=10 * thing.affinity_timeout)
+            yield FieldChange(each.path, "ten times as long", longer)
         else:
-            yield path, change, made
+            yield each
 
 
-def _of_parts(service: Service) -> Iterator[tuple[ObjectMutation, tuple[Service, Service, Service]]]:
-    """The mutations of parts: the Service without the part, and the part with its true and with other settings."""
-    for part, rest, only in _parts(service):
-        for path, change, made in _changes(only):
-            if isinstance(made, Service) and any(getattr(made, each) != getattr(only, each) for each in _IN_PARTS):
-                yield ObjectMutation(f"Service{path}{_OF}{part}", change), (rest, only, made)
+class _Part(Struct, frozen=True):
+    """One of several things of a Service: the word for it, the Service without it, and a Service with nothing else."""
+
+    word: str
+    rest: Service
+    alone: Service
 
 
-def _parts(service: Service) -> Iterator[tuple[str, Service, Service]]:
-    """What a Service has several of: the word for one, the Service without it, and a Service with nothing else."""
+class _MutantOfPart(Struct, frozen=True):
+    """The Service with nothing but a part, with another setting."""
+
+    mutation: ObjectMutation
+    made: Service
+
+
+def _of_parts(service: Service) -> Iterator[tuple[_Part, _MutantOfPart]]:
+    """The mutants of each part."""
+    for part in _parts(service):
+        for path, change, made in _changes(part.alone):
+            if isinstance(made, Service) and any(
+                getattr(made, each) != getattr(part.alone, each) for each in _IN_PARTS
+            ):
+                yield part, _MutantOfPart(ObjectMutation(f"Service{path}{_OF}{part.word}", change), made)
+
+
+def _parts(service: Service) -> Iterator[_Part]:
+    """What a Service has several of: the last of each, which a mutant tells from the others."""
     alone = replace(service, name=f"{service.name}-{_PART}", health_check_node_port=0)
     if len(service.ports) > 1:
-        yield "last port", replace(service, ports=service.ports[:-1]), replace(alone, ports=service.ports[-1:])
+        rest = replace(service, ports=service.ports[:-1])
+        yield _Part("last port", rest, replace(alone, ports=service.ports[-1:]))
     if len(service.cluster_ips) > 1:
         first, last = service.cluster_ips
         part = replace(alone, cluster_ips=(last,), source_ranges=_ranges_for(service, last))
-        yield "second family", replace(service, cluster_ips=(first,)), part
+        yield _Part("second family", replace(service, cluster_ips=(first,)), part)
     vips, externals = service.load_balancer_ingress, service.external_ips
     bare = replace(
         alone,
@@ -189,13 +209,13 @@ def _parts(service: Service) -> Iterator[tuple[str, Service, Service]]:
     )
     if len(vips) > 1 and vips[-1].ip is not None:
         part = replace(bare, load_balancer_ingress=vips[-1:], source_ranges=_ranges_for(service, vips[-1].ip))
-        yield "last ingress address", replace(service, load_balancer_ingress=vips[:-1]), part
+        yield _Part("last ingress address", replace(service, load_balancer_ingress=vips[:-1]), part)
     if len(externals) > 1:
         part = replace(bare, external_ips=externals[-1:])
-        yield "last external IP", replace(service, external_ips=externals[:-1]), part
+        yield _Part("last external IP", replace(service, external_ips=externals[:-1]), part)
     if any(each.node_port for each in service.ports) and (vips or externals):
         rest = replace(service, ports=bare.ports)
-        yield "node ports", rest, replace(bare, ports=service.ports)
+        yield _Part("node ports", rest, replace(bare, ports=service.ports))
 
 
 def _ranges_for(service: Service, address: IPAddress) -> tuple[IPNetwork, ...]:

@@ -425,9 +425,9 @@ def _merged(ends: Iterable[_End], setting: ProxySetting) -> FlowAnswer:
         known = reached.get(key)
         sources = (seen,) if known is None else tuple(dict.fromkeys((*known.sources, seen)))
         reached[key] = ReachedEndpoint(
-            address=key[0],
-            port=key[1],
-            name=key[2],
+            address=packet.destination,
+            port=packet.port,
+            name=end.name,
             share=share + (known.share if known else 0),
             sources=sources,
             reply=end.reply,

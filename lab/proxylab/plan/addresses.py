@@ -74,9 +74,10 @@ class _Wish(Struct, frozen=True):
 
 def allocate_addresses(scenario: Scenario) -> AddressPlan:
     """Assign addresses to every node, pod and host of the scenario. Raises ``ScenarioError``."""
-    segments, pods, services = _networks(scenario)
+    networks = _networks(scenario)
+    segments = networks.segments
     problems: list[str] = []
-    router = {name: _router(scenario, name, networks) for name, networks in segments.items()}
+    router = {name: _router(scenario, name, there) for name, there in segments.items()}
     by_hand = {each.interface.ip for node in scenario.nodes for each in node.addresses}
     fixed = {each for owner in scenario.machines for each in owner.fixed_addresses}
     fixed.update(*router.values())
@@ -84,11 +85,11 @@ def allocate_addresses(scenario: Scenario) -> AddressPlan:
     node = _hand_out(segments[NODES], _FIRST_NODE, node_wishes, "spec.network.nodeCIDR", problems, fixed)
     host: dict[str, Addresses] = {}
     uplink: dict[tuple[str, str], Addresses] = {}
-    for name, networks in segments.items():
-        of_hosts, of_uplinks = _on_segment(scenario, name, networks, by_hand | fixed, problems)
+    for name, there in segments.items():
+        of_hosts, of_uplinks = _on_segment(scenario, name, there, by_hand | fixed, problems)
         host |= of_hosts
         uplink |= of_uplinks
-    pod_network = _pod_networks(pods, node_wishes, problems)
+    pod_network = _pod_networks(networks.pods, node_wishes, problems)
     of_pods = {address for group in scenario.pods for address in group.addresses}
     gateway = {name: tuple(_gateway(part, of_pods) for part in parts) for name, parts in pod_network.items()}
     taken = of_pods.union(*gateway.values())
@@ -99,7 +100,7 @@ def allocate_addresses(scenario: Scenario) -> AddressPlan:
     return AddressPlan(
         segments=segments,
         router=router,
-        service_networks=services,
+        service_networks=networks.services,
         node=node,
         pod=pod,
         host=host,
@@ -190,10 +191,16 @@ def _strays(
     return strays
 
 
-def _networks(
-    scenario: Scenario,
-) -> tuple[dict[str, tuple[IPNetwork, ...]], tuple[IPNetwork, ...], tuple[IPNetwork, ...]]:
+class _Networks(Struct, frozen=True):
     """The networks of each segment, of pods and of Services: one for each family of the lab, in the same order."""
+
+    segments: Mapping[str, tuple[IPNetwork, ...]]
+    pods: tuple[IPNetwork, ...]
+    services: tuple[IPNetwork, ...]
+
+
+def _networks(scenario: Scenario) -> _Networks:
+    """The networks of the lab. Raises ``ScenarioError``."""
     network = scenario.network
     cidrs: dict[str, Sequence[IPNetwork]] = {
         "spec.network.podCIDR": network.pod_cidrs,
@@ -226,7 +233,7 @@ def _networks(
         tuple(network for found in given for network in found) for given in by_family.values()
     )
     names = (NODES, OUTSIDE, *(segment.name for segment in network.segments))
-    return dict(zip(names, (nodes, outside, *others), strict=True)), pods, services
+    return _Networks(dict(zip(names, (nodes, outside, *others), strict=True)), pods, services)
 
 
 def _hand_out(

@@ -4,6 +4,7 @@ A link gets a middle if the scenario gives it netem when the lab begins or in a 
 """
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -56,13 +57,13 @@ def with_neighbours(plan: Plan) -> Plan:
     added: dict[str, dict[_Where, Neighbour]] = {}
     for link in (link for link in plan.links if link.middle is not None):
         around = [*_around(plan, link.first), *_around(plan, link.second)]
-        for namespace, device, _ in around:
-            known = added.setdefault(namespace, {})
-            for other, there, mac in around:
-                if (other, there) == (namespace, device):
+        for one in around:
+            known = added.setdefault(one.namespace, {})
+            for other in around:
+                if (other.namespace, other.device) == (one.namespace, one.device):
                     continue
-                for address in _addresses(plan, other, there):
-                    known[device, address] = Neighbour(device, address, mac)
+                for address in _addresses(plan, other.namespace, other.device):
+                    known[one.device, address] = Neighbour(one.device, address, other.mac)
         if len(around) == 2 and link.first.proxy_arp:
             known = added[link.second.namespace]
             for route in plan.namespace(link.second.namespace).routes:
@@ -87,18 +88,26 @@ def ways(plan: Plan) -> tuple[LinkDirection, ...]:
     return tuple(way for link in plan.links if link.middle is not None for way in _ways(plan, link))
 
 
-def _around(plan: Plan, end: LinkEnd) -> Iterator[tuple[str, str, str]]:
-    """The devices with addresses on the side of a link's end, each with its namespace and MAC."""
+class _AddressedDevice(NamedTuple):
+    """A device with addresses, and its MAC."""
+
+    namespace: str
+    device: str
+    mac: str
+
+
+def _around(plan: Plan, end: LinkEnd) -> Iterator[_AddressedDevice]:
+    """The devices with addresses on the side of a link's end."""
     if end.master is None:
-        yield end.namespace, end.device, end.mac
+        yield _AddressedDevice(end.namespace, end.device, end.mac)
         return
     for bridge in plan.namespace(end.namespace).bridges:
         if bridge.device == end.master and any(_addresses(plan, end.namespace, bridge.device)):
-            yield end.namespace, bridge.device, bridge.mac
+            yield _AddressedDevice(end.namespace, bridge.device, bridge.mac)
     for link in plan.links:
         port, far = link.ends
         if (port.namespace, port.master) == (end.namespace, end.master) and port != end:
-            yield far.namespace, far.device, far.mac
+            yield _AddressedDevice(far.namespace, far.device, far.mac)
 
 
 def _addresses(plan: Plan, namespace: str, device: str) -> Iterator[IPAddress]:

@@ -98,7 +98,7 @@ class SavedTable(Struct, frozen=True):
     @property
     def rules(self) -> list[SavedRule]:
         """All rules, in order."""
-        return _saved_rules(_RULE.findall(self.body))
+        return [_saved_rule(line) for line in _RULE.finditer(self.body)]
 
     @property
     def texts(self) -> dict[str, list[str]]:
@@ -118,7 +118,7 @@ class SavedTable(Struct, frozen=True):
                     begin, end = self.body.rfind("\n", 0, at) + 1, self.body.find("\n", at)
                     line = _RULE.fullmatch(self.body, begin, end if end >= 0 else len(self.body))
                     if line is not None and line.span(3) == (at + 1, at + 1 + len(chain)):
-                        found += [(at, rule) for rule in _saved_rules([(line[1] or "", line[2], line[3])])]
+                        found.append((at, _saved_rule(line)))
                 at = self.body.find(f" {chain}", at + 1)
         return [rule for _, rule in sorted(found)]
 
@@ -128,8 +128,9 @@ _DELETED: Final = re.compile(r"^-X (\S+)", re.MULTILINE)
 _RULE: Final = re.compile(r"^(?:\[(\d+):\d+\] )?(-[AI] (\S+)(?: .*)?)$", re.MULTILINE)
 
 
-def _saved_rules(found: Iterable[tuple[str, str, str]]) -> list[SavedRule]:
-    return [SavedRule(chain, text.rstrip(), int(packets) if packets else None) for packets, text, chain in found]
+def _saved_rule(line: re.Match[str]) -> SavedRule:
+    packets, text, chain = line.groups()
+    return SavedRule(chain, text.rstrip(), int(packets) if packets else None)
 
 
 def read_tables(text: str) -> list[SavedTable]:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.configuration import TERMINATING_MODES, Mode
 from proxylab.scenario.document import Location, Problems, listed, shown
-from proxylab.scenario.matrix import EngineFailure, Exceptional, Matrix, axis_names, network_axes, value_text
+from proxylab.scenario.matrix import EngineFailure, Exceptional, Matrix, When, axis_names, network_axes, value_text
 from proxylab.scenario.model import MatrixCase, Scenario
 from proxylab.scenario.network import Hairpin, InterNode, Network, PodNetwork
 from proxylab.scenario.nodes import LabNode
@@ -23,7 +23,7 @@ from proxylab.scenario.parts import Parts
 from proxylab.scenario.probes import AddressTarget, Probe, ServiceTarget, Stream
 from proxylab.scenario.steps import Step, StepException, StepExpect
 from proxylab.scenario.syntax import sysctl_fault
-from proxylab.scenario.versions import Version, VersionRange
+from proxylab.scenario.versions import Version
 from proxylab.scenario.words import Manner
 
 Located = TypeVar("Located", IPAddress, IPNetwork)
@@ -292,7 +292,7 @@ def _check_exceptions(
     location: Location,
     problems: Problems,
 ) -> None:
-    checked: list[tuple[Location, dict[str, str], VersionRange | None]] = []
+    checked: list[tuple[Location, When]] = []
     for index, exception in enumerate(exceptions):
         when = location[index]["when"]
         _check_axes(when, (*axis_names(), "version"), problems)
@@ -304,14 +304,14 @@ def _check_exceptions(
         if possible is not None:
             for axis, value in conditions.items():
                 _check_condition(axis, value, possible.get(axis), when[axis], problems)
-        for other, earlier, versions in checked:
-            alike = all(earlier.get(axis, value) == value for axis, value in conditions.items())
-            if alike and (version is None or versions is None or version.meets(versions)):
+        for other, earlier in checked:
+            alike = all(earlier.values.get(axis, value) == value for axis, value in conditions.items())
+            if alike and (version is None or earlier.version is None or version.meets(earlier.version)):
                 line = other.key.position.line
                 what = f"overlaps the exception in line {line}: both hold in one case"
                 problems.add(when.spot, what, allowed="exceptions must exclude each other")
                 break
-        checked.append((location[index], conditions, version))
+        checked.append((location[index], exception.when))
 
 
 def _values(parts: Parts) -> dict[str, tuple[str, ...]] | None:

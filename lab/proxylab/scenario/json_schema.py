@@ -112,7 +112,8 @@ def _records(hints: Iterable[Any]) -> set[type[Declared]]:
         if is_declared(hint) and hint not in found:
             found.add(hint)
             waiting += [key.hint for key in declared_keys(hint)]
-            waiting += (other_keys(hint) or ())[1:2]
+            others = other_keys(hint)
+            waiting += [others.hint] if others else []
         waiting += get_args(hint)
     return found
 
@@ -150,10 +151,10 @@ def _definition(declared: type[Declared]) -> dict[str, Any]:
     made: dict[str, Any] = {"type": "object", "description": cleandoc(declared.__doc__ or ""), "properties": properties}
     if required := [key.alias for key in keys if key.default is NODEFAULT and key.key.implied is None]:
         made["required"] = required
-    if others and others[2].pattern:
-        made["patternProperties"] = {others[2].pattern: _schema(others[1])}
+    if others and others.pattern:
+        made["patternProperties"] = {others.pattern: _schema(others.hint)}
     if not allows_more:
-        made["additionalProperties"] = _schema(others[1]) if others and not others[2].pattern else False
+        made["additionalProperties"] = _schema(others.hint) if others and not others.pattern else False
     return made
 
 

@@ -92,6 +92,20 @@ class OtherKeys(Struct, frozen=True):
     pattern: str = ""
 
 
+class UndeclaredKeys(Struct, frozen=True):
+    """Where a record keeps the keys that it does not declare.
+
+    Attributes:
+        field: that holds them.
+        hint: the annotation of their values.
+        pattern: of the keys (``OtherKeys``).
+    """
+
+    field: str
+    hint: Any
+    pattern: str
+
+
 class Check(Struct, frozen=True):
     """A check of a value after its type; it returns the value or raises ``refused``."""
 
@@ -249,12 +263,13 @@ def key_field(declared: Any) -> tuple[str, Any] | None:
 
 
 @cache
-def other_keys(declared: type[Declared]) -> tuple[str, Any, OtherKeys] | None:
-    """The field that holds undeclared keys, the annotation of their values, and its mark; ``None`` if it has none."""
-    hints = _hints(declared)
-    marked = ((name, hint, mark) for name, hint in hints.items() for mark in attached(hint))
-    found = ((name, get_args(get_args(hint)[0])[1], mark) for name, hint, mark in marked if isinstance(mark, OtherKeys))
-    return next(found, None)
+def other_keys(declared: type[Declared]) -> UndeclaredKeys | None:
+    """The field that holds undeclared keys; ``None`` if the type has none."""
+    for name, hint in _hints(declared).items():
+        for mark in attached(hint):
+            if isinstance(mark, OtherKeys):
+                return UndeclaredKeys(name, get_args(get_args(hint)[0])[1], mark.pattern)
+    return None
 
 
 def attached(hint: Any) -> Iterator[Any]:

@@ -9,7 +9,7 @@ ports.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from ipaddress import ip_network
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -52,8 +52,6 @@ Entry = TypeVar("Entry", PodGroup, LabNode)
 Kept = TypeVar("Kept", PodManifest, NodeManifest)
 ServiceId = tuple[str, str]
 """Namespace and name."""
-WorkloadId = tuple[str, str, str]
-"""Namespace, name and kind."""
 
 _FREE: Final = "choose another, or remove it"
 _TO_ADDRESSES: Final = {
@@ -61,6 +59,14 @@ _TO_ADDRESSES: Final = {
     *("status", "loadBalancer", "ingress", "ip", "endpoints", "addresses"),
 }
 """The keys on the way to the addresses of a Service or EndpointSlice."""
+
+
+class WorkloadId(NamedTuple):
+    """What identifies a workload."""
+
+    namespace: str
+    name: str
+    kind: str
 
 
 class ManifestObject(Struct, Generic[Entry], frozen=True):
@@ -162,7 +168,7 @@ class _ManifestReader:
     def __init__(self, network: Network | None, problems: Problems) -> None:
         self._network = network
         self._problems = problems
-        self._seen: dict[tuple[str, str, str], Location] = {}
+        self._seen: dict[ObjectKey, Location] = {}
         self._mirrored: list[EndpointsManifest] = []
         self._kept: list[Location] = []
         self.found = Manifests()
@@ -213,7 +219,7 @@ class _ManifestReader:
         if not isinstance(name, str) or not isinstance(namespace, str):
             self.found.complete = False
             return None
-        first = self._seen.setdefault((kind, namespace, name), location)
+        first = self._seen.setdefault(ObjectKey(kind, namespace, name), location)
         if first is not location:
             spot = location["metadata"]["name"].spot
             line = first["metadata"]["name"].key.position.line
@@ -285,7 +291,7 @@ class _ManifestReader:
             self._kept.append(location)
             template = location["spec"]["template"]["spec"].value
             self.found.notes.extend(dict.fromkeys(notes_on_pod(f"{kind} {'/'.join(name)}", template)))
-        self.found.workloads[*name, kind] = WorkloadObject(workload, location)
+        self.found.workloads[WorkloadId(*name, kind)] = WorkloadObject(workload, location)
 
     def _read_namespace(self, location: Location) -> None:
         manifest = read(AnyManifest, location, self._problems)

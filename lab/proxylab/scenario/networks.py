@@ -6,7 +6,7 @@ The module checks the network against nodes and hosts. ``proxylab.plan`` assigns
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from ipaddress import ip_network
 from itertools import combinations
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -116,7 +116,7 @@ def _located(parts: Parts, network: Network) -> Iterator[tuple[Location, IPAddre
     spec = parts.location["spec"]
     for key, given in _given(network).items():
         yield from ((spec["network"][key], each) for each in given.values())
-    yield from ((location, address) for _, location, address in _fixed(parts, network))
+    yield from ((each.location, each.address) for each in _fixed(parts, network))
     for index, routed in enumerate(network.routed):
         yield spec["network"]["routed"][index]["network"], routed.network
     for index, further in enumerate(network.further_service_cidrs):
@@ -210,8 +210,16 @@ def _own_addresses_at(parts: Parts, name: str) -> Location:
     return Location(location.document, (*location.path[:-2], "status", "addresses"))
 
 
-def _fixed(parts: Parts, network: Network) -> Iterator[tuple[str, Location, IPAddress]]:
-    """Every fixed address that the router, a node or a host has on a segment, with the segment and its place."""
+class _FixedAddress(NamedTuple):
+    """An address that the author gives the router, a node or a host on a segment, and its place."""
+
+    segment: str
+    location: Location
+    address: IPAddress
+
+
+def _fixed(parts: Parts, network: Network) -> Iterator[_FixedAddress]:
+    """Every fixed address."""
     spec = parts.location["spec"]
     given = [(name, spec["network"]["routers"][name], own) for name, own in network.routers.items()]
     given += [(NODES, _own_addresses_at(parts, node.name), node.internal_ips) for node in parts.nodes.values() if node]
@@ -221,9 +229,8 @@ def _fixed(parts: Parts, network: Network) -> Iterator[tuple[str, Location, IPAd
     ]
     for segment, location, addresses in given:
         listed_there = isinstance(location.value, list)
-        yield from (
-            (segment, location[index] if listed_there else location, address) for index, address in enumerate(addresses)
-        )
+        for index, address in enumerate(addresses):
+            yield _FixedAddress(segment, location[index] if listed_there else location, address)
 
 
 def _check_on_segments(parts: Parts, network: Network, segments: list[str], problems: Problems) -> None:

@@ -1,7 +1,7 @@
 """``spec.nodes``: the keys of a node. ``proxylab.scenario.networks`` compares them with the network."""
 
 from contextlib import suppress
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 from msgspec import field
 
@@ -93,6 +93,14 @@ def _end(value: object) -> object:
 _End = Annotated[SocketAddress, WrittenAs(Annotated[str, Read(_end)], SocketAddress.parse)]
 
 
+class ConnectionWay(NamedTuple):
+    """Packets of a connection in one direction, which no other connection may have."""
+
+    protocol: Protocol
+    source: SocketAddress
+    destination: SocketAddress
+
+
 class TrackedConnection(Declared, frozen=True, kw_only=True):
     """A connection that a node knows before its engine starts. One of TCP is established.
 
@@ -120,10 +128,11 @@ class TrackedConnection(Declared, frozen=True, kw_only=True):
         return {key: end for key, end in ends.items() if end is not None}
 
     @property
-    def ways(self) -> frozenset[tuple[Protocol, SocketAddress, SocketAddress]]:
-        """What no other entry may have: the ends of its packets, and those of the replies."""
+    def ways(self) -> frozenset[ConnectionWay]:
+        """Its packets as they come first, and those that ask where replies come from and go to."""
         answering, asking = self.reply_from or self.destination, self.reply_to or self.source
-        return frozenset({(self.protocol, self.source, self.destination), (self.protocol, answering, asking)})
+        there = ConnectionWay(self.protocol, self.source, self.destination)
+        return frozenset({there, ConnectionWay(self.protocol, answering, asking)})
 
 
 def _restorable(text: str) -> str:

@@ -255,7 +255,7 @@ def _record(declared: type[Declared]) -> Callable[..., Any]:
     keys = [(key, _reader(key.hint)) for key in declared_keys(declared)]
     known = [*(key.alias for key, _ in keys), *(declared.without_effect if issubclass(declared, Manifest) else ())]
     allows_more = issubclass(declared, Manifest) and declared.loose
-    read_other = _reader(others[1]) if others else None
+    read_other = _reader(others.hint) if others else None
 
     def reader(value: Any, where: Location, problems: Problems, name: str = "") -> Any:
         if not _is(dict, value, where, problems):
@@ -268,11 +268,13 @@ def _record(declared: type[Declared]) -> Callable[..., Any]:
                 made[key.name] = _absent(key, where, problems)
         rest = {alias: each for alias, each in value.items() if alias not in known}
         if others and read_other:
-            made[others[0]] = {alias: _given(read_other, each, where[alias], problems) for alias, each in rest.items()}
+            made[others.field] = {
+                alias: _given(read_other, each, where[alias], problems) for alias, each in rest.items()
+            }
         elif rest and not allows_more:
             _refuse_keys(declared, rest, known, where, problems)
             return BAD
-        if BAD in made.values() or (others and BAD in made[others[0]].values()):
+        if BAD in made.values() or (others and BAD in made[others.field].values()):
             return BAD
         return declared(**made, **unwritten(value, where, name))
 

@@ -8,13 +8,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from proxylab.cluster.objects import Service
+from proxylab.cluster.slices import NamespacedLabel
 from proxylab.scenario.document import listed
 from proxylab.scenario.manifests import Manifests
 from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.probes import Probe, ServiceTarget
 from proxylab.scenario.words import Outcome
 
-_ByLabel = Mapping[tuple[str, str, str], list[PodGroup]]
+_ByLabel = Mapping[NamespacedLabel, list[PodGroup]]
 State = tuple[Manifests, Mapping[str, PodGroup]]
 """The objects and the single pods of the cluster at one time."""
 
@@ -41,10 +42,10 @@ def _expects_silence(probe: Probe) -> bool:
 
 def _by_label(pods: Mapping[str, PodGroup]) -> _ByLabel:
     """The pods by namespace and label, since a cluster may have thousands of Services."""
-    found: defaultdict[tuple[str, str, str], list[PodGroup]] = defaultdict(list)
+    found: defaultdict[NamespacedLabel, list[PodGroup]] = defaultdict(list)
     for pod in pods.values():
         for key, value in pod.labels.items():
-            found[pod.namespace, key, value].append(pod)
+            found[NamespacedLabel(pod.namespace, key, value)].append(pod)
     return found
 
 
@@ -53,7 +54,7 @@ def _behind(key: tuple[str, str], manifests: Manifests, pods: _ByLabel) -> list[
     if service is None or not service.selector:
         return []
     label, value = next(iter(service.selector.items()))
-    candidates = pods.get((service.namespace, label, value), ())
+    candidates = pods.get(NamespacedLabel(service.namespace, label, value), ())
     return [each for each in candidates if service.selector.items() <= each.labels.items()]
 
 

@@ -71,6 +71,14 @@ _HINTS = {
 }
 
 
+class _MergedEntry(NamedTuple):
+    """A key and its value that a merge key adds to a mapping, with the places of both."""
+
+    key: str
+    value: object
+    marks: Marks
+
+
 def decode(data: bytes, file: str, problems: Problems) -> str | None:
     """The text of a file, or ``None`` after noting why it is not text."""
     if len(data) > MOST_BYTES:
@@ -315,14 +323,14 @@ class _DocumentReader:
         self._sizes[id(container)] = min(size, 1 << 62)
         return container
 
-    def _merged(self, value: object, spot: Spot) -> Iterator[tuple[str, object, Marks]]:
+    def _merged(self, value: object, spot: Spot) -> Iterator[_MergedEntry]:
         """The entries of a merge key, in order of precedence (https://yaml.org/type/merge.html)."""
         for source in value if isinstance(value, list) else [value]:
             if not isinstance(source, dict):
                 self._problems.add(spot, "must be an alias of a mapping, or a list of such aliases")
                 return
             for key, entry in source.items():
-                yield key, entry, self._marks[id(source)][key]
+                yield _MergedEntry(key, entry, self._marks[id(source)][key])
 
     def _key(self, event: Any, path: Path) -> str | None:
         if type(event) is yaml.ScalarEvent and _kind(event) != "str":

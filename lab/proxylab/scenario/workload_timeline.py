@@ -103,7 +103,10 @@ class _WorkloadReader:
     def _of(self, key: WorkloadId, location: Location) -> _Running:
         """The workload of that identity, which may be new."""
         if key not in self._running:
-            there = [*self._placed(key[0]), *(each for other in self._running.values() for each in _placed_of(other))]
+            there = [
+                *self._placed(key.namespace),
+                *(each for other in self._running.values() for each in _placed_of(other)),
+            ]
             self._running[key] = _Running(PodMaker(self._nodes, there), location, None, None)
         return self._running[key]
 
@@ -122,7 +125,7 @@ class _WorkloadReader:
     def _changed(self, change: WorkloadChange, patch: Location) -> WorkloadChange | None:
         known = [key for key, each in self._running.items() if key[:2] == change.id and each.workload is not None]
         if len(known) > 1:
-            what = f"{'/'.join(change.id)} is the name of a {' and of a '.join(key[2] for key in known)}"
+            what = f"{'/'.join(change.id)} is the name of a {' and of a '.join(key.kind for key in known)}"
             self._problems.add(patch.key, what, allowed="rename one of them")
             return None
         running = self._running[known[0]] if known else None
@@ -232,10 +235,7 @@ def _short(namespace: str, name: str) -> str:
 
 
 def _written(manifests: Manifests, key: WorkloadId) -> Unstructured | None:
-    namespace, name, kind = key
-    found = (
-        each for each in manifests.kept.values() if (each.namespace, each.name, each.kind) == (namespace, name, kind)
-    )
+    found = (each for each in manifests.kept.values() if (each.namespace, each.name, each.kind) == key)
     return next(found, None)
 
 

@@ -9,7 +9,7 @@ packets. It verifies IP checksums, too, but for the answer to a crafted packet: 
 """
 
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Altered, Packet, Part
@@ -24,7 +24,22 @@ _WORDS: Final = struct.Struct("!10H")
 _PLAIN_HEADER: Final = 0x45
 _WITH_DATA: Final = frozenset({UDP, ICMP, ICMPV6})
 
-_Ends = tuple[IPAddress, IPAddress, int, int]
+
+class _SentEnds(NamedTuple):
+    """The ends of a packet, in the order in which a datagram has them."""
+
+    source: IPAddress
+    destination: IPAddress
+    source_port: int
+    destination_port: int
+
+
+class _AlteredPart(NamedTuple):
+    """What is reported once: a part of the requests, or of the answers, of one flow."""
+
+    flow: int
+    packet: Packet
+    part: Part
 
 
 def has_ip_checksum(frame: bytes) -> bool:
@@ -43,9 +58,9 @@ class Alterations:
 
     def __init__(self, tail: bytes) -> None:
         self._tail = tail
-        self._sent: dict[int, _Ends] = {}
+        self._sent: dict[int, _SentEnds] = {}
         self._answers: dict[int, int] = {}
-        self._found: dict[tuple[int, Packet, Part], Altered] = {}
+        self._found: dict[_AlteredPart, Altered] = {}
 
     @property
     def found(self) -> tuple[Altered, ...]:
@@ -56,7 +71,7 @@ class Alterations:
         """Compare a packet of a flow that a tap saw, out of or into its device."""
         if packet is Packet.REQUEST:
             if tap.is_sender and outgoing:
-                self._sent.setdefault(flow, datagram[1:5])
+                self._sent.setdefault(flow, _SentEnds(*datagram[1:5]))
             if datagram.protocol in _WITH_DATA and datagram.payload[TOKEN_BYTES:] != self._tail:
                 self._note(tap, flow, packet, Part.DATA)
             return
@@ -68,7 +83,7 @@ class Alterations:
             self._note(tap, flow, packet, Part.CHECKSUM)
         sent = self._sent.get(flow)
         if datagram.quoted is not None and sent is not None and datagram.quoted[1:5] != sent:
-            self._note(tap, flow, packet, Part.QUOTE, _words(sent), _words(datagram.quoted[1:5]))
+            self._note(tap, flow, packet, Part.QUOTE, _words(sent), _words(_SentEnds(*datagram.quoted[1:5])))
 
     def _is_answer(self, datagram: Datagram, flow: int) -> bool:
         """Whether the answer has the data that the pod sent. Datagrams of any length cost one number each."""
@@ -79,9 +94,8 @@ class Alterations:
 
     def _note(self, tap: TapPoint, flow: int, packet: Packet, part: Part, sent: str = "", seen: str = "") -> None:
         altered = Altered(flow, packet, tap.netns_name, tap.device, part, sent, seen)
-        self._found.setdefault((flow, packet, part), altered)
+        self._found.setdefault(_AlteredPart(flow, packet, part), altered)
 
 
-def _words(ends: _Ends) -> str:
-    source, destination, source_port, destination_port = ends
-    return f"{endpoint(source, source_port)} > {endpoint(destination, destination_port)}"
+def _words(ends: _SentEnds) -> str:
+    return f"{endpoint(ends.source, ends.source_port)} > {endpoint(ends.destination, ends.destination_port)}"

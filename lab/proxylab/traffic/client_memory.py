@@ -7,6 +7,7 @@ these times where a client must be remembered.
 from collections import defaultdict
 from itertools import chain
 from operator import attrgetter
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -14,23 +15,30 @@ from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Direction, EarlierConnection, Evidence, Leg, Observation, Packet
 from proxylab.plan.resolved import ResolvedProbe
 
-_Frontend = tuple[IPAddress, int, IPAddress | None]
-"""The dialled address and port, and the node that a policy route leads to: each node remembers for itself, and IPVS
-remembers by frontend."""
+
+class _DialledFrontend(NamedTuple):
+    """The dialled address and port, and the node that a policy route leads to.
+
+    Each node remembers for itself, and IPVS remembers by frontend.
+    """
+
+    address: IPAddress
+    port: int
+    via: IPAddress | None
 
 
 class ClientMemory:
     """The clients of one lab."""
 
     def __init__(self) -> None:
-        self._last: defaultdict[str, dict[_Frontend, dict[IPAddress, EarlierConnection]]] = defaultdict(dict)
+        self._last: defaultdict[str, dict[_DialledFrontend, dict[IPAddress, EarlierConnection]]] = defaultdict(dict)
 
     def note(self, resolved: ResolvedProbe, evidence: Evidence) -> Evidence:
         """The evidence with the clients' earlier connections; those of this probe are noted for the next."""
         if resolved.affinity_timeout is None:
             return evidence
         frontends, route = self._last[resolved.service_port], resolved.policy_route
-        frontend = resolved.destination, resolved.port, None if route is None else route.via
+        frontend = _DialledFrontend(resolved.destination, resolved.port, None if route is None else route.via)
         everywhere = sorted(chain.from_iterable(each.values() for each in frontends.values()), key=attrgetter("at"))
         here = frontends.setdefault(frontend, {})
         known = {each.client: each for each in everywhere} | here

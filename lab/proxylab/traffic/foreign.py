@@ -11,7 +11,7 @@ devices is among them, though its meaning is not read.
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from itertools import starmap
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -43,8 +43,21 @@ _ODD: Final = re.compile(r"KUBE-(SVC|SVL|SEP|EXT|FW|XLB)-(?![A-Z2-7]{16}$)")
 _PRIORITIES: Final = {"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
 _SOURCE_NAT: Final = 100
 
-_RuleKey = tuple[bool, str, Family, object]
-"""Whether the rule stands in a table of the engine's, the node, the family, and the rule's own key."""
+
+class _RuleKey(NamedTuple):
+    """What identifies a rule of a lab.
+
+    Attributes:
+        in_engines_table: whether it stands in a table of the engine's.
+        node: that has it.
+        family: of the packets that it is read for.
+        key: what identifies it there.
+    """
+
+    in_engines_table: bool
+    node: str
+    family: Family
+    key: object
 
 
 class ForeignRules:
@@ -202,7 +215,8 @@ class ForeignInSteps:
                 self._found[key] = rule
                 self._latest.add(key)
                 continue
-            before = _packets(began.get(key, began.get((not key[0], *key[1:]))))
+            elsewhere = key._replace(in_engines_table=not key.in_engines_table)
+            before = _packets(began.get(key, began.get(elsewhere)))
             gained = rule.packets - before if rule.packets >= before else rule.packets
             if gained:
                 self._found[key] = replace(rule, packets=gained + _packets(self._found.get(key)))
@@ -216,9 +230,11 @@ class ForeignInSteps:
         """
         latest, self._latest = self._latest, set()
         foreign = dict.fromkeys(
-            replace(rule, past=key not in latest) for key, rule in self._found.items() if not key[0]
+            replace(rule, past=key not in latest) for key, rule in self._found.items() if not key.in_engines_table
         )
-        counts = (rule for key, rule in self._found.items() if key[0] and (rule.table == _NAT or key in latest))
+        counts = (
+            rule for key, rule in self._found.items() if key.in_engines_table and (rule.table == _NAT or key in latest)
+        )
         return tuple(foreign), tuple(
             RuleCount(rule.node, rule.table, rule.chain, rule.text, _packets(rule)) for rule in counts
         )
@@ -232,7 +248,7 @@ class ForeignInSteps:
                 for (_, family), rules in watched
             )
             for ((node, family), _), listed in zip(watched, read, strict=True):
-                found.update({(shared, node, family, key): rule for key, rule in listed.items()})
+                found.update({_RuleKey(shared, node, family, key): rule for key, rule in listed.items()})
         return found
 
 

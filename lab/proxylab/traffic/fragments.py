@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.kernel.capture.batches import Frame
 
 _ETHERNET: Final = 14
@@ -103,18 +105,17 @@ class Reassembly:
         found = _read(frame.data)
         if found is None:
             return None
-        identity, head, offset, more, piece = found
-        key = (netns_name, device, frame.outgoing, identity)
+        key = (netns_name, device, frame.outgoing, found.shared)
         if key not in self._pending and len(self._pending) >= _MOST_PENDING:
             del self._pending[next(iter(self._pending))]
-        if offset == 0 and head[12:_ETHERNET] == _IPV6:
+        if found.offset == 0 and found.head[12:_ETHERNET] == _IPV6:
             self._pending.pop(key, None)
         pieces = self._pending.setdefault(key, _Pieces())
-        pieces.by_offset[offset] = piece
-        if offset == 0:
-            pieces.head = head
-        if not more:
-            pieces.whole = offset + len(piece)
+        pieces.by_offset[found.offset] = found.piece
+        if found.offset == 0:
+            pieces.head = found.head
+        if not found.more:
+            pieces.whole = found.offset + len(found.piece)
         body = pieces.joined()
         if body is None:
             return None
@@ -122,8 +123,26 @@ class Reassembly:
         return None if len(body) > _LONGEST_PACKET - _IPV6_BYTES else _whole(pieces.head, body)
 
 
-def _read(data: bytes) -> tuple[bytes, bytes, int, bool, bytes] | None:
-    """What the packet's fragments share, the head, this one's offset, whether more follow, and its bytes."""
+class _Fragment(Struct, frozen=True):
+    """One fragment of a packet.
+
+    Attributes:
+        shared: what all fragments of the packet have alike, and those of no other packet under way.
+        head: what stands before its bytes, as if the packet had never been cut.
+        offset: of its bytes in the packet.
+        more: whether others follow.
+        piece: its bytes.
+    """
+
+    shared: bytes
+    head: bytes
+    offset: int
+    more: bool
+    piece: bytes
+
+
+def _read(data: bytes) -> _Fragment | None:
+    """The fragment in a frame; ``None`` for a whole packet."""
     kind = data[12:_ETHERNET]
     if kind == _IPV4 and len(data) >= _ETHERNET + _IPV4_BYTES and data[_ETHERNET] == 0x45:
         length, identification, bits = struct.unpack_from("!HHH", data, _ETHERNET + 2)
@@ -132,7 +151,7 @@ def _read(data: bytes) -> tuple[bytes, bytes, int, bool, bytes] | None:
         start = _ETHERNET + _IPV4_BYTES
         shared = data[_ETHERNET + 9 : _ETHERNET + 10] + _WORD.pack(identification)
         piece = data[start : _ETHERNET + length]
-        return shared, data[:start], (bits & _OFFSET_IPV4) * 8, bool(bits & _MORE_IPV4), piece
+        return _Fragment(shared, data[:start], (bits & _OFFSET_IPV4) * 8, bool(bits & _MORE_IPV4), piece)
     start = _ETHERNET + _IPV6_BYTES
     if kind == _IPV6 and len(data) >= start + _FRAGMENT_BYTES and data[_NEXT_HEADER_AT] == _FRAGMENT_HEADER:
         (length,) = _WORD.unpack_from(data, _ETHERNET + 4)
@@ -140,8 +159,8 @@ def _read(data: bytes) -> tuple[bytes, bytes, int, bool, bytes] | None:
         if len(data) < start + length:
             return None
         head = data[:_NEXT_HEADER_AT] + bytes([following]) + data[_NEXT_HEADER_AT + 1 : start]
-        shared = bytes([following])
-        return shared, head, bits & ~7, bool(bits & 1), data[start + _FRAGMENT_BYTES : start + length]
+        piece = data[start + _FRAGMENT_BYTES : start + length]
+        return _Fragment(bytes([following]), head, bits & ~7, bool(bits & 1), piece)
     return None
 
 

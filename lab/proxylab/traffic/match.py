@@ -21,6 +21,7 @@ port unreachable about a reply (that error quotes a reply, not a request).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -67,11 +68,25 @@ class SentinelSighting(Struct, frozen=True):
     at: int
 
 
-_Fields = tuple[int, Packet, IPAddress, int, IPAddress, int]
-"""Flow, the kind of packet, source and its port, destination and its port."""
+class _PacketOfFlow(NamedTuple):
+    """A packet of a flow, in the order of the fields of an observation."""
 
-_Row = tuple[TapPoint, Frame, _Fields, tuple[int, int] | None, Leg]
-"""The tap, the frame, its fields, its type and code if it is ICMP, and its leg."""
+    flow: int
+    packet: Packet
+    source: IPAddress
+    source_port: int
+    destination: IPAddress
+    destination_port: int
+
+
+class _Sighting(NamedTuple):
+    """A packet that a tap saw, with its frame, its leg, and its type and code if it is an ICMP error."""
+
+    tap: TapPoint
+    frame: Frame
+    packet: _PacketOfFlow
+    icmp: tuple[int, int] | None
+    leg: Leg
 
 
 class Matcher:
@@ -100,7 +115,7 @@ class Matcher:
         self._sockets = sockets
         self._legs = None if ports is None else Legs(identity, ports)
         self._alterations = None if tail is None else Alterations(tail)
-        self._rows: list[_Row] = []
+        self._sightings: list[_Sighting] = []
         self._fragments = Reassembly()
         self._learned: dict[int, int] = {}
         self._arrived: set[int] = set()
@@ -110,17 +125,15 @@ class Matcher:
     @property
     def seen(self) -> int:
         """The number of observations so far."""
-        return len(self._rows)
+        return len(self._sightings)
 
     @property
     def requests_sent(self) -> int:
         """How many requests left the sender, by its tap. Computed only where flows are missing."""
-        leaving = [
-            fields[1]
-            for vantage, frame, fields, _, leg in self._rows
-            if vantage.is_sender and frame.outgoing and leg is _OWN
-        ]
-        return leaving.count(_REQUEST)
+        return sum(
+            each.packet.packet is _REQUEST and each.tap.is_sender and each.frame.outgoing and each.leg is _OWN
+            for each in self._sightings
+        )
 
     @property
     def altered(self) -> tuple[Altered, ...]:
@@ -130,16 +143,16 @@ class Matcher:
     @property
     def observations(self) -> tuple[Observation, ...]:
         """All observations by time. They are built from columns, in a third of the time."""
-        if not self._rows:
+        if not self._sightings:
             return ()
-        times = [frame[2] for _, frame, *_ in self._rows]
-        in_order = map(self._rows.__getitem__, sorted(range(len(times)), key=times.__getitem__))
-        vantages, frames, fields, icmp, legs = zip(*in_order, strict=True)
-        flows, packets, *ends = zip(*fields, strict=True)
-        netns_names, devices, *_ = zip(*vantages, strict=True)
+        times = [each.frame.at_ns for each in self._sightings]
+        in_order = map(self._sightings.__getitem__, sorted(range(len(times)), key=times.__getitem__))
+        taps, frames, found, icmp, legs = zip(*in_order, strict=True)
+        flows, packets, *ends = zip(*found, strict=True)
+        netns_names, devices, *_ = zip(*taps, strict=True)
         _, outgoing, at, otherhost = zip(*frames, strict=True)
         directions = [_OUT if out else _IN for out in outgoing]
-        protocols = [self._protocol] * len(fields)
+        protocols = [self._protocol] * len(found)
         columns = (flows, netns_names, devices, directions, packets, protocols, *ends, at, icmp, otherhost, legs)
         return tuple(map(Observation, *columns))
 
@@ -152,24 +165,32 @@ class Matcher:
     def frames(self) -> tuple[SeenFrame, ...]:
         """The kept frames, converted on demand: few callers need them."""
         return tuple(
-            SeenFrame(fields[0], netns_name, device, _OUT if outgoing else _IN, fields[1], at, data.hex())
-            for (netns_name, device, *_), (data, outgoing, at, _), fields, *_ in self._rows[:_KEPT_FRAMES]
+            SeenFrame(
+                each.packet.flow,
+                each.tap.netns_name,
+                each.tap.device,
+                _OUT if each.frame.outgoing else _IN,
+                each.packet.packet,
+                each.frame.at_ns,
+                each.frame.data.hex(),
+            )
+            for each in self._sightings[:_KEPT_FRAMES]
         )
 
     @property
     def left_out(self) -> int:
         """The number of frames beyond the limit."""
-        return max(0, len(self._rows) - _KEPT_FRAMES)
+        return max(0, len(self._sightings) - _KEPT_FRAMES)
 
     def take(self, vantage: TapPoint, frames: Iterable[Frame]) -> None:
         """Take in what one tap saw. The sender's tap comes first: sequence numbers are learned there."""
-        rows = self._rows
-        before = len(rows)
+        sightings = self._sightings
+        before = len(sightings)
         for frame in frames:
             self._look(vantage, frame)
-        for number in range(max(before, _KEPT_FRAMES), len(rows)):
-            _, frame, fields, icmp, leg = rows[number]
-            rows[number] = (vantage, frame._replace(data=b""), fields, icmp, leg)
+        for number in range(max(before, _KEPT_FRAMES), len(sightings)):
+            sighting = sightings[number]
+            sightings[number] = sighting._replace(frame=sighting.frame._replace(data=b""))
 
     def _look(self, vantage: TapPoint, frame: Frame) -> None:
         datagram = dissect(frame.data)
@@ -235,8 +256,9 @@ class Matcher:
         flow, packet = found
         protocol = datagram.protocol
         _, source, destination, source_port, destination_port, *_ = datagram
-        fields = (flow, packet, source, source_port, destination, destination_port)
-        self._rows.append((vantage, frame, fields, None if packet in _OF_A_FLOW else datagram.icmp, leg))
+        there = _PacketOfFlow(flow, packet, source, source_port, destination, destination_port)
+        icmp = None if packet in _OF_A_FLOW else datagram.icmp
+        self._sightings.append(_Sighting(vantage, frame, there, icmp, leg))
         if self._alterations is not None:
             self._alterations.look(vantage, frame.outgoing, frame.data, datagram, flow, packet)
         if frame.outgoing or frame.otherhost or vantage.transit:
@@ -244,7 +266,7 @@ class Matcher:
         # A node that sends may also get the answer of a second leg, which its program has yet to pass on.
         if leg is not _OWN and packet is not _REQUEST:
             return
-        self._settle(vantage, fields)
+        self._settle(vantage, flow, packet)
         final = datagram.icmp is not None and datagram.icmp[0] in _FINAL_ICMP[protocol]
         if final and vantage.is_sender:
             self._turned_away.add(flow)
@@ -342,9 +364,8 @@ class Matcher:
     def _with(flow: int | None, packet: Packet) -> tuple[int, Packet] | None:
         return None if flow is None else (flow, packet)
 
-    def _settle(self, vantage: TapPoint, fields: _Fields) -> None:
+    def _settle(self, vantage: TapPoint, flow: int, packet: Packet) -> None:
         """Note what a packet that came in settles of its flow."""
-        flow, packet = fields[0], fields[1]
         if packet is _REQUEST:
             self._arrived.add(flow)
         elif not vantage.is_sender:

@@ -48,7 +48,7 @@ class PortAllocator:
         self._first: dict[tuple[Sender, Transport], int] = {}
         self._next: dict[tuple[Sender, Transport], int] = {}
         self._claimed: dict[tuple[Sender, Transport], set[int]] = {}
-        self._going_on: set[tuple[Sender, Transport, int]] = set()
+        self._going_on: dict[tuple[Sender, Transport], frozenset[int]] = {}
 
     @property
     def size(self) -> int:
@@ -86,7 +86,7 @@ class PortAllocator:
     def claim(self, sender: Sender, protocol: Transport, port: int) -> bool:
         """Take the port that an author chose. False if a flow has used it, so that conntrack must be flushed."""
         claimed = self._claimed.setdefault((sender, protocol), set())
-        if (sender, protocol, port) in self._going_on:
+        if port in self._going_on.get((sender, protocol), ()):
             return True
         dealt = self._between(self._first.get((sender, protocol), 0), self._next.get((sender, protocol), 0))
         if port in claimed or port in dealt:
@@ -100,10 +100,9 @@ class PortAllocator:
         A client that a step leaves alone goes on like that: conntrack still has its entries.
         """
         self._going_on = {
-            (sender, protocol, port)
+            (sender, protocol): frozenset(ports)
             for (sender, protocol), ports in self._claimed.items()
             if protocol is Transport.UDP
-            for port in ports
         }
 
     def restart(self) -> None:

@@ -6,6 +6,7 @@ until a link is mended. An answer that comes after that is recorded as late.
 
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from proxylab.evidence.stream_records import Break, BreakKind, StreamPacket, StreamPacketFate
 from proxylab.traffic.answer import read_answer
@@ -27,6 +28,14 @@ class _Heard:
 
     number: int
     times: int = 1
+
+
+class StepOfStream(NamedTuple):
+    """A stream's packets of one step by number, its late answers to earlier ones, and its ended connections."""
+
+    packets: tuple[StreamPacket, ...]
+    late: tuple[StreamPacket, ...]
+    breaks: tuple[Break, ...]
 
 
 class Ledger:
@@ -142,10 +151,11 @@ class Ledger:
         self._heard.clear()
         return again
 
-    def close_step(self) -> tuple[tuple[StreamPacket, ...], tuple[StreamPacket, ...], tuple[Break, ...]]:
-        """The step's packets, its late answers and its breaks. Packets under way are lost to it, and may come late."""
+    def close_step(self) -> StepOfStream:
+        """What the step was for the stream. Packets under way are lost to it, and may come late."""
         self._given_up.update(self._out)
         self.settle_all(StreamPacketFate.LOST, "")
         settled, late, breaks = self._settled, self._late, self.breaks
         self._settled, self._late, self.breaks = [], [], []
-        return tuple(sorted(settled, key=lambda packet: packet.number)), tuple(late), tuple(breaks)
+        packets = sorted(settled, key=lambda packet: packet.number)
+        return StepOfStream(tuple(packets), tuple(late), tuple(breaks))

@@ -5,7 +5,7 @@ single packets of UDP streams only: they keep no data of connections, which the 
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -62,11 +62,19 @@ class SenderTap:
         return datagram.protocol == TCP and bool((datagram.flags or 0) & TcpFlag.RST)
 
 
+class _LastSighting(NamedTuple):
+    """When and where a tap saw a packet last, and whether it left there. A later one is greater."""
+
+    at: int
+    where: str
+    outgoing: bool
+
+
 class StreamPaths:
     """The last sighting of each stream packet or its answer."""
 
     def __init__(self) -> None:
-        self._last: dict[bytes, tuple[int, str, bool]] = {}
+        self._last: dict[bytes, _LastSighting] = {}
 
     def take(self, tap: AnyTap, frames: Iterable[Frame]) -> None:
         """Take in what one tap saw."""
@@ -75,7 +83,7 @@ class StreamPaths:
             if datagram is None or datagram.protocol != UDP or not datagram.payload.startswith(WORDS):
                 continue
             token = datagram.payload[_WORD_BYTES:TOKEN_BYTES]
-            seen = (frame.at_ns, f"{tap.netns_name}/{tap.device}", frame.outgoing)
+            seen = _LastSighting(frame.at_ns, f"{tap.netns_name}/{tap.device}", frame.outgoing)
             self._last[token] = max(self._last.get(token, seen), seen)
 
     def lost_on(self, token: bytes, budget: list[LinkCount]) -> str:
@@ -83,9 +91,9 @@ class StreamPaths:
 
         ``budget`` is what links dropped; a drop that accounts for a packet leaves it.
         """
-        _, where, outgoing = self._last.get(token[_WORD_BYTES:TOKEN_BYTES], (0, "", False))
+        last = self._last.get(token[_WORD_BYTES:TOKEN_BYTES], _LastSighting(0, "", False))
         for at, link in enumerate(budget):
-            if outgoing and link.dropped and where in link.behind:
+            if last.outgoing and link.dropped and last.where in link.behind:
                 budget[at] = replace(link, dropped=link.dropped - 1)
                 return link.link
         return ""

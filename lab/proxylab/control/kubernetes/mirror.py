@@ -7,7 +7,7 @@ real cluster gets it.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from proxylab.addresses import Family
 from proxylab.cluster.documents import Document, object_of
@@ -23,9 +23,15 @@ _NODES: Final = "/api/v1/nodes"
 _NAMESPACES: Final = "/api/v1/namespaces"
 
 Reader = Callable[[Document], KubeObject | None]
-_Slices = tuple[str, str, Family]
-"""The slices of a Service, by its namespace and name, in one family."""
 _CONTROLLER_SECONDS: Final = 30.0
+
+
+class SlicesOfFamily(NamedTuple):
+    """The slices of one Service in one family."""
+
+    namespace: str
+    service: str
+    family: Family
 
 
 class Mirror:
@@ -41,20 +47,20 @@ class Mirror:
         self._is_own = is_own
         self._nodes = {each.name: each for each in store.list(Node)}
         selecting = {(each.namespace, each.name) for each in store.list(Service) if each.selector}
-        self._worked_out: defaultdict[_Slices, list[ObjectKey]] = defaultdict(list)
+        self._worked_out: defaultdict[SlicesOfFamily, list[ObjectKey]] = defaultdict(list)
         for each in store.list(EndpointSlice):
             if (each.namespace, each.service) in selecting and not is_own(each):
-                self._worked_out[each.namespace, each.service, each.address_type].append(each.key)
-        kinds: tuple[tuple[str, type[KubeObject], Reader], ...] = (
-            (_NAMESPACES, Namespace, partial(object_of, Namespace)),
-            (_NODES, Node, self._node),
-            (PODS, Pod, pod_of),
-            (SERVICES, Service, partial(object_of, Service)),
-            (SLICES, EndpointSlice, slice_of),
-        )
+                self._worked_out[_slices_with(each)].append(each.key)
+
+        def follow(path: str, kind: type[KubeObject], read: Reader) -> Following:
+            return Following(api, path, partial(self._take_all, kind, read), partial(self._take, kind, read))
+
         self._following = [
-            Following(api, path, partial(self._take_all, kind, read), partial(self._take, kind, read))
-            for path, kind, read in kinds
+            follow(_NAMESPACES, Namespace, partial(object_of, Namespace)),
+            follow(_NODES, Node, self._node),
+            follow(PODS, Pod, pod_of),
+            follow(SERVICES, Service, partial(object_of, Service)),
+            follow(SLICES, EndpointSlice, slice_of),
         ]
 
     async def start(self) -> None:
@@ -71,7 +77,7 @@ class Mirror:
             deadline = Deadline.after(_CONTROLLER_SECONDS)
             await wait_until(lambda: not self._worked_out, deadline, "the controllers to make EndpointSlices")
         except DeadlineExceededError:
-            left = "; ".join(f"{namespace}/{name} in {family}" for namespace, name, family in self._worked_out)
+            left = "; ".join(f"{each.namespace}/{each.service} in {each.family}" for each in self._worked_out)
             raise ProgramError("the control plane", f"has made no EndpointSlices of these Services: {left}") from None
 
     async def stop(self) -> None:
@@ -107,7 +113,7 @@ class Mirror:
                 continue
             self._store.apply(thing)
             if isinstance(thing, EndpointSlice):
-                for key in self._worked_out.pop((thing.namespace, thing.service, thing.address_type), ()):
+                for key in self._worked_out.pop(_slices_with(thing), ()):
                     if key != thing.key:
                         self._store.delete(key)
 
@@ -117,10 +123,14 @@ class Mirror:
             self._store.delete(gone)
         if isinstance(known, Service):
             for family in Family:
-                for key in self._worked_out.pop((gone.namespace, gone.name, family), ()):
+                for key in self._worked_out.pop(SlicesOfFamily(gone.namespace, gone.name, family), ()):
                     self._store.delete(key)
 
     def _node(self, document: Document) -> Node | None:
         """A node of the lab; ``None`` for one that has no namespace here."""
         known = self._nodes.get(document["metadata"]["name"])
         return None if known is None else node_of(document, known)
+
+
+def _slices_with(one: EndpointSlice) -> SlicesOfFamily:
+    return SlicesOfFamily(one.namespace, one.service, one.address_type)

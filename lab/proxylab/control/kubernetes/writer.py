@@ -9,7 +9,7 @@ A pod or node that a step lets terminate keeps a finalizer, so that its object s
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -50,7 +50,17 @@ _AT_ONCE: Final = 16
 _ADOPTED: Final[tuple[type[KubeObject], ...]] = (Namespace, Node, Pod, Service, EndpointSlice)
 """What people see of the store, in the order in which one thing rests on another."""
 
-_Slices = Mapping[tuple[str, str, Family, frozenset[EndpointPort]], frozenset[Endpoint]]
+
+class SlicesOfPorts(NamedTuple):
+    """The slices of one Service in one family with the same ports."""
+
+    namespace: str
+    service: str
+    family: Family
+    ports: frozenset[EndpointPort]
+
+
+_Slices = Mapping[SlicesOfPorts, frozenset[Endpoint]]
 
 
 class ApiWriter:
@@ -257,10 +267,10 @@ def _bare(service: Service) -> Service:
 
 def _by_ports(slices: Iterable[EndpointSlice]) -> _Slices:
     """The endpoints of all Services by family and ports, however the slices cut them."""
-    found: dict[tuple[str, str, Family, frozenset[EndpointPort]], frozenset[Endpoint]] = {}
+    found: dict[SlicesOfPorts, frozenset[Endpoint]] = {}
     for each in slices:
         if each.endpoints:
-            key = (each.namespace, each.service, each.address_type, frozenset(each.ports))
+            key = SlicesOfPorts(each.namespace, each.service, each.address_type, frozenset(each.ports))
             found[key] = found.get(key, frozenset()) | {*each.endpoints}
     return found
 

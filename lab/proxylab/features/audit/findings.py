@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -149,21 +149,31 @@ def to_lines(audit: Audit, width: int) -> Iterator[str]:
         yield from ("", *explain(failed[0].verdict, width))
 
 
+class _WhatDiffers(NamedTuple):
+    """What several answers have alike: their frontend of a Service, and what was seen there in place of the promise."""
+
+    service: str
+    frontend: str
+    expectation: str
+    expected: str
+    observed: str
+
+
 def differences(answers: Sequence[AuditAnswer]) -> list[str]:
     """What differs, a line for all senders and frontends of a Service that show the same."""
-    by_what: dict[tuple[str, str, str, str, str], list[AuditAnswer]] = {}
+    by_what: dict[_WhatDiffers, list[AuditAnswer]] = {}
     for each in answers:
         found, question = each.deciding, each.question
-        key = each.service, question.frontend, found.expectation, found.expected, found.observed
+        key = _WhatDiffers(each.service, question.frontend, found.expectation, found.expected, found.observed)
         by_what.setdefault(key, []).append(each)
     lines = []
-    for (service, frontend, expectation, expected, observed), alike in by_what.items():
+    for different, alike in by_what.items():
         senders = ", ".join(dict.fromkeys(f"{each.verdict.probe.source.name} ({each.question.kind})" for each in alike))
-        what = f"{expectation} {observed or 'nothing'}, promised {expected}"
+        what = f"{different.expectation} {different.observed or 'nothing'}, promised {different.expected}"
         reasons = alike[0].deciding.reasons
         if reasons and alike[0].judgement is not Judgement.FAIL:
             what = reasons[0]
-        lines.append(f"{service} {frontend} from {senders}: {what}")
+        lines.append(f"{different.service} {different.frontend} from {senders}: {what}")
     return lines
 
 

@@ -44,9 +44,9 @@ def ready_endpoints(subject: DiagnosedService) -> tuple[Backend, ...]:
 
 
 def _usable(subject: DiagnosedService) -> Iterator[tuple[Endpoint, int]]:
-    everything = [(each, number, port) for each, number, port in subject.endpoints()]
+    everything = list(subject.endpoints())
     for port in subject.service.ports:
-        own = [(each, number) for each, number, of in everything if of is port]
+        own = [(each.endpoint, each.number) for each in everything if each.port is port]
         ready = [each for each in own if each[0].ready]
         yield from ready or [each for each in own if each[0].serving and each[0].terminating]
 
@@ -94,7 +94,7 @@ def _without_port(subject: DiagnosedService, chosen: Sequence[Pod]) -> Finding |
 def _none_ready(subject: DiagnosedService, chosen: Sequence[Pod]) -> Finding | None:
     if ready_endpoints(subject):
         return None
-    names = [pod.name for pod in chosen] or [str(each.addresses[0]) for each, _, _ in subject.endpoints()]
+    names = [pod.name for pod in chosen] or [str(each.endpoint.addresses[0]) for each in subject.endpoints()]
     leaving = bool(chosen) and all(pod.terminating for pod in chosen)
     state = "terminating and not serving" if leaving else "not ready"
     cure = "" if leaving else f"; {MAKE_READY}"
@@ -113,7 +113,7 @@ def _none_local(subject: DiagnosedService, named: str | None, home: str | None) 
         without = [each for each in nodes if not subject.local(frontend, each)]
         if policy is not TrafficPolicy.LOCAL:
             continue
-        misnamed = next(filter(None, (_misnamed(subject, each) for each, _, _ in subject.endpoints())), "")
+        misnamed = next(filter(None, (_misnamed(subject, each.endpoint) for each in subject.endpoints())), "")
         if not misnamed and node not in without and len(without) < len(nodes):
             continue
         where = node if node in without else "any node"
@@ -143,7 +143,7 @@ def _policy(service: Service, frontend: FrontendAddress) -> tuple[str, TrafficPo
 def judge_endpoints(subject: DiagnosedService, dials: Sequence[Dial]) -> Finding:
     """Judge whether every dialled endpoint answers."""
     silent = next((dial for dial in dials if not dial.answered), None)
-    addresses = dict.fromkeys(each.addresses[0] for each, _, _ in subject.endpoints())
+    addresses = dict.fromkeys(each.endpoint.addresses[0] for each in subject.endpoints())
     ready = {address for address, _ in ready_endpoints(subject)}
     count = f"{len(ready):,} of {amount(len(addresses), 'endpoint')} ready"
     if silent is not None:
@@ -166,7 +166,8 @@ def judge_endpoints(subject: DiagnosedService, dials: Sequence[Dial]) -> Finding
 def _why_silent(subject: DiagnosedService, backend: Backend) -> str:
     """The Service's target port, where no program of the pod listens on it, as a sentence."""
     address, number = backend
-    port = next((port for each, at, port in subject.endpoints() if (each.addresses[0], at) == backend), None)
+    silent = (each.port for each in subject.endpoints() if (each.endpoint.addresses[0], each.number) == backend)
+    port = next(silent, None)
     if port is None:
         return ""
     why = why_none_listens(subject.service, port, subject.pod_at(address), number)

@@ -40,7 +40,7 @@ def expected_on(subject: DiagnosedService, node: str, family: Family) -> tuple[s
     """The ready endpoints on a node, each once, by the names of their pods or by address."""
     found = {
         each.addresses[0]: each.target
-        for each, _, _ in subject.endpoints()
+        for each in (one.endpoint for one in subject.endpoints())
         if each.ready and each.node_name == node and Family.of(each.addresses[0]) is family
     }
     return tuple(target or str(address) for address, target in found.items())

@@ -201,7 +201,7 @@ def judge_programs(subject: DiagnosedService, rules: Rules, programs: Listening,
         ports = dict[int, None]()
         for frontend in subject.frontends:
             protocol = frontend.port.protocol
-            found = list(_ports(rules[node, frontend.family], (frontend.address, protocol, frontend.port_number)))
+            found = [int(each.leads_to) for each in _entries(rules[node, frontend.family], frontend)]
             look = (f"rules {node} | grep {frontend.address or frontend.port_number}", f"logs {node}")
             if not found:
                 cause = f"{node} has no rule that leads the {frontend} to the proxy's process."
@@ -213,9 +213,3 @@ def judge_programs(subject: DiagnosedService, rules: Rules, programs: Listening,
                 ports[port] = None
         seen.append(f"{node}: its proxy's process listens on {listed([f'port {port}' for port in ports])}")
     return holds(Stage.ENTRY, *seen)
-
-
-def _ports(programmed: Programmed, wanted: tuple[object, Protocol, int]) -> Iterator[int]:
-    for each in programmed.entries:
-        if (each.address, each.protocol, each.port) == wanted:
-            yield int(each.leads_to)

@@ -241,8 +241,9 @@ class Round:
 
     def _dials(self, subject: DiagnosedService) -> Iterator[Dial]:
         """Dial every endpoint by its own address, until one does not answer; dial that one from its own node, too."""
-        protocols = {(each.addresses[0], number): port.protocol for each, number, port in subject.endpoints()}
-        homes = {each.addresses[0]: each.node_name for each, _, _ in subject.endpoints()}
+        found = list(subject.endpoints())
+        protocols = {(each.endpoint.addresses[0], each.number): each.port.protocol for each in found}
+        homes = {each.endpoint.addresses[0]: each.endpoint.node_name for each in found}
         for backend in ready_endpoints(subject)[:_MOST_DIALS]:
             senders = self._diallers(backend, homes[backend[0]])
             if subject.service.key == KUBE_DNS:
@@ -345,7 +346,8 @@ class Round:
         """The name that observations give to an endpoint's pod; empty for an endpoint with a node's address."""
         if subject.is_of_node(backend[0]):
             return ""
-        targets = (each.target for each, _, _ in subject.endpoints() if each.addresses[0] == backend[0] and each.target)
+        there = (each.endpoint for each in subject.endpoints() if each.endpoint.addresses[0] == backend[0])
+        targets = (each.target for each in there if each.target)
         by_address = (name for name, own in self._addresses.items() if backend[0] in own)
         return next(targets, "") or next(by_address, "")
 

@@ -5,6 +5,7 @@ compared with them. ``proxylab.oracle.choice`` knows which endpoints a node must
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -31,6 +32,14 @@ from proxylab.scenario.words import Frontend
 
 Backend = tuple[IPAddress, int]
 """The address and port of an endpoint."""
+
+
+class EndpointOfPort(NamedTuple):
+    """An endpoint of one port of a Service, with its number for that port."""
+
+    endpoint: Endpoint
+    number: int
+    port: ServicePort
 
 
 class FrontendAddress(Struct, frozen=True, kw_only=True):
@@ -153,13 +162,13 @@ class DiagnosedService(Struct, frozen=True, kw_only=True):
         )
         return tuple((each.address, each.port) for each in choice.chosen)
 
-    def endpoints(self) -> Iterator[tuple[Endpoint, int, ServicePort]]:
-        """Every endpoint of every port of the Service, with its port number."""
+    def endpoints(self) -> Iterator[EndpointOfPort]:
+        """Every endpoint of every port of the Service."""
         for port in self.service.ports:
             for found in self.slices:
                 for own in found.ports:
                     if found.address_type in self.families and (own.name, own.protocol) == (port.name, port.protocol):
-                        yield from ((each, own.port, port) for each in found.endpoints)
+                        yield from (EndpointOfPort(each, own.port, port) for each in found.endpoints)
 
     def pod_at(self, address: IPAddress) -> Pod | None:
         """The pod with this address; ``None`` if it is a node's."""
@@ -169,15 +178,17 @@ class DiagnosedService(Struct, frozen=True, kw_only=True):
 
     def is_of_node(self, address: IPAddress) -> bool:
         """Whether an endpoint has the address of a node, and is not a pod in the node's network."""
-        targets = (each.target for each, _, _ in self.endpoints() if each.addresses[0] == address)
-        return any(address in node.addresses for node in self.nodes) and not any(targets)
+        return any(address in node.addresses for node in self.nodes) and not any(self._targets(address))
 
     def name_of_address(self, address: IPAddress) -> str:
         """The name of an endpoint's pod, or else its address."""
-        target = next((each.target for each, _, _ in self.endpoints() if each.addresses[0] == address), "")
-        return target or str(address)
+        return next(self._targets(address), "") or str(address)
 
     def name_of(self, backend: Backend) -> str:
         """The name of an endpoint's pod, if it has one, and its address."""
-        target = next((each.target for each, _, _ in self.endpoints() if each.addresses[0] == backend[0]), "")
+        target = next(self._targets(backend[0]), "")
         return f"{target} ({endpoint(*backend)})" if target else endpoint(*backend)
+
+    def _targets(self, address: IPAddress) -> Iterator[str]:
+        """The pods of the endpoints with an address; an empty name for one that is no pod's."""
+        return (each.endpoint.target for each in self.endpoints() if each.endpoint.addresses[0] == address)

@@ -150,18 +150,26 @@ def _branch(assembly: Assembly, plan: Plan, probe: Probe, node: str, backend: _B
         masquerade_address = masquerade_source(plan, node, hops[0].out.device, backend.address) if hops else None
     except LookupError as error:
         return Branch(backend.name, (), (str(error),))
-    source, more, ends = _source(assembly, probe, (node, backend), masquerade_address)
-    changes += more
-    legs = _legs(hops, f"{source} > {there}", resolved)
+    source = _source(assembly, probe, (node, backend), masquerade_address)
+    changes += source.changes
+    legs = _legs(hops, f"{source.address} > {there}", resolved)
     if not legs:
-        return Branch(backend.name, (), (*changes, "it stays on the node", *ends))
-    return Branch(backend.name, (replace(legs[0], changes=tuple(changes)), *legs[1:]), ends)
+        return Branch(backend.name, (), (*changes, "it stays on the node", *source.remarks))
+    return Branch(backend.name, (replace(legs[0], changes=tuple(changes)), *legs[1:]), source.remarks)
+
+
+class _SourceThere(Struct, frozen=True):
+    """The source that a packet has at an endpoint, what changes it on the way, and remarks."""
+
+    address: IPAddress
+    changes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def _source(
     assembly: Assembly, probe: Probe, way: tuple[str, _Backend], masquerade_address: IPAddress | None
-) -> tuple[IPAddress, list[str], tuple[str, ...]]:
-    """The source that the probe expects at one endpoint, what changes it, and remarks.
+) -> _SourceThere:
+    """The source that the probe expects at one endpoint.
 
     ``masquerade_address`` is what masquerading would set on this way.
     """
@@ -172,21 +180,18 @@ def _source(
         expected = wanted.address if isinstance(wanted, SourceAddress) else None
     if isinstance(wanted, Preserved):
         remark = f"it keeps its source, as expected; if masqueraded, it would be {masquerade_address}"
-        return own, [], (remark,) if masquerade_address else ()
+        return _SourceThere(own, remarks=(remark,) if masquerade_address else ())
     if isinstance(wanted, Masqueraded):
         ways = (each for each in resolved.masquerades if (each.node, each.backend) == (node, backend.address))
         expected = next((each.source for each in ways), None)
         if expected == own:
-            return own, [f"masquerading leaves its source at {own}"], ()
+            return _SourceThere(own, (f"masquerading leaves its source at {own}",))
     if expected is not None:
-        changed = [f"source {own} becomes {expected}"] if own != expected else []
+        changes = (f"source {own} becomes {expected}",) if own != expected else ()
         remark = f"expected; by its output device masquerading would set {masquerade_address}"
-        return expected, changed, (remark,) if masquerade_address not in (None, expected) else ()
-    return (
-        own,
-        [],
-        (f"if masqueraded, its source would be {masquerade_address}",) if masquerade_address is not None else (),
-    )
+        return _SourceThere(expected, changes, (remark,) if masquerade_address not in (None, expected) else ())
+    remark = f"if masqueraded, its source would be {masquerade_address}"
+    return _SourceThere(own, remarks=(remark,) if masquerade_address is not None else ())
 
 
 def _legs(hops: tuple[Hop, ...], packet: str, resolved: ResolvedProbe) -> tuple[PathHop, ...]:

@@ -6,6 +6,7 @@ selects are its endpoints, as the lab derives them, too. Both are made as kubect
 
 from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import ip_address
+from typing import NamedTuple
 
 from proxylab.addresses import Family, without_leading_zeros
 from proxylab.cluster.objects import SERVICE_NAME_LABEL
@@ -61,7 +62,7 @@ def derived_slices(service: Raw, pods: Iterable[LivePod], families: Iterable[Fam
     ]
     publish = bool(at(service, "spec", "publishNotReadyAddresses"))
     for family in families:
-        by_ports: dict[tuple[tuple[str, int, str], ...], list[Raw]] = {}
+        by_ports: dict[tuple[_PortOfPod, ...], list[Raw]] = {}
         for pod in chosen:
             for address in (each for each in pod.addresses if Family.of(each) is family):
                 conditions = {
@@ -77,11 +78,19 @@ def derived_slices(service: Raw, pods: Iterable[LivePod], families: Iterable[Fam
                 }
                 by_ports.setdefault(tuple(_ports(service, pod)), []).append(endpoint)
         for number, (ports, endpoints) in enumerate(by_ports.items()):
-            written = [{"name": port, "port": target, "protocol": protocol} for port, target, protocol in ports]
+            written = [each._asdict() for each in ports]
             yield _slice(namespace, name, f"{family.lower()}-{number}", family, written, endpoints)
 
 
-def _ports(service: Raw, pod: LivePod) -> Iterator[tuple[str, int, str]]:
+class _PortOfPod(NamedTuple):
+    """A Service's port with its number at a pod, in the keys of an EndpointSlice."""
+
+    name: str
+    port: int
+    protocol: str
+
+
+def _ports(service: Raw, pod: LivePod) -> Iterator[_PortOfPod]:
     """The Service's ports with their numbers at a pod; a named one only where a container declares it."""
     for port in at(service, "spec", "ports") or []:
         protocol, target = str(port.get("protocol") or "TCP"), port.get("targetPort") or port["port"]
@@ -89,7 +98,7 @@ def _ports(service: Raw, pod: LivePod) -> Iterator[tuple[str, int, str]]:
             named = (number for (own, number), name in pod.ports.items() if (own, name) == (protocol, target))
             target = next(named, None)
         if target is not None:
-            yield str(port.get("name") or ""), int(target), protocol
+            yield _PortOfPod(str(port.get("name") or ""), int(target), protocol)
 
 
 def _slice(

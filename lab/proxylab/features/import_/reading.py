@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from proxylab.cluster.objects import ObjectKey
 from proxylab.errors import ScenarioError
 from proxylab.scenario.document import Problems
 from proxylab.scenario.source import read_documents
@@ -72,7 +73,7 @@ def read_kubectl_output(texts: Iterable[tuple[str, str]]) -> KubectlOutput:
         ScenarioError: a text is neither YAML nor JSON, holds something else, or nothing at all.
     """
     problems = Problems()
-    found: dict[tuple[str, str, str], Raw] = {}
+    found: dict[ObjectKey, Raw] = {}
     others: Counter[str] = Counter()
     names = []
     for name, text in texts:
@@ -85,14 +86,14 @@ def read_kubectl_output(texts: Iterable[tuple[str, str]]) -> KubectlOutput:
             ):
                 kind = str(each.get("kind"))
                 if kind in (*_LOOKED_AT, *_WORKLOADS):
-                    found.setdefault((kind, *namespaced(each)), each)
+                    found.setdefault(ObjectKey(kind, *namespaced(each)), each)
                 else:
                     others[kind] += 1
     problems.raise_any()
     services, slices, pods, nodes, endpoints, config_maps, service_cidrs = (
-        tuple(each for (kind, *_), each in found.items() if kind == wanted) for wanted in _LOOKED_AT
+        tuple(each for key, each in found.items() if key.kind == wanted) for wanted in _LOOKED_AT
     )
-    workloads = tuple(each for (kind, *_), each in found.items() if kind in _WORKLOADS)
+    workloads = tuple(each for key, each in found.items() if key.kind in _WORKLOADS)
     if workloads and not (pods or slices or endpoints):
         what = "workloads, and no pod or EndpointSlice: manifests rather than the state of a cluster"
         cure = "name the file in spec.manifests of a scenario, which makes their pods"

@@ -7,7 +7,7 @@ chance plays no part. Questions whose answers differ alike, for the same reason,
 import re
 from collections import Counter
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -100,10 +100,18 @@ class Certificate(Struct, frozen=True, kw_only=True):
         return ExitCode.OK if self.same else ExitCode.NOTHING_SELECTED
 
 
+class _Change(NamedTuple):
+    """What several answers have alike: what was seen before and after, in words, and why it may differ."""
+
+    before: str
+    after: str
+    reason: ReasonOfChange
+
+
 def certificate_of(before: Audit, after: Audit) -> Certificate:
     """Compare the answers of two audits that asked the same questions."""
     there = {each.verdict.probe.name: each for each in after.answers}
-    alike: dict[tuple[str, str, ReasonOfChange], list[tuple[AuditAnswer, AuditAnswer]]] = {}
+    alike: dict[_Change, list[tuple[AuditAnswer, AuditAnswer]]] = {}
     same, undecided = Counter[str](), list[Undecided]()
     for old in before.answers:
         new = there[old.verdict.probe.name]
@@ -117,11 +125,11 @@ def certificate_of(before: Audit, after: Audit) -> Certificate:
             same[old.service] += 1
         else:
             here, now = _first_difference(old, new)
-            key = _words(here), _words(now), _reason(before.engine, after.engine, here, now)
+            key = _Change(_words(here), _words(now), _reason(before.engine, after.engine, here, now))
             alike.setdefault(key, []).append((old, new))
     changes = (
-        CertifiedChange(before=one, after=other, reason=reason, answers=tuple(answers))
-        for (one, other, reason), answers in alike.items()
+        CertifiedChange(before=each.before, after=each.after, reason=each.reason, answers=tuple(answers))
+        for each, answers in alike.items()
     )
     return Certificate(before=before, after=after, changes=tuple(changes), same=dict(same), undecided=tuple(undecided))
 

@@ -6,7 +6,7 @@ mutated rules itself, so that they stay through all steps. Mutants of objects ar
 every engine has them, the real ones too.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -116,7 +116,7 @@ class MutantRuns:
     def __init__(self, session: Session, engine: str) -> None:
         self._session = session
         self._lines = _lines(engine)
-        self._noticers = Counter[tuple[str, str, str]]()
+        self._noticers = defaultdict[str, Counter[tuple[str, str]]](Counter)
 
     def baseline(self, case: Scenario, at: Callable[[str], None]) -> Baseline:
         """Run a case without a mutation."""
@@ -156,7 +156,7 @@ class MutantRuns:
             except _RefusedError as error:
                 return replace(mutant, equivalent=f"no kernel loads it: {error}")
             if noticed is not None and noticed.judgement != Judgement.INCONCLUSIVE:
-                self._noticers[mutant.rule_class, case.case.file, case.case.case.id] += 1
+                self._noticers[mutant.rule_class][case.case.file, case.case.case.id] += 1
                 return replace(mutant, noticed=noticed)
             unsure = unsure or noticed
         return replace(mutant, noticed=unsure)
@@ -169,7 +169,7 @@ class MutantRuns:
         def key(each: MutableCase) -> tuple[object, ...]:
             baseline = each.baseline or Baseline(file="", case="")
             meets = any(of_class.startswith(beginning) for beginning in baseline.met)
-            noticed = self._noticers[of_class, each.case.file, each.case.case.id]
+            noticed = self._noticers[of_class][each.case.file, each.case.case.id]
             return not meets, -noticed, baseline.seconds
 
         return sorted((each for each in cases if each.has(mutation)), key=key)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, Protocol
 from proxylab.errors import CapabilityError
-from proxylab.evidence.ipvs import IpvsCounts, IpvsDestination, IpvsTimeouts, VirtualServer
+from proxylab.evidence.ipvs import IpvsCounts, IpvsDestination, IpvsTimeouts, ServerKey, VirtualServer
 from proxylab.kernel.netlink.messages import Content, Decoded, Kind, NetlinkRequest, Value
 from proxylab.kernel.netlink.socket import NETLINK_GENERIC, open_netlink
 from proxylab.kernel.sandbox.netns import NetNs
@@ -58,10 +58,9 @@ class Ipvs:
         """Close the socket."""
         self._netlink.close()
 
-    def server(self, key: tuple[IPAddress, int, Protocol]) -> VirtualServer | None:
+    def server(self, key: ServerKey) -> VirtualServer | None:
         """One virtual server with its destinations; ``None`` where there is none. Raises ``OSError``."""
-        address, port, protocol = key
-        content = {"IPVS_CMD_ATTR_SERVICE": _identity(VirtualServer(address=address, port=port, protocol=protocol))}
+        content = {"IPVS_CMD_ATTR_SERVICE": _identity(VirtualServer(**key._asdict()))}
         try:
             found = self._netlink.one(self._request(_GET_SERVICE, "read a virtual server", content, flags=0))
         except OSError as error:

@@ -91,7 +91,7 @@ class PacketLog:
                     raise
                 self._overrun = True
                 continue
-            found += (self._logged(body) for kind, _, _, body in messages(data) if kind == _LOG_PACKET)
+            found += (self._logged(each.body) for each in messages(data) if each.kind == _LOG_PACKET)
 
     def take_lost(self) -> int:
         """How many packets were lost since the last call, by the sequence numbers read so far."""

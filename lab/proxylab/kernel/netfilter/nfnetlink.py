@@ -11,7 +11,7 @@ import socket
 import struct
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Final
+from typing import Final, NamedTuple
 
 from proxylab.addresses import Family
 from proxylab.kernel.sandbox.netns import NetNs, inside
@@ -55,14 +55,22 @@ def message(kind: int, flags: int, sequence: int, body: bytes) -> bytes:
     return _HEADER.pack(size, kind, flags | _NLM_F_REQUEST, sequence, 0) + body + bytes(-size & 3)
 
 
-def messages(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
-    """Each message as type, flags, sequence number and body. Raises ``OSError`` (EBADMSG) for an impossible length."""
+class NetfilterMessage(NamedTuple):
+    """One message: its type, flags and body."""
+
+    kind: int
+    flags: int
+    body: bytes
+
+
+def messages(data: bytes) -> Iterator[NetfilterMessage]:
+    """Each message that was read. Raises ``OSError`` (EBADMSG) for an impossible length."""
     at = 0
     while at + _HEADER.size <= len(data):
-        length, kind, flags, sequence, _ = _HEADER.unpack_from(data, at)
+        length, kind, flags, _, _ = _HEADER.unpack_from(data, at)
         if length < _HEADER.size:
             raise OSError(errno.EBADMSG, "a netlink message is shorter than its header")
-        yield kind, flags, sequence, data[at + _HEADER.size : at + length]
+        yield NetfilterMessage(kind, flags, data[at + _HEADER.size : at + length])
         at += length + (-length & 3)
 
 
@@ -85,10 +93,10 @@ def expect(control: socket.socket, acknowledgements: int) -> None:
     """Read that many acknowledgements. Raises ``OSError`` with the first errno that is not zero."""
     failed = 0
     while acknowledgements:
-        for kind, _, _, body in messages(control.recv(_READ_BYTES)):
-            if kind == _NLMSG_ERROR:
+        for each in messages(control.recv(_READ_BYTES)):
+            if each.kind == _NLMSG_ERROR:
                 acknowledgements -= 1
-                failed = failed or -int(struct.unpack_from("=i", body)[0])
+                failed = failed or -int(struct.unpack_from("=i", each.body)[0])
     if failed:
         raise OSError(failed, os.strerror(failed))
 
@@ -126,10 +134,10 @@ class NetfilterSocket:
     def one(self, kind: int, body: bytes) -> bytes:
         """The body of the one object that answers a request. Raises ``OSError`` with the kernel's errno."""
         self._socket.send(message(kind, 0, 1, body))
-        for answer, _, _, content in messages(self._socket.recv(_READ_BYTES)):
-            if answer != _NLMSG_ERROR:
-                return content
-            code = -struct.unpack_from("=i", content)[0]
+        for answer in messages(self._socket.recv(_READ_BYTES)):
+            if answer.kind != _NLMSG_ERROR:
+                return answer.body
+            code = -struct.unpack_from("=i", answer.body)[0]
             raise OSError(code, os.strerror(code))
         raise OSError(errno.EPROTO, "the kernel sent an empty answer")
 
@@ -137,7 +145,7 @@ class NetfilterSocket:
         found: list[bytes] = []
         interrupted = False
         while True:
-            for kind, flags, _, content in messages(self._socket.recv(_READ_BYTES)):
+            for kind, flags, content in messages(self._socket.recv(_READ_BYTES)):
                 interrupted = interrupted or bool(flags & _NLM_F_DUMP_INTR)
                 if kind in (_NLMSG_DONE, _NLMSG_ERROR):
                     # A dump that fails on the way ends like any other, with its errno (netlink_dump_done).

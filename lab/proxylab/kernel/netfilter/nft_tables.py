@@ -7,7 +7,7 @@ removes it when the socket closes. ``kernel.netfilter.nft_expressions`` builds t
 import errno
 import socket
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -47,11 +47,16 @@ PREROUTING, INPUT, OUTPUT = 0, 1, 3  # NF_INET_* of include/uapi/linux/netfilter
 # The kernel has no nf_tables, or none for this family: then there is no table either.
 _NO_TABLE: Final = frozenset({errno.ENOENT, errno.EOPNOTSUPP, errno.EAFNOSUPPORT, errno.EINVAL, errno.EPROTONOSUPPORT})
 
-Request = tuple[int, int, bytes]
-"""The type of a message, its flags, and its attributes."""
-
 Rule = Sequence[bytes]
 """The expressions of a rule, in order."""
+
+
+class _TableRequest(NamedTuple):
+    """One request about a table: the type of its message, its flags, and its attributes."""
+
+    kind: int
+    flags: int
+    body: bytes
 
 
 class ChainHook(Struct, frozen=True):
@@ -71,10 +76,10 @@ class OwnTable:
         self._name = name
         self._chains = tuple(chains)
         table = nla.text(_TABLE_NAME, name) + nla.number(_TABLE_FLAGS, _TABLE_F_OWNER)
-        requests = [(_NEWTABLE, NLM_F_CREATE, table)]
+        requests = [_TableRequest(_NEWTABLE, NLM_F_CREATE, table)]
         for chain, hook in chains.items():
             body = nla.text(_CHAIN_TABLE, name) + nla.text(_CHAIN_NAME, chain) + _hook_attribute(hook)
-            requests.append((_NEWCHAIN, NLM_F_CREATE, body + nla.text(_CHAIN_TYPE, "filter")))
+            requests.append(_TableRequest(_NEWCHAIN, NLM_F_CREATE, body + nla.text(_CHAIN_TYPE, "filter")))
         try:
             self._transact(requests)
         except OSError:
@@ -83,17 +88,16 @@ class OwnTable:
 
     def append(self, rules: Sequence[Rule], to: str = "") -> None:
         """Append rules to a chain, or to every one, in one transaction."""
-        self._transact(
-            [
-                (_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, self._in(chain) + nla.nested(_RULE_EXPRESSIONS, *rule))
-                for chain in ((to,) if to else self._chains)
-                for rule in rules
-            ]
-        )
+        bodies = [
+            self._in(chain) + nla.nested(_RULE_EXPRESSIONS, *rule)
+            for chain in ((to,) if to else self._chains)
+            for rule in rules
+        ]
+        self._transact([_TableRequest(_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, body) for body in bodies])
 
     def clear(self) -> None:
         """Delete every rule; the chains stay."""
-        self._transact([(_DELRULE, 0, self._in(chain)) for chain in self._chains])
+        self._transact([_TableRequest(_DELRULE, 0, self._in(chain)) for chain in self._chains])
 
     def close(self) -> None:
         """Close the socket, which removes the table."""
@@ -102,7 +106,7 @@ class OwnTable:
     def _in(self, chain: str) -> bytes:
         return nla.text(_RULE_TABLE, self._name) + nla.text(_RULE_CHAIN, chain)
 
-    def _transact(self, requests: Sequence[Request]) -> None:
+    def _transact(self, requests: Sequence[_TableRequest]) -> None:
         self._socket.send(_batch(_NFPROTO_INET, requests))
         expect(self._socket, len(requests))
 
@@ -112,7 +116,7 @@ def _hook_attribute(hook: ChainHook) -> bytes:
     return nla.nested(_CHAIN_HOOK, nla.number(_HOOK_NUMBER, hook.number), nla.number(_HOOK_PRIORITY, unsigned))
 
 
-def _carry_out(netns: NetNs, protocol: int, requests: Sequence[Request]) -> None:
+def _carry_out(netns: NetNs, protocol: int, requests: Sequence[_TableRequest]) -> None:
     """Carry out requests to tables of one family (``NFPROTO_*``) in one transaction. Raises ``OSError``."""
     with inside(netns):
         control = open_netfilter()
@@ -137,13 +141,13 @@ def delete_table(netns: NetNs, family: Family, name: str) -> bool:
         if error.errno in _NO_TABLE:
             return False
         raise
-    _carry_out(netns, protocol, [(_DELTABLE, 0, name_attribute)])
+    _carry_out(netns, protocol, [_TableRequest(_DELTABLE, 0, name_attribute)])
     return True
 
 
-def _batch(protocol: int, requests: Sequence[Request]) -> bytes:
+def _batch(protocol: int, requests: Sequence[_TableRequest]) -> bytes:
     head = bytes([protocol, 0, 0, 0])
-    bodies = [(kind, flags | NLM_F_ACK, head + body) for kind, flags, body in requests]
+    bodies = [_TableRequest(each.kind, each.flags | NLM_F_ACK, head + each.body) for each in requests]
     subsystem = bytes([socket.AF_UNSPEC, 0, 0, SUBSYS_NFTABLES >> 8])
-    whole = ((_BATCH_BEGIN, 0, subsystem), *bodies, (_BATCH_END, 0, subsystem))
-    return b"".join(message(kind, flags, number, body) for number, (kind, flags, body) in enumerate(whole, 1))
+    whole = (_TableRequest(_BATCH_BEGIN, 0, subsystem), *bodies, _TableRequest(_BATCH_END, 0, subsystem))
+    return b"".join(message(each.kind, each.flags, number, each.body) for number, each in enumerate(whole, 1))

@@ -43,30 +43,37 @@ _DESTINATION_PORT: Final = slice(-4, -2)
 _IDENTIFIER: Final = slice(-20, -18)
 
 
+class _UsualForm(NamedTuple):
+    """Where a direction stands in an answer: its offset, the heads of nested attributes there, and the rest."""
+
+    at: int
+    head: bytes
+    rest: struct.Struct
+
+
 class _Direction(NamedTuple):
     """One direction of an answer: its attribute, and its usual form by IP version.
 
-    The form is its offset, the heads of nested attributes there, and the rest. The original direction comes at once
-    before that of replies (ctnetlink_dump_tuples). Only ICMP has another form.
+    The original direction comes at once before that of replies (ctnetlink_dump_tuples). Only ICMP has another form.
     """
 
     attribute: str
-    usual: dict[int, tuple[int, bytes, struct.Struct]]
+    usual: dict[int, _UsualForm]
 
 
 _ENDS: Final = {4: struct.Struct("!4x4s4x4s4x4xB3x4xH2x4xH"), 6: struct.Struct("!4x16s4x16s4x4xB3x4xH2x4xH")}
 _ORIGINAL: Final = _Direction(
     "CTA_TUPLE_ORIG",
     {
-        4: (20, struct.pack("=4H", 52, 0x8001, 20, 0x8001), _ENDS[4]),
-        6: (20, struct.pack("=4H", 76, 0x8001, 44, 0x8001), _ENDS[6]),
+        4: _UsualForm(20, struct.pack("=4H", 52, 0x8001, 20, 0x8001), _ENDS[4]),
+        6: _UsualForm(20, struct.pack("=4H", 76, 0x8001, 44, 0x8001), _ENDS[6]),
     },
 )
 _REPLY: Final = _Direction(
     "CTA_TUPLE_REPLY",
     {
-        4: (72, struct.pack("=4H", 52, 0x8002, 20, 0x8001), _ENDS[4]),
-        6: (96, struct.pack("=4H", 76, 0x8002, 44, 0x8001), _ENDS[6]),
+        4: _UsualForm(72, struct.pack("=4H", 52, 0x8002, 20, 0x8001), _ENDS[4]),
+        6: _UsualForm(96, struct.pack("=4H", 76, 0x8002, 44, 0x8001), _ENDS[6]),
     },
 )
 

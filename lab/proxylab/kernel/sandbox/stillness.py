@@ -10,7 +10,7 @@ shows that (``awaits_nothing``).
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 _SLEEPS: Final = "S"
 _SYN_SENT: Final = "02"
@@ -26,7 +26,7 @@ def are_still(pids: Collection[int], *, awaits_nothing: bool = False) -> bool:
     """
     try:
         before = [*_threads(pids)]
-        sleep = all(state == _SLEEPS for _thread, state, _counts in before)
+        sleep = all(each.state == _SLEEPS for each in before)
         awaits = awaits_nothing and sleep and any(map(_awaits_an_answer, pids))
         return bool(before) and sleep and not awaits and before == [*_threads(pids)]
     except (FileNotFoundError, ProcessLookupError):
@@ -53,11 +53,18 @@ def _link(descriptor: Path) -> str:
         return ""
 
 
-def _threads(pids: Collection[int]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Each thread, its state, and how often it has gone to sleep and was preempted."""
+class _ThreadState(NamedTuple):
+    """A thread, its state, and how often it has gone to sleep and was preempted."""
+
+    thread: str
+    state: str
+    switches: tuple[str, ...]
+
+
+def _threads(pids: Collection[int]) -> Iterator[_ThreadState]:
     for pid in sorted(pids):
         for thread in sorted(Path(f"/proc/{pid}/task").iterdir()):
             lines = (thread / "status").read_text(encoding="utf-8", errors="replace").splitlines()
             fields = {name: value.split() for name, _, value in (line.partition(":") for line in lines)}
             counts = (*fields["voluntary_ctxt_switches"], *fields["nonvoluntary_ctxt_switches"])
-            yield str(thread), fields["State"][0], counts
+            yield _ThreadState(str(thread), fields["State"][0], counts)

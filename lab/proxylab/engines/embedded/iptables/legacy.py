@@ -22,6 +22,8 @@ How it differs from the current one:
 
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress
 from proxylab.engines.embedded.iptables import names
 from proxylab.engines.embedded.iptables.dispatch_rules import health_check
@@ -130,6 +132,14 @@ def _render_port(proxy: ProxyScope, port: ServicePortInfo) -> PortRules:
     return PortRules(port.service, dispatch_rules, owned, "\n".join(service_chains))
 
 
+class _OutsideAddress(Struct, frozen=True):
+    """An address for clients outside of the cluster: what it is, and the chain to which it leads."""
+
+    address: IPAddress
+    what: str
+    chain: str
+
+
 def _dispatch_rules(scope: PortScope, served: bool, external: str) -> Iterator[RuleLine]:
     """The dispatch rules of a service port; 1.23 refused by REJECT only, never by DROP."""
     port = scope.port
@@ -139,14 +149,12 @@ def _dispatch_rules(scope: PortScope, served: bool, external: str) -> Iterator[R
         yield append_line(names.SERVICES, f"{remark} {scope.cluster_ip_match}", scope.chains.cluster)
     else:
         yield append_line(names.REJECT_INTERNAL, f"{none} {scope.cluster_ip_match}", "REJECT")
-    outside: list[tuple[IPAddress, str, str]] = [
-        *((address, "external IP", external) for address in port.external_ips),
-        *((address, "loadbalancer IP", scope.chains.firewall) for address in port.load_balancer_vips),
-    ]
-    for address, what, chain in outside:
-        destination = to_address(port.protocol, address, port.port)
+    outside = [_OutsideAddress(each, "external IP", external) for each in port.external_ips]
+    outside += [_OutsideAddress(each, "loadbalancer IP", scope.chains.firewall) for each in port.load_balancer_vips]
+    for each in outside:
+        destination = to_address(port.protocol, each.address, port.port)
         if served:
-            yield append_line(names.SERVICES, f"{comment(f'{port.name} {what}')} {destination}", chain)
+            yield append_line(names.SERVICES, f"{comment(f'{port.name} {each.what}')} {destination}", each.chain)
         else:
             yield append_line(names.REJECT_EXTERNAL, f"{none} {destination}", "REJECT")
     if port.node_port:

@@ -14,11 +14,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from proxylab.addresses import Family, IPAddress, Protocol
+from proxylab.addresses import Family, IPAddress
 from proxylab.engines.embedded.iptables.meter import TableMeter
 from proxylab.engines.embedded.ipvs.sets import NodeSet
 from proxylab.evidence.evidence import RuleCount
-from proxylab.evidence.ipvs import SETS, VIRTUAL_SERVERS, IpSet, IpvsConnection, Member, VirtualServer
+from proxylab.evidence.ipvs import SETS, VIRTUAL_SERVERS, IpSet, IpvsConnection, Member, ServerKey, VirtualServer
 from proxylab.evidence.words import endpoint
 from proxylab.kernel.capture.stack_counters import StackCounters, counters_in
 from proxylab.kernel.netfilter.ipset import IpSets
@@ -121,7 +121,7 @@ class IpvsMeter:
         """The refusals of the dialled virtual server, if it has no destination for a packet."""
         protocol = resolved.protocol.served
         if packets and protocol is not None:
-            server = self._server((resolved.destination, resolved.port, protocol))
+            server = self._server(ServerKey(resolved.destination, resolved.port, protocol))
             if server.scheduler and not any(each.weight for each in server.destinations):
                 yield self._count(server, ", ".join(server.lines()), packets, "REJECT")
 
@@ -136,12 +136,11 @@ class IpvsMeter:
     ) -> RuleCount:
         return RuleCount(self._netns.name, VIRTUAL_SERVERS, server.option, text, packets, target, address, port)
 
-    def _server(self, key: tuple[IPAddress, int, Protocol]) -> VirtualServer:
+    def _server(self, key: ServerKey) -> VirtualServer:
         """The virtual server there; without a scheduler if there is none, or none any more."""
         if self._ipvs is None:
             self._ipvs = Ipvs(self._netns)
-        address, port, protocol = key
-        return self._ipvs.server(key) or VirtualServer(address=address, port=port, protocol=protocol, scheduler="")
+        return self._ipvs.server(key) or VirtualServer(**key._asdict(), scheduler="")
 
     def _unreachables(self, stack: Mapping[str, str]) -> int:
         """How many ICMP errors the stack has sent since ``begin`` that say that a destination is unreachable."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -14,7 +14,7 @@ from proxylab.engines.embedded.iptables.node import IptablesNode
 from proxylab.engines.embedded.ipvs.meter import IpvsMeter
 from proxylab.engines.embedded.ipvs.mutants import MUTANT_LINES
 from proxylab.engines.embedded.ipvs.sets import NodeSet
-from proxylab.engines.embedded.ipvs.tables import DUMMY, ServerKey
+from proxylab.engines.embedded.ipvs.tables import DUMMY
 from proxylab.engines.embedded.ipvs.texts import print_tables
 from proxylab.engines.embedded.ipvs.writer import Held, IpvsWriter
 from proxylab.engines.embedded.proxier import ModeProxier, Proxier, RulesRefusedError
@@ -22,7 +22,7 @@ from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.node_mode import NodeMode
 from proxylab.engines.protocol import ModeProcess
 from proxylab.errors import CapabilityError
-from proxylab.evidence.ipvs import IpSet, IpvsDestination, IpvsTimeouts, VirtualServer
+from proxylab.evidence.ipvs import IpSet, IpvsDestination, IpvsTimeouts, ServerKey, VirtualServer
 from proxylab.kernel.netfilter.ipset import IpSets, SetsRefusedError
 from proxylab.kernel.netfilter.ipvs import Ipvs, IpvsRefusedError
 from proxylab.kernel.netlink.links import DummyDevice
@@ -47,7 +47,14 @@ _NO_REUSE_MODE: Final = {"net.ipv4.vs.conn_reuse_mode": "0"}
 _STRICT_ARP: Final = {"net.ipv4.conf.all.arp_ignore": "1", "net.ipv4.conf.all.arp_announce": "2"}
 
 Pair = tuple[VirtualServer, IpvsDestination]
-_Key = tuple[ServerKey, IPAddress, int]
+
+
+class DestinationKey(NamedTuple):
+    """What identifies a destination of a virtual server."""
+
+    server: ServerKey
+    address: IPAddress
+    port: int
 
 
 class IpvsNode:
@@ -237,7 +244,7 @@ class Ending:
     """
 
     def __init__(self) -> None:
-        self._ending: dict[_Key, Pair] = {}
+        self._ending: dict[DestinationKey, Pair] = {}
 
     def begin(self, ipvs: Ipvs, pairs: Iterable[Pair]) -> None:
         """Delete destinations, or set the weight of those with connections to 0."""
@@ -257,13 +264,13 @@ class Ending:
     def forget(self, servers: Iterable[VirtualServer]) -> None:
         """Forget the destinations of deleted virtual servers."""
         gone = {each.key for each in servers}
-        self._ending = {key: pair for key, pair in self._ending.items() if key[0] not in gone}
+        self._ending = {key: pair for key, pair in self._ending.items() if key.server not in gone}
 
 
 def _delete_idle(ipvs: Ipvs, pairs: list[Pair]) -> list[Pair]:
     """Delete the destinations without connections, and return the others."""
     servers = {server.key: server for server, _ in pairs if server.protocol is Protocol.TCP}
-    connections: Mapping[_Key, int] = {
+    connections: Mapping[DestinationKey, int] = {
         _key((server, each)): each.active + each.inactive
         for server in servers.values()
         for each in ipvs.destinations(server)
@@ -273,9 +280,9 @@ def _delete_idle(ipvs: Ipvs, pairs: list[Pair]) -> list[Pair]:
     return left
 
 
-def _key(pair: Pair) -> _Key:
+def _key(pair: Pair) -> DestinationKey:
     server, destination = pair
-    return server.key, destination.address, destination.port
+    return DestinationKey(server.key, destination.address, destination.port)
 
 
 ON_NODE: Final[Callable[[NodeContext], NodeMode]] = IpvsNode

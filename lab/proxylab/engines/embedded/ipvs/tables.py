@@ -20,11 +20,9 @@ from proxylab.engines.embedded.ipvs.sets import NodeSet
 from proxylab.engines.embedded.node import NodeFacts, node_port_addresses
 from proxylab.engines.embedded.ports import EndpointInfo, ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.evidence.ipvs import IpSet, IpvsDestination, Member, VirtualServer
+from proxylab.evidence.ipvs import IpSet, IpvsDestination, Member, ServerKey, VirtualServer
 
 DUMMY: Final = "kube-ipvs0"
-
-ServerKey = tuple[IPAddress, int, Protocol]
 
 _HASH_SOURCE: Final = 0x10
 """kube-proxy's ``FlagSourceHash``, which scheduler mh reads as ``mh-port``: it hashes the source port, too."""
@@ -121,7 +119,7 @@ class _Planning:
             itself = Member(address=address, protocol=port.protocol, port=port.port, other=address)
             self._members[NodeSet.LOAD_BALANCER_SOURCE_IP].add(itself)
         else:
-            self._closed.append((address, port.port, port.protocol))
+            self._closed.append(ServerKey(address, port.port, port.protocol))
 
     def _add_node_port(self, port: ServicePortInfo, endpoints: Sequence[EndpointInfo]) -> None:
         """The node port on each address. A bitmap has no protocol, so each protocol has one; SCTP has a hash."""

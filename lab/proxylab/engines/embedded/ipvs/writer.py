@@ -16,13 +16,13 @@ from proxylab.engines.embedded.iptables.restore import restore, restore_changes
 from proxylab.engines.embedded.iptables.rules import Ruleset
 from proxylab.engines.embedded.ipvs.mutants import mutated_tables
 from proxylab.engines.embedded.ipvs.rules import make_rules
-from proxylab.engines.embedded.ipvs.tables import ServerKey, Tables, plan_tables
+from proxylab.engines.embedded.ipvs.tables import Tables, plan_tables
 from proxylab.engines.embedded.mutation import Mutation
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView, PortTracker, ServicePortInfo
 from proxylab.engines.embedded.proxier import RulesRefusedError, Written
 from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.evidence.ipvs import IpSet, VirtualServer
+from proxylab.evidence.ipvs import IpSet, ServerKey, VirtualServer
 
 
 class Held(Struct, frozen=True):

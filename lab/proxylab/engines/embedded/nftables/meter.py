@@ -17,7 +17,7 @@ frames may be under way until the meter reads.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from proxylab.addresses import Family, unpacked
 from proxylab.evidence.evidence import RuleCount
@@ -115,6 +115,15 @@ class TraceMeter:
             self._lost = True
 
 
+class _Met(NamedTuple):
+    """A rule that packets met: its chain, text and target, and the packed address and port that a DNAT gave them."""
+
+    chain: str
+    text: str
+    target: str
+    end: bytes
+
+
 def counted_reports(
     node: str, table: str, events: Iterable[NftEvent], rules: Iterable[ListedRule]
 ) -> Iterator[RuleCount]:
@@ -123,7 +132,7 @@ def counted_reports(
     texts = {rule.handle: rule.text for rule in rules}
     targets: dict[tuple[str, str], str] = {}
     # Thousands of flows make many events: each rule is read once, and addresses are parsed at the end.
-    met = Counter[tuple[str, str, str, bytes]]()
+    met = Counter[_Met]()
     for event, after in zip(reports, _headers_after(reports), strict=True):
         text = texts.get(event.handle)
         if text is None or event.kind != "rule" or event.table != table:
@@ -131,7 +140,7 @@ def counted_reports(
         target = targets.get((event.verdict, text))
         if target is None:
             target = targets[event.verdict, text] = _target(event.verdict, text)
-        met[event.chain, text, target, _end(after) if target == "DNAT" else b""] += 1
+        met[_Met(event.chain, text, target, _end(after) if target == "DNAT" else b"")] += 1
     for (chain, text, target, end), count in met.items():
         destination = unpacked(end[:-_PORT_BYTES]) if end else None
         yield RuleCount(node, table, chain, text, count, target, destination, int.from_bytes(end[-_PORT_BYTES:], "big"))
