@@ -80,7 +80,7 @@ def diagnosed(width: int, *, broken: bool, colour: bool = False) -> str:
 def engine_of(node: str) -> ProxyRecord:
     progress = Progress(runs=True, reflects=14, due=14)
     return ProxyRecord(
-        node=node, mode="iptables", progress=progress, healthz=200, asked="http://127.0.0.1:10256/healthz"
+        node=node, engine="embedded/iptables", progress=progress, healthz=200, asked="http://127.0.0.1:10256/healthz"
     )
 
 

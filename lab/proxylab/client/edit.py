@@ -58,6 +58,8 @@ def edit(stands: Assembly, made: int, wanted: Scenario) -> Edit:
     refused = [*_refused(old, new)]
     if stands.scenario.proxy != wanted.proxy:
         refused.append("the KubeProxyConfiguration: engines read it when they start")
+    if stands.scenario.engines != wanted.engines:
+        refused.append("the engines of nodes: change them in steps")
     if refused:
         return Edit(changes=(), refused=tuple(refused), advance=Advance(step=_APPLIED), scenario=wanted)
     cluster = stands.timeline[made].brought_to(wanted)

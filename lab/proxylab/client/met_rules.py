@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 from proxylab.addresses import Family, IPAddress
 from proxylab.client.open_lab import OpenLab
 from proxylab.engines.engine_names import mode_of
-from proxylab.engines.lacking import modes_after
 from proxylab.engines.loaded_rules import LoadedRule
 from proxylab.engines.modes import MODES
 from proxylab.evidence.evidence import Packet
@@ -57,7 +56,7 @@ class MetRules:
             self.add_probe(verdict)
         if lab.is_open and (lab, lab.made) != self._read:
             self._read = lab, lab.made
-            modes = modes_after(mode_of(lab.engine.name), lab.scenario, lab.made)
+            modes = lab.scenario.modes_after(mode_of(lab.engine.name), lab.made)
             self.add_rules(lab.rules(), modes, lab.scenario.network.families)
 
     def add_rules(self, dumps: Mapping[str, str], modes: Mapping[str, str], families: Sequence[Family]) -> None:

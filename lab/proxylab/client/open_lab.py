@@ -17,6 +17,7 @@ from proxylab.client.connection import Connection
 from proxylab.client.edit import Edit, assemble_within, edit
 from proxylab.client.lab_process import LabProcess
 from proxylab.client.lookups import DialledProbe, Lookups
+from proxylab.client.node_engines import engines_by_step
 from proxylab.client.requests import (
     advance_to,
     circumstances_of,
@@ -27,7 +28,7 @@ from proxylab.client.requests import (
 )
 from proxylab.cluster.objects import KubeObject
 from proxylab.engines.engine_names import mode_of
-from proxylab.engines.lacking import lacking, lacking_of_step, modes_after, refuse_dialogue
+from proxylab.engines.lacking import lacking, lacking_of_step, refuse_dialogue
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, InternalError, LabError
 from proxylab.evidence.engine_progress import ProxyRecord
@@ -147,7 +148,9 @@ class OpenLab:
         seconds += sum(stage.delay / 1000 + 1 for each in step.change.workloads for stage in each.stages)
         try:
             lacks = lacking_of_step(mode_of(self.engine.name), self._assembly, step)
-            self._ask(advance_to(self._assembly, self.made, lacks), seconds)
+            before, after = engines_by_step(self.engine, self.scenario)[self.made : self.made + 2]
+            others = {node: engine for node, engine in after.items() if engine != before[node]}
+            self._ask(advance_to(self._assembly, self.made, lacks, others), seconds)
         except LabError as error:
             self._failed = error
             raise
@@ -317,8 +320,13 @@ class OpenLab:
         return replace(skip(probe, self._assembly.resolved(probe), reason), options=self._options)
 
     @property
+    def engines(self) -> Mapping[str, EngineChoice]:
+        """The engine of each node as the lab is now."""
+        return engines_by_step(self.engine, self.scenario)[self.made]
+
+    @property
     def _modes(self) -> Mapping[str, str]:
-        return modes_after(mode_of(self.engine.name), self.scenario, self.made)
+        return self.scenario.modes_after(mode_of(self.engine.name), self.made)
 
     def _lacking(self, probe: Probe) -> str:
         """What the engine's mode lacks of what the probe asks for."""

@@ -8,6 +8,7 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from msgspec.structs import replace
@@ -38,14 +39,19 @@ from proxylab.verdict.model import UNRESOLVED, ProbeVerdict
 _MOST_PACKETS: Final = 32
 """With three endpoints, the packet goes elsewhere once in half a million failures."""
 
+_SAME: Final[Mapping[str, EngineChoice]] = MappingProxyType({})
+
 _PATIENCE: Final = 10.0
 """Seconds: a packet whose answer or sentinel packet is lost takes one."""
 
 
-def advance_to(assembly: Assembly, number: int, lacks: Mapping[str, str]) -> Advance:
+def advance_to(
+    assembly: Assembly, number: int, lacks: Mapping[str, str], engines: Mapping[str, EngineChoice] = _SAME
+) -> Advance:
     """The request for a step: the objects that differ from those before it, and the rest of its change.
 
-    ``lacks`` has what the proxy's mode cannot show (``engines.lacking``): the step does not wait for that.
+    ``lacks`` has what the proxy's mode cannot show (``engines.lacking``): the step does not wait for that. ``engines``
+    are those of nodes that get another one.
     """
     step, former = assembly.scenario.steps[number], assembly.timeline[number]
     until = step.until and replace(
@@ -61,6 +67,7 @@ def advance_to(assembly: Assembly, number: int, lacks: Mapping[str, str]) -> Adv
         deleted=deleted,
         stages=tuple(map(_stage, rollout, [first, *others], others)),
         change=Change(nodes=step.change.nodes, engines=step.change.engines, links=step.change.links),
+        engines=engines,
         until=until,
         streams=assembly.streams,
         addresses=assembly.addresses if step.until is not None and step.until.conntrack is not None else {},

@@ -18,9 +18,10 @@ from proxylab.binaries.coredns import coredns_sources, find_coredns
 from proxylab.capability import Capability
 from proxylab.client.control_sockets import ControlSocket
 from proxylab.client.lab_process import LabProcess
+from proxylab.client.node_engines import configured, engines_by_step
 from proxylab.client.open_lab import BUILD_SECONDS, OpenLab
 from proxylab.engines.embedded.mutation import Mutation
-from proxylab.engines.engine_names import mode_of
+from proxylab.engines.engine_names import KUBE_PROXY, mode_of
 from proxylab.engines.kubeproxy.refusals import refuse_settings
 from proxylab.engines.lacking import refuse
 from proxylab.engines.modes import MODES
@@ -113,18 +114,19 @@ class Session:
             binary = find_control_plane(control_plane, control_plane_sources().cache)
             programs = {**programs, CONTROL_PLANE.name: str(binary.path)}
         assembly = assemble(scenario)
-        self._check_versions(scenario)
         chosen = replace(self.engine, kernel=kernel_of(scenario, kernel or self.engine.kernel))
+        begun, common = self._engines(chosen, scenario), configured(chosen, scenario)
         request = Build(
             assembly.plan,
             assembly.objects,
-            _configured(chosen, scenario),
+            common,
             self._seed,
             assembly.resolv_confs,
             programs,
             scenario.name_server.corefile,
             mutation,
             shown,
+            {node: engine for node, engine in begun.items() if engine != common},
         )
         process = self._started(chosen.kernel)
         self._check_requirements(process, chosen.kernel, scenario.requires)
@@ -159,26 +161,22 @@ class Session:
                 other = "" if capability.of_program else f"; or {_OTHER_KERNEL}"
                 raise CapabilityError(f"{name} ({capability.found})", f"{capability.cure}{other}")
 
-    def _check_versions(self, scenario: Scenario) -> None:
-        """Refuse what the engine's version lacks, before any probe.
+    def _engines(self, chosen: EngineChoice, scenario: Scenario) -> Mapping[str, EngineChoice]:
+        """The engine of each node at first. Refuses what a version lacks now or in a step, before any probe.
 
         Raises:
             ScenarioError: a setting that this kube-proxy refuses.
-            CapabilityError: the scenario requires another version.
-            EngineError: the engine has no mode to which a step changes it.
+            CapabilityError: the scenario requires another version, or an engine that is not here.
+            EngineError: an engine has no mode in which the scenario runs it.
         """
         wanted = scenario.requires.version
         if wanted is not None and self.engine.version not in wanted:
             raise CapabilityError(f"a proxy of version {wanted}", f"choose another engine than {self.engine.name}")
         refuse_settings(self.engine, scenario.proxy or self.engine.configuration)
-        for step in scenario.steps:
-            for node, action in step.change.engines.items():
-                if action.mode:
-                    try:
-                        self.engine.in_mode(action.mode)
-                    except ValueError as error:
-                        what = f"cannot make step {step.name!r}, which changes it to mode {action.mode}"
-                        raise EngineError(node, what, str(error)) from error
+        found = engines_by_step(chosen, scenario)
+        for engine in {id(each): each for engines in found for each in engines.values()}.values():
+            refuse_settings(engine, engine.configuration)
+        return found[0]
 
     def close_lab(self) -> None:
         """Close the lab on each kernel, and keep the lab processes for the next ones.
@@ -214,21 +212,11 @@ SessionMaker = Callable[..., Session]
 """Makes the session of a verb: ``Session`` itself, or what a caller of ``proxylab.cli.main`` gives instead."""
 
 
-def _configured(engine: EngineChoice, scenario: Scenario) -> EngineChoice:
-    return replace(
-        engine,
-        cluster_cidrs=scenario.network.pod_cidrs,
-        families=scenario.network.families,
-        configuration=scenario.proxy or engine.configuration,
-    )
-
-
 def needed_capabilities(choice: EngineChoice, scenario: Scenario) -> tuple[str, ...]:
-    """The capabilities that the engine's mode needs, and those to which steps change it."""
-    actions = (action for step in scenario.steps for action in step.change.engines.values())
-    modes = [mode_of(choice.name), *(action.mode for action in actions if action.mode)]
+    """The capabilities that the engine's mode needs, and those in which the scenario runs engines."""
+    modes = [mode_of(choice.name), *sorted(scenario.named_modes)]
     needed = [name for mode in modes for name in MODES[mode].needs]
-    if choice.upstream is not None:
+    if choice.upstream is not None or scenario.names_proxy(KUBE_PROXY):
         needed += [name for mode in modes for name in MODES[mode].needs_of_kube_proxy]
     return tuple(dict.fromkeys(map(str, needed)))
 

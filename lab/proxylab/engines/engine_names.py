@@ -17,6 +17,7 @@ from msgspec import Struct
 from proxylab.cluster.configuration import Mode
 
 __all__ = [
+    "AS_NEWEST",
     "EMBEDDED",
     "ENGINES",
     "IPTABLES_VARIANTS",
@@ -33,6 +34,9 @@ KUBE_PROXY: Final = "kube-proxy"
 _OLDER: Final = ("embedded@v1.23/iptables", "embedded@v1.34/iptables")
 """A version of ``embedded`` stands for all versions that behaved like it. Without a version, ``embedded`` writes what
 1.36 and 1.37 write, without the bugs that they still have."""
+
+AS_NEWEST: Final = ("v1.36", "v1.37")
+"""The minors that ``embedded`` without a version stands for, where a scenario names a version and no proxy."""
 
 ENGINES: Final = (*(f"embedded/{mode}" for mode in Mode), *_OLDER, *(f"{KUBE_PROXY}/{mode}" for mode in Mode))
 """The first one is the default. Names of kube-proxy may carry any version in addition."""

@@ -2,21 +2,25 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
 
+from proxylab.engines.engine_names import mode_of
 from proxylab.engines.modes import MODES
-from proxylab.engines.protocol import Draining, Engine, Killable, Mortal, Noting, Resting
+from proxylab.engines.protocol import Draining, Engine, EngineChoice, Killable, Mortal, Noting, Resting
 from proxylab.errors import InternalError
-from proxylab.scenario.change import EngineAction
+from proxylab.scenario.node_engines import EngineAction, EngineChange
 from proxylab.timing import Deadline, together
+
+_SAME: Final[Mapping[str, EngineChoice]] = MappingProxyType({})
 
 
 class Fleet:
     """The engines of all nodes.
 
     Args:
-        nodes: in their order.
-        mode: of all engines at first.
-        make: makes the engine of a node in a mode, not yet started.
+        chosen: the engine of each node at first, in the order of the nodes.
+        make: makes the engine of a node, not yet started.
         flush: removes the rules of a node in a mode without its engine's knowledge.
         seen: the revision of the store that the engines follow, for one of the lab's store.
         sync_seconds: how long a sync may take; by default what the slowest mode needs on a busy machine.
@@ -24,9 +28,8 @@ class Fleet:
 
     def __init__(
         self,
-        nodes: Iterable[str],
-        mode: str,
-        make: Callable[[str, str], Engine],
+        chosen: Mapping[str, EngineChoice],
+        make: Callable[[str, EngineChoice], Engine],
         flush: Callable[[str, str], Awaitable[None]],
         seen: Callable[[int], int] = lambda revision: revision,
         sync_seconds: float | None = None,
@@ -35,19 +38,23 @@ class Fleet:
         self._flush = flush
         self._seen = seen
         self._sync_seconds = sync_seconds
-        self._modes = dict.fromkeys(nodes, mode)
-        self.engines = {node: make(node, mode) for node in self._modes}
+        self._chosen = dict(chosen)
+        self.engines = {node: make(node, choice) for node, choice in chosen.items()}
         """The latest engine of each node, whether or not it runs."""
         self._running: set[str] = set()
 
     @property
     def sync_seconds(self) -> float:
         """How long the engines may take where the scenario says nothing of it."""
-        return self._sync_seconds or max(MODES[mode].sync_seconds for mode in self._modes.values())
+        return self._sync_seconds or max(MODES[self.mode(node)].sync_seconds for node in self._chosen)
+
+    def chosen(self, node: str) -> EngineChoice:
+        """What a node's latest engine is, and how it is configured."""
+        return self._chosen[node]
 
     def mode(self, node: str) -> str:
         """The mode of a node's latest engine."""
-        return self._modes[node]
+        return mode_of(self._chosen[node].name)
 
     def runs(self, node: str) -> bool:
         """Whether the engine of a node runs."""
@@ -89,27 +96,33 @@ class Fleet:
         """Let every running engine note how far it has come; called before Nodes change."""
         await together(self._note(node, flush=False) for node in tuple(self._running))
 
-    async def take_down(self, actions: Mapping[str, EngineAction]) -> None:
+    async def take_down(self, changes: Mapping[str, EngineChange]) -> None:
         """Apply to each node's engine what removes it or its rules: kill, stop, the first half of restart, flush."""
-        await together(self._take_down(node, action) for node, action in actions.items())
+        await together(self._take_down(node, change) for node, change in changes.items())
 
-    async def bring_up(self, actions: Mapping[str, EngineAction]) -> None:
-        """Start a new engine where the action says so. It is not synchronised yet when this returns.
+    async def bring_up(self, changes: Mapping[str, EngineChange], chosen: Mapping[str, EngineChoice] = _SAME) -> None:
+        """Start a new engine where the change says so. It is not synchronised yet when this returns.
+
+        ``chosen`` are the engines of nodes that get another one than they had.
 
         Raises:
             EngineError: one did not start.
         """
-        await together(self._start_anew(node, action.mode) for node, action in actions.items() if action.begins)
+        await together(
+            self._start_anew(node, chosen.get(node, self._chosen[node]))
+            for node, change in changes.items()
+            if change.begins
+        )
 
-    async def _take_down(self, node: str, action: EngineAction) -> None:
-        match action:
+    async def _take_down(self, node: str, change: EngineChange) -> None:
+        match change.action:
             case EngineAction.KILL:
                 await self._stop(node, killed=True)
             case EngineAction.FLUSH:
                 if self.runs(node):
                     await self._note(node, flush=True)
-                await self._flush(node, self._modes[node])
-            case _ if action.ends:
+                await self._flush(node, self.mode(node))
+            case _ if change.ends:
                 await self._stop(node)
 
     async def _note(self, node: str, *, flush: bool) -> None:
@@ -117,12 +130,11 @@ class Fleet:
         if isinstance(engine, Noting):
             await engine.note(flush=flush)
 
-    async def _start_anew(self, node: str, mode: str) -> None:
+    async def _start_anew(self, node: str, choice: EngineChoice) -> None:
         """A new proxy inherits nothing from the one before it but the rules in the kernel."""
         if self.runs(node):
             raise InternalError(f"the engine of {node} runs already")
-        mode = mode or self._modes[node]
-        self.engines[node], self._modes[node] = self._make(node, mode), mode
+        self.engines[node], self._chosen[node] = self._make(node, choice), choice
         await self._start(node)
 
     async def _start(self, node: str) -> None:

@@ -33,9 +33,9 @@ def refuse(engine: str, scenario: Scenario) -> None:
     Raises:
         CapabilityError: naming what it lacks.
     """
-    changes = [action.mode for step in scenario.steps for action in step.change.engines.values() if action.mode]
-    for mode in (mode_of(engine), *changes):
-        for lack in MODES[mode].lacks.of_scenario(scenario, read_engine(engine).is_upstream, bool(changes)):
+    changes = any(change.mode for step in scenario.steps for change in step.change.engines.values())
+    for mode in (mode_of(engine), *sorted(scenario.named_modes)):
+        for lack in MODES[mode].lacks.of_scenario(scenario, read_engine(engine).is_upstream, changes):
             raise CapabilityError(f"a mode of the proxy {lack}", f"choose another engine than one in mode {mode}")
 
 
@@ -55,7 +55,7 @@ def refuse_server(mode: str, scenario: Scenario, server: IPAddress) -> None:
 def lacking(mode: str, assembly: Assembly, probe: Probe) -> str:
     """Why a proxy of that mode cannot show what the probe expects, as a clause; empty where it can.
 
-    ``mode`` is the one in which the proxies began. A step may have changed it.
+    ``mode`` is the one that the user chooses. The scenario may give nodes another, and steps may change it.
     """
     resolved = assembly.resolved(probe)
     if reason := _no_answer(assembly, resolved):
@@ -64,17 +64,9 @@ def lacking(mode: str, assembly: Assembly, probe: Probe) -> str:
     return next(iter(MODES[met].lacks.of_probe(assembly, probe, resolved)), "")
 
 
-def modes_after(mode: str, scenario: Scenario, made: int) -> Mapping[str, str]:
-    """The mode of each node's proxy after that many steps, where all began in ``mode``."""
-    modes = {node.name: mode for node in scenario.nodes}
-    for step in scenario.steps[:made]:
-        modes |= {node: action.mode for node, action in step.change.engines.items() if action.mode}
-    return modes
-
-
 def _mode_on_the_way(mode: str, assembly: Assembly, sent: Probe | Stream, made: int) -> str:
     """The mode of the proxy that a probe or stream meets first: its sender's node's, or the one at which it enters."""
-    modes, name = modes_after(mode, assembly.scenario, made), sent.source.name
+    modes, name = assembly.scenario.modes_after(mode, made), sent.source.name
     home = next((pod.node for pod in assembly.plan.pods if pod.name == name), name)
     entry = sent.target.node if home not in modes and isinstance(sent.target, ServiceTarget) else home
     if entry is not None and entry in modes:
@@ -114,7 +106,7 @@ def _lacks_of_step(mode: str, assembly: Assembly, step: Step) -> Iterator[tuple[
         met = (_mode_on_the_way(mode, assembly, stream, number) for number in (made, made - 1))
         for each in dict.fromkeys(met):
             yield from MODES[each].lacks.of_stream(assembly, step, stream, resolved)
-    modes = modes_after(mode, assembly.scenario, made)
+    modes = assembly.scenario.modes_after(mode, made)
     for each in dict.fromkeys(modes.values()):
         nodes = [node for node, present in modes.items() if present == each]
         yield from MODES[each].lacks.of_step(assembly, step, nodes)

@@ -27,7 +27,7 @@ class ProxyRecord(Record, frozen=True, kw_only=True):
 
     Attributes:
         node: the node.
-        mode: its proxy mode, which a step may have changed.
+        engine: its name, such as ``embedded/iptables``; the scenario or a step may have changed it.
         progress: by its own report and the kernel's rules.
         healthz: the status of its answer to GET /healthz; ``None`` without an answer.
         asked: the URL of /healthz; empty where its configuration switches it off.
@@ -35,8 +35,13 @@ class ProxyRecord(Record, frozen=True, kw_only=True):
     """
 
     node: str
-    mode: str
+    engine: str
     progress: Progress
     healthz: int | None = None
     asked: str = ""
     eligible: bool = True
+
+    @property
+    def mode(self) -> str:
+        """Its proxy mode."""
+        return self.engine.rpartition("/")[2]

@@ -21,7 +21,7 @@ from proxylab.plan.cluster_timeline import ClusterMoment
 from proxylab.plan.device_names import ROUTER
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import Question, ResolvedProbe
-from proxylab.scenario.change import EngineAction
+from proxylab.scenario.node_engines import NodeEngine
 from proxylab.scenario.probes import Probe, ServiceTarget
 from proxylab.scenario.versions import Version
 from proxylab.scenario.words import Frontend
@@ -108,9 +108,12 @@ def outside_reach(assembly: Assembly, probe: Probe, version: Version) -> str:
         return "the author gives nodes rules of other programs"
     if any(node.conntrack for node in scenario.nodes):
         return "the author gives nodes connections that they track already"
-    actions = (action for step in scenario.steps[:number] for action in step.change.engines.values())
-    if any(action not in (EngineAction.START, EngineAction.RESTART) for action in actions):
-        return "a step stops or flushes a proxy, or changes its mode"
+    others = "the scenario gives nodes other engines" if scenario.engines else ""
+    changes = (change for step in scenario.steps[:number] for change in step.change.engines.values())
+    if any(not change.begins or change.becomes != NodeEngine() for change in changes):
+        others = "a step stops or flushes a proxy, or changes its mode"
+    if others:
+        return others
     if assembly.timeline[number].links != assembly.timeline[0].links:
         return "a step cuts a link or changes it"
     return ""

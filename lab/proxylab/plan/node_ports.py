@@ -39,8 +39,7 @@ class NodePortAddresses:
 
 def _modes(scenario: Scenario) -> Iterator[Mode]:
     yield from [Mode(scenario.case.mode)] if scenario.case.mode else Mode
-    for step in scenario.steps:
-        yield from (Mode(action.mode) for action in step.change.engines.values() if action.mode)
+    yield from scenario.named_modes
 
 
 def _serves(mode: Mode, configuration: ProxyConfiguration, primary: Collection[IPAddress], address: IPAddress) -> bool:

@@ -149,6 +149,7 @@ class Build(Request[Built], frozen=True):
     part of every payload. ``resolv_confs`` are the /etc/resolv.conf of namespaces of the plan. ``programs`` are the
     paths of the real programs in pods, by name, and ``corefile`` is the author's for CoreDNS. An embedded engine loads
     its rules with the ``mutation``. All proxies are ``shown`` the cluster and their configuration with a mutation.
+    ``engines`` run in nodes that do not run ``engine``.
     """
 
     plan: Plan
@@ -160,6 +161,7 @@ class Build(Request[Built], frozen=True):
     corefile: str = ""
     mutation: Mutation | None = None
     shown: ObjectMutation | None = None
+    engines: Mapping[str, EngineChoice] = field(default_factory=dict)
 
 
 class PodStage(Record, frozen=True, kw_only=True):
@@ -184,6 +186,7 @@ class Advance(Request[None], frozen=True, kw_only=True):
         deleted: objects as they last were.
         stages: the rollouts that follow, stage by stage.
         change: the change to engines and nodes; its objects are in ``applied`` and ``deleted``.
+        engines: what runs from then on in nodes that get another engine, or a configuration of their own.
         until: the condition to wait for; ``None`` waits until every running engine has programmed the objects.
         streams: those that continue through the step; one that does not run yet is begun.
         addresses: of the names that ``until`` has in conditions of connection tracking.
@@ -194,6 +197,7 @@ class Advance(Request[None], frozen=True, kw_only=True):
     deleted: tuple[KubeObject, ...] = ()
     stages: tuple[PodStage, ...] = ()
     change: Change = field(default_factory=Change)
+    engines: Mapping[str, EngineChoice] = field(default_factory=dict)
     until: Until | None = None
     streams: tuple[ResolvedProbe, ...] = ()
     addresses: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)

@@ -11,43 +11,14 @@ from typing import Annotated, Any, Self
 
 from msgspec import field
 
-from proxylab.cluster.configuration import Mode
 from proxylab.cluster.objects import EndpointSlice, Service, Unstructured
 from proxylab.cluster.rollout import RolloutStage
 from proxylab.encoding import Record
 from proxylab.scenario.document import describe, shown
 from proxylab.scenario.keys import Check, Declared, Key, Read, WrittenAs, refused
 from proxylab.scenario.network import UPLINK, AnyNetem, Netem
+from proxylab.scenario.node_engines import AnyEngineChange
 from proxylab.scenario.syntax import Sysctls, TaintText, distinct, label_key_fault, label_value_fault
-
-
-class EngineAction(StrEnum):
-    """An action on a node's engine: SIGKILL, a clean stop, a start, a clean stop and start, a flush of its rules.
-
-    A proxy mode is one, too: a clean stop, and a start in that mode.
-    """
-
-    KILL = "kill"
-    STOP = "stop"
-    START = "start"
-    RESTART = "restart"
-    FLUSH = "flush"
-    vars().update({mode.name: mode.value for mode in Mode})
-
-    @property
-    def mode(self) -> str:
-        """The mode in which it starts the engine; empty for the mode that the engine had."""
-        return self if str(self) in map(str, Mode) else ""
-
-    @property
-    def ends(self) -> bool:
-        """Whether it ends the engine that runs, if only to start another one."""
-        return self not in (EngineAction.START, EngineAction.FLUSH)
-
-    @property
-    def begins(self) -> bool:
-        """Whether an engine runs afterwards that did not run before."""
-        return self in (EngineAction.START, EngineAction.RESTART) or bool(self.mode)
 
 
 class _LinkState(StrEnum):
@@ -256,13 +227,14 @@ class Change(Declared, frozen=True, kw_only=True):
         ),
     ] = field(default_factory=dict)
     engines: Annotated[
-        Mapping[str, EngineAction],
-        Read(_action_for_all, EngineAction | dict[str, EngineAction]),
+        Mapping[str, AnyEngineChange],
+        Read(_action_for_all, str | Mapping[str, AnyEngineChange]),
         Key(
-            "An action on the engines: one word for the engines of all nodes, or one word for each node. kill sends "
+            "An action on the engines: one word for the engines of all nodes, or one for each node. kill sends "
             "SIGKILL, stop lets the engine end cleanly, flush removes the rules without the engine's knowledge. A "
-            "proxy mode stops the engine and starts it in that mode.",
-            ["restart", {"node-a": "kill"}, {"node-a": "nftables"}],
+            "proxy mode stops the engine and starts it in that mode; v1.37/nftables starts it in that version, too; a "
+            "mapping may change its configuration.",
+            ["restart", {"node-a": "kill"}, {"node-a": "v1.37/nftables"}],
         ),
     ] = field(default_factory=dict)
     links: Annotated[

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from proxylab.addresses import without_leading_zeros
 from proxylab.scenario.change import (
     Change,
-    EngineAction,
     LinkChange,
     PodChange,
     ServiceChange,
@@ -26,7 +25,9 @@ from proxylab.scenario.inventory import Inventory, check_readiness
 from proxylab.scenario.manifests import Manifests, ServiceId, check_services, read_manifests, with_leading_zeros
 from proxylab.scenario.network import UPLINK
 from proxylab.scenario.networks import known_network
+from proxylab.scenario.node_engines import EngineAction, EngineChange
 from proxylab.scenario.parts import Parts
+from proxylab.scenario.patched_engines import PatchedEngines
 from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.updates import patched, patched_service
 from proxylab.scenario.words import Position
@@ -40,7 +41,8 @@ class ClusterState(Struct, frozen=True, kw_only=True):
     """The cluster's state after a step's change.
 
     ``pods`` are all single pods, present or not; ``None`` if they are unknown. ``running`` are the nodes with a running
-    engine. ``cut`` are the cut links by network namespace and device, ``impaired`` those with netem.
+    engine. ``cut`` are the cut links by network namespace and device, ``impaired`` those with netem. ``engines`` have
+    the configurations that steps patch.
     """
 
     change: Change
@@ -49,14 +51,20 @@ class ClusterState(Struct, frozen=True, kw_only=True):
     running: frozenset[str]
     cut: frozenset[tuple[str, str]] = frozenset()
     impaired: frozenset[tuple[str, str]] = frozenset()
+    engines: PatchedEngines = PatchedEngines()
 
 
 def read_changes(
-    parts: Parts, inventory: Inventory, manifests: Manifests, rollouts: Rollouts, problems: Problems
+    parts: Parts,
+    inventory: Inventory,
+    manifests: Manifests,
+    rollouts: Rollouts,
+    engines: PatchedEngines,
+    problems: Problems,
 ) -> tuple[ClusterState, ...]:
     """The state after each step.
 
-    ``manifests`` are the objects when the lab begins, ``rollouts`` the changes of its workloads by step.
+    ``manifests`` and ``engines`` are those when the lab begins, ``rollouts`` the changes of its workloads by step.
     """
     now = ClusterState(
         change=Change(),
@@ -64,6 +72,7 @@ def read_changes(
         pods=parts.single_pods,
         running=frozenset(inventory.nodes),
         impaired=frozenset(_impaired(parts)),
+        engines=engines,
     )
     states: list[ClusterState] = []
     for index, step in enumerate(parts.steps):
@@ -90,7 +99,7 @@ class _ChangeReader(Struct, frozen=True):
         changes, pods = self._pods(now.pods, written.pods)
         if pods is not None:
             pods = _after_rollouts(pods, written.workloads)
-        engines, running = self._engines(now.running, written.engines)
+        changed, running, engines = self._engines(now, written.engines)
         cut, impaired = self._links(now.cut, now.impaired, written.links)
         for name in written.nodes:
             self._check_node(name, self.location["nodes"][name])
@@ -99,9 +108,17 @@ class _ChangeReader(Struct, frozen=True):
             services=tuple(replace(each, service=manifests.services.get(each.id)) for each in written.services),
             slices=tuple(replace(each, slice=manifests.slices.get(each.id)) for each in written.slices),
             pods=changes,
+            engines=changed,
+        )
+        return ClusterState(
+            change=change,
+            manifests=manifests,
+            pods=pods,
+            running=running,
+            cut=cut,
+            impaired=impaired,
             engines=engines,
         )
-        return ClusterState(change=change, manifests=manifests, pods=pods, running=running, cut=cut, impaired=impaired)
 
     def _objects(self, before: Manifests, written: Change) -> Manifests:
         """Apply the patches of Services and slices, and read each result like any manifest."""
@@ -225,25 +242,31 @@ class _ChangeReader(Struct, frozen=True):
             self.inventory.refuse(location.key, name, "a node", self.inventory.nodes, self.problems)
 
     def _engines(
-        self, running: frozenset[str], actions: Mapping[str, EngineAction]
-    ) -> tuple[dict[str, EngineAction], frozenset[str]]:
-        after = set(running)
-        each = dict.fromkeys(self.inventory.nodes, actions[""]) if "" in actions else dict(actions)
-        for node, action in each.items():
-            location = self.location["engines"] if "" in actions else self.location["engines"][node]
+        self, now: ClusterState, changes: Mapping[str, EngineChange]
+    ) -> tuple[dict[str, EngineChange], frozenset[str], PatchedEngines]:
+        running, engines, after = now.running, now.engines, set(now.running)
+        each = dict.fromkeys(self.inventory.nodes, changes[""]) if "" in changes else dict(changes)
+        for node, change in each.items():
+            location = self.location["engines"] if "" in changes else self.location["engines"][node]
             if node not in self.inventory.nodes:
                 self._check_node(node, location)
                 continue
-            if action is EngineAction.START and node in running:
+            if change.action is EngineAction.START and node in running:
                 self.problems.add(location.spot, f"the engine of {node} runs at this step", allowed="allowed: restart")
-            elif action.ends and node not in running:
+            elif change.ends and node not in running:
                 what = f"the engine of {node} does not run at this step"
                 self.problems.add(location.spot, what, allowed="allowed: start, flush")
-            if action.begins:
+            if (change.engine or change.configuration) and not change.begins:
+                what = f"{change.action} starts no engine that would read what else is said"
+                self.problems.add(location["action"].spot, what, allowed="allowed: start, restart")
+            if change.configuration:
+                engines, settings = engines.patched(node, location["configuration"], self.problems)
+                each[node] = replace(change, settings=settings)
+            if change.begins:
                 after.add(node)
-            elif action.ends:
+            elif change.ends:
                 after.discard(node)
-        return each, frozenset(after)
+        return each, frozenset(after), engines
 
     def _links(self, cut: _Links, impaired: _Links, changes: Sequence[LinkChange]) -> tuple[_Links, _Links]:
         for written, change in zip(self.location["links"].keys, changes, strict=True):

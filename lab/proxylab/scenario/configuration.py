@@ -25,10 +25,12 @@ from proxylab.cluster.configuration import (
     Scheduler,
     SocketAddress,
 )
-from proxylab.scenario.document import Location, Problems, describe, listed, shown
+from proxylab.scenario.document import Document, Location, Problems, describe, listed, shown
 from proxylab.scenario.keys import Between, Check, Key, Manifest, Read, ignored_keys, refused
 from proxylab.scenario.reading import read
 from proxylab.scenario.syntax import Address, read_network
+from proxylab.scenario.updates import patched
+from proxylab.scenario.words import Position
 
 CONFIGURATION_KIND: Final = "KubeProxyConfiguration"
 
@@ -286,6 +288,22 @@ def read_configuration(documents: Sequence[Location], problems: Problems) -> Con
         return Configured()
     _check(manifest, location, problems)
     return Configured(_configuration(manifest), tuple(sorted(ignored_keys(manifest, location.value))))
+
+
+def configuration_head() -> Location:
+    """The base of a patch where the file has no configuration: a document with every default."""
+    value = {"apiVersion": CONFIGURATION_VERSION, "kind": CONFIGURATION_KIND}
+    return Location(Document(value, Position("", 1, 1), {}))
+
+
+def read_patched(base: Location, patch: Location, problems: Problems) -> tuple[Location, ProxyConfiguration | None]:
+    """The document with a merge patch, and the configuration that it says if it is well-formed."""
+    whole = patched(base, patch)
+    manifest = read(KubeProxyManifest, whole, problems)
+    if manifest is None:
+        return whole, None
+    _check(manifest, whole, problems)
+    return whole, _configuration(manifest)
 
 
 def _check(manifest: KubeProxyManifest, location: Location, problems: Problems) -> None:

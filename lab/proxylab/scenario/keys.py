@@ -1,10 +1,10 @@
 """How a class of the model declares the keys of a scenario file: the one place for each key.
 
 Where to find a key: ``spec`` has the keys of the document, its ``metadata`` and its ``spec``. The keys of the parts are
-in ``network`` (and netem), ``nodes``, ``pods`` (and hosts and load balancers), ``dns``, ``matrix`` (and ``when``,
-``except``), ``probes`` (senders, targets, packets, streams), ``expect``, ``steps`` (and ``until``) and ``change``;
-those of Kubernetes manifests are in ``services``, ``workloads``, ``controllers``, ``pod_spec``, ``ingresses`` and
-``configuration``, and ``kinds`` for those without an effect.
+in ``network`` (and netem), ``nodes``, ``node_engines``, ``pods`` (and hosts and load balancers), ``dns``, ``matrix``
+(and ``when``, ``except``), ``probes`` (senders, targets, packets, streams), ``expect``, ``steps`` (and ``until``) and
+``change``; those of Kubernetes manifests are in ``services``, ``workloads``, ``controllers``, ``pod_spec``,
+``ingresses`` and ``configuration``, and ``kinds`` for those without an effect.
 
 A ``Declared`` record is a mapping of the format. Each field that an author writes is annotated with its type and a
 ``Key``; the type may carry ``Read`` and ``Check``. ``reading`` reads a document by these declarations, and

@@ -26,6 +26,7 @@ from proxylab.scenario.manifests import Manifests, check_services, read_manifest
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.networks import check_network, known_network, with_networks
 from proxylab.scenario.parts import Parts, read_parts
+from proxylab.scenario.patched_engines import PatchedEngines, read_engines
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.readable import why_unreadable
 from proxylab.scenario.silent_services import State, silent_services
@@ -150,6 +151,7 @@ def _scenario(
     _check_strictly(others, strict, problems)
     parts, rollouts = with_workloads(with_objects(parts, manifests, problems), manifests, problems)
     states: tuple[ClusterState, ...] = ()
+    engines = PatchedEngines()
     if complete:
         inventory = take_inventory(parts, problems)
         check_network(parts, inventory, problems)
@@ -161,21 +163,28 @@ def _scenario(
             lambda probe, location: Subject(probe, location, parts, inventory, manifests, pods, problems),
             problems,
         )
-        states = _steps(parts, inventory, manifests, rollouts, problems)
+        file_of_proxies = configurations[0] if configurations else None
+        engines = read_engines(parts.engines, whole["spec"]["engines"], file_of_proxies, inventory, problems)
+        states = _steps(parts, inventory, manifests, rollouts, engines, problems)
     problems.raise_any()
     known = [(manifests, parts.single_pods), *((each.manifests, each.pods) for each in states if each.pods is not None)]
-    return _built(file, parts, manifests, states, configured, (known, problems.warnings))
+    return _built(file, parts, manifests, states, (configured, engines), (known, problems.warnings))
 
 
 def _steps(
-    parts: Parts, inventory: Inventory, manifests: Manifests, rollouts: Rollouts, problems: Problems
+    parts: Parts,
+    inventory: Inventory,
+    manifests: Manifests,
+    rollouts: Rollouts,
+    engines: PatchedEngines,
+    problems: Problems,
 ) -> "tuple[ClusterState, ...]":
     """Check streams and steps, and return the cluster's state at each step."""
     if not (parts.streams or parts.steps):
         return ()
 
     check_streams(parts, inventory, manifests, problems)
-    states = read_changes(parts, inventory, manifests, rollouts, problems)
+    states = read_changes(parts, inventory, manifests, rollouts, engines, problems)
     check_steps(parts, inventory, states, problems)
     return states
 
@@ -223,11 +232,11 @@ def _built(
     parts: Parts,
     manifests: Manifests,
     states: Sequence[ClusterState],
-    configured: Configured,
+    proxies: tuple[Configured, PatchedEngines],
     found: tuple[Sequence[State], Sequence[str]],
 ) -> Scenario:
     """Build the Scenario from documents that passed every check."""
-    document, (known, warnings) = parts.document, found
+    document, (configured, engines), (known, warnings) = parts.document, proxies, found
     if document is None:
         raise InternalError(f"{file}: proxylab refuses this file without a reason; please report it")
     spec = document.spec
@@ -269,6 +278,7 @@ def _built(
             *_long_names(document.metadata.name, spec.probes, steps),
         ),
         proxy=configured.configuration,
+        engines=engines.own,
     )
 
 

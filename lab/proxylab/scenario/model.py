@@ -9,12 +9,13 @@ from functools import cached_property
 
 from msgspec import field
 
-from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.cluster.configuration import Mode, ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice, Namespace, Service, Unstructured
 from proxylab.encoding import Record
 from proxylab.scenario.dns import Dns
 from proxylab.scenario.matrix import EngineFailure, Matrix, Requirements
 from proxylab.scenario.network import Network
+from proxylab.scenario.node_engines import EngineWords, NodeEngine
 from proxylab.scenario.nodes import LabNode
 from proxylab.scenario.pods import Host, LoadBalancer, PodGroup
 from proxylab.scenario.probes import (
@@ -58,6 +59,7 @@ class Scenario(Record, frozen=True, kw_only=True, dict=True):
     ``proxy`` is ``None`` if the file holds no configuration. With ``dns`` the lab has a name server even if no probe
     dials a name; ``name_server`` says which. ``failures`` name engines that cannot program the scenario; in an
     expanded case, the one that holds there, if any. ``control_plane`` serves the API, or else what the user chooses.
+    ``engines`` are those of nodes that differ from the engine that the user chooses.
     """
 
     file: str
@@ -86,6 +88,7 @@ class Scenario(Record, frozen=True, kw_only=True, dict=True):
     requires: Requirements = Requirements()
     case: MatrixCase = field(default_factory=MatrixCase)
     proxy: ProxyConfiguration | None = None
+    engines: Mapping[str, NodeEngine] = field(default_factory=dict)
 
     @property
     def machines(self) -> tuple[LabNode | Host, ...]:
@@ -102,6 +105,27 @@ class Scenario(Record, frozen=True, kw_only=True, dict=True):
         """Everything that gets a verdict, in order: the probes; then for each step its probes and its expectations."""
         steps = ((*step.probes, *((step,) if step.expect.says_anything else ())) for step in self.steps)
         return (*self.probes, *(each for step in steps for each in step))
+
+    @property
+    def named_modes(self) -> frozenset[Mode]:
+        """The modes that it gives nodes, at its beginning or in steps."""
+        said = [each.mode for each in self.engines.values()]
+        said += [change.mode for step in self.steps for change in step.change.engines.values()]
+        return frozenset(map(Mode, filter(None, said)))
+
+    def names_proxy(self, proxy: str) -> bool:
+        """Whether it names that proxy for a node, at its beginning or in a step."""
+        said = [each.engine for each in self.engines.values()]
+        said += [change.engine for step in self.steps for change in step.change.engines.values()]
+        return any(words is not None and words.proxy == proxy for words in map(EngineWords.read, said))
+
+    def modes_after(self, mode: str, made: int) -> Mapping[str, str]:
+        """The mode of each node's proxy after that many steps; ``mode`` is that of nodes of which it says nothing."""
+        modes = {node.name: mode for node in self.nodes}
+        modes |= {node: each.mode for node, each in self.engines.items() if each.mode}
+        for step in self.steps[:made]:
+            modes |= {node: change.mode for node, change in step.change.engines.items() if change.mode}
+        return modes
 
     @property
     def has_names(self) -> bool:

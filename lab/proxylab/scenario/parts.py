@@ -15,6 +15,7 @@ from proxylab.scenario.expect import Expect
 from proxylab.scenario.keys import Declared, declared_keys
 from proxylab.scenario.matrix import EngineFailure, Exceptional, Matrix
 from proxylab.scenario.network import Network
+from proxylab.scenario.node_engines import NodeEngine
 from proxylab.scenario.nodes import LabNode
 from proxylab.scenario.pods import Host, LoadBalancer, PodGroup
 from proxylab.scenario.probes import Probe, Send, Source, Stream, Target
@@ -58,6 +59,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     pods: Mapping[str, PodGroup | None]
     hosts: Mapping[str, Host | None]
     load_balancers: Mapping[str, LoadBalancer | None]
+    engines: Mapping[str, NodeEngine]
     matrix: Matrix | None
     failures: tuple[EngineFailure | None, ...]
     probes: tuple[ProbeParts, ...]
@@ -89,6 +91,7 @@ def read_parts(location: Location, problems: Problems) -> Parts:
         pods={each.name: each for each in spec.pods},
         hosts={each.name: each for each in spec.hosts},
         load_balancers={each.name: each for each in spec.load_balancers},
+        engines=spec.engines,
         matrix=spec.matrix,
         failures=spec.exceptions,
         probes=tuple(map(_parts_of, spec.probes)),
@@ -114,6 +117,7 @@ def _salvaged(location: Location) -> Parts:
         pods=_entries(PodGroup, spec["pods"]),
         hosts=_entries(Host, spec["hosts"]),
         load_balancers=_entries(LoadBalancer, spec["loadBalancers"]),
+        engines={},  # one that is not well-formed is noted, and steps do not depend on the others
         matrix=_part(Matrix, spec["matrix"], Matrix()),
         failures=tuple(_part(EngineFailure, each) for each in _items(spec["except"])),
         probes=tuple(_sent(Probe, each) for each in _items(spec["probes"])),

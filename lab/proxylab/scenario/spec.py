@@ -3,14 +3,18 @@
 The keys of each part of ``spec`` stand in the module from which this one imports the part's class.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
+
+from msgspec import field
 
 from proxylab.scenario.dns import AnyDns
 from proxylab.scenario.document import shown
 from proxylab.scenario.keys import NOT_EMPTY, Check, Declared, Key, declared_keys, refused
 from proxylab.scenario.matrix import EngineFailure, Matrix, Requirements
 from proxylab.scenario.network import Network
+from proxylab.scenario.node_engines import AnyNodeEngine
 from proxylab.scenario.nodes import LabNode
 from proxylab.scenario.pods import Host, LoadBalancer, PodGroup
 from proxylab.scenario.probes import Probe, Stream
@@ -124,6 +128,14 @@ class Spec(Declared, frozen=True, kw_only=True):
             ["real"],
         ),
     ] = None
+    engines: Annotated[
+        Mapping[str, AnyNodeEngine],
+        Key(
+            "The engines of nodes that do not run the one that the user chooses, in another mode, version or "
+            "configuration. A scenario for nodes of different modes names them here; steps may change them.",
+            [{"node-a": "v1.34/iptables", "node-b": "kube-proxy@v1.37/nftables"}],
+        ),
+    ] = field(default_factory=dict)
     commands: Annotated[
         tuple[str, ...],
         Check(distinct),

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from proxylab.scenario.change import EngineAction
 from proxylab.scenario.changes import ClusterState
 from proxylab.scenario.check_expect import check_conntrack, check_source
 from proxylab.scenario.document import Location, Problems, listed, shown
@@ -12,6 +11,7 @@ from proxylab.scenario.flows import check_flow, check_probes
 from proxylab.scenario.inventory import Inventory, Subject
 from proxylab.scenario.keys import declared_keys
 from proxylab.scenario.manifests import Manifests
+from proxylab.scenario.node_engines import EngineAction
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.probes import ServiceTarget
 from proxylab.scenario.steps import EngineState, Step, StepExpect, StreamExpect, Until
@@ -87,7 +87,7 @@ class _Checker(Struct, frozen=True):
     def check(self, step: Step, location: Location) -> None:
         if step.until is not None:
             self._until(step.until, location["until"])
-        elif any(action in _DISTURBING for action in self.state.change.engines.values()):
+        elif any(each.action in _DISTURBING for each in self.state.change.engines.values()):
             what = "is missing: an engine that is killed, stopped or flushed does not sync the change"
             self.problems.add(location["until"].key, what, allowed="say what the step waits for")
         self._expect(step.expect, step.until, location["expect"])

@@ -15,7 +15,7 @@ from proxylab.control.http_client import fetch
 from proxylab.engines.barrier import Barrier
 from proxylab.engines.catalogue import make_engine
 from proxylab.engines.context import Cluster, NodeContext
-from proxylab.engines.engine_names import mode_of, read_engine
+from proxylab.engines.engine_names import read_engine
 from proxylab.engines.fleet import Fleet
 from proxylab.engines.modes import MODES
 from proxylab.engines.node_mode import node_mode
@@ -143,19 +143,20 @@ async def _run_engines(
 
     Where the request has a mutation of what proxies are shown, they follow a store and an API server of their own.
     """
-    shown, choice = None, request.engine
+    shown = None
     if request.shown is not None:
         shown = ShownStore(store, request.shown)
         api = ApiServer(shown.store)
         stack.push_async_callback(api.close)
-        choice = replace(choice, configuration=mutated_configuration(choice.configuration, request.shown))
     followed = store if shown is None else shown.store
     name = read_engine(request.engine.name)
     mirror = name.is_upstream and MODES[name.mode].kube_proxy.watches_endpoints
     cluster = Cluster(followed, api, Barrier(followed, request.engine.families, mirror=mirror))
 
-    def make(node: str, mode: str) -> Engine:
-        return make_engine(choice.in_mode(mode), node, contexts[node], cluster)
+    def make(node: str, choice: EngineChoice) -> Engine:
+        if request.shown is not None:
+            choice = replace(choice, configuration=mutated_configuration(choice.configuration, request.shown))
+        return make_engine(choice, node, contexts[node], cluster)
 
     async def flush(node: str, mode: str) -> None:
         on_node = node_mode(mode, contexts[node])
@@ -163,9 +164,9 @@ async def _run_engines(
             await on_node.flush(family)
         await _masquerade(request.plan, {node: contexts[node].tool})
 
-    mode = mode_of(request.engine.name)
+    chosen = {node: request.engines.get(node, request.engine) for node in contexts}
     seen = (lambda revision: revision) if shown is None else shown.seen
-    fleet = Fleet(contexts, mode, make, flush, seen, request.engine.sync_seconds)
+    fleet = Fleet(chosen, make, flush, seen, request.engine.sync_seconds)
     revision = max((store.apply(thing) for thing in request.objects), default=0)
     stack.push_async_callback(fleet.stop)
     await fleet.start()
@@ -174,10 +175,11 @@ async def _run_engines(
 
 
 async def _record(control_plane: LabControlPlane, node: str, deadline: Deadline) -> ProxyRecord:
-    fleet, healthz = control_plane.fleet, control_plane.choice.configuration.healthz
+    fleet = control_plane.fleet
+    healthz = fleet.chosen(node).configuration.healthz
     progress = await fleet.engines[node].progress(deadline)
     if not healthz.port:
-        return ProxyRecord(node=node, mode=fleet.mode(node), progress=progress)
+        return ProxyRecord(node=node, engine=fleet.chosen(node).name, progress=progress)
     address = healthz.address
     if address.is_unspecified:  # every address of either family, as for kube-proxy
         address = (Family.IPV4 if Family.IPV4 in control_plane.choice.families else Family.IPV6).loopback
@@ -185,7 +187,7 @@ async def _record(control_plane: LabControlPlane, node: str, deadline: Deadline)
     asked = f"http://{endpoint(address, healthz.port)}/healthz"
     return ProxyRecord(
         node=node,
-        mode=fleet.mode(node),
+        engine=fleet.chosen(node).name,
         progress=progress,
         healthz=status,
         asked=asked,

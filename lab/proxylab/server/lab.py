@@ -306,8 +306,7 @@ def _step_runner(
 
     write = into_store if kubernetes is None else kubernetes.writer.write
     awaited = StepConditions(fleet, wiring.plan, families, runner, balancer_routes, name_servers, ingress)
-    metrics = request.engine.configuration.metrics
-    return StepRunner(store, fleet, wiring, network.links, families, runner, awaited, metrics, write)
+    return StepRunner(store, fleet, wiring, network.links, families, runner, awaited, write)
 
 
 async def _follow_nodes(

@@ -64,7 +64,6 @@ class StepRunner:
     families: tuple[Family, ...]
     runner: Runner
     awaited: StepConditions
-    metrics: SocketAddress
     write: Write
     _blackholed: set[str] = field(default_factory=set)
     _gone: set[str] = field(default_factory=set)
@@ -96,7 +95,7 @@ class StepRunner:
         await self._change(request)
         changed = time.time_ns()
         streams.changed()
-        await self.fleet.bring_up(request.change.engines)
+        await self.fleet.bring_up(request.change.engines, request.engines)
         for stage in request.stages:
             await self._make(stage)
         if request.until is None:
@@ -170,7 +169,7 @@ class StepRunner:
         entries = tuple(self._entries()) if tables or streams.any_port_changed(records) else None
         deadline, namespaces = Deadline.after(_ASK_SECONDS), self.wiring.namespaces
         exported = [
-            await _read_exported(node, namespaces[node], self.metrics, names, deadline)
+            await _read_exported(node, namespaces[node], self.fleet.chosen(node).configuration.metrics, names, deadline)
             for node, names in metrics.items()
         ]
         return replace(

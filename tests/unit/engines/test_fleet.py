@@ -4,13 +4,20 @@ import asyncio
 
 import pytest
 
-from proxylab.cluster.configuration import Mode
+from proxylab.engines.engine_names import mode_of
 from proxylab.engines.fleet import Fleet
+from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import InternalError
-from proxylab.scenario.change import EngineAction
+from proxylab.scenario.node_engines import EngineAction, EngineChange
 from proxylab.timing import Deadline
 
 Journal = list[tuple[str, str]]
+
+NFTABLES = EngineChange(engine="nftables")
+
+
+def chosen(changes: dict[str, EngineChange]) -> dict[str, EngineChoice]:
+    return {node: EngineChoice(f"embedded/{change.mode}") for node, change in changes.items() if change.mode}
 
 
 class Recorder:
@@ -41,22 +48,22 @@ class Recorder:
         self._journal.append((self._node, "note a flush" if flush else "note"))
 
 
-def recorded(*actions: dict[str, EngineAction]) -> Journal:
+def recorded(*actions: dict[str, EngineChange]) -> Journal:
     journal: Journal = []
 
     async def flush(node: str, mode: str) -> None:
         journal.append((node, f"flush {mode}"))
 
-    def make(node: str, mode: str) -> Recorder:
-        return Recorder(node, journal, mode)
+    def make(node: str, choice: EngineChoice) -> Recorder:
+        return Recorder(node, journal, mode_of(choice.name))
 
     async def main() -> None:
-        fleet = Fleet(("a", "b"), "iptables", make, flush)
+        fleet = Fleet(dict.fromkeys("ab", EngineChoice()), make, flush)
         await fleet.start()
         journal.clear()
         for each in actions:
             await fleet.take_down(each)
-            await fleet.bring_up(each)
+            await fleet.bring_up(each, chosen(each))
         await fleet.wait_synced(7, Deadline.after(1))
         await fleet.stop()
 
@@ -67,33 +74,37 @@ def recorded(*actions: dict[str, EngineAction]) -> Journal:
 @pytest.mark.parametrize(
     ("action", "done"),
     [
-        (EngineAction.KILL, ["kill"]),
-        (EngineAction.STOP, ["stop"]),
-        (EngineAction.RESTART, ["stop", "start iptables", "synced 7", "stop"]),
-        (EngineAction.FLUSH, ["note a flush", "flush iptables", "synced 7", "stop"]),
-        (EngineAction(Mode.NFTABLES), ["stop", "start nftables", "synced 7", "stop"]),
+        (EngineChange(action=EngineAction.KILL), ["kill"]),
+        (EngineChange(action=EngineAction.STOP), ["stop"]),
+        (EngineChange(action=EngineAction.RESTART), ["stop", "start iptables", "synced 7", "stop"]),
+        (EngineChange(action=EngineAction.FLUSH), ["note a flush", "flush iptables", "synced 7", "stop"]),
+        (NFTABLES, ["stop", "start nftables", "synced 7", "stop"]),
     ],
 )
-def test_what_is_done_to_one_engine_leaves_the_other_alone(action: EngineAction, done: list[str]) -> None:
+def test_what_is_done_to_one_engine_leaves_the_other_alone(action: EngineChange, done: list[str]) -> None:
     journal = recorded({"a": action})
     assert [what for node, what in journal if node == "a"] == done
     assert [what for node, what in journal if node == "b"] == ["synced 7", "stop"]
 
 
 def test_an_engine_that_was_killed_can_be_started() -> None:
-    journal = recorded({"a": EngineAction.KILL}, {"a": EngineAction.START})
+    journal = recorded({"a": EngineChange(action=EngineAction.KILL)}, {"a": EngineChange(action=EngineAction.START)})
     assert [what for node, what in journal if node == "a"] == ["kill", "start iptables", "synced 7", "stop"]
 
 
 def test_an_engine_keeps_the_mode_that_a_step_gave_it() -> None:
-    journal = recorded({"a": EngineAction(Mode.NFTABLES)}, {"a": EngineAction.FLUSH}, {"a": EngineAction.RESTART})
+    journal = recorded(
+        {"a": NFTABLES},
+        {"a": EngineChange(action=EngineAction.FLUSH)},
+        {"a": EngineChange(action=EngineAction.RESTART)},
+    )
     assert [what for node, what in journal if node == "a"][2:5] == ["note a flush", "flush nftables", "stop"]
     assert ("a", "start iptables") not in journal
 
 
 def test_no_engine_is_started_twice() -> None:
     with pytest.raises(InternalError, match="runs already"):
-        recorded({"a": EngineAction.START})
+        recorded({"a": EngineChange(action=EngineAction.START)})
 
 
 def test_those_that_run_note_how_far_they_have_come() -> None:
@@ -102,16 +113,16 @@ def test_those_that_run_note_how_far_they_have_come() -> None:
     async def flush(node: str, mode: str) -> None:
         journal.append((node, f"flush {mode}"))
 
-    def make(node: str, mode: str) -> Recorder:
-        return Recorder(node, journal, mode)
+    def make(node: str, choice: EngineChoice) -> Recorder:
+        return Recorder(node, journal, mode_of(choice.name))
 
     async def main() -> None:
-        fleet = Fleet(("a", "b"), "iptables", make, flush)
+        fleet = Fleet(dict.fromkeys("ab", EngineChoice()), make, flush)
         await fleet.start()
-        await fleet.take_down({"a": EngineAction.STOP})
+        await fleet.take_down({"a": EngineChange(action=EngineAction.STOP)})
         journal.clear()
         await fleet.note()
-        await fleet.take_down({"a": EngineAction.FLUSH})
+        await fleet.take_down({"a": EngineChange(action=EngineAction.FLUSH)})
         assert journal == [("b", "note"), ("a", "flush iptables")]
 
     asyncio.run(main())
@@ -120,17 +131,17 @@ def test_those_that_run_note_how_far_they_have_come() -> None:
 def test_an_engine_that_cannot_be_made_leaves_the_mode_of_the_one_before() -> None:
     journal: Journal = []
 
-    def make(node: str, mode: str) -> Recorder:
-        if mode == "nftables":
-            raise ValueError(mode)
-        return Recorder(node, journal, mode)
+    def make(node: str, choice: EngineChoice) -> Recorder:
+        if mode_of(choice.name) == "nftables":
+            raise ValueError(choice.name)
+        return Recorder(node, journal, mode_of(choice.name))
 
     async def main() -> str:
-        fleet = Fleet(("a",), "iptables", make, lambda node, mode: asyncio.sleep(0))
+        fleet = Fleet({"a": EngineChoice()}, make, lambda node, mode: asyncio.sleep(0))
         await fleet.start()
-        await fleet.take_down({"a": EngineAction(Mode.NFTABLES)})
+        await fleet.take_down({"a": NFTABLES})
         with pytest.raises(ValueError, match="nftables"):
-            await fleet.bring_up({"a": EngineAction(Mode.NFTABLES)})
+            await fleet.bring_up({"a": NFTABLES}, chosen({"a": NFTABLES}))
         return fleet.mode("a")
 
     assert asyncio.run(main()) == "iptables"
@@ -149,11 +160,11 @@ def test_an_engine_that_fails_to_stop_does_not_keep_another_from_closing() -> No
         async def stop(self) -> None:
             raise InternalError("a bug of its loop")
 
-    def make(node: str, mode: str) -> Recorder:
-        return (Broken if node == "a" else Slow)(node, journal, mode)
+    def make(node: str, choice: EngineChoice) -> Recorder:
+        return (Broken if node == "a" else Slow)(node, journal, mode_of(choice.name))
 
     async def main() -> None:
-        fleet = Fleet(("a", "b"), "iptables", make, lambda node, mode: asyncio.sleep(0))
+        fleet = Fleet(dict.fromkeys("ab", EngineChoice()), make, lambda node, mode: asyncio.sleep(0))
         await fleet.start()
         with pytest.raises(InternalError, match="a bug of its loop"):
             await fleet.stop()

@@ -4,7 +4,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from proxylab.engines.lacking import lacking, lacking_of_step, modes_after, refuse, refuse_dialogue, refuse_server
+from proxylab.engines.lacking import lacking, lacking_of_step, refuse, refuse_dialogue, refuse_server
 from proxylab.errors import CapabilityError
 from proxylab.plan.assembly import assemble
 from proxylab.scenario.cases import cases
@@ -384,8 +384,8 @@ def test_a_wait_for_streams_that_outlive_the_proxy_is_refused() -> None:
 def test_what_a_step_makes_of_the_mode_counts_at_the_node_that_a_flow_enters() -> None:
     text = STREAMS.replace("engines: {node-a: kill}", "engines: {node-a: iptables}")
     (case,) = cases(parse_scenario(text, "streams.lab.yaml"), "userspace")
-    assert modes_after("userspace", case, 1) == {"node-a": "userspace"}
-    assert modes_after("userspace", case, 2) == {"node-a": "iptables"}
+    assert case.modes_after("userspace", 1) == {"node-a": "userspace"}
+    assert case.modes_after("userspace", 2) == {"node-a": "iptables"}
     assembly = assemble(case)
     first, changing, later = (lacking_of_step("userspace", assembly, step) for step in case.steps)
     assert first

@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, Transport
 from proxylab.cluster.objects import ServiceType, TrafficPolicy
 from proxylab.scenario.cases import cases
-from proxylab.scenario.change import Change, EngineAction, LinkChange, PodChange
+from proxylab.scenario.change import Change, LinkChange, PodChange
 from proxylab.scenario.expect import ConntrackExpect, Entries, HttpExpect, Preserved, Shares
 from proxylab.scenario.json_schema import json_schema
 from proxylab.scenario.load import parse_scenario
+from proxylab.scenario.node_engines import EngineAction, EngineChange, NodeEngine
 from proxylab.scenario.nodes import Daemon, NodeRoute, Uplink
 from proxylab.scenario.probes import HostTarget, ServiceTarget
 from proxylab.scenario.steps import Count, EngineState
@@ -105,10 +107,21 @@ def test_what_changes_in_steps() -> None:
         "echo-2": PodChange(terminating=True, serving=True),
     }
     assert second.nodes["node-a"].sysctls == {"net.ipv4.conf.all.rp_filter": "2"}
-    assert (second.engines, third.engines) == ({"node-b": EngineAction.KILL}, {"node-b": EngineAction.START})
+    assert second.engines == {"node-b": EngineChange(action=EngineAction.KILL)}
+    assert SCENARIO.proxy is not None
+    nftables = replace(SCENARIO.proxy.nftables, masquerade_all=False)
+    assert third.engines["node-b"].becomes == NodeEngine(
+        engine="v1.37/nftables", settings=replace(SCENARIO.proxy, nftables=nftables)
+    )
     assert second.links[0] == LinkChange(netns_name="node-b", device="eth1", up=False)
     assert [each.service for each in third.services] == [None]
     assert [each.slice for each in third.slices] == [None]
+
+
+def test_a_node_has_an_engine_of_its_own_and_its_patched_configuration() -> None:
+    assert SCENARIO.proxy is not None
+    assert SCENARIO.engines["node-a"].engine == "v1.34/iptables"
+    assert SCENARIO.engines["node-a"].settings == replace(SCENARIO.proxy, masquerade_all=False)
 
 
 def test_what_steps_wait_for_and_expect() -> None:

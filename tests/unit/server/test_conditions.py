@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from proxylab.engines.fleet import Fleet
+from proxylab.engines.protocol import EngineChoice
 from proxylab.scenario.load import parse_scenario
 from proxylab.server.conditions import StepConditions
 from proxylab.timing import Deadline
@@ -58,7 +59,7 @@ def test_engines_have_as_long_as_without_conditions_unless_the_step_says_otherwi
     unused: Any = None
 
     async def main() -> None:
-        fleet = Fleet(["node-a"], mode, lambda node, mode: engine, no_flush)
+        fleet = Fleet({"node-a": EngineChoice(f"embedded/{mode}")}, lambda node, choice: engine, no_flush)
         conditions = StepConditions(fleet, unused, (), unused, unused)
         assert step.until is not None
         await conditions.wait(step.name, 1, step.until, {})

@@ -88,7 +88,7 @@ class Round:
             found.append(finding)
             if finding.stops:
                 break
-        engines = dict.fromkeys(self._lab.engine.in_mode(self._modes[node]).name for node in self._nodes)
+        engines = dict.fromkeys(each.engine for each in self._proxies if each.node in self._nodes)
         return Diagnosis.of(f"{self._namespace}/{self._name}", listed(list(engines)), tuple(found))
 
     def _stages(self) -> Iterator[Finding]:

@@ -12,13 +12,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from proxylab.addresses import Transport
-from proxylab.engines.engine_names import read_engine
+from proxylab.engines.engine_names import KUBE_PROXY, mode_of
+from proxylab.engines.protocol import EngineChoice
 from proxylab.evidence.stream_records import StreamPacketFate, StreamRecord
 from proxylab.evidence.words import amount
 from proxylab.features.audit.findings import AuditAnswer
 from proxylab.features.audit.senders import SenderKind
-from proxylab.scenario.change import Change, EngineAction
+from proxylab.scenario.change import Change
 from proxylab.scenario.model import Scenario
+from proxylab.scenario.node_engines import EngineChange
 from proxylab.scenario.probes import Send, ServiceTarget, Stream
 from proxylab.scenario.steps import Count, Step, StepExpect, StreamExpect
 from proxylab.scenario.words import Frontend, Outcome, Position
@@ -75,12 +77,13 @@ class Switch(Struct, frozen=True, kw_only=True):
         return [each for each in self.connections if each.fate is fate]
 
 
-def why_untried(old: str, new: str) -> str:
-    """Why a lab cannot change from one engine to the other under open connections; empty if it can."""
-    before, after = read_engine(old), read_engine(new)
-    if (before.proxy, before.version) != (after.proxy, after.version):
-        return "a step of a lab changes the mode of a proxy, and not its version"
-    return "" if before.mode != after.mode else "both are of one mode"
+def words_of(old: EngineChoice, new: EngineChoice) -> str:
+    """The engine to which a step changes nodes that run ``old``, in a scenario's words: the very binary of ``new``."""
+    mode = mode_of(new.name)
+    if new.upstream is None:
+        return new.name
+    same = old.upstream is not None and old.upstream.binary == new.upstream.binary
+    return mode if same else f"{KUBE_PROXY}@{new.upstream.version}/{mode}"
 
 
 def connections_of(answers: Iterable[AuditAnswer]) -> list[OpenConnection]:
@@ -119,15 +122,15 @@ def chosen(connections: list[OpenConnection]) -> list[OpenConnection]:
     return [connections[number * len(connections) // _MOST] for number in range(_MOST)]
 
 
-def with_switch(scenario: Scenario, connections: Iterable[OpenConnection], mode: str) -> Scenario:
-    """The scenario with these streams, and two steps: the old proxies serve them, and then all nodes change."""
+def with_switch(scenario: Scenario, connections: Iterable[OpenConnection], new: str) -> Scenario:
+    """The scenario with these streams, and two steps: the old proxies serve them, and then all nodes run ``new``."""
     at = Position(scenario.file, 1, 1)
     undisturbed = StreamExpect(lost=_NONE, rejected=_NONE, resets=_NONE, position=at)
     streams = tuple(each.stream for each in connections)
     expect = StepExpect(streams={each.name: undisturbed for each in streams}, position=at)
     before = Step(name="open connections reach their Services", expect=expect, position=at)
-    engines = {node.name: EngineAction(mode) for node in scenario.nodes}
-    after = replace(before, name=f"all nodes change to mode {mode}", change=Change(engines=engines))
+    engines = {node.name: EngineChange(engine=new) for node in scenario.nodes}
+    after = replace(before, name=f"all nodes change to {new}", change=Change(engines=engines))
     return replace(scenario, probes=(), streams=streams, steps=(before, after))
 
 

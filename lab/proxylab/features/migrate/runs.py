@@ -1,4 +1,4 @@
-"""Switches all nodes of a lab to another mode while connections are open, and judges what becomes of them."""
+"""Switches all nodes of a lab to another engine while connections are open, and judges what becomes of them."""
 
 from contextlib import closing
 
@@ -10,18 +10,19 @@ from proxylab.features.migrate.open_connections import Switch, chosen, connectio
 from proxylab.scenario.model import Scenario
 
 
-def switch(session: Session, scenario: Scenario, before: Audit, mode: str) -> Switch:
-    """Open connections that the audit of the old proxy found served, and change every node to that mode.
+def switch(session: Session, scenario: Scenario, before: Audit, new: str) -> Switch:
+    """Open connections that the audit of the old proxy found served, and let every node run the new one.
 
     Raises:
         LabError: the lab is gone.
-        EngineError: a proxy did not start in the new mode.
+        EngineError: a proxy did not start.
+        CapabilityError: the new one is not in the cache, where a step looks for it.
     """
     found = connections_of(before.answers)
     opened = chosen(found)
     if not opened:
         return Switch(untried="no frontend of a Service delivers over TCP or UDP")
-    changing = with_switch(scenario, opened, mode)
+    changing = with_switch(scenario, opened, new)
     with closing(session.open(changing)) as lab:
         first, second = (lab.conclude(step) for step in changing.steps)
     return replace(switched(opened, first, second), left_out=len(found) - len(opened))

@@ -21,7 +21,7 @@ from proxylab.cli.terminal import Output, terminal_width
 from proxylab.client.session import Session, SessionMaker
 from proxylab.engines.engine_names import mode_of, read_engine
 from proxylab.engines.protocol import EngineChoice
-from proxylab.errors import ExitCode
+from proxylab.errors import CapabilityError, ExitCode
 from proxylab.features.audit.findings import Audit
 from proxylab.features.audit.manifests import is_scenario, scenario_of_manifests
 from proxylab.features.audit.runs import audit
@@ -31,7 +31,7 @@ from proxylab.features.import_.reading import read_kubectl_output
 from proxylab.features.migrate.certificate import certificate_of
 from proxylab.features.migrate.certificate_page import page
 from proxylab.features.migrate.certificate_text import to_json, to_lines
-from proxylab.features.migrate.open_connections import Switch, why_untried
+from proxylab.features.migrate.open_connections import Switch, words_of
 from proxylab.features.migrate.runs import switch
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import parse_scenario
@@ -81,7 +81,8 @@ def command(
     FILE is a scenario, manifests as you would apply them, or what `kubectl get svc,endpointslices,pods,nodes -A -o
     yaml` printed. For each change the output says which Services and senders it concerns, why (a promise of Kubernetes,
     or a documented difference, with its link) and what to do; it counts what stays the same, and names what the lab
-    could not decide. Then it opens connections, changes the mode of all nodes, and says which connections survive.
+    could not decide. Then it opens connections, lets the new engine take over in all nodes, and says which connections
+    survive.
     Embedded engines give a first look. The exit code is 1 if something changes.
 
     Example: proxylab migrate scenarios/clusterip/from-a-pod.lab.yaml --from embedded/iptables --to embedded/nftables
@@ -93,7 +94,7 @@ def command(
         echo(line, err=True)
     before, after = (_audited(file, case_id, choices[engine], make_session) for engine in (old, new))
     found = replace(
-        certificate_of(before, after), switch=_switch(file, case_id, choices[old], new, before, make_session)
+        certificate_of(before, after), switch=_switch(file, case_id, choices[old], choices[new], before, make_session)
     )
     if report is not None:
         write_new(report, page(found))
@@ -106,15 +107,17 @@ def _switch(
     file: Path,
     case_id: str | None,
     choice: EngineChoice,
-    new: str,
+    new: EngineChoice,
     before: Audit,
     make_session: SessionMaker | None,
 ) -> Switch:
-    if untried := why_untried(choice.name, new):
-        return Switch(untried=untried)
-    echo(f"{choice.name} to {new}: open connections", err=True)
-    with make_session(choice) if make_session else Session(choice) as session:
-        return switch(session, _asked(file, case_id, choice), before, mode_of(new))
+    """What becomes of open connections where the new proxy takes over under them."""
+    echo(f"{choice.name} to {new.name}: open connections", err=True)
+    try:
+        with make_session(choice) if make_session else Session(choice) as session:
+            return switch(session, _asked(file, case_id, choice), before, words_of(choice, new))
+    except CapabilityError as error:
+        return Switch(untried=error.missing)
 
 
 def _asked(file: Path, case_id: str | None, choice: EngineChoice) -> Scenario:

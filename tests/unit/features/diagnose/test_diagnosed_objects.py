@@ -269,7 +269,7 @@ def record(
     asked = "http://127.0.0.1:10256/healthz"
     return ProxyRecord(
         node=node,
-        mode="iptables",
+        engine="embedded/iptables",
         progress=replace(plain, **progress),
         healthz=healthz,
         asked=asked,

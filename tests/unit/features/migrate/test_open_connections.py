@@ -4,11 +4,12 @@ import json
 
 import pytest
 from audits import RIGHT, answer, audit_of, wrong
-from golden_words import Told
 from made_steps import ZERO, answered, judged, lost, record, step
 from msgspec.structs import replace
 
 from proxylab.addresses import Transport
+from proxylab.binary_identity import BinaryIdentity
+from proxylab.engines.protocol import EngineChoice, Upstream
 from proxylab.errors import ExitCode
 from proxylab.features.audit.findings import AuditAnswer
 from proxylab.features.audit.senders import SenderKind
@@ -22,7 +23,7 @@ from proxylab.features.migrate.open_connections import (
     chosen,
     connections_of,
     switched,
-    why_untried,
+    words_of,
 )
 from proxylab.scenario.probes import ServiceTarget, Stream
 from proxylab.scenario.words import Frontend
@@ -136,12 +137,35 @@ def test_the_certificate_names_each_connection_that_does_not_survive() -> None:
     assert (written["service"], written["fate"]) == ("shop/web", "ends")
 
 
-def test_a_change_of_the_version_is_not_tried_and_the_certificate_says_so(told: Told) -> None:
-    assert why_untried("embedded/iptables", "embedded/nftables") == ""
-    assert why_untried("kube-proxy@v1.37/iptables", "kube-proxy@v1.37/nftables") == ""
-    why = why_untried("kube-proxy@v1.34/iptables", "kube-proxy@v1.37/nftables")
-    assert why == told()
+def choice(engine: str, version: str = "", binary: str = "") -> EngineChoice:
+    identity = BinaryIdentity(version=version, origin="a test", digest="")
+    return EngineChoice(engine, upstream=Upstream(binary or version, identity) if version else None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (choice("embedded/ipvs"), choice("embedded/nftables"), "embedded/nftables"),
+        (choice("embedded/ipvs"), choice("kube-proxy/nftables", "v1.37.2"), "kube-proxy@v1.37.2/nftables"),
+        (
+            choice("kube-proxy@v1.34/ipvs", "v1.34.9"),
+            choice("kube-proxy/nftables", "v1.37.2"),
+            "kube-proxy@v1.37.2/nftables",
+        ),
+        # A binary of the user's own may call itself by any version: nodes keep it.
+        (
+            choice("kube-proxy/ipvs", "v1.38.0-alpha.1", "own"),
+            choice("kube-proxy/nftables", "v1.38.0-alpha.1", "own"),
+            "nftables",
+        ),
+    ],
+)
+def test_nodes_change_to_the_very_binary_of_the_new_proxy(old: EngineChoice, new: EngineChoice, words: str) -> None:
+    assert words_of(old, new) == words
+
+
+def test_the_certificate_says_why_connections_were_not_tried() -> None:
     same = audit_of(answer(RIGHT))
-    found = replace(certificate_of(same, same), switch=Switch(untried=why))
+    found = replace(certificate_of(same, same), switch=Switch(untried="kube-proxy@v1.34 is not here"))
     assert found.exit_code is ExitCode.OK
-    assert f"not tried: {why}" in " ".join(to_lines(found, 200))
+    assert "not tried: kube-proxy@v1.34 is not here" in " ".join(to_lines(found, 200))

@@ -9,10 +9,10 @@ from proxylab.engines.proxy_mode import Lacks
 from proxylab.plan.assembly import Assembly
 from proxylab.plan.endpoints import Dialled, LabEndpoints
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.change import EngineAction
 from proxylab.scenario.expect import ConntrackExpect, Expect, Preserved
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.network import Network, PodNetwork
+from proxylab.scenario.node_engines import EngineAction
 from proxylab.scenario.nodes import Daemon, LabNode
 from proxylab.scenario.probes import Probe, ServiceTarget, Stream
 from proxylab.scenario.steps import Step
@@ -30,7 +30,9 @@ def _of_scenario(scenario: Scenario, upstream: bool, changes: bool) -> Iterator[
     if any(step.until is not None and step.until.balancers for step in scenario.steps):
         yield "with health-check node ports, by which load balancers choose nodes"
     if any(
-        step.until is not None and step.until.backends and EngineAction.KILL in step.change.engines.values()
+        step.until is not None
+        and step.until.backends
+        and any(each.action is EngineAction.KILL for each in step.change.engines.values())
         for step in scenario.steps
     ):
         yield "whose connections outlive the proxy, which a step waits for"
