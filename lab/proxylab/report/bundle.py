@@ -19,7 +19,8 @@ A bundle is a directory::
     scenario.lab.yaml  the scenario file
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from msgspec import Struct
@@ -30,12 +31,14 @@ from proxylab.binary_identity import BinaryIdentity
 from proxylab.encoding import MisfitError, Record, decode, encode
 from proxylab.errors import ScenarioError
 from proxylab.evidence.evidence import Capture, Direction, Evidence, Observation, Packet, TableEntry, TrackedFlow
+from proxylab.evidence.words import listed
 from proxylab.plan.dialled_service import DialledService
 from proxylab.plan.model import Plan
 from proxylab.plan.outages import Absences
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.report.failure_text import explain
 from proxylab.report.foreign_documents import decode_printable
+from proxylab.report.older_bundles import UPGRADES, Document
 from proxylab.report.pcapng import pcapng
 from proxylab.report.reproduction import PRESENT, reproduction
 from proxylab.report.trace_text import journey
@@ -47,7 +50,8 @@ from proxylab.verdict.model import ProbeVerdict, StepVerdict, Verdict
 
 CASE: Final = "case.json"
 PLAN: Final = "plan.json"
-FORMAT: Final = 6
+FORMAT: Final = 7
+"""Of ``case.json``. It rises where a field goes or gets another name; ``older_bundles`` reads the one before."""
 
 RecordedT = TypeVar("RecordedT", bound=Record)
 
@@ -101,10 +105,15 @@ class Recorded(Record, frozen=True, kw_only=True):
     service: DialledService | None = None
 
 
+class _Writer(Struct, frozen=True):
+    proxylab: str = ""
+
+
 class _Head(Struct, frozen=True):
     """What every format has. Those before 4 (steps: 3) leave the number out."""
 
     format: int | None = None
+    circumstances: _Writer = _Writer()
 
 
 def bundle(
@@ -205,19 +214,37 @@ def _departs(seen: Observation, resolved: ResolvedProbe) -> bool:
 
 def read_case(file: str, data: bytes) -> Recorded:
     """The recorded probe of a bundle. Raises what ``read_recorded`` raises."""
-    return read_recorded(file, data, Recorded, FORMAT)
+    return read_recorded(file, data, Recorded, FORMAT, UPGRADES)
 
 
-def read_recorded(file: str, data: bytes, hint: type[RecordedT], current: int) -> RecordedT:
-    """A recorded probe or step of the current format. Raises ``ScenarioError``."""
+def read_recorded(
+    file: str,
+    data: bytes,
+    hint: type[RecordedT],
+    current: int,
+    upgrades: Mapping[int, Callable[[Document], None]] = MappingProxyType({}),
+) -> RecordedT:
+    """A recorded probe or step of the current format, or of one from which upgrades lead to it.
+
+    Raises:
+        ScenarioError: the file is none, or has another format.
+    """
     try:
-        written = decode(data, _Head).format
-        if written == current:
+        head = decode(data, _Head)
+        if head.format == current:
             return decode_printable(data, hint)
+        if head.format is not None and head.format in upgrades:
+            document = decode(data, Document)
+            for number in range(head.format, current):
+                upgrades[number](document)
+            return decode_printable(encode({**document, "format": current}), hint)
     except MisfitError as error:
         raise ScenarioError([f"{file}: not a recorded case or step: {error}"]) from None
-    found = "not a recorded case or step with a format" if written is None else f"has format {written}"
-    raise ScenarioError([f"{file}: {found}, this version reads {current}; judge it with the version that wrote it"])
+    found = "not a recorded case or step with a format" if head.format is None else f"has format {head.format}"
+    readable = listed([str(number) for number in (*upgrades, current)])
+    writer = head.circumstances.proxylab
+    cure = f"proxylab {writer}, which wrote it" if writer else "the version that wrote it"
+    raise ScenarioError([f"{file}: {found}, this version reads {readable}; judge it with {cure}"])
 
 
 def read_plan(file: str, data: bytes) -> Plan:

@@ -97,15 +97,16 @@ def test_a_case_is_judged_again_to_the_same_verdicts() -> None:
     assert recorded.circumstances == HERE
 
 
-@pytest.mark.parametrize("data", [b"", b'{"format":6}', b"[1]", b"\xff"])
+@pytest.mark.parametrize("data", [b"", b'{"format":6}', b'{"format":7}', b"[1]", b"\xff"])
 def test_what_is_no_case_is_refused_by_name(data: bytes) -> None:
     with pytest.raises(ScenarioError, match=r"x/case\.json: not a recorded case"):
         read_case("x/case.json", data)
 
 
 def test_a_case_of_another_format_is_refused() -> None:
-    data = files(verdict())[CASE].replace(b'"format":6', b'"format":9', 1)
-    with pytest.raises(ScenarioError, match="has format 9, this version reads 6"):
+    data = files(verdict())[CASE].replace(b'"format":7', b'"format":9', 1)
+    cure = "judge it with proxylab 1, which wrote it"
+    with pytest.raises(ScenarioError, match=rf"case\.json: has format 9, this version reads 6 and 7; {cure}"):
         read_case("case.json", data)
 
 
@@ -113,7 +114,7 @@ def test_a_case_from_before_formats_were_written_is_refused() -> None:
     written = b'{"circumstances":{"proxylab":"0.1.0"},"evidence":{"sent":1,"observations":{"flow":[0]}}}'
     with pytest.raises(
         ScenarioError,
-        match="not a recorded case or step with a format, this version reads 6; judge it with the version that",
+        match=r"not a recorded case or step with a format, this version reads 6 and 7; judge it with proxylab 0\.1\.0",
     ):
         read_case("case.json", written)
 

@@ -56,7 +56,7 @@ _SOCKET_BYTES: Final = 128 << 20  # in bytes of truesize
 _TRUESIZE: Final = 1280  # of one report: a kilobyte, of which it uses a third, and its struct sk_buff
 
 
-class ChainPlace(NamedTuple):
+class ChainKey(NamedTuple):
     """A chain, by the family (an NFPROTO) and name of its table, and its own name."""
 
     family: int
@@ -89,9 +89,9 @@ class NftEvent(NamedTuple):
     out_index: int
 
     @property
-    def place(self) -> ChainPlace:
+    def chain_key(self) -> ChainKey:
         """The chain of the rule or policy."""
-        return ChainPlace(self.family, self.table, self.chain)
+        return ChainKey(self.family, self.table, self.chain)
 
 
 class NftTrace:
@@ -160,23 +160,23 @@ class RuleOrder:
         with inside(netns):
             opened = open_netfilter()
         self._dump = NetfilterSocket(opened)
-        self._numbers: dict[ChainPlace, dict[int, int]] = {}
-        self._hooks: dict[ChainPlace, tuple[int, int]] = {}
+        self._numbers: dict[ChainKey, dict[int, int]] = {}
+        self._hooks: dict[ChainKey, tuple[int, int]] = {}
 
     def number(self, event: NftEvent) -> int:
         """The number of the report's rule; 0 for a report without a rule, or a deleted rule. Raises ``OSError``."""
         if not event.handle:
             return 0
-        place = event.place
-        if place not in self._numbers:
-            self._numbers[place] = {handle: number for number, handle in enumerate(self._handles(place), 1)}
-        return self._numbers[place].get(event.handle, 0)
+        key = event.chain_key
+        if key not in self._numbers:
+            self._numbers[key] = {handle: number for number, handle in enumerate(self._handles(key), 1)}
+        return self._numbers[key].get(event.handle, 0)
 
     def hook(self, event: NftEvent) -> tuple[int, int]:
         """The hook and priority of the report's base chain; zeros for a deleted chain. Raises ``OSError``."""
         if not self._hooks:
             self._hooks = dict(map(_hook, self._dump.all(GET_CHAIN, bytes(4))))
-        return self._hooks.get(event.place, (0, 0))
+        return self._hooks.get(event.chain_key, (0, 0))
 
     def forget(self) -> None:
         """Clear the cache: the next call reads the chains again."""
@@ -187,10 +187,10 @@ class RuleOrder:
         """Close the socket."""
         self._dump.close()
 
-    def _handles(self, place: ChainPlace) -> list[int]:
+    def _handles(self, key: ChainKey) -> list[int]:
         """The handles of a chain's rules, in the order of the rules (nf_tables_dump_rules)."""
-        wanted = nla.text(_RULE_TABLE, place.table) + nla.text(_RULE_CHAIN, place.chain)
-        bodies = self._dump.all(GET_RULE, bytes([place.family, 0, 0, 0]) + wanted)
+        wanted = nla.text(_RULE_TABLE, key.table) + nla.text(_RULE_CHAIN, key.chain)
+        bodies = self._dump.all(GET_RULE, bytes([key.family, 0, 0, 0]) + wanted)
         return [
             next(_number(content) for kind, content in attributes(body, 4) if kind == _RULE_HANDLE) for body in bodies
         ]
@@ -217,13 +217,13 @@ def _event(body: bytes) -> NftEvent:
     )
 
 
-def _hook(body: bytes) -> tuple[ChainPlace, tuple[int, int]]:
+def _hook(body: bytes) -> tuple[ChainKey, tuple[int, int]]:
     """A chain, and its hook and priority; zeros for a regular chain."""
     found = nested(body, 4)
     hook = nested(found.get(_CHAIN_HOOK, b""))
     priority = int.from_bytes(hook.get(_HOOK_PRIORITY, b""), "big", signed=True)
-    place = ChainPlace(body[0], _text(found.get(_CHAIN_TABLE, b"")), _text(found.get(_CHAIN_NAME, b"")))
-    return place, (_number(hook.get(_HOOK_NUMBER, b"")), priority)
+    key = ChainKey(body[0], _text(found.get(_CHAIN_TABLE, b"")), _text(found.get(_CHAIN_NAME, b"")))
+    return key, (_number(hook.get(_HOOK_NUMBER, b"")), priority)
 
 
 def _verdict(found: dict[int, bytes]) -> str:
