@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import Final
 
 __all__ = [
+    "GUEST_ENDED",
     "HOW_TO_SEE_MORE",
     "LAUNCHER_ENDED",
     "BuildError",
@@ -40,6 +41,9 @@ class ExitCode(IntEnum):
 
 LAUNCHER_ENDED: Final = 70
 """The exit status of a lab process that ends because its launcher did."""
+
+GUEST_ENDED: Final = 71
+"""The exit status in a lab process's place where a guest's kernel has ended by itself, or was ended."""
 
 HOW_TO_SEE_MORE: Final = (
     "to see more: --kube-proxy-flag --v=4 makes kube-proxy log more, and\n"

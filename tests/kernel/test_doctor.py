@@ -2,14 +2,21 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
-from sandboxed import ROOT, checkout_for, python_of
+from sandboxed import ROOT, checkout_for, python_of, sandboxed
 from users import BOTH
+
+from proxylab.kernel.capabilities import examine
+from proxylab.kernel.sandbox.launcher import Completed, Launcher
+from proxylab.kernel.sandbox.netns import NetNs
 
 
 def doctor(*argv: str, ordinary: bool = False, within: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
@@ -96,3 +103,59 @@ def test_the_lines_for_ci_need_no_lab() -> None:
     for word in ("GitHub Actions", "GitLab", "docker run", "apparmor_restrict_unprivileged_userns"):
         assert word in done.stdout
     assert str(ROOT) not in done.stdout
+
+
+class _Struck:
+    """A launcher whose command of that number is, before its first instruction, what this signal makes of a process."""
+
+    def __init__(self, launcher: Launcher, number: int, blow: signal.Signals) -> None:
+        self._launcher = launcher
+        self._number, self._blow = number, blow
+        self.path_of, self.make_netns, self.forget = launcher.path_of, launcher.make_netns, launcher.forget
+
+    async def run(self, netns: NetNs, argv: Sequence[str], **rest: Any) -> Completed:
+        self._number -= 1
+        if self._number == 0:
+            argv = ("sh", "-c", f"kill -{self._blow.value} $$")
+        return await self._launcher.run(netns, argv, **rest)
+
+
+_WITH_COMMANDS = ("iptables legacy", "iptables nft", "ip6tables", "nftables", "ipset", "nginx", "openssl")
+
+
+async def each_command_struck(launcher: Launcher) -> list[tuple[str, int, bool, str]]:
+    """Each trial that starts commands, the number of the one that is struck, and what is found."""
+    found = []
+    for name in _WITH_COMMANDS:
+        for number in (1, 2):
+            for blow in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL):
+                struck = _Struck(launcher, number, blow)
+                (each,) = await examine(struck, [name])  # type: ignore[arg-type]  # it has all that is called
+                found.append((name, number, each.works, each.found))
+    return found
+
+
+@BOTH
+def test_a_signal_to_any_command_of_a_trial_is_a_finding(ordinary: bool) -> None:
+    found = sandboxed(each_command_struck, ordinary=ordinary)
+    assert len(found) == len(_WITH_COMMANDS) * 8
+    for name, number, works_so, told in found:
+        assert told, (name, number)
+        assert not (works_so and number == 1) or name == "ip6tables", (name, told)  # which tries the other variant
+
+
+def test_sigint_to_a_lab_process_that_python_only_starts_is_ignored(tmp_path: Path) -> None:
+    # Python imports this module before its first line of proxylab (``site``).
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal, sys\nif 'proxylab.server.main' in sys.orig_argv:\n    os.kill(os.getpid(), signal.SIGINT)\n"
+    )
+    given = os.pathsep.join([str(ROOT / "lab"), str(tmp_path)])
+    done = subprocess.run(
+        [sys.executable, "-m", "proxylab", "doctor", "-o", "json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": given, "XDG_CACHE_HOME": str(tmp_path)},
+    )
+    assert done.stderr == ""
+    assert done.returncode == 0

@@ -10,11 +10,17 @@ from typing import Any
 
 import pytest
 from guests import EACH, readable
-from killing import strike_and_look
+from killing import hit, strike_and_look
+from machine import descendants
 
+from proxylab.client.lab_process import LabProcess
+from proxylab.errors import LabEndedError
 from proxylab.guest.kernels import Kernel
+from proxylab.timing import Deadline
 
 pytestmark = pytest.mark.timeout(300)
+
+SECONDS = 60.0
 
 # The names of the chain of children, with what they are of a lab on the machine's own kernel.
 ROLES = {
@@ -42,3 +48,29 @@ def strikes() -> Iterator[Any]:
 def test_nothing_is_left(kernel: Kernel, role: str, stage: str, ordinary: bool) -> None:
     with readable(kernel) as binary:
         strike_and_look(signal.SIGKILL, role, stage, ordinary=ordinary, kernel=binary)
+
+
+BLOWS = (signal.SIGTERM, signal.SIGKILL, signal.SIGHUP, signal.SIGINT, signal.SIGSEGV)
+
+
+@EACH
+@pytest.mark.parametrize("role", ["kernel", "process of the guest"])
+@pytest.mark.parametrize(
+    "blow",
+    [BLOWS[0], *(pytest.param(each, marks=pytest.mark.thorough) for each in BLOWS[1:])],
+    ids=lambda each: each.name,
+)
+def test_one_line_says_that_the_kernel_of_a_guest_ended(kernel: Kernel, role: str, blow: signal.Signals) -> None:
+    """A process of a user-mode Linux is one of the machine, which others may end. That is no bug of proxylab."""
+    with readable(kernel) as binary, LabProcess(kernel=binary) as process:
+        process.ready()
+        tree = descendants(process.pid)
+        found = process.pid
+        for _ in range(3):  # init, relay, kernel
+            found = tree[found][0]
+        victims = [found] if role == "kernel" else tree[found]
+        for victim in victims:
+            hit(victim, blow)
+        with pytest.raises(LabEndedError, match="its guest's kernel ended") as ended:
+            process.examine((), Deadline.after(SECONDS))
+    assert str(ended.value).count("\n") == 0

@@ -1,15 +1,19 @@
 """The entry point of the ``proxylab`` command, which ``proxylab.cli.command`` runs.
 
-All imports but Python's own wait for ``main``: Ctrl-C while they go on ends the process, without a traceback.
+Ctrl-C ends the process at each moment without a traceback. All imports but Python's own wait for ``main``: while they
+go on, the kernel ends the process by itself. Afterwards a handler decides by the code that it interrupts, so that no
+moment lies between two settings: only below ``run``, where ``main`` catches it, it raises ``KeyboardInterrupt``.
 """
 
+import os
 import signal
 import sys
 from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from types import CodeType, FrameType
     from typing import NoReturn
 
     from proxylab.client.session import SessionMaker
@@ -21,7 +25,8 @@ def main(arguments: "Sequence[str] | None" = None, make_session: "SessionMaker |
     """Run one verb and exit with a code that ``--help`` lists.
 
     Args:
-        arguments: the command line; by default that of the process.
+        arguments: the command line of a caller that goes on, and has its own way with Ctrl-C again afterwards; by
+            default that of the process.
         make_session: creates the run's session; by default ``proxylab.client.session.Session``.
     """
     is_python_s_own = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a background job ignores it
@@ -33,7 +38,28 @@ def main(arguments: "Sequence[str] | None" = None, make_session: "SessionMaker |
     try:
         with suppress(ValueError):
             if is_python_s_own:
-                signal.signal(signal.SIGINT, signal.default_int_handler)
+                signal.signal(signal.SIGINT, _interrupting_only(run.__code__))
         run(arguments, make_session)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
+    finally:
+        if arguments is not None and is_python_s_own:
+            with suppress(ValueError):
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _interrupting_only(called: "CodeType") -> "Callable[[int, FrameType | None], None]":
+    """A handler that raises ``KeyboardInterrupt`` below a call of this code, and elsewhere ends the process.
+
+    Elsewhere no ``except`` would stand around it: in the steps before and after that call, and while Python ends.
+    """
+
+    def interrupt(number: int, frame: "FrameType | None") -> None:
+        while frame is not None:
+            if frame.f_code is called:
+                raise KeyboardInterrupt
+            frame = frame.f_back
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    return interrupt

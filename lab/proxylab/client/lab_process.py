@@ -25,9 +25,10 @@ import proxylab
 from proxylab.capability import Capability
 from proxylab.client.connection import Connection
 from proxylab.client.control_sockets import ControlSocket
-from proxylab.client.process_states import StuckProcess, how_it_ended, stuck_process
+from proxylab.client.process_states import StuckProcess, ended_by_itself, how_it_ended, stuck_process
 from proxylab.encoding import encode
-from proxylab.errors import LAUNCHER_ENDED, CapabilityError, InternalError, LabEndedError, LabError, LabStuckError
+from proxylab.errors import GUEST_ENDED, CapabilityError, InternalError, LabEndedError, LabError, LabStuckError
+from proxylab.guest.console import end_of_console
 from proxylab.guest.kernels import cure_in_guest, find_kernel
 from proxylab.protocol.faults import error_of
 from proxylab.protocol.messages import AnswerOf, Build, Examine, Failed, Ready, Request
@@ -71,15 +72,20 @@ class LabProcess(Connection):
         given = [] if control_socket is None else [control_socket.socket.fileno(), control_socket.folder]
         with theirs:
             self._log: IO[bytes] = os.fdopen(os.memfd_create("log"), "w+b")  # closed by close()
-            self._child = subprocess.Popen(
-                [sys.executable, "-P", "-m", "proxylab.server.main", *how, *map(str, (theirs.fileno(), *given))],
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=self._log,
-                pass_fds=[theirs.fileno(), *given],
-                env=_environment(),
-                start_new_session=True,
-            )
+            # The process inherits this mask: until it ignores SIGINT, none ends it with a traceback of Python.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+            try:
+                self._child = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "proxylab.server.main", *how, *map(str, (theirs.fileno(), *given))],
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._log,
+                    stderr=self._log,
+                    pass_fds=[theirs.fileno(), *given],
+                    env=_environment(),
+                    start_new_session=True,
+                )
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
         super().__init__(ours)
         self._control_socket = control_socket
         self._ready: Ready | None = None
@@ -196,9 +202,11 @@ class LabProcess(Connection):
         with suppress(subprocess.TimeoutExpired):
             self._child.wait(_CLOSE_SECONDS)
         ended, status = f"the lab process ended before it could {what}", self._child.returncode
-        if status != LAUNCHER_ENDED and (words := self._last_words()):
+        if status is not None and ended_by_itself(status) and (words := self._last_words()):
             return InternalError(ended + words)
         how = "a process below its supervisor does not end" if status is None else how_it_ended(status)
+        if status == GUEST_ENDED and not self._log.closed:
+            how += f" ({end_of_console(self._log.fileno())})"
         killer = _KILLERS if _KILLED in how else "ended it"
         return LabEndedError(f"{ended}: {how}; unless something {killer}, please report this")
 

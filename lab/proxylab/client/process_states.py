@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Final
 
 from proxylab.encoding import Record
-from proxylab.errors import LAUNCHER_ENDED
+from proxylab.errors import GUEST_ENDED, LAUNCHER_ENDED
 
 _ROLES: Final = ("supervisor", "init", "lab process", "launcher")
 """Each is the parent of the next (``kernel.sandbox.sandbox``). In a guest, the last is the guest's kernel."""
 
 ASKED_TO_END: Final = "it was asked to end, by `proxylab down`, by SIGTERM or by the end of its time"
 
+_BY_ITSELF: Final = "it exited with status"
 _STOPPED: Final = "T"
 _UNINTERRUPTIBLE: Final = "D"
 _PAUSE: Final = 0.2
@@ -56,8 +57,9 @@ def how_it_ended(status: int) -> str:
     Below zero a signal ended the supervisor itself. The supervisor exits with 128 and the number of the signal that
     ended init, or with the status of the lab process as a byte: 256 less the number of a signal.
     """
-    if status == LAUNCHER_ENDED:
-        return "its launcher, which starts commands, ended"
+    known = {LAUNCHER_ENDED: "its launcher, which starts commands, ended", GUEST_ENDED: "its guest's kernel ended"}
+    if status in known:
+        return known[status]
     if status == 0:
         return ASKED_TO_END
     names = {each.value: each.name for each in signal.Signals}
@@ -65,7 +67,12 @@ def how_it_ended(status: int) -> str:
     for role, number in ended_by.items():
         if number in names:
             return f"{names[number]} ended its {role}"
-    return f"it exited with status {status}"
+    return f"{_BY_ITSELF} {status}"
+
+
+def ended_by_itself(status: int) -> bool:
+    """Whether the lab process left Python with an error: then its last words say what, and it is a bug."""
+    return how_it_ended(status).startswith(_BY_ITSELF)
 
 
 def _chain(supervisor: int) -> list[int]:

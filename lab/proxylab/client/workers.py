@@ -36,7 +36,9 @@ _PR_SET_PDEATHSIG: Final = 1  # include/uapi/linux/prctl.h
 _END_SECONDS: Final = 60.0
 _INTERRUPTED: Final = 130
 _TERMINATED: Final = 128 + signal.SIGTERM
-_CTRL_C: Final = frozenset({signal.SIGINT})
+_HELD_BACK: Final = frozenset({signal.SIGINT, signal.SIGTERM})
+"""Signals that come to a worker only while it does tasks: before and after, no ``except`` stands around its code."""
+
 _FORK: Final = multiprocessing.get_context("fork")
 
 
@@ -65,9 +67,11 @@ class _Worker:
     def __init__(self, begin: Callable[[], AbstractContextManager[Work[Any, Any]]], tasks: Sequence[Any]) -> None:
         self.pipe, theirs = _FORK.Pipe()
         self.process = _FORK.Process(target=_work, args=(begin, tasks, theirs, self.pipe, os.getpid()), daemon=True)
-        signal.pthread_sigmask(signal.SIG_BLOCK, _CTRL_C)  # until the worker has its own handlers
-        self.process.start()
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _CTRL_C)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         self.task: int | None = None
 
@@ -229,9 +233,12 @@ def _work(
     # A handler, unlike SIG_IGN, is not inherited by the commands that run in a lab.
     signal.signal(signal.SIGINT, lambda number, frame: None)
     signal.signal(signal.SIGTERM, _interrupt)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _CTRL_C)
     try:
-        ended = _do_tasks(begin, tasks, pipe)
+        try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_BACK)
+            ended = _do_tasks(begin, tasks, pipe)
+        finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)  # after a signal that has come and not been handled
         with suppress(OSError):
             pipe.send(ended)
     except KeyboardInterrupt as interrupt:

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Final
 
 from proxylab.encoding import Record, encode
-from proxylab.errors import CapabilityError
+from proxylab.errors import GUEST_ENDED, CapabilityError
+from proxylab.guest.console import end_of_console
 from proxylab.guest.kernels import Kernel
 from proxylab.guest.line import CLIENT, FrameKind, Line, LineClosedError
 from proxylab.guest.qemu import boot_in_qemu
@@ -32,8 +33,6 @@ from proxylab.timing import Deadline
 _MEBIBYTES: Final = 1024
 _MARGIN: Final = 64
 _LINE: Final = "/dev/ttyS0"
-_CONSOLE_BYTES: Final = 16 * 1024
-_CONSOLE_LINES: Final = 3
 _SINGLE: Final = ("PYTHONPATH", "PYTHONHOME")
 """What Python needs before the relay inside can read ``Start``."""
 _LIMIT: Final = 2000
@@ -75,7 +74,7 @@ def stay_on_one_cpu() -> socket.socket | None:
 
 
 def run_guest(kernel: Kernel, client: socket.socket, control_socket: socket.socket | None, *, sandboxed: bool) -> int:
-    """Boot the guest, and relay until its lab process has ended. Returns that process's exit status.
+    """Boot the guest, and relay until its lab process has ended. Returns its exit status, or ``GUEST_ENDED``.
 
     Raises:
         CapabilityError: the guest's kernel does not boot here. ``client`` is still open, to report it.
@@ -89,7 +88,7 @@ def run_guest(kernel: Kernel, client: socket.socket, control_socket: socket.sock
         guest.kill()
         how = "it ended" if isinstance(error, LineClosedError) else f"no sign of life in {kernel.boot_seconds:.0f} s"
         raise CapabilityError(
-            f"a guest of the kernel {kernel.binary} that boots ({how}; {_last_words()})",
+            f"a guest of the kernel {kernel.binary} that boots ({how}; {end_of_console(2)})",
             "try another kernel, or --kernel host",
         ) from error
     environment = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
@@ -101,7 +100,7 @@ def run_guest(kernel: Kernel, client: socket.socket, control_socket: socket.sock
     try:
         return int(line.hear()[1])
     except LineClosedError:
-        return guest.wait() & 0xFF or 1
+        return GUEST_ENDED
     finally:
         guest.kill()
 
@@ -164,17 +163,6 @@ def _watch(guest: "subprocess.Popen[bytes]", line: Line) -> None:
         raise LineClosedError("the guest's kernel has ended")
 
     line.watch(os.pidfd_open(guest.pid), ended)
-
-
-def _last_words() -> str:
-    """The last lines of the guest's console, which is this process's standard error: the client's log."""
-    with suppress(OSError):
-        size = os.fstat(2).st_size
-        text = os.pread(2, _CONSOLE_BYTES, max(0, size - _CONSOLE_BYTES)).decode(errors="replace")
-        if lines := [line.strip() for line in text.splitlines() if line.strip()]:
-            panic = [line for line in lines if line.startswith("Kernel panic")]
-            return f"its console ends with: {'; '.join(panic or lines[-_CONSOLE_LINES:])}"
-    return "its console is empty"
 
 
 def _accept(control_socket: socket.socket, line: Line) -> None:

@@ -36,6 +36,7 @@ from proxylab.kernel.netlink.requests import add_bridge, add_device, add_veth, a
 from proxylab.kernel.netlink.socket import NETLINK_NETFILTER, open_netlink
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs, inside
+from proxylab.kernel.sandbox.running import how_it_ended
 from proxylab.plan.model import Bridge, LinkEnd, Veth, Vxlan
 from proxylab.scenario.network import Netem
 from proxylab.timing import Deadline
@@ -184,11 +185,13 @@ def _command(*argv: str, stdin: str = "", version: Sequence[str] = ()) -> Callab
             scratch, argv, netns_name=_NETNS_NAME, stdin=stdin.encode(), deadline=Deadline.after(_TRIAL_SECONDS)
         )
         if done.status != 0:
-            raise OSError((done.stderr or done.stdout).decode(errors="replace").strip() or f"status {done.status}")
+            said = (done.stderr or done.stdout).decode(errors="replace").strip()
+            raise OSError(said or f"{argv[0]} {how_it_ended(done.status)}")
         if not version:
             return "done"
         printed = await launcher.run(scratch, version, netns_name=_NETNS_NAME, deadline=Deadline.after(_TRIAL_SECONDS))
-        return (printed.stdout or printed.stderr).decode(errors="replace").strip()  # nginx prints it as an error
+        text = (printed.stdout or printed.stderr).decode(errors="replace").strip()  # nginx prints it as an error
+        return text if printed.status == 0 else f"works; {' '.join(version)} {how_it_ended(printed.status)}"
 
     return find
 

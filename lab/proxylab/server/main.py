@@ -109,8 +109,9 @@ def _forget_inherited_signals() -> None:
     """Unblock all signals and restore the usual actions, since exec(2) passes on the client's.
 
     Init learns of dead children by SIGCHLD, and every process ends by SIGTERM: a client that blocks or ignores them
-    must not make a sandbox that never ends.
+    must not make a sandbox that never ends. SIGINT is ignored, and the client has blocked it until now.
     """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)

@@ -7,14 +7,15 @@ import sys
 
 import pytest
 
-from proxylab.client.process_states import StuckProcess, how_it_ended, stuck_process
-from proxylab.errors import LAUNCHER_ENDED
+from proxylab.client.process_states import StuckProcess, ended_by_itself, how_it_ended, stuck_process
+from proxylab.errors import GUEST_ENDED, LAUNCHER_ENDED
 
 
 @pytest.mark.parametrize(
     ("status", "how"),
     [
         (LAUNCHER_ENDED, "its launcher, which starts commands, ended"),
+        (GUEST_ENDED, "its guest's kernel ended"),
         (-signal.SIGKILL, "SIGKILL ended its supervisor"),
         (128 + signal.SIGKILL, "SIGKILL ended its init, pid 1 of the sandbox"),
         (256 - signal.SIGSEGV, "SIGSEGV ended its lab process"),
@@ -24,6 +25,12 @@ from proxylab.errors import LAUNCHER_ENDED
 )
 def test_a_status_tells_which_process_ended_and_how(status: int, how: str) -> None:
     assert how_it_ended(status) == how
+
+
+@pytest.mark.parametrize("status", [-signal.SIGKILL, 128 + signal.SIGTERM, 256 - signal.SIGHUP, 0, GUEST_ENDED])
+def test_the_last_words_of_a_process_that_others_ended_are_no_bug(status: int) -> None:
+    assert ended_by_itself(1)
+    assert not ended_by_itself(status)
 
 
 def test_a_stopped_process_is_found_below_the_supervisor_and_a_sleeping_one_is_none() -> None:

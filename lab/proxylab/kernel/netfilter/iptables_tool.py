@@ -18,6 +18,7 @@ from proxylab.addresses import Family
 from proxylab.errors import CapabilityError, EngineError
 from proxylab.kernel.sandbox.launcher import Completed, Launcher
 from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.kernel.sandbox.running import how_it_ended
 from proxylab.plan.masquerade import masquerade_text, without_masquerade
 from proxylab.plan.model import Masquerade
 from proxylab.timing import Deadline, together
@@ -92,7 +93,8 @@ async def choose_iptables(
             done = await _run(launcher, scratch, netns_name, (restore, "--noflush"), trial)
             if done.status == 0:
                 version = await _run(launcher, scratch, netns_name, (restore, "--version"), b"")
-                return IptablesVariant(name, version.stdout.decode(errors="replace").strip())
+                printed = version.stdout.decode(errors="replace").strip()
+                return IptablesVariant(name, printed or f"{restore} --version {how_it_ended(version.status)}")
             failures.append(f"{restore}: {_output(done).splitlines()[0]}")
     finally:
         launcher.forget([netns_name])
@@ -224,6 +226,6 @@ def is_too_long(done: Completed) -> bool:
 
 
 def _output(done: Completed) -> str:
-    """The output of a failed command, or its exit status."""
+    """The output of a failed command, or how it ended."""
     output = (done.stderr or done.stdout).decode(errors="replace").strip()
-    return output or f"exit status {done.status}"
+    return output or f"it {how_it_ended(done.status)}"
