@@ -1,7 +1,7 @@
 """Deadlines and waiting: the lab waits for conditions with a deadline, and never sleeps for a fixed time.
 
-The exceptions are ``pass_by``, for scenarios that are about a time, and an HTTP server without descriptors, which no
-event tells of a free one.
+The exceptions are ``pass_by``, for scenarios that are about a time, and sockets without room for a connection
+(``accepting``), which no event tells of room.
 """
 
 import asyncio

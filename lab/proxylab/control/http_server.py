@@ -17,6 +17,7 @@ from typing import Final, Protocol
 import h11
 from msgspec import Struct, field
 
+from proxylab.accepting import accepted
 from proxylab.addresses import Family, IPAddress
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
@@ -28,9 +29,6 @@ _STALLED: Final = 30.0
 
 _BODY_LIMIT: Final = 1 << 20
 _BACKLOG: Final = 128
-
-_RETRY_SECONDS: Final = 0.1
-"""Between two attempts to accept a connection while the process has no descriptor left."""
 
 
 class ReceivedRequest(Struct, frozen=True):
@@ -123,16 +121,8 @@ class HttpServer:
             await asyncio.gather(*under_way, return_exceptions=True)
 
     async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
-            try:
-                connection, _ = await loop.sock_accept(self._listening)
-            except ConnectionAbortedError:  # the client has gone (accept(2))
-                continue
-            except OSError:
-                # No descriptor is left. No event shows when one is free again: other parts of the lab close theirs.
-                await asyncio.sleep(_RETRY_SECONDS)
-                continue
+            connection = await accepted(self._listening)
             task = asyncio.create_task(self._serve(connection))
             self._conversations[task] = connection
             task.add_done_callback(self._release)

@@ -91,12 +91,17 @@ class Line:
         self._sending = bytearray()
         self._streams: dict[int, _LineStream] = {}
         self._sources: dict[int, Callable[[], None]] = {}
+        self._resting: dict[int, Deadline] = {}
         self._frames: list[tuple[FrameKind, bytes]] = []
         self._numbers = count(CLIENT + 1)
 
     def watch(self, source: socket.socket | int, readable: Callable[[], None]) -> None:
         """Call ``readable`` whenever ``source`` can be read."""
         self._sources[source if isinstance(source, int) else source.fileno()] = readable
+
+    def rest(self, source: socket.socket, until: Deadline) -> None:
+        """Do not look at this watched source until then."""
+        self._resting[source.fileno()] = until
 
     def add(self, number: int, connection: socket.socket) -> None:
         """Carry what comes from ``connection`` as stream ``number``, and give it what the other relay sends for it."""
@@ -135,7 +140,8 @@ class Line:
         """Wait until something can be read or written, and do that."""
         poll = select.poll()
         poll.register(self._line, select.POLLIN | (select.POLLOUT if self._sending and self._allowed else 0))
-        for source in self._sources:
+        self._resting = {source: until for source, until in self._resting.items() if not until.passed}
+        for source in self._sources.keys() - self._resting.keys():
             poll.register(source, select.POLLIN)
         ends: dict[int, int] = {}
         for number, stream in self._streams.items():
@@ -144,7 +150,8 @@ class Line:
             poll.register(stream.end, (select.POLLIN if readable else 0) | (select.POLLOUT if stream.waiting else 0))
             ends[stream.end.fileno()] = number
         used: dict[int, int] = {}
-        for descriptor, event in poll.poll(None if deadline is None else deadline.remaining * 1000):
+        until = [*self._resting.values(), *([] if deadline is None else [deadline])]
+        for descriptor, event in poll.poll(min((each.remaining * 1000 for each in until), default=None)):
             if descriptor == self._line:
                 self._use_line(event)
             elif descriptor in self._sources:

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from proxylab.accepting import REST_SECONDS, has_no_room
 from proxylab.encoding import Record, encode
 from proxylab.errors import GUEST_ENDED, CapabilityError
 from proxylab.guest.console import end_of_console
@@ -96,7 +97,7 @@ def run_guest(kernel: Kernel, client: socket.socket, control_socket: socket.sock
     line.say(FrameKind.START, content=encode(start))
     line.add(CLIENT, client)
     if control_socket is not None:
-        _accept(control_socket, line)
+        accept_later_clients(control_socket, line)
     try:
         return int(line.hear()[1])
     except LineClosedError:
@@ -165,12 +166,17 @@ def _watch(guest: "subprocess.Popen[bytes]", line: Line) -> None:
     line.watch(os.pidfd_open(guest.pid), ended)
 
 
-def _accept(control_socket: socket.socket, line: Line) -> None:
+def accept_later_clients(control_socket: socket.socket, line: Line) -> None:
     """Open a stream for every further client with the lab's own user id; in the guest, every client is root."""
 
     def accept() -> None:
-        with suppress(OSError):
+        try:
             connection, _ = control_socket.accept()
+        except OSError as error:  # or the client has gone
+            if has_no_room(error):
+                line.rest(control_socket, Deadline.after(REST_SECONDS))
+            return
+        with suppress(OSError):
             if user_of(connection) == os.getuid():
                 line.open(connection)
             else:

@@ -7,21 +7,20 @@ its unfinished request is still carried out, and its answer is dropped.
 """
 
 import asyncio
-import errno
 import os
-import select
 import socket
 import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, Final, Protocol, get_args
 
+from proxylab.accepting import accepted
 from proxylab.errors import InternalError, LabFullError
 from proxylab.protocol.channel import AsyncChannel, ChannelClosedError, user_of
 from proxylab.protocol.faults import fault_of
 from proxylab.protocol.messages import AnyResponse, Failed, StillWaiting
 from proxylab.protocol.standing_labs import AnyRequest, End, Feed, FeedAnswer, Signal
-from proxylab.timing import Waits, pass_by
+from proxylab.timing import Waits
 
 _FEEDS: Final = get_args(Feed)
 _MOST_CLIENTS: Final = 64
@@ -29,8 +28,6 @@ _MOST_CLIENTS: Final = 64
 
 _MOST_SILENT: Final = 64
 """That have asked nothing; a further one takes the place of the one that has been silent longest."""
-
-_NO_DESCRIPTOR_SECONDS: Final = 0.1
 
 _PATIENCE_SECONDS: Final = 2.0
 """A request that takes longer says so often what it waits for."""
@@ -116,22 +113,11 @@ async def accept_clients(control_socket: socket.socket, handler: RequestHandler)
 
     A client must have the lab's own user id: in the lab's user namespace every other user is unknown.
     """
-    loop = asyncio.get_running_loop()
     clients = _Clients()
     control_socket.setblocking(False)
-    waiting = select.poll()
-    waiting.register(control_socket, select.POLLIN)
     async with asyncio.TaskGroup() as tasks:
         while True:
-            try:
-                connection, _ = await loop.sock_accept(control_socket)
-            except OSError as error:
-                if error.errno not in (errno.EMFILE, errno.ENFILE):
-                    raise
-                if waiting.poll(0):  # accept(2) takes a descriptor before it looks whether a client waits
-                    clients.end_longest_silent()
-                await pass_by(_NO_DESCRIPTOR_SECONDS)  # else it would hang up on all, before one of them has closed
-                continue
+            connection = await accepted(control_socket, clients.end_longest_silent)
             if user_of(connection) != os.getuid():
                 connection.close()
                 continue

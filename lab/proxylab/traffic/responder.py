@@ -21,10 +21,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from proxylab.accepting import REST_SECONDS, has_no_room
 from proxylab.addresses import IPAddress, Protocol
 from proxylab.errors import InternalError
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.model import Listener, Plan, PlannedNamespace
+from proxylab.timing import Deadline
 from proxylab.traffic.answer import AnswerWriter, is_http
 from proxylab.traffic.connect import has_sctp
 from proxylab.traffic.identity import WORDS, is_of_probe, is_of_stream
@@ -121,6 +123,7 @@ class Responders:
         self._names = names
         self._note = note
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._resting: dict[int, Deadline] = {}
         for namespace in plan.namespaces:
             try:
                 self.add(netns_by_name[namespace.name], namespace)
@@ -173,6 +176,10 @@ class Responders:
     def pump(self) -> int:
         """Answer all that is ready, and return the number of datagrams, connections and lines. Never waits."""
         done = 0
+        for fd in [fd for fd, rest in self._resting.items() if rest.passed]:
+            del self._resting[fd]
+            if fd in self._tcp:
+                self._epoll.modify(fd, select.EPOLLIN)
         for _ in range(_ROUNDS):
             events = self._epoll.poll(0, _EVENTS_AT_ONCE)
             if not events:
@@ -243,8 +250,11 @@ class Responders:
                 sock, peer = listener.sock.accept()
             except OSError as error:
                 # EAGAIN: none is left. Or the waiting connection has failed: accept(2) passes on its error.
-                if error.errno in (errno.EMFILE, errno.ENFILE) and self._clients:
-                    self._drop(next(iter(self._clients)))
+                if has_no_room(error):
+                    if self._clients:
+                        self._drop(next(iter(self._clients)))
+                    else:
+                        self._rest(listener.sock.fileno())
                 return done
             if len(self._clients) >= _CONNECTIONS:
                 self._drop(next(iter(self._clients)))
@@ -254,6 +264,17 @@ class Responders:
             self._epoll.register(sock.fileno(), select.EPOLLIN)
             self._receive(client)
         return _EVENTS_AT_ONCE
+
+    def _rest(self, fd: int) -> None:
+        """Watch a listening socket no more for a moment, in which others may close a descriptor."""
+        self._epoll.modify(fd, 0)
+        self._resting[fd] = Deadline.after(REST_SECONDS)
+        if self._loop is not None:
+            self._loop.call_later(REST_SECONDS, self._pump_if_open)
+
+    def _pump_if_open(self) -> None:
+        if not self._epoll.closed:
+            self.pump()
 
     def _receive(self, client: _Client) -> int:
         fd = client.sock.fileno()

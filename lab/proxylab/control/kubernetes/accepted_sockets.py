@@ -9,9 +9,8 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from proxylab.timing import pass_by
+from proxylab.accepting import accepted
 
-_RETRY_SECONDS: Final = 0.05
 _MOST: Final = 256
 """A further one waits in the socket's queue."""
 
@@ -42,16 +41,9 @@ class AcceptedSockets:
         self._listening.close()
 
     async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             await self._room.acquire()
-            try:
-                connection, _ = await loop.sock_accept(self._listening)
-            except OSError:
-                # The client has gone (accept(2)), or no descriptor is left. No event shows when one is free again.
-                self._room.release()
-                await pass_by(_RETRY_SECONDS)
-                continue
+            connection = await accepted(self._listening)
             task = asyncio.ensure_future(self._serve(connection))
             self._served[task] = connection
             task.add_done_callback(self._ended)

@@ -21,10 +21,11 @@ import resource
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
+from proxylab.accepting import REST_SECONDS, has_no_room
 from proxylab.engines.embedded.userspace.balance import Endpoint, EndpointBalancer
 
 _DIAL_SECONDS: Final = (0.25, 0.5, 1.0, 2.0)
@@ -51,7 +52,7 @@ class _Leg(asyncio.Protocol):
         self._early = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - create_server and create_connection make these
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - the loop makes these of sockets
         self.transport = transport
 
     def join(self, peer: "_Leg") -> None:
@@ -133,29 +134,43 @@ class ProgramPort:
     def __init__(self, listening: socket.socket, choose: Choose) -> None:
         self._choose = choose
         self._listening = listening
-        self._server: asyncio.Server | None = None
-        self._dials: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._turn = asyncio.Lock()
+        self._rest: asyncio.TimerHandle | None = None
 
     async def begin(self) -> None:
         """Begin to accept."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._accepted, sock=self._listening, backlog=_BACKLOG)
+        asyncio.get_running_loop().add_reader(self._listening, self._accept)
 
     def close(self) -> None:
         """Accept no more. Connections under way go on, as in kube-proxy."""
-        if self._server is not None:
-            self._server.close()
+        asyncio.get_running_loop().remove_reader(self._listening)
+        if self._rest is not None:
+            self._rest.cancel()
+        self._listening.close()
+
+    def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(_BACKLOG):
+            try:
+                connection, _ = self._listening.accept()
+            except OSError as error:  # none is left, or the one that waited has failed
+                if has_no_room(error):
+                    loop.remove_reader(self._listening)
+                    self._rest = loop.call_later(REST_SECONDS, loop.add_reader, self._listening, self._accept)
+                return
+            connection.setblocking(False)
+            self._go_on(loop.connect_accepted_socket(self._accepted, connection))
+
+    def _go_on(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _accepted(self) -> _Leg:
         leg = _Leg()
-        asyncio.get_running_loop().call_soon(self._dial_for, leg)
+        asyncio.get_running_loop().call_soon(lambda: self._go_on(self._connect(leg)))
         return leg
-
-    def _dial_for(self, leg: _Leg) -> None:
-        task = asyncio.create_task(self._connect(leg))
-        self._dials.add(task)
-        task.add_done_callback(self._dials.discard)
 
     async def _connect(self, leg: _Leg) -> None:
         """Open the second leg; close the first one where no endpoint answers."""
@@ -245,7 +260,10 @@ class UdpPort:
         endpoint = self._choose(client[0], False)
         if endpoint is None:
             return None
-        far = socket.socket(self._listening.family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        try:
+            far = socket.socket(self._listening.family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        except OSError:  # no descriptor is left
+            return None
         try:
             far.connect(endpoint)
         except OSError:
