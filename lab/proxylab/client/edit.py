@@ -23,7 +23,7 @@ from proxylab.plan.assembly import Assembly, assemble
 from proxylab.plan.model import Plan, PlannedNamespace
 from proxylab.plan.topology import draw
 from proxylab.protocol.messages import Advance
-from proxylab.scenario.change import Change, NodeChange
+from proxylab.scenario.change import Change, LoadBalancerChange, NodeChange
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe, ServiceTarget
 from proxylab.scenario.steps import Step
@@ -67,6 +67,9 @@ def edit(stands: Assembly, made: int, wanted: Scenario) -> Edit:
     after = {thing.key: thing for thing in cluster.objects}
     sysctls = {name: changed for name in _names(new) if (changed := _sysctls(old.namespace(name), new.namespace(name)))}
     lines = [*_object_lines(before, after)]
+    now, then = stands.timeline[made], cluster.announcers
+    moved = [name for name, node in then.items() if name in now.unheard or now.announcers[name] != node]
+    lines += [f"~ load balancer {name}: {then[name]} announces it again" for name in moved]
     for name, changed in sysctls.items():
         standing = {each.name: each.value for each in old.namespace(name).sysctls}
         lines += [f"~ {name}: {key}: {standing.get(key, 'unsaid')} -> {value}" for key, value in changed.items()]
@@ -77,7 +80,10 @@ def edit(stands: Assembly, made: int, wanted: Scenario) -> Edit:
             step=_APPLIED,
             applied=tuple(thing for key, thing in after.items() if before.get(key) != thing),
             deleted=tuple(thing for key, thing in before.items() if key not in after),
-            change=Change(nodes={name: NodeChange(sysctls=changed) for name, changed in sysctls.items()}),
+            change=Change(
+                nodes={name: NodeChange(sysctls=changed) for name, changed in sysctls.items()},
+                load_balancers={name: LoadBalancerChange(announced_by=then[name]) for name in moved},
+            ),
         ),
         scenario=replace(wanted, services=cluster.services),
     )

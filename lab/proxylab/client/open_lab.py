@@ -180,7 +180,7 @@ class OpenLab:
             evidence,
             lacking_of_step(mode_of(self.engine.name), assembly, step),
         )
-        return replace(verdict, plan=assembly.plan, options=self._options)
+        return replace(verdict, plan=assembly.plan_after(number), options=self._options)
 
     @property
     def _options(self) -> tuple[str, ...]:
@@ -263,7 +263,7 @@ class OpenLab:
         if verdict.overall in UNRESOLVED:
             collected = self._collect_state()  # before the traced packet replaces the probe's frames
             self._collected = probe, collected
-            verdict = replace(verdict, plan=with_state_after(self._assembly.plan, collected))
+            verdict = replace(verdict, plan=with_state_after(self._assembly.plan_after(self.made), collected))
         elif not trace:
             return verdict
         try:
@@ -309,7 +309,7 @@ class OpenLab:
     ) -> ProbeVerdict:
         verdict = judge(probe, resolved, source, evidence)
         service = self.service_of(resolved) if verdict.overall in UNRESOLVED else None
-        return replace(verdict, plan=self._assembly.plan, options=self._options, service=service)
+        return replace(verdict, plan=self._assembly.plan_after(self.made), options=self._options, service=service)
 
     def service_of(self, resolved: ResolvedProbe) -> DialledService | None:
         """The Service that a probe dials, as the API server has it now; ``None`` where it dials none."""
@@ -342,7 +342,7 @@ class OpenLab:
 
     def current_plan(self) -> Plan:
         """The lab's plan, with the sysctls that its nodes have now."""
-        return with_state_after(self._assembly.plan, self._collect_state())
+        return with_state_after(self._assembly.plan_after(self.made), self._collect_state())
 
     @property
     def lookups(self) -> Lookups:
@@ -368,7 +368,7 @@ class OpenLab:
         """The files of an evidence bundle (``proxylab.report.bundle``) for the probe or step that was judged last."""
         collected = self._state_after(verdict)
         circumstances = circumstances_of(self.engine, self.built, self._seed)
-        plan = with_state_after(self._assembly.plan, collected)
+        plan = with_state_after(self._assembly.plan_after(self.made), collected)
         nodes = {each.node: NodeState(each.rules, each.log) for each in collected.nodes}
         scenario = self._source.encode() or Path(self.scenario.file).read_bytes()
         if isinstance(verdict, StepVerdict):

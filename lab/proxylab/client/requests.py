@@ -66,7 +66,12 @@ def advance_to(
         applied=applied,
         deleted=deleted,
         stages=tuple(map(_stage, rollout, [first, *others], others)),
-        change=Change(nodes=step.change.nodes, engines=step.change.engines, links=step.change.links),
+        change=Change(
+            nodes=step.change.nodes,
+            engines=step.change.engines,
+            links=step.change.links,
+            load_balancers=step.change.load_balancers,
+        ),
         engines=engines,
         until=until,
         streams=assembly.streams,

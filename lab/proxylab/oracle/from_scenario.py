@@ -1,6 +1,6 @@
 """Asks the oracle about the probes of a scenario: at which moment, with which questions, and which are beyond it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
 
@@ -29,6 +29,7 @@ from proxylab.scenario.words import Frontend
 
 def moment_of(cluster: ClusterMoment, plan: Plan, mode: Mode, version: Version) -> Moment:
     """The moment of a scenario's cluster, with proxies of that mode and version in all nodes."""
+    plan = plan.with_announcers(cluster.announcers)
     scenario, namespaces = cluster.scenario, {pod.name: pod.namespace for pod in plan.pods}
     nodes: Mapping[str, None] = dict.fromkeys(node.name for node in scenario.nodes)
     made = partial(
@@ -48,7 +49,7 @@ def moment_of(cluster: ClusterMoment, plan: Plan, mode: Mode, version: Version) 
     routes = (*pool_routes(plan.balancers, excluded), *healthy)
     if not routes:
         return made(plan=plan)
-    narrowed = [each for each in plan.balancers if not excluded.isdisjoint(each.nodes)]
+    narrowed = [each for each in plan.balancers if not each.announced_by and not excluded.isdisjoint(each.nodes)]
     return made(
         plan=plan.with_routes(ROUTER, routes),
         balanced={each.address for each in followed},
@@ -97,26 +98,31 @@ class AskedProbe(Struct, frozen=True, kw_only=True):
 
 def outside_reach(assembly: Assembly, probe: Probe, version: Version) -> str:
     """What decides about a probe besides objects, network and proxy at one moment; empty if nothing does."""
+    return next(_deciding(assembly, probe, version), "")
+
+
+def _deciding(assembly: Assembly, probe: Probe, version: Version) -> Iterator[str]:
     scenario, target, number = assembly.scenario, probe.target, assembly.scenario.steps_before(probe)
     if isinstance(target, ServiceTarget) and target.via is Frontend.INGRESS:
-        return "an Ingress controller answers"
+        yield "an Ingress controller answers"
     if scenario.requires.version is not None and version not in scenario.requires.version:
-        return "the scenario is about other versions of the proxy"
+        yield "the scenario is about other versions of the proxy"
     if scenario.failures:
-        return "the proxy refuses to start with this configuration"
+        yield "the proxy refuses to start with this configuration"
     if any(node.leftovers.by_tool for node in scenario.nodes):
-        return "the author gives nodes rules of other programs"
+        yield "the author gives nodes rules of other programs"
     if any(node.conntrack for node in scenario.nodes):
-        return "the author gives nodes connections that they track already"
-    others = "the scenario gives nodes other engines" if scenario.engines else ""
+        yield "the author gives nodes connections that they track already"
+    if scenario.engines:
+        yield "the scenario gives nodes other engines"
     changes = (change for step in scenario.steps[:number] for change in step.change.engines.values())
     if any(not change.begins or change.becomes != NodeEngine() for change in changes):
-        others = "a step stops or flushes a proxy, or changes its mode"
-    if others:
-        return others
+        yield "a step stops or flushes a proxy, or changes its mode"
     if assembly.timeline[number].links != assembly.timeline[0].links:
-        return "a step cuts a link or changes it"
-    return ""
+        yield "a step cuts a link or changes it"
+    dialled, unheard = assembly.resolved(probe).destination, assembly.timeline[number].unheard
+    if any(dialled in pool for each in assembly.plan.balancers if each.name in unheard for pool in each.pool):
+        yield "neighbours may still know the node that announced the address before"
 
 
 def ask(assembly: Assembly, probe: Probe, moment: Moment, oracle: Oracle) -> AskedProbe:

@@ -64,6 +64,10 @@ class Assembly(Struct, frozen=True, kw_only=True, dict=True):
         """The addresses of every node, pod and host."""
         return self.plan.addresses_by_name
 
+    def plan_after(self, steps: int) -> Plan:
+        """The plan as neighbours know it after that many steps: with the nodes that announce addresses then."""
+        return self.plan.with_announcers(self.timeline[steps].announcers)
+
     @property
     def nodes(self) -> tuple[str, ...]:
         """The names of the nodes."""
@@ -107,7 +111,7 @@ class Assembly(Struct, frozen=True, kw_only=True, dict=True):
         now = replace(self.scenario, probes=(dialling,), dns=True, slices=tuple(cluster.slices.values()))
         (resolved,) = resolve(
             now,
-            self.plan,
+            self.plan.with_announcers(cluster.announcers),
             cluster.services,
             _slices(cluster),
             first=lookup.number,
@@ -214,7 +218,7 @@ def assemble_in(scenario: Scenario, plan: Plan, timeline: Sequence[ClusterMoment
         refuse_neighbours(now, plan, slices)
         found = resolve(
             now,
-            plan,
+            plan.with_announcers(cluster.announcers),
             cluster.services,
             slices,
             first=len(resolved_probes),

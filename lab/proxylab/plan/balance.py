@@ -6,6 +6,9 @@ checks health-check node ports, which only Services with ``externalTrafficPolicy
 addresses of the pool go to all of its nodes. If every node of an address fails, the router withdraws the route and
 answers with an ICMP error. A node that its label excludes from load balancers gets none of both kinds of addresses.
 ``control.balancers`` does the checks, follows the labels, and writes the routes.
+
+A pool that a node announces in the nodes' own segment (MetalLB's layer-2 mode, kube-vip) has no route: the segment's
+machines resolve its addresses, and ``control.announcements`` answers for the node.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -37,7 +40,7 @@ def shared_route(destination: IPNetwork, device: str, ways: Sequence[IPAddress])
 
 
 def pool_routes(balancers: Iterable[Balancer], excluded: Collection[str]) -> tuple[Route, ...]:
-    """The routes of the balancers' pools while these nodes are excluded from load balancers."""
+    """The routes of the balancers' pools while these nodes are excluded; a pool that a node announces has none."""
     return tuple(
         shared_route(
             network,
@@ -51,6 +54,7 @@ def pool_routes(balancers: Iterable[Balancer], excluded: Collection[str]) -> tup
         )
         for balancer in balancers
         for network in balancer.pool
+        if not balancer.announced_by
     )
 
 

@@ -48,6 +48,8 @@ class ClusterMoment(Struct, frozen=True, kw_only=True):
         slices: the author's EndpointSlices.
         further: the objects that the API only serves.
         links: the links that steps have cut.
+        announcers: for each load balancer that a node announces, the node that neighbours know for its pool.
+        unheard: the load balancers of which neighbours may know a node that announces them no more.
         hidden: the lab's own pods, which no report shows.
         declared: every pod of the scenario as it first is, by its name, also those that are not there now.
         machines: every node as it first is.
@@ -63,6 +65,8 @@ class ClusterMoment(Struct, frozen=True, kw_only=True):
     further: Mapping[ObjectKey, Namespace | Unstructured] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
     links: Links = field(default_factory=Links)
+    announcers: Mapping[str, str] = field(default_factory=dict)
+    unheard: frozenset[str] = frozenset()
     hidden: tuple[Pod, ...] = ()
 
     @property
@@ -108,6 +112,15 @@ class ClusterMoment(Struct, frozen=True, kw_only=True):
             slices=_given(self.slices, change.slices),
             gone=frozenset(name for name in (*self.gone, *self.pods) if name not in pods),
             links=self.links.after(change.links),
+            announcers={
+                **self.announcers,
+                **{name: each.announced_by for name, each in change.load_balancers.items() if each.is_heard},
+            },
+            unheard=frozenset(
+                name
+                for name in (*self.unheard, *change.load_balancers)
+                if name not in change.load_balancers or not change.load_balancers[name].is_heard
+            ),
         )
         stages = [stage for each in change.workloads for stage in each.stages]
         return tuple(accumulate(stages, lambda now, stage: _after_stage(now, stage, declared), initial=changed))
@@ -157,6 +170,7 @@ def begin(scenario: Scenario) -> ClusterMoment:
         services=_allocated(scenario, services, _positions(scenario)),
         slices={each.key: each for each in scenario.slices},
         further={each.key: each for each in scenario.further},
+        announcers={each.name: each.announced_by for each in scenario.load_balancers if each.announced_by},
         hidden=hidden,
     )
 

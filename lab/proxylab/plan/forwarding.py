@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from proxylab.addresses import IPAddress
 from proxylab.plan.model import MAIN_TABLE, Bridge, LinkEnd, Plan, PlannedNamespace, Route, Vxlan
+from proxylab.scenario.network import UPLINK
 
 
 class UnreachableError(LookupError):
@@ -70,10 +71,15 @@ def next_hops(plan: Plan, placement: str, destination: IPAddress) -> Iterator[Ho
 
 def _holder(plan: Plan, placement: str, device: str, wanted: IPAddress) -> LinkEnd:
     """The device on the segment that answers for an address."""
+    announcer = plan.announcer(wanted)
     for end in on_segment(plan, placement, device):
-        if end.proxy_arp or any(
-            address.device == end.device and address.interface.ip == wanted
-            for address in plan.namespace(end.namespace).addresses
+        if (
+            end.proxy_arp
+            or (end.namespace, end.device) == (announcer, UPLINK)
+            or any(
+                address.device == end.device and address.interface.ip == wanted
+                for address in plan.namespace(end.namespace).addresses
+            )
         ):
             return end
     raise UnreachableError(f"no device on the segment of {placement}/{device} has {wanted}")

@@ -275,7 +275,8 @@ class Balancer(Record, frozen=True, kw_only=True):
     """A load balancer with the addresses of ``pool``. It is part of the router and sends through its ``device``.
 
     ``nodes`` are the addresses of each node by its name, one for each family of the lab. With ``health_checked`` the
-    balancer checks the nodes and skips those that fail.
+    balancer checks the nodes and skips those that fail. Where the pool is ``announced_by`` a node, the router has no
+    part in it: that node answers ARP and neighbour discovery for the addresses on the segment of the nodes.
     """
 
     name: str
@@ -283,6 +284,7 @@ class Balancer(Record, frozen=True, kw_only=True):
     nodes: Mapping[str, tuple[IPAddress, ...]]
     device: str
     health_checked: bool
+    announced_by: str = ""
 
 
 class Plan(Record, frozen=True, kw_only=True):
@@ -317,6 +319,16 @@ class Plan(Record, frozen=True, kw_only=True):
             for each in self.namespaces
         )
         return replace(self, namespaces=changed)
+
+    def with_announcers(self, announcers: Mapping[str, str]) -> Self:
+        """The plan in which neighbours know these nodes for the pools of announced balancers, by their names."""
+        changed = (replace(each, announced_by=announcers.get(each.name, each.announced_by)) for each in self.balancers)
+        return replace(self, balancers=tuple(changed))
+
+    def announcer(self, address: IPAddress) -> str:
+        """The node that answers on its segment for an address that no machine has; empty if none does."""
+        announced = (each for each in self.balancers if each.announced_by)
+        return next((each.announced_by for each in announced if any(address in pool for pool in each.pool)), "")
 
     def with_sysctls(self, sysctls: Mapping[str, tuple[Sysctl, ...]]) -> Self:
         """The plan with other sysctls in some namespaces, such as the values that a lab has now."""

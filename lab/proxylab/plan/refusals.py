@@ -90,6 +90,7 @@ def address_conflicts(scenario: Scenario, addresses: AddressPlan) -> list[str]:
         *(line for machine in scenario.machines for line in _fixed_problems(machine, owners)),
         *(line for group in scenario.pods for line in _pod_problems(scenario, addresses, owners, group)),
         *_node_problems(scenario, owners),
+        *_pool_problems(scenario, owners),
     ]
 
 
@@ -156,6 +157,15 @@ def _node_problems(scenario: Scenario, owners: dict[IPAddress, str]) -> Iterator
                 owners[interface.ip] = f"{node.name}'s on {device}"
                 if owner is not None:
                     yield f"{what} is {owner} already; choose another one"
+
+
+def _pool_problems(scenario: Scenario, owners: dict[IPAddress, str]) -> Iterator[str]:
+    """The addresses of announced pools that a machine has, which would answer for them, too."""
+    for balancer in (each for each in scenario.load_balancers if each.announced_by):
+        for address, owner in owners.items():
+            if any(address in pool for pool in balancer.pool):
+                what = f"{balancer.position}: load balancer {balancer.name}: {address} of its pool is {owner}"
+                yield f"{what}; choose another pool in nodeCIDR"
 
 
 def refuse_neighbours(scenario: Scenario, plan: Plan, slices: Iterable[EndpointSlice]) -> None:

@@ -174,7 +174,9 @@ class _Resolver:
         self._services = {(service.namespace, service.name): service for service in services}
         self._service_networks = (*scenario.network.service_cidrs, *scenario.network.further_service_cidrs)
         self._shared = [(each.network, each.nodes) for each in scenario.network.routed]
-        self._shared += [(pool, each.nodes) for each in scenario.load_balancers for pool in each.pool]
+        for balancer in plan.balancers:
+            entered = (balancer.announced_by,) if balancer.announced_by else tuple(balancer.nodes)
+            self._shared += [(pool, entered) for pool in balancer.pool]
         self._is_balanced = bool(scenario.load_balancers)
         self._nodes = with_role(plan, Role.NODE)
         self._hosts = with_role(plan, Role.HOST)
@@ -403,9 +405,16 @@ class _Resolver:
         return self._sharing(probe, destination) or (self._entrance(probe).name,)
 
     def _sharing(self, probe: _Sent, destination: IPAddress) -> tuple[str, ...]:
-        """The nodes over which the router spreads a host's flows, unless the probe names one of them."""
-        named = isinstance(probe.target, ServiceTarget) and probe.target.node is not None
-        if named or probe.source.name not in self._hosts:
+        """The nodes over which the router spreads a host's flows, unless the probe names one of them.
+
+        Raises ``RefusedError`` where another node than the named one answers for the address.
+        """
+        if probe.source.name not in self._hosts:
+            return ()
+        if isinstance(probe.target, ServiceTarget) and probe.target.node is not None:
+            if announcer := self._plan.announcer(destination):
+                what = f"packets for {destination} enter at {announcer}, which announces it"
+                raise refused(what, key="to.node", allowed="leave it out")
             return ()
         return next((nodes for network, nodes in self._shared if destination in network), ())
 

@@ -185,6 +185,7 @@ def _balancer(balancer: LoadBalancer, addresses: AddressPlan, device: str) -> Ba
         nodes={name: addresses.node[name] for name in balancer.nodes},
         device=device,
         health_checked=balancer.health_checked,
+        announced_by=balancer.announced_by,
     )
 
 

@@ -185,7 +185,7 @@ class Advance(Request[None], frozen=True, kw_only=True):
         applied: objects that are new or differ from before.
         deleted: objects as they last were.
         stages: the rollouts that follow, stage by stage.
-        change: the change to engines and nodes; its objects are in ``applied`` and ``deleted``.
+        change: the change to engines, nodes, links and balancers; its objects are in ``applied`` and ``deleted``.
         engines: what runs from then on in nodes that get another engine, or a configuration of their own.
         until: the condition to wait for; ``None`` waits until every running engine has programmed the objects.
         streams: those that continue through the step; one that does not run yet is begun.

@@ -49,6 +49,7 @@ def overview(layout: LabLayout) -> dict[str, Any]:
                 "pool": list(map(str, each.pool)),
                 "nodes": list(each.nodes),
                 "healthChecked": each.health_checked,
+                "announcedBy": each.announced_by or None,
             }
             for each in plan.balancers
         ],

@@ -1,4 +1,4 @@
-"""``change`` in a step: its keys, and what they do to single pods, nodes, engines, links and objects.
+"""``change`` in a step: its keys, and what they do to single pods, nodes, engines, links, balancers and objects.
 
 An author names entries of ``spec.pods``, all engines at once, and patches. ``proxylab.scenario.changes`` checks that
 against the cluster's state at the step, and puts single pods, nodes and whole objects in their place.
@@ -72,6 +72,33 @@ class WorkloadChange(_ObjectChange, frozen=True, kw_only=True):
     before: Unstructured | None = None
     after: Unstructured | None = None
     stages: tuple[RolloutStage, ...] = ()
+
+
+class _Gratuitous(StrEnum):
+    """What becomes of the gratuitous ARP by which a node announces that it answers for an address now."""
+
+    SENT = "sent"
+    LOST = "lost"
+
+
+class LoadBalancerChange(Declared, frozen=True, kw_only=True):
+    """Another node answers for the pool of a load balancer that a node announces."""
+
+    announced_by: Annotated[str, Key("The node that answers from now on; the former one answers no more.", ["node-b"])]
+    gratuitous_arp: Annotated[
+        _Gratuitous,
+        Key(
+            "Whether neighbours hear of it by the new node's gratuitous ARP, or over IPv6 by its unsolicited neighbour "
+            "advertisement. If it is lost, those that know the address go on sending to the former node. In a cluster "
+            "they ask again within a minute, and in a lab not before it ends.",
+            alias="gratuitousARP",
+        ),
+    ] = _Gratuitous.SENT
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether neighbours hear of the new node."""
+        return self.gratuitous_arp is _Gratuitous.SENT
 
 
 class LinkChange(Record, frozen=True, kw_only=True):
@@ -246,3 +273,10 @@ class Change(Declared, frozen=True, kw_only=True):
             [{"node-b": "cut", "node-a/eth1": "mended", "client": {"loss": "30%"}}],
         ),
     ] = ()
+    load_balancers: Annotated[
+        Mapping[str, LoadBalancerChange],
+        Key(
+            "Load balancers with announcedBy whose addresses another node announces from now on.",
+            [{"edge": {"announcedBy": "node-b"}}, {"edge": {"announcedBy": "node-b", "gratuitousARP": "lost"}}],
+        ),
+    ] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from proxylab.addresses import without_leading_zeros
 from proxylab.scenario.change import (
     Change,
     LinkChange,
+    LoadBalancerChange,
     PodChange,
     ServiceChange,
     SliceChange,
@@ -42,7 +43,7 @@ class ClusterState(Struct, frozen=True, kw_only=True):
 
     ``pods`` are all single pods, present or not; ``None`` if they are unknown. ``running`` are the nodes with a running
     engine. ``cut`` are the cut links by network namespace and device, ``impaired`` those with netem. ``engines`` have
-    the configurations that steps patch.
+    the configurations that steps patch. ``announcers`` are the nodes that answer for the pools of load balancers.
     """
 
     change: Change
@@ -52,6 +53,7 @@ class ClusterState(Struct, frozen=True, kw_only=True):
     cut: frozenset[tuple[str, str]] = frozenset()
     impaired: frozenset[tuple[str, str]] = frozenset()
     engines: PatchedEngines = PatchedEngines()
+    announcers: Mapping[str, str] = {}
 
 
 def read_changes(
@@ -73,6 +75,9 @@ def read_changes(
         running=frozenset(inventory.nodes),
         impaired=frozenset(_impaired(parts)),
         engines=engines,
+        announcers={
+            name: each.announced_by for name, each in parts.load_balancers.items() if each and each.announced_by
+        },
     )
     states: list[ClusterState] = []
     for index, step in enumerate(parts.steps):
@@ -103,6 +108,7 @@ class _ChangeReader(Struct, frozen=True):
         cut, impaired = self._links(now.cut, now.impaired, written.links)
         for name in written.nodes:
             self._check_node(name, self.location["nodes"][name])
+        self._check_announcers(now.announcers, written.load_balancers)
         change = replace(
             written,
             services=tuple(replace(each, service=manifests.services.get(each.id)) for each in written.services),
@@ -118,6 +124,7 @@ class _ChangeReader(Struct, frozen=True):
             cut=cut,
             impaired=impaired,
             engines=engines,
+            announcers={**now.announcers, **{name: each.announced_by for name, each in written.load_balancers.items()}},
         )
 
     def _objects(self, before: Manifests, written: Change) -> Manifests:
@@ -240,6 +247,20 @@ class _ChangeReader(Struct, frozen=True):
     def _check_node(self, name: str, location: Location) -> None:
         if name not in self.inventory.nodes:
             self.inventory.refuse(location.key, name, "a node", self.inventory.nodes, self.problems)
+
+    def _check_announcers(self, announcers: Mapping[str, str], changes: Mapping[str, LoadBalancerChange]) -> None:
+        known = tuple(announcers)
+        for name, change in changes.items():
+            location = self.location["loadBalancers"][name]
+            if name not in self.parts.load_balancers or name not in known:
+                what = f"no load balancer with announcedBy is called {shown(name)}"
+                self.problems.add(location.key, what, allowed=f"allowed: {listed(known)}", word=name, known=known)
+            elif change.announced_by not in self.inventory.nodes:
+                spot = location["announcedBy"].spot
+                self.inventory.refuse(spot, change.announced_by, "a node", self.inventory.nodes, self.problems)
+            elif change.announced_by == announcers[name]:
+                what = f"{change.announced_by} announces {name} already at this step"
+                self.problems.add(location["announcedBy"].spot, what, allowed="name another node")
 
     def _engines(
         self, now: ClusterState, changes: Mapping[str, EngineChange]

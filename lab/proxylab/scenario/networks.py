@@ -17,6 +17,7 @@ from proxylab.scenario.matrix import Matrix
 from proxylab.scenario.network import NODES, OUTSIDE, UPLINK, Network
 from proxylab.scenario.nodes import LabNode
 from proxylab.scenario.parts import Parts
+from proxylab.scenario.pods import LoadBalancer
 
 _DEFAULTS: Final[Mapping[str, Mapping[Family, IPNetwork]]] = {
     "podCIDR": {Family.IPV4: ip_network("10.244.0.0/16"), Family.IPV6: ip_network("fd00:10:244::/56")},
@@ -79,6 +80,20 @@ def check_network(parts: Parts, inventory: Inventory, problems: Problems) -> Non
     for name, balancer in parts.load_balancers.items():
         if balancer is not None:
             _check_nodes(balancer.nodes, spec["loadBalancers"][name]["nodes"], inventory, problems)
+            _check_announcer(balancer, spec["loadBalancers"][name], inventory, problems)
+
+
+def _check_announcer(balancer: LoadBalancer, location: Location, inventory: Inventory, problems: Problems) -> None:
+    """Note an unknown node that answers for a pool, and keys that speak of several nodes."""
+    if not balancer.announced_by:
+        return
+    if balancer.announced_by not in inventory.nodes:
+        spot = location["announcedBy"].spot
+        inventory.refuse(spot, balancer.announced_by, "a node", inventory.nodes, problems)
+    for key, given in (("nodes", balancer.nodes), ("healthChecked", balancer.health_checked)):
+        if given:
+            what = f"{key} has no effect where {balancer.announced_by} alone answers for the pool"
+            problems.add(location[key].key, what, allowed=f"remove {key}, or announcedBy")
 
 
 def _given(network: Network) -> dict[str, dict[Family, IPNetwork]]:
@@ -165,16 +180,31 @@ def _check_apart(location: Location, one: _Named, other: _Named, problems: Probl
 
 
 def _check_pools(parts: Parts, network: Network, problems: Problems) -> None:
-    """Note pools that overlap another network: only the router may lead to a pool's addresses."""
+    """Note pools that overlap another network: only the router may lead to a pool's addresses.
+
+    Where a node answers for them, all machines of the nodes' segment lead to them, and their network has the pool.
+    """
     families = families_of(network, parts.matrix or Matrix())
     others: list[tuple[str, IPNetwork]] = [(path[-1], each) for path, each in _all_networks(network, families)]
     for name, balancer in parts.load_balancers.items():
         for index, pool in enumerate(balancer.pool if balancer is not None else ()):
+            spot = parts.location["spec"]["loadBalancers"][name]["pool"][index].spot
+            own = [each for key, each in others if key == "nodeCIDR" and each.version == pool.version]
+            is_announced = balancer is not None and bool(balancer.announced_by)
+            if is_announced and own and not _is_inside(pool, own[0]):
+                what = f"{pool} is no part of nodeCIDR {own[0]}, where {name} announces it"
+                problems.add(spot, what, allowed=f"choose a part of {own[0]} without its first and its last address")
             for other, taken in others:
+                if is_announced and other == "nodeCIDR":
+                    continue
                 if pool.version == taken.version and pool.overlaps(taken):
-                    spot = parts.location["spec"]["loadBalancers"][name]["pool"][index].spot
                     problems.add(spot, f"{pool} and {other} {taken} overlap", allowed="keep them apart")
             others.append((f"the pool of {name}", pool))
+
+
+def _is_inside(pool: IPNetwork, segment: IPNetwork) -> bool:
+    """Whether the segment has all of the pool's addresses, and none of them is its own first or last one."""
+    return pool[0] in segment and pool[-1] in segment and segment[0] not in pool and segment[-1] not in pool
 
 
 def _all_networks(network: Network, families: tuple[Family, ...]) -> Iterator[_Named]:

@@ -201,4 +201,13 @@ class LoadBalancer(Declared, frozen=True, kw_only=True):
         ),
     ] = ()
     health_checked: Annotated[bool, Key("Whether it skips nodes that fail on their health-check node port.")] = False
+    announced_by: Annotated[
+        str,
+        Key(
+            "The one node that answers ARP, or over IPv6 neighbour discovery, for the pool's addresses, as MetalLB's "
+            "speaker does in layer-2 mode. The pool is then a part of nodeCIDR, and no machine has its addresses. In "
+            "mode ipvs only proxies with strictARP leave the answer to that node.",
+            ["node-a"],
+        ),
+    ] = ""
     position: Position

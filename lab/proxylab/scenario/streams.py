@@ -122,6 +122,9 @@ class _Checker(Struct, frozen=True):
             known = tuple(self.parts.load_balancers)
             what = f"no load balancer is called {shown(name)}"
             self.problems.add(location.key, what, allowed=f"allowed: {listed(known)}", word=name, known=known)
+        elif (balancer := self.parts.load_balancers[name]) and balancer.announced_by:
+            what = f"{name} sends to the node that announces it, as soon as the step makes its change"
+            self.problems.add(location.key, what, allowed="change.loadBalancers names another node")
         for index, node in enumerate(nodes):
             if node not in self.inventory.nodes:
                 self.inventory.refuse(location[index].spot, node, "a node", self.inventory.nodes, self.problems)

@@ -26,6 +26,7 @@ from proxylab.cluster.objects import (
     Unstructured,
 )
 from proxylab.cluster.store import Store
+from proxylab.control.announcements import Announcements
 from proxylab.control.balancers import BalancerRoutes
 from proxylab.control.coredns import CoreDns
 from proxylab.control.ingress.controller import IngressController
@@ -103,6 +104,9 @@ class BuiltLab(Struct, frozen=True):
             stack.callback(policy_routes.install, None)
             packet_lock = asyncio.Lock()
             balancer_routes = await _follow_nodes(wiring, store, packet_lock, stack)
+            announcements = Announcements(wiring, store)
+            stack.callback(announcements.close)
+            announcements.start()
             name_servers = await start_coredns(request, network, control_plane, launcher, stack)
             ingress = await start_ingress(request, network, control_plane, launcher, stack)
             await start_commands(request, network, launcher, stack)
@@ -124,7 +128,15 @@ class BuiltLab(Struct, frozen=True):
                 network,
                 control_plane,
                 _step_runner(
-                    request, network, control_plane, runner, balancer_routes, name_servers, ingress, kubernetes
+                    request,
+                    network,
+                    control_plane,
+                    runner,
+                    balancer_routes,
+                    announcements,
+                    name_servers,
+                    ingress,
+                    kubernetes,
                 ),
                 runner,
                 stages,
@@ -291,6 +303,7 @@ def _step_runner(
     control_plane: LabControlPlane,
     runner: Runner,
     balancer_routes: BalancerRoutes | None,
+    announcements: Announcements,
     name_servers: CoreDns | None,
     ingress: IngressController | None,
     kubernetes: Kubernetes | None,
@@ -306,14 +319,14 @@ def _step_runner(
 
     write = into_store if kubernetes is None else kubernetes.writer.write
     awaited = StepConditions(fleet, wiring.plan, families, runner, balancer_routes, name_servers, ingress)
-    return StepRunner(store, fleet, wiring, network.links, families, runner, awaited, write)
+    return StepRunner(store, fleet, wiring, network.links, families, runner, awaited, write, announcements)
 
 
 async def _follow_nodes(
     wiring: Wiring, store: Store, packet_lock: asyncio.Lock, stack: AsyncExitStack
 ) -> BalancerRoutes | None:
-    """Let the plan's balancers follow the labels and the health of their nodes; ``None`` without balancers."""
-    balancers = wiring.plan.balancers
+    """Let the router's balancers follow the labels and the health of their nodes; ``None`` where it has none."""
+    balancers = tuple(each for each in wiring.plan.balancers if not each.announced_by)
     if not balancers:
         return None
     indexes = {each.device: wiring.plan.end(ROUTER, each.device).index for each in balancers}

@@ -26,6 +26,7 @@ from proxylab.addresses import Family
 from proxylab.cluster.configuration import SocketAddress
 from proxylab.cluster.objects import KubeObject, Node, Pod
 from proxylab.cluster.store import Store
+from proxylab.control.announcements import Announcements
 from proxylab.control.http_client import fetch
 from proxylab.engines.fleet import Fleet
 from proxylab.errors import EngineError, InternalError
@@ -65,6 +66,7 @@ class StepRunner:
     runner: Runner
     awaited: StepConditions
     write: Write
+    announcements: Announcements
     _blackholed: set[str] = field(default_factory=set)
     _gone: set[str] = field(default_factory=set)
     _links: Links = field(default_factory=Links)
@@ -92,6 +94,8 @@ class StepRunner:
             (mend if link.up else cut)(self.wiring, link.netns_name, link.device)
             self.links.change(link.netns_name, link.device, link.netem)
         self._links = self._links.after(request.change.links)
+        for name, moved in request.change.load_balancers.items():
+            self.announcements.move(name, moved.announced_by, heard=moved.is_heard)
         await self._change(request)
         changed = time.time_ns()
         streams.changed()

@@ -60,7 +60,11 @@ def tunnels(plan: Plan) -> tuple[Group, ...]:
 def balancer_groups(plan: Plan) -> tuple[Group, ...]:
     """The load balancers, each with its nodes."""
     return tuple(
-        Group(f"balancer {each.name}", " ".join(map(str, each.pool)), dict.fromkeys(each.nodes, ""))
+        Group(
+            f"balancer {each.name}",
+            " ".join(map(str, each.pool)),
+            dict.fromkeys([each.announced_by] if each.announced_by else each.nodes, ""),
+        )
         for each in plan.balancers
     )
 

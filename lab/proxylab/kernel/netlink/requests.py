@@ -48,6 +48,7 @@ _NLM_F_CREATE: Final = 0x400
 _TC_H_ROOT: Final = 0xFFFFFFFF
 _NETEM_HANDLE: Final = 0x10000
 _NETEM_LIMIT: Final = 100_000  # packets; netem drops those beyond
+_NEIGHBOUR_QUEUE: Final = 64 << 20  # bytes of truesize: more than the packets of the largest probe
 _STEPS_IN_MILLISECOND: Final = 15_625
 _AF_BRIDGE: Final = 7  # not in every build of the socket module
 
@@ -166,6 +167,25 @@ def set_proxy_delay(end: LinkEnd) -> NetlinkRequest:
     parameters: Content = {"NDTPA_IFINDEX": end.index, "NDTPA_PROXY_DELAY": 0}
     content: Content = {"family": int(socket.AF_INET), "NDTA_NAME": "arp_cache", "NDTA_PARMS": parameters}
     return NetlinkRequest(f"answer proxy ARP at once on {end.device}", Kind.SET_NEIGHBOUR_TABLE, _CHANGE, content)
+
+
+def keep_neighbours(end: LinkEnd, family: Family) -> NetlinkRequest:
+    """Let a device keep its neighbour entries for an hour, and many packets for a neighbour that it asks for.
+
+    The kernel asks again after some 15 to 45 s (base_reachable_time, arp(7)), 5 s after an entry was only announced
+    (delay_first_probe_time), and it keeps some 280 packets meanwhile (unres_qlen_bytes).
+    """
+    hour = 3_600_000
+    parameters: Content = {
+        "NDTPA_IFINDEX": end.index,
+        "NDTPA_BASE_REACHABLE_TIME": hour,
+        "NDTPA_DELAY_PROBE_TIME": hour,
+        "NDTPA_GC_STALETIME": hour,
+        "NDTPA_QUEUE_LENBYTES": _NEIGHBOUR_QUEUE,
+    }
+    name = "arp_cache" if family is Family.IPV4 else "ndisc_cache"
+    content: Content = {"family": _number(family), "NDTA_NAME": name, "NDTA_PARMS": parameters}
+    return NetlinkRequest(f"keep neighbours of {end.device}", Kind.SET_NEIGHBOUR_TABLE, _CHANGE, content)
 
 
 def get_link(device: Device) -> NetlinkRequest:

@@ -6,6 +6,8 @@ link-local addresses, unless a route or a tunnel names them.
 
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from ipaddress import ip_network
 from itertools import groupby
 from typing import Final, NamedTuple
 
@@ -14,7 +16,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, IPAddress
 from proxylab.evidence.evidence import Evidence
 from proxylab.plan.device_names import FABRIC
-from proxylab.plan.forwarding import UnreachableError, next_hop
+from proxylab.plan.forwarding import UnreachableError, next_hop, route_to
 from proxylab.plan.impairments import without_netem
 from proxylab.plan.model import (
     BEHIND_LOCAL,
@@ -33,6 +35,7 @@ from proxylab.plan.model import (
 from proxylab.plan.outages import Absences
 from proxylab.plan.resolved import PolicyRoute, ResolvedProbe
 from proxylab.plan.sysctls import device_of, path_of, sysctls_for
+from proxylab.scenario.network import UPLINK
 
 _FROM_THE_MACHINE: Final = {
     f"net.ipv4.conf.{which}.{key}": "0" for which in ("all", "default") for key in ("rp_filter", "send_redirects")
@@ -64,7 +67,7 @@ def reachable_part(plan: Plan, resolved: ResolvedProbe, evidence: Evidence, targ
     """
     homes = {each.name: each.namespace for each in plan.pods}
     nodes = {each.namespace: each.node for each in plan.pods}
-    plan = without_netem(plan)
+    plan = _routed_to_announcer(without_netem(plan), resolved.destination)
     wanted = {*targets, resolved.destination}
     kept = {resolved.sender.namespace, *(homes.get(each.netns_name, each.netns_name) for each in evidence.observations)}
     kept |= {each.name for each in plan.namespaces if wanted & {address.interface.ip for address in each.addresses}}
@@ -76,6 +79,21 @@ def reachable_part(plan: Plan, resolved: ResolvedProbe, evidence: Evidence, targ
             kept.update(_way(plan, netns_name, address))
     kept |= {FABRIC} if any(_joins(link, FABRIC, kept) for link in plan.links) else set()
     return _of_family(_only(plan, kept), resolved.destination.version, resolved.destination)
+
+
+def _routed_to_announcer(plan: Plan, address: IPAddress) -> Plan:
+    """The plan with routes to the node that announces an address: in the script no program answers for it."""
+    node = plan.announcer(address)
+    if not node:
+        return plan
+    own = (each.interface.ip for each in plan.namespace(node).addresses if each.device == UPLINK)
+    via = next(each for each in own if each.version == address.version and not each.is_link_local)
+    for namespace in (each for each in plan.namespaces if each.name != node):
+        with suppress(UnreachableError):
+            on_link = route_to(namespace, address)
+            if on_link.via is None and not on_link.hops:
+                plan = plan.with_routes(namespace.name, (Route(ip_network(address), on_link.device, via=via),))
+    return plan
 
 
 def _way(plan: Plan, netns_name: str, address: IPAddress, *, through: bool = True) -> Iterator[str]:
