@@ -17,7 +17,7 @@ from proxylab.evidence.evidence import Packet
 from proxylab.rules.rule import Action, Match, Rule
 from proxylab.rules.texts import read_rule
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict
-from proxylab.verdict.rule_coverage import RuleCoverage, RuleKind
+from proxylab.verdict.rule_coverage import KindName, RuleCoverage, RuleKind
 
 
 class _Headers(NamedTuple):
@@ -40,13 +40,38 @@ _OF_EXPRESSION: Final[Mapping[str, str]] = {
 """The field of a packet by nft's expression for it. Of any other one, all elements may be meant."""
 
 
+class _Counted(NamedTuple):
+    """A rule that counted, or one that could."""
+
+    family: Family
+    table: str
+    chain: str
+    text: str
+
+
+class _SetOrMap(NamedTuple):
+    """A named set or map."""
+
+    family: Family
+    table: str
+    name: str
+
+
+class _Loaded(NamedTuple):
+    """What a proxy in a mode has loaded."""
+
+    mode: str
+    family: Family
+    rule: LoadedRule
+
+
 class MetRules:
     """What the proxies of one case have had in the kernel, and what of it the packets of its probes met."""
 
     def __init__(self) -> None:
-        self._loaded: dict[tuple[str, Family, LoadedRule], None] = {}
-        self._counted: set[tuple[Family, str, str, str]] = set()
-        self._looked_up: dict[tuple[Family, str, str], set[tuple[str, ...]]] = {}
+        self._loaded: dict[_Loaded, None] = {}
+        self._counted: set[_Counted] = set()
+        self._looked_up: dict[_SetOrMap, set[tuple[str, ...]]] = {}
         self._uncounted: dict[str, None] = {}
         self._read: tuple[OpenLab, int] | None = None
 
@@ -64,7 +89,7 @@ class MetRules:
         for node, dump in dumps.items():
             mode = modes[node]
             for family, text in MODES[mode].by_family(dump, families).items():
-                self._loaded |= dict.fromkeys((mode, family, each) for each in MODES[mode].loaded(text))
+                self._loaded |= dict.fromkeys(_Loaded(mode, family, each) for each in MODES[mode].loaded(text))
 
     def add_probe(self, verdict: ProbeVerdict) -> None:
         """Add what the packets of a probe met. One that was left out met nothing."""
@@ -77,30 +102,33 @@ class MetRules:
         for count in evidence.counts:
             if not count.packets:
                 continue
-            self._counted.add((family, count.table, count.chain, count.text))
+            self._counted.add(_Counted(family, count.table, count.chain, count.text))
             rule = read_rule(count.text)
             for expression, name in () if rule is None else _lookups(rule):
                 if count.node not in headers:
                     headers[count.node] = set(_headers_on(count.node, verdict))
                 fields = [_OF_EXPRESSION.get(each) for each in expression.split(" . ")]
-                keys = self._looked_up.setdefault((family, count.table, name), set())
+                keys = self._looked_up.setdefault(_SetOrMap(family, count.table, name), set())
                 for each in headers[count.node]:
                     keys.add(tuple(getattr(each, field) if field else "" for field in fields))
 
     def coverage(self) -> RuleCoverage:
         """What was met so far, by kind."""
-        of_kind: dict[tuple[str, str, str], dict[tuple[Family, str, str], bool]] = {}
+        of_kind: dict[KindName, dict[_Counted, bool]] = {}
         for mode, family, each in self._loaded:
-            rules = of_kind.setdefault((mode, each.where, each.kind), {})
-            text = each.text if each.text.startswith("-") else f"{each.chain}: {each.text}"
-            rules[family, each.table, text] = self._is_met(family, each)
+            rules = of_kind.setdefault(KindName(mode, each.where, each.kind), {})
+            rules[_Counted(family, each.table, each.chain, each.text)] = self._is_met(family, each)
         return RuleCoverage(
             tuple(
                 RuleKind(
                     *key,
                     len(rules),
                     sum(rules.values()),
-                    tuple(text for (_family, _table, text), met in rules.items() if not met),
+                    tuple(
+                        each.text if each.text.startswith("-") else f"{each.chain}: {each.text}"
+                        for each, met in rules.items()
+                        if not met
+                    ),
                 )
                 for key, rules in sorted(of_kind.items())
             ),
@@ -109,8 +137,8 @@ class MetRules:
 
     def _is_met(self, family: Family, each: LoadedRule) -> bool:
         if not each.key:
-            return (family, each.table, each.chain, each.text) in self._counted
-        known = self._looked_up.get((family, each.table, each.chain), ())
+            return _Counted(family, each.table, each.chain, each.text) in self._counted
+        known = self._looked_up.get(_SetOrMap(family, each.table, each.chain), ())
         return any(
             len(key) == len(each.key) and all(had in ("", part) for had, part in zip(key, each.key, strict=True))
             for key in known

@@ -5,8 +5,17 @@ met one of them. A rule that is the same on several nodes counts once.
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from proxylab.encoding import Record
+
+
+class KindName(NamedTuple):
+    """What tells a kind of rules from others; see ``RuleKind``."""
+
+    mode: str
+    where: str
+    kind: str
 
 
 class RuleKind(Record, frozen=True, rename="camel"):
@@ -28,6 +37,10 @@ class RuleKind(Record, frozen=True, rename="camel"):
     met: int
     unmet: tuple[str, ...]
     without: int = 0
+
+    @property
+    def name(self) -> KindName:
+        return KindName(self.mode, self.where, self.kind)
 
 
 class RuleCoverage(Record, frozen=True, rename="camel"):
@@ -53,15 +66,14 @@ class RuleCoverage(Record, frozen=True, rename="camel"):
 
 def together(coverages: Iterable[RuleCoverage]) -> RuleCoverage:
     """Several scenarios as one: a kind is met if one of them met it."""
-    found: dict[tuple[str, str, str], RuleKind] = {}
+    found: dict[KindName, RuleKind] = {}
     uncounted: list[str] = []
     for coverage in coverages:
         uncounted += coverage.uncounted
         for each in coverage.kinds:
-            key = each.mode, each.where, each.kind
-            known = found.get(key, RuleKind(each.mode, each.where, each.kind, 0, 0, ()))
-            found[key] = RuleKind(
-                *key,
+            known = found.get(each.name, RuleKind(*each.name, 0, 0, ()))
+            found[each.name] = RuleKind(
+                *each.name,
                 known.rules + each.rules,
                 known.met + each.met,
                 (known.unmet or each.unmet)[:1],
