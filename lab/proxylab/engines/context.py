@@ -1,12 +1,15 @@
 """The node and the cluster that an engine works on; ``catalogue`` hands each engine the parts that it needs."""
 
-from msgspec import Struct
+from collections.abc import Mapping
+
+from msgspec import Struct, field
 
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import ApiServer
 from proxylab.engines.barrier import Barrier
 from proxylab.engines.embedded.mutation import Mutation
 from proxylab.kernel.netfilter.iptables_tool import IptablesTool
+from proxylab.kernel.sandbox.iptables_links import links_to
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs
 
@@ -14,7 +17,8 @@ from proxylab.kernel.sandbox.netns import NetNs
 class NodeContext(Struct, frozen=True):
     """One node: its namespace, the launcher of commands and the name by which it knows the namespace, its iptables.
 
-    An embedded engine loads its rules with the ``mutation``, if there is one.
+    An embedded engine loads its rules with the ``mutation``, if there is one. ``programs`` are the paths of nft and
+    iptables that the node's proxy runs, where they are not the machine's own.
     """
 
     netns: NetNs
@@ -22,6 +26,12 @@ class NodeContext(Struct, frozen=True):
     name: str
     tool: IptablesTool
     mutation: Mutation | None = None
+    programs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def links(self) -> dict[str, str]:
+        """Links to the node's programs, by which commands find them (``kernel.sandbox.iptables_links``)."""
+        return links_to(self.tool.variant.name, self.programs)
 
 
 class Cluster(Struct, frozen=True):

@@ -59,6 +59,7 @@ class NamespaceDraft:
     masquerades: list[Masquerade] = field(default_factory=list)
     leftovers: list[Leftover] = field(default_factory=list)
     conntrack: tuple[TrackedConnection, ...] = ()
+    programs: Mapping[str, str] = field(default_factory=dict)
 
     def address(self, device: str, address: IPAddress, network: IPNetwork | None = None) -> None:
         """Put an address on a device, with the prefix length of ``network`` or the full length."""
@@ -95,6 +96,7 @@ class NamespaceDraft:
             masquerades=tuple(self.masquerades),
             leftovers=tuple(self.leftovers),
             conntrack=self.conntrack,
+            programs=self.programs,
         )
 
 

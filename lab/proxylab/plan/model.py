@@ -182,7 +182,7 @@ class PlannedNamespace(Record, frozen=True, kw_only=True):
     """One network namespace and its contents, except links.
 
     The lab writes ``sysctls`` before the first link, and ``device_sysctls`` (of single devices) before it brings the
-    devices up.
+    devices up. ``programs`` are the paths of nft and iptables in a node, where they are not the machine's own.
     """
 
     name: str
@@ -200,6 +200,7 @@ class PlannedNamespace(Record, frozen=True, kw_only=True):
     masquerades: tuple[Masquerade, ...] = ()
     leftovers: tuple[Leftover, ...] = ()
     conntrack: tuple[TrackedConnection, ...] = ()
+    programs: Mapping[str, str] = field(default_factory=dict)
 
     def has(self, address: IPAddress) -> bool:
         """Whether one of its devices has that address."""

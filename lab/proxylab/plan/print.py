@@ -52,6 +52,8 @@ def _further_lines(namespace: PlannedNamespace) -> Iterator[str]:
         yield f"  masquerade from {sources} to all but {spared}"
     for leftover in namespace.leftovers:
         yield f"  leftovers for {leftover.tool}: {len(leftover.text.splitlines())} lines"
+    for name, path in namespace.programs.items():
+        yield f"  program {name}: {path}"
     for connection in namespace.conntrack:
         yield f"  tracked {connection.protocol} {' '.join(f'{key} {end}' for key, end in connection.ends.items())}"
 

@@ -99,6 +99,7 @@ def draw(scenario: Scenario) -> Plan:
     for node in scenario.nodes:
         nodes[node.name].leftovers += _leftovers(scenario, node)
         nodes[node.name].conntrack = node.conntrack
+        nodes[node.name].programs = node.programs.by_name
     for host in scenario.hosts:
         namespace = draft.namespace(host.name, Role.HOST, host.sysctls)
         namespace.listeners += dict.fromkeys(

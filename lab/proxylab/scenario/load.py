@@ -251,7 +251,7 @@ def _built(
         links=document.metadata.links,
         tags=document.metadata.tags,
         network=with_networks(parts.network or spec.network, spec.matrix),
-        nodes=nodes,
+        nodes=tuple(replace(node, programs=node.programs.over(spec.programs)) for node in nodes),
         pods=tuple(replace(pod, nodes=pod.nodes or (nodes[0].name,)) for pod in groups),
         hosts=_present(parts.hosts),
         services=tuple(services.values()),

@@ -7,7 +7,7 @@ from msgspec import field
 
 from proxylab.addresses import IPAddress, Protocol
 from proxylab.cluster.configuration import SocketAddress
-from proxylab.scenario.document import describe
+from proxylab.scenario.document import describe, shown
 from proxylab.scenario.keys import NOT_EMPTY, OWN_NAME, Check, Declared, Key, Read, WrittenAs, refused
 from proxylab.scenario.network import UPLINK, AnyNetem
 from proxylab.scenario.syntax import (
@@ -167,6 +167,38 @@ class Leftovers(Declared, frozen=True, kw_only=True):
         return {tool: text for tool, text in texts.items() if text}
 
 
+def _path(text: str) -> str:
+    if not text.startswith("/"):
+        raise refused(f"{shown(text)} is not the path of a program", allowed="allowed: a path from /, such as /opt/nft")
+    return text
+
+
+class NodePrograms(Declared, frozen=True, kw_only=True):
+    """Programs of this machine that the proxies of nodes run in place of its own ones of that name."""
+
+    nft: Annotated[
+        Annotated[str, Check(_path)] | None,
+        Key("The path of nft, for mode nftables. The lab lists rules by the machine's own.", ["/opt/nft-1.0.6/nft"]),
+    ] = None
+    iptables: Annotated[
+        Annotated[str, Check(_path)] | None,
+        Key(
+            "The path of a program that is iptables, iptables-save, iptables-restore and those of IPv6, by the name "
+            "by which it is run, such as xtables-nft-multi. The lab reads rules by the machine's own of that variant.",
+            ["/opt/iptables-1.8.8/xtables-nft-multi"],
+        ),
+    ] = None
+
+    @property
+    def by_name(self) -> dict[str, str]:
+        """The paths of those that the author names."""
+        return {name: path for name, path in (("nft", self.nft), ("iptables", self.iptables)) if path is not None}
+
+    def over(self, others: "NodePrograms") -> "NodePrograms":
+        """These, and of the others those that are not named here."""
+        return NodePrograms(nft=self.nft or others.nft, iptables=self.iptables or others.iptables)
+
+
 def _address_of_text(value: object) -> object:
     return {"address": value} if isinstance(value, str) else value
 
@@ -240,6 +272,13 @@ class LabNode(Declared, frozen=True, kw_only=True):
             [{"nft": "table ip kube-proxy {\n}\n"}],
         ),
     ] = Leftovers()
+    programs: Annotated[
+        NodePrograms,
+        Key(
+            "Programs that the node's proxy, and commands there, run in place of the machine's own.",
+            [{"nft": "/opt/nft-1.0.6/nft"}],
+        ),
+    ] = NodePrograms()
     conntrack: Annotated[
         tuple[TrackedConnection, ...],
         Key(

@@ -15,7 +15,7 @@ from proxylab.scenario.keys import NOT_EMPTY, Check, Declared, Key, declared_key
 from proxylab.scenario.matrix import EngineFailure, Matrix, Requirements
 from proxylab.scenario.network import Network
 from proxylab.scenario.node_engines import AnyNodeEngine
-from proxylab.scenario.nodes import LabNode
+from proxylab.scenario.nodes import LabNode, NodePrograms
 from proxylab.scenario.pods import Host, LoadBalancer, PodGroup
 from proxylab.scenario.probes import Probe, Stream
 from proxylab.scenario.steps import Step, StepExpect
@@ -136,6 +136,13 @@ class Spec(Declared, frozen=True, kw_only=True):
             [{"node-a": "v1.34/iptables", "node-b": "kube-proxy@v1.37/nftables"}],
         ),
     ] = field(default_factory=dict)
+    programs: Annotated[
+        NodePrograms,
+        Key(
+            "Programs that the proxies run in place of the machine's own, in all nodes that name no other.",
+            [{"nft": "/opt/nft-1.0.6/nft"}],
+        ),
+    ] = NodePrograms()
     commands: Annotated[
         tuple[str, ...],
         Check(distinct),

@@ -26,6 +26,7 @@ from proxylab.evidence.words import endpoint
 from proxylab.kernel.netfilter.iptables_tool import IptablesTool, IptablesVariant, RestoreRefusedError
 from proxylab.kernel.netfilter.nft_tool import NftRefusedError, NftTool
 from proxylab.kernel.netlink.conntrack import Conntrack
+from proxylab.kernel.sandbox.iptables_links import FOLDER
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.mutate.objects import mutated_configuration
@@ -38,6 +39,10 @@ from proxylab.timing import Deadline, together
 _PROGRESS_SECONDS: Final = 3.0
 """Longer than ``minSyncPeriod``, so that a recent change can still be programmed."""
 _ASK_SECONDS: Final = 2.0
+_VERSION_SECONDS: Final = 10.0
+_CANNOT_RUN: Final = (126, 127)
+_VARIANT_WORDS: Final = {"legacy": "legacy", "nft": "nf_tables"}
+"""What the variants of iptables call themselves behind their version."""
 
 
 class LabControlPlane(Struct, frozen=True):
@@ -57,15 +62,16 @@ class LabControlPlane(Struct, frozen=True):
         Raises:
             CapabilityError: the machine lacks something that the engine needs.
             EngineError: an engine did not start, or did not synchronise in time.
-            ScenarioError: a leftover of a node cannot be loaded.
+            ScenarioError: a leftover of a node cannot be loaded, or a program that it names cannot run there.
         """
         namespaces = network.wiring.namespaces
         nodes = [namespace.name for namespace in request.plan.namespaces if namespace.role is Role.NODE]
         contexts = {}
         for name in nodes:
-            known_as = f"{network.number}/{name}"
+            known_as, programs = f"{network.number}/{name}", request.plan.namespace(name).programs
             tool = IptablesTool(launcher, namespaces[name], known_as, variant)
-            contexts[name] = NodeContext(namespaces[name], launcher, known_as, tool, request.mutation)
+            contexts[name] = NodeContext(namespaces[name], launcher, known_as, tool, request.mutation, programs)
+        await together(_try_programs(each) for each in contexts.values() if each.programs)
         tools = {name: context.tool for name, context in contexts.items()}
         await _masquerade(request.plan, tools)
         await together(
@@ -91,6 +97,29 @@ class LabControlPlane(Struct, frozen=True):
     async def close(self) -> None:
         """Stop the engines."""
         await self._stack.aclose()
+
+
+async def _try_programs(context: NodeContext) -> None:
+    """Raise ``ScenarioError`` where a program that the scenario names for the node cannot run, or is another variant.
+
+    Commands in a lab of root run as a user who may not enter the folders of root.
+    """
+    for name, path in context.programs.items():
+        done = await context.launcher.run(
+            context.netns,
+            (f"{FOLDER}/{name}", "--version"),
+            netns_name=context.name,
+            links=context.links,
+            deadline=Deadline.after(_VERSION_SECONDS),
+        )
+        said = (done.stdout + done.stderr).decode(errors="replace")
+        where = f"spec.nodes.{context.netns.name}.programs.{name}: {path}"
+        if done.status in _CANNOT_RUN:
+            raise ScenarioError([f"{where} cannot run in the node: {said.strip()}; every user must be able to run it"])
+        own = context.tool.variant.name
+        other = next((kind for kind, word in _VARIANT_WORDS.items() if f"({word})" in said), own)
+        if name == "iptables" and other != own:
+            raise ScenarioError([f"{where} is of the variant {other}, and the lab's is {own}; add --iptables {other}"])
 
 
 async def _masquerade(plan: Plan, tools: Mapping[str, IptablesTool]) -> None:

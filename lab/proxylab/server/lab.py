@@ -249,7 +249,7 @@ class BuiltLab(Struct, frozen=True):
             netns,
             argv,
             netns_name=f"{self.network.number}/{netns.name}",
-            links=links_to(self._variant.name),
+            links=self._links(netns),
             environment={"PATH": CHOSEN_FIRST},
             deadline=deadline,
         )
@@ -264,9 +264,14 @@ class BuiltLab(Struct, frozen=True):
             standard=standard,
             terminal=request.terminal,
             directory=request.directory,
-            links=links_to(self._variant.name),
+            links=self._links(netns),
             environment={"PATH": CHOSEN_FIRST, **request.environment},
         )
+
+    def _links(self, netns: NetNs) -> dict[str, str]:
+        """Links to the programs of a node, or to the machine's own."""
+        context = self.control_plane.contexts.get(netns.name)
+        return links_to(self._variant.name) if context is None else context.links
 
     def netns(self, netns_name: str) -> NetNs:
         """The namespace of a node, pod or host; a pod's may be its node's, or one that it shares."""

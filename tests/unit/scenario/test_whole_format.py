@@ -57,6 +57,11 @@ def test_the_wire() -> None:
     assert second.routes == (
         NodeRoute(ip_network("198.51.100.0/24"), "eth1", ip_address("172.19.0.1"), ip_network("10.244.0.0/16")),
     )
+    assert first.programs.by_name == {"nft": "/opt/nft-1.0.6/nft"}
+    assert second.programs.by_name == {
+        "nft": "/opt/nft-1.0.6/nft",
+        "iptables": "/opt/iptables-1.8.8/xtables-nft-multi",
+    }
     edge, segment = SCENARIO.load_balancers
     assert (edge.pool, edge.nodes, edge.health_checked) == ((ip_network("192.0.2.0/28"),), ("node-a",), True)
     assert (segment.pool, segment.announced_by) == ((ip_network("172.18.255.0/28"),), "node-a")

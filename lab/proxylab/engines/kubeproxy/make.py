@@ -29,7 +29,7 @@ from proxylab.errors import InternalError
 from proxylab.kernel.modules import is_built_in
 from proxylab.kernel.netfilter.iptables_tool import IptablesTool
 from proxylab.kernel.netfilter.rule_dumps import nft_rules
-from proxylab.kernel.sandbox.iptables_links import CHOSEN_FIRST, links_to
+from proxylab.kernel.sandbox.iptables_links import CHOSEN_FIRST
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.running import Running
 from proxylab.timing import Deadline
@@ -150,7 +150,7 @@ async def _launch(context: NodeContext, argv: Sequence[str], config: str, heard:
         netns_name=context.name,
         heard=heard,
         files={CONFIG: config},
-        links=links_to(context.tool.variant.name) | (_NO_MODPROBE if is_built_in("ip_vs") else {}),
+        links=context.links | (_NO_MODPROBE if is_built_in("ip_vs") else {}),
         environment={"PATH": CHOSEN_FIRST},
     )
 

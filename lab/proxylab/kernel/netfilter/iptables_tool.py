@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from proxylab.addresses import Family
 from proxylab.errors import CapabilityError, EngineError
+from proxylab.kernel.sandbox.iptables_links import FOLDER, links_to
 from proxylab.kernel.sandbox.launcher import Completed, Launcher
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.running import how_it_ended
@@ -95,7 +96,7 @@ async def choose_iptables(
                 version = await _run(launcher, scratch, netns_name, (restore, "--version"), b"")
                 printed = version.stdout.decode(errors="replace").strip()
                 return IptablesVariant(name, printed or f"{restore} --version {how_it_ended(version.status)}")
-            failures.append(f"{restore}: {_output(done).splitlines()[0]}")
+            failures.append(f"{restore}: {output_of(done).splitlines()[0]}")
     finally:
         launcher.forget([netns_name])
         scratch.close()
@@ -108,13 +109,19 @@ async def choose_iptables(
 
 
 class IptablesTool:
-    """Loads and reads the rules of one node."""
+    """Loads and reads the rules of one node.
 
-    def __init__(self, launcher: Launcher, netns: NetNs, netns_name: str, variant: IptablesVariant) -> None:
+    A ``program``, if one is named, loads and flushes them: it is each command of iptables, by its name.
+    """
+
+    def __init__(
+        self, launcher: Launcher, netns: NetNs, netns_name: str, variant: IptablesVariant, program: str = ""
+    ) -> None:
         self._launcher = launcher
         self._netns = netns
         self._netns_name = netns_name
         self.variant = variant
+        self._links = links_to(variant.name, {"iptables": program}) if program else {}
         self._hold_input = False  # most texts fit, and holding input back costs a process
 
     async def load(self, family: Family, text: str) -> None:
@@ -133,12 +140,18 @@ class IptablesTool:
         if is_too_long(done):
             raise no_room(text)
         if done.status != 0:
-            raise RestoreRefusedError(_output(done))
+            raise RestoreRefusedError(output_of(done))
 
     async def _restore(self, argv: Sequence[str], text: str) -> Completed:
-        deadline = Deadline.after(_COMMAND_SECONDS)
+        named = f"{FOLDER}/{argv[0]}"
         return await self._launcher.run(
-            self._netns, argv, netns_name=self._netns_name, stdin=text.encode(), fed=self._hold_input, deadline=deadline
+            self._netns,
+            (named, *argv[1:]) if named in self._links else argv,
+            netns_name=self._netns_name,
+            stdin=text.encode(),
+            fed=self._hold_input,
+            links=self._links,
+            deadline=Deadline.after(_COMMAND_SECONDS),
         )
 
     async def masquerade(self, masquerade: Masquerade) -> None:
@@ -161,7 +174,7 @@ class IptablesTool:
         text = "".join(f"*{table}\nCOMMIT\n" for table in _TABLES)
         done = await self._restore((self.variant.command(family, "restore"), "--wait", "5"), text)
         if done.status != 0:
-            raise EngineError(self._netns.name, f"{' '.join(done.argv)} failed", _output(done))
+            raise EngineError(self._netns.name, f"{' '.join(done.argv)} failed", output_of(done))
 
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
         argv = (self.variant.command(family, ""), "--wait", "5", "--table", table, "--numeric", "--list", chain)
@@ -188,7 +201,7 @@ class IptablesTool:
         )
         for done in outputs:
             if done.status != 0:
-                raise EngineError(self._netns.name, f"{' '.join(done.argv)} failed", _output(done))
+                raise EngineError(self._netns.name, f"{' '.join(done.argv)} failed", output_of(done))
         saved = (_without_comments(done.stdout.decode()) for done in outputs)
         return "".join([f"# {command} --counters\n", *saved])
 
@@ -225,7 +238,9 @@ def is_too_long(done: Completed) -> bool:
     return done.status != 0 and os.strerror(errno.EMSGSIZE).encode() in done.stderr
 
 
-def _output(done: Completed) -> str:
-    """The output of a failed command, or how it ended."""
-    output = (done.stderr or done.stdout).decode(errors="replace").strip()
-    return output or f"it {how_it_ended(done.status)}"
+def output_of(done: Completed) -> str:
+    """The output of a failed command, or how it ended; behind its output, the signal that killed it, if one did."""
+    said = (done.stderr or done.stdout).decode(errors="replace").strip()
+    if done.status < 0:
+        return f"{said}\n{done.argv[0].rpartition('/')[2]} {how_it_ended(done.status)}".strip()
+    return said or f"it {how_it_ended(done.status)}"

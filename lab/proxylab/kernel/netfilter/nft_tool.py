@@ -2,7 +2,7 @@
 
 from proxylab.addresses import Family
 from proxylab.errors import CapabilityError, EngineError
-from proxylab.kernel.netfilter.iptables_tool import is_too_long, no_room
+from proxylab.kernel.netfilter.iptables_tool import is_too_long, no_room, output_of
 from proxylab.kernel.sandbox.launcher import Completed, Launcher
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.timing import Deadline
@@ -16,12 +16,13 @@ class NftRefusedError(Exception):
 
 
 class NftTool:
-    """Loads texts into the nftables of one node, and reads them back."""
+    """Loads texts into the nftables of one node by ``program``, and reads them back by the machine's nft."""
 
-    def __init__(self, launcher: Launcher, netns: NetNs, netns_name: str) -> None:
+    def __init__(self, launcher: Launcher, netns: NetNs, netns_name: str, program: str = "nft") -> None:
         self._launcher = launcher
         self._netns = netns
         self._netns_name = netns_name
+        self._program = program
         self._hold_input = False  # most texts fit, and holding input back costs a process
 
     def require(self) -> None:
@@ -38,14 +39,14 @@ class NftTool:
             NftRefusedError: nft refused the text.
         """
         self.require()
-        done = await self._run("--file", "-", stdin=text)
+        done = await self._run("--file", "-", program=self._program, stdin=text)
         if is_too_long(done) and not self._hold_input:
             self._hold_input = True
-            done = await self._run("--file", "-", stdin=text)
+            done = await self._run("--file", "-", program=self._program, stdin=text)
         if is_too_long(done):
             raise no_room(text)
         if done.status != 0:
-            raise NftRefusedError((done.stderr or done.stdout).decode(errors="replace").strip())
+            raise NftRefusedError(output_of(done))
 
     async def list_table(self, family: Family, table: str, *, handles: bool = False) -> str:
         """The table as nft prints it, with ``handles`` of its rules or without; empty if there is no such table.
@@ -79,8 +80,8 @@ class NftTool:
             raise EngineError(self._netns.name, "nft list ruleset failed", output)
         return done.stdout.decode(errors="replace")
 
-    async def _run(self, *arguments: str, stdin: str = "") -> Completed:
-        argv, deadline = ("nft", *arguments), Deadline.after(_COMMAND_SECONDS)
+    async def _run(self, *arguments: str, program: str = "nft", stdin: str = "") -> Completed:
+        argv, deadline = (program, *arguments), Deadline.after(_COMMAND_SECONDS)
         return await self._launcher.run(
             self._netns,
             argv,

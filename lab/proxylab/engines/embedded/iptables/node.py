@@ -24,7 +24,7 @@ from proxylab.engines.node_mode import NodeMode
 from proxylab.engines.protocol import ModeProcess
 from proxylab.kernel.netfilter.iptables_legacy_tables import TableReader
 from proxylab.kernel.netfilter.iptables_nft_tables import NftTableReader
-from proxylab.kernel.netfilter.iptables_tool import RestoreRefusedError
+from proxylab.kernel.netfilter.iptables_tool import IptablesTool, RestoreRefusedError
 from proxylab.kernel.netfilter.nfacct import ensure_counters
 from proxylab.kernel.netfilter.rule_dumps import iptables_nft_rules, xtables_rules
 from proxylab.kernel.sandbox.sysctl import read_sysctl
@@ -37,7 +37,9 @@ class IptablesNode:
         """On that node; another mode that loads rules here has its own ``mutants``."""
         self._context = context
         self._mutants = mutants
-        self._tool = context.tool
+        self._tool = self._loading = context.tool
+        if program := context.programs.get("iptables"):
+            self._loading = IptablesTool(context.launcher, context.netns, context.name, self._tool.variant, program)
         self._is_legacy = context.tool.variant.name == "legacy"
 
     def require(self) -> None:
@@ -116,7 +118,7 @@ class IptablesNode:
         """
         mutation = self._context.mutation
         try:
-            await self._tool.load(family, text if mutation is None else mutated(text, mutation, self._mutants))
+            await self._loading.load(family, text if mutation is None else mutated(text, mutation, self._mutants))
         except RestoreRefusedError as refused:
             # A step may flush tables that a partial load relies on. Then iptables-restore refuses either text.
             if mutation is not None and await self._takes(family, text):
@@ -126,7 +128,7 @@ class IptablesNode:
     async def _takes(self, family: Family, text: str) -> bool:
         """Load a text without the mutation; returns whether iptables-restore takes it."""
         try:
-            await self._tool.load(family, text)
+            await self._loading.load(family, text)
         except RestoreRefusedError:
             return False
         return True

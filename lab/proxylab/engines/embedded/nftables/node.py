@@ -29,7 +29,7 @@ class NftablesNode:
         self._context = context
         self._netns = context.netns
         self._mutation = context.mutation
-        self._tool = NftTool(context.launcher, context.netns, context.name)
+        self._tool = NftTool(context.launcher, context.netns, context.name, context.programs.get("nft", "nft"))
 
     def require(self) -> None:
         """Raise ``CapabilityError`` where the machine has no nft."""
