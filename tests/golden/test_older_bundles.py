@@ -1,7 +1,7 @@
 """Bundles of earlier versions are read and judged as then: people attach them to reports, and look months later.
 
 The folders of ``tests/golden/bundles`` begin with the day of the proxylab that wrote them. ``fields.json`` has what
-bundles hold since format 7. A field that goes, gets another name or means something else where it is absent needs a new
+bundles hold now. A field that goes, gets another name or means something else where it is absent needs a new
 number of the format, and what brings the one before to it (``proxylab.report.older_bundles``). ``--update-golden``
 writes the file anew.
 """
@@ -17,8 +17,9 @@ from msgspec.structs import fields
 
 from proxylab.errors import ScenarioError
 from proxylab.plan.model import Plan
-from proxylab.report.bundle import CASE, FORMAT, PLAN, Recorded, read_case, read_plan
-from proxylab.report.older_bundles import UPGRADES
+from proxylab.report import bundle, step_bundle
+from proxylab.report.bundle import CASE, PLAN, Recorded, read_case, read_plan
+from proxylab.report.older_bundles import OF_PROBES, OF_STEPS, Upgrades
 from proxylab.report.step_bundle import STEP, RecordedStep, read_step
 from proxylab.verdict.judge import judge, judge_step
 from proxylab.verdict.model import Verdict
@@ -37,7 +38,6 @@ def judgements(verdicts: tuple[Verdict, ...]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("file", sorted(BUNDLES.rglob(CASE)), ids=lambda file: str(file.parent.name))
 def test_an_older_probe_is_judged_as_then(file: Path) -> None:
-    assert json.loads(file.read_bytes())["format"] < FORMAT
     recorded = read_case(CASE, file.read_bytes())
     again = judge(recorded.probe, recorded.resolved, recorded.source, recorded.evidence)
     then = [(key, STRICTER.get((file.parent.name, key), each)) for key, each in judgements(recorded.verdicts)]
@@ -76,8 +76,18 @@ def test_an_older_probe_that_others_changed_is_refused(resolved: str) -> None:
         read_case("x", f'{{"format":6,"resolved":{resolved}}}'.encode())
 
 
-def test_each_format_leads_to_the_next() -> None:
-    assert list(UPGRADES) == list(range(min(UPGRADES), FORMAT))
+def test_an_engine_of_a_step_is_killed_or_starts_in_a_mode_as_then() -> None:
+    """Formats before 6 had one word for both."""
+    engines = read_step(STEP, (BUNDLES / "2026-11-28-step-of-engines" / STEP).read_bytes()).step.change.engines
+    assert {name: (each.action, each.mode) for name, each in engines.items()} == {
+        "node-a": ("kill", ""),
+        "node-b": ("restart", "nftables"),
+    }
+
+
+@pytest.mark.parametrize(("upgrades", "current"), [(OF_PROBES, bundle.FORMAT), (OF_STEPS, step_bundle.FORMAT)])
+def test_each_format_leads_to_the_next(upgrades: Upgrades, current: int) -> None:
+    assert list(upgrades) == list(range(min(upgrades), current))
 
 
 def meanings(declared: Any, found: dict[str, Any]) -> dict[str, Any]:

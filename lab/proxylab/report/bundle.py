@@ -19,8 +19,7 @@ A bundle is a directory::
     scenario.lab.yaml  the scenario file
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from msgspec import Struct
@@ -38,7 +37,7 @@ from proxylab.plan.outages import Absences
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.report.failure_text import explain
 from proxylab.report.foreign_documents import decode_printable
-from proxylab.report.older_bundles import UPGRADES, Document
+from proxylab.report.older_bundles import OF_PROBES, Document, Upgrades
 from proxylab.report.pcapng import pcapng
 from proxylab.report.reproduction import PRESENT, reproduction
 from proxylab.report.trace_text import journey
@@ -214,16 +213,10 @@ def _departs(seen: Observation, resolved: ResolvedProbe) -> bool:
 
 def read_case(file: str, data: bytes) -> Recorded:
     """The recorded probe of a bundle. Raises what ``read_recorded`` raises."""
-    return read_recorded(file, data, Recorded, FORMAT, UPGRADES)
+    return read_recorded(file, data, Recorded, FORMAT, OF_PROBES)
 
 
-def read_recorded(
-    file: str,
-    data: bytes,
-    hint: type[RecordedT],
-    current: int,
-    upgrades: Mapping[int, Callable[[Document], None]] = MappingProxyType({}),
-) -> RecordedT:
+def read_recorded(file: str, data: bytes, hint: type[RecordedT], current: int, upgrades: Upgrades) -> RecordedT:
     """A recorded probe or step of the current format, or of one from which upgrades lead to it.
 
     Raises:

@@ -26,6 +26,7 @@ from proxylab.evidence.stream_records import StepEvidence
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.report.bundle import Circumstances, NodeState, read_recorded, shared_files, text_file
+from proxylab.report.older_bundles import OF_STEPS
 from proxylab.report.reproduction import unreproduced
 from proxylab.report.step_timeline import stream_log
 from proxylab.scenario.steps import Step
@@ -34,7 +35,7 @@ from proxylab.verdict.counted_rules import as_recorded
 from proxylab.verdict.model import StepVerdict, Verdict
 
 STEP: Final = "step.json"
-_FORMAT: Final = 5
+FORMAT: Final = 6
 
 
 class RecordedStep(Record, frozen=True, kw_only=True):
@@ -63,7 +64,7 @@ def step_bundle(
 ) -> dict[str, bytes]:
     """The files of a bundle by path."""
     recorded = RecordedStep(
-        format=_FORMAT,
+        format=FORMAT,
         circumstances=circumstances,
         step=verdict.step,
         number=verdict.number,
@@ -89,7 +90,7 @@ def step_bundle(
 
 def read_step(file: str, data: bytes) -> RecordedStep:
     """The recorded step of a bundle. Raises what ``read_recorded`` raises."""
-    return read_recorded(file, data, RecordedStep, _FORMAT)
+    return read_recorded(file, data, RecordedStep, FORMAT, OF_STEPS)
 
 
 def _conntrack(evidence: StepEvidence) -> Iterator[str]:

@@ -38,6 +38,14 @@ _Links = frozenset[tuple[str, str]]
 _Patcher = Callable[[Location, Location], Location]
 
 
+class _EnginesAfter(Struct, frozen=True):
+    """What a step does to the engine of each node, the nodes that then have one, and their patched configurations."""
+
+    changes: Mapping[str, EngineChange]
+    running: frozenset[str]
+    patched: PatchedEngines
+
+
 class ClusterState(Struct, frozen=True, kw_only=True):
     """The cluster's state after a step's change.
 
@@ -104,7 +112,7 @@ class _ChangeReader(Struct, frozen=True):
         changes, pods = self._pods(now.pods, written.pods)
         if pods is not None:
             pods = _after_rollouts(pods, written.workloads)
-        changed, running, engines = self._engines(now, written.engines)
+        engines = self._engines(now, written.engines)
         cut, impaired = self._links(now.cut, now.impaired, written.links)
         for name in written.nodes:
             self._check_node(name, self.location["nodes"][name])
@@ -114,16 +122,16 @@ class _ChangeReader(Struct, frozen=True):
             services=tuple(replace(each, service=manifests.services.get(each.id)) for each in written.services),
             slices=tuple(replace(each, slice=manifests.slices.get(each.id)) for each in written.slices),
             pods=changes,
-            engines=changed,
+            engines=engines.changes,
         )
         return ClusterState(
             change=change,
             manifests=manifests,
             pods=pods,
-            running=running,
+            running=engines.running,
             cut=cut,
             impaired=impaired,
-            engines=engines,
+            engines=engines.patched,
             announcers={**now.announcers, **{name: each.announced_by for name, each in written.load_balancers.items()}},
         )
 
@@ -262,9 +270,7 @@ class _ChangeReader(Struct, frozen=True):
                 what = f"{change.announced_by} announces {name} already at this step"
                 self.problems.add(location["announcedBy"].spot, what, allowed="name another node")
 
-    def _engines(
-        self, now: ClusterState, changes: Mapping[str, EngineChange]
-    ) -> tuple[dict[str, EngineChange], frozenset[str], PatchedEngines]:
+    def _engines(self, now: ClusterState, changes: Mapping[str, EngineChange]) -> _EnginesAfter:
         running, engines, after = now.running, now.engines, set(now.running)
         each = dict.fromkeys(self.inventory.nodes, changes[""]) if "" in changes else dict(changes)
         for node, change in each.items():
@@ -287,7 +293,7 @@ class _ChangeReader(Struct, frozen=True):
                 after.add(node)
             elif change.ends:
                 after.discard(node)
-        return each, frozenset(after), engines
+        return _EnginesAfter(each, frozenset(after), engines)
 
     def _links(self, cut: _Links, impaired: _Links, changes: Sequence[LinkChange]) -> tuple[_Links, _Links]:
         for written, change in zip(self.location["links"].keys, changes, strict=True):

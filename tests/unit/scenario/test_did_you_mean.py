@@ -24,7 +24,7 @@ def records(root: type[Declared]) -> set[type[Declared]]:
         if isinstance(each, type) and issubclass(each, Declared) and each not in found:
             found.add(each)
             others = other_keys(each)
-            waiting += [*(key.hint for key in declared_keys(each)), *(others[1:2] if others else ())]
+            waiting += [*(key.hint for key in declared_keys(each)), *([others.hint] if others else [])]
         waiting += getattr(each, "__args__", ())
         waiting += [each.__origin__] if hasattr(each, "__metadata__") else []
         waiting += [form.written for form in getattr(each, "__metadata__", ()) if isinstance(form, WrittenAs)]
