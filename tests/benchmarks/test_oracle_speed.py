@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from time import process_time
 
 import pytest
-from oracle_worlds import cluster_of, moment_and_assembly
+from oracle_worlds import PROXY, cluster_of, moment_and_assembly
 
 from proxylab.addresses import Family, Transport
 from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, ServiceType
@@ -59,7 +59,7 @@ def test_the_oracle_answers_ten_thousand_questions_a_second() -> None:
         slices=slices,
         nodes=there.nodes.values(),
         plan=assembly.plan,
-        setting=there.setting,
+        setting=PROXY,
         pod_networks=assembly.scenario.network.pod_cidrs,
         service_networks=assembly.scenario.network.service_cidrs,
     )

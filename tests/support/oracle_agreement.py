@@ -84,7 +84,7 @@ def _of_case(
     for probe in case.all_probes:
         words, number = case.case.words(probe.name), case.steps_before(probe)
         if number not in oracles:
-            moment = moment_of(assembly.timeline[number], assembly.plan, mode, version)
+            moment = moment_of(assembly, number, mode, version)
             oracles[number] = moment, Oracle(moment)
         outside = outside_reach(assembly, probe, version)
         if outside:

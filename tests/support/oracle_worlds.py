@@ -38,7 +38,7 @@ def moment_and_assembly(text: str, mode: str = "iptables", version: Version = NE
     """The moment when the lab of the scenario begins."""
     (case,) = cases(parse_scenario(text, "world.lab.yaml"), mode, version)
     assembly = assemble(case)
-    return moment_of(assembly.timeline[0], assembly.plan, Mode(mode), version), assembly
+    return moment_of(assembly, 0, Mode(mode), version), assembly
 
 
 def answers(text: str, mode: str = "iptables", version: Version = NEWEST) -> dict[str, FlowAnswer]:

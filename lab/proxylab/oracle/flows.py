@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, Transport
+from proxylab.cluster.configuration import Mode
 from proxylab.cluster.objects import TrafficPolicy
 from proxylab.oracle.answers import FlowAnswer, FlowQuestion, HealthAnswer, ReachedEndpoint, SeenSource
 from proxylab.oracle.choice import Choice, choose
@@ -19,7 +20,6 @@ from proxylab.oracle.frontends import meet
 from proxylab.oracle.health import health_check, node_health
 from proxylab.oracle.masquerade import is_exempt_pod, masquerading
 from proxylab.oracle.moment import Moment, ServedPort
-from proxylab.oracle.setting import ProxySetting
 from proxylab.oracle.ways import Ways
 from proxylab.plan.forwarding import UnreachableError
 from proxylab.plan.model import Role
@@ -28,6 +28,9 @@ from proxylab.scenario.words import Frontend, IcmpError, Outcome, Reply
 
 _MOST_STEPS: Final = 16
 """More machines than any way through a lab has; a longer way is a loop."""
+
+
+_BESIDE_EACH_OTHER: Final = frozenset({Mode.IPTABLES, Mode.NFTABLES})
 
 
 class OutsideReachError(LookupError):
@@ -78,12 +81,9 @@ class Oracle:
         self._moment = moment
         self._ways = Ways(moment.plan)
         self._walks: dict[PolicyRoute | None, _Walk] = {}
-        self._undecided = moment.setting.undecided
 
     def answer(self, question: FlowQuestion) -> FlowAnswer:
         """What must become of a new flow."""
-        if self._undecided:
-            return FlowAnswer(outside=self._undecided)
         route = question.policy_route
         if route not in self._walks:
             self._walks[route] = _Walk(self._moment, self._ways.with_route(route))
@@ -91,7 +91,7 @@ class Oracle:
             ends = tuple(self._walks[route].ends(question))
         except OutsideReachError as error:
             return FlowAnswer(outside=str(error))
-        return _merged(ends, self._moment.setting)
+        return _merged(ends, self._moment)
 
 
 class _FromNode(Struct, frozen=True, kw_only=True):
@@ -116,6 +116,7 @@ class _Walk:
         self._moment = moment
         self._ways = ways
         self._known: dict[_FromNode, tuple[_End, ...]] = {}
+        self._of_both_modes = ("modes-beside-each-other",) if moment.modes >= _BESIDE_EACH_OTHER else ()
 
     def ends(self, question: FlowQuestion) -> Iterator[_End]:
         packet = _Packet(
@@ -152,9 +153,9 @@ class _Walk:
             return
         if self._moment.is_node(machine) and all(each.node != machine for each in packet.translated_by):
             meeting = meet(self._moment, machine, packet.destination, packet.port, packet.protocol)
-            if meeting.undecided:
-                raise OutsideReachError(meeting.undecided)
-            packet = replace(packet, outcome_rows=(*packet.outcome_rows, *meeting.rows))
+            if meeting.undecided or meeting.rows:
+                self._require_decided(machine, meeting.undecided)
+            packet = replace(packet, outcome_rows=(*packet.outcome_rows, *meeting.rows, *self._of_both_modes))
             if meeting.served is not None:
                 yield from self._translate(packet, meeting.served, machine, device, steps)
                 return
@@ -162,6 +163,11 @@ class _Walk:
                 yield _End(outcomes=(meeting.outcome,), machine=machine, packet=packet)
                 return
         yield from self._go_on(packet, machine, steps)
+
+    def _require_decided(self, node: str, undecided: str = "") -> None:
+        """Refuse to answer where the rows do not decide what the node's proxy does with a packet."""
+        if why := self._moment.setting_of(node).undecided or undecided:
+            raise OutsideReachError(why)
 
     def _is_filtered(self, packet: _Packet, machine: str, device: str | None) -> bool:
         """Whether the kernel drops the packet, since its way back would be another one (rp_filter)."""
@@ -179,7 +185,7 @@ class _Walk:
         if self._moment.is_node(machine) and not self._moment.owners(packet.destination):
             if packet.translated_by:
                 raise OutsideReachError(f"no machine of the network has the endpoint {packet.destination}")
-            alone = self._moment.left_alone.get(packet.destination)
+            alone = self._moment.left_alone(packet.destination)
             rows = (alone,) if alone else () if packet.outcome_rows else ("no-frontend",)
             yield _End(outcomes=(Outcome.UNTRANSLATED,), machine=machine, packet=packet, rows=rows)
             return
@@ -317,7 +323,7 @@ class _Walk:
         choice = choose(
             service,
             self._moment.candidates(served, family),
-            self._moment.setting,
+            self._moment.setting_of(node),
             node=node,
             zone=self._moment.zone_of(node),
             is_local=is_local,
@@ -349,7 +355,7 @@ class _Walk:
         else:
             row, outcome = "no-endpoint", Outcome.REJECTED
             if device is None and served.is_external and not self._moment.has(node, packet.destination):
-                difference = self._moment.setting.row("no-endpoint-from-the-node")
+                difference = self._moment.setting_of(node).row("no-endpoint-from-the-node")
                 if difference is None:
                     raise OutsideReachError("no row says what a node without endpoint does with its own packets")
                 row = difference.id
@@ -375,6 +381,7 @@ class _Walk:
             check = health_check(moment, machine, address, packet.port)
             check = check or node_health(moment, machine, address, packet.port, packet.path)
             if check is not None:
+                self._require_decided(machine)
                 return _End(
                     outcomes=(Outcome.DELIVERED,),
                     machine=machine,
@@ -402,13 +409,14 @@ class _Walk:
         return Reply.TRANSLATED
 
 
-def _merged(ends: Iterable[_End], setting: ProxySetting) -> FlowAnswer:
+def _merged(ends: Iterable[_End], moment: Moment) -> FlowAnswer:
     """The answer of all ways together."""
     outcomes: dict[Outcome, None] = {}
     at: dict[str, None] = {}
     reached: dict[tuple[IPAddress, int, str], ReachedEndpoint] = {}
     rows: dict[str, dict[str, None]] = {"outcome": {}, "endpoints": {}, "source": {}, "reply": {}, "affinity": {}}
     sticky, health = None, None
+    choosing: dict[str, None] = {}
     for end in ends:
         outcomes |= dict.fromkeys(end.outcomes)
         packet = end.packet
@@ -420,6 +428,7 @@ def _merged(ends: Iterable[_End], setting: ProxySetting) -> FlowAnswer:
             at[end.machine] = None
             continue
         rows["source"] |= dict.fromkeys(packet.source_rows or ("preserve-untranslated",))
+        choosing |= dict.fromkeys(each.node for each in packet.translated_by)
         key = packet.destination, packet.port, end.name
         seen, share = SeenSource(packet.source, packet.is_masqueraded), packet.share
         known = reached.get(key)
@@ -435,15 +444,16 @@ def _merged(ends: Iterable[_End], setting: ProxySetting) -> FlowAnswer:
         sticky, health = (packet.sticky if sticky is None else sticky), (health or end.health)
     if sticky is not None:
         rows["affinity"]["affinity-by-client"] = None
-    elif len(reached) > 1 and (shares := setting.row("shares")) is not None:
-        rows["endpoints"][shares.id] = None
+    elif len(reached) > 1:
+        shares = (moment.setting_of(node).row("shares") for node in choosing)
+        rows["endpoints"] |= dict.fromkeys(row.id for row in shares if row is not None)
     return FlowAnswer(
         outcomes=tuple(outcomes),
         reached=tuple(reached.values()),
         at=tuple(at),
         icmp=IcmpError.PORT_UNREACHABLE if Outcome.REJECTED in outcomes else None,
         sticky=sticky,
-        is_scheduled=len(reached) > 1 and not setting.takes_turns,
+        is_scheduled=len(reached) > 1 and not all(moment.setting_of(node).takes_turns for node in choosing),
         health=health,
         rows={part: tuple(found) for part, found in rows.items() if found},
     )

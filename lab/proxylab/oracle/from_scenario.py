@@ -17,44 +17,61 @@ from proxylab.oracle.names import NameAnswer, resolve_name
 from proxylab.oracle.setting import ProxySetting
 from proxylab.plan.assembly import Assembly
 from proxylab.plan.balance import Followed, follow, followed_route, pool_routes
-from proxylab.plan.cluster_timeline import ClusterMoment
 from proxylab.plan.device_names import ROUTER
-from proxylab.plan.model import Plan
 from proxylab.plan.resolved import Question, ResolvedProbe
-from proxylab.scenario.node_engines import NodeEngine
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.node_engines import EngineWords, NodeEngine
 from proxylab.scenario.probes import Probe, ServiceTarget
-from proxylab.scenario.versions import Version
+from proxylab.scenario.versions import Version, read_version
 from proxylab.scenario.words import Frontend
 
 
-def moment_of(cluster: ClusterMoment, plan: Plan, mode: Mode, version: Version) -> Moment:
-    """The moment of a scenario's cluster, with proxies of that mode and version in all nodes."""
-    plan = plan.with_announcers(cluster.announcers)
-    scenario, namespaces = cluster.scenario, {pod.name: pod.namespace for pod in plan.pods}
+def moment_of(assembly: Assembly, made: int, mode: Mode, version: Version) -> Moment:
+    """The moment of a scenario after that many steps; proxies are of that mode and version unless it says otherwise."""
+    cluster = assembly.timeline[made]
+    plan = assembly.plan.with_announcers(cluster.announcers)
+    scenario, namespaces = assembly.scenario, {pod.name: pod.namespace for pod in plan.pods}
     nodes: Mapping[str, None] = dict.fromkeys(node.name for node in scenario.nodes)
-    made = partial(
+    setting = ProxySetting(mode=mode, version=version, configuration=scenario.proxy or ProxyConfiguration())
+    settings: dict[str, ProxySetting] = {}
+    for node, said in _said_of_nodes(scenario, made):
+        before, words = settings.get(node, setting), EngineWords.read(said.engine)
+        settings[node] = ProxySetting(
+            mode=words.mode if words else before.mode,
+            version=read_version(words.version) if words and words.version else before.version,
+            configuration=said.settings or before.configuration,
+        )
+    at = partial(
         Moment,
         services=cluster.services,
         slices=tuple(each for each in cluster.objects if isinstance(each, EndpointSlice)),
         nodes=cluster.nodes.values(),
-        setting=ProxySetting(mode=mode, version=version, configuration=scenario.proxy or ProxyConfiguration()),
+        setting=setting,
+        settings=settings,
         pod_networks=scenario.network.pod_cidrs,
         service_networks=(*scenario.network.service_cidrs, *scenario.network.further_service_cidrs),
         gone={namespaces[name] for name in cluster.gone if name in namespaces} - nodes.keys(),
     )
     excluded = {each.name for each in cluster.nodes.values() if is_excluded(each.labels)}
     followed = follow(plan.balancers, cluster.services, excluded)
-    before = made(plan=plan) if followed else None
-    healthy = (followed_route(each, _healthy(before, each)) for each in followed if before is not None)
+    unbalanced = at(plan=plan) if followed else None
+    healthy = (followed_route(each, _healthy(unbalanced, each)) for each in followed if unbalanced is not None)
     routes = (*pool_routes(plan.balancers, excluded), *healthy)
     if not routes:
-        return made(plan=plan)
+        return at(plan=plan)
     narrowed = [each for each in plan.balancers if not each.announced_by and not excluded.isdisjoint(each.nodes)]
-    return made(
+    return at(
         plan=plan.with_routes(ROUTER, routes),
         balanced={each.address for each in followed},
         narrowed=tuple(network for each in narrowed for network in each.pool),
     )
+
+
+def _said_of_nodes(scenario: Scenario, made: int) -> Iterator[tuple[str, NodeEngine]]:
+    """What a scenario says of the engines of nodes, at its beginning and in that many steps, in this order."""
+    yield from scenario.engines.items()
+    for step in scenario.steps[:made]:
+        yield from ((node, change.becomes) for node, change in step.change.engines.items() if change.begins)
 
 
 def _healthy(moment: Moment, followed: Followed) -> set[str]:
@@ -113,11 +130,12 @@ def _deciding(assembly: Assembly, probe: Probe, version: Version) -> Iterator[st
         yield "the author gives nodes rules of other programs"
     if any(node.conntrack for node in scenario.nodes):
         yield "the author gives nodes connections that they track already"
-    if scenario.engines:
-        yield "the scenario gives nodes other engines"
-    changes = (change for step in scenario.steps[:number] for change in step.change.engines.values())
-    if any(not change.begins or change.becomes != NodeEngine() for change in changes):
-        yield "a step stops or flushes a proxy, or changes its mode"
+    changes = [change for step in scenario.steps[:number] for change in step.change.engines.items()]
+    if not all(change.begins for change in dict(changes).values()):
+        yield "a step stops or flushes a proxy, and no later one starts it anew"
+    words = (EngineWords.read(said.engine) for _, said in _said_of_nodes(scenario, number))
+    if any(each is not None and each.proxy and not each.version for each in words):
+        yield "the scenario names the proxy of a node without its version"
     if assembly.timeline[number].links != assembly.timeline[0].links:
         yield "a step cuts a link or changes it"
     dialled, unheard = assembly.resolved(probe).destination, assembly.timeline[number].unheard

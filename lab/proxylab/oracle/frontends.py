@@ -41,10 +41,10 @@ def meet(moment: Moment, node: str, destination: IPAddress, port: int, protocol:
     served = protocol.served
     if served is None:
         if destination in moment.cluster_ips:
-            return _difference(moment.setting, "echo-request")
-        return _unassigned(moment, destination)
-    if destination in moment.undecided:
-        return Meeting(undecided=moment.undecided[destination])
+            return _difference(moment.setting_of(node), "echo-request")
+        return _unassigned(moment, node, destination)
+    if undecided := moment.undecided_at(node, destination):
+        return Meeting(undecided=undecided)
     found = moment.at_address(destination, port, served)
     if found:
         return _only(found, (f"frontend-{found[0].via}",))
@@ -53,14 +53,14 @@ def meet(moment: Moment, node: str, destination: IPAddress, port: int, protocol:
         if behind:
             return _at_node_port(moment, node, destination, behind)
     if destination in moment.cluster_ips:
-        return _difference(moment.setting, "unused-port")
-    return _unassigned(moment, destination)
+        return _difference(moment.setting_of(node), "unused-port")
+    return _unassigned(moment, node, destination)
 
 
-def _unassigned(moment: Moment, destination: IPAddress) -> Meeting:
+def _unassigned(moment: Moment, node: str, destination: IPAddress) -> Meeting:
     """What the node does with any packet for an address of a ServiceCIDR that no Service and no machine has."""
     if any(destination in network for network in moment.service_networks) and not moment.owners(destination):
-        return _difference(moment.setting, "unassigned-address")
+        return _difference(moment.setting_of(node), "unassigned-address")
     return Meeting()
 
 
@@ -83,16 +83,18 @@ def _difference(setting: ProxySetting, subject: str) -> Meeting:
 def _at_node_port(moment: Moment, node: str, destination: IPAddress, behind: Sequence[ServedPort]) -> Meeting:
     """Whether the node serves node ports at that address of its own."""
     if destination.is_loopback:
-        return _at_localhost(moment.setting, destination, behind)
+        return _at_localhost(moment.setting_of(node), destination, behind)
     opening = node_port_address(moment, node, destination)
     if not opening.row:
-        return Meeting(undecided=f"no row says at which addresses mode {moment.setting.mode} serves node ports")
+        mode = moment.setting_of(node).mode
+        return Meeting(undecided=f"no row says at which addresses mode {mode} serves node ports")
     return _only(behind, ("frontend-nodePort", opening.row)) if opening.is_open else Meeting(rows=(opening.row,))
 
 
 def node_port_address(moment: Moment, node: str, address: IPAddress) -> Opening:
     """Whether node ports are open at an address of the node, by ``nodePortAddresses``."""
-    configuration = moment.setting.configuration
+    setting = moment.setting_of(node)
+    configuration = setting.configuration
     networks = [each for each in configuration.node_port_addresses if each.version == address.version]
     is_primary = address == moment.primary_address(node, Family.of(address))
     if networks or configuration.node_port_primary:
@@ -100,7 +102,7 @@ def node_port_address(moment: Moment, node: str, address: IPAddress) -> Opening:
         return Opening(is_open, "node-port-addresses-within" if is_open else "node-port-addresses-outside")
     if configuration.node_port_addresses:
         return Opening(True, "node-port-addresses-other-family")
-    default = moment.setting.row("node-port-addresses-default")
+    default = setting.row("node-port-addresses-default")
     if default is None:
         return Opening(False, "")
     return Opening(default.then == "all" or is_primary, default.id)

@@ -55,12 +55,13 @@ def _local_endpoints(moment: Moment, service: Service, node: str) -> int:
 
 def node_health(moment: Moment, node: str, address: IPAddress, port: int, path: str) -> HealthCheck | None:
     """What the proxy of ``node`` answers about the node itself; ``None`` if it does not listen there."""
-    listening = moment.setting.configuration.healthz
+    setting = moment.setting_of(node)
+    listening = setting.configuration.healthz
     if listening.port != port or not (listening.address.is_unspecified or listening.address == address):
         return None
-    row = moment.setting.row("livez" if path == "/livez" else "healthz")
+    row = setting.row("livez" if path == "/livez" else "healthz")
     if path != "/livez" and node in moment.nodes and moment.nodes[node].is_leaving:
-        row = moment.setting.row("leaving-node")
+        row = setting.row("leaving-node")
     if row is None:
         return None
     status = _STATUS[row.then]

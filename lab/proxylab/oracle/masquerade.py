@@ -23,9 +23,9 @@ class Masquerading(Record, frozen=True):
 
 def _pod_networks(moment: Moment, node: str, version: int) -> Sequence[IPNetwork] | None:
     """The networks by which the proxy of ``node`` tells pods of a family; ``None`` if it does so by devices."""
-    match moment.setting.configuration.detect_local_mode:
+    match moment.setting_of(node).configuration.detect_local_mode:
         case DetectLocalMode.CLUSTER_CIDR:
-            known = moment.cluster_cidrs
+            known = moment.cluster_cidrs(node)
         case DetectLocalMode.NODE_CIDR:
             known = moment.nodes[node].pod_cidrs if node in moment.nodes else ()
         case _:
@@ -47,7 +47,7 @@ def _is_pod(moment: Moment, node: str, device: str | None, source: IPAddress) ->
     networks = _pod_networks(moment, node, source.version)
     if networks is not None:
         return any(source in network for network in networks)
-    configuration = moment.setting.configuration
+    configuration = moment.setting_of(node).configuration
     if configuration.detect_local_mode is DetectLocalMode.BRIDGE_INTERFACE:
         return device == configuration.bridge_interface
     return device is not None and device.startswith(configuration.interface_name_prefix)
@@ -61,7 +61,7 @@ def masquerading(
         return Masquerading(True, ("masquerade-hairpin",))
     if served.is_external:
         return Masquerading(*_at_other_frontends(moment, served, node, device, source))
-    if moment.setting.masquerades_all:
+    if moment.setting_of(node).masquerades_all:
         return Masquerading(True, ("masquerade-all",))
     if not _tells_pods_apart(moment, node, source):
         return Masquerading(False, ("masquerade-without-detection",))

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
+from proxylab.cluster.configuration import Mode
 from proxylab.cluster.objects import (
     HEADLESS_LABEL,
     SERVICE_PROXY_NAME_LABEL,
@@ -70,7 +71,8 @@ class Moment:
         slices: all of the cluster.
         nodes: the Node objects.
         plan: the network.
-        setting: the proxy of every node.
+        setting: the proxy of every node but those in ``settings``.
+        settings: the proxies of nodes that differ, as during an upgrade, by the names of the nodes.
         pod_networks: the networks of all pods, which are the cluster CIDRs of a proxy without any of its own.
         service_networks: those of the ServiceCIDR objects.
         gone: deleted pods, by the names of their namespaces: nothing there answers.
@@ -86,6 +88,7 @@ class Moment:
         nodes: Iterable[Node],
         plan: Plan,
         setting: ProxySetting,
+        settings: Mapping[str, ProxySetting] | None = None,
         pod_networks: Collection[IPNetwork] = (),
         service_networks: Collection[IPNetwork] = (),
         gone: Collection[str] = (),
@@ -93,7 +96,8 @@ class Moment:
         narrowed: Collection[IPNetwork] = (),
     ) -> None:
         self.plan: Final = plan
-        self.setting: Final = setting
+        self._setting: Final = setting
+        self._settings: Final = dict(settings or {})
         self.gone: Final = frozenset(gone)
         self.balanced: Final = frozenset(balanced)
         self.narrowed: Final = tuple(narrowed)
@@ -103,8 +107,7 @@ class Moment:
             (each.namespace, each.name): each for each in services
         }
         self.service_networks: Final = tuple(service_networks)
-        configured = setting.configuration.cluster_cidrs
-        self.cluster_cidrs: Final = tuple(pod_networks) if configured is None else configured
+        self._pod_networks: Final = tuple(pod_networks)
         self._slices: defaultdict[tuple[str, str], list[EndpointSlice]] = defaultdict(list)
         for each in slices:
             self._slices[each.namespace, each.service].append(each)
@@ -112,12 +115,12 @@ class Moment:
         self._frontends: defaultdict[tuple[IPAddress, int, Protocol], list[ServedPort]] = defaultdict(list)
         self._node_ports: defaultdict[tuple[Family, int, Protocol], list[ServedPort]] = defaultdict(list)
         self.cluster_ips: Final[set[IPAddress]] = set()
-        self.undecided: Final[dict[IPAddress, str]] = {}
-        self.left_alone: Final[dict[IPAddress, str]] = {}
+        self._left_alone: Final[dict[IPAddress, str]] = {}
+        self._of_balancers: Final[set[IPAddress]] = set()
         for service in services:
             if why := _left_alone(service):
                 for addresses in addresses_by_frontend(service).values():
-                    self.left_alone.update(dict.fromkeys(addresses, why))
+                    self._left_alone.update(dict.fromkeys(addresses, why))
             else:
                 self._add(service)
         self._owners: defaultdict[IPAddress, list[str]] = defaultdict(list)
@@ -134,11 +137,7 @@ class Moment:
         families = frozenset(service.ip_families) or {Family.of(each) for each in service.cluster_ips}
         self.cluster_ips.update(service.cluster_ips)
         ingress = (each for each in service.load_balancer_ingress if each.ip_mode != "VIP")
-        of_proxy = [each.ip for each in ingress if each.ip is not None]
-        if self.setting.version < _KNOWS_IP_MODE:
-            self.undecided.update(dict.fromkeys(of_proxy, "before 1.30 a feature gate decides about ipMode"))
-        else:
-            self.left_alone.update(dict.fromkeys(of_proxy, "ip-mode-proxy"))
+        self._of_balancers.update(each.ip for each in ingress if each.ip is not None)
         for via, addresses in addresses_by_frontend(service, claimed=True).items():
             for address in addresses:
                 if Family.of(address) in families:
@@ -149,6 +148,30 @@ class Moment:
                 for family in families:
                     served = ServedPort(Frontend.NODE_PORT, service, port)
                     self._node_ports[family, port.node_port, port.protocol].append(served)
+
+    def setting_of(self, node: str) -> ProxySetting:
+        """The proxy of a node."""
+        return self._settings.get(node, self._setting)
+
+    @property
+    def modes(self) -> frozenset[Mode]:
+        """The modes of all proxies."""
+        nodes = (name for name, machine in self.machines.items() if machine.role is Role.NODE)
+        return frozenset(self.setting_of(node).mode for node in nodes)
+
+    def cluster_cidrs(self, node: str) -> Collection[IPNetwork]:
+        """The cluster CIDRs that the proxy of a node knows."""
+        configured = self.setting_of(node).configuration.cluster_cidrs
+        return self._pod_networks if configured is None else configured
+
+    def undecided_at(self, node: str, address: IPAddress) -> str:
+        """Why no row decides whether a node leaves an address of a load balancer alone; empty if one does."""
+        knows = self.setting_of(node).version >= _KNOWS_IP_MODE
+        return "" if knows or address not in self._of_balancers else "before 1.30 a feature gate decides about ipMode"
+
+    def left_alone(self, address: IPAddress) -> str:
+        """The row by which nodes leave an address of a Service alone; empty where they do not."""
+        return "ip-mode-proxy" if address in self._of_balancers else self._left_alone.get(address, "")
 
     def at_address(self, address: IPAddress, port: int, protocol: Protocol) -> Sequence[ServedPort]:
         """The ports of Services at an address of their own; several only if Services contradict each other."""
@@ -175,7 +198,7 @@ class Moment:
 
     def primary_address(self, node: str, family: Family) -> IPAddress | None:
         """The address of a node that proxies take for its own: ``bindAddress``, or the Node object's first one."""
-        bound = self.setting.configuration.bind_address
+        bound = self.setting_of(node).configuration.bind_address
         known = self.nodes[node].addresses if node in self.nodes else ()
         own = known if bound is None or bound.is_unspecified else (bound, *known)
         return next((each for each in own if Family.of(each) is family), None)

@@ -77,8 +77,7 @@ class _Filled:
             return _without_answer(probe, why)
         number = self._assembly.scenario.steps_before(probe)
         if number not in self._oracles:
-            cluster, plan = self._assembly.timeline[number], self._assembly.plan
-            moment = moment_of(cluster, plan, self._mode, self._version)
+            moment = moment_of(self._assembly, number, self._mode, self._version)
             self._oracles[number] = moment, Oracle(moment)
         return with_answer(probe, ask(self._assembly, probe, *self._oracles[number]))
 

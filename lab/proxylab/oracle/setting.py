@@ -1,4 +1,4 @@
-"""``ProxySetting``: which proxy the oracle is asked about, its mode, version and configuration."""
+"""``ProxySetting``: which proxy of a node the oracle is asked about, its mode, version and configuration."""
 
 from typing import Final
 
@@ -26,7 +26,7 @@ _DECIDING_GATES: Final = frozenset(
 
 
 class ProxySetting(Record, frozen=True, kw_only=True):
-    """The proxy of every node: its mode, its version, and its configuration after defaulting."""
+    """The proxy of a node: its mode, its version, and its configuration after defaulting."""
 
     mode: Mode
     version: Version

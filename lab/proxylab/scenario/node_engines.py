@@ -89,7 +89,7 @@ _Patch = Annotated[
     Mapping[str, Any],
     Key(
         "A merge patch (RFC 7386) of the KubeProxyConfiguration that the node's proxy has read, or of the file's. It "
-        "changes what this proxy does; the promises by which the lab judges stay those of the file's own.",
+        "changes what this proxy does, and what is promised of it.",
         [{"nftables": {"masqueradeAll": True}}],
     ),
 ]

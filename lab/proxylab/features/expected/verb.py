@@ -75,7 +75,7 @@ def command(
     for probe in probes:
         number = scenario.steps_before(probe)
         if number not in moments:
-            moment = moment_of(assembly.timeline[number], assembly.plan, Mode(mode), version)
+            moment = moment_of(assembly, number, Mode(mode), version)
             moments[number] = moment, Oracle(moment)
         expected.append(_expected(assembly, probe, version, *moments[number]))
     echo(to_json(expected) if output == "json" else "\n".join(to_lines(expected, terminal_width())))
