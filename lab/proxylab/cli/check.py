@@ -117,7 +117,7 @@ def _lacking(scenario: Scenario, engine: str) -> Iterator[str]:
             yield f"{scenario.file}: {engine} skips it: needs {error.missing}"
             return
         assembly = assemble(case)
-        for probe in case.all_probes:
+        for probe in filter(case.foretells, case.all_probes):
             if reason := lacking(mode, assembly, probe):
                 yield f"{probe.position}: {probe.name}: {engine} skips it: {reason}"
         for step in case.steps:

@@ -20,6 +20,7 @@ from proxylab.client.lookups import DialledProbe, Lookups
 from proxylab.client.node_engines import engines_by_step
 from proxylab.client.requests import (
     advance_to,
+    changing,
     circumstances_of,
     record_of,
     single_packet,
@@ -36,11 +37,12 @@ from proxylab.evidence.evidence import Capture, Evidence
 from proxylab.evidence.lookups import Lookup
 from proxylab.evidence.segments import DialogueRecord
 from proxylab.plan.assembly import Assembly, assemble, prepare_dialogue
+from proxylab.plan.cluster_timeline import ClusterMoment
 from proxylab.plan.dialled_service import DialledService, dialled_service
 from proxylab.plan.dialogue import Turn
 from proxylab.plan.model import Plan
 from proxylab.plan.outages import Absences
-from proxylab.plan.present import at_present
+from proxylab.plan.present import at_present, streams_at_present, with_probe
 from proxylab.plan.resolved import Query, ResolvedProbe
 from proxylab.protocol.messages import (
     AnswerOf,
@@ -55,6 +57,7 @@ from proxylab.protocol.messages import (
     Inspect,
     LookAround,
     LookUp,
+    PresentLab,
     Request,
     SendProbe,
 )
@@ -73,6 +76,8 @@ from proxylab.verdict.model import UNRESOLVED, Judgement, ProbeVerdict, StepVerd
 BUILD_SECONDS: Final = 300.0
 """More than the engines may take (``proxylab.engines.fleet``), whose errors say more."""
 _PROBE_SECONDS: Final = 300.0
+_LOOKS: Final = 3
+"""How often a probe is sent in a cluster that changes meanwhile, before its verdict is inconclusive."""
 
 
 class OpenLab:
@@ -106,6 +111,9 @@ class OpenLab:
         self._concluded = False
         self._sent: set[str] = set()
         self._failed: LabError | None = None
+        self._looks = False  # whether each probe is judged by the lab as it is then
+        self._now: Assembly | None = None  # with the probe that was sent last, if it was judged so
+        self._unforetold: list[ClusterMoment] = []  # the cluster after each step that the scenario does not foretell
 
     @property
     def scenario(self) -> Scenario:
@@ -155,7 +163,10 @@ class OpenLab:
             self._failed = error
             raise
         self.made += 1
-        self._concluded = False
+        self._concluded, self._now = False, None
+        if self.made > self.scenario.foretold:
+            self._looks = True
+            self._unforetold.append(self._at_present(self._look()).timeline[-1])
 
     def conclude(self, step: Step) -> StepVerdict:
         """Make the steps up to this one, end it, and judge what was seen in it.
@@ -170,17 +181,15 @@ class OpenLab:
         concluding = Conclude(step.expect.conntrack is not None, exported_names(step.expect.metrics))
         evidence = self._ask(concluding, _PROBE_SECONDS)
         number, assembly = self.made, self._assembly
-        verdict = judge_step(
-            step,
-            number,
-            assembly.streams_by_step[number - 1],
-            assembly.stream_sources[number - 1],
-            assembly.nodes,
-            assembly.addresses,
-            evidence,
-            lacking_of_step(mode_of(self.engine.name), assembly, step),
-        )
-        return replace(verdict, plan=assembly.plan_after(number), options=self._options)
+        streams, sources = assembly.streams_by_step[number - 1], assembly.stream_sources[number - 1]
+        plan, addresses = assembly.plan_after(number), assembly.addresses
+        if number > self.scenario.foretold:
+            now = self._at_present(self._look())
+            plan, addresses = now.plan_after(0), now.addresses
+            streams, sources = streams_at_present(assembly, now, [*self._unforetold, now.timeline[-1]], step)
+        lacks = lacking_of_step(mode_of(self.engine.name), assembly, step)
+        verdict = judge_step(step, number, streams, sources, assembly.nodes, addresses, evidence, lacks)
+        return replace(verdict, plan=plan, options=self._options)
 
     @property
     def _options(self) -> tuple[str, ...]:
@@ -199,7 +208,11 @@ class OpenLab:
         """Send the unsent probes of the current step: the next step may build on their connection tracking entries."""
         step = self.scenario.steps[self.made - 1] if self.made else None
         for probe in self.scenario.probes if step is None else step.probes:
-            if probe.name not in self._sent and not self._lacking(probe):
+            if probe.name in self._sent:
+                continue
+            if self._looks:
+                self.judged(probe)
+            elif not self._lacking(probe):
                 self._send(probe, self.lookups.resolved(probe))
 
     def add(self, *probes: Probe) -> None:
@@ -212,9 +225,14 @@ class OpenLab:
         From then on the lab has no steps to come, and probes are added to what there is.
         """
         if self.built.has_kubernetes:
-            found = self._ask(LookAround(), _PROBE_SECONDS)
-            self._assembly = at_present(self._assembly, self.made, found.plan, found.objects)
-            self.made = 0
+            self._assembly = self._at_present(self._look())
+            self.made, self._looks = 0, True
+
+    def _look(self) -> PresentLab:
+        return self._ask(LookAround(), _PROBE_SECONDS)
+
+    def _at_present(self, found: PresentLab) -> Assembly:
+        return at_present(self._assembly, self.made, found.plan, found.objects)
 
     def replace_scenario(self, scenario: Scenario) -> None:
         """Replace the scenario by another one with the same network, and the same steps as far as they are made.
@@ -262,8 +280,8 @@ class OpenLab:
             return verdict
         if verdict.overall in UNRESOLVED:
             collected = self._collect_state()  # before the traced packet replaces the probe's frames
-            self._collected = probe, collected
-            verdict = replace(verdict, plan=with_state_after(self._assembly.plan_after(self.made), collected))
+            self._collected = verdict.probe, collected
+            verdict = replace(verdict, plan=with_state_after(self._plan, collected))
         elif not trace:
             return verdict
         try:
@@ -274,18 +292,46 @@ class OpenLab:
             return verdict
 
     def judged(self, probe: Probe) -> ProbeVerdict:
-        """Make the earlier steps, send one probe and judge it, without tracing. Raises what ``probe`` raises."""
+        """Make the earlier steps, send one probe and judge it, without tracing. Raises what ``probe`` raises.
+
+        Where people and controllers may change the cluster, the verdict holds only if nothing has changed meanwhile.
+        """
         self._come_to(probe)
+        if not self._looks:
+            return self._judged(probe)
+        found = self._look()
+        for _ in range(_LOOKS):
+            self._now, sent = with_probe(self._at_present(found), probe)
+            verdict = self._judged(sent)
+            before, found = found, self._look()
+            if found.is_alike(before):
+                return verdict
+        return changing(verdict)
+
+    def _judged(self, probe: Probe) -> ProbeVerdict:
         if reason := self._lacking(probe):
             return self.left_out(probe, reason)
         dialled = self.lookups.resolved(probe)
         return self._verdict(probe, dialled.resolved, dialled.source, self._send(probe, dialled))
+
+    @property
+    def _current(self) -> tuple[Assembly, int]:
+        """The assembly that the last probe was judged by, and how many of its steps were made."""
+        return (self._assembly, self.made) if self._now is None else (self._now, 0)
+
+    @property
+    def _plan(self) -> Plan:
+        assembly, made = self._current
+        return assembly.plan_after(made)
 
     def judged_together(self, probes: Sequence[Probe]) -> Iterator[ProbeVerdict]:
         """``judged`` for many probes of one moment: the lab sends the next ones while one is judged.
 
         They dial no names. Every verdict must be taken before the lab is asked for something else.
         """
+        if self._looks:
+            yield from map(self.judged, probes)
+            return
         sent = deque[ResolvedProbe]()
 
         def wanted() -> Iterator[SendProbe]:
@@ -309,15 +355,19 @@ class OpenLab:
     ) -> ProbeVerdict:
         verdict = judge(probe, resolved, source, evidence)
         service = self.service_of(resolved) if verdict.overall in UNRESOLVED else None
-        return replace(verdict, plan=self._assembly.plan_after(self.made), options=self._options, service=service)
+        return replace(verdict, plan=self._plan, options=self._options, service=service)
 
     def service_of(self, resolved: ResolvedProbe) -> DialledService | None:
         """The Service that a probe dials, as the API server has it now; ``None`` where it dials none."""
-        return dialled_service(self._assembly.timeline[self.made], resolved)
+        assembly, made = self._current
+        return dialled_service(assembly.timeline[made], resolved)
 
     def left_out(self, probe: Probe, reason: str) -> ProbeVerdict:
         """The verdict on a probe that the lab does not send, for that reason."""
-        return replace(skip(probe, self._assembly.resolved(probe), reason), options=self._options)
+        assembly = self._current[0]
+        if self._now is not None:
+            assembly, probe = with_probe(self._now, probe)
+        return replace(skip(probe, assembly.resolved(probe), reason), options=self._options)
 
     @property
     def engines(self) -> Mapping[str, EngineChoice]:
@@ -330,7 +380,7 @@ class OpenLab:
 
     def _lacking(self, probe: Probe) -> str:
         """What the engine's mode lacks of what the probe asks for."""
-        return lacking(mode_of(self.engine.name), self._assembly, probe)
+        return lacking(mode_of(self.engine.name), self._current[0], probe)
 
     def trace(self, probe: Probe) -> tuple[ResolvedProbe, Evidence]:
         """Trace one more packet of a probe; ``steps`` of the evidence are the rules that it met.
@@ -347,7 +397,7 @@ class OpenLab:
     @property
     def lookups(self) -> Lookups:
         """DNS look-ups in the lab as it is now."""
-        return Lookups(self._assembly, self.made, self._look_up)
+        return Lookups(*self._current, self._look_up)
 
     def _look_up(self, netns_name: str, query: Query) -> Lookup:
         return self._ask(LookUp(netns_name, query), _PROBE_SECONDS)
@@ -368,12 +418,13 @@ class OpenLab:
         """The files of an evidence bundle (``proxylab.report.bundle``) for the probe or step that was judged last."""
         collected = self._state_after(verdict)
         circumstances = circumstances_of(self.engine, self.built, self._seed)
-        plan = with_state_after(self._assembly.plan_after(self.made), collected)
+        assembly, made = self._current
+        plan = with_state_after(self._plan, collected)
         nodes = {each.node: NodeState(each.rules, each.log) for each in collected.nodes}
         scenario = self._source.encode() or Path(self.scenario.file).read_bytes()
         if isinstance(verdict, StepVerdict):
             return step_bundle(verdict, circumstances=circumstances, plan=plan, nodes=nodes, scenario=scenario)
-        cluster = self._assembly.timeline[self.made]
+        cluster = assembly.timeline[made]
         return bundle(
             verdict,
             circumstances=circumstances,

@@ -34,7 +34,7 @@ from proxylab.scenario.words import Manner
 from proxylab.timing import Deadline
 from proxylab.verdict.flows import flows_of
 from proxylab.verdict.hops import last_destination
-from proxylab.verdict.model import UNRESOLVED, ProbeVerdict
+from proxylab.verdict.model import UNRESOLVED, Judgement, ProbeVerdict
 
 _MOST_PACKETS: Final = 32
 """With three endpoints, the packet goes elsewhere once in half a million failures."""
@@ -71,6 +71,7 @@ def advance_to(
             engines=step.change.engines,
             links=step.change.links,
             load_balancers=step.change.load_balancers,
+            kubectl=step.change.kubectl,
         ),
         engines=engines,
         until=until,
@@ -128,6 +129,13 @@ def record_of(
         directory=str(Path.cwd()),
         began=time.time(),
     )
+
+
+def changing(verdict: ProbeVerdict) -> ProbeVerdict:
+    """The verdict on a probe during which the cluster changed each time: it shows nothing."""
+    reason = "the cluster changed each time while the lab sent the probe; let controllers come to rest first"
+    doubted = (replace(each, judgement=Judgement.INCONCLUSIVE, reasons=(reason,)) for each in verdict.verdicts)
+    return replace(verdict, verdicts=tuple(doubted))
 
 
 def single_packet(resolved: ResolvedProbe, modes: Iterable[str]) -> ResolvedProbe:

@@ -26,7 +26,7 @@ from proxylab.engines.kubeproxy.refusals import refuse_settings
 from proxylab.engines.lacking import refuse
 from proxylab.engines.modes import MODES
 from proxylab.engines.protocol import EngineChoice
-from proxylab.errors import CapabilityError, EngineError
+from proxylab.errors import CapabilityError, EngineError, ScenarioError
 from proxylab.mutate.objects import ObjectMutation
 from proxylab.plan.assembly import assemble
 from proxylab.protocol.messages import Build, Close
@@ -113,6 +113,10 @@ class Session:
                 raise CapabilityError("a real control plane in a guest", "leave --kernel out, or --control-plane")
             binary = find_control_plane(control_plane, control_plane_sources().cache)
             programs = {**programs, CONTROL_PLANE.name: str(binary.path)}
+        elif kubectl := next((each for each in scenario.steps if each.change.kubectl), None):
+            cure = "write `controlPlane: real`, or use --control-plane real"
+            what = "change.kubectl: the lab's own control plane takes no writes"
+            raise ScenarioError([f"{kubectl.position}: {what}; {cure}"])
         assembly = assemble(scenario)
         chosen = replace(self.engine, kernel=kernel_of(scenario, kernel or self.engine.kernel))
         begun, common = self._engines(chosen, scenario), configured(chosen, scenario)

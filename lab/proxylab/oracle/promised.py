@@ -73,6 +73,8 @@ class _Filled:
             return probe
         if self._version is None:
             return _without_answer(probe, "the version of the proxy is not known")
+        if not self._assembly.scenario.foretells(probe):
+            return _without_answer(probe, "kubectl changes the cluster before it")
         if why := outside_reach(self._assembly, probe, self._version):
             return _without_answer(probe, why)
         number = self._assembly.scenario.steps_before(probe)

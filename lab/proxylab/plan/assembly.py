@@ -39,9 +39,9 @@ class Assembly(Struct, frozen=True, kw_only=True, dict=True):
     """A scenario with everything that follows from it.
 
     ``timeline`` is the cluster when the lab begins, and after each step. ``resolved_probes`` and ``expected_sources``
-    are in the order of all of the scenario's probes, including those of its steps. ``streams`` are the resolved
-    streams, and ``streams_by_step`` the same with their endpoints until the end of each step. ``stream_sources`` are,
-    for each step, the source addresses that backends must see, by stream and by backend (see
+    are in the order of all of the scenario's probes that it foretells, including those of its steps. ``streams`` are
+    the resolved streams, and ``streams_by_step`` the same with their endpoints until the end of each step.
+    ``stream_sources`` are, for each step, the source addresses that backends must see, by stream and by backend (see
     ``ExpectedSources.of_stream``).
     """
 
@@ -74,8 +74,12 @@ class Assembly(Struct, frozen=True, kw_only=True, dict=True):
         return tuple(node.name for node in self.scenario.nodes)
 
     def resolved(self, probe: Probe) -> ResolvedProbe:
-        """One of the scenario's probes, resolved."""
-        return self.resolved_probes[self._number(probe)]
+        """One of the scenario's probes, resolved. Raises ``ScenarioError`` for one that it does not foretell."""
+        number = self._number(probe)
+        if number >= len(self.resolved_probes):
+            what = "kubectl changes the cluster before it, so only its lab knows what it meets"
+            raise ScenarioError([f"{probe.position}: {probe.name}: {what}"])
+        return self.resolved_probes[number]
 
     def expected_source(self, probe: Probe) -> IPAddress | None:
         """The one address that the probe's backends must see; ``None`` where it is the sender's or differs."""
@@ -206,7 +210,8 @@ def assemble_in(scenario: Scenario, plan: Plan, timeline: Sequence[ClusterMoment
     Raises:
         ScenarioError: with a line for each unknown name.
     """
-    asked = [scenario.probes, *(step.probes for step in scenario.steps)]
+    foretold = scenario.foretold
+    asked = [scenario.probes, *(step.probes if at < foretold else () for at, step in enumerate(scenario.steps))]
     resolved_probes: list[tuple[ResolvedProbe, IPAddress | None]] = []
     sources = ExpectedSources(plan)
     hashes, serving = frozenset[str](), NodePortAddresses(scenario, plan)

@@ -3,14 +3,24 @@
 What its scenario says of them is gone: the judge knows each pod by its address, and each Service as the API has it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from proxylab.addresses import IPAddress
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Node, ObjectKey, Pod, Service
 from proxylab.plan.assembly import Assembly, assemble_in
+from proxylab.plan.cluster_timeline import ClusterMoment
+from proxylab.plan.expected_sources import ExpectedSources
 from proxylab.plan.model import Plan, PodPlacement
+from proxylab.plan.node_ports import NodePortAddresses
+from proxylab.plan.resolved import ResolvedProbe
+from proxylab.plan.stream_ends import streams_after
 from proxylab.scenario.pods import ListeningPort, PodGroup
+from proxylab.scenario.probes import Probe
+from proxylab.scenario.services import DEFAULT_NAMESPACE
+from proxylab.scenario.stand_for import Members, with_singles
+from proxylab.scenario.steps import Step
 from proxylab.scenario.words import Position
 
 
@@ -47,13 +57,65 @@ def at_present(assembly: Assembly, made: int, plan: Plan, objects: Sequence[Kube
     return assemble_in(now, plan, [moment])
 
 
+def with_probe(now: Assembly, probe: Probe) -> tuple[Assembly, Probe]:
+    """The assembly of ``at_present`` with a probe, in which the names of groups and workloads stand for pods.
+
+    Raises ``ScenarioError`` where the probe names something that is not there.
+    """
+    sent = with_singles(probe, _members(now))
+    return now.with_probes((sent,)), sent
+
+
+def streams_at_present(
+    assembly: Assembly, now: Assembly, seen: Sequence[ClusterMoment], step: Step
+) -> tuple[tuple[ResolvedProbe, ...], Mapping[str, Mapping[str, IPAddress]]]:
+    """The streams of a scenario at the end of a step that it does not foretell, and the sources that backends see.
+
+    ``now`` is its lab then, and ``seen`` is the cluster after each step that the scenario does not foretell.
+    """
+    foretold = assembly.scenario.foretold
+    streams = assembly.streams_by_step[foretold - 1] if foretold else assembly.streams
+    moments = [assembly.timeline[foretold], *seen]
+    streams = streams_after(streams, moments, NodePortAddresses(now.scenario, now.plan))
+    sources, services = ExpectedSources(now.plan), now.timeline[-1].services
+    of_streams = {
+        each.name: sources.of_stream(step, each.name, each, services)
+        for each in streams
+        if each.name in step.expect.streams
+    }
+    sources.close()
+    return streams, of_streams
+
+
+def _members(now: Assembly) -> Members:
+    """The pods of each group and workload, by its name, or NAMESPACE/NAME for a workload of another namespace."""
+    there = now.timeline[-1].pods
+    groups = {each.name: each.pod_names for each in now.scenario.pods if each.replicas is not None}
+    found = {name: tuple(each for each in pods if each in there) for name, pods in groups.items()}
+    for name, pod in there.items():
+        if own := _workload_of(pod):
+            of = own if pod.namespace == DEFAULT_NAMESPACE else f"{pod.namespace}/{own}"
+            found[of] = (*found.get(of, ()), name)
+    return found
+
+
+def _workload_of(pod: Pod) -> str:
+    """The name of the workload that has made a pod, by the labels that its controller adds; empty without any."""
+    labels = pod.labels
+    if "pod-template-hash" in labels:  # Deployment-hash-suffix
+        return "-".join(pod.name.split("-")[:-2])
+    if "controller-revision-hash" in labels:  # StatefulSet-ordinal, DaemonSet-suffix
+        return pod.name.rpartition("-")[0]
+    return labels.get("batch.kubernetes.io/job-name", "")
+
+
 def name_in_plan(assembly: Assembly, key: ObjectKey) -> str:
     """The name that the plan has for a pod of the API; empty for one that is not in the lab."""
     found = (name for name, pod in assembly.timeline[-1].pods.items() if pod.key == key)
     return next(found, "")
 
 
-def _placed(plan: Plan, pods: Iterable[Pod]) -> "Iterable[tuple[str, tuple[PodPlacement, Pod]]]":
+def _placed(plan: Plan, pods: Iterable[Pod]) -> Iterator[tuple[str, tuple[PodPlacement, Pod]]]:
     """The pods that the plan has, by their names there; a pod in its node's network shares the node's address."""
     by_name = {each.name: each for each in plan.pods}
     by_address = {each.addresses[0]: each for each in plan.pods if each.addresses}

@@ -57,10 +57,23 @@ def streams_by_step(
     return tuple(found)
 
 
+def streams_after(
+    streams: Sequence[ResolvedProbe], moments: Iterable[ClusterMoment], serving: NodePortAddresses
+) -> tuple[ResolvedProbe, ...]:
+    """The streams, with what they might reach at those later moments, too."""
+    ends = [_Ends(each) for each in streams]
+    for now in moments:
+        slices = [each for each in now.objects if isinstance(each, EndpointSlice)]
+        endpoints = LabEndpoints(now.services, slices, serving.local, serving.surely_serves)
+        for stream in ends:
+            stream.meet(endpoints, frozenset(stream.resolved.chain_hashes or ()).union(chain_hashes(now.objects)))
+    return tuple(each.resolved for each in ends)
+
+
 class _Ends:
     """The ends of one stream, over time. ``resolved`` is the stream with them."""
 
-    def __init__(self, resolved: ResolvedProbe, tracked: Collection[TrackedConnection]) -> None:
+    def __init__(self, resolved: ResolvedProbe, tracked: Collection[TrackedConnection] = ()) -> None:
         self.resolved = resolved
         sender, dialled = resolved.sender, SocketAddress(resolved.destination, resolved.port)
         self._ever: dict[tuple[IPAddress, int], None] = {
@@ -70,6 +83,7 @@ class _Ends:
             and (each.protocol.value, each.destination) == (resolved.protocol.value, dialled)
             and (each.source.address, each.source.port) == (sender.address, sender.port)
         }
+        self._ever.update(((each.address, each.port), None) for each in resolved.endpoints)
 
     def meet(self, endpoints: LabEndpoints, hashes: frozenset[str]) -> None:
         """Take in the endpoints of the cluster at a later time; ``hashes`` are in the names of chains until then."""

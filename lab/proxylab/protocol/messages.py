@@ -12,7 +12,7 @@ from msgspec import field
 
 from proxylab.addresses import IPAddress
 from proxylab.capability import Capability
-from proxylab.cluster.objects import KubeObject
+from proxylab.cluster.objects import EndpointSlice, KubeObject, Node, Pod, Service
 from proxylab.encoding import Record, TaggedRecord
 from proxylab.engines.embedded.mutation import Mutation
 from proxylab.engines.protocol import EngineChoice
@@ -87,6 +87,14 @@ class PresentLab(Record, frozen=True):
     plan: Plan
     objects: tuple[KubeObject, ...]
 
+    def is_alike(self, other: "PresentLab") -> bool:
+        """Whether the other has the same pods, Services, endpoints and nodes."""
+        own, others = (
+            [thing for thing in each.objects if isinstance(thing, Pod | Service | EndpointSlice | Node)]
+            for each in (self, other)
+        )
+        return own == others and self.plan == other.plan
+
 
 class CollectedState(Record, frozen=True):
     """The frames of the last probe, all nodes after it, and the routes that balancers have made in the router."""
@@ -149,7 +157,8 @@ class Build(Request[Built], frozen=True):
     part of every payload. ``resolv_confs`` are the /etc/resolv.conf of namespaces of the plan. ``programs`` are the
     paths of the real programs in pods, by name, and ``corefile`` is the author's for CoreDNS. An embedded engine loads
     its rules with the ``mutation``. All proxies are ``shown`` the cluster and their configuration with a mutation.
-    ``engines`` run in nodes that do not run ``engine``.
+    ``engines`` run in nodes that do not run ``engine``. A real control plane ``takes_over`` the workloads, unless steps
+    make their rollouts.
     """
 
     plan: Plan
@@ -162,6 +171,7 @@ class Build(Request[Built], frozen=True):
     mutation: Mutation | None = None
     shown: ObjectMutation | None = None
     engines: Mapping[str, EngineChoice] = field(default_factory=dict)
+    takes_over: bool = False
 
 
 class PodStage(Record, frozen=True, kw_only=True):

@@ -198,6 +198,10 @@ def _action_for_all(value: object) -> object:
     return {"": value} if isinstance(value, str) else value
 
 
+def _one_file(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
 _Patches = Mapping[str, Annotated[Mapping[str, Any] | None, Read(partial(_or_null, "an object"))]]
 
 
@@ -236,6 +240,26 @@ class Change(Declared, frozen=True, kw_only=True):
                     "db": {"spec": {"template": {"metadata": {"annotations": {"v": "2"}}}}},
                 }
             ],
+        ),
+    ] = ()
+    apply: Annotated[
+        tuple[str, ...],
+        Read(_one_file, str | list[str]),
+        Check(distinct),
+        Key(
+            "Files of manifests, by their paths from the scenario's folder, that are applied as by `kubectl apply`: "
+            "what an object's former manifest has, and its new one has not, goes. Services, EndpointSlices and "
+            "workloads, whose pods follow as for the key workloads.",
+            ["manifests/web-2.yaml"],
+        ),
+    ] = ()
+    kubectl: Annotated[
+        tuple[str, ...],
+        Key(
+            "The arguments of a kubectl that runs in the lab, for a real control plane only. The change is over when "
+            "controllers have nothing left to do. Probes of this step and of later ones are judged by the cluster as "
+            "it is then; the name of a workload stands for the pods that it has then.",
+            [["scale", "deploy/web", "--replicas=5"]],
         ),
     ] = ()
     pods: Annotated[

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from proxylab.addresses import without_leading_zeros
+from proxylab.scenario.applied import without_former
 from proxylab.scenario.change import (
     Change,
     LinkChange,
@@ -68,14 +69,17 @@ def read_changes(
     parts: Parts,
     inventory: Inventory,
     manifests: Manifests,
+    applied: Sequence[Manifests],
     rollouts: Rollouts,
     engines: PatchedEngines,
     problems: Problems,
 ) -> tuple[ClusterState, ...]:
     """The state after each step.
 
-    ``manifests`` and ``engines`` are those when the lab begins, ``rollouts`` the changes of its workloads by step.
+    ``manifests`` and ``engines`` are those when the lab begins, ``applied`` is what each step applies, and ``rollouts``
+    are the changes of its workloads by step.
     """
+    former = manifests
     now = ClusterState(
         change=Change(),
         manifests=manifests,
@@ -94,18 +98,30 @@ def read_changes(
             now = replace(now, change=Change(), manifests=replace(now.manifests, complete=False), pods=None)
         else:
             written = replace(step.change, workloads=rollouts[index])
-            now = _ChangeReader(parts, inventory, location, problems).after(now, written)
+            reader = _ChangeReader(parts, inventory, location, applied[index], former, problems)
+            now = reader.after(now, written)
+            former = reader.applied_by_now
         states.append(now)
     return tuple(states)
 
 
 class _ChangeReader(Struct, frozen=True):
-    """Reads the change at ``location``."""
+    """Reads the change at ``location``, which applies ``applied`` where ``former`` was applied before."""
 
     parts: Parts
     inventory: Inventory
     location: Location
+    applied: Manifests
+    former: Manifests
     problems: Problems
+
+    @property
+    def applied_by_now(self) -> Manifests:
+        """What was applied last of each object, this step included: the places of Services and slices alone."""
+        former, now = self.former, self.applied
+        return Manifests(
+            locations={**former.locations, **now.locations}, slice_spots={**former.slice_spots, **now.slice_spots}
+        )
 
     def after(self, now: ClusterState, written: Change) -> ClusterState:
         manifests = self._objects(now.manifests, written)
@@ -119,11 +135,19 @@ class _ChangeReader(Struct, frozen=True):
         self._check_announcers(now.announcers, written.load_balancers)
         change = replace(
             written,
-            services=tuple(replace(each, service=manifests.services.get(each.id)) for each in written.services),
-            slices=tuple(replace(each, slice=manifests.slices.get(each.id)) for each in written.slices),
+            services=tuple(
+                ServiceChange(namespace=key[0], name=key[1], service=manifests.services.get(key))
+                for key in (*(each.id for each in written.services), *self.applied.services)
+            ),
+            slices=tuple(
+                SliceChange(namespace=key[0], name=key[1], slice=manifests.slices.get(key))
+                for key in (*(each.id for each in written.slices), *self.applied.slice_spots)
+            ),
             pods=changes,
             engines=engines.changes,
         )
+        if written.kubectl:  # which may make anything of the objects
+            manifests, pods = replace(manifests, complete=False), None
         return ClusterState(
             change=change,
             manifests=manifests,
@@ -158,9 +182,30 @@ class _ChangeReader(Struct, frozen=True):
                 after.slices |= made.slices
                 after.slice_spots |= made.slice_spots
                 after.sliced |= made.sliced
-        if written.services:
+        self._apply(after)
+        if written.services or self.applied.services:
             check_services(after, self.problems)
         return after
+
+    def _apply(self, after: Manifests) -> None:
+        """Apply manifests to the objects in ``after``, and read each result like any manifest."""
+        for kind, applied in (("Service", self.applied.locations), ("EndpointSlice", self.applied.slice_spots)):
+            is_service = kind == "Service"
+            there: Mapping[ServiceId, object] = after.services if is_service else after.slices
+            locations = after.locations if is_service else after.slice_spots
+            former = self.former.locations if is_service else self.former.slice_spots
+            for key, wanted in applied.items():
+                base = locations.get(key) if key in there else None
+                if base is not None and key in former:
+                    base = without_former(base, former[key], wanted)
+                made = self._patched(kind, key, base, wanted, patched_service if is_service else patched)
+                if is_service:
+                    after.services[key] = made.services.get(key)
+                    after.locations |= made.locations
+                else:
+                    after.slices |= made.slices
+                    after.slice_spots |= made.slice_spots
+                    after.sliced |= made.sliced
 
     def _patches(
         self,

@@ -164,7 +164,8 @@ def _check_backends(subject: Subject, expect: Expect, location: Location) -> Non
         at = _written(location, str(each))
         earlier = seen.setdefault(each.name, [])
         if each.name not in inventory.backends:
-            inventory.refuse(at.spot, each.name, "a backend", inventory.backends_as_written, subject.problems)
+            if subject.pods is not None:  # else there may be pods that the file does not show
+                inventory.refuse(at.spot, each.name, "a backend", inventory.backends_as_written, subject.problems)
         elif each in earlier:
             subject.problems.add(at.spot, f"{each} appears twice", allowed="remove one of the two")
         elif earlier and None in (each.port, *(other.port for other in earlier)):

@@ -8,12 +8,14 @@ parts that the one before could read: YAML (``source``), each document by its sh
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
 from proxylab.errors import InternalError
+from proxylab.scenario.applied import read_applied
 from proxylab.scenario.cases import check_conditions
 from proxylab.scenario.changes import ClusterState, read_changes
 from proxylab.scenario.configuration import CONFIGURATION_KIND, Configured, read_configuration
@@ -145,11 +147,13 @@ def _scenario(
     whole = amend(scenarios[0])
     parts = read_parts(whole, problems)
     configured = read_configuration(configurations, problems)
-    others += _further(whole["spec"]["manifests"], Path(file).parent, problems)
+    files = partial(_further, folder=Path(file).parent, problems=problems)
+    others += files(whole["spec"]["manifests"])
     manifests = read_manifests(others, known_network(parts), problems)
     check_services(manifests, problems)
     _check_strictly(others, strict, problems)
-    parts, rollouts = with_workloads(with_objects(parts, manifests, problems), manifests, problems)
+    applied = read_applied(parts, files, problems)
+    parts, rollouts = with_workloads(with_objects(parts, manifests, problems), manifests, applied, problems)
     states: tuple[ClusterState, ...] = ()
     engines = PatchedEngines()
     if complete:
@@ -165,7 +169,7 @@ def _scenario(
         )
         file_of_proxies = configurations[0] if configurations else None
         engines = read_engines(parts.engines, whole["spec"]["engines"], file_of_proxies, inventory, problems)
-        states = _steps(parts, inventory, manifests, rollouts, engines, problems)
+        states = _steps(parts, inventory, manifests, applied, rollouts, engines, problems)
     problems.raise_any()
     known = [(manifests, parts.single_pods), *((each.manifests, each.pods) for each in states if each.pods is not None)]
     return _built(file, parts, manifests, states, (configured, engines), (known, problems.warnings))
@@ -175,6 +179,7 @@ def _steps(
     parts: Parts,
     inventory: Inventory,
     manifests: Manifests,
+    applied: Sequence[Manifests],
     rollouts: Rollouts,
     engines: PatchedEngines,
     problems: Problems,
@@ -184,7 +189,7 @@ def _steps(
         return ()
 
     check_streams(parts, inventory, manifests, problems)
-    states = read_changes(parts, inventory, manifests, rollouts, engines, problems)
+    states = read_changes(parts, inventory, manifests, applied, rollouts, engines, problems)
     check_steps(parts, inventory, states, problems)
     return states
 
@@ -195,13 +200,14 @@ def _check_strictly(documents: list[Location], version: str | None, problems: Pr
 
 
 def _further(location: Location, folder: Path, problems: Problems) -> Iterator[Location]:
-    """The documents of the files that ``spec.manifests`` names, by their paths from the scenario's folder."""
-    names = location.value
-    for index, name in enumerate(names if isinstance(names, list) else []):
+    """The documents of the files that are named there, one or a list, by their paths from the scenario's folder."""
+    several = isinstance(location.value, list)
+    for each in (location[index] for index in location.keys) if several else (location,):
+        name = each.value
         if not isinstance(name, str):
             continue
         before = len(problems)
-        text = _read(folder / name, location[index].spot, problems)
+        text = _read(folder / name, each.spot, problems)
         if len(problems) > before:
             continue
         for document in read_documents(text, str(folder / name), problems)[0]:

@@ -134,6 +134,15 @@ class Scenario(Record, frozen=True, kw_only=True, dict=True):
         dialled += [each.target for each in self.streams]
         return self.dns or any(isinstance(each, ServiceTarget) and each.via is Frontend.DNS_NAME for each in dialled)
 
+    @property
+    def foretold(self) -> int:
+        """How many steps lead to a cluster that the scenario foretells: those before the first that runs kubectl."""
+        return next((number for number, step in enumerate(self.steps) if step.change.kubectl), len(self.steps))
+
+    def foretells(self, probe: Probe) -> bool:
+        """Whether the scenario alone says what the probe meets; of what kubectl makes, only the lab can tell."""
+        return self.steps_before(probe) <= self.foretold
+
     def steps_before(self, judged: Probe | Step) -> int:
         """How many steps the lab has made when it sends that probe, or judges that step."""
         if (known := self._steps_before.get(id(judged))) is not None:

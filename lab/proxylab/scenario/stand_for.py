@@ -1,7 +1,8 @@
 """The names that stand for several backends: an entry of ``spec.pods`` with replicas, and a workload.
 
 Such a name among the backends of a probe stands for the pods that exist when the lab sends it. A pod's own name, such
-as ``web-c6d8979f6-bmb7c``, is hard to write, and another template gives another name.
+as ``web-c6d8979f6-bmb7c``, is hard to write, and another template gives another name. From the first step on that runs
+kubectl, only the lab knows these pods, so the names stay as they are written (``plan.present``).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,21 +31,26 @@ def with_members(parts: Parts, workloads: Sequence[Members]) -> Parts:
 
     ``workloads`` are those when the lab begins, and then those after each step; empty without any.
     """
-    first, *by_step = (
+    members: list[Members] = [
         {**groups, **(workloads[index] if workloads else _NONE)} for index, groups in enumerate(_groups(parts))
-    )
+    ]
+    first, *by_step = members
+    for index, step in enumerate(parts.steps):
+        if step.change is not None and step.change.kubectl:
+            by_step[index:] = [_NONE] * (len(by_step) - index)
+            break
     if not any((first, *by_step)):
         return parts
     document = parts.document
     if document is not None:
         spec = document.spec
         steps = tuple(_step(step, members) for step, members in zip(spec.steps, by_step, strict=True))
-        probes = tuple(_probe(each, first) for each in spec.probes)
+        probes = tuple(with_singles(each, first) for each in spec.probes)
         document = replace(document, spec=replace(spec, probes=probes, steps=steps))
     return replace(
         parts,
         document=document,
-        probes=tuple(_probe(each, first) for each in parts.probes),
+        probes=tuple(with_singles(each, first) for each in parts.probes),
         steps=tuple(_step_parts(step, members) for step, members in zip(parts.steps, by_step, strict=True)),
     )
 
@@ -67,15 +73,16 @@ def _present(groups: Mapping[str, PodGroup], there: Mapping[str, bool | None]) -
 
 
 def _step(step: Step, members: Members) -> Step:
-    return replace(step, probes=tuple(_probe(each, members) for each in step.probes))
+    return replace(step, probes=tuple(with_singles(each, members) for each in step.probes))
 
 
 def _step_parts(step: StepParts, members: Members) -> StepParts:
     whole = None if step.whole is None else _step(step.whole, members)
-    return replace(step, whole=whole, probes=tuple(_probe(each, members) for each in step.probes))
+    return replace(step, whole=whole, probes=tuple(with_singles(each, members) for each in step.probes))
 
 
-def _probe(sent: AnyProbe, members: Members) -> AnyProbe:
+def with_singles(sent: AnyProbe, members: Members) -> AnyProbe:
+    """The probe, with the members of each group and workload in its expectations in place of their name."""
     exceptions = tuple(each and replace(each, expect=_expanded(each.expect, members)) for each in sent.exceptions)
     return replace(sent, expect=sent.expect and _expanded(sent.expect, members), exceptions=exceptions)
 

@@ -14,7 +14,8 @@ from proxylab.cluster.objects import Node, Unstructured
 from proxylab.cluster.placement import Placed
 from proxylab.cluster.rollout import RolloutStage, end, roll, start
 from proxylab.cluster.workloads import PodMaker, Replica, Workload
-from proxylab.scenario.change import WorkloadChange
+from proxylab.scenario.applied import without_former
+from proxylab.scenario.change import Change, WorkloadChange
 from proxylab.scenario.controllers import WORKLOADS
 from proxylab.scenario.document import Document, Location, Problems, listed
 from proxylab.scenario.manifests import (
@@ -35,21 +36,24 @@ Rollouts = tuple[tuple[WorkloadChange, ...], ...]
 """The changes of workloads, by step."""
 
 
-def with_workloads(parts: Parts, manifests: Manifests, problems: Problems) -> tuple[Parts, Rollouts]:
+def with_workloads(
+    parts: Parts, manifests: Manifests, applied: Sequence[Manifests], problems: Problems
+) -> tuple[Parts, Rollouts]:
     """The parts with the pods of all workloads, and the rollouts of each step.
 
-    ``manifests`` gets a note for each workload whose pods find no node.
+    ``applied`` is what each step applies. ``manifests`` gets a note for each workload whose pods find no node.
     """
     commands = parts.document.spec.commands if parts.document is not None else ()
     changes = (step.change.workloads for step in parts.steps if step.change is not None)
-    if not (manifests.workloads or commands or any(changes)):
+    if not (manifests.workloads or commands or any(changes) or any(each.workloads for each in applied)):
         return with_members(parts, ()), ((),) * len(parts.steps)
     reader = _WorkloadReader(parts, manifests, problems)
     rollouts: list[tuple[WorkloadChange, ...]] = []
     members = [reader.members]
     for index, step in enumerate(parts.steps):
         location = parts.location["spec"]["steps"][index]["change"]["workloads"]
-        rollouts.append(tuple(reader.after(step.change.workloads, location)) if step.change is not None else ())
+        changed = reader.after(step.change, applied[index], location) if step.change is not None else ()
+        rollouts.append(tuple(changed))
         reader.enter()
         members.append(reader.members)
     reader.check_commands()
@@ -63,11 +67,12 @@ _ROOM: Final = 10
 class _Running(Struct):
     """A workload at one time.
 
-    ``entered`` are its pods that have an entry.
+    ``entered`` are its pods that have an entry, and ``applied`` is its manifest that was applied last.
     """
 
     maker: PodMaker
     location: Location
+    applied: Location | None
     workload: Workload | None
     written: Unstructured | None
     live: tuple[Replica, ...] = ()
@@ -89,7 +94,7 @@ class _WorkloadReader:
         for key, found in manifests.workloads.items():
             running = self._of(key, found.location)
             workload = found.workload and self._listening(found.workload)
-            running.written, running.workload = _written(manifests, key), workload
+            running.written, running.workload, running.applied = _written(manifests, key), workload, found.location
             if workload is not None:
                 running.live = running.maker.begin(workload)
                 manifests.notes.extend(_pending(workload, running.live))
@@ -107,7 +112,7 @@ class _WorkloadReader:
                 *self._placed(key.namespace),
                 *(each for other in self._running.values() for each in _placed_of(other)),
             ]
-            self._running[key] = _Running(PodMaker(self._nodes, there), location, None, None)
+            self._running[key] = _Running(PodMaker(self._nodes, there), location, None, None, None)
         return self._running[key]
 
     def _placed(self, namespace: str) -> Iterator[Placed]:
@@ -115,12 +120,31 @@ class _WorkloadReader:
             if pod.namespace == namespace and pod.nodes:
                 yield Placed(name, pod.node_of(pod.pod_names.index(name)), pod.labels)
 
-    def after(self, changes: Sequence[WorkloadChange], location: Location) -> Iterator[WorkloadChange]:
+    def after(self, written: Change, applied: Manifests, patches: Location) -> Iterator[WorkloadChange]:
         """The changes of one step, with everything that follows from them."""
-        for name, change in zip(location.keys, changes, strict=True):
-            found = self._changed(change, location[name])
+        for name, change in zip(patches.keys, written.workloads, strict=True):
+            found = self._changed(change, patches[name])
             if found is not None:
                 yield found
+        for key, wanted in applied.workloads.items():
+            found = self._applied(key, wanted.location, applied)
+            if found is not None:
+                yield found
+
+    def _applied(self, key: WorkloadId, wanted: Location, beside: Manifests) -> WorkloadChange | None:
+        """The change by a manifest that is applied ``beside`` others."""
+        change, running = WorkloadChange(namespace=key[0], name=key[1]), self._running.get(key)
+        base = running.location if running is not None and running.workload is not None else _head(change)
+        if running is not None and running.workload is not None and running.applied is not None:
+            base = without_former(base, running.applied, wanted)
+        whole = patched(base, wanted)
+        made = read_manifests([whole], None, self._problems)
+        found = made.workloads.get(key)
+        if found is None or found.workload is None:
+            return None
+        self._of(key, whole).applied = wanted
+        workload = self._listening(found.workload, beside)
+        return self._rolled(change, self._of(key, whole), workload, whole, _written(made, key))
 
     def _changed(self, change: WorkloadChange, patch: Location) -> WorkloadChange | None:
         known = [key for key, each in self._running.items() if key[:2] == change.id and each.workload is not None]
@@ -147,12 +171,20 @@ class _WorkloadReader:
         workload = self._listening(wanted.workload)
         return self._rolled(change, self._of(key, whole), workload, whole, _written(made, key))
 
-    def _listening(self, workload: Workload) -> Workload:
-        """The workload; one whose containers declare no port, and run no command, with those of Services."""
+    def _listening(self, workload: Workload, beside: Manifests | None = None) -> Workload:
+        """The workload; one whose containers declare no port, and run no command, with those of Services.
+
+        They are the Services of the lab's beginning, and those ``beside`` it.
+        """
         template = workload.template
         if template.ports or self._runs(workload.namespace, workload.name):
             return workload
-        ports = implied_ports(self._manifests, workload.namespace, template.labels)
+        known = (each for each in (self._manifests, beside) if each is not None)
+        ports = {
+            port: service
+            for each in known
+            for port, service in implied_ports(each, workload.namespace, template.labels).items()
+        }
         if ports and (note := note_on_implied_ports(workload.owner, ports)) not in self._manifests.notes:
             self._manifests.notes.append(note)
         return replace(workload, template=replace(template, ports=tuple(ports)))

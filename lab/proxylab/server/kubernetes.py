@@ -2,9 +2,10 @@
 
 import base64
 import os
+import shlex
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, closing, suppress
 from functools import partial
 from ipaddress import ip_interface
@@ -23,7 +24,8 @@ from proxylab.control.kubernetes.kubelet_api import KUBELET_PORT, KubeletApi
 from proxylab.control.kubernetes.mirror import Mirror
 from proxylab.control.kubernetes.pod_log import PodLog
 from proxylab.control.kubernetes.relay import Relay
-from proxylab.control.kubernetes.settings import FOLDER, SCHEDULER, kubeconfig
+from proxylab.control.kubernetes.settings import FOLDER, KUBECONFIG, SCHEDULER, kubeconfig
+from proxylab.control.kubernetes.workloads import Workloads
 from proxylab.control.kubernetes.writer import ApiWriter
 from proxylab.control.pod_program import PodProgram
 from proxylab.engines.barrier import is_barrier
@@ -31,7 +33,7 @@ from proxylab.engines.fleet import Fleet
 from proxylab.errors import EngineError, ProgramError
 from proxylab.kernel.netlink.requests import add_address, set_loopback_up
 from proxylab.kernel.netlink.socket import open_netlink
-from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.launcher import Completed, Launcher
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Address
 from proxylab.server.added_pods import AddedPodRuns, AddedPods
@@ -49,6 +51,7 @@ _LOOPBACK: Final = 1
 """The index of the loopback device, in every namespace."""
 
 _READ_SECONDS: Final = 5.0
+_KUBECTL_SECONDS: Final = 60.0
 
 
 class Kubernetes:
@@ -59,6 +62,8 @@ class Kubernetes:
         followers: what follows its API.
         pods: the pods of the lab.
         writer: writes the changes of steps into its API.
+        workloads: what its controllers have yet to do.
+        run_kubectl: runs kubectl with these arguments beside it.
     """
 
     def __init__(
@@ -68,12 +73,16 @@ class Kubernetes:
         followers: Sequence[Mirror | Kubelet],
         pods: ReachedPods,
         writer: ApiWriter,
+        workloads: Workloads,
+        run_kubectl: Callable[[Sequence[str]], Awaitable[Completed]],
     ) -> None:
         self._control_plane = control_plane
         self._programs = programs
         self._followers = followers
         self.pods: Final = pods
         self.writer: Final = writer
+        self._workloads = workloads
+        self._run_kubectl = run_kubectl
         self._relay: Relay | None = None
 
     def listen(self, listening: socket.socket) -> None:
@@ -82,6 +91,23 @@ class Kubernetes:
             listening.close()
             raise ProgramError(_NETNS, "is served on a port of this machine already")
         self._relay = Relay(listening, self._control_plane.api.dial)
+
+    async def kubectl(self, words: Sequence[str]) -> None:
+        """Run kubectl, and return when the controllers have done all that follows, and the lab has heard of it.
+
+        Raises:
+            ProgramError: kubectl fails, or something is left to do for too long.
+        """
+        try:
+            done = await self._run_kubectl(words)
+        except TimeoutError:
+            what = f"has not ended after {_KUBECTL_SECONDS:.0f} s: {shlex.join(words)}"
+            raise ProgramError("kubectl", what) from None
+        if done.status != 0:
+            said = done.stderr.decode(errors="replace").strip()
+            raise ProgramError("kubectl", f"ended with status {done.status}: {shlex.join(words)}", said)
+        await self._workloads.come_to_rest()
+        await self.writer.settle()
 
     async def raise_if_ended(self) -> None:
         """Raise ``ProgramError`` if one of its processes has ended, or the lab no longer follows what people write."""
@@ -113,6 +139,8 @@ async def start_kubernetes(
     logs: RequestLogs,
     runner: Runner,
     stack: AsyncExitStack,
+    *,
+    takes_over: bool,
 ) -> Kubernetes:
     """Start the control plane, bring the objects of the lab's store into it, and let the store follow it.
 
@@ -125,6 +153,7 @@ async def start_kubernetes(
         logs: the logs of the pods.
         runner: serves the pods that are added, and probes them.
         stack: ends all of it.
+        takes_over: whether its controllers take over the workloads of the store.
 
     Raises:
         ProgramError: it does not start, or refuses an object.
@@ -142,6 +171,7 @@ async def start_kubernetes(
     stack.push_async_callback(program.stop)
     control_plane = await start_control_plane(program, binary, _service_networks(store))
     writer = ApiWriter(control_plane.api, store, is_barrier)
+    workloads = Workloads(control_plane.api, store)
     await writer.adopt()
 
     def reach(netns: NetNs, log: PodLog) -> ReachedPod:
@@ -159,7 +189,15 @@ async def start_kubernetes(
     kubelet = Kubelet(control_plane.api, addresses, run, partial(_drained, store, lab.fleet))
     stack.push_async_callback(kubelet.stop)
     scheduler = PodProgram("the scheduler", netns, known_as, launcher)
-    kubernetes = Kubernetes(control_plane, (program, scheduler), (mirror, kubelet), pods, writer)
+
+    async def run_kubectl(words: Sequence[str]) -> Completed:
+        argv = (binary, "kubectl", f"--kubeconfig={KUBECONFIG}", *words)
+        deadline, environment = Deadline.after(_KUBECTL_SECONDS), {"HOME": FOLDER}
+        return await launcher.run(netns, argv, netns_name=known_as, environment=environment, deadline=deadline)
+
+    kubernetes = Kubernetes(
+        control_plane, (program, scheduler), (mirror, kubelet), pods, writer, workloads, run_kubectl
+    )
     stack.push_async_callback(kubernetes.close)
     await mirror.start()
     await kubelet.start()
@@ -167,6 +205,9 @@ async def start_kubernetes(
     await scheduler.start((binary, *SCHEDULER), {})
     await mirror.settle()
     await writer.settle()
+    if takes_over:
+        await workloads.take_over()
+        await writer.settle()
     await lab.fleet.wait_synced(store.revision, Deadline.after(lab.fleet.sync_seconds))
     return kubernetes
 

@@ -117,7 +117,15 @@ class BuiltLab(Struct, frozen=True):
             if logs is not None:
                 binary, iptables = request.programs[PROGRAM], variant.name
                 kubernetes = await start_kubernetes(
-                    binary, network, control_plane, launcher, iptables, logs, runner, stack
+                    binary,
+                    network,
+                    control_plane,
+                    launcher,
+                    iptables,
+                    logs,
+                    runner,
+                    stack,
+                    takes_over=request.takes_over,
                 )
             stages = (
                 laid,
@@ -322,9 +330,12 @@ def _step_runner(
         for thing in applied:
             store.apply(thing)
 
-    write = into_store if kubernetes is None else kubernetes.writer.write
+    async def refuse(_: Sequence[str]) -> None:
+        raise InternalError("a step runs kubectl in a lab without a real control plane, which clients refuse")
+
+    write, kubectl = (into_store, refuse) if kubernetes is None else (kubernetes.writer.write, kubernetes.kubectl)
     awaited = StepConditions(fleet, wiring.plan, families, runner, balancer_routes, name_servers, ingress)
-    return StepRunner(store, fleet, wiring, network.links, families, runner, awaited, write, announcements)
+    return StepRunner(store, fleet, wiring, network.links, families, runner, awaited, write, kubectl, announcements)
 
 
 async def _follow_nodes(

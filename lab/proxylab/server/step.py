@@ -53,6 +53,9 @@ _NONE: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 Write = Callable[[Sequence[KubeObject], Sequence[KubeObject]], Awaitable[None]]
 """Makes the first objects so and deletes the others, in the API that people see."""
 
+Kubectl = Callable[[Sequence[str]], Awaitable[None]]
+"""Runs kubectl, and returns when the controllers have nothing left to do. Raises ``ProgramError``."""
+
 
 @dataclass(slots=True)
 class StepRunner:
@@ -66,6 +69,7 @@ class StepRunner:
     runner: Runner
     awaited: StepConditions
     write: Write
+    kubectl: Kubectl
     announcements: Announcements
     _blackholed: set[str] = field(default_factory=set)
     _gone: set[str] = field(default_factory=set)
@@ -79,6 +83,7 @@ class StepRunner:
         Raises:
             EngineError: an engine did not start, or a condition did not hold in time.
             CapabilityError: a sysctl cannot be written on this machine.
+            ProgramError: kubectl fails, or the controllers do not come to rest after it.
         """
         if self._underway is not None:
             await self.conclude()  # packets that it has lost must not count for the next step
@@ -97,6 +102,10 @@ class StepRunner:
         for name, moved in request.change.load_balancers.items():
             self.announcements.move(name, moved.announced_by, heard=moved.is_heard)
         await self._change(request)
+        if request.change.kubectl:
+            there = {each.name for each in self.store.list(Pod)}
+            await self.kubectl(request.change.kubectl)
+            self._gone |= there - {each.name for each in self.store.list(Pod)}
         changed = time.time_ns()
         streams.changed()
         await self.fleet.bring_up(request.change.engines, request.engines)

@@ -35,8 +35,8 @@ OUTSIDE_THE_TABLE = {
 }
 """Cases whose text is unprintable or long, with the beginning of their one problem."""
 
-TESTED_ELSEWHERE = {"load.py", "strict.py"}
-"""What is said of files that cannot be opened is tested with files, and ``--strict`` with its own cases."""
+TESTED_ELSEWHERE = {"applied.py", "load.py", "strict.py"}
+"""What is said of files that cannot be opened or are applied is tested with files, ``--strict`` with its own cases."""
 
 
 def problems_of(text: str) -> list[str]:

@@ -15,6 +15,8 @@ from proxylab.cluster.objects import EndpointSlice, KubeObject, Namespace, Node,
 PODS: Final = "/api/v1/pods"
 SERVICES: Final = "/api/v1/services"
 SLICES: Final = "/apis/discovery.k8s.io/v1/endpointslices"
+FINALIZER: Final = "proxylab.invalid/step"
+"""Of a pod or node that a step lets terminate: it stays until a step deletes it."""
 MERGE: Final = "application/merge-patch+json"
 STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
 

@@ -20,10 +20,10 @@ _STORE_BYTES: Final = "1g"
 """The most that etcd may keep, in memory."""
 
 _TOKENS: Final = f"{FOLDER}/tokens"
-_KUBECONFIG: Final = f"{FOLDER}/kubeconfig"
+KUBECONFIG: Final = f"{FOLDER}/kubeconfig"
 SCHEDULER: Final = (
     "kube-scheduler",
-    f"--kubeconfig={_KUBECONFIG}",
+    f"--kubeconfig={KUBECONFIG}",
     "--leader-elect=false",
     "--secure-port=0",
     "--kube-api-qps=500",
@@ -67,7 +67,7 @@ def settings_files(token: str, service_networks: Sequence[IPNetwork]) -> Mapping
     return {
         SETTINGS: json.dumps(settings, indent=2),
         _TOKENS: f'{token},admin,admin,"system:masters"\n',
-        _KUBECONFIG: json.dumps(kubeconfig("lab", f"https://{_LISTENS}", token, {"certificate-authority": AUTHORITY})),
+        KUBECONFIG: json.dumps(kubeconfig("lab", f"https://{_LISTENS}", token, {"certificate-authority": AUTHORITY})),
     }
 
 
@@ -112,7 +112,7 @@ def _api_server(service_networks: Sequence[IPNetwork]) -> list[str]:
 
 def _controller_manager() -> list[str]:
     return [
-        f"--kubeconfig={_KUBECONFIG}",
+        f"--kubeconfig={KUBECONFIG}",
         f"--controllers={','.join(_CONTROLLERS)}",
         "--leader-elect=false",
         f"--service-account-private-key-file={FOLDER}/accounts.key",

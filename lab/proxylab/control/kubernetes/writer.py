@@ -30,6 +30,7 @@ from proxylab.cluster.slices import CONTROLLER, MANAGED_BY_LABEL, derive_slices
 from proxylab.cluster.store import Store
 from proxylab.control.kubernetes.api_client import ApiClient, ApiRefusedError
 from proxylab.control.kubernetes.documents import (
+    FINALIZER,
     MERGE,
     collection_of,
     created,
@@ -40,7 +41,6 @@ from proxylab.control.kubernetes.documents import (
 from proxylab.errors import ProgramError
 from proxylab.timing import Deadline, DeadlineExceededError, together, wait_until
 
-_FINALIZER: Final = "proxylab.invalid/step"
 _SETTLE_SECONDS: Final = 30.0
 _OF_TOPOLOGY: Final = "topology.kubernetes.io/"
 """Labels that the API server copies from its node to a pod that is bound to it (PodTopologyLabels, since 1.35)."""
@@ -76,7 +76,7 @@ class ApiWriter:
     async def adopt(self) -> None:
         """Create the objects of the store in an API that is new. Raises ``ProgramError`` where it refuses one.
 
-        A scenario's Deployments and other workloads stay out: their controllers would make new pods beside its own.
+        A scenario's Deployments and other workloads follow later (``workloads``), once their pods are known.
         """
         self._version = (await self._api.request("GET", "/version"))["gitVersion"]
         there = [each for kind in _ADOPTED for each in self._store.list(kind) if not self._is_own(each)]
@@ -211,7 +211,7 @@ class ApiWriter:
         await self._api.request("PATCH", _path(thing), {"metadata": {"labels": labels}, **more}, MERGE)
 
     async def _let_terminate(self, thing: Pod | Node) -> None:
-        await self._api.request("PATCH", _path(thing), {"metadata": {"finalizers": [_FINALIZER]}}, MERGE)
+        await self._api.request("PATCH", _path(thing), {"metadata": {"finalizers": [FINALIZER]}}, MERGE)
         await self._api.request("DELETE", _path(thing), {"gracePeriodSeconds": 0})
 
     async def _delete(self, thing: KubeObject) -> None:
