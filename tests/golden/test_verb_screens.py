@@ -50,6 +50,7 @@ from proxylab.protocol.standing_labs import CapturedFrame
 from proxylab.report.document import to_json
 from proxylab.scenario.expect import Preserved
 from proxylab.traffic.frame_line import frame_line
+from proxylab.verdict.rule_coverage import RuleCoverage, RuleKind
 
 FILES = Path(__file__).parent / "screens"
 OF_RUNS = {"run"}  # tests/golden/test_run_screens.py
@@ -153,6 +154,17 @@ def on_offer(width: int) -> list[str]:
     return kernels_lines("6.18.44", (built, Kernel("/usr/bin/linux.uml", "6.1.176", "/usr/lib/uml/modules")), width)
 
 
+UNMET = "service-endpoints-check ip daddr . meta l4proto . th dport vmap @no-endpoint-services"
+MET = RuleCoverage(
+    (
+        RuleKind("nftables", "services", "services ip daddr . meta l4proto . th dport vmap @service-ips", 4, 4, ()),
+        RuleKind("nftables", "service-endpoints-check", UNMET, 4, 0, ("…",), 2),
+        *(RuleKind("nftables", "firewall-*", f"firewall-* rule {each}", 1, 0, ("…",), 1) for each in range(6)),
+    )
+)
+"""What the probes met of the rules of mode nftables: one of eight kinds."""
+
+
 def gated(width: int) -> list[str]:
     """A change of mode nftables that broke something, and of two others."""
     alters = touched(["pkg/proxy/nftables/proxier.go", "pkg/proxy/ipvs/proxier.go", "pkg/proxy/topology.go"])
@@ -164,6 +176,7 @@ def gated(width: int) -> list[str]:
         base="0123456789abcdef0123456789abcdef01234567",
         late={"kube-proxy/nftables": 14},
         minutes=10.0,
+        rules={"kube-proxy/nftables": MET},
     )
     return gate_lines(gate, width)
 

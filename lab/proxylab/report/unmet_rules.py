@@ -38,17 +38,17 @@ def coverage_lines(results: Sequence[ScenarioResult], *, verbosity: int = 0, wid
     """The text; nothing where no result says what it met. See ``report.run_text.run_lines``."""
     engines = by_engine(results)
     if verbosity < 0:
-        return [f"{engine}: {_amounts(found)}" for engine, found in engines.items()]
+        return [f"{engine}: {met_words(found)}" for engine, found in engines.items()]
     lines: list[str] = []
     several = sum(each.rules is not None for each in results) > len(engines)
     for each in results:
         if each.rules is not None:
             name = f"{each.file} [{each.engine_on_kernel}]{each.case and f' {each.case}'}"
-            lines += wrapped(f"{name}: {_amounts(each.rules)}", "", "  ", width)
+            lines += wrapped(f"{name}: {met_words(each.rules)}", "", "  ", width)
             if not several or verbosity > 0:
                 lines += _kinds(each.rules, verbosity, width)
     for engine, found in engines.items() if several else ():
-        lines += ["", *wrapped(f"{engine}, all scenarios: {_amounts(found)}", "", "  ", width)]
+        lines += ["", *wrapped(f"{engine}, all scenarios: {met_words(found)}", "", "  ", width)]
         for kind in found.kinds:
             if not kind.met:
                 lines += wrapped(f"{kind.kind} (in {amount(kind.without, 'scenario')})", "  ", "      ", width)
@@ -56,7 +56,7 @@ def coverage_lines(results: Sequence[ScenarioResult], *, verbosity: int = 0, wid
     return lines
 
 
-def _amounts(found: RuleCoverage) -> str:
+def met_words(found: RuleCoverage) -> str:
     """How much the probes met; and what could not be counted."""
     met, kinds = sum(each.met > 0 for each in found.kinds), len(found.kinds)
     rules, of_rules = sum(each.met for each in found.kinds), sum(each.rules for each in found.kinds)

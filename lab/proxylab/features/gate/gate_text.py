@@ -1,10 +1,10 @@
-"""The verdict of a gate in a few lines: what turned red that is green on a release, what did not run, what to do.
+"""The verdict of a gate in a few lines: what turned red that is green on a release, what did not run, what was not met.
 
 The results of releases come with the catalogue, as a table of conformance. A probe or step turns red if it fails or is
 inconclusive here, and does neither on the release. What is red on both is counted, and does not decide.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -13,12 +13,16 @@ from msgspec import Struct
 from proxylab.evidence.words import amount
 from proxylab.features.conformance.conformance_table import Conformance, Item, ItemResult, sentence, together
 from proxylab.features.gate.touched import Touched
+from proxylab.report.unmet_rules import met_words
 from proxylab.text import WIDTH, wrapped
+from proxylab.verdict.rule_coverage import RuleCoverage
 
 _RED: Final = (ItemResult.FAIL, ItemResult.INCONCLUSIVE)
 _MOST_REASONS: Final = 6
 _MOST_NAMED: Final = 3
 """How many reasons the verdict has, and how many items of each; the page has all."""
+_MOST_KINDS: Final = 6
+"""How many kinds of rules that no probe met the verdict names."""
 _DIGITS: Final = 12
 
 
@@ -52,6 +56,7 @@ class Gate(Struct, frozen=True):
         base: the commit before the change; empty where none is known.
         late: the scenarios of each engine that would have begun after the gate's time.
         minutes: that time.
+        rules: what the probes met of each engine's rules.
     """
 
     ran: str
@@ -60,6 +65,7 @@ class Gate(Struct, frozen=True):
     base: str
     late: dict[str, int]
     minutes: float
+    rules: Mapping[str, RuleCoverage] = {}
 
     @property
     def passes(self) -> bool:
@@ -88,6 +94,8 @@ def gate_lines(gate: Gate, width: int = WIDTH) -> list[str]:
     lines = [*wrapped(f"gate: {gate.ran}", "", "  ", width), *wrapped(_touched_words(gate), "  ", width=width)]
     for each in gate.against:
         lines += ["", *_engine_lines(each, gate.late.get(each.engine, 0), gate.minutes, width)]
+        if each.engine in gate.rules:
+            lines += _rule_lines(gate.rules[each.engine], width)
     red = sum(len(each.turned) for each in gate.against)
     silent = [each.engine for each in gate.against if not each.is_judged]
     verdict = f"does not pass: {amount(red, 'item')} turned red" if red else "passes: nothing turned red"
@@ -133,3 +141,13 @@ def _engine_lines(found: AgainstRelease, late: int, minutes: float, width: int) 
             yield f"    and {len(titles) - _MOST_NAMED:,} more"
     if len(by_reason) > _MOST_REASONS:
         yield f"  and {amount(len(by_reason) - _MOST_REASONS, 'more reason')}, which the page names"
+
+
+def _rule_lines(found: RuleCoverage, width: int) -> Iterator[str]:
+    """The kinds of rules that no probe met: a change of theirs would pass unseen."""
+    unmet = [each.kind for each in found.kinds if not each.met]
+    yield from wrapped(f"{met_words(found)}{' and none of' if unmet else ''}", "  ", "    ", width)
+    for kind in unmet[:_MOST_KINDS]:
+        yield from wrapped(kind, "    ", "      ", width)
+    if len(unmet) > _MOST_KINDS:
+        yield f"    and {len(unmet) - _MOST_KINDS:,} more, which rules.json names"

@@ -1,5 +1,6 @@
 """The command line of ``proxylab gate``: a kubernetes checkout, or a binary, against the release before it."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -40,6 +41,7 @@ from proxylab.features.gate.gate_text import Gate, against_release, gate_lines
 from proxylab.features.gate.touched import BOTH, Touched, touched
 from proxylab.report.exit_code import exit_code
 from proxylab.report.html import entries_of
+from proxylab.report.unmet_rules import by_engine, coverage_document
 from proxylab.scenario.words import HOST
 from proxylab.timing import Deadline
 from proxylab.verdict.model import UNRESOLVED, ScenarioResult
@@ -107,8 +109,8 @@ def command(make_session: SessionMaker | None, /, *, options: GateOptions) -> Ex
     modes iptables and nftables, and then what the change touches. A probe or step turns red if it does not conform, and
     conforms on the release. Then the exit code is 1.
 
-    The folder of --artifacts gets junit_proxylab.xml, proxylab.html, proxylab.json, bundles, and failures.html with the
-    paths of packets where something did not conform.
+    The folder of --artifacts gets junit_proxylab.xml, proxylab.html, proxylab.json, rules.json with the rules that no
+    probe met, bundles, and failures.html with the paths of packets where something did not conform.
 
     Example: proxylab gate ./kubernetes --jobs auto
     """
@@ -125,7 +127,7 @@ def command(make_session: SessionMaker | None, /, *, options: GateOptions) -> Ex
     store = BundleStore(options.artifacts / "bundles")
     progress = RunProgress(sum(map(len, runs)), document=True, verbosity=0, color=options.color, paint=paint)
     until = Deadline.after(60 * options.minutes)
-    begin = partial(opened, make_session or Session, choices, 0, store=store, until=until)
+    begin = partial(opened, make_session or Session, choices, 0, store=store, until=until, rule_coverage=True)
     with ExitStack() as stack:  # its end may raise: report before that
         results = []
         for part in filter(None, runs):
@@ -140,6 +142,7 @@ def command(make_session: SessionMaker | None, /, *, options: GateOptions) -> Ex
             base=changes.base if changes is not None else "",
             late=Counter(each.engine for each in results if _is_late(each)),
             minutes=options.minutes,
+            rules=by_engine(results),
         )
         _write(options.artifacts, table, results, begun)
         echo("\n".join(gate_lines(gate, terminal_width())))
@@ -186,6 +189,8 @@ def _write(artifacts: Path, table: Conformance, results: Sequence[ScenarioResult
     write_whole(artifacts / "junit_proxylab.xml", f"{junit(table)}\n")
     write_whole(artifacts / "proxylab.html", f"{page(table)}\n")
     write_whole(artifacts / "proxylab.json", f"{table.to_json()}\n")
+    met = {engine: coverage_document(found) for engine, found in by_engine(results).items()}
+    write_whole(artifacts / "rules.json", f"{json.dumps(met, indent=2)}\n")
     red = [each for each in results if each.overall in UNRESOLVED or each.fault is not None]
     if red:
         write_page(artifacts / "failures.html", [entry for each in red for entry in entries_of(each)], begun)

@@ -1,5 +1,6 @@
 """``proxylab gate``: a binary or a checkout against the release before it, with a lab that needs no kernel."""
 
+import json
 import shutil
 from pathlib import Path
 from xml.etree import ElementTree
@@ -86,6 +87,19 @@ def test_the_artifacts_are_where_prow_reads_them(catalogue: Caller, monkeypatch:
     assert {each.binary.version for each in table.columns if each.binary} == {"v1.37.3"}
     assert "<table>" in Path("prow/proxylab.html").read_text()
     assert "the packet took another way" in Path("prow/failures.html").read_text()
+    met = json.loads(Path("prow/rules.json").read_text())
+    assert list(met) == ["kube-proxy/iptables", "kube-proxy/nftables"]
+    (kind,) = met["kube-proxy/iptables"]["kinds"]
+    assert (kind["where"], kind["rules"], kind["met"]) == ("nat KUBE-MARK-MASQ", 1, 0)
+
+
+def test_rules_that_no_probe_met_are_named(catalogue: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    released(monkeypatch, release(holds=ItemResult.PASS, fails=ItemResult.PASS))
+    _, output, _ = catalogue.type("gate", "kube-proxy")
+    assert (
+        "  probes met 0 of 1 kinds of rules, 0 of 1 rules and none of\n"
+        "    nat KUBE-MARK-MASQ -j MARK --set-xmark MARK/MARK\n"
+    ) in output
 
 
 def test_what_does_not_begin_in_time_is_said_and_judged_by_nothing(
