@@ -23,6 +23,7 @@ from proxylab.cli.durations import Duration
 from proxylab.cli.interrupt import ending_on_interrupt
 from proxylab.cli.netns_argument import check_netns, complete_netns
 from proxylab.cli.options import Options, option, takes
+from proxylab.cli.output_paths import OutputFile
 from proxylab.cli.standard_streams import echo
 from proxylab.client.connection import Connection
 from proxylab.errors import CapabilityError, ExitCode, ScenarioError
@@ -74,7 +75,7 @@ class CaptureOptions(Options, frozen=True, kw_only=True):
             "-w",
             "--write",
             metavar="FILE",
-            type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+            type=OutputFile(allow_dash=True),
             help="Write pcapng to FILE, or to standard output for '-'.",
         ),
     ]

@@ -14,6 +14,7 @@ import click
 from proxylab.cli.catalogue import complete_names, copies, the_scenario
 from proxylab.cli.file_arguments import write_new
 from proxylab.cli.options import argument, option, takes
+from proxylab.cli.output_paths import OutputFile
 from proxylab.cli.repository import files
 from proxylab.cli.standard_streams import echo
 from proxylab.errors import ExitCode
@@ -75,7 +76,7 @@ spec: {selector: {app: none}, ports: [{port: 80}]}
 @takes
 def command(
     *,
-    file: Annotated[Path | None, argument(required=False, type=click.Path(path_type=Path))],
+    file: Annotated[Path | None, argument(required=False, type=OutputFile(new=True))],
     name: Annotated[
         str | None,
         option(

@@ -14,6 +14,7 @@ from proxylab.cli.engine_options import EnginesOptions, choices_of
 from proxylab.cli.file_arguments import Files, expand
 from proxylab.cli.input_files import read_input
 from proxylab.cli.options import Options, option, takes
+from proxylab.cli.output_paths import OutputFile, OutputFolder
 from proxylab.cli.progress import RunProgress
 from proxylab.cli.scenario_results import (
     Jobs,
@@ -125,7 +126,7 @@ class RunOptions(Options, frozen=True, kw_only=True):
         option(
             "--bundle-dir",
             metavar="DIRECTORY",
-            type=click.Path(file_okay=False, path_type=Path),
+            type=OutputFolder(),
             default=Path(".proxylab/bundles"),
             show_default=True,
             help="Where to save the evidence of each probe that did not pass; `proxylab judge` reads it.",
@@ -156,7 +157,7 @@ class RunOptions(Options, frozen=True, kw_only=True):
         option(
             "--report",
             metavar="FILE",
-            type=click.Path(dir_okay=False, writable=True, path_type=Path),
+            type=OutputFile(),
             help="Also write the results as one HTML file, with the path of every probe's packet.",
         ),
     ]

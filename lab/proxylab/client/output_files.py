@@ -49,6 +49,22 @@ def write_whole(file: Path, text: str) -> None:
             raise
 
 
+def why_unwritable(file: Path) -> str:
+    """Why ``write_whole`` would fail, as far as a trial shows that now; empty if nothing keeps it from writing.
+
+    What is no regular file says that only when it gets data.
+    """
+    target = Path(os.path.realpath(file))
+    try:
+        if target.exists() and not target.is_file():
+            return "it is a folder" if target.is_dir() else ""
+        folder = next(each for each in target.parents if each.exists())
+        tempfile.TemporaryFile(dir=folder, prefix=f".{target.name}.").close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
 def _mode(target: Path) -> int:
     """The mode of the file that is there, or that of a new one."""
     try:

@@ -13,6 +13,7 @@ from proxylab.cli.chosen_lab import ChosenLab, LabOptions, lab_words
 from proxylab.cli.file_arguments import complete_scenarios, write_new
 from proxylab.cli.input_files import read_input
 from proxylab.cli.options import option, takes
+from proxylab.cli.output_paths import OutputFile
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import Output, terminal_width
 from proxylab.errors import ExitCode
@@ -38,7 +39,7 @@ def command(
         option(
             "--report",
             metavar="FILE",
-            type=click.Path(dir_okay=False, path_type=Path),
+            type=OutputFile(new=True),
             help="Also write the audit as one new HTML file.",
         ),
     ],

@@ -15,6 +15,7 @@ from proxylab.cli.engine_options import EnginesOptions, choices_of
 from proxylab.cli.file_arguments import expand, load_all
 from proxylab.cli.input_files import read_input
 from proxylab.cli.options import Options, argument, option, takes
+from proxylab.cli.output_paths import OutputFile
 from proxylab.cli.progress import RunProgress
 from proxylab.cli.scenario_results import Jobs, opened, results_of, runs_of
 from proxylab.cli.standard_streams import echo
@@ -90,7 +91,7 @@ class ConformanceOptions(Options, frozen=True, kw_only=True):
             metavar="FILE",
             multiple=True,
             callback=_known_forms,
-            type=click.Path(dir_okay=False, writable=True, path_type=Path),
+            type=OutputFile(),
             help="Also write the table to FILE, in the form of its suffix: .json, .xml (JUnit), .html, .md, or .svg (a "
             "badge); may be repeated.",
         ),

@@ -17,6 +17,7 @@ from proxylab.cli.catalogue import files_of, released_results
 from proxylab.cli.engine_options import ProxyOptions, choice_of
 from proxylab.cli.file_arguments import expand, load_all
 from proxylab.cli.options import Options, argument, option, takes
+from proxylab.cli.output_paths import OutputFolder
 from proxylab.cli.progress import RunProgress
 from proxylab.cli.scenario_results import Jobs, opened, results_of, runs_of
 from proxylab.cli.standard_streams import echo
@@ -80,7 +81,7 @@ class GateOptions(Options, frozen=True, kw_only=True):
         option(
             "--artifacts",
             metavar="FOLDER",
-            type=click.Path(file_okay=False, path_type=Path),
+            type=OutputFolder(),
             default=Path(".proxylab/gate"),
             show_default=True,
             envvar="ARTIFACTS",

@@ -13,6 +13,7 @@ from proxylab.addresses import IPNetwork
 from proxylab.cli.file_arguments import write_new
 from proxylab.cli.input_files import read_input
 from proxylab.cli.options import argument, option, takes
+from proxylab.cli.output_paths import OutputFile
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import terminal_width
 from proxylab.errors import ExitCode, ScenarioError
@@ -48,7 +49,7 @@ def command(
     ],
     output: Annotated[
         Path | None,
-        option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write to this new file."),
+        option("-o", "--output", metavar="FILE", type=OutputFile(new=True), help="Write to this new file."),
     ],
     name: Annotated[
         str, option("--name", metavar="NAME", default="imported", show_default=True, help="The scenario's name.")

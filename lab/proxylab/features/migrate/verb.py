@@ -16,6 +16,7 @@ from proxylab.cli.engine_options import OtherOptions, choices_of
 from proxylab.cli.file_arguments import write_new
 from proxylab.cli.input_files import read_input
 from proxylab.cli.options import option, takes
+from proxylab.cli.output_paths import OutputFile
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import Output, terminal_width
 from proxylab.client.session import Session, SessionMaker
@@ -68,7 +69,7 @@ def command(
         option(
             "--report",
             metavar="FILE",
-            type=click.Path(dir_okay=False, path_type=Path),
+            type=OutputFile(new=True),
             help="Also write the certificate as one new HTML file.",
         ),
     ],

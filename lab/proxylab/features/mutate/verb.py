@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from proxylab.cli.engine_options import EngineOptions
 from proxylab.cli.file_arguments import FilesOrCatalogue, load_all
 from proxylab.cli.options import option, takes
+from proxylab.cli.output_paths import OutputFile
 from proxylab.cli.scenario_results import Jobs
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import Output, terminal_width
@@ -71,7 +72,7 @@ def command(
         option(
             "--state",
             metavar="FILE",
-            type=click.Path(dir_okay=False, writable=True, path_type=Path),
+            type=OutputFile(),
             help="Keep what is found in FILE; a second call goes on from there.",
         ),
     ],

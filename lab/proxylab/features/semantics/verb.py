@@ -8,6 +8,7 @@ from click.shell_completion import CompletionItem
 
 from proxylab.cli.catalogue import catalogue_files, recorded_mutants
 from proxylab.cli.options import argument, option, takes
+from proxylab.cli.output_paths import OutputFile
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import Output, terminal_width
 from proxylab.client.output_files import write_whole
@@ -44,7 +45,7 @@ def command(
         option(
             "--report",
             metavar="FILE",
-            type=click.Path(dir_okay=False, writable=True, path_type=Path),
+            type=OutputFile(),
             help="Also write the table as one HTML file.",
         ),
     ],

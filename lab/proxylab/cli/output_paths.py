@@ -1,0 +1,44 @@
+"""Files and folders on the command line that a verb writes.
+
+Most verbs write at their end, after minutes in labs. So what keeps them from it is said before they begin.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from proxylab.client.output_files import why_unwritable
+
+
+class OutputFile(click.Path):
+    """A file to write; a ``new`` one must not exist."""
+
+    def __init__(self, *, new: bool = False, allow_dash: bool = False) -> None:
+        super().__init__(dir_okay=False, writable=not new, allow_dash=allow_dash)
+        self.new = new
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        file = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if ctx is not None and ctx.resilient_parsing:  # a shell completes
+            return file
+        if self.new and os.path.lexists(file):
+            self.fail(f"{file} exists already; choose another name", param, ctx)
+        if str(file) != "-" and (why := why_unwritable(file)):
+            self.fail(f"cannot write {file}: {why}; name another file", param, ctx)
+        return file
+
+
+class OutputFolder(click.Path):
+    """A folder for files to write, which is made if need be."""
+
+    def __init__(self) -> None:
+        super().__init__(file_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        folder = Path(os.fsdecode(super().convert(value, param, ctx)))
+        resilient = ctx is not None and ctx.resilient_parsing
+        if not resilient and (why := why_unwritable(folder / "any")):
+            self.fail(f"cannot write to {folder}: {why}; name another folder", param, ctx)
+        return folder
