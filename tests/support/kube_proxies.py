@@ -29,6 +29,7 @@ class BundleStore:
     fails: str = ""
     silent: str = ""
     torn: tuple[str, ...] = ()
+    unlisted: tuple[str, ...] = ()
     asked: list[str] = field(default_factory=list)
 
     def versions(self) -> list[str]:
@@ -41,7 +42,7 @@ class BundleStore:
 
     def obtain(self, version: str, cache: Cache) -> Binary:
         self.asked.append(version)
-        if self.fails or version in self.torn or version not in self.has:
+        if self.fails or version in self.torn or version not in (*self.has, *self.unlisted):
             raise CapabilityError(self.fails or f"no {version}", "cure")
         with cache.workspace(version) as folder:
             return cache.keep(program(folder / "kube-proxy", version), self.origin(version))

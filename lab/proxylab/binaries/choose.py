@@ -17,7 +17,7 @@ from proxylab.binaries.binary import KUBE_PROXY, Binary, inspect, order
 from proxylab.binaries.cache import Cache
 from proxylab.binaries.checkout import CheckoutSource, is_checkout
 from proxylab.binaries.image import ImageSource
-from proxylab.binaries.module import ModuleSource
+from proxylab.binaries.module import RELEASE, ModuleSource
 from proxylab.binaries.release import ReleaseSource
 from proxylab.cluster.configuration import Mode
 from proxylab.engines.engine_names import EngineName, read_engine
@@ -112,7 +112,7 @@ def obtain(name: EngineName, where: str, sources: Sources, tell: Tell) -> Binary
         return binary
     if name.version:
         _refuse_without_mode(name.version, name)
-    cached = [each for each in with_mode(sources.obtained(), name.mode) if fits(each.version, name.version)]
+    cached = _known(with_mode(sources.obtained(), name.mode), name.version)
     if cached:
         return cached[-1]
     last = Mode(name.mode).facts.last_minor
@@ -196,7 +196,7 @@ def newest(wanted: str, sources: Sources, tell: Tell) -> Binary:
     ]
     for number, (version, word) in enumerate(sorted(candidates, key=lambda each: order(each[0]), reverse=True)):
         enough = version.rpartition(".")[0] if number else version
-        known = [each for each in sources.obtained() if fits(each.version, enough)]
+        known = _known(sources.obtained(), enough)
         if known:
             return known[-1]
         note = _SLOW_NOTES.get((program, word), word)
@@ -210,11 +210,20 @@ def newest(wanted: str, sources: Sources, tell: Tell) -> Binary:
     raise UnobtainableError(missing, cure, answered=any(not offer.error for offer in made))
 
 
+def _known(binaries: Sequence[Binary], wanted: str) -> list[Binary]:
+    """Those that fit, in their order. A prerelease runs only where its whole name is wanted."""
+    return [
+        each
+        for each in binaries
+        if fits(each.version, wanted) and (each.version == wanted or RELEASE.fullmatch(each.version))
+    ]
+
+
 def _fitting(versions: Sequence[str], wanted: str) -> Sequence[str]:
     """The newest patches of the newest fitting minor; a wanted full version even where the source does not list it."""
     fitting = sorted((version for version in versions if fits(version, wanted)), key=order, reverse=True)
     if not fitting:
-        return [wanted] if wanted.count(".") == 2 else []
+        return [wanted] if RELEASE.match(wanted) else []
     return [version for version in fitting if order(version)[:2] == order(fitting[0])[:2]][:_MOST_PATCHES]
 
 

@@ -48,6 +48,21 @@ def test_what_is_cached_is_not_obtained_again(sources: Make) -> None:
     assert newest("", known, quiet).version == "v1.36.1"
 
 
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [("kube-proxy@v1.38.0-beta.0/nftables", ""), ("kube-proxy/nftables", "module:v1.38.0-beta.0")],
+)
+def test_a_prerelease_runs_only_where_its_whole_name_is_wanted(sources: Make, name: str, where: str) -> None:
+    module = BundleStore(("v1.37.2",), unlisted=("v1.38.0-beta.0",))
+    known = sources(module=module)
+    for _ in range(2):
+        assert obtain(read_engine(name), where, known, quiet).version == "v1.38.0-beta.0"
+    assert module.asked == ["v1.38.0-beta.0"]
+    assert obtain(read_engine(wanted("")), "", known, quiet).version == "v1.37.2"
+    with pytest.raises(CapabilityError):
+        obtain(read_engine(wanted("v1.38")), "", known, quiet)
+
+
 def test_a_named_source_is_asked_though_another_one_has_given_that_version(sources: Make) -> None:
     release = BundleStore(("v1.34.2",))
     known = sources(release=release)
