@@ -26,8 +26,11 @@ OF_NAMES = {
 
 
 def uses_patterns(module: Path) -> bool:
+    """Whether it uses patterns, or splits text as a shell does, and as iptables prints it."""
     return any(
-        isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "re"
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and (node.value.id == "re" or (node.value.id, node.attr) == ("shlex", "split"))
         for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
     )
 

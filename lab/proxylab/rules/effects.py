@@ -126,21 +126,30 @@ def effects(rule: Rule) -> Effects:
 
 def new_address(rule: Rule) -> IPAddress | None:
     """The one address that a rule gives packets, as source or destination; ``None`` where it names none or several."""
+    try:
+        return ip_address(new_end(rule)[0])
+    except ValueError:
+        return None
+
+
+def new_end(rule: Rule) -> tuple[str, str]:
+    """The address and the port that a rule gives packets, as written; each is empty where the rule does not name it."""
     for action in rule.actions:
-        text = ""
         if action.name.endswith("addr set") and action.words:
-            text = action.words[0]
-        elif rule.tool is Tool.IPVSADM:
+            return action.words[0], ""
+        if port := action.after("--to-ports"):
+            return "", port
+        if rule.tool is Tool.IPVSADM:
             text = action.after("-r")
-        elif action.name in _TRANSLATIONS:
-            text = next(filter(None, map(action.after, _NEW)), "")
-        host = text.partition("]")[0].strip("[") if text.startswith("[") else text
-        for each in (host, host.rpartition(":")[0]):
-            try:
-                return ip_address(each)
-            except ValueError:
-                continue
-    return None
+        else:
+            text = next(filter(None, map(action.after, _NEW)), "") if action.name in _TRANSLATIONS else ""
+        if text.startswith("["):
+            host, _, port = text[1:].partition("]")
+            return host, port.removeprefix(":")
+        if text:
+            host, _, port = text.partition(":") if text.count(":") == 1 else (text, "", "")
+            return host, port
+    return "", ""
 
 
 def _effects(rule: Rule, action: Action) -> Iterator[Effect]:

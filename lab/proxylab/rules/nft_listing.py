@@ -17,6 +17,8 @@ _OF_TABLE: Final = ("\tcomment ", "\tflags ")
 """How lines of a table begin that are no objects."""
 _ELEMENT: Final = re.compile(r'(?:"[^"]*"|[^,"])+')
 _WORD: Final = re.compile(r'"[^"]*"|[^\s"]+')
+_SEPARATORS: Final = str.maketrans(dict.fromkeys(',{}@";', " "))
+
 _OF_ELEMENT: Final = frozenset({"comment", "counter", "timeout", "expires"})
 """What an element has besides its key and value. A counter has four words, the others two."""
 
@@ -98,6 +100,11 @@ class NftObject(Struct, frozen=True):
         before = takewhile(lambda line: _ELEMENTS not in line, self.lines)
         return [line for line in before if self.kind != "chain" or line.strip().startswith(_HEADS)]
 
+    @property
+    def words(self) -> frozenset[str]:
+        """All words of its lines, and so the names of all other objects that it refers to."""
+        return frozenset(" ".join(self.lines).translate(_SEPARATORS).split())
+
     def with_rules(self, texts: Iterable[str]) -> "NftObject":
         """The same chain with these rules."""
         return replace(self, lines=(*self.properties, *(f"\t\t{each}" for each in texts)))
@@ -159,6 +166,14 @@ def listed_rules(text: str) -> tuple[ListedRule, ...]:
     """All rules of a listing, in order."""
     chains = (each for table in read_listing(text) for each in table.objects if each.kind == "chain")
     return tuple(rule for chain in chains for rule in chain.rules)
+
+
+def without_counts(line: str) -> str:
+    """A line of a listing without what its counters have counted."""
+    words = line.split(" ")
+    for at in (at for at, word in enumerate(words[:-3]) if (word.strip(), words[at + 2]) == ("packets", "bytes")):
+        words[at + 1] = words[at + 3] = "0"
+    return " ".join(words).replace(" counter packets 0 bytes 0", " counter")
 
 
 def elements_of(braces: str) -> list[str]:

@@ -8,7 +8,6 @@ for invalid packets may have dropped the flow, but its counter does not prove it
 import re
 from collections.abc import Callable, Container, Iterable, Sequence
 from ipaddress import ip_address, ip_network
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -20,8 +19,10 @@ from proxylab.evidence.evidence import RuleCount
 from proxylab.evidence.ipvs import VIRTUAL_SERVERS
 from proxylab.evidence.words import endpoint, listed
 from proxylab.plan.resolved import ResolvedProbe
+from proxylab.rules.effects import new_end
+from proxylab.rules.ipvs import DESTINATION
 from proxylab.rules.packets import Answer, Field, Packets, answer, comparisons
-from proxylab.rules.rule import Action, Match, Rule
+from proxylab.rules.rule import Match, Rule, Tool
 from proxylab.rules.texts import read_rule
 
 DIALLED_PORT: Final = frozenset({Field.PROTOCOL, Field.DESTINATION_PORT})
@@ -127,16 +128,16 @@ class CountedRule(Struct, frozen=True):
         """Where a DNAT rule sends its packets, if it names one address and port."""
         if self.count.destination is not None:
             return self.count.destination, self.count.destination_port
-        host, _, port = (self.value("--to-destination") or self.value("to")).rpartition(":")
+        host, port = new_end(self.read)
         try:
-            return ip_address(host.strip("[]")), int(port)
+            return ip_address(host), int(port)
         except ValueError:
             return None
 
     @property
     def leads_to_port(self) -> str:
         """The port to which a rule with the target DNAT or REDIRECT sends its packets, as written."""
-        return self.value("--to-ports") or self.value("--to-destination").rpartition(":")[2]
+        return new_end(self.read)[1]
 
     def matches(self, resolved: ResolvedProbe) -> bool:
         """Whether its text names the protocol, address and port that the probe dials, and does not exclude it.
@@ -201,25 +202,18 @@ def target_of(rule: Rule) -> str:
 def read(count: RuleCount) -> CountedRule | None:
     """The rule of a counter; ``None`` for a chain's policy and for unreadable text.
 
-    A destination of IPVS (``-a``) is a rule that translates, and a virtual server without one (``-A``) rejects. Of the
-    rules of mode nftables, those count as read whose work the kernel reported, and those that only mark packets.
+    A destination of IPVS is a rule that translates, and a virtual server without one rejects. Of the rules of mode
+    nftables, those count as read whose work the kernel reported, and those that only mark packets.
     """
-    if count.table == VIRTUAL_SERVERS:
-        return _of_ipvs(count)
     rule = read_rule(count.text)
+    if rule is not None and rule.tool is Tool.IPVSADM:
+        return CountedRule(count, "DNAT" if rule.target == DESTINATION else "REJECT", rule)
     if count.table == NFT_TABLE:
         target = count.target or ("MARK" if rule is not None and target_of(rule) == "MARK" else "")
         return CountedRule(count, target, rule) if target and rule is not None else None
     if count.target:
         return CountedRule(count, count.target, Rule("", ()))
     return None if rule is None or rule.is_policy or rule.is_nft else CountedRule(count, rule.target, rule)
-
-
-def _of_ipvs(count: RuleCount) -> CountedRule:
-    verb, _, _, *words = count.text.split()
-    options = dict(pairwise(words))
-    target = "DNAT" if verb == "-a" else "REJECT"
-    return CountedRule(count, target, Rule("", (Action(target, ("--to-destination", options.get("-r", ""))),)))
 
 
 def ending(resolved: ResolvedProbe, counted: Sequence[CountedRule], target: str) -> tuple[CountedRule, ...]:
@@ -257,9 +251,7 @@ def of_service(resolved: ResolvedProbe, counted: Sequence[CountedRule]) -> tuple
 
 def _is_for(rule: CountedRule, resolved: ResolvedProbe) -> bool:
     """Whether a DNAT rule itself names what the probe dials: a virtual server, or by its chain of mode nftables."""
-    if rule.count.table == VIRTUAL_SERVERS:
-        return rule.count.chain.endswith(f" {endpoint(resolved.destination, resolved.port)}")
-    if rule.count.target:
+    if rule.count.target and rule.read.tool is not Tool.IPVSADM:
         service, _, port = resolved.service_port.partition(":")
         chain, _, _ = rule.count.chain.partition("__")
         return chain.endswith(f"-{service}/{resolved.protocol.lower()}/{port}")
@@ -426,7 +418,7 @@ def _has_none(rule: CountedRule) -> str:
     """Why a virtual server rejects a packet: it has no destination, or none that takes a new connection."""
     if rule.target != "REJECT":
         return ""
-    return " has destinations of weight 0 only" if " -w 0" in rule.count.text else " has no destination"
+    return " has destinations of weight 0 only" if rule.value("-w") else " has no destination"
 
 
 def short(chain: str) -> str:

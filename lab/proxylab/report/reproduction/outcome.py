@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from proxylab.addresses import IPAddress, Transport
+from proxylab.evidence.evidence import RuleCount
 from proxylab.plan.resolved import ResolvedProbe
+from proxylab.rules.texts import read_rule
 from proxylab.scenario.expect import Masqueraded, Preserved, SourceAddress, SourceByBackend
 from proxylab.scenario.words import Outcome, Reply
 from proxylab.verdict.case import Case
@@ -141,12 +143,18 @@ def _from_before(case: Case, verdict: ProbeVerdict) -> str:
     resolved, counts = case.resolved, case.evidence.counts
     if resolved.protocol is not Transport.ICMP and _was_known(case, flow_to_send(case)[0]):
         return "connection tracking had an entry from an earlier flow, and a script starts with empty tables"
-    if sum(each.packets for each in counts if " --rcheck " in each.text) >= resolved.flows:
+    if sum(each.packets for each in counts if _remembers(each, ("--rcheck", ""))) >= resolved.flows:
         return "session affinity had bound the client to an endpoint before, and a script starts without clients"
     failed = {each.expectation for each in verdict.verdicts if each.judgement in UNRESOLVED}
-    if "backends" in failed and any(" -m recent " in each.text for each in counts):
+    if "backends" in failed and any(_remembers(each, ("-m", "recent")) for each in counts):
         return "session affinity binds each client to a random endpoint, and a script has one client"
     return ""
+
+
+def _remembers(count: RuleCount, condition: tuple[str, str]) -> bool:
+    """Whether a rule of mode iptables asks or notes which clients it knows, by that condition."""
+    rule = read_rule(count.text)
+    return rule is not None and condition in [(each.name, each.value) for each in rule.matches]
 
 
 def _was_known(case: Case, flow: Flow) -> bool:

@@ -18,15 +18,14 @@ from msgspec.structs import replace
 from proxylab.addresses import IPAddress, Transport
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.rules import iptables, nftables
-from proxylab.rules.effects import new_address
+from proxylab.rules.effects import new_address, new_end
 from proxylab.rules.iptables import SavedTable, read_tables
-from proxylab.rules.nft_listing import NftObject, elements_of, read_element, read_listing
+from proxylab.rules.nft_listing import NftObject, elements_of, read_element, read_listing, without_counts
 from proxylab.rules.packets import Answer, Packets, matches
-from proxylab.rules.rule import Action, Match, Rule
+from proxylab.rules.rule import Match, Rule
 from proxylab.rules.texts import read_rule
 
 _TRANSPORTS: Final = frozenset({"tcp", "udp", "sctp"})
-_SEPARATORS: Final = str.maketrans(dict.fromkeys(',{}@";', " "))
 
 
 class LoadedRules(Struct, frozen=True):
@@ -86,16 +85,11 @@ def _ends(line: str) -> Iterator[tuple[IPAddress, int]]:
         return
     for action in (each for each in rule.actions if each.name.lower() == "dnat"):
         if (address := new_address(rule)) is not None:
-            yield address, int(port) if (port := _port(action)).isdecimal() else 0
+            yield address, int(port) if (port := new_end(rule)[1]).isdecimal() else 0
         elif "map" in action.words:  # from which dnat picks a random element
             for element in map(read_element, elements_of(action.words[-1])):
                 host, _, port = element.value.partition(" . ")
                 yield ip_address(host), int(port or 0)
-
-
-def _port(action: Action) -> str:
-    to = action.after("--to-destination") or action.after("to")
-    return "" if to.count(":") > 1 and not to.startswith("[") else to.rpartition("]")[2].rpartition(":")[2]
 
 
 def _of_node(node: str, text: str, tool: str, version: int, reach: _Reach) -> Iterator[LoadedRules]:
@@ -161,7 +155,7 @@ def _nft(text: str, version: int, reach: _Reach) -> Iterator[str]:
         if table.name.partition(" ")[0] == ("ip6" if version == 4 else "ip"):
             continue
         objects = _without_empty_objects({each.name: _trimmed(each, reach) for each in table.objects})
-        named = {name: _names(each) & objects.keys() for name, each in objects.items()}
+        named = {name: each.words & objects.keys() for name, each in objects.items()}
         kept = _reached([name for name, each in objects.items() if each.base is not None], named.__getitem__)
         if kept:
             yield from table.head
@@ -211,24 +205,12 @@ def _is_empty(each: NftObject) -> bool:
     return each.kind in ("set", "map") and not each.elements
 
 
-def _names(each: NftObject) -> set[str]:
-    """The words of an object, and so all names of others."""
-    return set(" ".join(each.lines).translate(_SEPARATORS).split())
-
-
 def _trimmed(each: NftObject, reach: _Reach) -> NftObject:
     """A chain, set or map without counters, and without elements that no packet matches."""
-    uncounted = replace(each, lines=tuple(map(_uncounted, each.lines)))
+    uncounted = replace(each, lines=tuple(map(without_counts, each.lines)))
     if each.kind not in ("set", "map"):
         return uncounted
     return uncounted.with_elements([element for element in uncounted.elements if _is_met(element, reach)])
-
-
-def _uncounted(line: str) -> str:
-    words = line.split(" ")
-    for at in (at for at, word in enumerate(words[:-3]) if (word.strip(), words[at + 2]) == ("packets", "bytes")):
-        words[at + 1] = words[at + 3] = "0"
-    return " ".join(words).replace(" counter packets 0 bytes 0", " counter")
 
 
 def _is_met(element: str, reach: _Reach) -> bool:

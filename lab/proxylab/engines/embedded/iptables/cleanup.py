@@ -4,13 +4,13 @@
 guards the loopback network, and the kubelet's own canary stay, since a kubelet may have made them.
 """
 
-import shlex
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Final
 
 from proxylab.addresses import Family
 from proxylab.engines.embedded.iptables.loader import RuleLoader
 from proxylab.engines.embedded.iptables.names import SERVICE_CHAIN_PREFIXES
+from proxylab.rules.iptables import read_rule, read_tables
 
 IPVS_CHAINS: Final = frozenset(
     {
@@ -58,35 +58,16 @@ async def remove(loader: RuleLoader, family: Family, only: Collection[str] | Non
 def cleanup_text(saved: str, only: Collection[str] | None = None) -> str:
     """The text for ``iptables-restore --noflush`` that removes our chains and the rules that jump to them."""
     lines: list[str] = []
-    for table, section in _tables(saved):
-        names = [line[1:].split(" ")[0] for line in section if line.startswith(":")]
-        ours = [name for name in names if (_is_ours(name) if only is None else name in only)]
+    for table in read_tables(saved):
+        ours = [name for name in table.chains if (_is_ours(name) if only is None else name in only)]
         if not ours:
             continue
-        rules = [rule for line in section if (rule := line[line.find("-A ") :]).startswith("-A ")]
-        leading = [rule for rule in rules if _leads(rule, ours)]
-        lines += [f"*{table}", *(f":{name} - [0:0]" for name in ours)]
-        lines += [f"-D {rule.removeprefix('-A ')}" for rule in leading]
+        others = (each for each in table.rules if each.chain not in ours)
+        leading = [each.text for each in others if (rule := read_rule(each.text)) is not None and rule.target in ours]
+        lines += [f"*{table.name}", *(f":{name} - [0:0]" for name in ours)]
+        lines += [f"-D {text.removeprefix('-A ')}" for text in leading]
         lines += [*(f"-X {name}" for name in ours), "COMMIT"]
     return "\n".join([*lines, ""])
-
-
-def _tables(saved: str) -> Iterator[tuple[str, list[str]]]:
-    table, section = "", list[str]()
-    for line in saved.splitlines():
-        if line.startswith("*"):
-            table, section = line[1:].strip(), []
-        elif line.startswith("COMMIT"):
-            yield table, section
-        else:
-            section.append(line)
-
-
-def _leads(rule: str, going: Collection[str]) -> bool:
-    """Whether a rule of a chain that stays jumps to one that goes."""
-    words = shlex.split(rule)  # keeps a comment in one word
-    target = words[words.index("-j") + 1] if "-j" in words else ""
-    return target in going and words[1] not in going
 
 
 def _is_ours(chain: str) -> bool:

@@ -18,7 +18,16 @@ from proxylab.addresses import Family, IPAddress
 from proxylab.engines.embedded.iptables.meter import TableMeter
 from proxylab.engines.embedded.ipvs.sets import NodeSet
 from proxylab.evidence.evidence import RuleCount
-from proxylab.evidence.ipvs import SETS, VIRTUAL_SERVERS, IpSet, IpvsConnection, Member, ServerKey, VirtualServer
+from proxylab.evidence.ipvs import (
+    SETS,
+    VIRTUAL_SERVERS,
+    IpSet,
+    IpvsConnection,
+    IpvsDestination,
+    Member,
+    ServerKey,
+    VirtualServer,
+)
 from proxylab.evidence.words import endpoint
 from proxylab.kernel.capture.stack_counters import StackCounters, counters_in
 from proxylab.kernel.netfilter.ipset import IpSets
@@ -28,10 +37,9 @@ from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.rules.ipset import NamedSet, SetMember
 from proxylab.rules.packets import Answer, Packets, is_member
-from proxylab.rules.texts import read_rule
+from proxylab.rules.texts import print_rule, read_rule
 
 _UNREACHABLE: Final = {Family.IPV4: "IcmpOutDestUnreachs", Family.IPV6: "Icmp6OutDestUnreachs"}
-_REJECTS: Final = "-j REJECT"
 
 
 class IpvsMeter:
@@ -71,7 +79,7 @@ class IpvsMeter:
         if resolved is None:
             return counts
         made = [each for each in map(connection_in, connected) if each is not None]
-        rejected = max(0, self._unreachables(stack) - sum(each.packets for each in counts if _REJECTS in each.text))
+        rejected = max(0, self._unreachables(stack) - sum(each.packets for each in counts if _rejects(each)))
         return (
             *self._with_members(counts, resolved),
             *self._led(made),
@@ -98,7 +106,8 @@ class IpvsMeter:
             to = endpoint(one.destination, one.destination_port)
             server = self._server(one.key)
             weight = next((each.weight for each in server.destinations if str(each) == to), 0)
-            text = f"-a {server.option} -r {to} -m -w {weight}"
+            destination = IpvsDestination(address=one.destination, port=one.destination_port, weight=weight)
+            text = print_rule(server.rule_of(destination))
             yield self._count(server, text, packets, "DNAT", one.destination, one.destination_port)
 
     def _lacking(self, connections: Iterable[IpvsConnection]) -> Iterator[RuleCount]:
@@ -174,3 +183,8 @@ def member_for(of: NamedSet, directions: Sequence[str], resolved: ResolvedProbe)
             if is_member(member, of, directions, sent) is Answer.YES:
                 return member
     return None
+
+
+def _rejects(count: RuleCount) -> bool:
+    rule = read_rule(count.text)
+    return rule is not None and rule.target == "REJECT"
