@@ -5,8 +5,9 @@ the tests once, and forks for each mutant. The child gives the functions of the 
 place, so that each name which already refers to one of them means the mutant. Then it runs the mutant's tests up to the
 first that fails. What a module does when it is imported cannot be changed so; ``mutated_code`` runs those mutants.
 
-``FORKED_MUTANTS`` names a file with a list of mutants; beside it, with the suffix ``.noticed``, the plugin writes for
-each whether a test failed, or ``null`` where the function is not to be found.
+``FORKED_MUTANTS`` names a file with a list of mutants. Beside it, with the suffix ``.noticed``, the plugin writes a
+line for each as soon as it knows: the number, and whether a test failed, or ``null`` where the function is not to be
+found. It tries no mutant again of which it finds such a line.
 """
 
 import ast
@@ -35,8 +36,10 @@ class _Forked:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         items = {item.nodeid: item for item in session.items}
-        waiting, running = list(enumerate(self._mutants)), dict[int, int]()
-        noticed: dict[int, bool | None] = {}
+        shown = self._file.with_suffix(".noticed")
+        known = {json.loads(line)[0] for line in shown.read_text().splitlines()} if shown.exists() else set()
+        waiting = [(number, mutant) for number, mutant in enumerate(self._mutants) if number not in known]
+        running: dict[int, int] = {}
         while waiting or running:
             while waiting and len(running) < len(os.sched_getaffinity(0)):
                 number, mutant = waiting.pop(0)
@@ -57,8 +60,9 @@ class _Forked:
                 code = os.waitstatus_to_exitcode(status)
                 if code == _BROKEN:
                     raise RuntimeError(self._file.with_suffix(".error").read_text(encoding="utf-8"))
-                noticed[number] = None if code == _ABSENT else code != _UNNOTICED
-        self._file.with_suffix(".noticed").write_text(json.dumps([noticed[each] for each in range(len(noticed))]))
+                noticed = None if code == _ABSENT else code != _UNNOTICED
+                with shown.open("a", encoding="utf-8") as lines:
+                    lines.write(f"{json.dumps([number, noticed])}\n")
         return True
 
 
@@ -68,7 +72,7 @@ def _become(mutant: Mapping[str, object], session: pytest.Session, items: Sequen
     os.dup2(silent, 1)
     os.dup2(silent, 2)
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(folder)
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     module = import_module(str(mutant["module"]))
     if str(mutant["function"]) not in set(_changed(module, str(mutant["text"]))):
         os._exit(_ABSENT)
