@@ -34,6 +34,7 @@ from proxylab.pytest_plugin.outcome import Judged, explanation, in_its_own_words
 from proxylab.pytest_plugin.page_entries import heading_in_file, show
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
+from proxylab.text import printable
 from proxylab.verdict.model import Judgement, KnownFailure
 
 
@@ -68,7 +69,7 @@ def _tell(config: pytest.Config, line: str) -> None:
     """Print a line at once, past pytest's capture: it says why nothing happens for minutes."""
     capture = config.pluginmanager.get_plugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else nullcontext():
-        sys.stderr.write(f"\n{line}\n")
+        sys.stderr.write(f"\n{printable(line)}\n")
         sys.stderr.flush()
 
 

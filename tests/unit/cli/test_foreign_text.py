@@ -6,11 +6,13 @@ Each string of each document gets an end that would colour, ring, reorder, begin
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from audits import RIGHT, asked, audit_of, wrong
 from caller import Caller
 from circumstances import HERE
 from conformance_tables import BROKEN
@@ -18,12 +20,22 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from kubectl_clusters import k3s
 from msgspec.structs import replace
+from poisoned import poisoned
 from probed import not_masqueraded
 from scenario_cases import frontend, probe, two_nodes
 
 from proxylab.cli.standard_streams import echo
-from proxylab.errors import ExitCode
+from proxylab.errors import ExitCode, InternalError
 from proxylab.evidence.evidence import Capture
+from proxylab.features.audit.audit_page import page as audit_page
+from proxylab.features.audit.findings import Audit
+from proxylab.features.audit.findings import to_json as audit_json
+from proxylab.features.audit.findings import to_lines as audit_lines
+from proxylab.features.gate.gate_text import Gate, against_release, gate_lines
+from proxylab.features.migrate.certificate import Certificate, certificate_of
+from proxylab.features.migrate.certificate_page import page as certificate_page
+from proxylab.features.migrate.certificate_text import to_json as certificate_json
+from proxylab.features.migrate.certificate_text import to_lines as certificate_lines
 from proxylab.plan.model import PlannedNamespace, Role
 from proxylab.plan.topology import draw
 from proxylab.report.bundle import bundle
@@ -66,11 +78,25 @@ def variants(document: Any) -> Iterator[Any]:
         yield changed
 
 
-def check(caller: Caller, file: str, document: Any, *arguments: str) -> int:
+def as_document(each: Any) -> str:
+    return json.dumps(each, ensure_ascii=False)
+
+
+def as_documents(each: Sequence[Any]) -> str:
+    return "\n---\n".join(map(as_document, each))
+
+
+def check(
+    caller: Caller,
+    file: str,
+    document: Any,
+    *arguments: str,
+    dump: Callable[[Any], str] = as_document,
+) -> int:
     """Call a verb with each variant in ``file``; return how many it took as valid."""
     taken = 0
     for each in variants(document):
-        (caller.folder / file).write_text(json.dumps(each, ensure_ascii=False))
+        (caller.folder / file).write_text(dump(each))
         code, output, errors = caller.type(*arguments)
         assert (faults(output), faults(errors)) == ([], []), each
         assert "Traceback" not in errors, errors
@@ -156,6 +182,87 @@ def test_recorded_probes(caller: Caller, file: str) -> None:
     (caller.folder / "plan.json").write_bytes(recorded["plan.json"])
     (caller.folder / "case.json").write_bytes(recorded["case.json"])
     assert check(caller, file, json.loads(recorded[file]), "judge", ".", "-v") > 10
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "check in.lab.yaml",
+        "expected in.lab.yaml",
+        "expected in.lab.yaml -o json",
+        "plan in.lab.yaml",
+        "graph in.lab.yaml",
+        "graph in.lab.yaml -o mermaid",
+        "graph in.lab.yaml -o svg",
+    ],
+)
+def test_scenarios(caller: Caller, words: str) -> None:
+    caller.scenario("a.lab.yaml", "holds")
+    documents = [*yaml.safe_load_all((caller.folder / "a.lab.yaml").read_text())]
+    assert len([*variants(documents)]) > 10
+    check(caller, "in.lab.yaml", documents, *words.split(), dump=as_documents)  # most are refused, with their text
+
+
+def printed(lines: Iterable[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """Lines on a terminal."""
+    echo("\n".join(lines))
+    return capsys.readouterr().out
+
+
+def expect_harmless(record: Any, render: Callable[[Any], Iterator[str]]) -> None:
+    """What this record shows, with a text of others in each of its fields in turn, acts nowhere."""
+    fields = 0
+    for name, each in poisoned(record, BAD):
+        try:
+            texts = [*render(each)]
+        except (
+            InternalError,
+            KeyError,
+            ValueError,
+        ):  # a word of ours, such as an engine's, which no file of others has
+            continue
+        assert [faults(text) for text in texts] == [[] for _ in texts], name
+        fields += any(WRITTEN in text for text in texts)
+    assert fields > 3
+
+
+def test_audits(capsys: pytest.CaptureFixture[str]) -> None:
+    def render(found: Audit) -> Iterator[str]:
+        yield printed(audit_lines(found, 80), capsys)
+        yield audit_page(found).replace(f"\n{WRITTEN}", " ")  # HTML takes an end of line as a blank
+        yield printed([audit_json(found)], capsys)
+
+    expect_harmless(audit_of(asked(RIGHT), asked(wrong(), "another", "shop/db")), render)
+
+
+def test_certificates(capsys: pytest.CaptureFixture[str]) -> None:
+    def render(found: Certificate) -> Iterator[str]:
+        yield printed(certificate_lines(found, 80), capsys)
+        yield certificate_page(found).replace(f"\n{WRITTEN}", " ")
+        yield printed([certificate_json(found)], capsys)
+
+    old, new = (
+        replace(audit_of(asked(verdict), asked(RIGHT, "another", "shop/db")), engine=f"embedded/{mode}")
+        for verdict, mode in ((RIGHT, "iptables"), (wrong(), "nftables"))
+    )
+    expect_harmless(certificate_of(old, new), render)
+
+
+def test_gates(capsys: pytest.CaptureFixture[str]) -> None:
+    def render(found: Gate) -> Iterator[str]:
+        yield printed(gate_lines(found), capsys)
+
+    gate = Gate(
+        ran="kube-proxy v1.37.2",
+        against=tuple(against_release(BROKEN, column, BROKEN) for column in range(len(BROKEN.columns))),
+        touched=None,
+        base="0123456789abcdef",
+        late={"kube-proxy/iptables": 2},
+        minutes=10,
+    )
+    turned = tuple((item, "a reason") for item in BROKEN.items[:2])
+    first = replace(gate.against[0], turned=turned, release="kube-proxy@v1.36/iptables")
+    expect_harmless(replace(gate, against=(first, *gate.against[1:])), render)
 
 
 def test_imported_clusters(caller: Caller) -> None:

@@ -91,7 +91,8 @@ def to_lines(found: Certificate, width: int) -> Iterator[str]:
     yield ""
     unchanged = [service for service in found.same if service not in found.services]
     if unchanged:
-        yield from wrapped(f"nothing changes for {amount(len(unchanged), 'Service')}: {_some(unchanged)}", width=width)
+        said = f"nothing changes for {amount(len(unchanged), 'Service')}: {_some(unchanged)}"
+        yield from wrapped(said, rest="  ", width=width)
     yield f"the same on both: {amount(sum(found.same.values()), 'answer')}"
     for service, why in found.before.undialled.items():
         yield from wrapped(f"{service}: not asked: {why}", rest="  ", width=width)
