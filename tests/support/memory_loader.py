@@ -134,6 +134,9 @@ class NoSurroundings:
     async def open(self, health: Health, metrics: SyncMetrics) -> tuple[str, ...]:
         return ()
 
+    def hold(self, *, answers: bool) -> None:
+        self.held = answers
+
     async def follow(self, served: Served) -> tuple[str, ...]:
         return ()
 

@@ -97,10 +97,14 @@ class HttpServer:
     when it closes: the connection stays open, and holds its namespace.
     """
 
-    def __init__(self, listening: socket.socket, handler: Handler) -> None:
-        """Begin to serve ``listening``, which does not block; ``close`` closes it."""
+    def __init__(self, listening: socket.socket, handler: Handler, answers: asyncio.Event | None = None) -> None:
+        """Begin to serve ``listening``, which does not block; ``close`` closes it.
+
+        While ``answers`` is not set, new connections stay open and get no answer.
+        """
         self._listening = listening
         self._handler = handler
+        self._answers = answers
         self._conversations: dict[asyncio.Task[None], socket.socket] = {}
         self._accepting = asyncio.create_task(self._accept())
 
@@ -128,6 +132,8 @@ class HttpServer:
             task.add_done_callback(self._release)
 
     async def _serve(self, connection: socket.socket) -> None:
+        if self._answers is not None:
+            await self._answers.wait()
         reader, writer = await asyncio.open_connection(sock=connection)
         try:
             with suppress(ConnectionError, TimeoutError, h11.RemoteProtocolError):
@@ -150,6 +156,8 @@ class NodeServers:
         self._netns = netns
         self._servers: dict[SocketAddress, HttpServer] = {}
         self._wanted: Mapping[SocketAddress, PathHandler] = {}
+        self._answers = asyncio.Event()
+        self._answers.set()
 
     async def serve(self, wanted: Mapping[SocketAddress, PathHandler]) -> tuple[str, ...]:
         """Listen at these addresses and no others. An open socket stays open and gets its new handler.
@@ -172,8 +180,12 @@ class NodeServers:
                     continue
                 failed.append(f"cannot listen on {address[0]} port {address[1]}: {error.strerror}")
             else:
-                self._servers[address] = HttpServer(listening, partial(self._answer, address))
+                self._servers[address] = HttpServer(listening, partial(self._answer, address), self._answers)
         return tuple(failed)
+
+    def hold(self, *, answers: bool) -> None:
+        """Keep the answers back from now on, or give them again, as of a program that SIGSTOP has stopped."""
+        (self._answers.clear if answers else self._answers.set)()
 
     def _answer(self, address: SocketAddress, request: ReceivedRequest) -> HttpResponse:
         """Call the current handler: a port may pass from one Service to another. 503 without a handler."""

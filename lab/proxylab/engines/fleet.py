@@ -42,6 +42,7 @@ class Fleet:
         self.engines = {node: make(node, choice) for node, choice in chosen.items()}
         """The latest engine of each node, whether or not it runs."""
         self._running: set[str] = set()
+        self._paused: set[str] = set()
 
     @property
     def sync_seconds(self) -> float:
@@ -71,8 +72,11 @@ class Fleet:
             raise failure
 
     async def wait_synced(self, revision: int, deadline: Deadline, nodes: Iterable[str] | None = None) -> None:
-        """Return once these engines, or all that run, have programmed ``revision``. Raises ``EngineError``."""
-        which, seen = tuple(self._running) if nodes is None else nodes, self._seen(revision)
+        """Return once these engines, or all that run and are not paused, have programmed ``revision``.
+
+        Raises ``EngineError``.
+        """
+        which, seen = tuple(self._following) if nodes is None else nodes, self._seen(revision)
         await together(self.engines[node].wait_synced(seen, deadline) for node in which)
 
     async def raise_if_ended(self) -> None:
@@ -84,7 +88,7 @@ class Fleet:
 
     async def rest(self) -> None:
         """Return once no engine is about to load rules without a change, as a probe's counters need it."""
-        resting = (self.engines[node] for node in self._running)
+        resting = (self.engines[node] for node in self._following)
         await together([engine.rest() for engine in resting if isinstance(engine, Resting)])
 
     async def drain(self, node: str, connections: bool) -> Mapping[str, int] | None:
@@ -93,15 +97,15 @@ class Fleet:
         return await engine.drain(connections=connections) if isinstance(engine, Draining) else None
 
     async def note(self) -> None:
-        """Let every running engine note how far it has come; called before Nodes change."""
-        await together(self._note(node, flush=False) for node in tuple(self._running))
+        """Let every engine that follows the cluster note how far it has come; called before Nodes change."""
+        await together(self._note(node, flush=False) for node in tuple(self._following))
 
     async def take_down(self, changes: Mapping[str, EngineChange]) -> None:
-        """Apply to each node's engine what removes it or its rules: kill, stop, the first half of restart, flush."""
+        """Do to each node's engine what ends it, its rules or its work: kill, stop, half of restart, flush, pause."""
         await together(self._take_down(node, change) for node, change in changes.items())
 
     async def bring_up(self, changes: Mapping[str, EngineChange], chosen: Mapping[str, EngineChoice] = _SAME) -> None:
-        """Start a new engine where the change says so. It is not synchronised yet when this returns.
+        """Start a new engine where the change says so, or resume it. It is not synchronised yet when this returns.
 
         ``chosen`` are the engines of nodes that get another one than they had.
 
@@ -113,6 +117,7 @@ class Fleet:
             for node, change in changes.items()
             if change.begins
         )
+        await together(self._resume(node) for node, each in changes.items() if each.action is EngineAction.RESUME)
 
     async def _take_down(self, node: str, change: EngineChange) -> None:
         match change.action:
@@ -122,8 +127,21 @@ class Fleet:
                 if self.runs(node):
                     await self._note(node, flush=True)
                 await self._flush(node, self.mode(node))
+            case EngineAction.PAUSE:
+                await self.engines[node].pause()
+                self._paused.add(node)
             case _ if change.ends:
                 await self._stop(node)
+
+    @property
+    def _following(self) -> set[str]:
+        """The nodes whose engine follows the cluster: it runs and is not paused."""
+        return self._running - self._paused
+
+    async def _resume(self, node: str) -> None:
+        if node in self._paused:
+            self._paused.remove(node)
+            await self.engines[node].resume()
 
     async def _note(self, node: str, *, flush: bool) -> None:
         engine = self.engines[node]
@@ -145,6 +163,9 @@ class Fleet:
         """Stop the engine of a node. An engine without a process of its own cannot be killed, only stopped."""
         if not self.runs(node):
             return
+        if not killed:
+            await self._resume(node)  # a stopped process does not act on SIGTERM
+        self._paused.discard(node)
         self._running.remove(node)
         engine = self.engines[node]
         await (engine.kill() if killed and isinstance(engine, Killable) else engine.stop())

@@ -148,6 +148,12 @@ class Engine(Protocol):
     def logs(self) -> tuple[str, ...]:
         """The last lines of the engine's log, oldest first."""
 
+    async def pause(self) -> None:
+        """Do nothing from now on, like a process that SIGSTOP has stopped. The rules stay."""
+
+    async def resume(self) -> None:
+        """Go on after a pause."""
+
     async def stop(self) -> None:
         """Stop following the cluster. The rules stay, as kube-proxy's do."""
 
@@ -186,6 +192,12 @@ class ModeProcess(Draining, Protocol):
     @property
     def ending(self) -> str:
         """How it has ended without being asked to, as a clause; empty if it has not."""
+
+    async def pause(self) -> None:
+        """Stop it by SIGSTOP, and return when all its threads are stopped."""
+
+    def resume(self) -> None:
+        """Let it go on by SIGCONT."""
 
 
 @runtime_checkable

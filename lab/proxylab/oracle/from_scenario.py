@@ -20,7 +20,7 @@ from proxylab.plan.balance import Followed, follow, followed_route, pool_routes
 from proxylab.plan.device_names import ROUTER
 from proxylab.plan.resolved import Question, ResolvedProbe
 from proxylab.scenario.model import Scenario
-from proxylab.scenario.node_engines import EngineWords, NodeEngine
+from proxylab.scenario.node_engines import EngineAction, EngineWords, NodeEngine
 from proxylab.scenario.probes import Probe, ServiceTarget
 from proxylab.scenario.versions import Version, read_version
 from proxylab.scenario.words import Frontend
@@ -131,8 +131,8 @@ def _deciding(assembly: Assembly, probe: Probe, version: Version) -> Iterator[st
     if any(node.conntrack for node in scenario.nodes):
         yield "the author gives nodes connections that they track already"
     changes = [change for step in scenario.steps[:number] for change in step.change.engines.items()]
-    if not all(change.begins for change in dict(changes).values()):
-        yield "a step stops or flushes a proxy, and no later one starts it anew"
+    if not all(change.begins or change.action is EngineAction.RESUME for change in dict(changes).values()):
+        yield "a step stops, pauses or flushes a proxy, and no later one starts it anew"
     words = (EngineWords.read(said.engine) for _, said in _said_of_nodes(scenario, number))
     if any(each is not None and each.proxy and not each.version for each in words):
         yield "the scenario names the proxy of a node without its version"

@@ -282,9 +282,10 @@ class Change(Declared, frozen=True, kw_only=True):
         Read(_action_for_all, str | Mapping[str, AnyEngineChange]),
         Key(
             "An action on the engines: one word for the engines of all nodes, or one for each node. kill sends "
-            "SIGKILL, stop lets the engine end cleanly, flush removes the rules without the engine's knowledge. A "
-            "proxy mode stops the engine and starts it in that mode; v1.37/nftables starts it in that version, too; a "
-            "mapping may change its configuration.",
+            "SIGKILL, stop lets the engine end cleanly, flush removes the rules without the engine's knowledge. pause "
+            "sends SIGSTOP: the rules stay, and the engine follows nothing and answers no health check, until resume "
+            "lets it go on. A proxy mode stops the engine and starts it in that mode; v1.37/nftables starts it in that "
+            "version, too; a mapping may change its configuration.",
             ["restart", {"node-a": "kill"}, {"node-a": "v1.37/nftables"}],
         ),
     ] = field(default_factory=dict)

@@ -52,7 +52,8 @@ class ClusterState(Struct, frozen=True, kw_only=True):
 
     ``pods`` are all single pods, present or not; ``None`` if they are unknown. ``running`` are the nodes with a running
     engine. ``cut`` are the cut links by network namespace and device, ``impaired`` those with netem. ``engines`` have
-    the configurations that steps patch. ``announcers`` are the nodes that answer for the pools of load balancers.
+    the configurations that steps patch. ``announcers`` are the nodes that answer for the pools of load balancers,
+    and ``paused`` those whose engine is paused.
     """
 
     change: Change
@@ -63,6 +64,7 @@ class ClusterState(Struct, frozen=True, kw_only=True):
     impaired: frozenset[tuple[str, str]] = frozenset()
     engines: PatchedEngines = PatchedEngines()
     announcers: Mapping[str, str] = {}
+    paused: frozenset[str] = frozenset()
 
 
 def read_changes(
@@ -157,6 +159,7 @@ class _ChangeReader(Struct, frozen=True):
             impaired=impaired,
             engines=engines.patched,
             announcers={**now.announcers, **{name: each.announced_by for name, each in written.load_balancers.items()}},
+            paused=_paused_after(now.paused, engines.changes),
         )
 
     def _objects(self, before: Manifests, written: Change) -> Manifests:
@@ -323,6 +326,7 @@ class _ChangeReader(Struct, frozen=True):
             if node not in self.inventory.nodes:
                 self._check_node(node, location)
                 continue
+            self._check_pause(node, change.action, now, location)
             if change.action is EngineAction.START and node in running:
                 self.problems.add(location.spot, f"the engine of {node} runs at this step", allowed="allowed: restart")
             elif change.ends and node not in running:
@@ -339,6 +343,19 @@ class _ChangeReader(Struct, frozen=True):
             elif change.ends:
                 after.discard(node)
         return _EnginesAfter(each, frozenset(after), engines)
+
+    def _check_pause(self, node: str, action: EngineAction, now: ClusterState, location: Location) -> None:
+        """Note a pause or resumption of an engine that is not in the state for it, and a flush of a paused one."""
+        is_paused, runs = node in now.paused, node in now.running
+        match action:
+            case EngineAction.PAUSE if is_paused or not runs:
+                what = f"the engine of {node} {'is paused' if is_paused else 'does not run'} at this step"
+                self.problems.add(location.spot, what, allowed="allowed: resume" if is_paused else "allowed: start")
+            case EngineAction.RESUME if not is_paused:
+                self.problems.add(location.spot, f"the engine of {node} is not paused at this step", allowed="pause it")
+            case EngineAction.FLUSH if is_paused:
+                what = f"the engine of {node} is paused at this step"
+                self.problems.add(location.spot, what, allowed="flush its rules before it is paused, or resume it")
 
     def _links(self, cut: _Links, impaired: _Links, changes: Sequence[LinkChange]) -> tuple[_Links, _Links]:
         for written, change in zip(self.location["links"].keys, changes, strict=True):
@@ -369,6 +386,13 @@ class _ChangeReader(Struct, frozen=True):
             what, allowed = f"{name} has no link {device}", f"allowed: {listed(devices)}"
             self.problems.add(location.key, what, allowed=allowed, word=device, known=devices)
         return device in devices
+
+
+def _paused_after(paused: frozenset[str], changes: Mapping[str, EngineChange]) -> frozenset[str]:
+    """The nodes whose engine is paused after the changes. One that ends, or begins anew, is not."""
+    begun = {node for node, each in changes.items() if each.action is EngineAction.PAUSE}
+    ended = {node for node, each in changes.items() if each.ends or each.begins or each.action is EngineAction.RESUME}
+    return paused - ended | begun
 
 
 def _impaired(parts: Parts) -> Iterator[tuple[str, str]]:

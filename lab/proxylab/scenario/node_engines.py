@@ -43,13 +43,18 @@ class EngineWords(Struct, frozen=True):
 
 
 class EngineAction(StrEnum):
-    """An action on a node's engine: SIGKILL, a clean stop, a start, a clean stop and start, a flush of its rules."""
+    """An action on a node's engine.
+
+    It is SIGKILL, a clean stop, a start, a clean stop and start, a flush of its rules, SIGSTOP, or SIGCONT after it.
+    """
 
     KILL = "kill"
     STOP = "stop"
     START = "start"
     RESTART = "restart"
     FLUSH = "flush"
+    PAUSE = "pause"
+    RESUME = "resume"
 
 
 def _engine(text: str) -> str:
@@ -135,7 +140,7 @@ class EngineChange(Declared, frozen=True, kw_only=True):
     @property
     def ends(self) -> bool:
         """Whether it ends the engine that runs, if only to start another one."""
-        return self.action not in (EngineAction.START, EngineAction.FLUSH)
+        return self.action in (EngineAction.KILL, EngineAction.STOP, EngineAction.RESTART)
 
     @property
     def begins(self) -> bool:

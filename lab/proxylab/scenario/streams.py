@@ -18,7 +18,7 @@ from proxylab.scenario.steps import EngineState, Step, StepExpect, StreamExpect,
 from proxylab.scenario.targets import FRONTENDS_OF_PORTS
 from proxylab.scenario.words import Manner
 
-_DISTURBING = (EngineAction.KILL, EngineAction.STOP, EngineAction.FLUSH)
+_DISTURBING = (EngineAction.KILL, EngineAction.STOP, EngineAction.FLUSH, EngineAction.PAUSE)
 
 
 def check_streams(parts: Parts, inventory: Inventory, manifests: Manifests, problems: Problems) -> None:
@@ -88,7 +88,7 @@ class _Checker(Struct, frozen=True):
         if step.until is not None:
             self._until(step.until, location["until"])
         elif any(each.action in _DISTURBING for each in self.state.change.engines.values()):
-            what = "is missing: an engine that is killed, stopped or flushed does not sync the change"
+            what = "is missing: an engine that is killed, stopped, paused or flushed does not sync the change"
             self.problems.add(location["until"].key, what, allowed="say what the step waits for")
         self._expect(step.expect, step.until, location["expect"])
         for index, exception in enumerate(step.exceptions):
@@ -99,11 +99,10 @@ class _Checker(Struct, frozen=True):
             self.problems.add(location.spot, "waits for nothing", allowed="remove it, or add a condition")
         for node, state in until.engines.items():
             self._node(node, location["engines"][node])
-            runs = node in self.state.running
-            if node in self.inventory.nodes and runs is (state is EngineState.STOPPED):
-                what = (
-                    f"the engine of {node} {'runs' if runs else 'does not run'} at this step and never becomes {state}"
-                )
+            runs, is_paused = node in self.state.running, node in self.state.paused
+            if node in self.inventory.nodes and (is_paused or runs is (state is EngineState.STOPPED)):
+                is_now = "is paused" if is_paused else "runs" if runs else "does not run"
+                what = f"the engine of {node} {is_now} at this step and never becomes {state}"
                 self.problems.add(
                     location["engines"][node].spot, what, allowed="wait for another state, or change the engine first"
                 )
@@ -139,8 +138,9 @@ class _Checker(Struct, frozen=True):
             spot = location["metrics"][index]["node"].spot
             if metric.node not in self.inventory.nodes:
                 self.inventory.refuse(spot, metric.node, "a node", self.inventory.nodes, self.problems)
-            elif metric.node not in self.state.running:
-                what = f"the engine of {metric.node} does not run at the end of this step"
+            elif metric.node not in self.state.running or metric.node in self.state.paused:
+                is_now = "is paused" if metric.node in self.state.paused else "does not run"
+                what = f"the engine of {metric.node} {is_now} at the end of this step"
                 self.problems.add(spot, what, allowed="name a node whose engine runs, or start it")
             elif until is not None and until.engines.get(metric.node) is not EngineState.SYNCED:
                 # An engine writes its metrics at the end of a sync, after its rules.

@@ -81,6 +81,9 @@ def test_whatever_ends_its_loop_a_stopped_engine_leaves_nothing_open() -> None:
         def __init__(self) -> None:
             self.followed, self.closed = 0, False
 
+        def hold(self, *, answers: bool) -> None:
+            self.held = answers
+
         async def follow(self, served: Served) -> tuple[str, ...]:
             self.followed += 1
             if self.followed > 1:

@@ -41,6 +41,12 @@ class Recorder:
     async def stop(self) -> None:
         self._journal.append((self._node, "stop"))
 
+    async def pause(self) -> None:
+        self._journal.append((self._node, "pause"))
+
+    async def resume(self) -> None:
+        self._journal.append((self._node, "resume"))
+
     async def kill(self) -> None:
         self._journal.append((self._node, "kill"))
 
@@ -78,6 +84,7 @@ def recorded(*actions: dict[str, EngineChange]) -> Journal:
         (EngineChange(action=EngineAction.STOP), ["stop"]),
         (EngineChange(action=EngineAction.RESTART), ["stop", "start iptables", "synced 7", "stop"]),
         (EngineChange(action=EngineAction.FLUSH), ["note a flush", "flush iptables", "synced 7", "stop"]),
+        (EngineChange(action=EngineAction.PAUSE), ["pause", "resume", "stop"]),
         (NFTABLES, ["stop", "start nftables", "synced 7", "stop"]),
     ],
 )
@@ -90,6 +97,20 @@ def test_what_is_done_to_one_engine_leaves_the_other_alone(action: EngineChange,
 def test_an_engine_that_was_killed_can_be_started() -> None:
     journal = recorded({"a": EngineChange(action=EngineAction.KILL)}, {"a": EngineChange(action=EngineAction.START)})
     assert [what for node, what in journal if node == "a"] == ["kill", "start iptables", "synced 7", "stop"]
+
+
+@pytest.mark.parametrize(
+    ("then", "done"),
+    [
+        ("resume", ["pause", "resume", "synced 7", "stop"]),
+        ("kill", ["pause", "kill"]),
+        ("stop", ["pause", "resume", "stop"]),
+        ("restart", ["pause", "resume", "stop", "start iptables", "synced 7", "stop"]),
+    ],
+)
+def test_nothing_waits_for_a_paused_engine_and_it_ends_like_any_other(then: str, done: list[str]) -> None:
+    pause, after = EngineChange(action=EngineAction.PAUSE), EngineChange(action=EngineAction(then))
+    assert [what for node, what in recorded({"a": pause}, {"a": after}) if node == "a"] == done
 
 
 def test_an_engine_keeps_the_mode_that_a_step_gave_it() -> None:

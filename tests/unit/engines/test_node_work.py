@@ -40,6 +40,9 @@ class Notes:
         self.served: Mapping[tuple[IPAddress, int], PathHandler] = {}
         self.looked = 0
 
+    def hold(self, *, answers: bool) -> None:
+        self.held = answers
+
     async def serve(self, wanted: Mapping[tuple[IPAddress, int], PathHandler]) -> tuple[str, ...]:
         self.served = wanted
         return ()

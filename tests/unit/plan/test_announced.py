@@ -58,8 +58,7 @@ def entered(assembly: Assembly, number: int) -> tuple[str, ...]:
     probe = assembly.scenario.all_probes[number]
     if why := outside_reach(assembly, probe, (1, 37)):
         return (why,)
-    cluster = assembly.timeline[assembly.scenario.steps_before(probe)]
-    moment = moment_of(cluster, assembly.plan, Mode.IPTABLES, (1, 37))
+    moment = moment_of(assembly, assembly.scenario.steps_before(probe), Mode.IPTABLES, (1, 37))
     return tuple(end.name for _, answer in ask(assembly, probe, moment, Oracle(moment)).flows for end in answer.reached)
 
 

@@ -38,6 +38,9 @@ class Servers(Protocol):
     async def serve(self, wanted: Mapping[tuple[IPAddress, int], PathHandler]) -> tuple[str, ...]:
         """Listen at these addresses and no others; returns a line for each that fails."""
 
+    def hold(self, *, answers: bool) -> None:
+        """Keep the answers back from now on, or give them again: clients are connected and wait."""
+
     async def close(self) -> None:
         """Close all servers."""
 
@@ -140,6 +143,10 @@ class NodeWork:
                 addresses = self._listening_on(family, served.node)
                 wanted |= {(address, port.health_check_node_port): handler for address in addresses}
         return (*lines, *await self._node.servers.serve(wanted))
+
+    def hold(self, *, answers: bool) -> None:
+        """Keep the answers to health checks and scrapes back from now on, or give them again."""
+        self._node.servers.hold(answers=answers)
 
     async def close(self) -> None:
         """Close the servers. Sysctls stay as they are."""

@@ -56,6 +56,9 @@ class Surroundings(Protocol):
     async def follow(self, served: Served) -> tuple[str, ...]:
         """Follow rules that have just been loaded; returns lines for the log."""
 
+    def hold(self, *, answers: bool) -> None:
+        """Keep the answers to requests back from now on, or give them again."""
+
     async def close(self) -> None:
         """Stop serving. Sysctls and rules stay, as kube-proxy leaves them."""
 
@@ -169,6 +172,8 @@ class EmbeddedEngine:
         self._look_at = now + self._periods.sync
         self._full_at = now + self._periods.full
         self._stopped = False
+        self._goes_on = asyncio.Event()
+        self._goes_on.set()
         self._unsubscribe: Callable[[], None] = lambda: None
         self._follower: asyncio.Task[None] | None = None
         self.health = Health(tuple(proxiers), self._periods.sync)
@@ -245,10 +250,29 @@ class EmbeddedEngine:
             if process.ending:
                 raise EngineError(self._node_name, process.ending, self._log_text())
 
+    async def pause(self) -> None:
+        """Follow nothing and answer nothing from now on, and stop the processes of the mode.
+
+        A sync under way ends first: it began with the cluster as it was before.
+        """
+        self._goes_on.clear()
+        self._surroundings.hold(answers=True)
+        for process in self._processes:
+            await process.pause()
+
+    async def resume(self) -> None:
+        """Go on after a pause, with all changes since then."""
+        for process in self._processes:
+            process.resume()
+        self._surroundings.hold(answers=False)
+        self._goes_on.set()
+
     async def stop(self) -> None:
         """Stop following. It waits for a load under way: iptables-restore must not end between two tables."""
         self._unsubscribe()
         self._stopped = True
+        if not self._goes_on.is_set():
+            await self.resume()
         self._wake.set()
         try:
             if self._follower is not None:
@@ -293,6 +317,7 @@ class EmbeddedEngine:
             allowed_at = self._pace.ready_at(self._clock.now()) if self._has_changes else math.inf
             await self._clock.wait(self._wake, min(allowed_at, self._retry_at, self._look_at, self._full_at))
             self._wake.clear()
+            await self._goes_on.wait()
             if self._stopped:
                 return
             now = self._clock.now()

@@ -231,6 +231,16 @@ class KubeProxyEngine:
         if self._running is not None:
             await self._running.stop(Deadline.after(_STOP_SECONDS))
 
+    async def pause(self) -> None:
+        """Stop kube-proxy by SIGSTOP, and return when all its threads are stopped. Its rules stay."""
+        if self._running is not None:
+            await self._running.pause(Deadline.after(_STOP_SECONDS))
+
+    async def resume(self) -> None:
+        """Let kube-proxy go on."""
+        if self._running is not None:
+            self._running.resume()
+
     async def raise_if_ended(self) -> None:
         """Raise ``EngineError`` if kube-proxy has ended."""
         if self._running is not None and self._running.has_ended:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Final
 
-from proxylab.kernel.sandbox.stillness import are_still
+from proxylab.kernel.sandbox.stillness import are_still, are_stopped
 from proxylab.text import printable
-from proxylab.timing import Deadline
+from proxylab.timing import Deadline, wait_until
 
 _READ: Final = 65536
 _LINE_LIMIT: Final = 65536
@@ -86,6 +86,15 @@ class Running:
         await self.drained()
         return status
 
+    async def pause(self, deadline: Deadline) -> None:
+        """Send SIGSTOP, and return when every thread is stopped or the command has ended. Raises ``TimeoutError``."""
+        self._send_signal(signal.SIGSTOP)
+        await wait_until(lambda: self.has_ended or are_stopped(self._processes()), deadline, "it is stopped")
+
+    def resume(self) -> None:
+        """Let the command go on after ``pause``."""
+        self._send_signal(signal.SIGCONT)
+
     async def kill(self) -> int:
         """Send SIGKILL, read the rest of the output and return the status."""
         if not self.has_ended:
@@ -148,6 +157,11 @@ class Attached:
     def is_still(self, *, awaits_nothing: bool = False) -> bool:
         """Whether the command has nothing to do (``stillness``)."""
         return are_still(self._processes(), awaits_nothing=awaits_nothing)
+
+    async def pause(self, deadline: Deadline) -> None:
+        """Send SIGSTOP, and return when every thread is stopped or the command has ended. Raises ``TimeoutError``."""
+        self.send_signal(signal.SIGSTOP)
+        await wait_until(lambda: self.status.done() or are_stopped(self._processes()), deadline, "it is stopped")
 
     async def hang_up(self, deadline: Deadline) -> None:
         """Send SIGHUP, as a terminal does when its client has gone; kill the command at the deadline."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 _SLEEPS: Final = "S"
+_STOPPED: Final = "T"
 _SYN_SENT: Final = "02"
 
 
@@ -29,6 +30,14 @@ def are_still(pids: Collection[int], *, awaits_nothing: bool = False) -> bool:
         sleep = all(each.state == _SLEEPS for each in before)
         awaits = awaits_nothing and sleep and any(map(_awaits_an_answer, pids))
         return bool(before) and sleep and not awaits and before == [*_threads(pids)]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def are_stopped(pids: Collection[int]) -> bool:
+    """Whether a signal has stopped every thread of these processes (SIGSTOP); false if one ends meanwhile."""
+    try:
+        return all(each.state == _STOPPED for each in _threads(pids))
     except (FileNotFoundError, ProcessLookupError):
         return False
 

@@ -56,6 +56,16 @@ class StartedProcess:
             return ""
         return f"its proxy process {how_it_ended(self._running.status.result())}"
 
+    async def pause(self) -> None:
+        """Stop it by SIGSTOP, and return when all its threads are stopped."""
+        if self._running is not None:
+            await self._running.pause(Deadline.after(_STOP_SECONDS))
+
+    def resume(self) -> None:
+        """Let it go on by SIGCONT."""
+        if self._running is not None:
+            self._running.send_signal(signal.SIGCONT)
+
     async def order(self, serve: Mapping[str, ProcessPort], close: Collection[str]) -> Answered:
         """Give it an order and wait for the answer. Raises ``ProcessEndedError``."""
         async with self._turn:
