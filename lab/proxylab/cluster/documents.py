@@ -10,7 +10,7 @@ key whose field has a default, and may have keys that no table has.
 """
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from functools import cache
 from ipaddress import ip_address, ip_network
@@ -47,6 +47,16 @@ NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 _GRACE_SECONDS: Final = 30
 _IDENTITIES: Final = uuid.UUID("8f2c1d3a-52a4-4d0b-9e38-6f0d9b3f6f10")
 """The UUID namespace of uids: an object of the same key has the same uid in every run."""
+
+
+def running_containers(spec: object) -> Iterator[Document]:
+    """The containers of a pod that run beside each other, its sidecars and its own, of a specification as written."""
+    parts: Mapping[str, Any] = spec if isinstance(spec, Mapping) else {}
+    for key in ("initContainers", "containers"):
+        written = parts.get(key)
+        for each in written if isinstance(written, list | tuple) else ():
+            if isinstance(each, dict) and (key == "containers" or each.get("restartPolicy") == SIDECAR):
+                yield each
 
 
 class Form(Struct, frozen=True):

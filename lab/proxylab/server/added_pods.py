@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
-from proxylab.cluster.documents import SIDECAR, Document
+from proxylab.cluster.documents import Document, running_containers
 from proxylab.cluster.objects import Service
 from proxylab.cluster.store import Event, Store
 from proxylab.control.kubernetes.kubelet import CannotRunError
@@ -105,8 +105,7 @@ class AddedPods:
 
     def _ports(self, document: Document) -> Iterator[tuple[Protocol, int]]:
         labels = (document["metadata"].get("labels") or {}).items()
-        sidecars = (each for each in document["spec"].get("initContainers", ()) if each.get("restartPolicy") == SIDECAR)
-        for container in (*sidecars, *document["spec"]["containers"]):
+        for container in running_containers(document["spec"]):
             for port in container.get("ports", ()):
                 yield Protocol(port.get("protocol", "TCP")), port["containerPort"]
         namespace = document["metadata"]["namespace"]

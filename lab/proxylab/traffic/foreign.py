@@ -42,6 +42,7 @@ _ODD: Final = re.compile(r"KUBE-(SVC|SVL|SEP|EXT|FW|XLB)-(?![A-Z2-7]{16}$)")
 """The name of a chain of a Service port without a hash."""
 _PRIORITIES: Final = {"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
 _SOURCE_NAT: Final = 100
+_DROPS: Final = "policy drop"
 
 
 class _RuleKey(NamedTuple):
@@ -129,7 +130,7 @@ class ForeignRules:
             else:
                 rules = nft_rules(self._node, listing)
                 found.update({key: rule for key, rule in rules if rule.table in tables})
-                for table in tables:
+                for table in dict.fromkeys(rule.table for rule in found.values() if rule.text == _DROPS):
                     for chain, packets in self._names.dropped_by_policies(table).items():
                         if (rule := found.get((table, chain))) is not None:
                             found[table, chain] = replace(rule, packets=packets)
@@ -271,7 +272,7 @@ def nft_rules(node: str, listing: str) -> Iterator[tuple[object, ForeignRule]]:
         for chain in chains:
             if (base := chain.base) is not None and base.policy == "drop":
                 where = (base.hook, base.priority or 0)
-                yield (table.name, chain.name), ForeignRule(node, table.name, chain.name, *where, "policy drop", None)
+                yield (table.name, chain.name), ForeignRule(node, table.name, chain.name, *where, _DROPS, None)
 
 
 def _counted(text: str) -> tuple[str, int | None]:

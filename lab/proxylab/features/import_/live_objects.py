@@ -6,7 +6,7 @@ from ipaddress import ip_address, ip_network
 from msgspec import Struct, field
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol, without_leading_zeros
-from proxylab.cluster.documents import SIDECAR
+from proxylab.cluster.documents import running_containers
 from proxylab.cluster.objects import PortKey
 from proxylab.features.import_.reading import Raw, at, namespaced
 
@@ -92,8 +92,7 @@ def read_pod(raw: Raw) -> LivePod:
 
 
 def _ports(raw: Raw) -> Iterator[tuple[PortKey, str]]:
-    sidecars = (each for each in at(raw, "spec", "initContainers") or [] if at(each, "restartPolicy") == SIDECAR)
-    for container in (*sidecars, *(at(raw, "spec", "containers") or [])):
+    for container in running_containers(at(raw, "spec")):
         for port in at(container, "ports") or []:
             yield (Protocol(at(port, "protocol") or "TCP"), int(at(port, "containerPort"))), str(at(port, "name") or "")
 
