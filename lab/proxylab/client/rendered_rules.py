@@ -8,13 +8,15 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from proxylab.addresses import Family
-from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.binary_identity import BinaryIdentity
+from proxylab.client.node_engines import engines_by_step
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Node, Service, ServiceCIDR
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.refusals import refuse_settings
-from proxylab.engines.engine_names import mode_of, version_of
+from proxylab.engines.engine_names import EngineName, mode_of
 from proxylab.engines.modes import MODES
+from proxylab.engines.protocol import EngineChoice, Upstream
 from proxylab.plan.model import Plan
 from proxylab.scenario.model import Scenario
 
@@ -31,13 +33,16 @@ class RenderedRules(Struct, frozen=True):
 def rendered_rules(
     scenario: Scenario, plan: Plan, objects: Sequence[KubeObject], engine: str
 ) -> Iterator[RenderedRules]:
-    """The rules of each node and family for these objects of the cluster.
+    """The rules of each node and family for these objects of the cluster, by the engine that the node begins with.
 
     Raises:
         ScenarioError: the scenario's configuration has a feature gate that the engine lacks.
+        CapabilityError: no embedded engine behaves like one that the scenario names.
+        EngineError: an engine has no mode in which the scenario runs it.
     """
-    mode, configuration = MODES[mode_of(engine)], scenario.proxy or ProxyConfiguration()
-    refuse_settings(engine, configuration)
+    engines = engines_by_step(EngineChoice(engine), scenario, _of_version)[0]
+    for each in engines.values():
+        refuse_settings(each.name, each.configuration)
     view = ClusterView(
         services=tuple(each for each in objects if isinstance(each, Service)),
         slices=tuple(each for each in objects if isinstance(each, EndpointSlice)),
@@ -45,9 +50,16 @@ def rendered_rules(
     )
     for node in (each for each in objects if isinstance(each, Node)):
         sysctls = {each.name: each.value for each in plan.namespace(node.name).sysctls}
-        settings = mode.settings(configuration, scenario.network.pod_cidrs)
-        settings, assumed = mode.assume(settings, sysctls, version_of(engine))
+        begun = engines[node.name]
+        mode, version = MODES[mode_of(begun.name)], begun.version
+        settings = mode.settings(begun.configuration, scenario.network.pod_cidrs)
+        settings, assumed = mode.assume(settings, sysctls, version)
         facts = NodeFacts.of(node.name, node, node.addresses, settings.node_address)
         for family in scenario.network.families:
-            text = mode.load(view, facts, settings, family, version_of(engine))
+            text = mode.load(view, facts, settings, family, version)
             yield RenderedRules(family, node.name, assumed, text)
+
+
+def _of_version(name: EngineName) -> Upstream:
+    """A kube-proxy that a scenario names: what it would load shows in its version, not in its binary."""
+    return Upstream("", BinaryIdentity(version=name.version, origin="", digest=""))
