@@ -6,14 +6,15 @@
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.binary_identity import BinaryIdentity
 from proxylab.client.node_engines import engines_by_step
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Node, Service, ServiceCIDR
+from proxylab.engines.embedded.gates import allows_external_ips, refuse_settings
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
-from proxylab.engines.embedded.refusals import refuse_settings
 from proxylab.engines.engine_names import EngineName, mode_of
 from proxylab.engines.modes import MODES
 from proxylab.engines.protocol import EngineChoice, Upstream
@@ -54,9 +55,10 @@ def rendered_rules(
         mode, version = MODES[mode_of(begun.name)], begun.version
         settings = mode.settings(begun.configuration, scenario.network.pod_cidrs)
         settings, assumed = mode.assume(settings, sysctls, version)
+        seen = replace(view, allows_external_ips=allows_external_ips(begun.configuration))
         facts = NodeFacts.of(node.name, node, node.addresses, settings.node_address)
         for family in scenario.network.families:
-            text = mode.load(view, facts, settings, family, version)
+            text = mode.load(seen, facts, settings, family, version)
             yield RenderedRules(family, node.name, assumed, text)
 
 

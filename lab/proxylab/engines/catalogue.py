@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, Protocol
 from proxylab.control.http_server import NodeServers
 from proxylab.engines.context import Cluster, NodeContext
+from proxylab.engines.embedded.gates import allows_external_ips, refuse_mode, refuse_settings
 from proxylab.engines.embedded.ipvs.tables import DUMMY
 from proxylab.engines.embedded.node_work import EngineNode, NodeWork, proxy_sysctls
-from proxylab.engines.embedded.refusals import refuse_settings
 from proxylab.engines.embedded.sync import EmbeddedEngine
 from proxylab.engines.embedded.udp import UdpReconciler
 from proxylab.engines.engine_names import read_engine
@@ -56,6 +56,7 @@ def _make_embedded(choice: EngineChoice, node: str, context: NodeContext, cluste
     mode, on_node = MODES[mode_name], node_mode(mode_name, context)
     on_node.require()
     refuse_settings(choice.name, choice.configuration)
+    refuse_mode(node, mode_name, choice.configuration)
     configuration, families, netns = choice.configuration, choice.families, context.netns
     settings = mode.at_version(mode.settings(configuration, choice.cluster_cidrs), choice.version)
     first, fixed = _LEAVES_UDP
@@ -100,6 +101,7 @@ def _make_embedded(choice: EngineChoice, node: str, context: NodeContext, cluste
         periods=mode.periods(configuration),
         surroundings=work,
         processes=on_node.processes,
+        allows_external_ips=allows_external_ips(configuration),
     )
 
 

@@ -24,6 +24,9 @@ _DECIDING_GATES: Final = frozenset(
 )
 """Feature gates that decide which endpoints a proxy uses; the rows state what their defaults in each version mean."""
 
+_OTHERWISE: Final = frozenset({("AllowServiceExternalIPs", False)})
+"""Gates with the value of which the rows state nothing: their default in all versions is the other one."""
+
 
 class ProxySetting(Record, frozen=True, kw_only=True):
     """The proxy of a node: its mode, its version, and its configuration after defaulting."""
@@ -57,5 +60,6 @@ class ProxySetting(Record, frozen=True, kw_only=True):
             return "mode nftables is alpha before Kubernetes 1.31"
         if self.mode is Mode.USERSPACE:
             return "a process of the node ends connections in mode userspace, which Kubernetes removed in 1.26"
-        gates = sorted(_DECIDING_GATES & self.configuration.feature_gates.keys())
+        given = self.configuration.feature_gates
+        gates = sorted(name for name, value in given.items() if name in _DECIDING_GATES or (name, value) in _OTHERWISE)
         return f"the configuration sets the feature gate {gates[0]}, and rows state only defaults" if gates else ""

@@ -13,11 +13,12 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPNetwork
-from proxylab.cluster.configuration import TERMINATING_MODES, Mode
+from proxylab.cluster.configuration import TERMINATING_MODES, Mode, ProxyConfiguration
 from proxylab.scenario.document import Location, Problems, listed, shown
 from proxylab.scenario.matrix import EngineFailure, Exceptional, Matrix, When, axis_names, network_axes, value_text
 from proxylab.scenario.model import MatrixCase, Scenario
 from proxylab.scenario.network import Hairpin, InterNode, Network, PodNetwork
+from proxylab.scenario.node_engines import EngineChange, NodeEngine
 from proxylab.scenario.nodes import LabNode
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.probes import AddressTarget, Probe, ServiceTarget, Stream
@@ -29,6 +30,7 @@ from proxylab.scenario.words import Manner
 Located = TypeVar("Located", IPAddress, IPNetwork)
 Sent = TypeVar("Sent", Probe, Stream)
 Said = TypeVar("Said")
+OfNode = TypeVar("OfNode", NodeEngine, EngineChange)
 
 _FAMILY = "family"
 _KERNEL = "kernel"
@@ -42,8 +44,8 @@ def cases(scenario: Scenario, mode: str, version: Version | None = None) -> tupl
     is left: it gives the reason for the expectation.
 
     The names of probes end in their case's id: ``a pod reaches itself[ipv4-none]``. The values of an id are in the
-    order of the axes: families, family, pod network, sysctls, mode. The names of a step's probes begin with the step's
-    name. A scenario whose axis ``mode`` lacks this mode has no case.
+    order of the axes: families, family, pod network, sysctls, mode, feature gates. The names of a step's probes begin
+    with the step's name. A scenario whose axis ``mode`` lacks this mode has no case.
     """
     return tuple(_InCase(scenario, axes, mode, version).scenario() for axes in _combinations(scenario, mode))
 
@@ -77,6 +79,7 @@ class _InCase:
         """The case, a scenario without matrix."""
         written, network = self._written, self._network
         sysctls = {axis: value for axis, value in self._axes.items() if axis.startswith("net.")}
+        gates = {axis: self._axes[axis] == "true" for axis in written.matrix.feature_gates}
         return replace(
             written,
             network=network,
@@ -87,8 +90,10 @@ class _InCase:
             ),
             probes=self._probes(written.probes),
             streams=tuple(each for stream in written.streams for each in self._stream(stream)),
-            steps=tuple(map(self._step, written.steps)),
+            steps=tuple(self._step(each, gates) for each in written.steps),
             failures=tuple(each for each in written.failures if self._holds(each, None)),
+            proxy=_with_gates(written.proxy or ProxyConfiguration(), gates) if gates else written.proxy,
+            engines={node: _of_gates(each, gates) for node, each in written.engines.items()},
             matrix=Matrix(),
             case=MatrixCase(
                 id=self._id(None),
@@ -148,11 +153,15 @@ class _InCase:
             ambiguous = family is not None and len(self._network.families) > 1
             yield replace(each, name=_name(stream.name, _label(_FAMILY, str(family)) if ambiguous else ""))
 
-    def _step(self, step: Step) -> Step:
+    def _step(self, step: Step, gates: Mapping[str, bool]) -> Step:
         exception = next((each for each in step.exceptions if self._holds(each, None)), None)
         return replace(
             step,
             name=_name(step.name, self._id(None)),
+            change=replace(
+                step.change,
+                engines={node: _of_gates(each, gates) for node, each in step.change.engines.items()},
+            ),
             until=step.until and replace(step.until, backends=dict(self._of_streams(step.until.backends))),
             expect=self._expected(exception.expect if exception else step.expect),
             probes=self._probes(_at(step, probe) for probe in step.probes),
@@ -173,9 +182,19 @@ class _InCase:
                 yield from ((each.name, said[stream.name]) for each in self._stream(stream))
 
 
+def _with_gates(configuration: ProxyConfiguration, gates: Mapping[str, bool]) -> ProxyConfiguration:
+    return replace(configuration, feature_gates={**configuration.feature_gates, **gates})
+
+
+def _of_gates(engine: OfNode, gates: Mapping[str, bool]) -> OfNode:
+    """A node's engine with the case's gates in its own configuration, if it has one."""
+    return engine if engine.settings is None else replace(engine, settings=_with_gates(engine.settings, gates))
+
+
 def _label(axis: str, value: str) -> str:
-    """A value in an id, with the name of its sysctl if it is one. pytest separates parts of ids by / and ::."""
-    text = f"{axis.rpartition('.')[2]}={value}" if axis.startswith("net.") else value.lower()
+    """A value in an id, with the name of its sysctl or gate. pytest separates parts of ids by / and ::."""
+    named = axis.startswith("net.") or axis[:1].isupper()
+    text = f"{axis.rpartition('.')[2]}={value}" if named else value.lower()
     return text.replace("/", ".").replace("::", ":")
 
 
@@ -303,7 +322,8 @@ def _check_exceptions(
             problems.add(when.spot, "always holds", allowed="add a condition, or change expect instead")
         if possible is not None:
             for axis, value in conditions.items():
-                _check_condition(axis, value, possible.get(axis), when[axis], problems)
+                at = when["featureGates"][axis] if axis in exception.when.feature_gates else when[axis]
+                _check_condition(axis, value, possible.get(axis, () if axis[:1].isupper() else None), at, problems)
         for other, earlier in checked:
             alike = all(earlier.values.get(axis, value) == value for axis, value in conditions.items())
             if alike and (version is None or earlier.version is None or version.meets(earlier.version)):

@@ -1,5 +1,6 @@
 """``spec.matrix``, ``when`` and ``except``: the axes of a scenario's cases, and what differs in some of them."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, TypeVar
 
@@ -17,6 +18,7 @@ from proxylab.scenario.versions import VersionRange, read_range
 from proxylab.scenario.words import DEBIAN, HOST, UML, Position
 
 _RANGES: Final = "write it as '<1.30', '>=1.29', '>=1.29 <1.33.6' or '1.34'"
+_GATE: Final = re.compile(r"[A-Z][A-Za-z0-9]*")
 _SYSCTLS: Final = OtherKeys("^net\\.")
 
 T = TypeVar("T")
@@ -24,7 +26,9 @@ _Axis = Annotated[tuple[T, ...], NOT_EMPTY, Check(distinct)]
 
 
 def value_text(value: object) -> str:
-    """The value of an axis in the form that reports print: ``IPv4+IPv6``, ``bridge``, ``1``."""
+    """The value of an axis in the form that reports print: ``IPv4+IPv6``, ``bridge``, ``1``, ``true``."""
+    if isinstance(value, bool):
+        return str(value).lower()
     return "+".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
@@ -34,13 +38,19 @@ def _kernel(text: str) -> str:
     return text
 
 
+def _gate(name: str) -> str:
+    if not _GATE.fullmatch(name):
+        raise refused(f"{shown(name)} is no feature gate", allowed="write it as AllowServiceExternalIPs")
+    return name
+
+
 def _by_axis(record: "Matrix | When") -> dict[str, Any]:
     """The values that the author gives, by axis, in the order of the record's fields."""
     aliases = {key.name: key.alias for key in declared_keys(type(record))}
     values: dict[str, Any] = {}
     for name in record.__struct_fields__:
-        if name == "sysctls":
-            values |= record.sysctls
+        if name in ("sysctls", "feature_gates"):
+            values |= getattr(record, name)
         elif value := getattr(record, name):
             values[aliases[name]] = value
     return values
@@ -89,6 +99,14 @@ class Matrix(Declared, frozen=True, kw_only=True):
         _Axis[Mode],
         Key("The proxy modes that the scenario is about. The default is all of them.", [["iptables", "ipvs"]]),
     ] = ()
+    feature_gates: Annotated[
+        Mapping[Annotated[str, Check(_gate)], _Axis[bool]],
+        Key(
+            "Feature gates of the proxies by name, each with its values, in place of those of the file's "
+            "KubeProxyConfiguration. Each is an axis by its own name.",
+            [{"AllowServiceExternalIPs": [True, False]}],
+        ),
+    ] = field(default_factory=dict)
     kernel: Annotated[
         _Axis[Annotated[str, Check(_kernel)]],
         Key(
@@ -127,6 +145,10 @@ class When(Declared, frozen=True, kw_only=True):
     inter_node: Annotated[InterNode | None, Key("The value of network.interNode.", ["vxlan"])] = None
     hairpin: Annotated[Hairpin | None, Key("The value of network.hairpin.", ["none"])] = None
     mode: Annotated[Mode | None, Key("The mode of the proxy.", ["ipvs"])] = None
+    feature_gates: Annotated[
+        Mapping[Annotated[str, Check(_gate)], bool],
+        Key("Feature gates, where they are axes of the matrix.", [{"AllowServiceExternalIPs": False}]),
+    ] = field(default_factory=dict)
     kernel: Annotated[str | None, Key("The kernel, where kernel is an axis of the matrix.", ["uml"])] = None
     version: Annotated[
         VersionRange | None,

@@ -6,12 +6,12 @@ import pytest
 
 from proxylab.binary_identity import BinaryIdentity
 from proxylab.cluster.configuration import ProxyConfiguration
-from proxylab.engines.embedded.refusals import refuse_settings
+from proxylab.engines.embedded.gates import refuse_mode, refuse_settings
 from proxylab.engines.kubeproxy.configuration import configuration
 from proxylab.engines.kubeproxy.refusals import refuse_settings as refuse_by_kube_proxy
 from proxylab.engines.modes import MODES
 from proxylab.engines.protocol import EngineChoice, Upstream
-from proxylab.errors import ScenarioError
+from proxylab.errors import EngineError, ScenarioError
 
 
 def test_gates_that_change_nothing_are_taken() -> None:
@@ -24,12 +24,26 @@ def test_gates_that_change_nothing_are_taken() -> None:
     )
 
 
+@pytest.mark.parametrize("gate", ["AllowServiceExternalIPs", "KubeProxyIPVS", "NFTablesNetlink"])
+@pytest.mark.parametrize("value", [True, False])
+def test_gates_of_removals_are_taken_either_way(gate: str, value: bool) -> None:
+    refuse_settings("embedded/iptables", ProxyConfiguration(feature_gates={gate: value}))
+
+
+def test_mode_ipvs_does_not_start_without_its_gate() -> None:
+    off = ProxyConfiguration(feature_gates={"KubeProxyIPVS": False})
+    with pytest.raises(EngineError, match="must be iptables, nftables or blank"):
+        refuse_mode("node-a", "ipvs", off)
+    refuse_mode("node-a", "nftables", off)
+    refuse_mode("node-a", "ipvs", ProxyConfiguration())
+
+
 def test_every_other_gate_has_its_line() -> None:
-    gates = {"AllowServiceExternalIPs": False, "WatchListClient": True, "NFTablesProxyMode": True}
+    gates = {"ServiceTrafficDistribution": False, "WatchListClient": True, "NFTablesProxyMode": True}
     with pytest.raises(ScenarioError) as refused:
         refuse_settings("embedded/iptables", ProxyConfiguration(feature_gates=gates))
     first, second = str(refused.value).splitlines()
-    assert "featureGates.AllowServiceExternalIPs: embedded/iptables behaves as with true; remove it" in first
+    assert "featureGates.ServiceTrafficDistribution: embedded/iptables behaves as with true; remove it" in first
     assert "featureGates.WatchListClient: embedded/iptables does not know this gate; remove it" in second
 
 

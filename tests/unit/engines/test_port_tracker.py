@@ -29,3 +29,13 @@ def test_a_service_that_went_is_forgotten() -> None:
     assert tracker.update(ClusterView((ECHO,), SLICES)) == service_ports(
         ClusterView((ECHO,), SLICES), Family.IPV4, HERE
     )
+
+
+def test_external_ips_of_a_closed_gate_are_not_served_but_open_the_service_to_the_outside() -> None:
+    service = echo(A, external_ips=(A.of("external", 7),))
+    slices = (slice_of(service, A, *here_and_there(A)),)
+    (allowed,) = PortTracker(Family.IPV4, HERE).update(ClusterView((service,), slices))
+    (off,) = PortTracker(Family.IPV4, HERE).update(ClusterView((service,), slices, allows_external_ips=False))
+    assert (allowed.external_ips, off.external_ips) == ((A.of("external", 7),), ())
+    assert allowed.externally_accessible
+    assert off.externally_accessible

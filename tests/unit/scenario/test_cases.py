@@ -47,6 +47,54 @@ def test_a_case_names_its_kernel_and_one_without_that_axis_runs_where_it_is_sent
     assert kernel_of(plain, "uml") == "uml"
 
 
+GATES = "{featureGates: {AllowServiceExternalIPs: [true, false]}}"
+CONFIGURED = """
+---
+apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+featureGates: {WatchListClient: false, AllowServiceExternalIPs: true}
+"""
+
+
+def test_feature_gates_are_axes_over_those_of_the_configuration() -> None:
+    text = BASE.replace("spec:\n  nodes", f"spec:\n  matrix: {GATES}\n  nodes", 1)
+    found = cases(parse_scenario(text.rstrip() + CONFIGURED, "f"), "iptables")
+    assert [case.case.id for case in found] == ["AllowServiceExternalIPs=true", "AllowServiceExternalIPs=false"]
+    assert [case.proxy and case.proxy.feature_gates for case in found] == [
+        {"WatchListClient": False, "AllowServiceExternalIPs": True},
+        {"WatchListClient": False, "AllowServiceExternalIPs": False},
+    ]
+    without = cases(scenario(GATES), "iptables")
+    assert [case.proxy and case.proxy.feature_gates for case in without] == [
+        {"AllowServiceExternalIPs": True},
+        {"AllowServiceExternalIPs": False},
+    ]
+
+
+def test_proxies_with_a_configuration_of_their_own_have_the_gates_too() -> None:
+    text = BASE.replace("spec:\n  nodes", f"spec:\n  matrix: {GATES}\n{OWN}  nodes", 1)
+    for case, value in zip(cases(parse_scenario(text, "f"), "iptables"), (True, False), strict=True):
+        own = [case.engines["node-a"].settings, case.steps[0].change.engines["node-b"].settings]
+        assert [each and each.feature_gates for each in own] == [{"AllowServiceExternalIPs": value}] * 2
+
+
+OWN = """\
+  engines: {node-a: {configuration: {iptables: {masqueradeAll: true}}}}
+  steps:
+  - {name: changed, change: {engines: {node-b: {configuration: {iptables: {masqueradeAll: true}}}}}}
+"""
+
+
+def test_an_exception_holds_in_the_cases_of_its_gates() -> None:
+    exception = """\
+    except:
+    - {when: {featureGates: {AllowServiceExternalIPs: false}}, expect: {outcome: dropped}, because: it is off}
+---
+"""
+    outcomes = [case.probes[0].expect.outcome for case in cases(scenario(GATES, exception), "iptables")]
+    assert outcomes == [Outcome.DELIVERED, Outcome.DROPPED]
+
+
 FIXED = """\
 spec:
   matrix: {families: [[IPv4], [IPv6]]}

@@ -84,7 +84,7 @@ def test_probes_streams_and_steps() -> None:
     balanced, shared, health, echo, request, itself = SCENARIO.probes
     assert (balanced.expect.reply, balanced.exceptions[0].when.values) == (
         Reply.TRANSLATED,
-        {"family": "IPv6", "hairpin": "none", "mode": "ipvs"},
+        {"family": "IPv6", "hairpin": "none", "mode": "ipvs", "AllowServiceExternalIPs": "false"},
     )
     assert (shared.send.flows, shared.send.concurrency) == (2000, 1)
     assert shared.expect.spread == Shares({"echo-1": 0.5, "echo-2": 0.5})

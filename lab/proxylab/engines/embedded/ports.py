@@ -35,17 +35,21 @@ from proxylab.cluster.store import Store
 
 
 class ClusterView(Struct, frozen=True):
-    """The objects that determine the rules, in any order."""
+    """The objects that determine the rules, in any order.
+
+    ``allows_external_ips`` is the feature gate ``AllowServiceExternalIPs`` (KEP-5707).
+    """
 
     services: tuple[Service, ...] = ()
     slices: tuple[EndpointSlice, ...] = ()
     service_cidrs: tuple[IPNetwork, ...] = ()
+    allows_external_ips: bool = True
 
     @classmethod
-    def of(cls, store: Store) -> "ClusterView":
+    def of(cls, store: Store, *, allows_external_ips: bool = True) -> "ClusterView":
         """The objects as the store has them now."""
         cidrs = tuple([cidr for each in store.list(ServiceCIDR) for cidr in each.cidrs])
-        return cls(store.list(Service), store.list(EndpointSlice), cidrs)
+        return cls(store.list(Service), store.list(EndpointSlice), cidrs, allows_external_ips)
 
 
 class EndpointInfo(NamedTuple):
@@ -71,6 +75,8 @@ class ServicePortInfo(NamedTuple):
 
     Attributes:
         name: ``namespace/name``, with ``:port`` if the port has a name. Not unique: two protocols may share it.
+        ignores_external_ips: whether the Service has external IPs of which the proxy serves none. It still writes the
+            chain of traffic from outside.
         load_balancer_vips: ingress addresses whose packets reach the node unchanged (``ipMode: VIP``).
         source_ranges: empty when every source may use the load-balancer IPs.
         health_check_node_port: 0 where the Service has none.
@@ -92,11 +98,12 @@ class ServicePortInfo(NamedTuple):
     external_policy_local: bool = False
     affinity_timeout: int | None = None
     endpoints: tuple[EndpointInfo, ...] = ()
+    ignores_external_ips: bool = False
 
     @property
     def externally_accessible(self) -> bool:
         """Whether it has a frontend besides its cluster IP."""
-        return bool(self.node_port or self.load_balancer_vips or self.external_ips)
+        return bool(self.node_port or self.load_balancer_vips or self.external_ips or self.ignores_external_ips)
 
     @property
     def uses_cluster_endpoints(self) -> bool:
@@ -130,7 +137,12 @@ def slices_by_service(slices: Iterable[EndpointSlice], family: Family) -> dict[t
 
 
 def ports_of(
-    service: Service, family: Family, slices: Iterable[EndpointSlice], node_name: str
+    service: Service,
+    family: Family,
+    slices: Iterable[EndpointSlice],
+    node_name: str,
+    *,
+    allows_external_ips: bool = True,
 ) -> Iterator[ServicePortInfo]:
     """The service ports of one Service, given its slices."""
     if service.headless or service.type is ServiceType.EXTERNAL_NAME or SERVICE_PROXY_NAME_LABEL in service.labels:
@@ -139,6 +151,7 @@ def ports_of(
     cluster_ips = _of_family(service.cluster_ips, family)
     if not cluster_ips:
         return
+    external_ips = _of_family(service.external_ips, family)
     for port in service.ports:
         yield ServicePortInfo(
             service=service.key,
@@ -147,7 +160,8 @@ def ports_of(
             cluster_ip=cluster_ips[0],
             port=port.port,
             node_port=port.node_port,
-            external_ips=_of_family(service.external_ips, family),
+            external_ips=external_ips if allows_external_ips else (),
+            ignores_external_ips=bool(external_ips) and not allows_external_ips,
             load_balancer_vips=_vips(service, family),
             source_ranges=_source_ranges(service, family),
             health_check_node_port=_health_check_node_port(service),
@@ -243,7 +257,9 @@ class PortTracker:
             seen = (service, slices.get(key, ()))
             before = self._tracked.get(key)
             if before is None or before[0] != seen:
-                before = seen, tuple(ports_of(service, self._family, seen[1], self._node_name))
+                allows = cluster.allows_external_ips
+                found = ports_of(service, self._family, seen[1], self._node_name, allows_external_ips=allows)
+                before = seen, tuple(found)
             now[key] = before
         self._tracked = now
         return tuple([port for _, ports in now.values() for port in ports])

@@ -132,6 +132,7 @@ class EmbeddedEngine:
         node_address: the node's primary address in its family, in place of the Node object's (``bindAddress``).
         periods: how often the loop may run, and how often it must.
         processes: those of the proxiers, through which packets pass.
+        allows_external_ips: the feature gate ``AllowServiceExternalIPs``.
     """
 
     def __init__(
@@ -147,6 +148,7 @@ class EmbeddedEngine:
         periods: Periods,
         surroundings: Surroundings,
         processes: Sequence[ModeProcess] = (),
+        allows_external_ips: bool = True,
         clock: Clock | None = None,
     ) -> None:
         self._node_name = node_name
@@ -158,6 +160,7 @@ class EmbeddedEngine:
         self._periods = periods
         self._surroundings = surroundings
         self._processes = processes
+        self._allows_external_ips = allows_external_ips
         self._clock = clock or MonotonicClock()
         self._log: deque[str] = deque(maxlen=LOG_LINES)
         self._wake = asyncio.Event()
@@ -343,7 +346,7 @@ class EmbeddedEngine:
         self._pace.take(self._clock.now())
         self.metrics.taken()
         revision = self._store.revision
-        cluster = ClusterView.of(self._store)
+        cluster = ClusterView.of(self._store, allows_external_ips=self._allows_external_ips)
         node = self._facts()
         moved, self._zone = self._zone not in (None, node.zone), node.zone
         hourly = self._clock.now() >= self._full_at
