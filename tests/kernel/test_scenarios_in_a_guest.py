@@ -31,7 +31,7 @@ IPVS = {
         affinity/separate-for-each-port topology/prefer-same-zone terminating/local-policy-fallback
     """,
     "refusals and steps": """
-        rejections/at-every-frontend
+        ipvs/feature-gate-off rejections/at-every-frontend
         rejections/daemon-on-the-node-port untranslated/other-ports-and-addresses
         steps/endpoints-move steps/service-type-changes
         steps/scaled-to-zero steps/proxy-killed-and-restarted
