@@ -12,8 +12,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from proxylab.addresses import Transport
-from proxylab.engines.engine_names import KUBE_PROXY, mode_of
-from proxylab.engines.protocol import EngineChoice
 from proxylab.evidence.stream_records import StreamPacketFate, StreamRecord
 from proxylab.evidence.words import amount
 from proxylab.features.audit.findings import AuditAnswer
@@ -75,15 +73,6 @@ class Switch(Struct, frozen=True, kw_only=True):
 
     def of(self, fate: ConnectionFate) -> list[SwitchedConnection]:
         return [each for each in self.connections if each.fate is fate]
-
-
-def words_of(old: EngineChoice, new: EngineChoice) -> str:
-    """The engine to which a step changes nodes that run ``old``, in a scenario's words: the very binary of ``new``."""
-    mode = mode_of(new.name)
-    if new.upstream is None:
-        return new.name
-    same = old.upstream is not None and old.upstream.binary == new.upstream.binary
-    return mode if same else f"{KUBE_PROXY}@{new.upstream.version}/{mode}"
 
 
 def connections_of(answers: Iterable[AuditAnswer]) -> list[OpenConnection]:

@@ -5,6 +5,8 @@ from contextlib import closing
 from msgspec.structs import replace
 
 from proxylab.client.session import Session
+from proxylab.engines.engine_names import KUBE_PROXY, mode_of
+from proxylab.engines.protocol import EngineChoice
 from proxylab.features.audit.findings import Audit
 from proxylab.features.migrate.open_connections import Switch, chosen, connections_of, switched, with_switch
 from proxylab.scenario.model import Scenario
@@ -26,3 +28,12 @@ def switch(session: Session, scenario: Scenario, before: Audit, new: str) -> Swi
     with closing(session.open(changing)) as lab:
         first, second = (lab.conclude(step) for step in changing.steps)
     return replace(switched(opened, first, second), left_out=len(found) - len(opened))
+
+
+def words_of(old: EngineChoice, new: EngineChoice) -> str:
+    """The engine to which a step changes nodes that run ``old``, in a scenario's words: the very binary of ``new``."""
+    mode = mode_of(new.name)
+    if new.upstream is None:
+        return new.name
+    same = old.upstream is not None and old.upstream.binary == new.upstream.binary
+    return mode if same else f"{KUBE_PROXY}@{new.upstream.version}/{mode}"

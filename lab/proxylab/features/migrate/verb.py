@@ -32,8 +32,8 @@ from proxylab.features.import_.reading import read_kubectl_output
 from proxylab.features.migrate.certificate import certificate_of
 from proxylab.features.migrate.certificate_page import page
 from proxylab.features.migrate.certificate_text import to_json, to_lines
-from proxylab.features.migrate.open_connections import Switch, words_of
-from proxylab.features.migrate.runs import switch
+from proxylab.features.migrate.open_connections import Switch
+from proxylab.features.migrate.runs import switch, words_of
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.model import Scenario

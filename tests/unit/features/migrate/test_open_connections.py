@@ -23,8 +23,8 @@ from proxylab.features.migrate.open_connections import (
     chosen,
     connections_of,
     switched,
-    words_of,
 )
+from proxylab.features.migrate.runs import words_of
 from proxylab.scenario.probes import ServiceTarget, Stream
 from proxylab.scenario.words import Frontend
 from proxylab.verdict.model import ProbeVerdict, StepVerdict
