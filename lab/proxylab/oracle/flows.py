@@ -18,7 +18,7 @@ from proxylab.oracle.answers import FlowAnswer, FlowQuestion, HealthAnswer, Reac
 from proxylab.oracle.choice import Choice, choose
 from proxylab.oracle.frontends import meet
 from proxylab.oracle.health import health_check, node_health
-from proxylab.oracle.masquerade import is_exempt_pod, masquerading
+from proxylab.oracle.masquerade import HAIRPIN, is_exempt_pod, masquerading
 from proxylab.oracle.moment import Moment, ServedPort
 from proxylab.oracle.ways import Ways
 from proxylab.plan.forwarding import UnreachableError
@@ -234,6 +234,7 @@ class _Walk:
         if not choice.chosen:
             yield self._without_endpoint(packet, served, choice, node, device)
             return
+        of_others = masquerading(self._moment, served, node, device, packet.source)
         for candidate in choice.chosen:
             onward = replace(
                 packet,
@@ -244,7 +245,7 @@ class _Walk:
                 sticky=served.service.affinity_timeout if packet.sticky is None else packet.sticky,
                 endpoint_rows=(*packet.endpoint_rows, *choice.rows),
             )
-            hidden = masquerading(self._moment, served, node, device, packet.source, candidate.address)
+            hidden = HAIRPIN if candidate.address == packet.source else of_others
             onward = replace(onward, source_rows=(*packet.source_rows, *hidden.rows))
             if packet.translated_by:
                 yield from self._to_endpoint(onward, node, steps, hides=hidden.happens, is_own=device is None)

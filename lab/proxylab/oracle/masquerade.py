@@ -6,6 +6,7 @@ masquerades what no pod sends, as far as it can tell pods apart (``detectLocalMo
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.cluster.configuration import DetectLocalMode
@@ -53,12 +54,12 @@ def _is_pod(moment: Moment, node: str, device: str | None, source: IPAddress) ->
     return device is not None and device.startswith(configuration.interface_name_prefix)
 
 
-def masquerading(
-    moment: Moment, served: ServedPort, node: str, device: str | None, source: IPAddress, endpoint: IPAddress
-) -> Masquerading:
-    """Whether ``node`` masquerades a packet from ``source`` that it translates to ``endpoint``, and why."""
-    if source == endpoint:
-        return Masquerading(True, ("masquerade-hairpin",))
+HAIRPIN: Final = Masquerading(True, ("masquerade-hairpin",))
+"""Of a packet whose sender is its endpoint."""
+
+
+def masquerading(moment: Moment, served: ServedPort, node: str, device: str | None, source: IPAddress) -> Masquerading:
+    """Whether ``node`` masquerades a packet that it translates to another machine than its sender, and why."""
     if served.is_external:
         return Masquerading(*_at_other_frontends(moment, served, node, device, source))
     if moment.setting_of(node).masquerades_all:

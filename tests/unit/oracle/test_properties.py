@@ -78,7 +78,7 @@ def ask(service: Service, slices: list[EndpointSlice], dialled: Dialled, mode: M
     return oracle(service, slices, mode).answer(question(dialled))
 
 
-def oracle(service: Service, slices: list[EndpointSlice], mode: Mode) -> Oracle:
+def oracle(service: Service, slices: list[EndpointSlice], mode: Mode, of_node_b: Mode | None = None) -> Oracle:
     there, assembly = network()
     moment = Moment(
         services=[service],
@@ -86,6 +86,7 @@ def oracle(service: Service, slices: list[EndpointSlice], mode: Mode) -> Oracle:
         nodes=there.nodes.values(),
         plan=assembly.plan,
         setting=ProxySetting(mode=mode, version=NEWEST),
+        settings={"node-b": ProxySetting(mode=of_node_b or mode, version=NEWEST)},
         pod_networks=assembly.scenario.network.pod_cidrs,
         service_networks=assembly.scenario.network.service_cidrs,
     )
@@ -248,6 +249,18 @@ def test_under_local_an_outside_host_is_seen_and_reaches_the_entry_node_alone(
 def test_modes_iptables_and_nftables_serve_alike(service: Service, ends: list[Endpoint], dialled: Dialled) -> None:
     one, other = (ask(service, [slice_of(*ends)], dialled, mode) for mode in MODES)
     assert seen(one) == seen(other)
+
+
+@given(SERVICES, endpoints(), DIALLED, MODE, MODE)
+@settings(max_examples=examples(60), deadline=None)
+def test_the_mode_of_a_node_that_a_flow_does_not_enter_changes_nothing(
+    service: Service, ends: list[Endpoint], dialled: Dialled, mode: Mode, of_node_b: Mode
+) -> None:
+    alike, beside = (
+        oracle(service, [slice_of(*ends)], mode, each).answer(question(dialled)) for each in (mode, of_node_b)
+    )
+    assert seen(alike) == seen(beside)
+    assert ("modes-beside-each-other" in beside.rows["outcome"]) is (mode is not of_node_b)
 
 
 @given(SERVICES, endpoints(), DIALLED, MODE)
