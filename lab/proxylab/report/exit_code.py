@@ -40,7 +40,7 @@ class AnyResult(Protocol):
 
     @property
     def overall(self) -> Judgement | None:
-        """The worst of them."""
+        """The worst judgement of its probes and steps."""
 
     @property
     def judged(self) -> Sequence[_Judgeable]:

@@ -1,7 +1,7 @@
 """Documents that others wrote: reports of earlier runs, and bundles. What they say is shown on a terminal and on pages.
 
-Their authors chose the names and reasons in them, so all text is made printable as it is read, and stays in one line.
-What judges it again compares texts of one document only, so the verdicts stay.
+Their authors chose the names and reasons in them. So ``decode_printable`` makes all text printable, and keeps each text
+in one line. The judge compares texts of one document with each other only, so the verdicts stay the same.
 """
 
 from json import loads

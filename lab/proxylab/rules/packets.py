@@ -170,7 +170,7 @@ def matches(rule: Rule, packets: Packets, sets: Sets = MappingProxyType({})) -> 
 
 
 def answer(part: Match | Action, packets: Packets, sets: Sets = MappingProxyType({})) -> Answer:
-    """Whether packets match one condition. Most actions let all packets pass on to what stands behind them."""
+    """Whether packets match one condition. Of an action, whether it lets them go on to what stands behind it."""
     if part.name in _ALWAYS:
         return Answer.YES
     if isinstance(part, Match) and part.name == "--match-set" and part.value in sets and len(part.values) == 2:
@@ -240,7 +240,7 @@ def comparisons(part: Match | Action) -> tuple[list[Comparison], bool]:
         return list(_of_service(part)), True
     names, elements = part.name.split(" . "), list(_elements(part))
     found: list[Comparison] = [each for each in map(_of_header, names) if each]
-    # A list of pairs leaves out a packet whose address is in none of them. Which ports go with it, this does not ask.
+    # A list of pairs leaves out a packet whose address is in none of them. The ports of the pairs are not compared.
     is_all = len(names) == 1 or (len(elements) == 1 and not part.operator)
     for at, name in enumerate(names):
         field = _FIELDS.get(name)

@@ -1,7 +1,7 @@
 """One rule: its conditions and actions in the order in which the kernel runs them, in the words of its own tool.
 
-A reader keeps what it does not know as a condition with that name, so that printing loses nothing, and no one takes a
-rule with an unknown condition for one that always matches.
+A reader keeps what it does not know as a condition with that name. So printing loses nothing, and a rule with an
+unknown condition does not count as one that always matches.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The rule of a text, whichever tool printed it. A lab asks of the same rules for all of its probes."""
+"""The rule of a text, whichever tool printed it. All probes of a lab ask for the same rules, so they are read once."""
 
 from functools import lru_cache
 from typing import Final
@@ -30,7 +30,7 @@ def print_rule(rule: Rule) -> str:
 
 @lru_cache(maxsize=4096)
 def effects_of(text: str) -> Effects:
-    """What the rule of a text does to packets that match it; nothing, as far as is known, where it cannot be read."""
+    """What the rule of a text does to packets that match it; no effect is known of a text that cannot be read."""
     rule = read_rule(text)
     return frozenset() if rule is None else effects(rule)
 

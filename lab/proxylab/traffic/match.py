@@ -233,7 +233,7 @@ class Matcher:
             legs.wait(vantage, frame, datagram)
 
     def _note_onward(self, legs: Legs, vantage: TapPoint, frame: Frame, datagram: Datagram) -> bool:
-        """Note a packet of a second leg; false where its flow is unknown, or it opens and refuses nothing."""
+        """Note a packet of a second leg. False where its flow is unknown, or where it opens and refuses nothing."""
         flow, packet = legs.onward(datagram), opening(datagram)
         if flow is None or packet is None:
             return False
@@ -241,11 +241,11 @@ class Matcher:
         return True
 
     def tries(self, endpoints: Collection[IPAddress]) -> int:
-        """How many packets of such connections the taps have seen."""
+        """How many packets the taps have seen of connections to ``endpoints`` that carried no request."""
         return 0 if self._legs is None else sum(1 for _ in self._legs.tried(endpoints))
 
     def note_tries(self, endpoints: Collection[IPAddress]) -> None:
-        """Note the connections of programs that carried no request; only a run of one flow can own them."""
+        """Note the packets of these connections. Only in a run of one flow is their flow certain."""
         if self._legs is not None and self._identity.flows == 1:
             for each in self._legs.tried(endpoints):
                 self._note(each.tap, each.frame, each.datagram, (0, each.packet), Leg.TRIED)
@@ -304,7 +304,7 @@ class Matcher:
             return self._with(self._flow(datagram.sequence), _REQUEST)
         if datagram.flags == Chunk.INIT_ACK:
             return self._with(self._flow(datagram.acknowledged), _REPLY)
-        # As with TCP's reset, one that the sender's own stack sends says nothing of the proxy.
+        # An ABORT of the sender's own stack says nothing of the proxy, as with TCP's reset.
         if datagram.flags == Chunk.ABORT and (vantage.transit or vantage.is_sender is not outgoing):
             return self._with(self._flow(datagram.acknowledged), _RESET)
         return None
@@ -365,7 +365,7 @@ class Matcher:
         return None if flow is None else (flow, packet)
 
     def _settle(self, vantage: TapPoint, flow: int, packet: Packet) -> None:
-        """Note what a packet that came in settles of its flow."""
+        """Note which question about its flow an incoming packet answers."""
         if packet is _REQUEST:
             self._arrived.add(flow)
         elif not vantage.is_sender:

@@ -70,15 +70,16 @@ _OF_TAPS = ("flows", "fates", "ended_in", "packets", "packets_counted")
 class ExpectedEnds:
     """The addresses and ports at which the flows of a probe may arrive, or the packets of a stream.
 
-    They are the reachable endpoints, and where the author says. An author may name a backend that is no reachable
-    endpoint: conntrack or a proxy that has stopped may still lead there. At such a pod each endpoint of the Service
-    will do; where the Service has none there any more, each address and port. An author may also dial a node's own
-    address and expect its daemon there, at the node port of a Service without endpoints: no mode serves node ports at
-    every address. Where it has endpoints, the plan says at which addresses nothing need serve them (``or_dialled``).
+    These are the reachable endpoints, and the ends that the author allows. An author may name a backend that is no
+    reachable endpoint: conntrack or a proxy that has stopped may still lead there. At such a pod each endpoint of the
+    Service is right; where the Service has none there any more, each address and port is. An author may also dial a
+    node's own address and expect the node's daemon there, at the node port of a Service without endpoints: no mode
+    serves node ports at every address. For a Service with endpoints, the plan says at which addresses nothing need
+    serve them (``or_dialled``).
 
     Attributes:
         reachable: the ends themselves, without those of pods that the author names.
-        is_known: whether anything says where they may arrive.
+        is_known: whether a Service, an endpoint or the author limits the ends; else each end is right.
     """
 
     def __init__(
@@ -128,7 +129,7 @@ class ExpectedEnds:
 
     @staticmethod
     def _own_endpoints(resolved: ResolvedProbe, named: Iterable[str]) -> Mapping[str, frozenset[End]]:
-        """The endpoints of each pod that the author names, of a Service."""
+        """The Service's endpoints at each pod that the author names; none for a probe of no Service."""
         if not resolved.service_port:
             return {}
         addresses = defaultdict[str, set[IPAddress]](set)
@@ -164,7 +165,7 @@ class Case(Struct, frozen=True, dict=True):
 
     @cached_property
     def is_about_packets(self) -> bool:
-        """Whether the flows must have an outcome: not where the author expects an HTTP answer, and no Service gives it.
+        """Whether the flows must have an outcome. An HTTP answer without a Service needs none.
 
         An answer of a Service shows the engine's work only if the engine's rules led the request there, or the dialled
         node answered a health check. Where proxies end connections, the lab cannot follow a request to an Ingress
@@ -219,7 +220,7 @@ class Case(Struct, frozen=True, dict=True):
 
     @cached_property
     def clients(self) -> dict[IPAddress, set[str]]:
-        """Where the flows of each sending address arrived."""
+        """The pods that the flows of each sending address reached."""
         if not self.resolved.sender.others:
             return {self.resolved.sender.address: set(self.arrivals_by_pod)}
         found: dict[IPAddress, set[str]] = {}
@@ -248,7 +249,7 @@ class Case(Struct, frozen=True, dict=True):
 
     @cached_property
     def packets_counted(self) -> int:
-        """How many of them had left when the lab read the stack counters."""
+        """How many of these packets had left when the lab read the stack counters."""
         return packets_until(self.flows, self.evidence.counters_read_at)
 
     @property
@@ -300,7 +301,8 @@ class Case(Struct, frozen=True, dict=True):
         return self._lost_copies(Packet.REPLY)
 
     def _lost_copies(self, packet: Packet) -> Mapping[int, str]:
-        # Without the plan no tap shows a hop that was passed over: contradictions of other witnesses rule out a copy.
+        # A judge without the plan cannot see that a flow passed a hop without a tap. So it takes no copy of a flow for
+        # lost about which other witnesses contradict the taps.
         sound = [None if flow.number in self.disagreements else flow.fate for flow in self.flows]
         return lost_copies(self.evidence, self.resolved, self.flows, sound, packet)
 
@@ -311,7 +313,7 @@ class Case(Struct, frozen=True, dict=True):
 
     @cached_property
     def fates(self) -> tuple[Fate, ...]:
-        """What became of each flow, by the taps, its copies, and without what links did."""
+        """The fate of each flow by the taps, with what nodes did to its copies, and what links with netem did."""
         return tuple([self._fate(flow) for flow in self.flows])
 
     def _fate(self, flow: Flow) -> Fate:
@@ -390,7 +392,7 @@ class Case(Struct, frozen=True, dict=True):
 
     @property
     def expected_entries(self) -> Sequence[TableEntry]:
-        """The entries of connection tracking of which the author expects one; without that, none."""
+        """The entries of connection tracking that the author's key ``some`` matches; none without that key."""
         return self.tables.some(self.expect.conntrack) if self.expect.conntrack is not None else ()
 
     @cached_property
@@ -446,7 +448,8 @@ class Case(Struct, frozen=True, dict=True):
     def discarded(self) -> tuple[Discarded, ...]:
         """What proxies' processes discarded of the probe's datagrams for the dialled service port.
 
-        A process counts all that it discards. So its count stands for no more than what the taps saw come to it.
+        A process counts all that it discards, also of other traffic. The taps bound its count: no more datagrams of the
+        probe were discarded than came to it.
         """
         own = f"{self.resolved.service_port}/{Protocol.UDP}"
         found = [each for each in self.evidence.discarded if each.service_port == own]
@@ -477,7 +480,7 @@ class Case(Struct, frozen=True, dict=True):
     def expected_source(self, flow: Flow) -> IPAddress | None:
         """The source that a flow's backend must see.
 
-        It is ``None`` where the author or the network does not say, and where nothing masquerades it although expected.
+        It is ``None`` where neither author nor network gives one, and where nothing masquerades a flow that must be.
         """
         own = self.resolved.sender.address_of_flow(flow.number)
         match self.source_expectation(flow):
@@ -517,7 +520,7 @@ class Case(Struct, frozen=True, dict=True):
 
     @cached_property
     def unseen(self) -> tuple[str, ...]:
-        """The doubt about verdicts on arrivals: flows that no pod saw show nothing there."""
+        """The doubt about verdicts on arrivals where no pod saw some of the flows."""
         unseen = len(self.flows) - len(self.arrived)
         if self.arrived:
             unseen -= self.fates.count(Fate.LOST_ON_LINK)

@@ -39,11 +39,11 @@ class ConntrackTables(Struct, frozen=True):
         return self.nodes if expected.node is None else (expected.node,)
 
     def some(self, expected: ConntrackExpect | None) -> list[TableEntry]:
-        """The entries of which there must be one."""
+        """The entries that match ``some``: there must be one."""
         return [] if expected is None else self._matching(expected, expected.some)
 
     def none(self, expected: ConntrackExpect | None) -> list[TableEntry]:
-        """The entries that must not be there."""
+        """The entries that match ``none``: there must be none."""
         return [] if expected is None else self._matching(expected, expected.none)
 
     def _matching(self, expected: ConntrackExpect, kind: Entries | None) -> list[TableEntry]:

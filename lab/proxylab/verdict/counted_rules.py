@@ -69,7 +69,7 @@ def is_engines_chain(chain: str, hashes: Container[str] | None = None) -> bool:
 
 
 def as_recorded(resolved: ResolvedProbe, evidence: object) -> ResolvedProbe:
-    """The resolved probe with the hashes alone that the evidence names: whose other chains are, no judge asks."""
+    """The resolved probe, with no other hashes than those of chains in the evidence: the judge asks for these alone."""
     if resolved.chain_hashes is None:
         return resolved
     named = {each.decode() for each in re.findall(_OF_SERVICE_PORT.pattern.encode(), encode(evidence))}
@@ -404,7 +404,7 @@ def why_masqueraded(rule: CountedRule, resolved: ResolvedProbe) -> str:
 
 
 def _though_a_pod(resolved: ResolvedProbe) -> str:
-    """The clause that makes it a mistake: the client is a pod of this cluster."""
+    """The clause that the client is a pod of this cluster, which makes the masquerading a mistake."""
     pods = {pod.address for pod in resolved.receivers if not pod.ports}  # a receiver on a node has the node's address
     return ", though it is a pod" if resolved.sender.address in pods else ""
 

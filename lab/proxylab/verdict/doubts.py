@@ -1,9 +1,8 @@
 """Reasons to doubt evidence: witnesses that contradict each other, lost frames, and silence that may end later.
 
-Session affinity on a slow machine: clients that came back after ``timeoutSeconds``, so that a proxy may forget them.
-
-The author chose the waits of a scenario so that its clients come back in time. If the lab itself takes longer, another
-pod shows nothing about the proxy. A proxy that forgets clients early sends them to another pod in time.
+One reason is session affinity on a slow machine. The author chose the waits of a scenario so that its clients come back
+within ``timeoutSeconds``. If the lab itself takes longer, the proxy may forget a client, and another pod shows nothing.
+A proxy that forgets clients early sends them to another pod within that time.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -166,7 +165,7 @@ def reasons_it_may_be_late(
 
 
 def _at_programs(lost: Iterable[Flow], undrained: Collection[str]) -> Iterator[str]:
-    """Lost flows that a program got which cannot be asked: no sentinel packet shows that it is done."""
+    """The doubt about lost flows that a program got: no sentinel packet shows that the program is done with them."""
     taken = [flow.relays[0].netns_name for flow in lost if flow.relays and flow.relays[0].netns_name in undrained]
     if taken:
         got = f"the proxy's process on {listed(list(dict.fromkeys(taken)))} got {amount(len(taken), 'flow')}"

@@ -166,7 +166,7 @@ class Flow(Struct, frozen=True, dict=True):
 
     @cached_property
     def rejections(self) -> tuple[Observation, ...]:
-        """What the sender heard of ICMP errors that rules send to reject a packet."""
+        """The ICMP errors at the sender with which rules reject packets."""
         return (*self.unreachables, *(each for each in self.errors if rejecting_error(each) is not None))
 
     @cached_property
@@ -301,7 +301,7 @@ class Flow(Struct, frozen=True, dict=True):
 
     @cached_property
     def last_reply(self) -> Observation | None:
-        """The last observation of an answer, also as it came in under another device's MAC: that stack drops it."""
+        """The last observation of an answer; also of one under another device's MAC, which the stack there drops."""
         replies = (each for each in self.hops if each.packet is Packet.REPLY)
         return max(replies, key=lambda each: each.at, default=None)
 

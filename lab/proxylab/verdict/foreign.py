@@ -156,7 +156,7 @@ def suspicion(
 ) -> str:
     """The clause about rules of a node that may have done that to packets of a probe or stream; empty if none may.
 
-    ``besides`` are the texts of rules that are no matter.
+    The clause leaves out rules with the texts ``besides``.
     """
     rules = may_have(effects, resolved, evidence, (node,))
     return _suspected(node, [rule for rule in rules if rule.text not in besides])
@@ -175,8 +175,8 @@ def _suspected(node: str, rules: Sequence[ForeignRule]) -> str:
 def suspicion_where_lost(resolved: ResolvedProbe, evidence: Evidence, last: Observation) -> str:
     """The clause about what may have ended a packet that the taps saw last there; empty if nothing may have.
 
-    They are rules of the node that it came into, and that it may have met. What left may have met an XDP program of any
-    node, which no tap shows.
+    The clause names rules of the node that the packet came into, if the packet may have met them. A packet that left
+    may have met an XDP program of any node, which no tap shows.
     """
     if last.direction is Direction.IN or last.device == STACK:
         rules = may_have(ENDING, resolved, evidence, (last.netns_name,))

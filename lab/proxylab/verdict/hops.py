@@ -281,7 +281,7 @@ def _is_over(flow: Flow) -> bool:
 
 
 def copied_on_link(resolved: ResolvedProbe, evidence: Evidence, flow: Flow) -> bool:
-    """Whether a link, and no node, copied the request of a flow, or its answer: each node passed on what came."""
+    """Whether a link copied the request of a flow or its answer: each node passed on as many packets as came to it."""
     if not any(link.copies for link in evidence.links) or len(flow.reached) > 1 or flow.strays or flow.stray_replies:
         return False
     passed = [each for each in flow.passages if each.device != STACK and each.packet in (Packet.REQUEST, Packet.REPLY)]

@@ -76,7 +76,7 @@ class StreamCase(Struct, frozen=True):
 
     @property
     def foreign(self) -> Iterator[str]:
-        """Why others than a Service's engine may have led its packets: rules of no engine, or no translation at all."""
+        """Why something else than the engine may have led its packets: foreign rules, or no translation at all."""
         yield from self._may_have((REWRITING,), "led packets in place of the engine's rules")
         last = self.record.packets[-1:]
         of_service = self.resolved.service_port and self.resolved.protocol in (Transport.TCP, Transport.UDP)
@@ -108,12 +108,12 @@ class StreamCase(Struct, frozen=True):
 
     @property
     def changed_by_others(self) -> Iterator[str]:
-        """Rules of no engine that may have marked its packets for masquerading, where backends must see no sender's."""
+        """Foreign rules that may have marked its packets for masquerading, where backends must see a node's address."""
         if not set(self.sources.values()) <= set(self.resolved.sender.addresses):
             yield from self._may_have((MARKING,), "marked packets in place of the engine's rules")
 
     def ended_by_others(self, ends: Effects) -> Iterator[str]:
-        """Rules of no engine that may have ended its packets so, led them astray, or kept them from the engine's."""
+        """Foreign rules that may have ended its packets so, led them astray, or kept them from the engine's rules."""
         effects = (ends, EXEMPTING, REWRITING)
         return self._may_have(effects, "ended packets in place of the engine's rules or the step's change")
 

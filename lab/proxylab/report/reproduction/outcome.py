@@ -1,6 +1,6 @@
 """The fate of one packet as a line, the same for the script, the lab and the expectation; and why there is no script.
 
-A line that does not match the expectation only decides which flow the script sends.
+The lab's own line of a flow only decides which flow the script sends: the first whose line does not match.
 """
 
 import re
@@ -46,7 +46,7 @@ def expected(case: Case, flow: Flow) -> str:
 
 
 def _delivered(case: Case, flow: Flow, dialled: str) -> str:
-    """Any backend will do, from the source and with the reply that the author or the network gives it."""
+    """Any backend is right, from the source and with the reply that the author or the network gives it."""
     expect = case.expect
     backends: dict[tuple[str, str], list[str]] = {}
     for name in sorted(expect.backend_names) or [_ANY]:

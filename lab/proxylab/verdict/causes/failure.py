@@ -3,8 +3,8 @@
 A cause rests on the evidence of the probe. Two more things help to name it: the plan of the lab's network, and one more
 packet that the lab traced afterwards. A sentence that needs that packet says so.
 
-``without_excluded`` leaves out rules whose own matches exclude a flow's packets: whatever such a rule counted, it did
-nothing to them.
+``without_excluded`` leaves out rules whose own matches exclude a flow's packets: what such a rule counted, it did to
+other packets.
 """
 
 from msgspec import Struct

@@ -1,7 +1,7 @@
 """Causes at programs that end connections: a proxy's process, an Ingress controller, a server of health checks.
 
-They are whose source a pod saw, who chose the pod, why a connection was closed or stayed on its node, what a health
-check knows, and which address a controller passed on.
+The causes name the source that a pod saw, the program that chose the pod, why a connection was closed or stayed on its
+node, what a health check knows, and the address that a controller passed on.
 """
 
 from proxylab.evidence.evidence import HttpReport, Observation, Packet

@@ -143,8 +143,8 @@ ENDPOINT_OF_STREAM = Expectation[StreamCase, dict[int, str]](
 def _judge_backends(case: Case, expected: tuple[Backend, ...]) -> Verdict:
     """The flows reached exactly the pods in ``expected``, and where it names ports exactly those.
 
-    The proxy picks a backend by chance, so few flows need not reach all of them. Only from ``flows_to_hit_all`` flows
-    on does a backend without a flow count as missing; below that it is in doubt. With session affinity the proxy
+    The proxy picks a backend by chance, so few flows need not reach all of them. A backend without a flow is missing
+    from ``flows_to_hit_all`` flows on; below that it is in doubt. With session affinity the proxy
     chooses once for each client, and a scenario may have few of them: then the verdict only says so. A client of a
     headless Service's name dials one pod; ``name`` checks that the name gives all of them.
     """
@@ -177,7 +177,7 @@ def _judge_backends(case: Case, expected: tuple[Backend, ...]) -> Verdict:
 
 
 def _note_stranger(findings: Findings, number: int, strangers: Sequence[str], but: str = "") -> None:
-    """A flow or packet reached what is no expected backend; ``but`` is what may excuse that."""
+    """Note a flow or packet that reached what is no expected backend; ``but`` is a clause that may excuse it."""
     clause = f"the request reached {listed(strangers)}, not an expected backend"
     (findings.doubt if but else findings.wrong)(f"{clause}, but {but}" if but else clause, number)
 

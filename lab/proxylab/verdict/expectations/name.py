@@ -2,9 +2,9 @@
 
 A name fails where it does not exist, where it has no address, where the socket reports an error, and where the answer
 is wrong: it must give the cluster IPs of the Service, or exactly the ready endpoints of a headless one (the backends
-that the author names). So it does where another than a name server behind the Service answers, as NSID shows (RFC
-5001; an author's program or Corefile may give none), where an answer with an error has records, and where a record has
-another owner than the name or its aliases.
+that the author names). It also fails where an answer comes from another server than those behind the Service, as NSID
+shows (RFC 5001; an author's program or Corefile may give none), where an answer with an error has records, and where a
+record has another owner than the name or its aliases.
 Silence is a failure only where the name server itself, asked at once past the Service, answers the same query.
 """
 
@@ -63,7 +63,7 @@ def _judge_silence(question: Question, failed: Lookup, lookups: Sequence[Lookup]
 
 
 def _strange(question: Question, answer: Lookup) -> Iterator[str]:
-    """How an answer is none to the question, or not the Service's."""
+    """How an answer does not answer the question, or does not come from the Service."""
     server = f"{answer.server} answered {_spelled(answer)}"
     is_named = bool(answer.served_by) or not question.unnamed
     if question.answering and is_named and answer.served_by not in question.answering:

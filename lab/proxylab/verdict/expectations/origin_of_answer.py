@@ -73,7 +73,7 @@ def rejects(case: Case) -> bool:
 
 
 def answered_elsewhere(case: Case, flow: Flow) -> bool:
-    """Whether a machine was seen to answer a flow that reached no pod, and not for a pod that its program asked.
+    """Whether the taps saw a machine answer a flow that reached no pod, other than with what a pod told its program.
 
     A socket that got a pod's own answer shows that a program handed the flow on where no tap could follow.
     """

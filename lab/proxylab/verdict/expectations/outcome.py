@@ -29,17 +29,17 @@ What each outcome needs, for every flow of the probe:
   ICMP error that it cannot be delivered.
 
 A request comes with the data that was sent, and an ICMP error quotes the packet that was sent; either, and a reset,
-comes once for each packet (``alterations``).
+comes once for each packet (``hops.altered_clauses``).
 
 A tap at the pod saw an unexpected backend or source, so that is wrong whatever connection tracking holds. A reply from
 a wrong address is wrong, too: the sender heard it, and a lost conntrack entry may be the reason.
 
-Before the judgement stands what speaks against the proof of an outcome: flows fared as expected, and may owe it to
-something else than rules, as where counters do not account for every packet, or where foreign rules may have done the
-work of the engine under test.
+The functions in front of the judgement look for doubts about its proof. Flows with the expected fate may owe it to
+something else than the engine's rules: where counters do not account for every packet, or where foreign rules may have
+done the work of the engine under test.
 
-Two expectations rest on the same fates. ``icmp``: which ICMP error rejected the flows, by the tap at the sender.
-``also``: the promises leave open what must happen, so nothing but the author's own keys can judge the probe.
+Two expectations rest on the same fates. ``icmp`` says which ICMP error rejected the flows, by the tap at the sender.
+``also`` has a verdict where the promises leave open what must happen: then the author's own keys alone judge the probe.
 """
 
 from collections import Counter, defaultdict
@@ -130,7 +130,7 @@ def _doubts_about_whose_drop(case: Case) -> Iterator[str]:
 
 
 def _came_back(case: Case) -> bool:
-    """Whether each packet ended where it entered its own sender: the kernel takes no packet with its own source."""
+    """Whether each packet ended as it came back to its sender: a kernel takes no packet with its own source."""
     last = [flow.last_seen for flow in case.flows]
     sender = case.resolved.sender.name
     return all(seen and seen.direction is Direction.IN and seen.netns_name == sender for seen in last)
@@ -226,8 +226,8 @@ def _dropped_alike(case: Case) -> bool:
 def _rejected_alike(case: Case) -> bool:
     """Whether one rule rejected every packet of a probe that asks nothing of the engine, with the error that came.
 
-    A rule that the scenario gives a node need not name the dialled address. Which tool has written it is no matter: in
-    modes whose engine has tables of its own, those of iptables are foreign.
+    A rule that the scenario gives a node need not name the dialled address. A rule of any tool counts: in modes whose
+    engine has tables of its own, those of iptables are foreign.
     """
     if case.resolved.service_port:
         return False
@@ -278,7 +278,7 @@ _FATE = {
 }
 
 _ANSWERED = frozenset({Outcome.DELIVERED, Outcome.CLOSED})
-"""Outcomes that an answer from nowhere neither fulfils nor breaks: a witness is missing."""
+"""The outcomes for which an answer that no pod sent lacks a witness: it neither fulfils nor breaks them."""
 
 
 _TURNED_AWAY = frozenset({Fate.REFUSED, Fate.REJECTED, Fate.UNREACHABLE})
@@ -340,14 +340,14 @@ def _with_the_error(case: Case, flow: Flow, fate: Fate, strange: str) -> str:
 
 
 def _is_turned_away(outcome: Outcome, flow: Flow, fate: Fate) -> bool:
-    """Whether an answer shows the outcome, which another may have sent."""
+    """Whether the outcome rests on an answer that another machine than the expected one may have sent."""
     if outcome is Outcome.REJECTED:
         return flow.rejected_by is not None
     return outcome is Outcome.REFUSED and fate in _TURNED_AWAY
 
 
 def _comes_to(case: Case, flow: Flow, fate: Fate) -> bool:
-    """Whether another fate is the outcome, too: a drop in the sender's own OUTPUT, or a closed port over UDP.
+    """Whether a fate of another name is the expected outcome: a drop in the sender's OUTPUT, or a closed port over UDP.
 
     For a closed UDP port a stack sends what a rejecting rule sends: ICMP port unreachable. It is the stack's where no
     rule can have sent it.
@@ -385,7 +385,7 @@ def _look_closer(case: Case, flow: Flow, fate: Fate, findings: Findings) -> None
             findings.doubt(f"{case.on_links[flow.number]}, which shows nothing of the proxy", flow.number)
         return
     if flow.unended:
-        # A reset was heard, which no later packet takes back.
+        # No later packet takes back a reset that the sender heard; an end that is missing may only be late.
         find = findings.missing if flow.unended == "timeout" else findings.wrong
         if dropped_meanwhile(case.evidence.links):
             find = findings.doubt
@@ -396,7 +396,7 @@ def _look_closer(case: Case, flow: Flow, fate: Fate, findings: Findings) -> None
 
 def _look_at_rules(case: Case, outcome: Outcome, findings: Findings) -> None:
     """What speaks against the rules' share in fates that look as expected."""
-    is_silent = Fate.LOST in case.fates  # of the other flows, the sender heard the ICMP error
+    is_silent = Fate.LOST in case.fates  # flows with another fate have the ICMP error as a witness
     if outcome is Outcome.DROPPED and is_silent and not case.dropping and (rejecting := case.rejecting):
         findings.wrong(f"{listed(nodes_of(rejecting))} rejected it by a rule, and the ICMP error was lost")
     for clause in doubts_about_outcome(case, outcome):

@@ -54,7 +54,7 @@ def _judge(case: Case, expected: Reply | ReplyByBackend) -> Verdict:
         if reply is Reply.NONE:
             unanswered += _judge_silence(case, flow, findings)
             continue
-        # Who sent it says more than what it holds: a stranger's answer has other data, too.
+        # The sender of an answer comes before its data: the answer of another machine has other data, too.
         if flow.number in altered and not _strange_end(case, flow, *_expected_end(case, flow, reply)):
             findings.wrong(altered[flow.number], flow.number)
             continue

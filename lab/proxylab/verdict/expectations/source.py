@@ -83,7 +83,7 @@ def _judge_address(seen: _SeenSource, findings: Findings, *, several: bool) -> b
 
 
 def _judge_unexpected(seen: _SeenSource, findings: Findings, node: str | None) -> None:
-    """Judge a packet for which nothing says a source. ``node`` runs the backend as a program of its own."""
+    """Judge a packet whose expected source is not known. ``node`` runs the backend as a program of its own."""
     source = seen.sources[0]
     if seen.by is None:
         findings.wrong(
@@ -167,7 +167,7 @@ def _other_holder(
 
 
 class _Changes(NamedTuple):
-    """What rules that change sources counted, and how many of the flows that arrived are expected to be so.
+    """How many sources rules changed, and of how many flows that arrived the author expects it.
 
     ``unexpected`` are the packets beyond one for each flow that the author does not expect to be preserved.
     """

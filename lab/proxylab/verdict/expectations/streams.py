@@ -82,7 +82,7 @@ def _judge_count(
 
 
 def _work_of_others(stream: StreamCase, key: str, expected: Count) -> Iterator[str]:
-    """Foreign rules to which the stream may owe its number: they ended its packets, or kept them from ending."""
+    """Foreign rules that may have made the number: they ended packets of the stream, or kept packets from ending."""
     if key in _ENDS:
         if expected.at_least:
             yield from stream.ended_by_others(_ENDS[key])
