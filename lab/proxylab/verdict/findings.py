@@ -1,6 +1,10 @@
-"""``Findings``: what speaks against an expectation, and the verdict that follows. It knows no particular expectation.
+"""``Expectation``: what every expectation has; ``Findings``: what speaks against one, and the verdict that follows.
 
-Theory of operation. A finding is of one of three kinds, which weigh differently:
+To add an expectation, write a module that makes an ``Expectation``, and list it in ``expectations.table``. The judge
+enters the module only where the author wrote the key, or where the expectation says itself what is expected. This
+module knows no particular one.
+
+A finding is of one of three kinds, which weigh differently:
 
 * *wrong*: the taps saw something that the expectation forbids. That is a fail, whatever else is in doubt.
 * *missing*: the taps did not see something. That is a fail only if nothing casts doubt on the silence; otherwise the
@@ -11,9 +15,13 @@ Without any of them the verdict is a pass. Doubts about the evidence as a whole 
 short) weigh on every expectation, since each assumes that the taps saw all flows of the probe and nothing else.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from typing import Generic, Protocol, TypeVar
 
+from msgspec import Struct
+
+from proxylab.addresses import IPAddress
 from proxylab.evidence.words import tally
 from proxylab.scenario.words import Position
 from proxylab.verdict.model import Judgement, Verdict
@@ -120,3 +128,53 @@ class Findings:
     @property
     def _kinds(self) -> tuple[_FindingsOfKind, ...]:
         return self._wrong, self._missing, self._doubts
+
+
+S = TypeVar("S", bound=Judged)
+W = TypeVar("W")
+
+
+class Needs(IntEnum):
+    """What must exist before an expectation can be judged; each includes those before it."""
+
+    NOTHING = 0
+    PACKETS = 1
+    ARRIVALS = 2
+
+
+def _nothing_seen(_subject: object, _verdict: Verdict) -> str:
+    return ""
+
+
+def _no_address(_subject: object, _verdict: Verdict) -> IPAddress | None:
+    return None
+
+
+class Expectation(Struct, Generic[S, W], frozen=True, kw_only=True):
+    """One expectation of a probe, a stream or a step.
+
+    Attributes:
+        key: its YAML key, or the word in reports for one that needs no key.
+        judge: the verdict on a subject, by what is expected of it.
+        expected: what is expected of a subject, where more than the author's key says it; ``None`` where nothing is.
+        needs: what must exist before it can be judged.
+        as_seen: what the evidence shows of its failure, in a sentence, where no cause is known; empty where the
+            verdict's reasons say it all.
+        seen_address: the address that was seen in place of the expected one, whose holder an explanation names.
+        shows_in_shares: whether an explanation of its failure shows the shares of flows.
+    """
+
+    key: str
+    judge: Callable[[S, W], Verdict]
+    expected: Callable[[S], W | None] | None = None
+    needs: Needs = Needs.PACKETS
+    as_seen: Callable[[S, Verdict], str] = _nothing_seen
+    seen_address: Callable[[S, Verdict], IPAddress | None] = _no_address
+    shows_in_shares: bool = False
+
+    def expected_of(self, subject: S) -> W | None:
+        """What is expected of a subject: what its author wrote at ``key``, unless ``expected`` says it."""
+        if self.expected is not None:
+            return self.expected(subject)
+        written: W | None = getattr(subject.expect, self.key)
+        return written

@@ -21,9 +21,8 @@ from proxylab.scenario.words import Outcome, Position
 from proxylab.verdict.case import Case
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.expectations.arrivals import ENDPOINT
-from proxylab.verdict.expectations.expectation import Needs
 from proxylab.verdict.expectations.table import OF_PROBES, OF_STEPS, OF_STREAMS
-from proxylab.verdict.findings import Findings
+from proxylab.verdict.findings import Findings, Needs
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict, expectations
 from proxylab.verdict.step_case import StepCase
 

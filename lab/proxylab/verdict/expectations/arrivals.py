@@ -32,8 +32,7 @@ from proxylab.statistics import (
     spread_p_value,
 )
 from proxylab.verdict.case import Case, ExpectedEnds
-from proxylab.verdict.expectations.expectation import Expectation, Needs
-from proxylab.verdict.findings import Findings
+from proxylab.verdict.findings import Expectation, Findings, Needs
 from proxylab.verdict.flows import counted_ends
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.step_case import StreamCase, answer_words, may_be_late

@@ -14,9 +14,8 @@ from proxylab.plan.resolved import STACK
 from proxylab.scenario.words import Outcome
 from proxylab.verdict.case import Case
 from proxylab.verdict.expectations.dropped_at_pod import judge_end_at_pod
-from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.expectations.outcome import lost_where
-from proxylab.verdict.findings import Findings
+from proxylab.verdict.findings import Expectation, Findings
 from proxylab.verdict.flows import Fate
 from proxylab.verdict.hops import hop, is_at, seen_untranslated
 from proxylab.verdict.model import Verdict

@@ -9,8 +9,7 @@ from proxylab.evidence.words import amount, listed
 from proxylab.scenario.expect import ConntrackExpect, Entries
 from proxylab.verdict.case import Case
 from proxylab.verdict.conntrack_tables import ConntrackTables, entry_words
-from proxylab.verdict.expectations.expectation import Expectation
-from proxylab.verdict.findings import Findings, Judged
+from proxylab.verdict.findings import Expectation, Findings, Judged
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.step_case import StepCase
 

@@ -15,8 +15,7 @@ from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import STACK
 from proxylab.scenario.expect import HttpExpect
 from proxylab.verdict.case import Case
-from proxylab.verdict.expectations.expectation import Expectation
-from proxylab.verdict.findings import Findings
+from proxylab.verdict.findings import Expectation, Findings
 from proxylab.verdict.model import Verdict
 
 _SUCCESS: Final = 2

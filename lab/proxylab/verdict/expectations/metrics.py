@@ -8,8 +8,7 @@ from typing import Final
 from proxylab.evidence.stream_records import Exported, Sample
 from proxylab.evidence.words import amount, listed
 from proxylab.scenario.steps import Count, Metric
-from proxylab.verdict.expectations.expectation import Expectation
-from proxylab.verdict.findings import Findings
+from proxylab.verdict.findings import Expectation, Findings
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.step_case import StepCase
 

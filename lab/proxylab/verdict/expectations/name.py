@@ -17,8 +17,7 @@ from proxylab.evidence.words import listed
 from proxylab.plan.resolved import Question
 from proxylab.verdict.case import Case
 from proxylab.verdict.dns import expected_addresses, found_addresses
-from proxylab.verdict.expectations.expectation import Expectation, Needs
-from proxylab.verdict.findings import Findings
+from proxylab.verdict.findings import Expectation, Findings, Needs
 from proxylab.verdict.model import Verdict
 
 

@@ -61,7 +61,6 @@ from proxylab.verdict.counted_rules import CountedRule, may_be_engines, of_servi
 from proxylab.verdict.doubts import dropped_by_one, packets_of, packets_until
 from proxylab.verdict.drops import kernel_drop
 from proxylab.verdict.expectations.dropped_at_pod import judge_drop_at_pod
-from proxylab.verdict.expectations.expectation import Expectation, Needs
 from proxylab.verdict.expectations.origin_of_answer import (
     answered_by_another,
     answered_elsewhere,
@@ -70,7 +69,7 @@ from proxylab.verdict.expectations.origin_of_answer import (
     rejects,
 )
 from proxylab.verdict.expectations.untranslated import judge_untranslated
-from proxylab.verdict.findings import Findings
+from proxylab.verdict.findings import Expectation, Findings, Needs
 from proxylab.verdict.flows import Fate, Flow, counted_ends
 from proxylab.verdict.foreign import ended_by, rewrote, rule_words, suspicion
 from proxylab.verdict.hops import (

@@ -13,8 +13,7 @@ from proxylab.evidence.words import amount, endpoint, listed, times
 from proxylab.scenario.expect import ReplyByBackend
 from proxylab.scenario.words import Manner, Outcome, Reply
 from proxylab.verdict.case import Case, fate_clause
-from proxylab.verdict.expectations.expectation import Expectation
-from proxylab.verdict.findings import Findings
+from proxylab.verdict.findings import Expectation, Findings
 from proxylab.verdict.flows import Fate, Flow, counted_ends
 from proxylab.verdict.foreign import suspicion_where_lost
 from proxylab.verdict.hops import altered_clauses, copied_on_link, copies, data_changed, dropped_meanwhile

@@ -40,8 +40,7 @@ from proxylab.scenario.words import Manner
 from proxylab.verdict.case import Case
 from proxylab.verdict.conntrack_tables import entry_words
 from proxylab.verdict.counted_rules import may_be_engines
-from proxylab.verdict.expectations.expectation import Expectation, Needs
-from proxylab.verdict.findings import Findings
+from proxylab.verdict.findings import Expectation, Findings, Needs
 from proxylab.verdict.flows import Flow, counted_ends
 from proxylab.verdict.foreign import rewrote, rule_words, suspicion
 from proxylab.verdict.model import Verdict

@@ -23,8 +23,7 @@ from proxylab.evidence.stream_records import BreakKind, StreamPacket, StreamPack
 from proxylab.evidence.words import amount, listed, times
 from proxylab.rules.effects import ENDING, REJECTING, RESETTING
 from proxylab.scenario.steps import Count
-from proxylab.verdict.expectations.expectation import Expectation
-from proxylab.verdict.findings import Findings
+from proxylab.verdict.findings import Expectation, Findings
 from proxylab.verdict.hops import dropped_meanwhile
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.step_case import MILLISECOND, StreamCase, may_be_late

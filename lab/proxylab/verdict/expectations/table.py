@@ -14,13 +14,13 @@ from proxylab.verdict.expectations.arrivals import (
 )
 from proxylab.verdict.expectations.at import AT
 from proxylab.verdict.expectations.conntrack import CONNTRACK, CONNTRACK_OF_STEP
-from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.expectations.http import HTTP
 from proxylab.verdict.expectations.metrics import METRICS
 from proxylab.verdict.expectations.name import NAME
 from proxylab.verdict.expectations.outcome import ICMP, OUTCOME, UNDECIDED
 from proxylab.verdict.expectations.reply import REPLY, WHOLE
 from proxylab.verdict.expectations.source import SOURCE, SOURCE_OF_STREAM
+from proxylab.verdict.findings import Expectation
 from proxylab.verdict.step_case import StepCase, StreamCase
 
 OF_PROBES: Final[tuple[Expectation[Case, Any], ...]] = (
