@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -24,16 +25,16 @@ ABORTS = (
 
 
 def typed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """A gate of two workers, in a folder of its own."""
+    """A command of proxylab, in a folder of its own."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "lab"), "COLUMNS": "400"}
     for name in ("ARTIFACTS", "PULL_BASE_SHA"):
         environment.pop(name, None)
-    command = [sys.executable, "-m", "proxylab", "gate", *words, "-j", "2"]
+    command = [sys.executable, "-m", "proxylab", *words]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
 
 
 def test_a_release_passes_as_far_as_its_minutes_go(kube_proxy: Binary, tmp_path: Path) -> None:
-    done = typed(tmp_path, str(kube_proxy.path), "--minutes", "0.1")
+    done = typed(tmp_path, "gate", str(kube_proxy.path), "--minutes", "0.1", "-j", "2")
     assert done.returncode == ExitCode.OK, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "the change passes: nothing turned red"
     assert f"gate: kube-proxy {kube_proxy.version}: the file" in done.stdout
@@ -57,7 +58,7 @@ def test_a_fault_that_makes_nft_abort_keeps_a_change_out_by_its_message(kube_pro
     if text.count(RIGHT) != 1:
         pytest.skip(f"{kube_proxy.version} writes the rule of one endpoint otherwise")
     source.write_text(text.replace(RIGHT, ABORTS))
-    done = typed(tmp_path, "kubernetes", "--minutes", "1")
+    done = typed(tmp_path, "gate", "kubernetes", "--minutes", "1", "-j", "2")
     assert done.returncode == ExitCode.FAILED, done.stdout + done.stderr
     assert "1 file since " in done.stdout
     assert "can alter mode nftables (the whole catalogue)" in done.stdout
@@ -65,3 +66,18 @@ def test_a_fault_that_makes_nft_abort_keeps_a_change_out_by_its_message(kube_pro
     assert "Assertion" in done.stdout
     (of_iptables,) = (line for line in done.stdout.splitlines() if line.startswith("kube-proxy/iptables: "))
     assert of_iptables.split()[1] == of_iptables.split()[3], "mode iptables conforms"
+    turns_red_within_a_minute(tmp_path, "kubernetes")
+
+
+def turns_red_within_a_minute(folder: Path, checkout: str) -> None:
+    """Run the scenarios of both families on the checkout's build, which is in the cache."""
+    files = sorted((ROOT / "scenarios/families").glob("*.lab.yaml"))
+    began = time.monotonic()
+    words = ("--engine", "kube-proxy/nftables", "--kube-proxy", checkout, "--quiet", "--no-bundles", "-j", "2")
+    done = typed(folder, "run", str(ROOT / "scenarios/families"), *words)
+    assert time.monotonic() - began < 60
+    assert done.returncode == ExitCode.FAILED
+    for each in files:
+        assert f"{each}: error: " in done.stdout, "each of them has a Service of IPv6 with one endpoint"
+    assert done.stdout.count("kube-proxy could not load its rules: nft: ") >= len(files)
+    assert "Assertion" in done.stdout

@@ -13,6 +13,7 @@ from options_page import options_page
 from oracle_reference import oracle_reference
 from scenario_index import scenarios_page
 from semantics_reference import semantics_reference
+from unmet_rules_page import unmet_rules_page
 
 from proxylab.cli.command import proxylab
 
@@ -26,6 +27,7 @@ PAGES = {
     "oracle": oracle_reference,
     "semantics": semantics_reference,
     "e2e": e2e_reference,
+    "unmet-rules": unmet_rules_page,
 }
 
 
