@@ -45,6 +45,17 @@ esac"""
             assert f"{each} --wait 5 --noflush --counters" in told[node]
 
 
+def test_the_users_program_runs_where_the_scenario_names_none(folder: Path) -> None:
+    body = f'echo "$own $*" >>{MARKER}\nexec {machine("nft")} "$@"'
+    mine, theirs = program(folder, "mine", body), program(folder, "theirs", body)
+    choice = EngineChoice("embedded/nftables", programs={"nft": mine})
+    told = marks(choice, scenario("", of_node=f"{{nft: {theirs}}}"))
+    assert "theirs --file -" in told["node-a"]
+    assert "mine" not in told["node-a"]
+    assert "mine --file -" in told["node-b"]
+    assert choice.options == ("--engine", "embedded/nftables", "--program", f"nft={mine}")
+
+
 def test_commands_in_a_node_find_its_programs(folder: Path) -> None:
     nft = program(folder, "nft", 'echo "the nft of the scenario: $*"')
     with Session(EngineChoice("embedded/iptables")) as session:

@@ -1,11 +1,14 @@
 """The options that choose engines, the same for every verb (``proxylab.binaries`` obtains the binaries)."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Final
 
 import click
 from click.shell_completion import CompletionItem
+from msgspec import field
 from msgspec.structs import replace
 
 from proxylab.binaries.choose import read_gates, upstream_for
@@ -15,6 +18,7 @@ from proxylab.cli.standard_streams import echo
 from proxylab.engines.engine_names import ENGINES, IPTABLES_VARIANTS, read_engine, where_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.guest.kernels import find_kernel
+from proxylab.scenario.nodes import PROGRAMS
 from proxylab.scenario.words import HOST
 
 
@@ -34,6 +38,20 @@ def _engines(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 def _each_once(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     """The kernels, each once."""
     return tuple(dict.fromkeys(values))
+
+
+def _programs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Mapping[str, str]:
+    """The paths of programs by their names. Raises ``BadParameter`` for another name, or what is no program."""
+    found: dict[str, str] = {}
+    for value in values:
+        name, _, path = value.partition("=")
+        if name not in PROGRAMS or not path:
+            raise click.BadParameter(f"{value!r} names no program; write nft=PATH or iptables=PATH", ctx, param)
+        file = Path(path).absolute()
+        if not file.is_file() or not os.access(file, os.X_OK):
+            raise click.BadParameter(f"{path} is no program that can run here", ctx, param)
+        found[name] = str(file)
+    return found
 
 
 def _complete_engines(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -80,6 +98,17 @@ class ProxyOptions(Options, frozen=True, kw_only=True):
             help="The iptables variant that loads the rules; by default the first that works on this machine.",
         ),
     ] = None
+    programs: Annotated[
+        Mapping[str, str],
+        option(
+            "--program",
+            metavar="NAME=PATH",
+            multiple=True,
+            callback=_programs,
+            help="Let proxies run the nft or the iptables at PATH, such as iptables=/opt/xtables-nft-multi, in nodes "
+            "whose scenario names none; may be repeated.",
+        ),
+    ] = field(default_factory=dict)
     name_server: Annotated[
         str,
         option(
@@ -230,6 +259,7 @@ def choice_of(engine: str, given: ProxyOptions = ProxyOptions(), kernel: str = H
     common = EngineChoice(
         engine,
         iptables=given.iptables or "",
+        programs=given.programs,
         kernel=kernel,
         name_server=given.name_server,
         control_plane=given.control_plane,

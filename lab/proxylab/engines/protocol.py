@@ -60,6 +60,7 @@ class EngineChoice(Record, frozen=True):
         families: of the cluster's network; each has rules of its own.
         upstream: the binary, where the engine is the real kube-proxy.
         iptables: the variant of iptables that loads the rules; empty for the one that works best on this machine.
+        programs: the paths of nft and iptables that proxies run in nodes whose scenario names none.
         kernel: what ``--kernel`` says: the machine's own kernel, or a guest's.
         name_server: what ``--name-server`` says, or empty: the name server of labs whose scenario names none.
         control_plane: what ``--control-plane`` says, or empty: what serves the API if the scenario does not say it.
@@ -78,6 +79,7 @@ class EngineChoice(Record, frozen=True):
     control_plane: str = ""
     privileged: bool = False
     sync_seconds: float | None = None
+    programs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def binary(self) -> BinaryIdentity | None:
@@ -113,6 +115,7 @@ class EngineChoice(Record, frozen=True):
         """The options of ``proxylab run`` that make this choice, without those that are the default."""
         named = ("--engine", self.name) if self.name != ENGINES[0] else ()
         variant = ("--iptables", self.iptables) if self.iptables else ()
+        programs = (word for name, path in self.programs.items() for word in ("--program", f"{name}={path}"))
         kernel = ("--kernel", self.kernel) if self.kernel != HOST else ()
         server = ("--name-server", self.name_server) if self.name_server else ()
         plane = ("--control-plane", self.control_plane) if self.control_plane else ()
@@ -121,6 +124,7 @@ class EngineChoice(Record, frozen=True):
         return (
             *named,
             *variant,
+            *programs,
             *kernel,
             *server,
             *plane,

@@ -173,6 +173,10 @@ def _path(text: str) -> str:
     return text
 
 
+PROGRAMS: Final = ("nft", "iptables")
+"""The names of the programs that may be others than the machine's own."""
+
+
 class NodePrograms(Declared, frozen=True, kw_only=True):
     """Programs of this machine that the proxies of nodes run in place of its own ones of that name."""
 
@@ -192,7 +196,7 @@ class NodePrograms(Declared, frozen=True, kw_only=True):
     @property
     def by_name(self) -> dict[str, str]:
         """The paths of those that the author names."""
-        return {name: path for name, path in (("nft", self.nft), ("iptables", self.iptables)) if path is not None}
+        return {name: path for name in PROGRAMS if (path := getattr(self, name)) is not None}
 
     def over(self, others: "NodePrograms") -> "NodePrograms":
         """These, and of the others those that are not named here."""

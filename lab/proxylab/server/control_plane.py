@@ -68,10 +68,15 @@ class LabControlPlane(Struct, frozen=True):
         nodes = [namespace.name for namespace in request.plan.namespaces if namespace.role is Role.NODE]
         contexts = {}
         for name in nodes:
-            known_as, programs = f"{network.number}/{name}", request.plan.namespace(name).programs
+            known_as = f"{network.number}/{name}"
+            programs = {**request.engine.programs, **request.plan.namespace(name).programs}
             tool = IptablesTool(launcher, namespaces[name], known_as, variant)
             contexts[name] = NodeContext(namespaces[name], launcher, known_as, tool, request.mutation, programs)
-        await together(_try_programs(each) for each in contexts.values() if each.programs)
+        await together(
+            _try_programs(context, request.plan.namespace(name).programs)
+            for name, context in contexts.items()
+            if context.programs
+        )
         tools = {name: context.tool for name, context in contexts.items()}
         await _masquerade(request.plan, tools)
         await together(
@@ -99,8 +104,8 @@ class LabControlPlane(Struct, frozen=True):
         await self._stack.aclose()
 
 
-async def _try_programs(context: NodeContext) -> None:
-    """Raise ``ScenarioError`` where a program that the scenario names for the node cannot run, or is another variant.
+async def _try_programs(context: NodeContext, of_scenario: Mapping[str, str]) -> None:
+    """Raise ``ScenarioError`` where a program that the scenario or the user names cannot run, or is another variant.
 
     Commands in a lab of root run as a user who may not enter the folders of root.
     """
@@ -113,7 +118,8 @@ async def _try_programs(context: NodeContext) -> None:
             deadline=Deadline.after(_VERSION_SECONDS),
         )
         said = (done.stdout + done.stderr).decode(errors="replace")
-        where = f"spec.nodes.{context.netns.name}.programs.{name}: {path}"
+        key = f"spec.nodes.{context.netns.name}.programs.{name}" if name in of_scenario else f"--program {name}"
+        where = f"{key}: {path}"
         if done.status in _CANNOT_RUN:
             raise ScenarioError([f"{where} cannot run in the node: {said.strip()}; every user must be able to run it"])
         own = context.tool.variant.name

@@ -404,6 +404,31 @@ def test_check_loads_nothing_that_a_run_needs(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == ["x.lab.yaml: ok, 1 probe", "[]"]
 
 
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("nft", "'nft' names no program; write nft=PATH or iptables=PATH"),
+        ("ipset=/bin/true", "'ipset=/bin/true' names no program; write nft=PATH or iptables=PATH"),
+        ("nft=nowhere", "nowhere is no program that can run here"),
+        ("nft=.", ". is no program that can run here"),
+    ],
+)
+def test_what_is_no_program_is_refused_before_any_lab(caller: Caller, value: str, why: str) -> None:
+    caller.scenario("a.lab.yaml", "holds")
+    code, _, errors = caller.type("run", "a.lab.yaml", "--program", value)
+    assert (code, caller.events()) == (ExitCode.SCENARIO, [])
+    assert why in " ".join(errors.split())
+
+
+def test_programs_of_proxies_are_named_by_their_whole_paths(caller: Caller) -> None:
+    file = caller.folder / "nft"
+    file.write_text("#!/bin/sh\n")
+    file.chmod(0o755)
+    caller.scenario("a.lab.yaml", "holds")
+    code, _, errors = caller.type("run", "a.lab.yaml", "--program", f"nft={file}", "--program", "iptables=/bin/true")
+    assert code == ExitCode.OK, errors
+
+
 def test_the_variant_of_iptables_is_asked_for_by_name(caller: Caller) -> None:
     caller.scenario("x.lab.yaml", "one")
     caller.type("run", "--iptables", "nft", ".")
