@@ -30,6 +30,7 @@ _SETTINGS: Final = ("conntrack", "detect-local", "leftovers", "masquerade", "nod
 _AREAS: Final = (
     _Area("pkg/proxy/iptables/", (Mode.IPTABLES,)),
     _Area("pkg/util/iptables/", (Mode.IPTABLES,)),
+    _Area("vendor/sigs.k8s.io/iptables-wrappers/", (Mode.IPTABLES,)),
     _Area("pkg/proxy/nftables/", (Mode.NFTABLES,)),
     _Area("vendor/sigs.k8s.io/knftables/", (Mode.NFTABLES,)),
     _Area("pkg/proxy/ipvs/", (Mode.IPVS,)),
@@ -43,7 +44,7 @@ _AREAS: Final = (
     _Area("pkg/proxy/endpoint", themes=(*_ENDPOINTS, "topology")),
     _Area("pkg/proxy/serviceport.go", themes=_SERVICES),
     _Area("pkg/proxy/servicechangetracker.go", themes=_SERVICES),
-    _Area("pkg/proxy/node.go", themes=("nodeport", "steps", "topology")),
+    _Area("pkg/proxy/node", themes=("nodeport", "steps", "topology")),
     _Area("pkg/proxy/config/", themes=("steps", "topology", "terminating")),
     _Area("pkg/proxy/runner/", themes=("steps",)),
     _Area("pkg/proxy/apis/", themes=_SETTINGS),

@@ -15,6 +15,11 @@ ROOT = Path(__file__).resolve().parents[4]
         (["pkg/proxy/nftables/proxier.go"], {"nftables": frozenset[str]()}),
         (["pkg/proxy/iptables/proxier.go", "pkg/util/iptables/iptables.go"], {"iptables": frozenset[str]()}),
         (["vendor/sigs.k8s.io/knftables/nftables.go"], {"nftables": frozenset[str]()}),
+        (["vendor/sigs.k8s.io/iptables-wrappers/pkg/iptables/iptables.go"], {"iptables": frozenset[str]()}),
+        (
+            ["pkg/proxy/nodemanager/nodemanager.go"],  # pkg/proxy/node.go before 1.38
+            dict.fromkeys(BOTH, frozenset({"nodeport", "steps", "topology"})),
+        ),
         (["pkg/proxy/ipvs/proxier.go"], {"ipvs": frozenset[str]()}),
         (
             ["pkg/proxy/healthcheck/service_health.go"],
