@@ -46,12 +46,21 @@ ON_RAY = (
 )
 CLONE = "git clone https://github.com/kubernetes/kubernetes"
 
+OTHER_NFT = "proxylab run scenarios --engine kube-proxy/nftables --program nft=/opt/nftables-1.0.6/sbin/nft"
+OTHER_IPTABLES = (
+    "proxylab run scenarios --engine kube-proxy/iptables --iptables nft --program "
+    "iptables=/opt/iptables-1.8.8/sbin/xtables-nft-multi"
+)
+OF_NODES = "needs another program; tests/kernel/test_programs_of_nodes.py makes some"
+
 IN_A_REAL_CLUSTER = "asks a lab with a real control plane; tests/kernel/test_real_control_plane.py has such a one"
 
 NOT_TYPED = {
     "proxylab get svc,pods -A -l app=shop -o wide": IN_A_REAL_CLUSTER,
     "proxylab probe client svc/shop --flows 20": IN_A_REAL_CLUSTER,
     "proxylab trace team/web-0 pod/echo-1": IN_A_REAL_CLUSTER,
+    OTHER_NFT: OF_NODES,
+    OTHER_IPTABLES: OF_NODES,
     "./dev lab": "runs every scenario, as the tests do anyway; tests/unit/test_dev.py types it elsewhere",
     "./dev lint": "is of the tests that run now",
     "./dev test --junitxml=run.xml && ./dev times run.xml > tests/times.md": "runs this test",

@@ -10,15 +10,16 @@ from msgspec.structs import replace
 
 from proxylab.binaries.binary import Binary, inspect
 from proxylab.binaries.choose import Sources
+from proxylab.binaries.module import RELEASE
 
 
 @pytest.fixture(scope="session")
 def kube_proxy() -> Binary:
-    """The newest of the cache, where `./dev test` puts one; or the file that LAB_KUBE_PROXY names."""
+    """The newest release of the cache, where `./dev test` puts one; or the file that LAB_KUBE_PROXY names."""
     named = os.environ.get("LAB_KUBE_PROXY", "")
     if os.path.isfile(named):
         return inspect(Path(named), named)
-    cached = Sources.of_user().obtained()
+    cached = [each for each in Sources.of_user().obtained() if RELEASE.fullmatch(each.version)]
     if not cached:
         pytest.skip("needs a kube-proxy in the cache; 'proxylab engines --obtain' puts one there")
     return cached[-1]
