@@ -7,6 +7,9 @@ import pytest
 from command_line import CommandLine
 from covered_rules import checked_coverage
 
+LOOKS_UP = "services ip daddr . meta l4proto . th dport vmap @service-ips"
+FRONTEND = "nat KUBE-SERVICES -d ADDRESS -p PROTOCOL --dport PORT -j KUBE-SVC-* # SERVICE cluster IP"
+
 
 def coverage(engine: str, cli: CommandLine, folder: Path) -> dict[str, Any]:
     def run(file: str) -> str:
@@ -26,7 +29,7 @@ def test_rules_of_nftables_are_met_where_traces_have_them_and_elements_by_their_
     assert (hairpins["rules"], hairpins["met"]) == (2, 1), "one of each family: the pod dialled itself over IPv4"
     assert kinds["element service-nodeports : goto external-*"]["met"] == 0
     assert kinds["element no-endpoint-services : goto reject-chain"]["met"] == 0
-    assert kinds["services ip daddr . meta l4proto . th dport vmap @service-ips"]["met"] == 1, "over IPv4"
+    assert kinds[LOOKS_UP]["met"] == 1, "over IPv4"
     assert kinds["reject-chain reject"]["met"] == 0
 
 
@@ -37,7 +40,7 @@ def test_rules_of_iptables_are_met_where_they_counted(variant: str, cli: Command
         return cli.type("run", file, *options, "--rule-coverage", "-o", "json").output
 
     kinds = checked_coverage("embedded/iptables", run, tmp_path)
-    frontends = kinds["nat KUBE-SERVICES -d ADDRESS -p PROTOCOL --dport PORT -j KUBE-SVC-* # SERVICE cluster IP"]
+    frontends = kinds[FRONTEND]
     assert (frontends["rules"], frontends["met"]) == (5, 2)
     assert kinds["nat KUBE-SEP-* -s ADDRESS -j KUBE-MARK-MASQ"]["met"] == 1, "the pod dialled itself"
     assert kinds["nat KUBE-NODEPORTS -p PROTOCOL --dport PORT -j KUBE-EXT-*"]["met"] == 0

@@ -85,6 +85,27 @@ COMMIT
 -A KUBE-SVC-HV6DMF63W6MGLRDE -p tcp -m tcp -j KUBE-SEP-AAAAAAAAAAAAAAAA
 COMMIT
 """
+UNMET_OF_TABLE: dict[str, tuple[int, int]] = {
+    "element cluster-ips": (2, 0),
+    "element hairpin-connections": (2, 0),
+    "element service-ips : goto service-*": (2, 0),
+    "element service-nodeports : goto external-*": (1, 0),
+    'external-* meta mark set meta mark | MARK comment "masquerade"': (1, 0),
+    "external-* goto service-*": (1, 0),
+    "masquerading ct status dnat ip saddr . ip daddr . meta l4proto . th dport @hairpin-connections "
+    "masquerade fully-random": (1, 0),
+    "nat-prerouting jump services": (1, 0),
+    "service-* meta l4proto PROTOCOL dnat to ENDPOINT": (1, 0),
+    "services fib daddr type local ip daddr != LOOPBACK meta l4proto . th dport vmap @service-nodeports": (1, 0),
+    'services ip daddr @cluster-ips ip saddr != NETWORK mark set meta mark | MARK comment "outside"': (1, 0),
+    "services ip daddr . meta l4proto . th dport vmap @service-ips": (1, 0),
+}
+MET_OF_SAVED: dict[str, tuple[int, int]] = {
+    "nat KUBE-SERVICES -d ADDRESS -p PROTOCOL --dport PORT -j KUBE-SVC-* # SERVICE cluster IP": (2, 1),
+    "nat KUBE-SVC-* -p PROTOCOL -j KUBE-SEP-*": (1, 0),
+    "nat PREROUTING -j KUBE-SERVICES # kubernetes service portals": (1, 0),
+}
+LOOKS_UP = "services ip daddr . meta l4proto . th dport vmap @service-ips"
 ECHO = replace(World(pods=("echo-1",)), protocol=Transport.TCP)
 CLIENT = ip_address("10.244.1.2")
 FAMILIES = (Family.IPV4, Family.IPV6)
@@ -115,29 +136,12 @@ HAIRPIN = counted(
 
 def test_rules_of_a_dump_without_a_packet_are_all_unmet_and_count_once_for_all_nodes() -> None:
     found = met(TABLE, "nftables", ECHO.evidence(()))
-    assert {kind: (each.rules, each.met) for kind, each in found.items()} == {
-        "element cluster-ips": (2, 0),
-        "element hairpin-connections": (2, 0),
-        "element service-ips : goto service-*": (2, 0),
-        "element service-nodeports : goto external-*": (1, 0),
-        'external-* meta mark set meta mark | MARK comment "masquerade"': (1, 0),
-        "external-* goto service-*": (1, 0),
-        "masquerading ct status dnat ip saddr . ip daddr . meta l4proto . th dport @hairpin-connections "
-        "masquerade fully-random": (1, 0),
-        "nat-prerouting jump services": (1, 0),
-        "service-* meta l4proto PROTOCOL dnat to ENDPOINT": (1, 0),
-        "services fib daddr type local ip daddr != LOOPBACK meta l4proto . th dport vmap @service-nodeports": (1, 0),
-        'services ip daddr @cluster-ips ip saddr != NETWORK mark set meta mark | MARK comment "outside"': (1, 0),
-        "services ip daddr . meta l4proto . th dport vmap @service-ips": (1, 0),
-    }
+    assert {kind: (each.rules, each.met) for kind, each in found.items()} == UNMET_OF_TABLE
 
 
 def test_a_rule_that_looks_up_a_map_meets_the_element_of_what_the_probe_dials() -> None:
     found = met(TABLE, "nftables", ECHO.evidence((), counts=(BY_ADDRESS,)))
-    assert [kind for kind, each in found.items() if each.met] == [
-        "element service-ips : goto service-*",
-        "services ip daddr . meta l4proto . th dport vmap @service-ips",
-    ]
+    assert [kind for kind, each in found.items() if each.met] == ["element service-ips : goto service-*", LOOKS_UP]
     elements = found["element service-ips : goto service-*"]
     assert elements.unmet == ("service-ips: 10.96.0.10 . udp . 80 : goto service-BBBBBBBB-default/echo/udp/",)
     assert elements.where == "map service-ips"
@@ -168,11 +172,7 @@ def test_an_element_behind_a_translation_is_met_by_the_end_that_the_node_chose(n
 def test_rules_of_iptables_are_met_by_their_counters_and_those_of_others_are_left_out() -> None:
     count = counted("KUBE-SERVICES", next(each for each in SAVED.splitlines() if "10.96.0.10/32" in each), table="nat")
     found = met(SAVED, "iptables", ECHO.evidence((), counts=(count,)))
-    assert {kind: (each.rules, each.met) for kind, each in found.items()} == {
-        "nat KUBE-SERVICES -d ADDRESS -p PROTOCOL --dport PORT -j KUBE-SVC-* # SERVICE cluster IP": (2, 1),
-        "nat KUBE-SVC-* -p PROTOCOL -j KUBE-SEP-*": (1, 0),
-        "nat PREROUTING -j KUBE-SERVICES # kubernetes service portals": (1, 0),
-    }
+    assert {kind: (each.rules, each.met) for kind, each in found.items()} == MET_OF_SAVED
     assert {each.where for each in found.values()} == {"nat KUBE-SERVICES", "nat KUBE-SVC-*", "nat PREROUTING"}
 
 
