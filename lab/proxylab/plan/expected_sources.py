@@ -50,16 +50,16 @@ class ExpectedSources:
         A node with several addresses may give each endpoint another one. Where the probe dials a name, its way is
         unknown until the name is resolved.
         """
-        wanted, owner = probe.expect.source, f"probe {probe.name!r}"
-        if _is_masqueraded(wanted) and resolved.question is None:
+        expectation, owner = probe.expect.source, f"probe {probe.name!r}"
+        if _is_masqueraded(expectation) and resolved.question is None:
             backends = [each.address for each in resolved.endpoints]
             found = self._masquerades(probe.expect, owner, resolved, backends, services)
             return replace(resolved, masquerades=found), None
         fixed = self._fixed(probe.expect, owner, Family.of(resolved.destination))
-        if isinstance(wanted, NodeDevice) and fixed is not None:
+        if isinstance(expectation, NodeDevice) and fixed is not None:
             ways = (
                 MasqueradedAs(
-                    node=wanted.node, backend=end, source=self._fixed(probe.expect, owner, Family.of(end), end)
+                    node=expectation.node, backend=end, source=self._fixed(probe.expect, owner, Family.of(end), end)
                 )
                 for end in dict.fromkeys(each.address for each in resolved.endpoints)
             )
@@ -74,14 +74,14 @@ class ExpectedSources:
         A backend is absent where the author expects a masqueraded source and nothing masquerades.
         """
         expect, owner, own = step.expect.streams[name], f"step {step.name!r}: {name}", resolved.sender.address
-        wanted, masqueraded = expect.source, dict[str, IPAddress]()
-        if _is_masqueraded(wanted):
+        expectation, masqueraded = expect.source, dict[str, IPAddress]()
+        if _is_masqueraded(expectation):
             names = {each.address: each.name for each in resolved.receivers}
             ways = self._masquerades(expect, owner, resolved, list(names), services)
             if len(nodes := dict.fromkeys(way.node for way in ways)) > 1:
                 self._note(expect, owner, f"the stream may enter the cluster at {' or '.join(nodes)}: give an address")
             masqueraded = {names[way.backend]: way.source for way in ways if way.source is not None}
-        match wanted:
+        match expectation:
             case None:
                 return {}
             case Masqueraded():
@@ -132,6 +132,6 @@ class ExpectedSources:
         self._problems.append(f"{expect.positions.get('source', expect.position)}: {owner}: expect.source: {what}")
 
 
-def _is_masqueraded(wanted: SourceExpectation | None) -> bool:
-    several = wanted.of.values() if isinstance(wanted, SourceByBackend) else (wanted,)
+def _is_masqueraded(expectation: SourceExpectation | None) -> bool:
+    several = expectation.of.values() if isinstance(expectation, SourceByBackend) else (expectation,)
     return any(isinstance(each, Masqueraded) for each in several)

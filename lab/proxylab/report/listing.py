@@ -32,7 +32,7 @@ _WORKLOADS: Final = {
     "DaemonSet": ("ds",),
     "Job": (),
 }
-_COUNTED: Final = ("Deployment", "ReplicaSet", "StatefulSet")
+_WITH_REPLICAS: Final = ("Deployment", "ReplicaSet", "StatefulSet")
 _UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 _MOST_ENDPOINTS: Final = 3
 """The number of endpoints that kubectl lists in a table that is not wide."""
@@ -201,7 +201,7 @@ def _workload(written: Unstructured, everything: Sequence[KubeObject], _: bool) 
     """A workload's pods: how many of them are ready, and their names."""
     pods = [each for each in pods_of(written, everything) if not each.terminating]
     spec = written.content.get("spec")
-    wanted = spec.get("replicas", 1) if isinstance(spec, Mapping) and written.kind in _COUNTED else len(pods)
+    wanted = spec.get("replicas", 1) if isinstance(spec, Mapping) and written.kind in _WITH_REPLICAS else len(pods)
     ready = sum(each.ready for each in pods)
     return (
         written.name,

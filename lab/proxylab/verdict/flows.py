@@ -457,16 +457,16 @@ def _column(by_flow: Mapping[int, list[Any]], flows: int) -> Sequence[tuple[Any,
     return [tuple(by_flow.get(number, ())) for number in range(flows)]
 
 
-def counted_ends(ends: Sequence[tuple[IPAddress, int]]) -> Counter[tuple[IPAddress, int]]:
+def end_counts(ends: Sequence[tuple[IPAddress, int]]) -> Counter[tuple[IPAddress, int]]:
     """How often each address and port occurs, in the order of first occurrence.
 
     The function counts objects first and then merges equal ones: hashing an address costs more than the rest of a flow.
     """
     by_identity = {(id(address), port): (address, port) for address, port in ends}
-    counted = Counter[tuple[IPAddress, int]]()
+    found = Counter[tuple[IPAddress, int]]()
     for identity, count in Counter([(id(address), port) for address, port in ends]).items():
-        counted[by_identity[identity]] += count
-    return counted
+        found[by_identity[identity]] += count
+    return found
 
 
 class _Sorter:

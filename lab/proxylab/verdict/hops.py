@@ -197,12 +197,12 @@ def lost_copies(
     for node, (came, left) in _by_node(evidence, resolved, packet).items():
         if sorted(came) == sorted(left):
             continue
-        counted = Counter(left)
+        times_left = Counter(left)
         for number, packets in Counter(came).items():
             if number >= len(flows) or fates[number] not in _ENDED:
                 continue
             whole = flows[number].way if packet is Packet.REQUEST else flows[number].way_back
-            if packets - counted[number] > _lost(flows[number], packet) and whole:
+            if packets - times_left[number] > _lost(flows[number], packet) and whole:
                 where = _ended_at(flows[number], node, packet)
                 if where:
                     found.setdefault(number, where)

@@ -88,8 +88,8 @@ def _flow_lines(resolved: ResolvedProbe, answer: FlowAnswer, width: int) -> Iter
         yield from _indented(_reached(each, has_shares=answer.sticky is None and not answer.is_scheduled), 2, width)
     if answer.health is not None:
         count = answer.health.local_endpoints
-        counted = "" if count is None else f", {count} local endpoints"
-        yield from _indented(f"status {answer.health.status}{counted}", 2, width)
+        local = "" if count is None else f", {count} local endpoints"
+        yield from _indented(f"status {answer.health.status}{local}", 2, width)
     if answer.sticky is not None:
         yield from _indented(f"a client keeps its endpoint for {answer.sticky} s", 2, width)
     yield from _because([row for part in answer.rows.values() for row in part], width)

@@ -174,14 +174,14 @@ def _source(
     ``masquerade_address`` is what masquerading would set on this way.
     """
     resolved, (node, backend) = assembly.resolved(probe), way
-    wanted, expected, own = probe.expect.source, assembly.expected_source(probe), resolved.sender.address
-    if isinstance(wanted, SourceByBackend):
-        wanted = wanted.of.get(backend.name)
-        expected = wanted.address if isinstance(wanted, SourceAddress) else None
-    if isinstance(wanted, Preserved):
+    expectation, expected, own = probe.expect.source, assembly.expected_source(probe), resolved.sender.address
+    if isinstance(expectation, SourceByBackend):
+        expectation = expectation.of.get(backend.name)
+        expected = expectation.address if isinstance(expectation, SourceAddress) else None
+    if isinstance(expectation, Preserved):
         remark = f"it keeps its source, as expected; if masqueraded, it would be {masquerade_address}"
         return _SourceThere(own, remarks=(remark,) if masquerade_address else ())
-    if isinstance(wanted, Masqueraded):
+    if isinstance(expectation, Masqueraded):
         ways = (each for each in resolved.masquerades if (each.node, each.backend) == (node, backend.address))
         expected = next((each.source for each in ways), None)
         if expected == own:

@@ -223,7 +223,7 @@ def _hold_all(shards: Iterable[str | None]) -> None:
         raise ValueError(f"shard {', '.join(missing)} is missing; merge the outputs of all shards")
 
 
-_COUNTED: Final = ("tests", "failures", "errors", "skipped")
+_NUMBERS: Final = ("tests", "failures", "errors", "skipped")
 
 
 def merged_junit(texts: Mapping[str, str]) -> tuple[str, bool]:
@@ -238,7 +238,7 @@ def merged_junit(texts: Mapping[str, str]) -> tuple[str, bool]:
             suite.set("name", label)
             whole.append(suite)
     _hold_all([each.get("value") for each in whole.iterfind("testsuite/properties/property[@name='shard']")])
-    for name in _COUNTED:
+    for name in _NUMBERS:
         whole.set(name, str(sum(int(suite.get(name, 0)) for suite in whole)))
     whole.set("time", f"{sum(float(suite.get('time', 0)) for suite in whole):.3f}")
     text = ElementTree.tostring(whole, encoding="unicode", xml_declaration=True)

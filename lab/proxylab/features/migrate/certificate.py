@@ -21,7 +21,7 @@ from proxylab.verdict.model import Judgement, Verdict
 
 _BY_CHANCE: Final = frozenset({"backends", "endpoint", "spread"})
 """What is observed of these is random for each flow, so only the judgement is compared."""
-_COUNTED: Final = re.compile(r" \d+(?=,|$)")
+_NUMBER: Final = re.compile(r" \d+(?=,|$)")
 """A number of flows behind what they showed."""
 _ADDRESSES: Final = re.compile(r" \([^)]*\)")
 """The addresses of a masquerading node, in the order in which flows came."""
@@ -143,7 +143,7 @@ def _words(verdict: Verdict) -> str:
     """What was seen, without numbers of flows: what was promised where it came so."""
     if verdict.judgement is Judgement.PASS:
         return f"{verdict.expectation} {_ADDRESSES.sub('', verdict.expected)}"
-    seen = "otherwise" if verdict.expectation in _BY_CHANCE else _COUNTED.sub("", verdict.observed) or "nothing"
+    seen = "otherwise" if verdict.expectation in _BY_CHANCE else _NUMBER.sub("", verdict.observed) or "nothing"
     return f"{verdict.expectation} {seen}"
 
 

@@ -44,7 +44,7 @@ def headline(found: Certificate) -> str:
 
 
 def concerns(change: CertifiedChange) -> str:
-    """The Services and kinds of senders that a change concerns, counted."""
+    """The Services and kinds of senders that a change concerns, by_fate."""
     services = (
         f"{amount(len(change.services), 'Service')} ({_some(change.services)})" if change.services else "no Service"
     )
@@ -112,10 +112,10 @@ def switch_lines(switch: Switch) -> Iterator[str]:
     if switch.untried:
         yield f"connections that are open during the switch: not tried: {switch.untried}"
         return
-    counted = [(fate, switch.of(fate)) for fate in ConnectionFate]
-    told = [f"1 {fate}" if len(found) == 1 else f"{len(found):,} {_FATES[fate]}" for fate, found in counted if found]
+    by_fate = [(fate, switch.of(fate)) for fate in ConnectionFate]
+    told = [f"1 {fate}" if len(found) == 1 else f"{len(found):,} {_FATES[fate]}" for fate, found in by_fate if found]
     yield f"{amount(len(switch.connections), 'connection')} open during the switch: {', '.join(told)}"
-    for fate, found in counted:
+    for fate, found in by_fate:
         if fate is not ConnectionFate.SURVIVES:
             shown = found[:_MOST_CONNECTIONS]
             yield from (f"{fate}: {connection_words(each.connection)}: {each.seen}" for each in shown)

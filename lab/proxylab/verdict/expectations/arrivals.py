@@ -33,7 +33,7 @@ from proxylab.statistics import (
 )
 from proxylab.verdict.case import Case, ExpectedEnds
 from proxylab.verdict.findings import Expectation, Findings, Needs
-from proxylab.verdict.flows import counted_ends
+from proxylab.verdict.flows import end_counts
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.step_case import StreamCase, answer_words, may_be_late
 
@@ -46,7 +46,7 @@ def _expected(case: Case) -> _Arrived | None:
     may_arrive = case.expect.outcome in (Outcome.DELIVERED, Outcome.REFUSED) or case.ends_beyond_nodes
     if not case.is_about_packets or not may_arrive or not case.expected_ends.is_known:
         return None
-    return counted_ends([_end(each) for flow in case.arrived for each in flow.arrivals]) or None
+    return end_counts([_end(each) for flow in case.arrived for each in flow.arrivals]) or None
 
 
 def _judge_endpoint(case: Case, arrived: _Arrived) -> Verdict:

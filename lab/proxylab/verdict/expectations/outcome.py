@@ -70,7 +70,7 @@ from proxylab.verdict.expectations.origin_of_answer import (
 )
 from proxylab.verdict.expectations.untranslated import judge_untranslated
 from proxylab.verdict.findings import Expectation, Findings, Needs
-from proxylab.verdict.flows import Fate, Flow, counted_ends
+from proxylab.verdict.flows import Fate, Flow, end_counts
 from proxylab.verdict.foreign import ended_by, rewrote, rule_words, suspicion
 from proxylab.verdict.hops import (
     altered_clauses,
@@ -169,7 +169,7 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
     if not case.is_metered:
         return
     direct = [flow.arrivals[0] for flow in case.arrived if flow.arrivals[0].leg is Leg.OWN]
-    got = counted_ends([(arrival.destination, arrival.destination_port) for arrival in direct])
+    got = end_counts([(arrival.destination, arrival.destination_port) for arrival in direct])
     counted = Counter[tuple[IPAddress, int] | None]()
     for rule in _translating(case, got):
         counted[rule.translates_to] += rule.count.packets

@@ -14,7 +14,7 @@ from proxylab.scenario.expect import ReplyByBackend
 from proxylab.scenario.words import Manner, Outcome, Reply
 from proxylab.verdict.case import Case, fate_clause
 from proxylab.verdict.findings import Expectation, Findings
-from proxylab.verdict.flows import Fate, Flow, counted_ends
+from proxylab.verdict.flows import Fate, Flow, end_counts
 from proxylab.verdict.foreign import suspicion_where_lost
 from proxylab.verdict.hops import altered_clauses, copied_on_link, copies, data_changed, dropped_meanwhile
 from proxylab.verdict.model import Verdict
@@ -189,9 +189,7 @@ def _number(replies: int) -> str:
 
 
 def _replies(case: Case) -> str:
-    sources = counted_ends(
-        [(flow.replies[0].source, flow.replies[0].source_port) for flow in case.flows if flow.replies]
-    )
+    sources = end_counts([(flow.replies[0].source, flow.replies[0].source_port) for flow in case.flows if flow.replies])
     found = [f"from {endpoint(*source)}" for source, _ in sources.most_common()]
     silent = sum(not flow.replies for flow in case.flows)
     if silent and found:

@@ -41,7 +41,7 @@ from proxylab.verdict.case import Case
 from proxylab.verdict.conntrack_tables import entry_words
 from proxylab.verdict.counted_rules import may_be_engines
 from proxylab.verdict.findings import Expectation, Findings, Needs
-from proxylab.verdict.flows import Flow, counted_ends
+from proxylab.verdict.flows import Flow, end_counts
 from proxylab.verdict.foreign import rewrote, rule_words, suspicion
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.step_case import StreamCase, answer_words, may_be_late
@@ -207,7 +207,7 @@ def _judge_probe(case: Case, expected: SourceExpectation) -> Verdict:
     if again is not None:
         changed = amount(again.count.packets, "packet")
         findings.wrong(f"{again.count.node} masqueraded {changed} for {amount(len(case.flows), 'flow')}")
-    sources = counted_ends([(flow.arrivals[0].source, 0) for flow in case.arrived])
+    sources = end_counts([(flow.arrivals[0].source, 0) for flow in case.arrived])
     counted = Counter({str(address): count for (address, _), count in sources.items()})
     return findings.settle(
         "source",
