@@ -18,13 +18,22 @@ spec:
     echo: {nodes: [node-b], labels: {app: echo}, ports: [8080]}
     client: {nodes: [node-a]}
   probes:
-  - {name: dialled, from: client, to: {service: echo, port: 80, via: clusterIP}, expect: {outcome: delivered}}
-  - {name: itself, from: echo, to: {service: echo, port: 80, via: clusterIP}, expect: {outcome: delivered}}
+  - name: dialled
+    from: client
+    to: {service: echo, port: 80, via: clusterIP}
+    expect: {outcome: delivered, source: preserved}
+  - name: itself
+    from: echo
+    to: {service: echo, port: 80, via: clusterIP}
+    expect: {outcome: delivered, source: {node: node-b, device: pods}}
   steps:
   - name: another Service comes
     change: {services: {later: {spec: {selector: {app: echo}, ports: [{port: 90, targetPort: 8080}]}}}}
     probes:
-    - {name: later, from: client, to: {service: later, via: clusterIP}, expect: {outcome: delivered}}
+    - name: later
+      from: client
+      to: {service: later, via: clusterIP}
+      expect: {outcome: delivered, source: preserved}
 ---
 apiVersion: v1
 kind: Service

@@ -59,7 +59,10 @@ spec:
     echo: {{nodes: [node-b], labels: {{app: echo}}, ports: [8080]}}
     client: {{nodes: [node-a]}}
   probes:
-  - {{name: dialled, from: client, to: {{service: echo, via: clusterIP}}, expect: {{outcome: delivered}}}}
+  - name: dialled
+    from: client
+    to: {{service: echo, via: clusterIP}}
+    expect: {{outcome: delivered, source: preserved}}
 ---
 apiVersion: v1
 kind: Service
