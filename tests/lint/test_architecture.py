@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,21 @@ def test_files_and_functions_are_of_a_size_that_can_be_read() -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.end_lineno or 0) - node.lineno >= 80
     ]
     assert (long_files, long_functions) == ([], []), "split these"
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    names = {".".join(("proxylab", *module.relative_to(PACKAGE).with_suffix("").parts)): module for module in MODULES}
+    named = {name.removesuffix(".__init__"): module for name, module in names.items()}
+    imported = {
+        name: {
+            whole if (whole := f"{node.module}.{each.name}") in named else node.module
+            for node in ast.parse(module.read_text()).body
+            if isinstance(node, ast.ImportFrom) and node.module
+            for each in node.names
+        }
+        - {name}
+        for name, module in named.items()
+    }
+    assert sum(map(len, imported.values())) > 3000
+    order = TopologicalSorter(imported)
+    order.prepare()  # raises CycleError, which names the circle
