@@ -20,6 +20,16 @@ EDITS = {
             )
         },
     ),
+    "steps/downgrade-node-by-node": (
+        "    change: {engines: {node-a: v1.34/iptables}}\n",
+        "",
+        {
+            (
+                "the first node goes back to 1.34 in mode iptables, and other nodes lose nothing: "
+                "NodePort on 127.0.0.1 is served by the node that went back to mode iptables"
+            )
+        },
+    ),
     "steps/proxy-mode-changes-from-nftables": (
         "    change: {engines: {node-a: iptables}}\n",
         "",

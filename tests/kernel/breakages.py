@@ -92,6 +92,13 @@ BREAKAGES = [
         },
     ),
     Breakage(
+        "external IPs in spite of their feature gate",
+        "proxylab.engines.catalogue",
+        "allows_external_ips",
+        "lambda configuration: True",
+        {"externalip/feature-gate-off": {"external IP from outside is served while its feature gate is on"}},
+    ),
+    Breakage(
         "no rule against hairpins",
         BODIES,
         "hairpin",

@@ -9,6 +9,16 @@ __all__ = ["STEPPING"]
 
 NOTHING = "lambda self: __import__('asyncio').sleep(0, ())"
 
+NFTABLES_PORTS = "proxylab.engines.embedded.nftables.service"
+FIRST_NODE = "the first node changes to 1.37 in mode nftables, and connections lose nothing"
+SECOND_NODE = "the second node changes to 1.37 in mode nftables, and connections lose nothing"
+LAST_NODE = "the last node changes to 1.37 in mode nftables, and connections lose nothing"
+REFUSED_AFTER_ITS_UPGRADE = {
+    f"{FIRST_NODE}: NodePort on 127.0.0.1 is refused by the node in mode nftables",
+    f"{SECOND_NODE}: NodePort on 127.0.0.1 is refused by the second node in mode nftables",
+    f"{LAST_NODE}: NodePort on 127.0.0.1 is refused by the endpoint's node in mode nftables",
+}
+
 STEPPING = [
     Breakage(
         "a metric that counts no Service without a local endpoint",
@@ -150,6 +160,47 @@ STEPPING = [
                     "the proxy changes to mode nftables, and streams lose nothing: "
                     "NodePort on 127.0.0.1 is refused in mode nftables"
                 )
+            },
+            "steps/upgrade-node-by-node": REFUSED_AFTER_ITS_UPGRADE,
+        },
+    ),
+    Breakage(
+        "a node that keeps its engine and configuration in each step",
+        "proxylab.engines.fleet",
+        "Fleet._start_anew",
+        "lambda self, node, choice, whole=module.Fleet._start_anew: whole(self, node, self.chosen(node))",
+        {
+            "steps/upgrade-node-by-node": REFUSED_AFTER_ITS_UPGRADE,
+            "steps/configuration-of-one-node": {
+                (
+                    "the proxy of one node masquerades all, and open connections keep their source: "
+                    "ClusterIP from a pod of the node with the changed configuration is masqueraded"
+                )
+            },
+        },
+    ),
+    Breakage(
+        "a proxy of mode nftables that captures no cluster IP",
+        NFTABLES_PORTS,
+        "_internal",
+        "lambda port, endpoints, chains, protocol: {}",
+        {
+            "steps/upgrade-node-by-node": {
+                f"{FIRST_NODE}: ClusterIP in mode nftables reaches an endpoint on a node in mode iptables",
+                f"{LAST_NODE}: ClusterIP is served once all nodes are in mode nftables",
+            }
+        },
+    ),
+    Breakage(
+        "a proxy of mode nftables that captures no node port",
+        NFTABLES_PORTS,
+        "_external",
+        "lambda port, endpoints, chains, protocol: {}",
+        {
+            "steps/upgrade-node-by-node": {
+                f"{FIRST_NODE}: NodePort of a node in mode nftables reaches an endpoint of one in mode iptables",
+                f"{SECOND_NODE}: NodePort of the second node is served after its change to mode nftables",
+                f"{LAST_NODE}: NodePort of the endpoint's node is served once all nodes are in mode nftables",
             }
         },
     ),

@@ -113,6 +113,18 @@ IN_A_GUEST = [
         "embedded/ipvs",
     ),
     InAGuest(
+        "ipvs/feature-gate-off",
+        Mutation(
+            f"{IPVS}.tables",
+            "_Planning.tables",
+            "lambda self, whole=module._Planning.tables, replace=__import__('msgspec').structs.replace:"
+            " replace(whole(self), servers={})",
+        ),
+        frozenset({"ClusterIP is served in mode ipvs while its feature gate is on"}),
+        "embedded/ipvs",
+        "no virtual servers",
+    ),
+    InAGuest(
         "ipvs/node-port-number-elsewhere",
         Mutation(f"{IPVS}.rules", "TO_LOCAL", "''"),
         frozenset({"host outside at the number of a NodePort gets a pod's packets untouched"}),
