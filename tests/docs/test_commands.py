@@ -52,6 +52,13 @@ OTHER_IPTABLES = (
     "iptables=/opt/iptables-1.8.8/sbin/xtables-nft-multi"
 )
 OF_NODES = "needs another program; tests/kernel/test_programs_of_nodes.py makes some"
+BISECTED = (
+    "git -C /src/kubernetes bisect start v1.37.0 v1.36.0",
+    (
+        "git -C /src/kubernetes bisect run $PWD/red proxylab run $PWD/shop.lab.yaml --engine kube-proxy/nftables "
+        "--kube-proxy /src/kubernetes"
+    ),
+)
 
 IN_A_REAL_CLUSTER = "asks a lab with a real control plane; tests/kernel/test_real_control_plane.py has such a one"
 
@@ -81,6 +88,7 @@ NOT_TYPED = {
     "./dev ruff format . && ./dev ruff check --fix .": "changes the files of the project; tests/lint only looks",
     REPEATED: "takes half an hour of a machine that does nothing else",
     MUTATED: "mutates every rule, which takes half an hour",
+    **dict.fromkeys(BISECTED, "builds a kube-proxy for each of a dozen commits; the same page bisects manifests"),
 }
 """Commands that no test types, and why."""
 
@@ -107,6 +115,7 @@ KUBECTL = """#!/bin/sh
 [ "$*" = "get svc,endpointslices,pods,nodes -A -o yaml" ] && echo '{apiVersion: v1, kind: List, items: []}'
 """
 UPSTREAM = (pytest.mark.engine_kube_proxy, pytest.mark.upstream)
+OF_KUBE_PROXY = re.compile("-(?:engine|to) kube-proxy")
 COMMAND = re.compile(r"^[\s$-]*(?:run: |sudo )?(?:\./dev|docker|git|kubectl|proxylab|pytest|tox) (?! )", re.MULTILINE)
 
 
@@ -134,7 +143,7 @@ def is_of_this_change(page: Path) -> bool:
             id=str(page.relative_to(ROOT)),
             marks=[
                 *([OWN] if "--kernel uml" in page.read_text() else []),
-                *(UPSTREAM if "-engine kube-proxy" in page.read_text() else []),  # held back until there is one
+                *(UPSTREAM if OF_KUBE_PROXY.search(page.read_text()) else []),  # held back until there is one
                 # Where neither the page nor a verb on it changed, the README alone shows that pages are true.
                 *([] if page.name == "README.md" or is_of_this_change(page) else [pytest.mark.thorough]),
             ],

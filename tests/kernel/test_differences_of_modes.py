@@ -101,8 +101,9 @@ such a Service from one whose program closes every connection.
 
 *not served*: a proxy in mode userspace serves the first family of its cluster alone.
 
-Mode ipvs runs on a kernel with IPVS, here in a guest. [Leave mode ipvs](../how-to/leave-mode-ipvs.md) says where it
-differs from mode nftables.
+Mode ipvs runs on a kernel with IPVS, here in a guest.
+[Change the mode of a cluster](../how-to/change-the-mode.md#3-if-you-leave-mode-ipvs) says where it differs from mode
+nftables.
 """
 
 
