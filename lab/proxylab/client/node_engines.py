@@ -65,7 +65,8 @@ def find_kept(name: EngineName) -> Upstream:
     kept = [each for each in with_mode(Sources.of_user().obtained(), name.mode) if fits(each.version, name.version)]
     if not kept:
         wanted = f"{KUBE_PROXY}{name.version and '@'}{name.version}"
-        raise CapabilityError(f"{wanted}, which the scenario runs", f"type `proxylab engines --obtain {wanted}`, once")
+        command = f"proxylab engines --obtain {name.version}".rstrip()
+        raise CapabilityError(f"{wanted}, which the scenario runs", f"type `{command}`, once")
     return Upstream(str(kept[-1].path), kept[-1].identity)
 
 

@@ -1,7 +1,11 @@
 """Which engine runs in each node, at the beginning and after each step, and which are refused."""
 
+from pathlib import Path
+
 import pytest
 
+from proxylab.binaries.cache import Cache
+from proxylab.binaries.choose import Sources
 from proxylab.binary_identity import BinaryIdentity
 from proxylab.client.node_engines import engines_by_step
 from proxylab.engines.engine_names import EngineName
@@ -118,3 +122,9 @@ def test_no_kube_proxy_runs_in_a_mode_that_its_version_lacks() -> None:
 def test_an_embedded_engine_stands_for_few_versions() -> None:
     with pytest.raises(CapabilityError, match=r"behaves like v1\.30 in mode iptables"):
         engines_by_step(EMBEDDED, scenario("{node-a: v1.30/iptables}"), find)
+
+
+def test_a_missing_kube_proxy_is_named_with_the_command_that_obtains_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxylab.client.node_engines.Sources.of_user", lambda: Sources(Cache(Path("/nowhere"))))
+    with pytest.raises(CapabilityError, match=r"kube-proxy@v1\.34, .*\n?.*`proxylab engines --obtain v1\.34`, once"):
+        engines_by_step(UPSTREAM, scenario("{node-a: v1.34/iptables}"))
