@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machine import Machine, descendants
+from machine import Machine, command_of, descendants
 from sandboxed import checkout_for, python_of
 
 from proxylab.kernel.sandbox.commands import MARK
@@ -226,7 +226,7 @@ def loading(launcher: int | None) -> int:
     """The pid of an iptables-restore in a node, or 0. The trial before the first lab does not count."""
     try:
         for child in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
-            command = Path(f"/proc/{child}/cmdline").read_bytes()
+            command = command_of(int(child))
             if b"-restore" in command and b"--counters" in command:
                 return int(child)
     except OSError:

@@ -82,6 +82,14 @@ def descendants(pid: int) -> dict[int, list[int]]:
     return below
 
 
+def command_of(pid: int) -> bytes:
+    """The words of a process, each with a NUL behind it; none of one that ended, which a walk may still have listed."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 def _children(pid: int) -> list[int]:
     """The children of all threads of a process. A process that has ended has none."""
     found: list[int] = []

@@ -18,7 +18,7 @@ from typing import Any
 
 from interrupts import interruptible
 from killing import spaces_of
-from machine import descendants
+from machine import command_of, descendants
 
 HEAD, CLIENTS = "127.0.0.1:6379", "ray://127.0.0.1:10001"
 _PATIENCE = 150.0
@@ -100,16 +100,9 @@ class Caller:
         return {"code": code, "output": self._output.read_text(), "errors": self._errors.read_text(errors="replace")}
 
 
-def _command_line(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
 def _labs(pids: Iterable[int]) -> list[int]:
     """Those among these processes that run a lab."""
-    return [pid for pid in pids if b"proxylab.server.main" in _command_line(pid)]
+    return [pid for pid in pids if b"proxylab.server.main" in command_of(pid)]
 
 
 def _has_labs() -> bool:

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from command_line import CommandLine, TerminalOutput, wait_for
-from machine import descendants
+from machine import command_of, descendants
 
 from proxylab.errors import ExitCode
 
@@ -84,7 +84,7 @@ def lines_of(terminal: TerminalOutput) -> list[str]:
 def supervisors(client: int) -> list[int]:
     """The children of a client that run their own program: before ``exec`` a client waits for its child (Popen)."""
     children = descendants(client).get(client, [])
-    return [each for each in children if b"proxylab.server.main" in Path(f"/proc/{each}/cmdline").read_bytes()]
+    return [each for each in children if b"proxylab.server.main" in command_of(each)]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -5,12 +5,11 @@ import random
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 from command_line import CommandLine, lives, wait_for
 from killing import belongs_to_root, held_by_us, is_a_command, spaces_of
-from machine import Machine, descendants
+from machine import Machine, command_of, descendants
 from test_real_control_plane import pytestmark as needs_control_plane
 
 pytestmark = [needs_control_plane, pytest.mark.timeout(180)]
@@ -34,13 +33,6 @@ def roles_of(client: int) -> dict[str, int]:
             break
         found[role] = children[0]
     return found
-
-
-def command_of(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ import pytest
 from click.testing import CliRunner
 from command_line import CommandLine, lives, wait_for
 from kubectl_verbs import MANIFESTS, VERBS
-from machine import descendants
+from machine import command_of, descendants
 from sandboxed import ROOT
 from test_examples import example
 
@@ -100,13 +100,6 @@ def beside(tmp_path: Path) -> Beside:
 def first_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline()
-
-
-def argv_of(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return []
 
 
 ASKS = """
@@ -198,7 +191,7 @@ def test_it_ends_with_the_lab_and_leaves_nothing(cli: CommandLine, kubectl: Kube
 @pytest.mark.parametrize(("word", "name"), [(b"run", "the control plane"), (b"--leader-elect=false", "the scheduler")])
 def test_a_dead_control_plane_is_told_by_each_verb(cli: CommandLine, kubectl: Kubectl, word: bytes, name: str) -> None:
     assert kubectl("get", "nodes")
-    (pid,) = (each for each in descendants(cli.supervisor(NAME)) if word in argv_of(each))
+    (pid,) = (each for each in descendants(cli.supervisor(NAME)) if word in command_of(each).split(b"\0"))
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: f"{name} ended with status -9" in cli.type("ps").output, "ps to say it")
     probe = cli.type("probe", "client", "echo-1:8080")
@@ -208,7 +201,7 @@ def test_a_dead_control_plane_is_told_by_each_verb(cli: CommandLine, kubectl: Ku
 
 def test_a_client_that_is_killed_while_it_starts_leaves_nothing(cli: CommandLine) -> None:
     client = cli.start("up", "--control-plane", "real", stdout=subprocess.DEVNULL)
-    wait_for(lambda: any(b"run" in argv_of(each) for each in descendants(client.pid)), "the control plane")
+    wait_for(lambda: any(b"\0run\0" in command_of(each) for each in descendants(client.pid)), "the control plane")
     pids = set(descendants(client.pid))
     client.kill()
     client.wait(SECONDS)
@@ -222,7 +215,10 @@ def test_a_kill_below_kubectl_leaves_nothing(cli: CommandLine, kubectl: Kubectl,
     kubectl("create", "deployment", "shop", "--image=shop", "--port=8080", "--replicas=3")
     with beside("exec", "client", "--", "sleep", "600"), beside("logs", "--follow", "echo-1") as following:
         supervisor = cli.supervisor(NAME)
-        wait_for(lambda: any(argv_of(each)[:1] == [b"sleep"] for each in descendants(supervisor)), "the command")
+        wait_for(
+            lambda: any(command_of(each).startswith(b"sleep\0") for each in descendants(supervisor)),
+            "the command",
+        )
         pids = {supervisor, *descendants(supervisor)}
         os.kill(cli.processes(NAME)[role], signal.SIGKILL)
         wait_for(lambda: not any(map(lives, pids)), "every process to end")
@@ -377,7 +373,7 @@ def test_a_command_on_a_terminal_has_its_size_and_ends_with_its_client(
         heard = b""
         while b"33 99" not in heard:
             heard += os.read(primary, 4096)
-        sleeping = [each for each in descendants(cli.supervisor(NAME)) if argv_of(each)[:1] == [b"sleep"]]
+        sleeping = [each for each in descendants(cli.supervisor(NAME)) if command_of(each).startswith(b"sleep\0")]
         assert len(sleeping) == 1
     wait_for(lambda: not any(map(lives, sleeping)), "the command to end with its client")
     os.close(primary)

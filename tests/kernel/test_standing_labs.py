@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine, TerminalOutput, Typed, lives, wait_for
-from machine import descendants
+from machine import command_of, descendants
 from sandboxed import ORDINARY, ROOT, checkout_for, python_of
 
 from proxylab.client.connection import Connection, ControlConnection
@@ -185,7 +185,7 @@ def test_a_command_ends_with_the_client_that_wanted_it(cli: CommandLine) -> None
     launcher = cli.processes("killed")["launcher"]
 
     def sleeping() -> list[int]:
-        return [pid for pid in descendants(launcher)[launcher] if b"sleep" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return [pid for pid in descendants(launcher)[launcher] if b"sleep" in command_of(pid)]
 
     wait_for(lambda: bool(sleeping()), "the command to run")
     client.kill()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from command_line import SCENARIO, CommandLine, lives, wait_for
-from machine import descendants
+from machine import command_of, descendants
 from sandboxed import ROOT
 from verb_kills import BUILDING, OTHER, TABLE, Kill, output_of, strays, strike, typing
 
@@ -172,7 +172,7 @@ def test_the_first_verb_after_a_lab_was_killed_says_so(cli: CommandLine) -> None
 def test_a_killed_proxy_process_is_named_until_a_change_starts_another(cli: CommandLine, tmp_path: Path) -> None:
     cli.up("--engine", "embedded/userspace")
     tree = descendants(cli.processes("killed")["supervisor"])
-    killed = [pid for pid in tree if b"embedded.userspace.program" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    killed = [pid for pid in tree if b"embedded.userspace.program" in command_of(pid)]
     os.kill(killed[0], signal.SIGKILL)
     wait_for(lambda: not lives(killed[0]), "the process to end")
     said = "its proxy process was killed by signal 9"

@@ -24,7 +24,7 @@ from command_line import lives
 from interrupts import interruptible
 from killing import belongs_to_root, hit, is_a_command, spaces_of
 from kubectl_clusters import k3s
-from machine import descendants
+from machine import command_of, descendants
 from sandboxed import ORDINARY, ROOT, checkout_for, python_of
 from screen_lab import record
 
@@ -339,7 +339,7 @@ def strays(folder: Path) -> list[str]:
         except OSError:
             continue
         if str(folder).encode() in environment and lives(int(name)):
-            found.append(f"{name}: {Path(f'/proc/{name}/cmdline').read_bytes().decode(errors='replace')}")
+            found.append(f"{name}: {command_of(int(name)).decode(errors='replace')}")
     return found
 
 
