@@ -29,7 +29,43 @@ _CHANGES_THE_PORT_ALONE = (
 
 _EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
 
+_GOES_ON = "node-a's proxy goes on"
+_HEARD = "node-b announces the address, and neighbours hear it"
+_UNHEARD = "node-a announces the address, and no neighbour hears it"
+
 EDITS = [
+    Edit(
+        "steps/proxy-paused-and-resumed",
+        "change: {engines: {node-a: resume}}",
+        "change: {pods: {client: {labels: {app: client}}}}",
+        {f"{_GOES_ON}: proxy that goes on catches up with what it has missed"},
+    ),
+    Edit(
+        "loadbalancer/announced-by-one-node",
+        '"fd00:172:18::ff00/120"], announcedBy: node-a}',
+        '"fd00:172:18::ff00/120"], announcedBy: node-c}',
+        {
+            "load-balancer IP in the nodes' segment enters at the node that announces it",
+            "host on the nodes' segment reaches the announced address without the router",
+        },
+    ),
+    Edit(
+        "loadbalancer/announced-by-one-node",
+        "segment: {announcedBy: node-b}",
+        "segment: {announcedBy: node-b, gratuitousARP: lost}",
+        {
+            f"{_HEARD}: announced address enters at the node that announced it last",
+            f"{_HEARD}: host on the nodes' segment follows the gratuitous ARP",
+        },
+    ),
+    Edit(
+        "loadbalancer/announced-by-one-node",
+        ", gratuitousARP: lost",
+        "",
+        {
+            f"{_UNHEARD}: router that missed the gratuitous ARP goes on sending to the former node",
+        },
+    ),
     Edit(
         "loadbalancer/excluded-nodes",
         f'node-c: {{labels: {{{_EXCLUDED}: ""}}}}',

@@ -122,7 +122,7 @@ class Assembly(Struct, frozen=True, kw_only=True, dict=True):
             gone=cluster.gone,
             chain_hashes=lookup.chain_hashes,
         )
-        sources = ExpectedSources(self.plan)
+        sources = ExpectedSources(self.plan.with_announcers(cluster.announcers))
         resolved, source = sources.of_probe(probe, resolved, cluster.services)
         sources.close()
         return replace(resolved, question=lookup.question), source
@@ -233,8 +233,9 @@ def assemble_in(scenario: Scenario, plan: Plan, timeline: Sequence[ClusterMoment
             kept=[each for each in cluster.further.values() if isinstance(each, Unstructured)],
             serving=serving,
         )
+        now_expected = sources.after_steps(cluster.announcers)
         resolved_probes += (
-            sources.of_probe(probe, each, cluster.services) for probe, each in zip(probes, found, strict=True)
+            now_expected.of_probe(probe, each, cluster.services) for probe, each in zip(probes, found, strict=True)
         )
     streams = resolve_streams(scenario, plan, timeline[0].services, serving)
     of_streams = tuple(

@@ -33,9 +33,13 @@ ANY_BACKEND = ""
 class ExpectedSources:
     """Finds the addresses behind ``expect.source`` of probes and streams, and collects what the network cannot give."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, problems: list[str] | None = None) -> None:
         self._plan = plan
-        self._problems: list[str] = []
+        self._problems: list[str] = [] if problems is None else problems
+
+    def after_steps(self, announcers: Mapping[str, str]) -> "ExpectedSources":
+        """The same once these nodes announce the pools of load balancers; it collects into the same list."""
+        return ExpectedSources(self._plan.with_announcers(announcers), self._problems)
 
     def close(self) -> None:
         """Raises ScenarioError, with a line for each source that the network cannot give."""
