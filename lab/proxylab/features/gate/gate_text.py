@@ -146,7 +146,8 @@ def _engine_lines(found: AgainstRelease, late: int, minutes: float, width: int) 
 def _rule_lines(found: RuleCoverage, width: int) -> Iterator[str]:
     """The kinds of rules that no probe met: a change of theirs would pass unseen."""
     unmet = [each.kind for each in found.kinds if not each.met]
-    yield from wrapped(f"{met_words(found)}{' and none of' if unmet else ''}", "  ", "    ", width)
+    yield from wrapped(met_words(found), "  ", "    ", width)
+    yield from ["  no probe met"] * bool(unmet)
     for kind in unmet[:_MOST_KINDS]:
         yield from wrapped(kind, "    ", "      ", width)
     if len(unmet) > _MOST_KINDS:

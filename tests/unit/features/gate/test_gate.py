@@ -97,7 +97,7 @@ def test_rules_that_no_probe_met_are_named(catalogue: Caller, monkeypatch: pytes
     released(monkeypatch, release(holds=ItemResult.PASS, fails=ItemResult.PASS))
     _, output, _ = catalogue.type("gate", "kube-proxy")
     assert (
-        "  probes met 0 of 1 kinds of rules, 0 of 1 rules and none of\n"
+        "  probes met 0 of 1 kinds of rules, 0 of 1 rules\n  no probe met\n"
         "    nat KUBE-MARK-MASQ -j MARK --set-xmark MARK/MARK\n"
     ) in output
 
