@@ -418,7 +418,7 @@ def _has_none(rule: CountedRule) -> str:
     """Why a virtual server rejects a packet: it has no destination, or none that takes a new connection."""
     if rule.target != "REJECT":
         return ""
-    return " has destinations of weight 0 only" if rule.value("-w") else " has no destination"
+    return " has destinations of weight 0 only" if rule.value("-w").startswith("0") else " has no destination"
 
 
 def short(chain: str) -> str:
