@@ -4,10 +4,14 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from sandboxed import ROOT, checkout_for
+from verb_kills import TABLE, Typed, cached_kube_proxy, lay_out
+
+from proxylab.cli.verbs import VERBS
 
 SCENARIO = "scenarios/clusterip/from-a-pod.lab.yaml"
 OF_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, which alone mounts; run as root")
@@ -62,6 +66,44 @@ def test_a_limit_is_named_with_what_is_needed(limit: str, said: str, tmp_path: P
     assert f"raise that limit with 'ulimit {limit.split(maxsplit=1)[0]}'" in output
     assert "Traceback" not in output
     assert "memory" not in output
+
+
+LIMITS = {
+    "-n 8": "71 open files; 'ulimit -n' allows 8",
+    "-n 48": "71 open files; 'ulimit -n' allows 48",
+    "-v 400000": "1,048,576 KiB of address space; 'ulimit -v' allows 400,000",
+    "-f 1": "16,384 KiB in a file; 'ulimit -f' allows 1",
+}
+CASES = [(verb, typed, limit) for verb in VERBS for typed in TABLE[verb] for limit in LIMITS]
+
+
+def cases() -> Iterator[object]:
+    """Each verb as it is typed where processes are killed, with each limit; each run has one limit of each verb."""
+    for number, (verb, typed, limit) in enumerate(CASES):
+        turn = number % len(LIMITS) == (number // len(LIMITS)) % len(LIMITS)
+        marks = [] if turn and typed.lab == "own" else [pytest.mark.thorough]
+        yield pytest.param(verb, typed, limit, id=f"{verb} {typed.words.split(' ')[0]} {limit}", marks=marks)
+
+
+@pytest.mark.parametrize(("verb", "typed", "limit"), [*cases()])
+def test_each_verb_names_the_limit_or_needs_no_more(verb: str, typed: Typed, limit: str, tmp_path: Path) -> None:
+    """A verb with a lab of its own says so before it begins one. The others do their work, or say that too."""
+    if "PROXY" in typed.words and cached_kube_proxy() is None:
+        pytest.skip("no kube-proxy is cached")
+    words = f"{verb} {typed.words.replace('PROXY', str(cached_kube_proxy()))}"
+    environment = lay_out(tmp_path, ROOT, ordinary=False)
+    code, output = run(words, before=f"ulimit {limit}", folder=tmp_path / "work", environment=environment)
+    assert "Traceback" not in output
+    assert "has a bug" not in output
+    if typed.lab == "own":
+        assert code == 4, output
+        joined = " ".join(output.split())
+        assert f"this machine lacks {LIMITS[limit]}" in joined
+        assert f"raise that limit with 'ulimit {limit.split(maxsplit=1)[0]}'" in joined
+    elif code == 4:
+        assert "raise that limit with" in output or "this machine lacks" in output
+    else:
+        assert code in {*typed.codes, 2}, output  # 2: no lab stands
 
 
 @OF_ROOT

@@ -349,7 +349,7 @@ def typing(kill: Kill) -> Iterator[Typing]:
     folder = Path(tempfile.mkdtemp(prefix="killed-", dir="/tmp"))
     try:
         with checkout_for(ordinary=kill.ordinary) as (root, become):
-            environment = _lay_out(folder, root, kill.ordinary)
+            environment = lay_out(folder, root, ordinary=kill.ordinary)
             if kill.ordinary and os.geteuid() == 0:
                 for each in (folder, *folder.rglob("*")):
                     os.chown(each, ORDINARY, ORDINARY, follow_symlinks=False)
@@ -388,7 +388,8 @@ def typing(kill: Kill) -> Iterator[Typing]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _lay_out(folder: Path, root: Path, ordinary: bool) -> dict[str, str]:
+def lay_out(folder: Path, root: Path, *, ordinary: bool) -> dict[str, str]:
+    """Make what the verbs of the table name, in folders of their own; returns the environment that leads there."""
     folder.chmod(0o755)
     work = folder / "work"
     for each in ("run", "tmp", "home", "work"):

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,6 +25,8 @@ from msgspec.structs import replace
 from proxylab.binaries.binary import KUBE_PROXY, Binary, BinaryProgram, inspect, order
 from proxylab.binary_identity import BinaryIdentity
 from proxylab.errors import CapabilityError
+
+_SIZE: Final = "size"
 
 
 class Cache(Struct, frozen=True):
@@ -46,7 +48,7 @@ class Cache(Struct, frozen=True):
 
     def binaries(self) -> list[Binary]:
         """The cached binaries, oldest version first; within a version the latest file comes last."""
-        found = [path for path in self.folder.glob(f"v*/*/{self.program.name}") if path.is_file()]
+        found = [path for path in self.folder.glob(f"v*/*/{self.program.name}") if path.is_file() and _is_whole(path)]
         found.sort(key=lambda path: (order(path.parent.parent.name), path.stat().st_mtime_ns))
         return [Binary(path, self._identity(path.parent)) for path in found]
 
@@ -68,7 +70,9 @@ class Cache(Struct, frozen=True):
         identity = replace(found, commit=commit, dirty=dirty) if commit else found
         folder = self.folder / identity.version / identity.digest
         folder.mkdir(parents=True, exist_ok=True)
-        for name, text in (("origin", origin), ("commit", f"{identity.commit} {identity.state}".rstrip())):
+        size = str(candidate.stat().st_size)
+        commit_and_state = f"{identity.commit} {identity.state}".rstrip()
+        for name, text in (("origin", origin), ("commit", commit_and_state), (_SIZE, size)):
             note = candidate.with_suffix(f".{name}")
             note.write_text(text, encoding="utf-8")
             note.replace(folder / name)
@@ -115,8 +119,16 @@ class Cache(Struct, frozen=True):
         )
 
 
+def _is_whole(binary: Path) -> bool:
+    """Whether the file is as large as it was when it came into the cache: a machine that lost power may cut it.
+
+    Then it is no entry, and is obtained again. Entries of earlier versions of proxylab have no note of their size.
+    """
+    return _note(binary.with_name(_SIZE)) in ("", str(binary.stat().st_size))
+
+
 def _note(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8").strip()
+        return file.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from proxylab.client.session import SessionMaker
 
 _INTERRUPTED = 130  # 128 + SIGINT, as a shell counts
+_LACKING = 4  # ExitCode.CAPABILITY, whose module may be the damaged one
 
 
 def main(arguments: "Sequence[str] | None" = None, make_session: "SessionMaker | None" = None) -> "NoReturn":
@@ -33,7 +34,11 @@ def main(arguments: "Sequence[str] | None" = None, make_session: "SessionMaker |
     with suppress(ValueError):  # only the main thread may set a handler
         if is_python_s_own:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from proxylab.cli.command import run  # noqa: PLC0415 - see above
+    try:
+        from proxylab.cli.command import run  # noqa: PLC0415 - see above
+    except Exception as error:
+        _end_if_damaged(error)
+        raise
 
     try:
         with suppress(ValueError):
@@ -46,6 +51,14 @@ def main(arguments: "Sequence[str] | None" = None, make_session: "SessionMaker |
         if arguments is not None and is_python_s_own:
             with suppress(ValueError):
                 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _end_if_damaged(error: Exception) -> None:
+    from proxylab.compiled_modules import is_of_damaged_module, remove_damaged  # noqa: PLC0415 - rarely needed
+
+    if is_of_damaged_module(error):
+        sys.stderr.write(f"{remove_damaged()}\n")
+        sys.exit(_LACKING)
 
 
 def _interrupting_only(called: "CodeType") -> "Callable[[int, FrameType | None], None]":

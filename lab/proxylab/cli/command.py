@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 from proxylab import __version__
-from proxylab.cli.standard_streams import echo, flush, is_of_output, open_closed_streams
+from proxylab.cli.standard_streams import buffer_streams, echo, flush, is_of_output, open_closed_streams
 from proxylab.cli.verbs import AddedVerbError, Verbs
 from proxylab.client.warning_lines import warnings_to
+from proxylab.compiled_modules import is_of_damaged_module, remove_damaged
 from proxylab.errors import ExitCode, InternalError, LabEndedError, LabError
 from proxylab.resource_limits import limit_reached
 
@@ -66,7 +67,9 @@ def run(arguments: Sequence[str] | None, make_session: "SessionMaker | None") ->
     """Run one verb and exit with its code; see ``proxylab.cli.main``."""
     code: int
     gc.set_threshold(_NEW_OBJECTS)
-    if open_closed_streams():
+    was_closed = open_closed_streams()
+    buffer_streams()
+    if was_closed:
         code = _print_error("standard output is closed; redirect it to a file or to /dev/null", ExitCode.SCENARIO)
     else:
         code = _exit_code(lambda: proxylab.main(arguments, "proxylab", standalone_mode=False, obj=make_session))
@@ -85,8 +88,8 @@ def _exit_code(verb: Callable[[], object]) -> int:
         error.show(shown)
         _print_error(shown.getvalue().rstrip("\n"), ExitCode.SCENARIO)
         return error.exit_code
-    except click.Abort:  # click raises it on Ctrl-C
-        return _INTERRUPTED
+    except click.Abort as abort:  # click raises it on Ctrl-C, and in place of an EOFError
+        return _unforeseen(abort.__cause__) if isinstance(abort.__cause__, EOFError) else _INTERRUPTED
     except InternalError as error:
         if not isinstance(error, LabEndedError):
             return _report(error)
@@ -102,6 +105,8 @@ def _unforeseen(error: Exception) -> int:
     """Print an error that no verb foresees: a bug of proxylab, unless the process lacks something."""
     if (lacking := limit_reached(error)) is not None:
         return _print_error(str(lacking), lacking.exit_code)
+    if is_of_damaged_module(error):
+        return _print_error(remove_damaged(), ExitCode.CAPABILITY)
     if isinstance(error, FileNotFoundError) and not _has_working_directory():
         return _print_error("the working directory is gone; change to one that is there", ExitCode.SCENARIO)
     if not is_of_output(error):

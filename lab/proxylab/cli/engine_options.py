@@ -18,6 +18,7 @@ from proxylab.cli.standard_streams import echo
 from proxylab.engines.engine_names import ENGINES, IPTABLES_VARIANTS, read_engine, where_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.guest.kernels import find_kernel
+from proxylab.resource_limits import check_limits
 from proxylab.scenario.nodes import PROGRAMS
 from proxylab.scenario.words import HOST
 
@@ -251,10 +252,13 @@ def choices_of(
 def choice_of(engine: str, given: ProxyOptions = ProxyOptions(), kernel: str = HOST) -> EngineChoice:  # noqa: B008 - frozen
     """The engine with its options; obtains a binary if the engine needs one.
 
+    It is for a lab, so limits that no lab fits into are told first: the programs that it starts would fail by them.
+
     Raises:
         click.UsageError: the options contradict each other.
-        CapabilityError: no source has the binary, or there is no such kernel.
+        CapabilityError: no source has the binary, there is no such kernel, or a limit of this process is too low.
     """
+    check_limits()
     find_kernel(kernel)
     common = EngineChoice(
         engine,

@@ -3,6 +3,7 @@
 The caller may have closed a stream, or connected it to a file that takes no more output.
 """
 
+import io
 import os
 import re
 import sys
@@ -37,6 +38,18 @@ def open_closed_streams() -> bool:
     sys.stdout = sys.stdout or os.fdopen(_redirect_to_null(1), "w", closefd=False, encoding="utf-8")
     sys.stderr = sys.stderr or os.fdopen(_redirect_to_null(2), "w", closefd=False, encoding="utf-8")
     return was_closed
+
+
+def buffer_streams() -> None:
+    """Give both output streams a buffer if they have none (``python -u``, PYTHONUNBUFFERED).
+
+    Without one, Python writes a text by one write(2), and drops without a word what a full disk or a limit left of it.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(getattr(stream, "buffer", None), io.RawIOBase):
+            encoding, errors = stream.encoding, stream.errors
+            setattr(sys, name, os.fdopen(stream.fileno(), "w", closefd=False, encoding=encoding, errors=errors))
 
 
 def flush() -> OSError | None:

@@ -26,6 +26,7 @@ from proxylab.capability import Capability
 from proxylab.client.connection import Connection
 from proxylab.client.control_sockets import ControlSocket
 from proxylab.client.process_states import StuckProcess, ended_by_itself, how_it_ended, stuck_process
+from proxylab.compiled_modules import READER, remove_damaged
 from proxylab.encoding import encode
 from proxylab.errors import GUEST_ENDED, CapabilityError, InternalError, LabEndedError, LabError, LabStuckError
 from proxylab.guest.console import end_of_console
@@ -203,7 +204,7 @@ class LabProcess(Connection):
             self._child.wait(_CLOSE_SECONDS)
         ended, status = f"the lab process ended before it could {what}", self._child.returncode
         if status is not None and ended_by_itself(status) and (words := self._last_words()):
-            return InternalError(ended + words)
+            return LabEndedError(f"{ended}: {remove_damaged()}") if READER in words else InternalError(ended + words)
         how = "a process below its supervisor does not end" if status is None else how_it_ended(status)
         if status == GUEST_ENDED and not self._log.closed:
             how += f" ({end_of_console(self._log.fileno())})"

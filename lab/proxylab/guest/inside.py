@@ -100,6 +100,7 @@ def _start_lab_process(client: socket.socket, start: Start) -> int:
         control_socket.bind(_CONTROL_SOCKET)
         control_socket.listen()
         given += [control_socket.fileno(), os.open("/run", os.O_RDONLY | os.O_DIRECTORY)]
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # for the lab process, as outside of a guest
     with client:
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", "proxylab.server.main", "--in-guest", *map(str, given)],

@@ -25,6 +25,7 @@ _PROGRAM: Final = "linux.uml"
 _SECONDS: Final = 30.0
 _MOST_PRINTED: Final = 1 << 20
 _HEAD_BYTES: Final = 0x10400
+_HEADER_END: Final = 0x210
 _RELEASE: Final = re.compile(r"(\d+)\.(\d+)\S*")
 _OBTAIN: Final = "build one with `proxylab kernels --obtain`, or 'apt-get install user-mode-linux'"
 _OTHER_KERNEL: Final = "build a kernel that has it with `proxylab kernels --obtain`, which --kernel uml then means"
@@ -154,7 +155,7 @@ def _release_of_image(path: Path) -> str:
             head = file.read(_HEAD_BYTES)
     except OSError:
         return ""
-    if head[0x202:0x206] != b"HdrS":
+    if len(head) < _HEADER_END or head[0x202:0x206] != b"HdrS":
         return ""
     (offset,) = struct.unpack_from("<H", head, 0x20E)
     return head[offset + 0x200 :].partition(b" ")[0].decode("ascii", errors="replace")

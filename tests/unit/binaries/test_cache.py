@@ -44,6 +44,26 @@ def test_what_is_no_kube_proxy_is_not_kept(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["locks"]
 
 
+def test_what_lost_its_end_is_no_entry_and_is_kept_anew(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+
+    def keep() -> Path:
+        with cache.workspace("v1.34.9") as folder:
+            return cache.keep(program(folder / "kube-proxy", "v1.34.9"), "a test").path
+
+    kept = keep()
+    whole = kept.read_bytes()
+    os.truncate(kept, len(whole) // 2)
+    assert cache.binaries() == []
+    assert keep() == kept
+    assert [each.path for each in cache.binaries()] == [kept]
+    assert kept.read_bytes() == whole
+    (kept.with_name("origin")).write_bytes(b"\xff")  # a damaged note
+    assert cache.binaries()[0].origin == "\ufffd"
+    kept.with_name("size").unlink()  # an entry of an earlier version
+    assert len(cache.binaries()) == 1
+
+
 def test_those_who_want_the_same_wait_for_each_other_and_others_do_not(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     inside: list[str] = []

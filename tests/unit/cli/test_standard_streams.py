@@ -70,3 +70,25 @@ def test_the_exit_code_stands_whatever_becomes_of_the_other_streams(redirection:
     assert type_in(f"check {SCENARIO} {redirection}") == (ExitCode.OK, "")
     status, said = type_in(f"{UNREADABLE} {redirection}")
     assert (status, "Traceback" in said) == (ExitCode.SCENARIO, False)
+
+
+@pytest.mark.parametrize("unbuffered", [False, True])
+def test_output_that_a_limit_cuts_is_no_success(unbuffered: bool, tmp_path: Path) -> None:
+    """write(2) takes the first part, and says nothing of the rest."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    with (tmp_path / "out").open("w") as out:
+        done = subprocess.run(
+            ["bash", "-c", f"ulimit -f 1; exec {sys.executable} -B -m proxylab schema"],
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            timeout=60,
+            check=False,
+            env=environment | ({"PYTHONUNBUFFERED": "1"} if unbuffered else {}),
+        )
+    assert done.returncode == ExitCode.CAPABILITY, done.stderr
+    assert done.stderr == (
+        "this machine lacks more KiB in a file; 'ulimit -f' allows 1; raise that limit with 'ulimit -f'\n"
+    )
+    assert (tmp_path / "out").stat().st_size == 1024
