@@ -76,7 +76,7 @@ def _become(mutant: Mapping[str, object], session: pytest.Session, items: Sequen
     module = import_module(str(mutant["module"]))
     if str(mutant["function"]) not in set(_changed(module, str(mutant["text"]))):
         os._exit(_ABSENT)
-    for item, following in zip(items, [*items[1:], None], strict=True):
+    for item, following in zip(items, [*items[1:], None][: len(items)], strict=True):
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if session.testsfailed:
             os._exit(_NOTICED)

@@ -4,6 +4,8 @@ A fork of one process shows most of them in seconds (``forked_mutants``). A copy
 its own (``mutated_code``) show the others: mistakes in what a module does when it is imported, and those that no fork
 notices, since a fork keeps what the package has cached while pytest collected the tests.
 
+Fast tests come first, if they are named; all of them try only what these leave.
+
 ``MUTANTS_KEPT`` names a folder that keeps which tests reach which lines, and what has been shown. A run that was ended
 goes on from there as long as mistakes and tests stay the same.
 """
@@ -54,23 +56,36 @@ class TriedTests:
 
     Attributes:
         paths: files and folders of tests, or single ones.
+        first: those of them that are fast; the others try only what these leave.
         left_out: the test that tries the mistakes itself.
         of_checkout: a file of tests that a copy of the package cannot pass; empty if there is none.
     """
 
     paths: Sequence[str]
     left_out: Path
+    first: Sequence[str] = ()
     of_checkout: str = ""
 
     def notice(self, tried: Sequence[Mistake], folder: Path) -> list[bool]:
         """Whether a test notices each mistake."""
         kept = Path(os.environ.get("MUTANTS_KEPT", folder))
+        left = list(range(len(tried)))
+        for name, paths in (("first", self.first), ("all", self.paths)):
+            if paths and left:
+                noticed = self._notice([tried[number] for number in left], paths, kept / name, folder / name)
+                left = [number for number, is_so in zip(left, noticed, strict=True) if not is_so]
+        return [number not in left for number in range(len(tried))]
+
+    def _notice(self, tried: Sequence[Mistake], paths: Sequence[str], kept: Path, folder: Path) -> list[bool]:
         kept.mkdir(parents=True, exist_ok=True)
         lines = kept / "lines.json"
         if not lines.exists():
-            self._run("reached_lines", lines, f"--basetemp={folder / 'tmp'}")
+            modules = ",".join(sorted({each.module for each in tried}))
+            self._run(paths, "reached_lines", lines, f"--basetemp={folder / 'tmp'}", reached_in=modules)
         reached = Reached(lines)
-        in_forks = self._in_forks(tried, reached, kept)
+        in_forks = self._in_forks(tried, paths, reached, kept)
+        if paths is not self.paths:
+            return [bool(noticed) for noticed in in_forks]
         shown = kept / "mutants.copied"
         in_copies = _shown(shown)
         left = [number for number, noticed in enumerate(in_forks) if not noticed and number not in in_copies]
@@ -88,19 +103,26 @@ class TriedTests:
         status, output = run_on_copy(texts, [*_USUAL, *ignored, *self.paths], folder)
         return status == pytest.ExitCode.OK, output
 
-    def _run(self, plugin: str, file: Path, *more: str) -> None:
-        """Run the tests with a plugin of ours, which writes beside that file."""
+    def _run(self, paths: Sequence[str], plugin: str, file: Path, *more: str, reached_in: str = "") -> None:
+        """Run tests with a plugin of ours, which writes beside that file."""
         command = [sys.executable, "-m", "pytest", "-q", "-p", plugin, "-p", "no:cacheprovider", "-o", "timeout=300"]
         subprocess.run(
-            [*command, *_USUAL, f"--ignore={self.left_out}", *more, *self.paths],
+            [*command, *_USUAL, f"--ignore={self.left_out}", *more, *paths],
             cwd=_ROOT,
-            env={**os.environ, plugin.upper(): str(file), "PYTHONPATH": f"{LAB.parent}:{_ROOT / 'tests' / 'support'}"},
+            env={
+                **os.environ,
+                plugin.upper(): str(file),
+                "REACHED_IN": reached_in,
+                "PYTHONPATH": f"{LAB.parent}:{_ROOT / 'tests' / 'support'}",
+            },
             stdout=subprocess.DEVNULL,
             timeout=3000,
             check=True,
         )
 
-    def _in_forks(self, tried: Sequence[Mistake], reached: Reached, folder: Path) -> Sequence[bool | None]:
+    def _in_forks(
+        self, tried: Sequence[Mistake], paths: Sequence[str], reached: Reached, folder: Path
+    ) -> Sequence[bool | None]:
         """Whether a test notices each; ``None`` where it is in no function that a fork can change."""
         file = folder / "mutants.json"
         mutants = [
@@ -117,7 +139,7 @@ class TriedTests:
             file.write_text(text, encoding="utf-8")
             for of_others in (".noticed", ".copied"):
                 file.with_suffix(of_others).unlink(missing_ok=True)
-        self._run("forked_mutants", file)
+        self._run(paths, "forked_mutants", file)
         shown = _shown(file.with_suffix(".noticed"))
         return [shown[number] for number in range(len(tried))]
 

@@ -18,6 +18,10 @@ from tried_mutants import Mistake, TriedTests, is_row_of
 MODULES: Final = [str(each.relative_to(LAB)) for each in sorted(LAB.glob("oracle/*.py"))]
 TESTS: Final = TriedTests(
     paths=["tests/unit/oracle", "tests/unit/features/expected"],
+    first=[
+        f"tests/unit/oracle/test_{name}.py"
+        for name in ("conformance_list", "documents", "families_and_addresses", "nodes_that_differ", "topology_cases")
+    ],
     left_out=Path(__file__),
 )
 SHARE: Final = 0.12
