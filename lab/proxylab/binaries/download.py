@@ -1,14 +1,18 @@
-"""Downloads a file with the checksum that its site has beside it."""
+"""Downloads a file with the checksum that its site has beside it.
+
+Python's HTTP client, with TLS and e-mail behind it, is imported where a download begins: most verbs import this module,
+and few download.
+"""
 
 import hashlib
-import http.client
-import urllib.error
-import urllib.request
 from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from proxylab.errors import CapabilityError
+
+if TYPE_CHECKING:
+    from http.client import HTTPResponse
 
 _ANSWER_SECONDS: Final = 20.0
 _CHUNK_BYTES: Final = 1 << 20
@@ -33,6 +37,8 @@ def load(url: str, file: Path) -> None:
     Raises:
         CapabilityError: the site does not have it, or its SHA-256 is not the one at ``URL.sha256``.
     """
+    from http.client import HTTPException  # noqa: PLC0415 - see above
+
     wanted = text_at(f"{url}.sha256").partition(" ")[0].lower()
     digest, size = hashlib.sha256(), 0
     with closing(_open(url)) as answer, file.open("wb") as out:
@@ -43,7 +49,7 @@ def load(url: str, file: Path) -> None:
                     raise CapabilityError(f"a whole {file.name}: {url} does not end", "try again later")
                 digest.update(chunk)
                 out.write(chunk)
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, HTTPException) as error:
             raise CapabilityError(f"a whole {url} ({error!r})", "try again later") from error
     if digest.hexdigest() != wanted:
         raise CapabilityError(
@@ -52,11 +58,15 @@ def load(url: str, file: Path) -> None:
         )
 
 
-def _open(url: str) -> http.client.HTTPResponse:
+def _open(url: str) -> "HTTPResponse":
+    from http.client import HTTPException  # noqa: PLC0415 - see above
+    from urllib.error import URLError  # noqa: PLC0415 - see above
+    from urllib.request import urlopen  # noqa: PLC0415 - see above
+
     try:
-        answer: http.client.HTTPResponse = urllib.request.urlopen(url, timeout=_ANSWER_SECONDS)  # noqa: S310
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        answer: HTTPResponse = urlopen(url, timeout=_ANSWER_SECONDS)  # noqa: S310
+    except (OSError, HTTPException, ValueError) as error:
+        reason = error.reason if isinstance(error, URLError) else error
         reason = getattr(reason, "strerror", None) or reason  # without the number before it
         raise CapabilityError(f"{url} ({reason})", "try where that can be reached") from error
     return answer

@@ -10,8 +10,9 @@ from typing import Annotated
 import click
 
 from proxylab.cli.chosen_lab import LabName, standing
-from proxylab.cli.file_arguments import complete_scenarios, load_all
+from proxylab.cli.file_arguments import load_all
 from proxylab.cli.options import option, takes
+from proxylab.cli.scenario_files import complete_scenarios
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import Color, changes_in_colour, wants_color
 from proxylab.client.standing_lab import StandingLab, attach_to

@@ -5,11 +5,10 @@ from typing import Annotated
 
 import click
 
-from proxylab.cli.file_arguments import complete_scenarios, load_all
 from proxylab.cli.options import argument, option
+from proxylab.cli.scenario_files import complete_scenarios
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import terminal_width
-from proxylab.oracle.promised import promised_cases
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.versions import Version
 from proxylab.text import wrapped
@@ -38,6 +37,9 @@ def choose_case(file: Path, case_id: str | None, mode: str = "iptables", version
         ScenarioError: the scenario has mistakes.
         click.UsageError: the scenario has no such case.
     """
+    from proxylab.cli.file_arguments import load_all  # noqa: PLC0415 - a verb at a standing lab reads no file
+    from proxylab.oracle.promised import promised_cases  # noqa: PLC0415 - see above
+
     (scenario,) = load_all((file,))
     found = promised_cases(scenario, mode, version)
     ids = [case.case.id for case in found]

@@ -11,7 +11,6 @@ from click.shell_completion import CompletionItem
 from msgspec import field
 from msgspec.structs import replace
 
-from proxylab.binaries.choose import read_gates, upstream_for
 from proxylab.binary_identity import identity_lines
 from proxylab.cli.options import Options, option
 from proxylab.cli.standard_streams import echo
@@ -277,6 +276,8 @@ def choice_of(engine: str, given: ProxyOptions = ProxyOptions(), kernel: str = H
                     f"{spelt} is for kube-proxy, but --engine is {engine}; leave it out, or choose a kube-proxy"
                 )
         return common
+    from proxylab.binaries.choose import read_gates, upstream_for  # noqa: PLC0415 - only kube-proxy has a binary
+
     try:
         gates = read_gates(given.feature_gates)
     except ValueError as error:

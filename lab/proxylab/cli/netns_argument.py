@@ -9,7 +9,7 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
-from proxylab.cli.file_arguments import complete_scenarios
+from proxylab.cli.scenario_files import complete_scenarios
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
 from proxylab.errors import LabError

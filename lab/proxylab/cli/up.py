@@ -17,8 +17,8 @@ from proxylab.binaries.control_plane import EMBEDDED
 from proxylab.cli.case_option import CaseId, Seed, choose_case
 from proxylab.cli.durations import Duration, age
 from proxylab.cli.engine_options import EngineOptions
-from proxylab.cli.file_arguments import complete_scenarios
 from proxylab.cli.options import Options, argument, option, takes
+from proxylab.cli.scenario_files import complete_scenarios
 from proxylab.cli.standard_streams import echo
 from proxylab.client.control_sockets import ControlSocket, ControlSockets, NameTakenError, is_name
 from proxylab.client.kubernetes import open_api

@@ -429,6 +429,14 @@ def test_programs_of_proxies_are_named_by_their_whole_paths(caller: Caller) -> N
     assert code == ExitCode.OK, errors
 
 
+@pytest.mark.parametrize("verb", ["exec", "get", "probe", "shell"])
+def test_a_verb_at_a_standing_lab_loads_no_reader_of_files_and_no_http_client(verb: str) -> None:
+    unneeded = {"docker", "http.client", "proxylab.scenario.load", "pyroute2", "scapy", "urllib.request", "yaml"}
+    code = f"import sys, proxylab.cli.{verb}; print(sorted({unneeded} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 def test_the_variant_of_iptables_is_asked_for_by_name(caller: Caller) -> None:
     caller.scenario("x.lab.yaml", "one")
     caller.type("run", "--iptables", "nft", ".")

@@ -9,7 +9,7 @@ from golden_words import Told
 
 from proxylab.cli import main
 from proxylab.cli.durations import Duration, age
-from proxylab.cli.file_arguments import complete_scenarios
+from proxylab.cli.scenario_files import complete_scenarios
 
 ROOT = Path(__file__).resolve().parents[3]
 FROM_A_POD = str(ROOT / "scenarios/clusterip/from-a-pod.lab.yaml")

@@ -4,6 +4,8 @@ import ast
 import errno
 import socket
 import struct
+import subprocess
+import sys
 from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from pathlib import Path
@@ -186,3 +188,15 @@ def test_one_module_imports_pyroute2() -> None:
         if name.split(".")[0] == "pyroute2"
     }
     assert importers == {"kernel/netlink/messages.py"}
+
+
+def test_pyroute2_is_imported_in_part_and_whole_where_it_is_asked_for() -> None:
+    code = """if True:
+        import sys
+        import proxylab.kernel.netlink.messages
+        print("pyroute2" in sys.modules, "pyroute2.ndb" in sys.modules, "pyroute2.netlink.rtnl.rtmsg" in sys.modules)
+        from pyroute2 import IPRoute
+        print(IPRoute.__name__, "pyroute2.ndb" in sys.modules)
+    """
+    ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert ran.stdout.splitlines() == ["False False True", "IPRoute True"]

@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 from proxylab.cli.case_option import choose_case
 from proxylab.cli.chosen_lab import ChosenLab, LabOptions, lab_words
-from proxylab.cli.file_arguments import complete_scenarios, write_new
+from proxylab.cli.file_arguments import write_new
 from proxylab.cli.input_files import read_input
 from proxylab.cli.options import option, takes
 from proxylab.cli.output_paths import OutputFile
+from proxylab.cli.scenario_files import complete_scenarios
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import Output, terminal_width
 from proxylab.errors import ExitCode

@@ -12,19 +12,23 @@ from enum import Enum
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
-from pyroute2.netlink import NLA_F_NESTED, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, ctrlmsg, nlmsgerr
-from pyroute2.netlink.diag import SOCK_DESTROY, SOCK_DIAG_BY_FAMILY, inet_diag_msg, inet_diag_req
-from pyroute2.netlink.generic.ipvs import ipvsmsg
-from pyroute2.netlink.nfnetlink.ipset import ipset_msg
-from pyroute2.netlink.nfnetlink.nfctsocket import nfct_msg, nfct_stats
-from pyroute2.netlink.rtnl.fibmsg import fibmsg
-from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
-from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
-from pyroute2.netlink.rtnl.ndmsg import ndmsg
-from pyroute2.netlink.rtnl.ndtmsg import ndtmsg
-from pyroute2.netlink.rtnl.nsidmsg import nsidmsg
-from pyroute2.netlink.rtnl.rtmsg import rtmsg
-from pyroute2.netlink.rtnl.tcmsg import tcmsg
+
+from proxylab.kernel.netlink.partial_import import without_init
+
+with without_init("pyroute2"):  # it would import a hundred modules that no lab uses
+    from pyroute2.netlink import NLA_F_NESTED, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, ctrlmsg, nlmsgerr
+    from pyroute2.netlink.diag import SOCK_DESTROY, SOCK_DIAG_BY_FAMILY, inet_diag_msg, inet_diag_req
+    from pyroute2.netlink.generic.ipvs import ipvsmsg
+    from pyroute2.netlink.nfnetlink.ipset import ipset_msg
+    from pyroute2.netlink.nfnetlink.nfctsocket import nfct_msg, nfct_stats
+    from pyroute2.netlink.rtnl.fibmsg import fibmsg
+    from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
+    from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
+    from pyroute2.netlink.rtnl.ndmsg import ndmsg
+    from pyroute2.netlink.rtnl.ndtmsg import ndtmsg
+    from pyroute2.netlink.rtnl.nsidmsg import nsidmsg
+    from pyroute2.netlink.rtnl.rtmsg import rtmsg
+    from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
 _HEADER: Final = struct.Struct("=IHHI4x")  # struct nlmsghdr: length, type, flags, sequence number
 _CONNTRACK: Final = 1 << 8  # NFNL_SUBSYS_CTNETLINK
