@@ -20,7 +20,15 @@ TESTS: Final = TriedTests(
     paths=["tests/unit/oracle", "tests/unit/features/expected"],
     first=[
         f"tests/unit/oracle/test_{name}.py"
-        for name in ("conformance_list", "documents", "families_and_addresses", "nodes_that_differ", "topology_cases")
+        for name in (
+            "conformance_list",
+            "documents",
+            "families_and_addresses",
+            "nodes_that_differ",
+            "promised",
+            "topology_cases",
+            "weakest",
+        )
     ],
     left_out=Path(__file__),
 )
