@@ -301,8 +301,8 @@ class Case(Struct, frozen=True, dict=True):
         return self._lost_copies(Packet.REPLY)
 
     def _lost_copies(self, packet: Packet) -> Mapping[int, str]:
-        # A judge without the plan cannot see that a flow passed a hop without a tap. So it takes no copy of a flow for
-        # lost about which other witnesses contradict the taps.
+        # A missing tap on a flow's way goes unnoticed without the plan, and what passed it looks lost. So no copies are
+        # counted of a flow about which other witnesses contradict the taps.
         sound = [None if flow.number in self.disagreements else flow.fate for flow in self.flows]
         return lost_copies(self.evidence, self.resolved, self.flows, sound, packet)
 

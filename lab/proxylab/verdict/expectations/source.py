@@ -166,7 +166,7 @@ def _other_holder(
 
 
 class _Changes(NamedTuple):
-    """How many sources rules changed, and of how many flows that arrived the author expects it.
+    """How many sources the rules changed, and for how many of the flows that arrived the author expects which source.
 
     ``unexpected`` are the packets beyond one for each flow that the author does not expect to be preserved.
     """
