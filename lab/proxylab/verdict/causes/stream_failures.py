@@ -63,9 +63,7 @@ def sent_to_earlier_backend(failure: StreamFailure) -> str:
     last = stream.packets[-1].backend if stream.packets else ""
     for entry in stream.record.tracked:
         who = owner(failure.addresses, entry.reply_source)
-        is_wrong = not last or (
-            last == who and stream.expect.backend
-        )  # otherwise another backend may rightly answer last
+        is_wrong = not last or (last == who and stream.expect.backend)  # else another may rightly answer last
         if who in before and is_wrong and who != stream.expect.backend:
             to = f"{who} ({endpoint(entry.reply_source, entry.reply_source_port)})"
             still = f"conntrack on {entry.node} still sends {stream.name} to {to}, which answered before"

@@ -83,8 +83,8 @@ def answered_elsewhere(case: Case, flow: Flow) -> bool:
     first = origin(flow, Packet.REPLY)
     if first is None or case.doubts:
         return bool(strangers)
-    # An answer without a maker comes from a machine without taps, beyond the nodes. A node's own program may answer where
-    # its proxy ends connections; one that has nothing more to do has sent on what it got.
+    # An answer without a maker comes from a machine without taps, beyond the nodes. A node's own program may answer
+    # where its proxy ends connections; one that has nothing more to do has sent on what it got.
     by_node = first.maker in case.resolved.nodes and first.maker not in case.evidence.undrained
     return bool(strangers) or by_node or not first.maker
 
