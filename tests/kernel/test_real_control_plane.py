@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import ssl
@@ -466,3 +467,336 @@ def service(name: str, selector: dict[str, str], target: int) -> str:
         "spec": {"selector": selector, "ports": [{"port": 80, "targetPort": target}]},
     }
     return json.dumps(document)
+
+
+KUBECTL = """\
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: shop}
+spec:
+  controlPlane: real
+  nodes: {node-a: {}, node-b: {}}
+  pods:
+    client: {nodes: [node-a]}
+  streams:
+    pages: {from: client, to: {service: shop, via: clusterIP}, send: {every: 10ms}}
+  probes:
+  - name: both pods answer
+    from: client
+    to: {service: shop, via: clusterIP}
+    expect: {outcome: delivered, source: preserved, backends: [shop]}
+  steps:
+  - name: kubectl scales the Deployment, and nothing is lost
+    change: {kubectl: [scale, deployment/shop, --replicas=5]}
+    expect: {pages: {lost: 0, resets: 0, source: preserved}}
+    probes:
+    - name: five pods answer
+      from: client
+      to: {service: shop, via: clusterIP}
+      send: {as: packet, flows: 5000}
+      expect: {outcome: delivered, source: preserved, backends: [shop], spread: even}
+  - name: kubectl exposes it under another name
+    change: {kubectl: [expose, deployment/shop, --name=other, --port=90, --target-port=8080]}
+    probes:
+    - name: a Service that no file has reaches them
+      from: client
+      to: {service: other, via: clusterIP}
+      expect: {outcome: delivered, source: preserved, backends: [shop]}
+  - name: kubectl takes all pods away
+    change: {kubectl: [scale, deployment/shop, --replicas=0]}
+    probes:
+    - name: the Service rejects
+      from: client
+      to: {service: shop, via: clusterIP}
+      expect: {outcome: rejected, at: node-a}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: shop}
+spec: {selector: {app: shop}, ports: [{port: 80, targetPort: 8080}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: shop}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: shop}}
+  template:
+    metadata: {labels: {app: shop}}
+    spec: {containers: [{name: shop, image: shop, ports: [{containerPort: 8080}]}]}
+"""
+
+
+def test_steps_run_kubectl_and_are_judged_by_what_it_makes(cli: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "shop.lab.yaml"
+    file.write_text(KUBECTL)
+    done = cli.type("run", str(file), "--no-bundles")
+    assert (done.status, "5 passed" in done.output) == (0, True), done
+    # The same expectations fail where kubectl does something else.
+    file.write_text(KUBECTL.replace("--replicas=5", "--replicas=4").replace("--replicas=0", "--replicas=1"))
+    done = cli.type("run", str(file), "--no-bundles")
+    assert (done.status, "the Service rejects" in done.output) == (1, True), done
+
+
+def test_a_step_with_kubectl_is_refused_where_nothing_takes_writes(cli: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "shop.lab.yaml"
+    file.write_text(KUBECTL.replace("  controlPlane: real\n", ""))
+    done = cli.type("run", str(file), "--no-bundles")
+    assert done.status == ExitCode.SCENARIO
+    what = "change.kubectl: the lab's own control plane takes no writes; write `controlPlane: real`, or use"
+    assert what in done.output + done.errors, done
+
+
+def test_a_kubectl_that_fails_or_never_comes_to_rest_ends_the_run(cli: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "shop.lab.yaml"
+    file.write_text(KUBECTL.replace("deployment/shop, --replicas=5", "deployment/none, --replicas=5"))
+    done = cli.type("run", str(file), "--no-bundles")
+    assert done.status == 1
+    assert "kubectl: ended with status 1: scale deployment/none --replicas=5" in done.output + done.errors, done
+    assert 'deployments.apps "none" not found' in done.output + done.errors
+
+
+def test_workloads_of_a_scenario_are_their_controllers_and_keep_its_pods(cli: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "all.lab.yaml"
+    file.write_text(SCENARIO + "---\n" + WORKLOADS)
+    kubectl = started(cli, tmp_path, str(file))
+    pods = set(kubectl("get", "pods", "-o", "jsonpath={.items[*].metadata.name}").split())
+    assert {"db-0", "db-1", "echo-1", "echo-2", "client"} <= pods
+    assert len(pods) == 3 + 2 + 2 + 2, "a Deployment of two, a StatefulSet of two, and a DaemonSet on two nodes"
+    for each in ("deployment/web", "statefulset/db", "daemonset/agent"):
+        assert "roll" in kubectl("rollout", "status", each, "--timeout=40s")
+    assert set(kubectl("get", "pods", "-o", "jsonpath={.items[*].metadata.name}").split()) == pods, "none was replaced"
+    assert kubectl("get", "replicasets", "-o", "name").count("replicaset.apps/web-") == 1
+    gone = next(each for each in pods if each.startswith("web-"))
+    kubectl("delete", "pod", gone)
+    kubectl("rollout", "status", "deployment/web", "--timeout=40s")
+    kubectl("rollout", "restart", "statefulset/db")
+    kubectl("rollout", "status", "statefulset/db", "--timeout=60s")
+    now = set(kubectl("get", "pods", "-l", "app=web", "-o", "jsonpath={.items[*].metadata.name}").split())
+    assert (len(now), gone in now) == (2, False)
+
+
+WORKLOADS = (
+    MANIFESTS
+    + """\
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: web, ports: [{containerPort: 8080}]}]}
+"""
+)
+
+
+def test_jobs_end_new_load_balancers_get_addresses_and_commands_reach_the_api(
+    cli: CommandLine, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    kubectl("create", "job", "once", "--image=once")
+    kubectl("wait", "--for=condition=complete", "job/once", "--timeout=40s")
+    assert "Completed" in kubectl("get", "pods", "-l", "job-name=once")
+    # The first free address of the pool, which the outside reaches through a node.
+    kubectl("expose", "pod", "echo-1", "--name=edge", "--type=LoadBalancer", "--port=80", "--target-port=8080")
+    kubectl("wait", "--for=jsonpath={.status.loadBalancer.ingress}", "service/edge", "--timeout=40s")
+    address = kubectl("get", "service", "edge", "-o", "jsonpath={.status.loadBalancer.ingress[0].ip}")
+    assert address.startswith("192.0.2.")
+    wait_for(lambda: answers(cli, f"http://{address}/", "outside", 5) == {"echo-1"}, "the pod to answer")
+    kubectl("create", "service", "loadbalancer", "second", "--tcp=80")
+    kubectl("wait", "--for=jsonpath={.status.loadBalancer.ingress}", "service/second", "--timeout=40s")
+    second = kubectl("get", "service", "second", "-o", "jsonpath={.status.loadBalancer.ingress[0].ip}")
+    assert (second.startswith("192.0.2."), second == address) == (True, False)
+    # A command of ours has a kubeconfig of the API; a program without its token gets no further than any stranger.
+    listed = cli.type("exec", "client", "--", program(), "kubectl", "--cache-dir=/run/cache", "get", "nodes")
+    assert "node-b   Ready" in listed.output, listed
+    url = json.loads(cli.type("exec", "client", "--", "sh", "-c", "cat $KUBECONFIG").output)["clusters"][0]["cluster"]
+    asked = cli.type("exec", "client", "--", "curl", "-sk", f"{url['server']}/api/v1/pods")
+    assert '"code": 401' in asked.output, asked
+    cluster_ip = kubectl("get", "service", "kubernetes", "-o", "jsonpath={.spec.clusterIP}")
+    refused = cli.type("exec", "client", "--", "curl", "-sk", "--max-time", "5", f"https://{cluster_ip}/api")
+    assert refused.status == 7, "the Service kubernetes has no endpoint, so the proxy rejects"
+
+
+def test_apply_takes_manifests_a_folder_and_standard_input(cli: CommandLine, kubectl: Kubectl, tmp_path: Path) -> None:
+    folder = tmp_path / "manifests"
+    folder.mkdir()
+    (folder / "web.yaml").write_text(WORKLOADS)
+    (folder / "svc.json").write_text(service("web", {"app": "web"}, 8080))
+    applied = cli.start("apply", "-f", str(folder), stdout=subprocess.PIPE)
+    assert b"deployment.apps/web serverside-applied" in applied.communicate(timeout=SECONDS)[0]
+    kubectl("rollout", "status", "deployment/web", "--timeout=40s")
+    more = WORKLOADS.replace(
+        "replicas: 2\n  selector: {matchLabels: {app: web}", "replicas: 3\n  selector: {matchLabels: {app: web}"
+    )
+    typed = cli.start("apply", "-f", "-", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    typed.communicate(more.encode(), timeout=SECONDS)
+    kubectl("rollout", "status", "deployment/web", "--timeout=40s")
+    assert cli.type("probe", "client", "web", "--flows", "20").output.startswith("pass  20 delivered")
+    assert kubectl("get", "deployment", "web", "-o", "jsonpath={.spec.replicas}") == "3"
+
+
+def test_get_prints_each_line_that_changes(cli: CommandLine, kubectl: Kubectl) -> None:
+    watching = cli.start("get", "-w", "pods", stdout=subprocess.PIPE)
+    assert watching.stdout is not None
+    for _ in range(4):  # the head, and three pods
+        watching.stdout.readline()
+    kubectl("run", "one", "--image=one", "--port=80")
+    assert re.match(rb"one +1/1 +Running", watching.stdout.readline())
+    watching.send_signal(signal.SIGINT)
+    watching.communicate(timeout=SECONDS)
+    refused = cli.type("get", "-w", "pods", "-o", "json")
+    assert (refused.status, "-w: watches tables of a standing lab" in refused.errors) == (2, True)
+
+
+CLIENTS = Path(__file__).parent / "clients"
+CHART = {
+    "Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+    "values.yaml": "replicas: 2\n",
+    "templates/shop.yaml": """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: {{ .Release.Name }}}
+spec:
+  replicas: {{ .Values.replicas }}
+  selector: {matchLabels: {app: {{ .Release.Name }}}}
+  template:
+    metadata: {labels: {app: {{ .Release.Name }}}}
+    spec: {containers: [{name: shop, image: shop, ports: [{containerPort: 8080}]}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: {{ .Release.Name }}}
+spec: {selector: {app: {{ .Release.Name }}}, ports: [{port: 80, targetPort: 8080}]}
+""",
+}
+
+
+def built(folder: Path, *commands: tuple[str, ...]) -> None:
+    """Run commands of Go or pip; what these cannot get here is a reason to skip."""
+    for argv in commands:
+        if shutil.which(argv[0]) is None and not Path(argv[0]).exists():
+            pytest.skip(f"needs {argv[0]}")
+        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=1200, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"{' '.join(argv)}: {done.stderr.strip()[-300:]}")
+
+
+# The verbs of kubectl, which is written with the same library, run in every run.
+@pytest.mark.thorough
+@pytest.mark.timeout(1500)
+def test_an_informer_of_client_go_follows_what_kubectl_scales(kubectl: Kubectl, tmp_path: Path) -> None:
+    folder = tmp_path / "informer"
+    folder.mkdir()
+    (folder / "main.go").write_text((CLIENTS / "informer.go.txt").read_text())
+    minor = kubectl("version", "-o", "json")
+    version = json.loads(minor)["serverVersion"]["gitVersion"].replace("v1.", "v0.", 1)
+    module = f"module informer\n\ngo 1.26\n\nrequire (\n\tk8s.io/client-go {version}\n\tk8s.io/api {version}\n)\n"
+    (folder / "go.mod").write_text(module)
+    built(folder, ("go", "mod", "tidy"), ("go", "build", "-o", "informer", "."))
+    kubectl("create", "deployment", "shop", "--image=shop", "--port=8080")
+    kubectl("expose", "deployment", "shop", "--port=80", "--target-port=8080")
+    argv = [str(folder / "informer"), str(tmp_path / "kubeconfig"), "shop"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        try:
+            for replicas in (1, 3, 0):
+                kubectl("scale", "deployment/shop", f"--replicas={replicas}")
+                assert any(line.startswith(f"{replicas} ") for line in following.stdout)
+        finally:
+            following.kill()
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(900)
+def test_the_python_client_scales_watches_and_reads_logs(cli: CommandLine, kubectl: Kubectl, tmp_path: Path) -> None:
+    folder = tmp_path / "python"
+    folder.mkdir()
+    (folder / "watching.py").write_text((CLIENTS / "watching.py.txt").read_text())
+    built(folder, (sys.executable, "-m", "pip", "install", "--quiet", "--target", "packages", "kubernetes"))
+    kubectl("create", "deployment", "shop", "--image=shop", "--port=8080")
+    kubectl("expose", "deployment", "shop", "--port=80", "--target-port=8080")
+    address = kubectl("get", "pod", "echo-1", "-o", "jsonpath={.status.podIP}")
+    assert answers(cli, f"http://{address}:8080/") == {"echo-1"}
+    environment = {**os.environ, "PYTHONPATH": str(folder / "packages")}
+    argv = [sys.executable, "watching.py", str(tmp_path / "kubeconfig")]
+    done = subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "three are ready\n3 pods\n1 lines\n", done.stderr[-2000:]
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1500)
+def test_helm_installs_upgrades_and_removes_a_chart(cli: CommandLine, kubectl: Kubectl, tmp_path: Path) -> None:
+    chart = tmp_path / "shop"
+    for name, text in CHART.items():
+        (chart / name).parent.mkdir(parents=True, exist_ok=True)
+        (chart / name).write_text(text)
+    helm = str(Path(os.environ.get("HELM") or shutil.which("helm") or tmp_path / "bin/helm"))
+    if not Path(helm).exists():
+        built(tmp_path, ("env", f"GOBIN={tmp_path / 'bin'}", "go", "install", "helm.sh/helm/v3/cmd/helm@v3.18.6"))
+    environment = {**os.environ, "KUBECONFIG": str(tmp_path / "kubeconfig"), "HOME": str(tmp_path)}
+    for words in (
+        ("install", "shop", "shop", "--wait", "--timeout=60s"),
+        ("upgrade", "shop", "shop", "--set=replicas=3", "--wait", "--timeout=60s"),
+    ):
+        subprocess.run([helm, *words], cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=90)
+    assert cli.type("probe", "client", "shop", "--flows", "20").output.startswith("pass  20 delivered")
+    assert kubectl("get", "deployment", "shop", "-o", "jsonpath={.status.readyReplicas}") == "3"
+    subprocess.run([helm, "uninstall", "shop"], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    assert "NotFound" in kubectl("get", "service", "shop", fails=True)
+
+
+LOADED = """\
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: loaded}
+spec:
+  controlPlane: real
+  nodes: {node-a: {}, node-b: {}}
+  pods:
+    echo: {replicas: 2, nodes: [node-a, node-b], labels: {app: echo}, ports: [8080, {port: 5353, protocol: UDP}]}
+    client: {nodes: [node-a]}
+  streams:
+    pages: {from: client, to: {service: echo, port: http, via: clusterIP}, send: {every: 20ms}}
+    queries: {from: client, to: {service: echo, port: dns, via: clusterIP}, send: {every: 20ms}}
+  steps:
+  - name: 200 pods and 1,000 Services come
+    change: {kubectl: [apply, --server-side, -f, FILE]}
+    until: {within: 300s, elapsed: 1s, engines: {node-a: synced, node-b: synced}}
+    expect: {pages: {lost: 0, resets: 0}, queries: {lost: 0}}
+  - name: and go
+    change: {kubectl: [delete, --wait=true, -f, FILE]}
+    until: {within: 300s, elapsed: 1s, engines: {node-a: synced, node-b: synced}}
+    expect: {pages: {lost: 0, resets: 0}, queries: {lost: 0}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: echo}
+spec:
+  selector: {app: echo}
+  ports: [{name: http, port: 80, targetPort: 8080}, {name: dns, port: 53, protocol: UDP, targetPort: 5353}]
+"""
+
+
+# A few pods and Services come and go under streams in test_steps_run_kubectl.
+@pytest.mark.thorough
+@pytest.mark.timeout(1200)
+def test_hundreds_of_pods_and_services_come_and_go_under_streams_without_loss(cli: CommandLine, tmp_path: Path) -> None:
+    crowd = yaml_of_deployment("crowd", 200)
+    services = (service(f"crowd-{number}", {"app": "crowd"}, 8080) for number in range(1000))
+    (tmp_path / "crowd.yaml").write_text("\n---\n".join((crowd, *services)))
+    file = tmp_path / "loaded.lab.yaml"
+    file.write_text(LOADED.replace("FILE", str(tmp_path / "crowd.yaml")))
+    done = cli.type("run", str(file), "--no-bundles")
+    assert (done.status, "2 passed" in done.output) == (0, True), done
+
+
+def yaml_of_deployment(name: str, replicas: int) -> str:
+    template = {
+        "metadata": {"labels": {"app": name}},
+        "spec": {"containers": [{"name": name, "image": name, "ports": [{"containerPort": 8080}]}]},
+    }
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
+    return json.dumps({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec})

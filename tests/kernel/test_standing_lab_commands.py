@@ -47,6 +47,35 @@ def test_the_lab_is_brought_to_an_edited_file(cli: CommandLine, tmp_path: Path) 
     assert "`proxylab down killed` and `proxylab up" in refused.errors
 
 
+def test_manifests_are_applied_as_far_as_the_lab_has_pods(cli: CommandLine, tmp_path: Path) -> None:
+    cli.up()
+    folder = tmp_path / "manifests"
+    folder.mkdir()
+    new = "{{apiVersion: v1, kind: Service, metadata: {{name: {}}}, spec: {{selector: {{app: echo}}, ports: [{}]}}}}"
+    (folder / "new.yaml").write_text(new.format("new", "{port: 81, targetPort: 8080}"))
+    (folder / "nobody.yml").write_text(new.format("nobody", "{port: 80, targetPort: 8080}"))
+    shown = cli.type("apply", "-f", str(folder))
+    assert (shown.status, "+ Service default/new" in shown.output) == (0, True), shown
+    assert "~ Service default/nobody: spec.selector.app: nobody -> echo" in shown.output
+    for name in ("new", "nobody", "echo"):
+        assert cli.type("probe", "client", name).output.startswith("pass")
+    # What was applied before stays when more is.
+    (tmp_path / "more.yaml").write_text(new.format("more", "{port: 82, targetPort: 8080}"))
+    assert cli.type("apply", "-f", str(tmp_path / "more.yaml")).status == 0
+    assert cli.type("probe", "client", "new").output.startswith("pass")
+    typed = cli.start("apply", "-f", "-", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    written = typed.communicate(new.format("typed", "{port: 83, targetPort: 8080}").encode(), timeout=60)[0]
+    assert b"+ Service default/typed" in written
+    assert cli.type("probe", "client", "typed").output.startswith("pass")
+    deployment = (
+        "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {selector: {matchLabels: {app: web}}, "
+    )
+    pod = "template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web}]}}}}"
+    (tmp_path / "web.yaml").write_text(deployment + pod)
+    refused = cli.type("apply", "-f", str(tmp_path / "web.yaml"))
+    assert (refused.status, "a standing lab cannot get a new node, pod or host" in refused.errors) == (2, True), refused
+
+
 def test_a_sysctl_is_written_in_place(cli: CommandLine, tmp_path: Path) -> None:
     cli.up()
     edited = tmp_path / "edited.lab.yaml"

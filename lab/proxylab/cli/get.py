@@ -2,10 +2,11 @@
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple, Never
 
 import click
 from click.shell_completion import CompletionItem
@@ -28,6 +29,8 @@ from proxylab.scenario.model import Scenario
 from proxylab.timing import Deadline
 
 _ANSWER_SECONDS: Final = 30.0
+_PAUSE: Final = 0.5
+"""Seconds between two looks of --watch."""
 
 _NUMBER_OF_1_2: Final = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+|0o[0-7]+")
 
@@ -64,6 +67,7 @@ def command(
             show_default=True,
         ),
     ],
+    watch: Annotated[bool, option("-w", "--watch", is_flag=True, help="Print each line that changes, until Ctrl-C.")],
     name: LabName,
     namespace: KubernetesNamespace,
     case_id: CaseId,
@@ -77,14 +81,22 @@ def command(
 
     Example: proxylab get scenarios/clusterip/from-a-pod.lab.yaml pods -o wide
     """
-    with the_cluster(words, name, case_id, None if all_namespaces else namespace) as cluster:
-        kinds, wanted = kinds_of(cluster.words, cluster.objects)
-        found = {kind: of_kind(kind, cluster.chosen, wanted) for kind in kinds}
-    if selector is not None:
-        if wanted is not None:
-            raise click.UsageError("-l: give a NAME or a selector, not both")
-        fits = _selecting(selector)
-        found = {kind: [each for each in things if fits(each)] for kind, things in found.items()}
+    if watch and (output not in ("text", "wide") or with_file(words)[0] is not None):
+        raise click.UsageError("-w: watches tables of a standing lab; leave FILE out, and -o but for wide")
+
+    def look() -> _Found:
+        return _looked(words, name, case_id, None if all_namespaces else namespace, selector)
+
+    def tables_of(now: _Found) -> list[list[str]]:
+        wide, several = output == "wide", len(now.things) > 1
+        return [
+            listing(kind, things, now.cluster.objects, wide=wide, several=several, with_namespace=all_namespaces)
+            for kind, things in now.things.items()
+        ]
+
+    first = look()
+    cluster, found, wanted = first.cluster, first.things, first.wanted
+    kinds = tuple(found)
     if wanted is not None and not any(found.values()):
         known = ", ".join(each.name for kind in kinds for each in of_kind(kind, cluster.objects))
         among = " and ".join(kind.plural for kind in kinds)
@@ -95,13 +107,36 @@ def command(
         case "yaml" | "json":
             echo(written(_document(found, cluster, single=wanted is not None), output), nl=False)
         case _:
-            wide, several = output == "wide", len(kinds) > 1
-            tables = [
-                listing(kind, found[kind], cluster.objects, wide=wide, several=several, with_namespace=all_namespaces)
-                for kind in kinds
-            ]
+            tables = tables_of(first)
             echo("\n\n".join("\n".join(each) for each in tables))
+            if watch:
+                _follow(tables, lambda: tables_of(look()))
     return ExitCode.OK
+
+
+def _looked(
+    words: tuple[str, ...], name: str | None, case_id: str | None, namespace: str | None, selector: str | None
+) -> "_Found":
+    """What the words of the command line name, as the cluster has it now."""
+    with the_cluster(words, name, case_id, namespace) as cluster:
+        kinds, wanted = kinds_of(cluster.words, cluster.objects)
+        found = {kind: of_kind(kind, cluster.chosen, wanted) for kind in kinds}
+    if selector is not None:
+        if wanted is not None:
+            raise click.UsageError("-l: give a NAME or a selector, not both")
+        fits = _selecting(selector)
+        found = {kind: [each for each in things if fits(each)] for kind, things in found.items()}
+    return _Found(cluster, found, wanted)
+
+
+def _follow(tables: Sequence[Sequence[str]], look: Callable[[], Sequence[Sequence[str]]]) -> Never:
+    """Print each line of the tables that is new or changes, until Ctrl-C; the lab serves others between two looks."""
+    while True:
+        time.sleep(_PAUSE)
+        known = {tuple(line.split()) for table in tables for line in table}
+        tables = look()
+        for line in (line for table in tables for line in table[1:] if tuple(line.split()) not in known):
+            echo(line)
 
 
 def _selecting(selector: str) -> Callable[[KubeObject], bool]:
@@ -111,6 +146,14 @@ def _selecting(selector: str) -> Callable[[KubeObject], bool]:
     except Refusal as refusal:
         raise click.UsageError(f"-l: {refusal.message}; write a label selector, as in app=web,tier!=db") from None
     return lambda thing: selection.accepts(labels_of(thing), {})
+
+
+class _Found(NamedTuple):
+    """What is listed: the objects of each kind, in their cluster, and the name that was asked for."""
+
+    cluster: "_Cluster"
+    things: Mapping[ListedKind, Sequence[KubeObject]]
+    wanted: str | None
 
 
 class _Cluster:

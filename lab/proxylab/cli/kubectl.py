@@ -3,7 +3,8 @@
 import json
 import os
 import sys
-from typing import Annotated, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, NoReturn
 
 import click
 
@@ -33,11 +34,16 @@ def command(
     """
     with standing(name, or_file=False) as connection:
         document = kubeconfig_of(connection)
+    become_kubectl(document, words)
+
+
+def become_kubectl(kubeconfig: Mapping[str, Any], words: Sequence[str]) -> NoReturn:
+    """Run kubectl in place of this process, with the API of that kubeconfig. Raises ``CapabilityError``."""
     if sys.stdout is not sys.__stdout__:  # under click's CliRunner: kubectl would take the place of a whole test run
         raise click.UsageError("kubectl takes the place of this process; start `proxylab kubectl` as one of its own")
     binary = find_control_plane(REAL, control_plane_sources().cache).path
     # A file without a name, which kubectl opens anew whenever it reads it, and which ends with kubectl.
     file = os.memfd_create("kubeconfig", 0)
-    os.write(file, json.dumps(document).encode())
+    os.write(file, json.dumps(kubeconfig).encode())
     environment = {"HOME": "/", **os.environ, "KUBECONFIG": f"/proc/self/fd/{file}"}
     os.execve(binary, (str(binary), "kubectl", *words), environment)  # noqa: S606 - a shell would split the arguments

@@ -131,6 +131,7 @@ class Session:
             mutation,
             shown,
             {node: engine for node, engine in begun.items() if engine != common},
+            takes_over=not any(each.change.pods or each.change.workloads for each in scenario.steps),
         )
         process = self._started(chosen.kernel)
         self._check_requirements(process, chosen.kernel, scenario.requires)

@@ -5,6 +5,9 @@ No lab starts here: ``proxylab up`` (``cli/up.py``) builds one by ``client/sessi
 socket.
 """
 
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from msgspec.structs import replace
@@ -14,6 +17,8 @@ from proxylab.client.edit import Edit
 from proxylab.client.open_lab import OpenLab
 from proxylab.plan.assembly import assemble
 from proxylab.protocol.standing_labs import LabRecord, Remember
+from proxylab.scenario.load import parse_with_manifests, read_text
+from proxylab.scenario.model import Scenario
 from proxylab.timing import Deadline
 
 _ANSWER_SECONDS: Final = 30.0
@@ -32,8 +37,20 @@ class StandingLab(OpenLab):
         super().__init__(connection, assembly, record.built, record.engine, record.seed, record.source, record.made)
         self._record = record
 
-    def bring_to(self, found: Edit) -> None:
-        """Record the change for later clients, and make it (see ``OpenLab.bring_to``)."""
-        self._record = replace(self._record, scenario=found.scenario, made=0)
+    def with_manifests(self, applied: Mapping[str, str]) -> Scenario:
+        """The lab's scenario with what was applied to it before, and these texts of manifests.
+
+        Raises ``ScenarioError``.
+        """
+        text = self._record.source or read_text(Path(self._record.directory) / self.scenario.file)
+        return parse_with_manifests(text, self.scenario.file, {**self._record.applied, **applied})
+
+    def bring_to(self, found: Edit, applied: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Record the change for later clients, and make it (see ``OpenLab.bring_to``).
+
+        ``applied`` are the manifests to which it is due; without any it is due to the scenario's own file.
+        """
+        applied = {**self._record.applied, **applied} if applied else {}
+        self._record = replace(self._record, scenario=found.scenario, made=0, applied=applied)
         self.connection.request(Remember(self._record), Deadline.after(_ANSWER_SECONDS))
         super().bring_to(found)

@@ -24,10 +24,17 @@ class PodProgram:
         name: what messages call it, such as ``CoreDNS in pod coredns``.
         netns_name: the name by which the launcher knows that.
         counted: words whose lines ``count`` counts.
+        told: called with each line of its log.
     """
 
     def __init__(
-        self, name: str, netns: NetNs, netns_name: str, launcher: Launcher, counted: Sequence[str] = ()
+        self,
+        name: str,
+        netns: NetNs,
+        netns_name: str,
+        launcher: Launcher,
+        counted: Sequence[str] = (),
+        told: Callable[[str], None] | None = None,
     ) -> None:
         self.name = name
         self.netns = netns
@@ -35,6 +42,7 @@ class PodProgram:
         self._launcher = launcher
         self._log: deque[str] = deque(maxlen=_LOG_LINES)
         self._counted = tuple(counted)
+        self._told = told
         self._numbers = Counter[str]()
         self._running: Running | None = None
 
@@ -46,6 +54,8 @@ class PodProgram:
 
     def _hear(self, line: str) -> None:
         self._log.append(shortened(line))
+        if self._told is not None:
+            self._told(shortened(line))
         for words in self._counted:
             self._numbers[words] += words in line
 

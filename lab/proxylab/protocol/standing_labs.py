@@ -27,6 +27,7 @@ class LabRecord(Record, frozen=True, kw_only=True):
         seed: of ports and payloads.
         built: the answer to its ``Build``.
         made: how many steps of the scenario have been made.
+        applied: texts of manifests that were applied to the scenario since, by their names.
         directory: its client's, to which the file's name is relative.
         began: when it was detached, in seconds since the epoch.
     """
@@ -38,6 +39,7 @@ class LabRecord(Record, frozen=True, kw_only=True):
     seed: int = 0
     built: Built
     made: int = 0
+    applied: Mapping[str, str] = field(default_factory=dict)
     directory: str = "/"
     began: float = 0.0
 

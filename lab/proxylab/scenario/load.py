@@ -7,9 +7,11 @@ parts that the one before could read: YAML (``source``), each document by its sh
 ``Scenario`` only if no layer found a mistake.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
@@ -31,6 +33,7 @@ from proxylab.scenario.parts import Parts, read_parts
 from proxylab.scenario.patched_engines import PatchedEngines, read_engines
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.readable import why_unreadable
+from proxylab.scenario.services import DEFAULT_NAMESPACE
 from proxylab.scenario.silent_services import State, silent_services
 from proxylab.scenario.source import MOST_BYTES, decode, read_documents
 from proxylab.scenario.steps import Step
@@ -39,9 +42,19 @@ from proxylab.scenario.strict import check_strictly
 from proxylab.scenario.words import Position, Program
 from proxylab.scenario.workload_timeline import Rollouts, with_workloads
 
-__all__ = ["load_scenario", "parse_scenario", "parse_with_probes", "read_text"]
+__all__ = [
+    "holds_scenario",
+    "load_scenario",
+    "parse_scenario",
+    "parse_with_manifests",
+    "parse_with_probes",
+    "parse_with_steps",
+    "read_text",
+]
 
 Entry = TypeVar("Entry")
+
+_SCENARIO: Final = re.compile(r"^kind:\s*[\"']?Scenario[\"']?\s*(#.*)?$", re.MULTILINE)
 
 _LONGEST_NAME: Final = 80
 """CI reports show the name of a probe on its own, and cut off a longer one."""
@@ -104,6 +117,19 @@ def parse_with_steps(text: str, file: str, kept: int, steps: Sequence[tuple[obje
     return _scenario(text, file, Problems(), strict=None, amend=lambda location: with_steps(location, kept, steps))
 
 
+def parse_with_manifests(text: str, file: str, applied: Mapping[str, str]) -> Scenario:
+    """Read a scenario to whose cluster further manifests are applied, whole objects in place of those of their names.
+
+    ``applied`` are the texts of files by their names, in their order. Raises ``ScenarioError``.
+    """
+    return _scenario(text, file, Problems(), strict=None, applied=applied)
+
+
+def holds_scenario(text: str) -> bool:
+    """Whether one of the documents of a text is a scenario, as far as one line says it."""
+    return _SCENARIO.search(text) is not None
+
+
 def _read(path: Path, spot: Spot, problems: Problems) -> str:
     """The text of a file; empty after noting at ``spot`` why it is unreadable."""
     try:
@@ -128,6 +154,7 @@ def _scenario(
     *,
     strict: str | None,
     amend: Callable[[Location], Location] = lambda location: location,
+    applied: Mapping[str, str] = MappingProxyType({}),
 ) -> Scenario:
     documents, complete = read_documents(text, file, problems)
     scenarios = [document.root for document in documents if _is_scenario(document)]
@@ -149,11 +176,13 @@ def _scenario(
     configured = read_configuration(configurations, problems)
     files = partial(_further, folder=Path(file).parent, problems=problems)
     others += files(whole["spec"]["manifests"])
+    for name, more in applied.items():
+        others = _replaced(others, [each.root for each in read_documents(more, name, problems)[0]])
     manifests = read_manifests(others, known_network(parts), problems)
     check_services(manifests, problems)
     _check_strictly(others, strict, problems)
-    applied = read_applied(parts, files, problems)
-    parts, rollouts = with_workloads(with_objects(parts, manifests, problems), manifests, applied, problems)
+    in_steps = read_applied(parts, files, problems)
+    parts, rollouts = with_workloads(with_objects(parts, manifests, problems), manifests, in_steps, problems)
     states: tuple[ClusterState, ...] = ()
     engines = PatchedEngines()
     if complete:
@@ -169,10 +198,24 @@ def _scenario(
         )
         file_of_proxies = configurations[0] if configurations else None
         engines = read_engines(parts.engines, whole["spec"]["engines"], file_of_proxies, inventory, problems)
-        states = _steps(parts, inventory, manifests, applied, rollouts, engines, problems)
+        states = _steps(parts, inventory, manifests, in_steps, rollouts, engines, problems)
     problems.raise_any()
     known = [(manifests, parts.single_pods), *((each.manifests, each.pods) for each in states if each.pods is not None)]
     return _built(file, parts, manifests, states, (configured, engines), (known, problems.warnings))
+
+
+def _replaced(documents: Sequence[Location], further: Sequence[Location]) -> list[Location]:
+    """The documents, and further ones, each in place of that of the same object."""
+    names = {_identity(each): each for each in further}
+    return [names.pop(_identity(each), each) for each in documents] + list(names.values())
+
+
+def _identity(location: Location) -> tuple[object, ...]:
+    """What names an object; of what is none, the document itself."""
+    metadata, kind = location["metadata"], location["kind"].value
+    if not isinstance(metadata["name"].value, str):
+        return (id(location.document),)
+    return kind, metadata["namespace"].value or DEFAULT_NAMESPACE, metadata["name"].value
 
 
 def _steps(

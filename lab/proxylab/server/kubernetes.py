@@ -1,6 +1,5 @@
 """The real control plane of a lab: its namespace and process, its mirror, and the way in for people."""
 
-import base64
 import os
 import shlex
 import socket
@@ -14,6 +13,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from proxylab.addresses import Family, IPAddress, IPNetwork
+from proxylab.cluster.allocate import Pool
 from proxylab.cluster.documents import Document
 from proxylab.cluster.objects import EndpointSlice, Node, ServiceCIDR
 from proxylab.cluster.store import Store
@@ -21,10 +21,11 @@ from proxylab.control.http_server import listen_inside
 from proxylab.control.kubernetes.control_plane import ControlPlane, start_control_plane
 from proxylab.control.kubernetes.kubelet import Kubelet
 from proxylab.control.kubernetes.kubelet_api import KUBELET_PORT, KubeletApi
+from proxylab.control.kubernetes.load_balancers import LoadBalancers
 from proxylab.control.kubernetes.mirror import Mirror
 from proxylab.control.kubernetes.pod_log import PodLog
 from proxylab.control.kubernetes.relay import Relay
-from proxylab.control.kubernetes.settings import FOLDER, KUBECONFIG, SCHEDULER, kubeconfig
+from proxylab.control.kubernetes.settings import FOLDER, KUBECONFIG, SCHEDULER
 from proxylab.control.kubernetes.workloads import Workloads
 from proxylab.control.kubernetes.writer import ApiWriter
 from proxylab.control.pod_program import PodProgram
@@ -33,10 +34,11 @@ from proxylab.engines.fleet import Fleet
 from proxylab.errors import EngineError, ProgramError
 from proxylab.kernel.netlink.requests import add_address, set_loopback_up
 from proxylab.kernel.netlink.socket import open_netlink
-from proxylab.kernel.sandbox.launcher import Completed, Launcher
+from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Address
 from proxylab.server.added_pods import AddedPodRuns, AddedPods
+from proxylab.server.api_in_pods import ApiInPods
 from proxylab.server.control_plane import LabControlPlane
 from proxylab.server.network import BuiltNetwork
 from proxylab.server.reached_pods import ReachedPod, ReachedPods, RequestLogs
@@ -51,7 +53,6 @@ _LOOPBACK: Final = 1
 """The index of the loopback device, in every namespace."""
 
 _READ_SECONDS: Final = 5.0
-_KUBECTL_SECONDS: Final = 60.0
 
 
 class Kubernetes:
@@ -62,27 +63,27 @@ class Kubernetes:
         followers: what follows its API.
         pods: the pods of the lab.
         writer: writes the changes of steps into its API.
-        workloads: what its controllers have yet to do.
-        run_kubectl: runs kubectl with these arguments beside it.
+        kubectl: runs kubectl, and waits for what follows.
+        api_in_pods: lets commands in pods reach its API.
     """
 
     def __init__(
         self,
         control_plane: ControlPlane,
         programs: Sequence[PodProgram],
-        followers: Sequence[Mirror | Kubelet],
+        followers: Sequence[Mirror | Kubelet | LoadBalancers],
         pods: ReachedPods,
         writer: ApiWriter,
-        workloads: Workloads,
-        run_kubectl: Callable[[Sequence[str]], Awaitable[Completed]],
+        kubectl: Callable[[Sequence[str], float], Awaitable[None]],
+        api_in_pods: ApiInPods,
     ) -> None:
         self._control_plane = control_plane
         self._programs = programs
         self._followers = followers
         self.pods: Final = pods
         self.writer: Final = writer
-        self._workloads = workloads
-        self._run_kubectl = run_kubectl
+        self.kubectl: Final = kubectl
+        self.api_in_pods: Final = api_in_pods
         self._relay: Relay | None = None
 
     def listen(self, listening: socket.socket) -> None:
@@ -91,23 +92,6 @@ class Kubernetes:
             listening.close()
             raise ProgramError(_NETNS, "is served on a port of this machine already")
         self._relay = Relay(listening, self._control_plane.api.dial)
-
-    async def kubectl(self, words: Sequence[str]) -> None:
-        """Run kubectl, and return when the controllers have done all that follows, and the lab has heard of it.
-
-        Raises:
-            ProgramError: kubectl fails, or something is left to do for too long.
-        """
-        try:
-            done = await self._run_kubectl(words)
-        except TimeoutError:
-            what = f"has not ended after {_KUBECTL_SECONDS:.0f} s: {shlex.join(words)}"
-            raise ProgramError("kubectl", what) from None
-        if done.status != 0:
-            said = done.stderr.decode(errors="replace").strip()
-            raise ProgramError("kubectl", f"ended with status {done.status}: {shlex.join(words)}", said)
-        await self._workloads.come_to_rest()
-        await self.writer.settle()
 
     async def raise_if_ended(self) -> None:
         """Raise ``ProgramError`` if one of its processes has ended, or the lab no longer follows what people write."""
@@ -125,9 +109,7 @@ class Kubernetes:
         """By what people of this machine reach the API. Raises ``ProgramError`` before there is a way in."""
         if self._relay is None:
             raise ProgramError(_NETNS, "is served on no port of this machine yet")
-        authority = base64.b64encode(self._control_plane.authority.encode()).decode()
-        server = f"https://127.0.0.1:{self._relay.port}"
-        return kubeconfig(name, server, self._control_plane.token, {"certificate-authority-data": authority})
+        return self._control_plane.kubeconfig(f"https://127.0.0.1:{self._relay.port}", name)
 
 
 async def start_kubernetes(
@@ -185,19 +167,18 @@ async def start_kubernetes(
     networks = {name: each.pod_cidrs for name, each in nodes.items()}
     added = AddedPods(network.wiring, lab.choice.families, networks, store, launcher.make_netns, runner)
     addresses = {name: each.addresses for name, each in nodes.items()}
-    run = partial(_run, added, pods, launcher)
+    scheduler = PodProgram("the scheduler", netns, known_as, launcher)
+    pools = [Pool(each.name, each.pool) for each in network.wiring.plan.balancers]
+    balancers = LoadBalancers(control_plane.api, pools, writer.writing.__contains__)
+    stack.push_async_callback(balancers.stop)
+    in_pods = ApiInPods(control_plane.api, launcher, control_plane.kubeconfig)
+    stack.push_async_callback(in_pods.close)
+    run = partial(_run, added, pods, launcher, in_pods)
     kubelet = Kubelet(control_plane.api, addresses, run, partial(_drained, store, lab.fleet))
     stack.push_async_callback(kubelet.stop)
-    scheduler = PodProgram("the scheduler", netns, known_as, launcher)
-
-    async def run_kubectl(words: Sequence[str]) -> Completed:
-        argv = (binary, "kubectl", f"--kubeconfig={KUBECONFIG}", *words)
-        deadline, environment = Deadline.after(_KUBECTL_SECONDS), {"HOME": FOLDER}
-        return await launcher.run(netns, argv, netns_name=known_as, environment=environment, deadline=deadline)
-
-    kubernetes = Kubernetes(
-        control_plane, (program, scheduler), (mirror, kubelet), pods, writer, workloads, run_kubectl
-    )
+    kubectl = partial(_kubectl, binary, netns, known_as, launcher, workloads, writer)
+    followers = (mirror, kubelet, balancers)
+    kubernetes = Kubernetes(control_plane, (program, scheduler), followers, pods, writer, kubectl, in_pods)
     stack.push_async_callback(kubernetes.close)
     await mirror.start()
     await kubelet.start()
@@ -208,6 +189,7 @@ async def start_kubernetes(
     if takes_over:
         await workloads.take_over()
         await writer.settle()
+    await balancers.start()
     await lab.fleet.wait_synced(store.revision, Deadline.after(lab.fleet.sync_seconds))
     return kubernetes
 
@@ -239,6 +221,7 @@ class _RunningPod(Struct, frozen=True):
     reached: ReachedPod
     pods: ReachedPods
     launcher: Launcher
+    api: ApiInPods
 
     @property
     def addresses(self) -> tuple[IPAddress, ...]:
@@ -247,15 +230,49 @@ class _RunningPod(Struct, frozen=True):
     async def end(self) -> None:
         self.pods.remove(self.namespace, self.name)
         self.launcher.forget([self.reached.known_as])  # which ends its commands
+        await self.api.leave(self.runs.netns)
         await self.runs.end()
 
 
-async def _run(added: AddedPods, pods: ReachedPods, launcher: Launcher, document: Document) -> _RunningPod:
+async def _run(
+    added: AddedPods, pods: ReachedPods, launcher: Launcher, api: ApiInPods, document: Document
+) -> _RunningPod:
     namespace, name = document["metadata"]["namespace"], document["metadata"]["name"]
     runs = await added.run(document)
     reached = pods.add(namespace, name, runs.netns)
     launcher.furnish(reached.known_as, "")
-    return _RunningPod(namespace, name, runs, reached, pods, launcher)
+    return _RunningPod(namespace, name, runs, reached, pods, launcher, api)
+
+
+async def _kubectl(
+    binary: str,
+    netns: NetNs,
+    known_as: str,
+    launcher: Launcher,
+    workloads: Workloads,
+    writer: ApiWriter,
+    words: Sequence[str],
+    seconds: float,
+) -> None:
+    """Run kubectl, and return when the controllers have done all that follows, and the lab has heard of it.
+
+    Each of the two may take that many seconds.
+
+    Raises:
+        ProgramError: kubectl fails, or something is left to do for too long.
+    """
+    argv = (binary, "kubectl", f"--kubeconfig={KUBECONFIG}", *words)
+    deadline, environment = Deadline.after(seconds), {"HOME": FOLDER}
+    try:
+        done = await launcher.run(netns, argv, netns_name=known_as, environment=environment, deadline=deadline)
+    except TimeoutError:
+        what = f"has not ended after {seconds:.0f} s: {shlex.join(words)}"
+        raise ProgramError("kubectl", what) from None
+    if done.status != 0:
+        said = done.stderr.decode(errors="replace").strip()
+        raise ProgramError("kubectl", f"ended with status {done.status}: {shlex.join(words)}", said)
+    await workloads.come_to_rest(seconds)
+    await writer.settle()
 
 
 async def _drained(store: Store, fleet: Fleet, addresses: frozenset[IPAddress], deadline: Deadline) -> None:

@@ -7,7 +7,7 @@ their own. ``proxylab.server.main`` is where the lab process starts, and ``proxy
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Final, Self
 
@@ -107,10 +107,14 @@ class BuiltLab(Struct, frozen=True):
             announcements = Announcements(wiring, store)
             stack.callback(announcements.close)
             announcements.start()
-            name_servers = await start_coredns(request, network, control_plane, launcher, stack)
-            ingress = await start_ingress(request, network, control_plane, launcher, stack)
-            await start_commands(request, network, launcher, stack)
             logs = RequestLogs() if PROGRAM in request.programs else None
+
+            def told(pod: str) -> Callable[[str], None]:
+                return (lambda _: None) if logs is None else logs.of(pod).add
+
+            name_servers = await start_coredns(request, network, control_plane, launcher, stack, told)
+            ingress = await start_ingress(request, network, control_plane, launcher, stack, told)
+            await start_commands(request, network, launcher, stack, told)
             certificate, note = ingress.certificate if ingress else "", None if logs is None else logs.note
             runner = open_runner(request, network, control_plane, packet_lock, stack, certificate, note)
             kubernetes = None
@@ -265,15 +269,18 @@ class BuiltLab(Struct, frozen=True):
     async def attach(self, request: Attach, standard: Sequence[int]) -> Attached:
         """Start a command in a node, pod or host on a client's own standard streams."""
         netns = self.netns(request.netns_name)
+        known_as, reaches = f"{self.network.number}/{netns.name}", dict[str, str]()
+        if self.kubernetes is not None:
+            reaches = await self.kubernetes.api_in_pods.environment(netns, known_as)
         return await self._launcher.start_attached(
             netns,
             request.argv,
-            netns_name=f"{self.network.number}/{netns.name}",
+            netns_name=known_as,
             standard=standard,
             terminal=request.terminal,
             directory=request.directory,
             links=self._links(netns),
-            environment={"PATH": CHOSEN_FIRST, **request.environment},
+            environment={"PATH": CHOSEN_FIRST, **request.environment, **reaches},
         )
 
     def _links(self, netns: NetNs) -> dict[str, str]:
@@ -330,7 +337,7 @@ def _step_runner(
         for thing in applied:
             store.apply(thing)
 
-    async def refuse(_: Sequence[str]) -> None:
+    async def refuse(_: Sequence[str], __: float) -> None:
         raise InternalError("a step runs kubectl in a lab without a real control plane, which clients refuse")
 
     write, kubectl = (into_store, refuse) if kubernetes is None else (kubernetes.writer.write, kubernetes.kubectl)

@@ -1,5 +1,6 @@
 """Starts the real programs in the pods of a lab: CoreDNS, nginx as the controller of Ingresses, and commands."""
 
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Final
 
@@ -23,9 +24,17 @@ from proxylab.timing import Deadline
 _COREDNS: Final = NameServer.COREDNS.value
 _START_SECONDS: Final = 20.0
 
+Told = Callable[[str], Callable[[str], None]]
+"""What hears each line that the program of a pod of that name prints."""
+
 
 async def start_coredns(
-    request: Build, network: BuiltNetwork, control_plane: LabControlPlane, launcher: Launcher, stack: AsyncExitStack
+    request: Build,
+    network: BuiltNetwork,
+    control_plane: LabControlPlane,
+    launcher: Launcher,
+    stack: AsyncExitStack,
+    told: Told,
 ) -> CoreDns | None:
     """Start CoreDNS in every pod whose port it serves, and wait until it knows the cluster; ``None`` without such pods.
 
@@ -44,7 +53,13 @@ async def start_coredns(
     addresses = {each.name: each.address for each in reversed(name_servers(request.plan))}
     pods = [
         NameServerPod(
-            PodProgram(f"CoreDNS in pod {name}", network.wiring.namespaces[home], f"{network.number}/{home}", launcher),
+            PodProgram(
+                f"CoreDNS in pod {name}",
+                network.wiring.namespaces[home],
+                f"{network.number}/{home}",
+                launcher,
+                told=told(name),
+            ),
             name,
             addresses[name],
         )
@@ -58,7 +73,12 @@ async def start_coredns(
 
 
 async def start_ingress(
-    request: Build, network: BuiltNetwork, control_plane: LabControlPlane, launcher: Launcher, stack: AsyncExitStack
+    request: Build,
+    network: BuiltNetwork,
+    control_plane: LabControlPlane,
+    launcher: Launcher,
+    stack: AsyncExitStack,
+    told: Told,
 ) -> IngressController | None:
     """Start nginx in every pod whose program it is, and wait until it serves; ``None`` without such pods.
 
@@ -75,7 +95,8 @@ async def start_ingress(
         ]
         if listeners:
             netns, known_as = network.wiring.namespaces[placed.namespace], f"{network.number}/{placed.namespace}"
-            program = PodProgram(f"nginx in pod {placed.name}", netns, known_as, launcher, COUNTED)
+            what, hears = f"nginx in pod {placed.name}", told(placed.name)
+            program = PodProgram(what, netns, known_as, launcher, COUNTED, hears)
             listens = tuple(NginxListen(each.port, each.tls) for each in listeners)
             pods.append(IngressPod(program, placed.name, listens, tuple(each.version for each in placed.addresses)))
     if not pods:
@@ -86,7 +107,9 @@ async def start_ingress(
     return controller
 
 
-async def start_commands(request: Build, network: BuiltNetwork, launcher: Launcher, stack: AsyncExitStack) -> None:
+async def start_commands(
+    request: Build, network: BuiltNetwork, launcher: Launcher, stack: AsyncExitStack, told: Told
+) -> None:
     """Start the commands of all pods that have some, and wait until their TCP ports take connections.
 
     Raises:
@@ -95,7 +118,8 @@ async def start_commands(request: Build, network: BuiltNetwork, launcher: Launch
     for placed in (each for each in request.plan.pods if each.commands):
         netns, known_as = network.wiring.namespaces[placed.namespace], f"{network.number}/{placed.namespace}"
         for argv in placed.commands:
-            program = PodProgram(f"{argv[0]} in pod {placed.name}", netns, known_as, launcher)
+            what, hears = f"{argv[0]} in pod {placed.name}", told(placed.name)
+            program = PodProgram(what, netns, known_as, launcher, told=hears)
             stack.push_async_callback(program.stop)
             await program.start(argv, {})
         listeners = [each for each in request.plan.namespace(placed.namespace).listeners if each.name == placed.name]

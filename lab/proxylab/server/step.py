@@ -48,13 +48,17 @@ from proxylab.timing import Deadline, pass_by
 from proxylab.traffic.runner import Runner
 
 _ASK_SECONDS: Final = 5.0
+_KUBECTL_SECONDS: Final = 60.0
 _NONE: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 
 Write = Callable[[Sequence[KubeObject], Sequence[KubeObject]], Awaitable[None]]
 """Makes the first objects so and deletes the others, in the API that people see."""
 
-Kubectl = Callable[[Sequence[str]], Awaitable[None]]
-"""Runs kubectl, and returns when the controllers have nothing left to do. Raises ``ProgramError``."""
+Kubectl = Callable[[Sequence[str], float], Awaitable[None]]
+"""Runs kubectl, and returns when the controllers have nothing left to do.
+
+Each of the two may take that many seconds. Raises ``ProgramError``.
+"""
 
 
 @dataclass(slots=True)
@@ -104,7 +108,8 @@ class StepRunner:
         await self._change(request)
         if request.change.kubectl:
             there = {each.name for each in self.store.list(Pod)}
-            await self.kubectl(request.change.kubectl)
+            within = request.until.within if request.until is not None else None
+            await self.kubectl(request.change.kubectl, _KUBECTL_SECONDS if within is None else within / 1000)
             self._gone |= there - {each.name for each in self.store.list(Pod)}
         changed = time.time_ns()
         streams.changed()

@@ -1,12 +1,13 @@
 """The process of a real control plane, from its start until its API answers."""
 
+import base64
 import secrets
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from proxylab.addresses import IPNetwork
 from proxylab.control.kubernetes.api_client import ApiClient, ApiRefusedError
-from proxylab.control.kubernetes.settings import AUTHORITY, SETTINGS, settings_files
+from proxylab.control.kubernetes.settings import AUTHORITY, SETTINGS, kubeconfig, settings_files
 from proxylab.control.pod_program import PodProgram
 from proxylab.errors import ProgramError
 from proxylab.timing import Deadline
@@ -57,5 +58,10 @@ class ControlPlane:
 
     def __init__(self, api: ApiClient, authority: str, token: str) -> None:
         self.api: Final = api
-        self.authority: Final = authority
-        self.token: Final = token
+        self._authority = authority
+        self._token = token
+
+    def kubeconfig(self, server: str, name: str = "lab") -> dict[str, Any]:
+        """By what programs reach the API at that URL."""
+        authority = base64.b64encode(self._authority.encode()).decode()
+        return kubeconfig(name, server, self._token, {"certificate-authority-data": authority})

@@ -136,6 +136,23 @@ def _container_status(container: Document, now: str, *, is_ready: bool, is_over:
     }
 
 
+def succeeded_status(pod: Document, now: str) -> Document:
+    """The status of a pod whose containers have ended well."""
+    conditions = ("Ready", "ContainersReady")
+    return {
+        "status": {
+            "phase": "Succeeded",
+            "conditions": [
+                {"type": each, "status": "False", "reason": "PodCompleted", "lastTransitionTime": now}
+                for each in conditions
+            ],
+            "containerStatuses": [
+                _container_status(each, now, is_ready=False, is_over=True) for each in pod["spec"]["containers"]
+            ],
+        }
+    }
+
+
 def failed_status(pod: Document, why: str) -> Document:
     """The status of a pod that its node cannot run."""
     return {

@@ -14,7 +14,14 @@ from typing import Final, Protocol
 from proxylab.addresses import IPAddress
 from proxylab.cluster.documents import Document
 from proxylab.control.kubernetes.api_client import ApiClient, ApiRefusedError
-from proxylab.control.kubernetes.documents import IMAGE, PODS, STRATEGIC_MERGE, failed_status, running_status
+from proxylab.control.kubernetes.documents import (
+    IMAGE,
+    PODS,
+    STRATEGIC_MERGE,
+    failed_status,
+    running_status,
+    succeeded_status,
+)
 from proxylab.control.kubernetes.following import Following
 from proxylab.timing import Deadline
 
@@ -116,6 +123,10 @@ class Kubelet:
         else:
             status = running_status(pod, running.addresses, self._nodes[pod["spec"]["nodeName"]], now)
         await self._ask("PATCH", f"{_path(pod)}/status", status, STRATEGIC_MERGE)
+        if uid in self._running and any(each["kind"] == "Job" for each in pod["metadata"].get("ownerReferences", ())):
+            # Its image, which would do the work, is not run: the work is done at once.
+            await self._ask("PATCH", f"{_path(pod)}/status", succeeded_status(pod, now), STRATEGIC_MERGE)
+            await self._running.pop(uid).end()
 
     async def _end(self, pod: Document) -> None:
         metadata = pod["metadata"]

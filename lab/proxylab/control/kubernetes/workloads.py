@@ -59,12 +59,12 @@ class Workloads:
         if taken:
             await self.come_to_rest()
 
-    async def come_to_rest(self) -> None:
+    async def come_to_rest(self, seconds: float = _REST_SECONDS) -> None:
         """Return when each workload has the pods that it wants, none is about to go, and the store has them all.
 
         Raises ``ProgramError`` where something is left to do for too long.
         """
-        deadline, left, before = Deadline.after(_REST_SECONDS), "", ""
+        deadline, left, before = Deadline.after(seconds), "", ""
 
         async def is_at_rest() -> bool:
             nonlocal left, before
@@ -77,7 +77,7 @@ class Workloads:
         try:
             await wait_until_seen(is_at_rest, deadline, "the controllers to come to rest")
         except DeadlineExceededError:
-            words = f"has not come to rest after {_REST_SECONDS:.0f} s: {left or 'something changes all the time'}"
+            words = f"has not come to rest after {seconds:.0f} s: {left or 'something changes all the time'}"
             raise ProgramError("the control plane", words) from None
 
     async def _left(self) -> tuple[str, str]:

@@ -71,6 +71,8 @@ class ApiWriter:
         self._store = store
         self._is_own = is_own
         self._nodes = {each.name: each for each in store.list(Node)}
+        self.writing: Final[set[ObjectKey]] = set()
+        """The Services that are being written, and have no address yet."""
         self._version = ""  # of the API server, which the lab's kubelets say they have
 
     async def adopt(self) -> None:
@@ -167,6 +169,13 @@ class ApiWriter:
             raise ProgramError("kube-apiserver", f"refuses {thing.key}: {error.message}") from error
 
     async def _replace(self, thing: Service | EndpointSlice, there: Document | None) -> None:
+        self.writing.add(thing.key)
+        try:
+            await self._replace_with_status(thing, there)
+        finally:
+            self.writing.discard(thing.key)
+
+    async def _replace_with_status(self, thing: Service | EndpointSlice, there: Document | None) -> None:
         body = created(thing)
         if there is None:
             await self._api.request("POST", collection_of(thing), body)

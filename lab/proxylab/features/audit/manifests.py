@@ -1,6 +1,5 @@
 """A scenario around Kubernetes manifests that belong to none: a cluster of three nodes in which they are applied."""
 
-import re
 from typing import Final
 
 from proxylab.scenario.load import parse_scenario
@@ -14,13 +13,6 @@ kind: Scenario
 metadata: {name: audit}
 spec: {nodes: {node-a: {}, node-b: {}, node-c: {}}, probes: []}
 """
-
-_SCENARIO: Final = re.compile(r"^kind:\s*[\"']?Scenario[\"']?\s*(#.*)?$", re.MULTILINE)
-
-
-def is_scenario(text: str) -> bool:
-    """Whether one of the documents is a scenario."""
-    return _SCENARIO.search(text) is not None
 
 
 def scenario_of_manifests(text: str, file: str) -> Scenario:

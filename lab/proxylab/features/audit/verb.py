@@ -20,10 +20,11 @@ from proxylab.cli.terminal import Output, terminal_width
 from proxylab.errors import ExitCode
 from proxylab.features.audit.audit_page import page
 from proxylab.features.audit.findings import to_json, to_lines
-from proxylab.features.audit.manifests import is_scenario, scenario_of_manifests
+from proxylab.features.audit.manifests import scenario_of_manifests
 from proxylab.features.audit.runs import audit
 from proxylab.features.audit.senders import with_senders
 from proxylab.scenario.cases import cases
+from proxylab.scenario.load import holds_scenario
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.versions import Version
 
@@ -79,7 +80,7 @@ def _alone(scenario: Scenario) -> Scenario:
 def _chosen(file: Path, case_id: str | None, mode: str, version: Version | None) -> Scenario:
     """The case of a scenario, or the only one of manifests. Raises ``ScenarioError``."""
     text = read_input(file, "a scenario, or Kubernetes manifests")
-    if is_scenario(text):
+    if holds_scenario(text):
         return choose_case(file, case_id, mode, version)
     (case,) = cases(scenario_of_manifests(text, str(file)), mode, version)
     return case

@@ -24,7 +24,7 @@ from proxylab.engines.engine_names import mode_of, read_engine
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, ExitCode
 from proxylab.features.audit.findings import Audit
-from proxylab.features.audit.manifests import is_scenario, scenario_of_manifests
+from proxylab.features.audit.manifests import scenario_of_manifests
 from proxylab.features.audit.runs import audit
 from proxylab.features.audit.senders import with_senders
 from proxylab.features.import_.importing import import_cluster
@@ -35,7 +35,7 @@ from proxylab.features.migrate.certificate_text import to_json, to_lines
 from proxylab.features.migrate.open_connections import Switch
 from proxylab.features.migrate.runs import switch, words_of
 from proxylab.scenario.cases import cases
-from proxylab.scenario.load import parse_scenario
+from proxylab.scenario.load import holds_scenario, parse_scenario
 from proxylab.scenario.model import Scenario
 
 _DUMP: Final = re.compile(r"^(?:kind: List|[ {]*\"kind\": ?\"List\"),?\s*$", re.MULTILINE)
@@ -140,7 +140,7 @@ def _audited(file: Path, case_id: str | None, choice: EngineChoice, make_session
 def _chosen(file: Path, case_id: str | None, choice: EngineChoice) -> Scenario:
     """The case of a scenario, or the only one of manifests or of a dump. Raises ``ScenarioError``."""
     text = read_input(file, "a scenario, Kubernetes manifests, or what kubectl printed")
-    if is_scenario(text):
+    if holds_scenario(text):
         return choose_case(file, case_id, mode_of(choice.name), choice.version)
     if _DUMP.search(text):
         imported = import_cluster(read_kubectl_output([(str(file), text)]), "imported")

@@ -5,12 +5,13 @@ from collections import Counter
 import pytest
 
 from proxylab.cluster.objects import EndpointSlice
-from proxylab.features.audit.manifests import is_scenario, scenario_of_manifests
+from proxylab.features.audit.manifests import scenario_of_manifests
 from proxylab.features.audit.questions import Asker, AuditQuestion
 from proxylab.features.audit.senders import SenderKind, senders_of, with_senders
 from proxylab.oracle.promised import with_promises
 from proxylab.plan.assembly import Assembly, assemble
 from proxylab.scenario.cases import cases
+from proxylab.scenario.load import holds_scenario
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.words import Manner, Outcome
 
@@ -168,4 +169,4 @@ def test_a_lab_without_further_senders_is_asked_from_those_that_it_has() -> None
     ],
 )
 def test_a_scenario_is_told_from_manifests(text: str, is_one: bool) -> None:
-    assert is_scenario(text) is is_one
+    assert holds_scenario(text) is is_one
