@@ -58,6 +58,7 @@ NOTICED = (
     ("detect-local/given-cluster-cidr", "KubeProxyConfiguration.clusterCIDRs[first]", "one bit longer"),
     ("dns/by-a-program-of-the-author", "EndpointSlice.ports[first].port", "one more"),
     ("steps/affinity-timeout-changes", "later events of Service", "MODIFIED withheld"),
+    ("steps/manifests-are-applied", "later events of Service", "MODIFIED withheld"),
     ("steps/node-port-number-used-again", "later events of Service", "ADDED late"),
     ("steps/type-changes-to-a-load-balancer", "later events of Service", "MODIFIED withheld"),
 )
