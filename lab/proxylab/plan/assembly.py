@@ -78,7 +78,7 @@ class Assembly(Struct, frozen=True, kw_only=True, dict=True):
         number = self._number(probe)
         if number >= len(self.resolved_probes):
             what = "kubectl changes the cluster before it, so only its lab knows what it meets"
-            raise ScenarioError([f"{probe.position}: {probe.name}: {what}"])
+            raise ScenarioError([f"{probe.position}: {probe.name}: {what}; run it with `proxylab run`"])
         return self.resolved_probes[number]
 
     def expected_source(self, probe: Probe) -> IPAddress | None:
