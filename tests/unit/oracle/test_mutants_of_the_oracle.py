@@ -22,6 +22,7 @@ TESTS: Final = TriedTests(
         f"tests/unit/oracle/test_{name}.py"
         for name in (
             "conformance_list",
+            "details",
             "documents",
             "families_and_addresses",
             "nodes_that_differ",
