@@ -126,4 +126,4 @@ def test_a_proxy_that_a_step_stops_counts_beside_one_that_it_restarts() -> None:
     change = "{engines: {node-a: restart, node-b: stop}}"
     spec = f"{NETWORK}steps:\n- {{name: s, change: {change}, until: {{elapsed: 1s}}, probes: [{probe}]}}"
     _, assembly = moment_and_assembly(cluster_of(spec, SERVICE))
-    assert "stops or flushes a proxy" in outside_reach(assembly, assembly.scenario.all_probes[0], (1, 37))
+    assert "no later one starts it anew" in outside_reach(assembly, assembly.scenario.all_probes[0], (1, 37))
