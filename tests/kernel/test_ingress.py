@@ -104,7 +104,7 @@ def test_a_controller_that_cannot_listen_fails_in_its_own_words(tmp_path: Path) 
     with Session() as session, pytest.raises((ProgramError, CapabilityError)) as failed:
         session.open(scenario)
     if isinstance(failed.value, ProgramError):
-        assert "nginx in pod controller: ended with status" in str(failed.value)
+        assert "nginx in pod controller: ended with exit status" in str(failed.value)
         assert "Address already in use" in str(failed.value)
     else:
         pytest.skip(str(failed.value))

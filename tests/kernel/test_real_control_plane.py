@@ -194,9 +194,9 @@ def test_a_dead_control_plane_is_told_by_each_verb(cli: CommandLine, kubectl: Ku
     assert kubectl("get", "nodes")
     (pid,) = (each for each in descendants(cli.supervisor(NAME)) if word in command_of(each).split(b"\0"))
     os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: f"{name} ended with status -9" in cli.type("ps").output, "ps to say it")
+    wait_for(lambda: f"{name} was killed by signal 9" in cli.type("ps").output, "ps to say it")
     probe = cli.type("probe", "client", "echo-1:8080")
-    assert (probe.status, f"{name}: ended with status -9" in probe.errors) == (1, True), probe
+    assert (probe.status, f"{name}: was killed by signal 9" in probe.errors) == (1, True), probe
     assert cli.type("down").output == f"{NAME} is gone\n"
 
 

@@ -188,6 +188,33 @@ def test_a_killed_proxy_process_is_named_until_a_change_starts_another(cli: Comm
     assert said not in cli.type("ps").output
 
 
+@pytest.mark.parametrize(
+    ("scenario", "options", "dialled", "program", "name"),
+    [
+        ("ingress/endpoints-change", (), "client shop", b"nginx: master", "nginx in pod "),
+        ("dns/cluster-ip-by-name", ("--name-server", "coredns"), "here web", b"/coredns\0-conf", "CoreDNS in pod "),
+    ],
+    ids=["nginx", "CoreDNS"],
+)
+def test_a_killed_program_of_a_pod_is_named(
+    cli: CommandLine, scenario: str, options: tuple[str, ...], dialled: str, program: bytes, name: str
+) -> None:
+    up = cli.type("up", str(ROOT / f"scenarios/{scenario}.lab.yaml"), "--name", "killed", *options)
+    if up.status == ExitCode.CAPABILITY:
+        pytest.skip(f"needs what this machine lacks, {up.errors.strip()}")
+    assert up.status == 0, up.errors
+    tree = descendants(cli.processes("killed")["supervisor"])
+    killed = [pid for pid in tree if program in command_of(pid)]
+    os.kill(killed[0], signal.SIGKILL)
+    wait_for(lambda: not lives(killed[0]), "the process to end")
+    wait_for(lambda: "was killed by signal 9" in cli.type("ps").output, "ps to say it")
+    assert name in cli.type("ps").output
+    asked = cli.type("probe", *dialled.split())
+    assert asked.status == ExitCode.FAILED, asked.errors
+    assert name in asked.errors
+    assert "was killed by signal 9" in asked.errors
+
+
 def test_watch_ends_when_a_process_of_its_lab_is_killed(cli: CommandLine) -> None:
     client = cli.start("watch", "tests/kernel/killed.lab.yaml", stderr=subprocess.PIPE, stdout=subprocess.PIPE)
     assert client.stdout is not None

@@ -111,6 +111,11 @@ class CoreDns:
         await together(self._wait(pod, deadline) for pod in self._pods)
         self._revision = self._store.revision
 
+    async def raise_if_ended(self) -> None:
+        """Raise ``ProgramError`` if one of them has ended."""
+        for pod in self._pods:
+            await pod.program.raise_if_ended()
+
     async def stop(self) -> None:
         """End all of them."""
         await together(pod.program.stop() for pod in self._pods)

@@ -7,7 +7,7 @@ from typing import Final
 from proxylab.errors import ProgramError
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs
-from proxylab.kernel.sandbox.running import Running
+from proxylab.kernel.sandbox.running import Running, how_it_ended
 from proxylab.text import shortened
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until_seen, waiting_for
 
@@ -99,8 +99,7 @@ class PodProgram:
         """Raise ``ProgramError`` if it has ended."""
         if self._running is not None and self._running.has_ended:
             await self._running.drained()
-            what = f"ended with status {await self._running.status}"
-            raise ProgramError(self.name, what, self._last_lines())
+            raise ProgramError(self.name, how_it_ended(await self._running.status), self._last_lines())
 
     async def stop(self) -> None:
         """End it."""

@@ -82,6 +82,8 @@ class BuiltLab(Struct, frozen=True):
     _balancer_routes: BalancerRoutes | None
     _stack: AsyncExitStack
     kubernetes: Kubernetes | None = None
+    _name_servers: CoreDns | None = None
+    _ingress: IngressController | None = None
 
     @classmethod
     async def build(
@@ -158,6 +160,8 @@ class BuiltLab(Struct, frozen=True):
                 balancer_routes,
                 stack.pop_all(),
                 kubernetes,
+                name_servers,
+                ingress,
             )
 
     async def advance(self, request: Advance) -> None:
@@ -175,11 +179,12 @@ class BuiltLab(Struct, frozen=True):
 
         Raises:
             EngineError: a proxy's.
-            ProgramError: one of the real control plane's.
+            ProgramError: one of the real control plane's, CoreDNS or nginx.
         """
         await self.control_plane.fleet.raise_if_ended()
-        if self.kubernetes is not None:
-            await self.kubernetes.raise_if_ended()
+        for programs in (self.kubernetes, self._name_servers, self._ingress):
+            if programs is not None:
+                await programs.raise_if_ended()
 
     async def send(self, resolved: ResolvedProbe, *, trace: bool = False) -> Evidence:
         """Run one probe, by its policy route if it has one; with ``trace``, follow its packet through the rules.

@@ -88,6 +88,11 @@ class IngressController:
             self._following.result()
         await self._reload()
 
+    async def raise_if_ended(self) -> None:
+        """Raise ``ProgramError`` if one of them has ended."""
+        for pod in self._pods:
+            await pod.program.raise_if_ended()
+
     async def stop(self) -> None:
         """End all of them."""
         self._unsubscribe()
