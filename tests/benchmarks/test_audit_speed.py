@@ -1,0 +1,82 @@
+"""An audit of a large cluster: a minute for 100 Services on three nodes, and a question costs no more with 300.
+
+The floor of a certificate is the time of a probe in a lab of one Service: an engine that looks at each Service for each
+packet would leave it behind.
+"""
+
+import time
+from contextlib import closing
+
+import pytest
+from msgspec.structs import replace
+
+from proxylab.client.session import Session
+from proxylab.engines.protocol import EngineChoice
+from proxylab.features.audit.findings import Audit
+from proxylab.features.audit.manifests import scenario_of_manifests
+from proxylab.features.audit.runs import audit
+from proxylab.features.audit.senders import with_senders
+from proxylab.scenario.cases import cases
+
+MOST_SECONDS_OF_100 = 60.0
+MOST_SECONDS_OF_300 = 600.0
+MOST_TIMES_THE_FLOOR = 4.0
+SERVICE = """
+apiVersion: v1
+kind: Service
+metadata: {name: web-NUMBER}
+spec: {type: TYPE, selector: {app: web-APP}, ports: [{port: 80, targetPort: 8080}]}
+---
+"""
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web-NUMBER}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web-NUMBER}}
+  template:
+    metadata: {labels: {app: web-NUMBER}}
+    spec: {containers: [{name: web, image: web, ports: [{containerPort: 8080}]}]}
+---
+"""
+DEPLOYMENTS = 5
+
+
+def audited(services: int, engine: str = "embedded/iptables") -> Audit:
+    """The audit of that many Services; every third one has a node port."""
+    text = "".join(
+        SERVICE.replace("NUMBER", str(each))
+        .replace("APP", str(each % DEPLOYMENTS))
+        .replace("TYPE", "ClusterIP" if each % 3 else "NodePort")
+        for each in range(services)
+    )
+    text += "".join(DEPLOYMENT.replace("NUMBER", str(each)) for each in range(min(DEPLOYMENTS, services)))
+    (case,) = cases(scenario_of_manifests(text, "many.yaml"), engine.rpartition("/")[2], (1, 37))
+    scenario = with_senders(replace(case, probes=(), steps=(), streams=()))
+    with Session(EngineChoice(engine)) as session, closing(session.open(scenario)) as lab:
+        assert len(lab.scenario.nodes) == 3
+        return audit(lab, "proxylab audit many.yaml", lambda done, of: None)
+
+
+@pytest.mark.budget
+@pytest.mark.timeout(600)
+def test_an_audit_of_100_services_on_three_nodes_takes_a_minute() -> None:
+    began = time.monotonic()
+    found = audited(100)
+    seconds = time.monotonic() - began
+    print(f"{len(found.answers)} questions about 100 Services: {seconds:.1f} s")  # noqa: T201
+    assert len(found.answers) > 1_000
+    assert seconds < MOST_SECONDS_OF_100
+
+
+@pytest.mark.budget
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize("engine", ["embedded/iptables", "embedded/nftables"])
+def test_each_half_of_a_certificate_for_300_services_takes_ten_minutes(engine: str) -> None:
+    floor, found = audited(1, engine), audited(300, engine)
+    of_one, of_many = (each.seconds / len(each.answers) for each in (floor, found))
+    what = f"{engine}: {len(found.answers)} questions about 300 Services in {found.seconds:.1f} s"
+    print(f"{what}; a question takes {1000 * of_many:.1f} ms, and {1000 * of_one:.1f} ms of 1 Service")  # noqa: T201
+    assert found.seconds < MOST_SECONDS_OF_300
+    assert of_many < of_one * MOST_TIMES_THE_FLOOR
