@@ -8,7 +8,7 @@ from msgspec import Struct
 from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.oracle.moment import Moment, ServedPort
 from proxylab.oracle.setting import ProxySetting
-from proxylab.scenario.words import Outcome
+from proxylab.scenario.words import Frontend, Outcome
 
 _OUTCOMES: Final = {"rejected": Outcome.REJECTED, "dropped": Outcome.DROPPED, "untranslated": None}
 
@@ -45,13 +45,17 @@ def meet(moment: Moment, node: str, destination: IPAddress, port: int, protocol:
         return _unassigned(moment, node, destination)
     if undecided := moment.undecided_at(node, destination):
         return Meeting(undecided=undecided)
-    found = moment.at_address(destination, port, served)
+    claimed = moment.at_address(destination, port, served)
+    allowed = moment.setting_of(node).allows_external_ips
+    found = [each for each in claimed if allowed or each.via is not Frontend.EXTERNAL_IP]
     if found:
         return _only(found, (f"frontend-{found[0].via}",))
     if moment.has(node, destination):
         behind = moment.at_node_port(Family.of(destination), port, served)
         if behind:
             return _at_node_port(moment, node, destination, behind)
+    if claimed:
+        return Meeting(rows=("external-ips-off",))
     if destination in moment.cluster_ips:
         return _difference(moment.setting_of(node), "unused-port")
     return _unassigned(moment, node, destination)

@@ -24,9 +24,6 @@ _DECIDING_GATES: Final = frozenset(
 )
 """Feature gates that decide which endpoints a proxy uses; the rows state what their defaults in each version mean."""
 
-_OTHERWISE: Final = frozenset({("AllowServiceExternalIPs", False)})
-"""Gates with the value of which the rows state nothing: their default in all versions is the other one."""
-
 
 class ProxySetting(Record, frozen=True, kw_only=True):
     """The proxy of a node: its mode, its version, and its configuration after defaulting."""
@@ -47,6 +44,11 @@ class ProxySetting(Record, frozen=True, kw_only=True):
         return self.configuration.masquerade_all
 
     @property
+    def allows_external_ips(self) -> bool:
+        """Whether it serves external IPs, by the feature gate that will remove them (KEP-5707)."""
+        return self.configuration.feature_gates.get("AllowServiceExternalIPs", True)
+
+    @property
     def takes_turns(self) -> bool:
         """Whether endpoints get equal shares of many connections, as of all proxies but some schedulers of IPVS."""
         return self.mode is not Mode.IPVS or self.configuration.ipvs.scheduler in _IN_TURN
@@ -60,6 +62,5 @@ class ProxySetting(Record, frozen=True, kw_only=True):
             return "mode nftables is alpha before Kubernetes 1.31"
         if self.mode is Mode.USERSPACE:
             return "a process of the node ends connections in mode userspace, which Kubernetes removed in 1.26"
-        given = self.configuration.feature_gates
-        gates = sorted(name for name, value in given.items() if name in _DECIDING_GATES or (name, value) in _OTHERWISE)
+        gates = sorted(_DECIDING_GATES & self.configuration.feature_gates.keys())
         return f"the configuration sets the feature gate {gates[0]}, and rows state only defaults" if gates else ""

@@ -240,3 +240,11 @@ def test_a_proxy_without_its_version_is_outside_the_reach() -> None:
     first, second, third = reasons("kube-proxy/nftables")
     assert (first, second) == ("", "")
     assert "without its version" in third
+
+
+def test_a_node_leaves_external_ips_alone_where_its_feature_gate_is_off() -> None:
+    off = "{configuration: {featureGates: {AllowServiceExternalIPs: false}}}"
+    of_new, of_old = (assembly_of(f"from: {each}, {WITHOUT_ENDPOINT}", actions=(off,)) for each in ("of-new", "of-old"))
+    found = [[*answer(of, made).outcomes] for of, made in ((of_new, 0), (of_new, 1), (of_old, 1))]
+    assert found == [[Outcome.REJECTED], [Outcome.UNTRANSLATED], [Outcome.REJECTED]]
+    assert answer(of_new, 1).rows == {"outcome": ("external-ips-off",)}
