@@ -35,6 +35,21 @@ _UNHEARD = "node-a announces the address, and no neighbour hears it"
 
 EDITS = [
     Edit(
+        "icmp/errors-about-translated-packets",
+        "mtu: {nodes: 1400}",
+        "mtu: {nodes: 1500}",
+        {
+            "node tells a pod that its datagram to a ClusterIP is too big",
+            "router tells a client that its datagram to a node port is too big",
+        },
+    ),
+    Edit(
+        "icmp/errors-about-translated-packets",
+        "send: {as: packet, ttl: 3}\n    expect: {error",
+        "send: {as: packet, ttl: 2}\n    expect: {error",
+        {"error of the endpoint's node about a masqueraded packet comes back to the client"},
+    ),
+    Edit(
         "steps/proxy-paused-and-resumed",
         "change: {engines: {node-a: resume}}",
         "change: {pods: {client: {labels: {app: client}}}}",

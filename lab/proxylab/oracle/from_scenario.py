@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
+from itertools import chain
 
 from msgspec import Struct
 
@@ -115,10 +116,19 @@ class AskedProbe(Struct, frozen=True, kw_only=True):
 
 def outside_reach(assembly: Assembly, probe: Probe, version: Version) -> str:
     """What decides about a probe besides objects, network and proxy at one moment; empty if nothing does."""
-    return next(_deciding(assembly, probe, version), "")
+    return next(chain(_of_packets(assembly, probe), _deciding(assembly, probe, version)), "")
+
+
+def _of_packets(assembly: Assembly, probe: Probe) -> Iterator[str]:
+    """What decides about the packets that the probe sends."""
+    if probe.send.ttl is not None:
+        yield "the time to live of the packets decides how far they come"
+    if probe.send.payload and assembly.scenario.network.mtu:
+        yield "the packets may be above an MTU of the network"
 
 
 def _deciding(assembly: Assembly, probe: Probe, version: Version) -> Iterator[str]:
+    """What decides about the nodes that they meet, and the ways between them."""
     scenario, target, number = assembly.scenario, probe.target, assembly.scenario.steps_before(probe)
     if isinstance(target, ServiceTarget) and target.via is Frontend.INGRESS:
         yield "an Ingress controller answers"

@@ -7,7 +7,9 @@ has the author's name.
 import hashlib
 from typing import Final
 
-ROUTER: Final = "router"
+from proxylab.scenario import words
+
+ROUTER: Final = words.ROUTER
 FABRIC: Final = "fabric"
 OWN_NAMESPACES: Final = frozenset({ROUTER, FABRIC})
 

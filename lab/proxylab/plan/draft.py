@@ -149,9 +149,11 @@ class Draft:
         second: NamespaceDraft,
         second_device: str,
         master: str | None = None,
+        mtu: int | None = None,
     ) -> Veth:
         """A new veth pair with these device names or similar ones. ``master`` is a bridge of ``first``."""
-        link = Veth(self._end(first, first_device, master), self._end(second, second_device))
+        port, end = self._end(first, first_device, master), self._end(second, second_device)
+        link = Veth(replace(port, mtu=mtu), replace(end, mtu=mtu))
         self._links.append(link)
         return link
 
@@ -178,10 +180,8 @@ class Draft:
             machine = link.second
             if (machine.namespace, machine.device) in netems:
                 bridge = self.bridge(fabric, f"netem-{machine.namespace}")
-                first, second = (
-                    replace(self._end(fabric, f"{machine.namespace}-{number}", bridge.device), learning=False)
-                    for number in (1, 2)
-                )
+                ports = (self._end(fabric, f"{machine.namespace}-{number}", bridge.device) for number in (1, 2))
+                first, second = (replace(each, learning=False, mtu=machine.mtu) for each in ports)
                 netem = netems[machine.namespace, machine.device]
                 self._links[at] = replace(link, middle=Middle(bridge, (first, second), netem))
 

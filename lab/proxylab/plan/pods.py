@@ -29,7 +29,7 @@ from proxylab.plan.model import Listener, Neighbour, PodPlacement, Role, Sysctl
 from proxylab.plan.name_servers import namespace_of_name_server, serves_names
 from proxylab.scenario.dns import NameServer
 from proxylab.scenario.model import Scenario
-from proxylab.scenario.network import UPLINK
+from proxylab.scenario.network import NODES, PODS, UPLINK
 from proxylab.scenario.pods import PodGroup
 
 _EVERYWHERE: Final[Mapping[int, IPNetwork]] = {4: IPv4Network("0.0.0.0/0"), 6: IPv6Network("::/0")}
@@ -140,10 +140,10 @@ class _PodLinker:
         self._addresses = addresses
         self._draft = draft
         self._bridges: dict[str, str] = {}
-        self._mtu = None
-        if network.inter_node == "vxlan":
+        self._mtu = network.mtu.get(PODS)
+        if self._mtu is None and network.inter_node == "vxlan":
             outer = next(iter(addresses.node.values()))[0]
-            self._mtu = _ETHERNET_MTU - _VXLAN_OVERHEAD[outer.version]
+            self._mtu = network.mtu.get(NODES, _ETHERNET_MTU) - _VXLAN_OVERHEAD[outer.version]
 
     def network(self, pod: NamespaceDraft, node: NamespaceDraft, names: list[str]) -> None:
         """Link the namespace of the pods ``names`` to their node."""

@@ -30,6 +30,7 @@ from proxylab.plan.name_servers import Questions
 from proxylab.plan.node_ports import NodePortAddresses
 from proxylab.plan.outages import Links
 from proxylab.plan.resolved import (
+    DEFAULT_TTL,
     STACK,
     Destination,
     HttpRequest,
@@ -221,6 +222,7 @@ class _Resolver:
             flows=probe.send.flows_for(expect, names_pods=question is not None and question.headless),
             concurrency=probe.send.concurrency,
             payload=probe.send.payload,
+            ttl=probe.send.ttl or DEFAULT_TTL,
             receivers=(*self._everywhere(family, protocol), *self._receivers(probe, family)),
             sentinels=self._sentinels(probe.source.name, self._entrances(probe, destination), family),
             nodes=tuple(self._nodes),

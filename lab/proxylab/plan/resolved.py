@@ -176,6 +176,10 @@ class Query(Record, frozen=True, kw_only=True):
     size: int = 1232
 
 
+DEFAULT_TTL: Final = 64
+"""The time to live that Linux gives packets, and its hop limit."""
+
+
 class ResolvedProbe(Record, frozen=True, kw_only=True):
     """One probe or stream, ready to send. ``number`` counts the probes, or streams, of the scenario from 0.
 
@@ -191,8 +195,9 @@ class ResolvedProbe(Record, frozen=True, kw_only=True):
     are the sources that masquerading gives, for each node that may translate a flow and each endpoint. ``leftovers``
     are the lines of the rules that the author gives nodes before their engines start. With ``http`` the flows are HTTP
     requests: ``request`` to an Ingress, or else for a node's health. With ``tables`` the lab saves all connection
-    tracking entries after the probe; it does so as well where a node changed a flow's port alone. ``concurrency`` is
-    how many connections are open at once, ``None`` for as many as the lab can. ``addresses`` maps
+    tracking entries after the probe; it does so as well where a node changed a flow's port alone. Crafted packets have
+    the time to live ``ttl``. ``concurrency`` is how many connections are open at once, ``None`` for as many as the lab
+    can. ``addresses`` maps
     the scenario's names to addresses, where an expectation names any. ``chain_hashes`` are in the names of the chains
     that a proxy may have made for Service ports until then (``cluster.chain_names``); ``None`` if they are unknown.
     """
@@ -226,6 +231,7 @@ class ResolvedProbe(Record, frozen=True, kw_only=True):
     masquerades: tuple[MasqueradedAs, ...] = ()
     leftovers: tuple[str, ...] = ()
     chain_hashes: frozenset[str] | None = None
+    ttl: int = DEFAULT_TTL
 
     @property
     def protocol_number(self) -> int:

@@ -83,7 +83,7 @@ def draw(scenario: Scenario) -> Plan:
     draft = Draft(scenario.network.families)
     fabric = draft.namespace(FABRIC, Role.SEGMENT)
     bridges = {name: draft.bridge(fabric, name).device for name in _segments_in_use(scenario)}
-    segments = _Segments(addresses, draft, fabric, bridges)
+    segments = _Segments(addresses, draft, fabric, bridges, scenario.network.mtu)
     _add_router(scenario, addresses, draft, segments)
     nodes = {node.name: draft.namespace(node.name, Role.NODE, node.sysctls) for node in scenario.nodes}
     for node in scenario.nodes:
@@ -118,20 +118,27 @@ class _Segments:
     """The bridges of the fabric; ``join`` connects a namespace to one of them."""
 
     def __init__(
-        self, addresses: AddressPlan, draft: Draft, fabric: NamespaceDraft, bridges: Mapping[str, str]
+        self,
+        addresses: AddressPlan,
+        draft: Draft,
+        fabric: NamespaceDraft,
+        bridges: Mapping[str, str],
+        mtus: Mapping[str, int],
     ) -> None:
         self.names = tuple(bridges)
         self._addresses = addresses
         self._draft = draft
         self._fabric = fabric
         self._bridges = bridges
+        self._mtus = mtus
         self._joined: defaultdict[str, list[tuple[NamespaceDraft, str]]] = defaultdict(list)
 
     def join(
         self, namespace: NamespaceDraft, port: str, segment: str, wanted: str, own: Iterable[IPAddress]
     ) -> LinkEnd:
         """Link a namespace to a segment and give it its addresses there. Returns its end of the link."""
-        link = self._draft.link(self._fabric, port, namespace, wanted, master=self._bridges[segment])
+        master, mtu = self._bridges[segment], self._mtus.get(segment)
+        link = self._draft.link(self._fabric, port, namespace, wanted, master, mtu)
         networks = self._addresses.segments[segment]
         for address in own:
             namespace.address(link.second.device, address, next(network for network in networks if address in network))

@@ -127,6 +127,8 @@ class ProbeView(_View, frozen=True, dict=True):
         sent = f"{amount(resolved.flows, 'flow')} of {resolved.protocol} by {resolved.manner}"
         if resolved.sender.frame_mac:
             sent += f", in frames to {probe.send.frame_to}"
+        if probe.send.ttl is not None:
+            sent += f", with a time to live of {probe.send.ttl}"
         more = f" and {len(resolved.sender.others):,} more" if resolved.sender.others else ""
         way = f"{resolved.sender.name} ({resolved.sender.address}{more}) to {_target(probe.target)}"
         question = resolved.question

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from proxylab.addresses import Family, Transport
 from proxylab.cluster.objects import Service
-from proxylab.scenario.document import Location, Problems, listed
+from proxylab.scenario.document import Location, Problems, listed, shown
 from proxylab.scenario.expect import (
     SOURCES,
     Backend,
@@ -22,7 +22,7 @@ from proxylab.scenario.inventory import Inventory, Subject
 from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.probes import PodTarget, Send, ServiceTarget
 from proxylab.scenario.syntax import is_address
-from proxylab.scenario.words import Frontend, Outcome, Reply, Spread
+from proxylab.scenario.words import ROUTER, ErrorKind, Frontend, Outcome, Reply, Spread
 from proxylab.statistics import flows_needed, flows_needed_for, flows_to_hit_all, flows_to_stick
 
 
@@ -57,6 +57,7 @@ def _check(subject: Subject, expect: Expect, location: Location) -> None:
         problems.add(location["reply"].spot, what, allowed="send UDP, or remove the key")
     if isinstance(expect.reply, ReplyByBackend):
         _check_names(expect.reply.of, location["reply"], inventory, problems)
+    _check_error(expect, location, inventory, problems)
     if expect.at is not None:
         _check_end(expect, expect.at.partition("/")[0], location["at"], inventory, problems)
     if expect.conntrack is not None:
@@ -72,6 +73,21 @@ def _check_end(expect: Expect, name: str, location: Location, inventory: Invento
     elif name not in inventory.nodes and expect.outcome is Outcome.REJECTED:
         what = f"{name} is not a node: only the rules of nodes reject"
         problems.add(location.spot, what, allowed=f"allowed: {listed(inventory.nodes)}")
+
+
+def _check_error(expect: Expect, location: Location, inventory: Inventory, problems: Problems) -> None:
+    """Note an unknown sender of an ICMP error, a code of another kind, and an outcome beside it."""
+    error, at, senders = expect.error, location["error"], (*inventory.senders, ROUTER)
+    if error is None:
+        return
+    if error.sent_by and error.sent_by not in senders:
+        what = f"{shown(error.sent_by)} is no node, pod, outside host or {ROUTER}"
+        problems.add(at["by"].spot, what, allowed=f"allowed: {listed(senders)}", word=error.sent_by, known=senders)
+    if error.code is not None and error.kind is not ErrorKind.UNREACHABLE:
+        problems.add(at["code"].key, f"{error.kind} has no code", allowed="allowed only with unreachable")
+    if location["outcome"].exists:
+        what = f"an outcome of {expect.outcome} and an ICMP error about the same packet contradict each other"
+        problems.add(at.key, what, allowed="leave one of the two out; of rejected flows icmp says which error came")
 
 
 def check_source(source: object, location: Location, inventory: Inventory, problems: Problems) -> None:
@@ -92,7 +108,7 @@ def _check_names(names: Iterable[str], location: Location, inventory: Inventory,
 def _check_outcome(expect: Expect, location: Location, problems: Problems) -> None:
     """Note keys that an outcome needs and keys that it cannot have."""
     if not location["outcome"].exists:
-        if expect.http is None and expect.also is None:
+        if expect.http is None and expect.also is None and expect.error is None:
             what = "is missing, and `also: promises`, which stands for it"
             problems.add(location["outcome"].key, what, allowed=f"allowed: {', '.join(Outcome)}")
         return

@@ -16,7 +16,7 @@ from proxylab.scenario.document import describe, shown
 from proxylab.scenario.keys import NOT_EMPTY, Between, Check, Declared, Key, Read, TaggedDeclared, WrittenAs, refused
 from proxylab.scenario.promises import Proves
 from proxylab.scenario.syntax import PortNumber, is_address
-from proxylab.scenario.words import IcmpError, Outcome, Position, Reply, Spread
+from proxylab.scenario.words import ErrorKind, IcmpError, Outcome, Position, Reply, Spread
 
 _MOST_PORT: Final = 65_535
 _MOST_DEVICE: Final = 15  # IFNAMSIZ of linux/if.h is 16 with its final null
@@ -253,6 +253,36 @@ class ConntrackExpect(Declared, frozen=True, kw_only=True):
     none: Annotated[Entries | None, Key("No entry may match this.", [{"replyFrom": "old"}])] = None
 
 
+def _with_kind(value: object) -> object:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+class ErrorExpect(Declared, frozen=True, kw_only=True):
+    """The ICMP error that the sender hears about each flow. It quotes the packet as the sender sent it.
+
+    Text stands for its kind alone.
+    """
+
+    kind: Annotated[
+        ErrorKind,
+        Key(
+            "too-big for a packet above an MTU (fragmentation needed in IPv4), time-exceeded for one that is forwarded "
+            "too often, unreachable for one that cannot be delivered.",
+            ["too-big"],
+        ),
+    ]
+    code: Annotated[IcmpError | None, Key("Of unreachable: which one.", ["host-unreachable"])] = None
+    sent_by: Annotated[
+        str,
+        Key(
+            "The machine that sends the error: a node, pod or outside host, or router. Its address need not be the "
+            "error's source: a node that translates the flow back gives the error the address that was dialled.",
+            ["node-a"],
+            alias="by",
+        ),
+    ] = ""
+
+
 class Also(StrEnum):
     """What judges a probe besides the keys that its author writes."""
 
@@ -274,8 +304,8 @@ class Expect(Declared, frozen=True, kw_only=True):
             "goes both ways, and over TCP both sides then end the connection in order, with a FIN; of HTTP the lab "
             "judges the answer, not the end); rejected by an ICMP error; refused by a network stack (a TCP reset, or"
             " ICMP port unreachable for UDP); dropped silently; untranslated, with the destination unchanged; or "
-            "closed: accepted, then closed without an answer. Required unless also or http is given: an answer of a "
-            "Service must be delivered.",
+            "closed: accepted, then closed without an answer. Required unless also, error or http is given: an answer "
+            "of a Service must be delivered.",
             ["delivered"],
             implied=Outcome.DELIVERED,
         ),
@@ -333,6 +363,14 @@ class Expect(Declared, frozen=True, kw_only=True):
         Key(
             "The ICMP error that rejects the flows. Without this key, each error is right that the node's rule sends.",
             ["port-unreachable"],
+        ),
+    ] = None
+    error: Annotated[
+        Annotated[ErrorExpect, Read(_with_kind, ErrorKind | ErrorExpect)] | None,
+        Key(
+            "The ICMP error that each flow is answered by. With it, outcome may be left out: a packet that a router "
+            "drops so has none of them.",
+            ["too-big", {"kind": "time-exceeded", "by": "node-a"}],
         ),
     ] = None
     reply: Annotated[

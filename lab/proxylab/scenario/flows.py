@@ -74,6 +74,7 @@ def check_flow(subject: Subject) -> None:
             problems.add(location["path"].key, "only a request has a path", allowed="expect http, or remove the key")
     _check_echo(subject)
     _check_frame(subject)
+    _check_ttl(subject)
     send, concurrency = subject.probe.send, subject.location["send"]["concurrency"]
     if concurrency.exists and (subject.echo or (send is not None and send.manner is not Manner.CONNECT)):
         what = "packets make no connection, which is open until it is closed"
@@ -252,6 +253,14 @@ def _check_frame(subject: Subject) -> None:
         problems.add(location.key, what, allowed="send from a pod or an outside host")
     if ":" not in send.frame_to and send.frame_to not in inventory.senders:
         inventory.refuse(location.spot, send.frame_to, "a node, pod or host", inventory.senders, problems)
+
+
+def _check_ttl(subject: Subject) -> None:
+    """Note a time to live of packets that the kernel's sockets send."""
+    send = subject.probe.send
+    if send is not None and send.ttl is not None and send.manner is not Manner.PACKET and not subject.echo:
+        what = "kernel sockets send with the sender's own time to live"
+        subject.problems.add(subject.location["send"]["ttl"].key, what, allowed="needed: as: packet")
 
 
 def _check_agreement(probes: Sequence[ProbeParts], location: Location, problems: Problems) -> None:

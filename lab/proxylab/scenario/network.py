@@ -15,7 +15,7 @@ from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.allocate import NODE_PORTS, PortRange
 from proxylab.scenario import syntax
 from proxylab.scenario.document import describe, listed, shown
-from proxylab.scenario.keys import NOT_EMPTY, OWN_NAME, Check, Declared, Key, Read, WrittenAs, refused
+from proxylab.scenario.keys import NOT_EMPTY, OWN_NAME, Between, Check, Declared, Key, Read, WrittenAs, refused
 from proxylab.scenario.syntax import Duration, Name, Sysctls, distinct, listed_if_single
 from proxylab.scenario.words import Position
 
@@ -156,6 +156,13 @@ def _range_of(text: str) -> PortRange:
 _NodePorts = Annotated[PortRange, WrittenAs(Annotated[str, Read(_node_ports)], _range_of)]
 
 
+_LEAST_MTU: Final = 1280
+"""What IPv6 needs (RFC 8200, section 5): below, the kernel takes it from the device."""
+PODS: Final = "pods"
+"""The links between nodes and their pods, beside the names of segments."""
+_Mtu = Annotated[int, Between(_LEAST_MTU, 1500)]
+
+
 class Segment(Declared, frozen=True, kw_only=True):
     """A segment beside those of the nodes and of the outside hosts. The router is on it too."""
 
@@ -267,6 +274,14 @@ class Network(Declared, frozen=True, kw_only=True):
         Key(
             "Sysctls to set in the router, by dotted name, instead of the lab's own values.",
             [{"net.ipv4.fib_multipath_hash_policy": 0}],
+        ),
+    ] = field(default_factory=dict)
+    mtu: Annotated[
+        Mapping[Name, _Mtu],
+        Key(
+            "The MTU of all links of a segment, by its name (nodes, outside, or one of segments), or of the links "
+            "between nodes and their pods (pods). The default is 1500, and for pods with vxlan what the tunnel leaves.",
+            [{"nodes": 1400, "pods": 1500}],
         ),
     ] = field(default_factory=dict)
     routed: Annotated[

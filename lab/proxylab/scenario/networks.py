@@ -14,7 +14,7 @@ from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork, may_ov
 from proxylab.scenario.document import Location, Problems, Spot, listed
 from proxylab.scenario.inventory import Inventory
 from proxylab.scenario.matrix import Matrix
-from proxylab.scenario.network import NODES, OUTSIDE, UPLINK, Network
+from proxylab.scenario.network import NODES, OUTSIDE, PODS, UPLINK, Network
 from proxylab.scenario.nodes import LabNode
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.pods import LoadBalancer
@@ -268,6 +268,8 @@ def _check_on_segments(parts: Parts, network: Network, segments: list[str], prob
     spec = parts.location["spec"]
     for name in network.routers:
         _check_segment(name, segments, spec["network"]["routers"][name].key, problems)
+    for name in network.mtu:
+        _check_segment(name, [*segments, PODS], spec["network"]["mtu"][name].key, problems)
     for host in filter(None, parts.hosts.values()):
         _check_segment(host.segment, segments, spec["hosts"][host.name]["segment"].spot, problems)
     for node in filter(None, parts.nodes.values()):

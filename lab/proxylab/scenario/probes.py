@@ -285,6 +285,14 @@ class Send(Declared, frozen=True, kw_only=True):
             ["node-a", "02:00:00:00:00:01"],
         ),
     ] = ""
+    ttl: Annotated[
+        Annotated[int, Between(1, 255)] | None,
+        Key(
+            "With packet, the time to live of the packets, over IPv6 their hop limit: each router and node that "
+            "forwards one takes 1 off, and drops it at 0. The default is 64.",
+            [2],
+        ),
+    ] = None
     every: Annotated[Duration | None, Key("The time between two packets of a stream.", ["20ms"])] = None
 
     def flows_for(self, expect: Expect | None, *, names_pods: bool = False) -> int:

@@ -72,6 +72,18 @@ class IcmpError(StrEnum):
     REJECT_ROUTE = "reject-route"
 
 
+ROUTER: Final = "router"
+"""The router between the segments, as expectations name it."""
+
+
+class ErrorKind(StrEnum):
+    """A kind of ICMP error, by one word for both families."""
+
+    TOO_BIG = "too-big"
+    TIME_EXCEEDED = "time-exceeded"
+    UNREACHABLE = "unreachable"
+
+
 class ControlPlaneKind(StrEnum):
     """What serves the API of the cluster: the lab itself, or a real kube-apiserver with etcd and controllers."""
 

@@ -165,15 +165,17 @@ class Case(Struct, frozen=True, dict=True):
 
     @cached_property
     def is_about_packets(self) -> bool:
-        """Whether the flows must have an outcome. An HTTP answer without a Service needs none.
+        """Whether the flows must have an outcome. An ICMP error needs none, nor an HTTP answer without a Service.
 
         An answer of a Service shows the engine's work only if the engine's rules led the request there, or the dialled
         node answered a health check. Where proxies end connections, the lab cannot follow a request to an Ingress
         through both programs.
         """
         through_two = self.resolved.request is not None and self.evidence.terminating
-        if self.expect.http is None or "outcome" in self.expect.positions:
+        if "outcome" in self.expect.positions or (self.expect.http is None and self.expect.error is None):
             return True
+        if self.expect.error is not None:
+            return False
         by_service = self.resolved.service_port or isinstance(self.probe.target, ServiceTarget)
         return bool(by_service) and not through_two
 

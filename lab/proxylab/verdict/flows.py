@@ -127,6 +127,7 @@ class Flow(Struct, frozen=True, dict=True):
         resets: TCP resets coming in at the sender.
         unreachables: ICMP port unreachable coming in at the sender, quoting the request.
         errors: other ICMP errors coming in at the sender, quoting the request.
+        advice: ICMP messages coming in there that do not end a flow: packet too big, a redirect.
         refusals: resets and ICMP errors leaving a pod or host.
         closings: ends of the accepted connection coming in at the sender.
         relays: packets that a program between two legs gets or sends, at its node's own stack.
@@ -150,6 +151,7 @@ class Flow(Struct, frozen=True, dict=True):
     resets: tuple[Observation, ...] = ()
     unreachables: tuple[Observation, ...] = ()
     errors: tuple[Observation, ...] = ()
+    advice: tuple[Observation, ...] = ()
     refusals: tuple[Observation, ...] = ()
     closings: tuple[Observation, ...] = ()
     relays: tuple[Observation, ...] = ()
@@ -588,7 +590,7 @@ class _Sorter:
             return "resets"
         if heard.packet is Packet.PORT_UNREACHABLE and heard.icmp == _PORT_UNREACHABLE[version]:
             return "unreachables"
-        return "" if _is_advice(heard) else "errors"
+        return "advice" if _is_advice(heard) else "errors"
 
 
 def _is_advice(error: Observation) -> bool:

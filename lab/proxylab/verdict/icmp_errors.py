@@ -9,7 +9,7 @@ from typing import Final
 
 from proxylab.evidence.evidence import Observation
 from proxylab.rules.rule import Rule
-from proxylab.scenario.words import IcmpError
+from proxylab.scenario.words import ErrorKind, IcmpError
 
 _REJECTING: Final[Mapping[int, Mapping[tuple[int, int], IcmpError]]] = {
     4: {
@@ -37,6 +37,7 @@ _NAMES: Final[Mapping[int, Mapping[tuple[int, int], str]]] = {
         (3, 1): "host unreachable",
         (3, 2): "protocol unreachable",
         (3, 3): "port unreachable",
+        (3, 4): "packet too big",
         (3, 9): "network prohibited",
         (3, 10): "host prohibited",
         (3, 13): "administratively prohibited",
@@ -49,10 +50,14 @@ _NAMES: Final[Mapping[int, Mapping[tuple[int, int], str]]] = {
         (1, 4): "port unreachable",
         (1, 5): "source address failed policy",
         (1, 6): "reject route",
+        (2, 0): "packet too big",
         (3, 0): "hop limit exceeded",
     },
 }
 """By IP version, type and code (RFC 792, RFC 1122, RFC 4443)."""
+
+_KINDS_4: Final = {3: ErrorKind.UNREACHABLE, 11: ErrorKind.TIME_EXCEEDED}
+_KINDS_6: Final = {1: ErrorKind.UNREACHABLE, 2: ErrorKind.TOO_BIG, 3: ErrorKind.TIME_EXCEEDED}
 
 _IN_RULES: Final[Mapping[str, IcmpError]] = {
     **{str(each): each for each in IcmpError},
@@ -70,6 +75,14 @@ rule without a name rejects with the last."""
 def rejecting_error(error: Observation) -> IcmpError | None:
     """The error as a rule names it; ``None`` for one that no rule sends, such as an exceeded hop limit."""
     return _REJECTING[error.source.version].get(error.icmp or (0, 0))
+
+
+def kind_of(error: Observation) -> ErrorKind | None:
+    """The kind of an error; ``None`` for advice of another kind, such as a redirect."""
+    number, code = error.icmp or (0, 0)
+    if error.source.version == 6:
+        return _KINDS_6.get(number)
+    return ErrorKind.TOO_BIG if (number, code) == (3, 4) else _KINDS_4.get(number)
 
 
 def errors_of(rule: Rule) -> frozenset[IcmpError]:

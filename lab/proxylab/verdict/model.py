@@ -290,11 +290,12 @@ class ScenarioResult(Struct, frozen=True, kw_only=True):
 
 
 def expectations(expect: Expect) -> tuple[str, ...]:
-    """The YAML keys of what is expected, ``outcome`` first. ``http`` needs no outcome, ``proves`` no verdict.
+    """The YAML keys of what is expected, ``outcome`` first. ``http`` and ``error`` need none, ``proves`` no verdict.
 
     ``also`` has one where the promises leave open what must happen.
     """
-    needs_none = (expect.http is not None or expect.undecided) and "outcome" not in expect.positions
+    is_whole = expect.http is not None or expect.error is not None or bool(expect.undecided)
+    needs_none = is_whole and "outcome" not in expect.positions
     without = {"outcome", "proves"} if expect.undecided else {"outcome", "proves", "also"}
     return (*(() if needs_none else ("outcome",)), *(key for key in _keys(expect) if key not in without))
 

@@ -11,7 +11,7 @@ from proxylab.addresses import Family, Transport
 from proxylab.cluster.objects import ServiceType, TrafficPolicy
 from proxylab.scenario.cases import cases
 from proxylab.scenario.change import Change, LinkChange, PodChange
-from proxylab.scenario.expect import ConntrackExpect, Entries, HttpExpect, Preserved, Shares
+from proxylab.scenario.expect import ConntrackExpect, Entries, ErrorExpect, HttpExpect, Preserved, Shares
 from proxylab.scenario.json_schema import json_schema
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.node_engines import EngineAction, EngineChange, NodeEngine
@@ -19,7 +19,7 @@ from proxylab.scenario.nodes import Daemon, NodeRoute, Uplink
 from proxylab.scenario.probes import HostTarget, ServiceTarget
 from proxylab.scenario.steps import Count, EngineState
 from proxylab.scenario.versions import VersionRange
-from proxylab.scenario.words import Frontend, Reply
+from proxylab.scenario.words import ErrorKind, Frontend, IcmpError, Reply
 
 WHOLE = (Path(__file__).resolve().parents[2] / "golden" / "scenario" / "whole.lab.yaml").read_text()
 SCENARIO = parse_scenario(WHOLE, "f")
@@ -81,12 +81,14 @@ def test_the_wire() -> None:
 
 
 def test_probes_streams_and_steps() -> None:
-    balanced, shared, health, echo, request, itself = SCENARIO.probes
+    balanced, shared, health, echo, request, itself, expired = SCENARIO.probes
     assert (balanced.expect.reply, balanced.exceptions[0].when.values) == (
         Reply.TRANSLATED,
         {"family": "IPv6", "hairpin": "none", "mode": "ipvs", "AllowServiceExternalIPs": "false"},
     )
     assert (shared.send.flows, shared.send.concurrency) == (2000, 1)
+    unreachable = ErrorExpect(kind=ErrorKind.UNREACHABLE, code=IcmpError.HOST_UNREACHABLE, sent_by="node-b")
+    assert (expired.send.ttl, expired.expect.error) == (1, unreachable)
     assert shared.expect.spread == Shares({"echo-1": 0.5, "echo-2": 0.5})
     assert health.expect.http == HttpExpect(
         status=200, local_endpoints=1, headers={"Content-Type": "application/json"}, body={"service.name": '"echo"'}

@@ -15,6 +15,7 @@ from proxylab.verdict.expectations.arrivals import (
 from proxylab.verdict.expectations.at import AT
 from proxylab.verdict.expectations.conntrack import CONNTRACK, CONNTRACK_OF_STEP
 from proxylab.verdict.expectations.http import HTTP
+from proxylab.verdict.expectations.icmp_error import ERROR
 from proxylab.verdict.expectations.metrics import METRICS
 from proxylab.verdict.expectations.name import NAME
 from proxylab.verdict.expectations.outcome import ICMP, OUTCOME, UNDECIDED
@@ -27,6 +28,7 @@ OF_PROBES: Final[tuple[Expectation[Case, Any], ...]] = (
     NAME,
     OUTCOME,
     ICMP,
+    ERROR,
     ENDPOINT,
     REPLY,
     BACKENDS,

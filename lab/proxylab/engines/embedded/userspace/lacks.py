@@ -219,6 +219,8 @@ def _of_expectations(expect: Expect, resolved: ResolvedProbe, service: Service) 
     """What only a proxy that forwards can fulfil."""
     if expect.conntrack is not None:
         yield _NO_ENTRY
+    if expect.error is not None:
+        yield "mode userspace sends packets of its own to the endpoint, and no ICMP error about them reaches the client"
     if isinstance(expect.source, Preserved):
         yield _NO_CLIENT
     discards = expect.outcome is Outcome.DROPPED and resolved.protocol is Transport.UDP
