@@ -47,6 +47,19 @@ def test_what_the_machine_lacks_is_a_skip_with_its_cure(project: Project) -> Non
     result.stdout.fnmatch_lines(["SKIPPED*needs user namespaces; ask an administrator for them"])
 
 
+def test_what_the_mode_cannot_show_is_skipped_without_a_lab(project: Project) -> None:
+    project.scenario("x.lab.yaml", "unshown first", "holds", "unshown last")
+    project.scenario("y.lab.yaml", "unshown alone", name="other")
+    result = project.run("-rs", "--junitxml=junit.xml", "--lab-report=page.html")
+    result.assert_outcomes(passed=1, skipped=3)
+    result.stdout.fnmatch_lines(["SKIPPED*this mode shows none of it"])
+    assert [each for each in project.events() if each.startswith(("open", "probe"))] == ["open fine", "probe holds"]
+    cases = ElementTree.parse(project.pytester.path / "junit.xml").iter("testcase")
+    found = {case.attrib["name"]: {each.attrib["name"] for each in case.iter("property")} for case in cases}
+    assert found["unshown alone"] == {"engine", "scenario", "seed", "verdict"}
+    assert "not sent" in (project.pytester.path / "page.html").read_text()
+
+
 @pytest.mark.parametrize("workers", [(), ("-n", "2", "--dist", "loadfile")], ids=["one process", "two workers"])
 def test_where_the_lab_is_required_a_machine_that_can_run_nothing_fails(
     project: Project, workers: tuple[str, ...]

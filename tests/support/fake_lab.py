@@ -1,6 +1,7 @@
 """A session without a kernel: it records which labs were opened, and takes each verdict from the probe's name.
 
-``fails…`` fails, ``doubts…`` is inconclusive, ``skips…`` is skipped, every other probe passes. A scenario named
+``fails…`` fails, ``doubts…`` is inconclusive, ``skips…`` is skipped, ``unshown…`` is skipped without a lab, every other
+probe passes. A scenario named
 ``lacking`` meets a CapabilityError, ``refused`` an EngineError, ``broken`` an InternalError, ``crowded`` a
 ScenarioError, ``buggy`` an unforeseen exception, and ``interrupted`` a Ctrl-C. After one named ``leaving``
 something is left when the session ends.
@@ -153,6 +154,11 @@ class FakeSession:
     def note(self, event: str) -> None:
         with self._journal.open("a") as journal:
             journal.write(f"{event}\n")
+
+    def unshown(self, scenario: Scenario, each: Probe | Step) -> ProbeVerdict | None:
+        if isinstance(each, Step) or not each.name.startswith("unshown"):
+            return None
+        return skip(each, verdict_on(each).resolved, "this mode shows none of it")
 
     def open(self, scenario: Scenario, source: str = "", kernel: str = "") -> "FakeLab":
         if (error := _MEETS.get(scenario.name)) is not None:

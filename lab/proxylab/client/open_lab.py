@@ -27,6 +27,7 @@ from proxylab.client.requests import (
     trace_alike,
     with_state_after,
 )
+from proxylab.client.unshown import unshown_probe, unshown_step
 from proxylab.cluster.objects import KubeObject
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.lacking import lacking, lacking_of_step, refuse_dialogue
@@ -171,11 +172,15 @@ class OpenLab:
     def conclude(self, step: Step) -> StepVerdict:
         """Make the steps up to this one, end it, and judge what was seen in it.
 
+        A step of which the engine's mode can show nothing is not made before another one needs it.
+
         Raises:
             CapabilityError: a step cannot be made on this machine.
             EngineError: a step failed (see ``step``).
             InternalError: the lab is gone, past the step, or at fault.
         """
+        if known := unshown_step(self.engine, self._assembly, step, self._options):
+            return known
         self._come_to(step)
         self._concluded = True
         concluding = Conclude(step.expect.conntrack is not None, exported_names(step.expect.metrics))
@@ -193,8 +198,7 @@ class OpenLab:
 
     @property
     def _options(self) -> tuple[str, ...]:
-        """The options of the run beyond the defaults, as its command line spells them."""
-        return (*self.engine.options, *(("--seed", str(self._seed)) if self._seed else ()))
+        return options_of(self.engine, self._seed)
 
     def _come_to(self, judged: Probe | Step) -> None:
         """Make the earlier steps, without judging them."""
@@ -292,10 +296,12 @@ class OpenLab:
             return verdict
 
     def judged(self, probe: Probe) -> ProbeVerdict:
-        """Make the earlier steps, send one probe and judge it, without tracing. Raises what ``probe`` raises.
+        """``probe`` without a trace. What the engine's mode cannot show needs no step.
 
         Where people and controllers may change the cluster, the verdict holds only if nothing has changed meanwhile.
         """
+        if not self._looks and (known := unshown_probe(self.engine, self._assembly, probe, self._options)):
+            return known
         self._come_to(probe)
         if not self._looks:
             return self._judged(probe)
@@ -336,8 +342,8 @@ class OpenLab:
 
         def wanted() -> Iterator[SendProbe]:
             for probe in probes:
-                self._come_to(probe)
                 if not self._lacking(probe):
+                    self._come_to(probe)
                     self._sent.add(probe.name)
                     sent.append(self._assembly.resolved(probe))
                     yield SendProbe(_without_names(sent[-1]))
@@ -504,3 +510,8 @@ class OpenLab:
 def _without_names(resolved: ResolvedProbe) -> ResolvedProbe:
     """The probe as the lab process needs it: only the judge asks whose a chain is, and 5,000 Services have 25,000."""
     return replace(resolved, chain_hashes=None)
+
+
+def options_of(engine: EngineChoice, seed: int) -> tuple[str, ...]:
+    """The options of a run beyond the defaults, as its command line spells them."""
+    return (*engine.options, *(("--seed", str(seed)) if seed else ()))

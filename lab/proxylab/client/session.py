@@ -19,7 +19,8 @@ from proxylab.capability import Capability
 from proxylab.client.control_sockets import ControlSocket
 from proxylab.client.lab_process import LabProcess
 from proxylab.client.node_engines import configured, engines_by_step
-from proxylab.client.open_lab import BUILD_SECONDS, OpenLab
+from proxylab.client.open_lab import BUILD_SECONDS, OpenLab, options_of
+from proxylab.client.unshown import unshown
 from proxylab.engines.embedded.mutation import Mutation
 from proxylab.engines.engine_names import KUBE_PROXY, mode_of
 from proxylab.engines.kubeproxy.refusals import refuse_settings
@@ -28,15 +29,18 @@ from proxylab.engines.modes import MODES
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, EngineError, ScenarioError
 from proxylab.mutate.objects import ObjectMutation
-from proxylab.plan.assembly import assemble
+from proxylab.plan.assembly import Assembly, assemble
 from proxylab.protocol.messages import Build, Close
 from proxylab.scenario.cases import kernel_of
 from proxylab.scenario.dns import NameServer
 from proxylab.scenario.matrix import Requirements
 from proxylab.scenario.model import Scenario
+from proxylab.scenario.probes import Probe
+from proxylab.scenario.steps import Step
 from proxylab.scenario.versions import release_version
 from proxylab.scenario.words import HOST, ControlPlaneKind
 from proxylab.timing import Deadline
+from proxylab.verdict.model import ProbeVerdict, StepVerdict
 
 _OTHER_KERNEL: Final = "choose another kernel with --kernel (`proxylab kernels` lists them)"
 _CLOSE_SECONDS: Final = 30.0
@@ -65,6 +69,7 @@ class Session:
         self._processes: dict[str, LabProcess] = {}
         self._capabilities: dict[tuple[str, str], Capability] = {}
         self._namespaces = 0
+        self._assembly: Assembly | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -106,7 +111,7 @@ class Session:
             EngineError: an engine did not start or did not synchronise, or lacks a mode to which a step changes it.
             InternalError: the lab is at fault.
         """
-        refuse(self.engine.name, scenario)
+        self._refuse(scenario)
         scenario, programs = _with_programs(scenario, self.engine.name_server)
         if control_plane := real_control_plane(scenario, self.engine):
             if kernel_of(scenario, kernel or self.engine.kernel) != HOST:
@@ -117,7 +122,7 @@ class Session:
             cure = "write `controlPlane: real`, or use --control-plane real"
             what = "change.kubectl: the lab's own control plane takes no writes"
             raise ScenarioError([f"{kubectl.position}: {what}; {cure}"])
-        assembly = assemble(scenario)
+        assembly = self._assembled(scenario)
         chosen = replace(self.engine, kernel=kernel_of(scenario, kernel or self.engine.kernel))
         begun, common = self._engines(chosen, scenario), configured(chosen, scenario)
         request = Build(
@@ -166,17 +171,36 @@ class Session:
                 other = "" if capability.of_program else f"; or {_OTHER_KERNEL}"
                 raise CapabilityError(f"{name} ({capability.found})", f"{capability.cure}{other}")
 
+    def unshown(self, scenario: Scenario, each: Probe | Step) -> ProbeVerdict | StepVerdict | None:
+        """The verdict on a probe or step of which the engine's mode can show nothing, so that it needs no lab.
+
+        Raises:
+            ScenarioError: the scenario cannot be laid out.
+            CapabilityError: the engine's mode or version lacks what the whole scenario needs.
+        """
+        self._refuse(scenario)
+        options = options_of(self.engine, self._seed)
+        return None if scenario.failures else unshown(self.engine, self._assembled(scenario), each, options)
+
+    def _assembled(self, scenario: Scenario) -> Assembly:
+        if self._assembly is None or self._assembly.scenario is not scenario:
+            self._assembly = assemble(scenario)
+        return self._assembly
+
+    def _refuse(self, scenario: Scenario) -> None:
+        refuse(self.engine.name, scenario)
+        wanted = scenario.requires.version
+        if wanted is not None and self.engine.version not in wanted:
+            raise CapabilityError(f"a proxy of version {wanted}", f"choose another engine than {self.engine.name}")
+
     def _engines(self, chosen: EngineChoice, scenario: Scenario) -> Mapping[str, EngineChoice]:
         """The engine of each node at first. Refuses what a version lacks now or in a step, before any probe.
 
         Raises:
             ScenarioError: a setting that this kube-proxy refuses.
-            CapabilityError: the scenario requires another version, or an engine that is not here.
+            CapabilityError: an engine that is not here.
             EngineError: an engine has no mode in which the scenario runs it.
         """
-        wanted = scenario.requires.version
-        if wanted is not None and self.engine.version not in wanted:
-            raise CapabilityError(f"a proxy of version {wanted}", f"choose another engine than {self.engine.name}")
         refuse_settings(self.engine, scenario.proxy or self.engine.configuration)
         found = engines_by_step(chosen, scenario)
         for engine in {id(each): each for engines in found for each in engines.values()}.values():

@@ -6,6 +6,7 @@ from contextlib import ExitStack, closing, nullcontext
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from proxylab.binaries.choose import upstream_for
 from proxylab.client.bundles import BundleStore
@@ -108,6 +109,12 @@ class _Labs:
         self._run, self._lab = run, opened
         return opened
 
+    def without_lab(self, run: CollectedRun, judged: Probe | Step) -> tuple[EngineChoice, Judged | None]:
+        """The engine of a run, and the verdict on an item of which the engine's mode can show nothing."""
+        session = self._sessions(run.engine)
+        run.settle(session.engine.version)
+        return replace(session.engine, kernel=run.kernel), session.unshown(run.scenario, judged)
+
     def close(self) -> None:
         lab, self._lab = self._lab, None
         if lab is not None:
@@ -123,10 +130,20 @@ def lab_of_file(lab_sessions: Callable[[str], Session]) -> Iterator[_Labs]:
 
 @pytest.fixture
 def lab_open(request: pytest.FixtureRequest, lab_of_file: _Labs) -> OpenLab:
-    """The lab of the item's scenario or case. If the engine fails as ``engineFails`` expects, the item is xfailed."""
+    """The lab of the item's scenario or case.
+
+    An item of which the engine's mode can show nothing is skipped, and needs no lab. If the engine fails as
+    ``engineFails`` expects, the item is xfailed.
+    """
     item: ProbeItem = request.node
     with in_its_own_words(item.scenario.file):
-        opened = lab_of_file.of(item.run, item.judged)
+        engine, known = lab_of_file.without_lab(item.run, item.judged)
+        if known is None:
+            opened = lab_of_file.of(item.run, item.judged)
+    if known is not None:
+        record(item, item.scenario, engine, known)
+        show(item, heading_in_file(item.run, binary=engine.binary), known)
+        pytest.skip(why_skipped(known))
     if isinstance(opened, KnownFailure):
         pytest.xfail(str(opened))
     item.stash[OPEN] = opened
@@ -146,7 +163,7 @@ def lab_verdict(request: pytest.FixtureRequest, lab_open: OpenLab, lab_bundle_st
     item: ProbeItem = request.node
     with in_its_own_words(str(item.judged.position)):
         verdict = judged(lab_open, item.judged, lab_bundle_store, partial(warn, item), name=item.name)
-    record(item, lab_open, item.run.engine, verdict)
+    record(item, item.scenario, lab_open.engine, verdict, lab_open.built)
     if flag(item.config, "pcap"):
         leave_pcap(item, lab_open, verdict)
     show(item, heading_in_file(item.run, lab_open.built.kernel, lab_open.engine.binary), verdict)

@@ -274,7 +274,7 @@ class Lab:
 
     def _reported(self, verdict: _Verdict, *, check: bool) -> _Verdict:
         """The verdict, which the test's report has from now on; with ``check`` the test ends unless it is a pass."""
-        record(self._item, self._lab, self._engine, verdict)
+        record(self._item, self._lab.scenario, self._lab.engine, verdict, self._lab.built)
         heading = heading_of_test(self._item)
         about = replace(
             heading,

@@ -8,10 +8,13 @@ import pytest
 
 from proxylab.client.bundles import pcap_file
 from proxylab.client.open_lab import OpenLab
+from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import BuildError, CapabilityError, EngineError, LabEndedError, ProgramError, ScenarioError
+from proxylab.protocol.messages import Built
 from proxylab.pytest_plugin.options import pcap_directory, seed
 from proxylab.report.failure_text import explain
 from proxylab.report.pcapng import pcapng
+from proxylab.scenario.model import Scenario
 from proxylab.scenario.words import HOST
 from proxylab.text import printable
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict
@@ -51,20 +54,21 @@ def in_its_own_words(position: str) -> Iterator[None]:
         raise pytest.fail.Exception(message, pytrace=False) from None
 
 
-def record(item: pytest.Item, lab_open: OpenLab, engine: str, verdict: Judged) -> None:
-    """Add properties such as engine and kernel to an item's report, for JUnit XML and pytest-html."""
-    properties = {
-        "engine": engine,
-        "iptables": lab_open.built.variant,
-        "kernel": lab_open.built.kernel,
-        "scenario": lab_open.scenario.name,
-        "seed": seed(item.config),
-    }
-    if lab_open.engine.kernel != HOST:
-        properties["kernel_name"] = lab_open.engine.kernel
-    if lab_open.engine.binary is not None:
-        properties[BINARY] = str(lab_open.engine.binary)
-        properties["binary_sha256"] = lab_open.engine.binary.digest
+def record(
+    item: pytest.Item, scenario: Scenario, engine: EngineChoice, verdict: Judged, built: Built | None = None
+) -> None:
+    """Add properties such as engine and kernel to an item's report, for JUnit XML and pytest-html.
+
+    ``built`` says what runs in the lab, if the item needed one.
+    """
+    properties = {"engine": engine.name, "scenario": scenario.name, "seed": seed(item.config)}
+    if built is not None:
+        properties |= {"iptables": built.variant, "kernel": built.kernel}
+    if engine.kernel != HOST:
+        properties["kernel_name"] = engine.kernel
+    if engine.binary is not None:
+        properties[BINARY] = str(engine.binary)
+        properties["binary_sha256"] = engine.binary.digest
     known = {name for name, _ in item.user_properties}
     item.user_properties += [(name, value) for name, value in properties.items() if name not in known]
     item.user_properties.append(("verdict", verdict.overall.value))

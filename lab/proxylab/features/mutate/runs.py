@@ -111,12 +111,19 @@ def _lines(engine: str) -> MutantLines:
 
 
 class MutantRuns:
-    """Runs cases and mutants in one session, and remembers which cases notice mutants of which class."""
+    """Runs cases and mutants in one session, and remembers which files notice mutants of which class.
 
-    def __init__(self, session: Session, engine: str) -> None:
+    ``known`` are mutants that earlier calls have settled.
+    """
+
+    def __init__(self, session: Session, engine: str, known: Iterable[Mutant] = ()) -> None:
         self._session = session
         self._lines = _lines(engine)
-        self._noticers = defaultdict[str, Counter[tuple[str, str]]](Counter)
+        self._noticers = defaultdict[str, Counter[str]](Counter)
+        for each in known:
+            if each.noticed is not None:
+                self._noticers[each.rule_class][each.noticed.file] += 1
+        self._shown: dict[tuple[str, str], bool] = {}
 
     def baseline(self, case: Scenario, at: Callable[[str], None]) -> Baseline:
         """Run a case without a mutation."""
@@ -124,6 +131,8 @@ class MutantRuns:
         began, met = monotonic(), dict[str, None]()
         found = partial(Baseline, file=case.file, case=case.case.id)
         try:
+            if not self._shows_anything(case):
+                return found()
             with closing(self._session.open(case)) as lab:
                 for verdict in _verdicts(lab):
                     if verdict.overall not in (Judgement.PASS, Judgement.SKIP):
@@ -156,7 +165,7 @@ class MutantRuns:
             except _RefusedError as error:
                 return replace(mutant, equivalent=f"no kernel loads it: {error}")
             if noticed is not None and noticed.judgement != Judgement.INCONCLUSIVE:
-                self._noticers[mutant.rule_class][case.case.file, case.case.case.id] += 1
+                self._noticers[mutant.rule_class][case.case.file] += 1
                 return replace(mutant, noticed=noticed)
             unsure = unsure or noticed
         return replace(mutant, noticed=unsure)
@@ -169,10 +178,17 @@ class MutantRuns:
         def key(each: MutableCase) -> tuple[object, ...]:
             baseline = each.baseline or Baseline(file="", case="")
             meets = any(of_class.startswith(beginning) for beginning in baseline.met)
-            noticed = self._noticers[of_class][each.case.file, each.case.case.id]
-            return not meets, -noticed, baseline.seconds
+            return not meets, -self._noticers[of_class][each.case.file], baseline.seconds
 
-        return sorted((each for each in cases if each.has(mutation)), key=key)
+        having = (each for each in cases if each.has(mutation) and self._shows_anything(each.case))
+        return sorted(having, key=key)
+
+    def _shows_anything(self, case: Scenario) -> bool:
+        """Whether the engine's mode shows a probe or step of the case: no other can notice a mutant."""
+        name = case.file, case.case.id
+        if name not in self._shown:
+            self._shown[name] = any(self._session.unshown(case, each) is None for each in case.judged)
+        return self._shown[name]
 
     def _noticed(self, case: Scenario, mutation: Mutation | ObjectMutation) -> Noticed | None:
         """The first verdict that fails, or else the first that is inconclusive."""

@@ -98,7 +98,7 @@ def command(
         raise click.UsageError(f"--engine: {engine} has no mutants of rules; add {some}")
     choice = options.announced_choice()
     known = _State(state, engine)
-    begin = partial(_opened, make_session or Session, choice)
+    begin = partial(_opened, make_session or Session, choice, known)
     chosen = [
         with_objects(case) if objects else ruled(case, engine)
         for scenario in load_all(given.files)
@@ -177,9 +177,9 @@ class _State:
 
 
 @contextmanager
-def _opened(make_session: SessionMaker, choice: EngineChoice) -> Iterator[MutantRuns]:
+def _opened(make_session: SessionMaker, choice: EngineChoice, known: _State) -> Iterator[MutantRuns]:
     with make_session(choice, 0) as session:
-        yield MutantRuns(session, choice.name)
+        yield MutantRuns(session, choice.name, known.mutants.values())
 
 
 _Begin = Callable[[], AbstractContextManager[MutantRuns]]
