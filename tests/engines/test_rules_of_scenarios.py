@@ -46,8 +46,6 @@ UNKNOWN_TO_IT = {
     "leading-zeros.lab",
     # For a source range of /0 it adds a rule that no packet reaches.
     "source-ranges-of-several-addresses.lab",
-    # It ignores ipMode, which embedded@v1.23 does not.
-    "ip-mode-proxy.lab",
     # It writes rules of a node port only if it can listen there: on nodes with such an address, and once another
     # cluster's health-check node port of that number is closed.
     "daemon-on-the-node-port.lab",

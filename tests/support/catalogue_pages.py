@@ -30,7 +30,6 @@ known:
 | --- | --- | --- |
 | all | Refuses feature gates that it does not behave like, by name. | Has the gates of its version. |
 | all | Has the metrics that it can fill truthfully. | Has more metrics. |
-| `embedded@v1.23/iptables` | Obeys the `ipMode` of load balancers. | Before 1.29 there is no `ipMode`. |
 | `embedded/nftables` | Writes a deleted table again with the next change. | A sync period after that change. |
 | `embedded/nftables` | A changed ServiceCIDR takes effect with the next sync. | With the next full sync. |
 | `embedded/nftables` | Writes the table of 1.37 only. | Earlier versions write other tables. |

@@ -2,12 +2,25 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 from msgspec.structs import replace
-from rule_cases import ELSEWHERE, HERE, Addresses, echo, endpoint, external_ip, load_balancer, node_port, slice_of
+from rule_cases import (
+    ELSEWHERE,
+    HERE,
+    Addresses,
+    case,
+    echo,
+    endpoint,
+    external_ip,
+    here_and_there,
+    load_balancer,
+    node_port,
+    slice_of,
+)
 from whole_ports import service_ports
 
 from proxylab.addresses import Family, Protocol
 from proxylab.cluster.objects import EndpointPort, LoadBalancerIngress, Service, ServicePort, ServiceType, TrafficPolicy
 from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
+from proxylab.engines.modes import MODES
 
 A = Addresses(Family.IPV4)
 B = Addresses(Family.IPV6)
@@ -70,6 +83,19 @@ def test_balancers_that_translate_themselves_do_not_count() -> None:
         LoadBalancerIngress(ip=A.of("vip", 8)),
     )
     assert only(load_balancer(A, load_balancer_ingress=ingress)).load_balancer_vips == (A.of("vip", 8),)
+
+
+@pytest.mark.parametrize(
+    ("mode", "version", "serves"),
+    [("iptables", (1, 37), False), ("iptables", (1, 23), True), ("userspace", (1, 25), True)],
+)
+def test_a_proxy_before_1_29_serves_the_address_of_a_balancer_that_translates_itself(
+    mode: str, version: tuple[int, int], serves: bool
+) -> None:
+    proxied = LoadBalancerIngress(ip=A.of("vip", 7), ip_mode="Proxy")
+    service = case(A, (load_balancer(A, load_balancer_ingress=(proxied,)), here_and_there(A)))
+    rules = MODES[mode].load(service.cluster, service.node, service.settings, Family.IPV4, version)
+    assert (str(A.of("vip", 7)) in rules) is serves
 
 
 def test_a_range_of_everything_lifts_all_ranges() -> None:

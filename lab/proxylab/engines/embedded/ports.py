@@ -77,7 +77,8 @@ class ServicePortInfo(NamedTuple):
         name: ``namespace/name``, with ``:port`` if the port has a name. Not unique: two protocols may share it.
         ignores_external_ips: whether the Service has external IPs of which the proxy serves none. It still writes the
             chain of traffic from outside.
-        load_balancer_vips: ingress addresses whose packets reach the node unchanged (``ipMode: VIP``).
+        load_balancer_vips: ingress addresses whose packets reach the node unchanged (``ipMode: VIP``); of a proxy
+            before 1.29, which knows no ipMode, all.
         source_ranges: empty when every source may use the load-balancer IPs.
         health_check_node_port: 0 where the Service has none.
         affinity_timeout: seconds, ``None`` without session affinity.
@@ -143,6 +144,7 @@ def ports_of(
     node_name: str,
     *,
     allows_external_ips: bool = True,
+    knows_ip_mode: bool = True,
 ) -> Iterator[ServicePortInfo]:
     """The service ports of one Service, given its slices."""
     if service.headless or service.type is ServiceType.EXTERNAL_NAME or SERVICE_PROXY_NAME_LABEL in service.labels:
@@ -162,7 +164,7 @@ def ports_of(
             node_port=port.node_port,
             external_ips=external_ips if allows_external_ips else (),
             ignores_external_ips=bool(external_ips) and not allows_external_ips,
-            load_balancer_vips=_vips(service, family),
+            load_balancer_vips=_vips(service, family, knows_ip_mode=knows_ip_mode),
             source_ranges=_source_ranges(service, family),
             health_check_node_port=_health_check_node_port(service),
             internal_policy_local=service.internal_traffic_policy is TrafficPolicy.LOCAL,
@@ -179,13 +181,12 @@ def _of_family(addresses: Sequence[IPAddress], family: Family) -> tuple[IPAddres
     return tuple([address for address in addresses if address.version == version])
 
 
-def _vips(service: Service, family: Family) -> tuple[IPAddress, ...]:
+def _vips(service: Service, family: Family, *, knows_ip_mode: bool) -> tuple[IPAddress, ...]:
     # A balancer in mode Proxy (KEP-1860) rewrites the destination: no packet to its address reaches a node.
     if not service.load_balancer_ingress:
         return ()
-    return _of_family(
-        [entry.ip for entry in service.load_balancer_ingress if entry.ip and entry.ip_mode == "VIP"], family
-    )
+    entries = [each for each in service.load_balancer_ingress if each.ip_mode == "VIP" or not knows_ip_mode]
+    return _of_family([each.ip for each in entries if each.ip], family)
 
 
 def _source_ranges(service: Service, family: Family) -> tuple[IPNetwork, ...]:
@@ -243,9 +244,10 @@ _Seen = tuple[Service, Sequence[EndpointSlice]]
 class PortTracker:
     """The service ports of one family, as the proxy on one node sees them."""
 
-    def __init__(self, family: Family, node_name: str) -> None:
+    def __init__(self, family: Family, node_name: str, *, knows_ip_mode: bool = True) -> None:
         self._family = family
         self._node_name = node_name
+        self._knows_ip_mode = knows_ip_mode
         self._tracked: dict[tuple[str, str], tuple[_Seen, tuple[ServicePortInfo, ...]]] = {}
 
     def update(self, cluster: ClusterView) -> tuple[ServicePortInfo, ...]:
@@ -257,8 +259,14 @@ class PortTracker:
             seen = (service, slices.get(key, ()))
             before = self._tracked.get(key)
             if before is None or before[0] != seen:
-                allows = cluster.allows_external_ips
-                found = ports_of(service, self._family, seen[1], self._node_name, allows_external_ips=allows)
+                found = ports_of(
+                    service,
+                    self._family,
+                    seen[1],
+                    self._node_name,
+                    allows_external_ips=cluster.allows_external_ips,
+                    knows_ip_mode=self._knows_ip_mode,
+                )
                 before = seen, tuple(found)
             now[key] = before
         self._tracked = now

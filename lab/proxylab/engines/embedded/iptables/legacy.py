@@ -18,6 +18,7 @@ How it differs from the current one:
   writes them itself, and the lab writes them for the real one.
 * internalTrafficPolicy Local left a Service with local endpoints only, for traffic from outside as well, and did
   nothing beside externalTrafficPolicy Local. Hints by zone were still behind a gate, and so were terminating endpoints.
+* There was no ipMode: nodes served the address of each load balancer.
 """
 
 from collections.abc import Iterator, Sequence
@@ -254,6 +255,7 @@ V1_23 = Generation(
     head=_fixed_rules,
     port=_render_port,
     tail=_node_port_jumps,
+    knows_ip_mode=False,
 )
 """kube-proxy 1.23 and its kubelet."""
 

@@ -45,7 +45,7 @@ class Renderer:
         self._family = family
         self._settings = settings
         self._node_name = ""
-        self._tracker = PortTracker(family, "")
+        self._tracker = PortTracker(family, "", knows_ip_mode=generation.knows_ip_mode)
         self._proxy: ProxyScope | None = None
         self._rendered: dict[int, tuple[ServicePortInfo, PortRules]] = {}
         self.ports: tuple[ServicePortInfo, ...] = ()
@@ -53,7 +53,8 @@ class Renderer:
     def render(self, cluster: ClusterView, node: NodeFacts) -> Ruleset:
         """The rules for ``cluster``, equal to those of a renderer without memory."""
         if node.name != self._node_name:
-            self._node_name, self._tracker = node.name, PortTracker(self._family, node.name)
+            self._node_name = node.name
+            self._tracker = PortTracker(self._family, node.name, knows_ip_mode=self._generation.knows_ip_mode)
         ports = self.ports = self._tracker.update(cluster)
         large = sum([len(port.endpoints) for port in ports]) > LARGE_CLUSTER_ENDPOINTS
         proxy = ProxyScope.of(self._family, node, self._settings, omits_comments=large)

@@ -89,7 +89,10 @@ class Ruleset(Struct, frozen=True):
 
 
 class Generation(Struct, frozen=True, kw_only=True):
-    """One generation of kube-proxy's rules: what makes each part of a ``Ruleset``; ``port`` those of a service port."""
+    """One generation of kube-proxy's rules: what makes each part of a ``Ruleset``; ``port`` those of a service port.
+
+    ``knows_ip_mode`` says whether the proxy leaves addresses with ``ipMode: Proxy`` to their load balancer.
+    """
 
     jumps: tuple[Rule, ...]
     kept: Callable[[Family, ProxySettings], tuple[Chain, ...]]
@@ -97,3 +100,4 @@ class Generation(Struct, frozen=True, kw_only=True):
     head: Callable[[Family, ProxySettings], tuple[Rule, ...]]
     port: Callable[[ProxyScope, ServicePortInfo], PortRules]
     tail: Callable[[Family, ProxySettings, NodeFacts], tuple[Rule, ...]]
+    knows_ip_mode: bool = True

@@ -32,6 +32,7 @@ _UNREAD: Final[Mapping[str, str]] = {
     "Service.internalTrafficPolicy": _NO_POLICY,
     "Service.healthCheckNodePort": "the mode serves none",
     "Service.sourceRanges": "the mode has no rule for them",
+    "Service.loadBalancerIngress.ipMode": "kube-proxy knows it since 1.29, and the mode ended with 1.25",
 }
 
 _EQUIVALENTS: Final = (

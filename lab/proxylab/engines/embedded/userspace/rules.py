@@ -61,6 +61,7 @@ def generation(ports: Mapping[str, int], listen: IPAddress | None) -> Generation
         head=_none,
         port=partial(_render_port, ports, listen),
         tail=_no_tail,
+        knows_ip_mode=False,
     )
 
 
