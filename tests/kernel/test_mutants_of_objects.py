@@ -37,6 +37,8 @@ NOTICED = (
     ("conntrack/udp-that-is-never-answered", "EndpointSlice.ports[first].port", "one more"),
     ("sctp/from-a-node", "Service.ports[first].nodePort", "one more"),
     ("workloads/ports-of-a-sidecar", "Service.ports", "without the last"),
+    ("health/metrics-on-loopback", "KubeProxyConfiguration.metrics.address", "one more"),
+    ("health/metrics-on-loopback", "KubeProxyConfiguration.metrics.port", "one more"),
     # What holds for the second of something, too.
     ("loadbalancer/settings-at-the-second-port", "Service.sourceRanges of the last port", "left out"),
     ("loadbalancer/settings-at-the-second-port", "Service.externalTrafficPolicy of the last port", "as Cluster"),
@@ -77,8 +79,17 @@ NOTICED_IN_NFTABLES = (
 NOTICED_IN_USERSPACE = (
     ("userspace/ready-in-one-of-two-slices", "EndpointSlice.endpoints[first].ready", "turned off"),
     ("userspace/slices-that-do-not-count", "EndpointSlice.labels[service.kubernetes.io/headless]", "left out"),
+    ("health/metrics-on-loopback", "KubeProxyConfiguration.metrics.address", "one more"),
+    ("userspace/udp-client-keeps-its-endpoint", "KubeProxyConfiguration.udpIdleTimeout", "ten times as long"),
+    ("userspace/round-robin-and-affinity", "Service.affinityTimeout of the last port", "left out"),
+    ("affinity/ends-at-every-frontend", "Service.affinityTimeout of the last port", "ten times as long"),
+    (
+        "clusterip/service-proxy-name-label",
+        "Service.labels[service.kubernetes.io/service-proxy-name]",
+        "left out",
+    ),
 )
-"""The same of scenarios of mode userspace alone."""
+"""The same in mode userspace: of scenarios of it alone, and of what other scenarios show otherwise there."""
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ _ADDRESSES: Final[Mapping[Family, IPAddress]] = {
 """Cluster IPs of a part without one; without them a proxy would ignore it. Reserved, as those of the lab's barrier."""
 _PART: Final = "part"
 _OF: Final = " of the "
-_AFFINITY: Final = ".affinityTimeout"
+_IN_SECONDS: Final = (".affinityTimeout", ".udpIdleTimeout")
 
 
 class ObjectMutation(Record, frozen=True):
@@ -133,7 +133,7 @@ def mutated_configuration(configuration: ProxyConfiguration, mutation: ObjectMut
 
 
 def _of_configuration(configuration: ProxyConfiguration) -> Iterator[tuple[ObjectMutation, ProxyConfiguration]]:
-    for path, change, made in changes(configuration):
+    for path, change, made in _changes(configuration):
         if isinstance(made, ProxyConfiguration):
             yield ObjectMutation(f"{CONFIGURATION}{path}", change), made
 
@@ -150,18 +150,20 @@ def _of_object(thing: KubeObject) -> Iterator[tuple[ObjectMutation, tuple[KubeOb
         yield from ((mutant.mutation, (part.rest, mutant.made)) for part, mutant in _of_parts(thing))
 
 
-def _changes(thing: KubeObject) -> Iterator[FieldChange]:
-    """As ``changes``, but that affinity lasts ten times as long instead of a second longer.
+def _changes(thing: KubeObject | ProxyConfiguration) -> Iterator[FieldChange]:
+    """As ``changes``, but that a proxy remembers its clients ten times as long instead of a second longer.
 
-    No lab tells a second apart: a busy machine takes as long from one connection of a client to the next.
+    No lab tells a second apart: a busy machine takes as long from one packet of a client to the next.
     """
     for each in changes(thing):
-        lasts_longer = (each.path, each.change) == (_AFFINITY, "one more")
-        if isinstance(thing, Service) and thing.affinity_timeout and lasts_longer:
+        if each.path not in _IN_SECONDS or each.change != "one more":
+            yield each
+        elif isinstance(thing, Service) and thing.affinity_timeout:
             longer = replace(thing, affinity_timeout=10 * thing.affinity_timeout)
             yield FieldChange(each.path, "ten times as long", longer)
-        else:
-            yield each
+        elif isinstance(thing, ProxyConfiguration):
+            longer_idle = replace(thing, udp_idle_timeout=10 * thing.udp_idle_timeout)
+            yield FieldChange(each.path, "ten times as long", longer_idle)
 
 
 class _Part(Struct, frozen=True):

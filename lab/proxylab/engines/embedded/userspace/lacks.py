@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from proxylab.addresses import Family, IPAddress, Protocol, Transport
-from proxylab.cluster.objects import EndpointSlice, KubeObject, Service, TrafficPolicy
+from proxylab.cluster.objects import SERVICE_PROXY_NAME_LABEL, EndpointSlice, KubeObject, Service, TrafficPolicy
 from proxylab.engines.proxy_mode import Lacks
 from proxylab.plan.assembly import Assembly
 from proxylab.plan.endpoints import Dialled, LabEndpoints
@@ -57,7 +57,7 @@ def _of_probe(assembly: Assembly, probe: Probe, resolved: ResolvedProbe) -> Iter
     if own is not None and own in {port.node_port for service in now.services for port in service.ports}:
         yield f"mode userspace keeps other programs of a node off its node ports, and the probe leaves from port {own}"
     service = _service_of(assembly, probe, resolved)
-    if service is None:
+    if service is None or SERVICE_PROXY_NAME_LABEL in service.labels:  # another proxy's
         yield from _kept(assembly, probe, resolved)
         return
     if service.headless:  # its name leads past the proxy, but the query for the name does not
