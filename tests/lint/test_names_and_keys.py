@@ -3,9 +3,15 @@
 import ast
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
+
+import pytest
+from syntax import nodes_of, parsed
 
 OF_EACH_MODE = frozenset({"LocalDetector", "PortChains", "PortRules", "ProxyScope", "Renderer", "Rule", "Ruleset"})
 """Names that the packages of the modes share, as their modules do."""
+
+Nodes = dict[type[ast.AST], list[tuple[str, Any]]]
 
 PACKAGE = Path(__file__).resolve().parents[2] / "lab" / "proxylab"
 
@@ -29,36 +35,41 @@ KEPT_TUPLES = {
 A key is one that a single class or function makes and looks up whole: no reader has to know a place of it."""
 
 
-def test_no_class_name_stands_twice() -> None:
-    found: defaultdict[str, list[str]] = defaultdict(list)
+@pytest.fixture(scope="module")
+def nodes() -> Nodes:
+    """The classes, dictionaries and subscripts of the product, each with its module."""
+    found: Nodes = {ast.ClassDef: [], ast.Dict: [], ast.Subscript: []}
     for module in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                found[node.name].append(str(module.relative_to(PACKAGE)))
+        for node in nodes_of(parsed(module)):
+            if type(node) in found:
+                found[type(node)].append((str(module.relative_to(PACKAGE)), node))
+    return found
+
+
+def test_no_class_name_stands_twice(nodes: Nodes) -> None:
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for module, node in nodes[ast.ClassDef]:
+        found[node.name].append(module)
     assert len(found) > 500
     assert {name: modules for name, modules in found.items() if len(modules) > 1 and name not in OF_EACH_MODE} == {}
 
 
-def test_no_mapping_has_bool_keys() -> None:
+def test_no_mapping_has_bool_keys(nodes: Nodes) -> None:
     """A reader of ``{True: …, False: …}`` has to know what the key asks; a name says it."""
     found = [
-        f"{module.relative_to(PACKAGE)}:{node.lineno}"
-        for module in sorted(PACKAGE.rglob("*.py"))
-        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Dict)
-        and any(isinstance(key, ast.Constant) and isinstance(key.value, bool) for key in node.keys)
+        f"{module}:{node.lineno}"
+        for module, node in nodes[ast.Dict]
+        if any(isinstance(key, ast.Constant) and isinstance(key.value, bool) for key in node.keys)
     ]
     assert found == []
 
 
-def test_no_mapping_is_annotated_with_bool_keys() -> None:
+def test_no_mapping_is_annotated_with_bool_keys(nodes: Nodes) -> None:
     mappings = {"dict", "defaultdict", "Mapping", "MutableMapping"}
     found = [
-        f"{module.relative_to(PACKAGE)}:{node.lineno}"
-        for module in sorted(PACKAGE.rglob("*.py"))
-        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Subscript)
-        and isinstance(node.value, ast.Name)
+        f"{module}:{node.lineno}"
+        for module, node in nodes[ast.Subscript]
+        if isinstance(node.value, ast.Name)
         and node.value.id in mappings
         and isinstance(node.slice, ast.Tuple)
         and ast.unparse(node.slice.elts[0]) == "bool"
@@ -66,13 +77,12 @@ def test_no_mapping_is_annotated_with_bool_keys() -> None:
     assert found == []
 
 
-def test_a_tuple_of_more_than_two_is_a_named_record() -> None:
+def test_a_tuple_of_more_than_two_is_a_named_record(nodes: Nodes) -> None:
     found = {
-        f"{'/'.join(module.relative_to(PACKAGE).parts[-2:])}: {ast.unparse(node)}"
-        for module in sorted(PACKAGE.rglob("*.py"))
-        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Subscript)
-        and ast.unparse(node.value) == "tuple"
+        f"{'/'.join(module.split('/')[-2:])}: {ast.unparse(node)}"
+        for module, node in nodes[ast.Subscript]
+        if isinstance(node.value, ast.Name)
+        and node.value.id == "tuple"
         and isinstance(node.slice, ast.Tuple)
         and len(node.slice.elts) > 2
     }

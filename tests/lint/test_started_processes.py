@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from syntax import nodes_of, parsed
+
 PACKAGE: Final = Path(__file__).resolve().parents[2] / "lab/proxylab"
 
 STARTS: Final = {
@@ -35,11 +37,10 @@ ENDED_BY: Final = {
 
 def started(tree: ast.AST) -> Iterator[str]:
     """The functions in a module that start a process. A name in a type starts nothing."""
-    types = [
-        getattr(node, field) for node in ast.walk(tree) for field in ("annotation", "returns") if hasattr(node, field)
-    ]
-    in_types = {id(each) for root in filter(None, types) for each in ast.walk(root)}
-    for node in ast.walk(tree):
+    nodes = nodes_of(tree)
+    types = [getattr(node, field) for node in nodes for field in ("annotation", "returns") if hasattr(node, field)]
+    in_types = {id(each) for root in filter(None, types) for each in nodes_of(root)}
+    for node in nodes:
         match node:
             case ast.Attribute(value=ast.Name(id=module), attr=name) if id(node) not in in_types:
                 if name in STARTS.get(module, ()) or (module == "os" and name.startswith(("exec", "spawn"))):
@@ -50,6 +51,6 @@ def started(tree: ast.AST) -> Iterator[str]:
 
 def test_every_process_that_starts_has_its_end() -> None:
     files = {str(file.relative_to(PACKAGE)): file for file in PACKAGE.rglob("*.py")}
-    found = {name for name, file in files.items() if [*started(ast.parse(file.read_text(encoding="utf-8")))]}
+    found = {name for name, file in files.items() if [*started(parsed(file))]}
     assert found - set(ENDED_BY) == set(), "a process without a guard: run it by binaries.commands, or say what ends it"
     assert set(ENDED_BY) - found == set(), "this place starts no process any more"

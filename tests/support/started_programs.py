@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from syntax import nodes_of, parsed
+
 __all__ = ["programs_of", "programs_of_script"]
 
 _STARTERS = {
@@ -44,7 +46,8 @@ _BEFORE = re.compile(r"(?:(?:then|do|else|elif|if|while|until|exec|command|!|noh
 
 def programs_of(file: Path) -> Iterator[tuple[str, int]]:
     """Each program with its line."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
+    tree = parsed(file)
+    nodes = nodes_of(tree)
     constants = {
         target.id: each.value.value
         for each in tree.body
@@ -52,7 +55,7 @@ def programs_of(file: Path) -> Iterator[tuple[str, int]]:
         for target in each.targets
         if isinstance(target, ast.Name)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Call):
             yield from ((name, node.lineno) for name in _started(node))
             words = node.args
@@ -64,7 +67,7 @@ def programs_of(file: Path) -> Iterator[tuple[str, int]]:
             continue
         for script in _scripts(words, constants):
             yield from ((name, node.lineno) for name in programs_of_script(script))
-    for text, line in _other_texts(tree):
+    for text, line in _other_texts(nodes):
         commands = [*_commands(text)]
         first = commands[0][0] if commands else ""
         if first in _BEGINS_A_SCRIPT or (commands and _OPTION.match(commands[0][1])):
@@ -117,11 +120,11 @@ def _text_with_gaps(node: ast.AST) -> str:
     return _text(node)
 
 
-def _other_texts(tree: ast.Module) -> Iterator[tuple[str, int]]:
+def _other_texts(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, int]]:
     """The texts of a module with their lines, but for docstrings."""
-    apart = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    apart |= {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(tree):
+    apart = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    apart |= {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes:
         if isinstance(node, ast.Constant | ast.JoinedStr) and id(node) not in apart:
             yield _text_with_gaps(node), node.lineno
 
