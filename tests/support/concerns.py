@@ -329,6 +329,18 @@ CONCERNS = {
             f"{_KERNEL}imported.py": ("test_a_cluster_at_the_desk",),
         },
     ),
+    "verb_kills": Concern(
+        (
+            "lab/proxylab/cli/",
+            "lab/proxylab/client/",
+            "lab/proxylab/features/",
+            "lab/proxylab/kernel/sandbox/",
+            "lab/proxylab/protocol/",
+            "lab/proxylab/server/",
+            "tests/kernel/test_killed_verbs.py",
+            "tests/kernel/verb_kills.py",
+        )
+    ),
     "wheel": Concern(
         (
             "pyproject.toml",
