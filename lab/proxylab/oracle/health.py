@@ -1,8 +1,9 @@
-"""What proxies answer to health checks: at the health-check node port of a Service, and about their node (KEP-3836)."""
+"""What proxies answer to HTTP: at the health-check node port of a Service, about their node (KEP-3836), and metrics."""
 
 from typing import Final
 
 from proxylab.addresses import Family, IPAddress
+from proxylab.cluster.configuration import SocketAddress
 from proxylab.cluster.objects import Service, ServiceType, TrafficPolicy
 from proxylab.encoding import Record
 from proxylab.oracle.answers import HealthAnswer
@@ -12,6 +13,7 @@ from proxylab.scenario.words import Frontend
 
 _HEALTHY: Final = 200
 _UNHEALTHY: Final = 503
+_MEASURED: Final = ("/metrics", "/proxyMode")
 _STATUS: Final = {"answers": _HEALTHY, "fails": _UNHEALTHY, "unknown": 404}
 
 
@@ -54,10 +56,11 @@ def _local_endpoints(moment: Moment, service: Service, node: str) -> int:
 
 
 def node_health(moment: Moment, node: str, address: IPAddress, port: int, path: str) -> HealthCheck | None:
-    """What the proxy of ``node`` answers about the node itself; ``None`` if it does not listen there."""
+    """What the proxy of ``node`` answers about the node and itself; ``None`` if it does not listen there."""
     setting = moment.setting_of(node)
-    listening = setting.configuration.healthz
-    if listening.port != port or not (listening.address.is_unspecified or listening.address == address):
+    if _listens(setting.configuration.metrics, address, port) and path in _MEASURED:
+        return HealthCheck(answer=HealthAnswer(status=_HEALTHY), rows=("metrics",))
+    if not _listens(setting.configuration.healthz, address, port):
         return None
     row = setting.row("livez" if path == "/livez" else "healthz")
     if path != "/livez" and node in moment.nodes and moment.nodes[node].is_leaving:
@@ -66,3 +69,7 @@ def node_health(moment: Moment, node: str, address: IPAddress, port: int, path: 
         return None
     status = _STATUS[row.then]
     return HealthCheck(answer=HealthAnswer(status=status), rows=(row.id,))
+
+
+def _listens(at: SocketAddress, address: IPAddress, port: int) -> bool:
+    return at.port == port and (at.address.is_unspecified or at.address == address)
