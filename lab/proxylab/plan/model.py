@@ -200,7 +200,7 @@ class PlannedNamespace(Record, frozen=True, kw_only=True):
     masquerades: tuple[Masquerade, ...] = ()
     leftovers: tuple[Leftover, ...] = ()
     conntrack: tuple[TrackedConnection, ...] = ()
-    programs: Mapping[str, str] = field(default_factory=dict)
+    programs: Mapping[str, str] = {}
 
     def has(self, address: IPAddress) -> bool:
         """Whether one of its devices has that address."""
