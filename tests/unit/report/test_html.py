@@ -14,6 +14,7 @@ from recorded import World
 
 from proxylab.errors import ExitCode
 from proxylab.evidence.evidence import Direction, RuleCount
+from proxylab.oracle.rows import rows
 from proxylab.report.html import Heading, PageEntry, entries_of, entry, message, page
 from proxylab.report.html.ladder import MOST_COLUMNS
 from proxylab.report.html.markup import Markup, tag
@@ -156,6 +157,18 @@ def test_a_name_stands_without_its_case() -> None:
 def test_a_body_says_what_a_reader_looks_for(name: str, said: str) -> None:
     body = Reader(entry(Heading(file="f", engine="e"), CASES[name]()).body).words
     assert said in body
+
+
+def test_a_page_says_from_which_facts_an_expectation_follows() -> None:
+    verdict = CASES["passed"]()
+    follows = ("preserve-pod-at-cluster-ip", "strict-reverse-path")
+    promised = replace(verdict, verdicts=tuple(replace(each, follows=follows) for each in verdict.verdicts))
+    read = Reader(entry(Heading(file="f", engine="e"), promised).body)
+    stated, observed = (rows()[each] for each in follows)
+    assert stated.text in read.words
+    assert stated.source in read.all("href")
+    assert f"{observed.text} (observed on Linux" in read.words
+    assert stated.text not in Reader(entry(Heading(file="f", engine="e"), verdict).body).words
 
 
 def test_more_places_than_columns_stand_below_each_other() -> None:
