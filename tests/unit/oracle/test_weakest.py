@@ -84,3 +84,8 @@ def test_a_name_gives_ready_endpoints_without_a_last_resort() -> None:
     there = slice_of(endpoint(1), endpoint(2, ready=False, serving=False), leaving(3))
     assert named_addresses(SERVICE, [there, slice_of(endpoint(4), service="db")]) == (ip_address("10.244.0.1"),)
     assert named_addresses(SERVICE, [slice_of(leaving(3))]) == ()
+
+
+def test_a_name_gives_every_address_of_an_endpoint() -> None:
+    several = tuple(map(ip_address, ("10.244.0.1", "10.244.0.9")))
+    assert named_addresses(SERVICE, [slice_of(replace(endpoint(1), addresses=several))]) == several
