@@ -11,16 +11,19 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from guests import EACH, readable
 from sandboxed import ROOT, sandboxed
 from small_plan import small_plan
 from users import BOTH
 
 from proxylab.client.lab_process import LabProcess
 from proxylab.engines.protocol import EngineChoice
+from proxylab.guest.kernels import Kernel
 from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.sandbox.confinement import FIRST_ID
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.protocol.messages import Build, Execute, Executed
+from proxylab.scenario.words import HOST
 from proxylab.timing import Deadline, wait_until
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, whose labs are confined; run it as root")
@@ -60,8 +63,8 @@ class Lab:
 
 
 @contextmanager
-def lab(*, privileged: bool = False) -> Iterator[Lab]:
-    with LabProcess(privileged=privileged) as process:
+def lab(*, privileged: bool = False, kernel: str = HOST) -> Iterator[Lab]:
+    with LabProcess(kernel=kernel, privileged=privileged) as process:
         yield Lab(process)
 
 
@@ -158,6 +161,19 @@ def python(program: str, *become: str, **environment: str) -> "subprocess.Comple
         check=False,
         env={**os.environ, "PYTHONPATH": path, **environment},
     )
+
+
+@AS_ROOT
+@EACH
+def test_a_guest_of_root_is_a_program_of_the_machine_s_root(kernel: Kernel, tmp_path: Path) -> None:
+    """A folder that only root may enter: nothing confines what a guest makes there."""
+    tmp_path.chmod(0o700)
+    with readable(kernel) as binary, lab(kernel=binary) as found:
+        assert not found.process.ready().confined
+        done = found.run(f"mount -t hostfs none /mnt -o {tmp_path} && echo x >/mnt/written")
+        assert done.status == 0, done
+    assert (tmp_path / "written").read_text() == "x\n"
+    assert (tmp_path / "written").stat().st_uid == 0
 
 
 @AS_ROOT
