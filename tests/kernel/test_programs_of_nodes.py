@@ -47,13 +47,13 @@ esac"""
 
 def test_the_users_program_runs_where_the_scenario_names_none(folder: Path) -> None:
     body = f'echo "$own $*" >>{MARKER}\nexec {machine("nft")} "$@"'
-    mine, theirs = program(folder, "mine", body), program(folder, "theirs", body)
-    choice = EngineChoice("embedded/nftables", programs={"nft": mine})
-    told = marks(choice, scenario("", of_node=f"{{nft: {theirs}}}"))
-    assert "theirs --file -" in told["node-a"]
-    assert "mine" not in told["node-a"]
-    assert "mine --file -" in told["node-b"]
-    assert choice.options == ("--engine", "embedded/nftables", "--program", f"nft={mine}")
+    of_user, of_node = (program(folder, f"nft-of-{each}", body) for each in ("user", "node"))
+    choice = EngineChoice("embedded/nftables", programs={"nft": of_user})
+    told = marks(choice, scenario("", of_node=f"{{nft: {of_node}}}"))
+    assert "of-node" in told["node-a"]
+    assert "of-user" not in told["node-a"]
+    assert "of-user" in told["node-b"]
+    assert choice.options == ("--engine", "embedded/nftables", "--program", f"nft={of_user}")
 
 
 def test_commands_in_a_node_find_its_programs(folder: Path) -> None:

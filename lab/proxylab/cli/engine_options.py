@@ -49,7 +49,7 @@ def _programs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...
             raise click.BadParameter(f"{value!r} names no program; write nft=PATH or iptables=PATH", ctx, param)
         file = Path(path).absolute()
         if not file.is_file() or not os.access(file, os.X_OK):
-            raise click.BadParameter(f"{path} is no program that can run here", ctx, param)
+            raise click.BadParameter(f"{path} is no program that can run here; name one that can", ctx, param)
         found[name] = str(file)
     return found
 

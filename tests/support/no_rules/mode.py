@@ -30,6 +30,7 @@ MODE = ProxyMode(
     by_family=lambda dump, families: dict.fromkeys(families, dump),
     holds=lambda _dump, present: not present,
     without=lambda dump, _service, _addresses: dump,
+    loaded=lambda _dump: iter(()),
     mutants=MutantLines(
         classes=lambda text: [""] * len(text.split("\n")),
         mutants=lambda _rule, _line: {},
