@@ -53,7 +53,7 @@ def test_plan_says_what_is_allocated_and_what_masquerading_gives(shell: Shell) -
     code, output, _ = shell.type("plan", "-o", "json", str(WHOLE))
     assert code == ExitCode.OK
     plan = json.loads(output)
-    assert plan["case"] == "ipv4-bridge-hairpin-veth-host"
+    assert plan["case"] == "ipv4-bridge-hairpin-veth-AllowServiceExternalIPs=false-host"
     (node, _) = plan["nodes"]
     assert node["snatSources"] == {"uplink": ["172.18.0.2"], "pods": ["10.244.0.1"], "overlay": ["10.244.0.0"]}
     services = {service["name"]: service for service in plan["services"]}
@@ -85,7 +85,10 @@ def test_plan_shows_the_source_of_every_path_in_every_topology(
 def test_plan_says_the_same_as_yaml_and_as_json(shell: Shell) -> None:
     _, output, errors = shell.type("plan", str(WHOLE))
     assert yaml.safe_load(output) == json.loads(shell.type("plan", "-o", "json", str(WHOLE))[1])
-    assert "the first of 4 cases; --case may be ipv4-bridge-hairpin-veth-host, " in " ".join(errors.split())
+    assert (
+        "the first of 4 cases; --case may be ipv4-bridge-hairpin-veth-AllowServiceExternalIPs=false-host, "
+        in " ".join(errors.split())
+    )
     verbose = shell.type("plan", "-v", str(WHOLE))[1]
     assert verbose.startswith(output)
     assert "  vxlan " in verbose
@@ -93,12 +96,14 @@ def test_plan_says_the_same_as_yaml_and_as_json(shell: Shell) -> None:
 
 
 def test_a_case_is_chosen_by_its_id(shell: Shell) -> None:
-    code, output, errors = shell.type("plan", str(WHOLE), "--case", "ipv4+ipv6-bridge-none-host")
+    code, output, errors = shell.type(
+        "plan", str(WHOLE), "--case", "ipv4+ipv6-bridge-none-AllowServiceExternalIPs=false-host"
+    )
     assert (code, errors) == (ExitCode.OK, "")
     assert "fd00:172:18::2" in output
     code, output, errors = shell.type("plan", str(WHOLE), "--case", "ipv5")
     assert (code, output) == (ExitCode.SCENARIO, "")
-    assert "ipv4+ipv6-bridge-none-host" in errors
+    assert "ipv4+ipv6-bridge-none-AllowServiceExternalIPs=false-host" in errors
 
 
 def test_rules_are_those_of_the_node_that_is_asked_for(shell: Shell) -> None:
