@@ -17,7 +17,6 @@ from proxylab.client.edit import Edit
 from proxylab.client.open_lab import OpenLab
 from proxylab.plan.assembly import assemble
 from proxylab.protocol.standing_labs import LabRecord, Remember
-from proxylab.scenario.load import parse_with_manifests, read_text
 from proxylab.scenario.model import Scenario
 from proxylab.timing import Deadline
 
@@ -42,6 +41,8 @@ class StandingLab(OpenLab):
 
         Raises ``ScenarioError``.
         """
+        from proxylab.scenario.load import parse_with_manifests, read_text  # noqa: PLC0415 - few verbs read a file
+
         text = self._record.source or read_text(Path(self._record.directory) / self.scenario.file)
         return parse_with_manifests(text, self.scenario.file, {**self._record.applied, **applied})
 
