@@ -39,7 +39,7 @@ def command(
 
 def become_kubectl(kubeconfig: Mapping[str, Any], words: Sequence[str]) -> NoReturn:
     """Run kubectl in place of this process, with the API of that kubeconfig. Raises ``CapabilityError``."""
-    if sys.stdout is not sys.__stdout__:  # under click's CliRunner: kubectl would take the place of a whole test run
+    if not _is_process_of_its_own():  # but of click's CliRunner: kubectl would take the place of a whole test run
         raise click.UsageError("kubectl takes the place of this process; start `proxylab kubectl` as one of its own")
     binary = find_control_plane(REAL, control_plane_sources().cache).path
     # A file without a name, which kubectl opens anew whenever it reads it, and which ends with kubectl.
@@ -47,3 +47,11 @@ def become_kubectl(kubeconfig: Mapping[str, Any], words: Sequence[str]) -> NoRet
     os.write(file, json.dumps(kubeconfig).encode())
     environment = {"HOME": "/", **os.environ, "KUBECONFIG": f"/proc/self/fd/{file}"}
     os.execve(binary, (str(binary), "kubectl", *words), environment)  # noqa: S606 - a shell would split the arguments
+
+
+def _is_process_of_its_own() -> bool:
+    """Whether this process prints to its own standard output, whatever buffer that has."""
+    try:
+        return sys.stdout.fileno() == 1
+    except (OSError, ValueError):  # there is no file below it
+        return False
