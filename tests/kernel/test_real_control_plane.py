@@ -652,26 +652,6 @@ def test_get_prints_each_line_that_changes(cli: CommandLine, kubectl: Kubectl) -
 
 
 CLIENTS = Path(__file__).parent / "clients"
-CHART = {
-    "Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
-    "values.yaml": "replicas: 2\n",
-    "templates/shop.yaml": """\
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: {{ .Release.Name }}}
-spec:
-  replicas: {{ .Values.replicas }}
-  selector: {matchLabels: {app: {{ .Release.Name }}}}
-  template:
-    metadata: {labels: {app: {{ .Release.Name }}}}
-    spec: {containers: [{name: shop, image: shop, ports: [{containerPort: 8080}]}]}
----
-apiVersion: v1
-kind: Service
-metadata: {name: {{ .Release.Name }}}
-spec: {selector: {app: {{ .Release.Name }}}, ports: [{port: 80, targetPort: 8080}]}
-""",
-}
 
 
 def built(folder: Path, *commands: tuple[str, ...]) -> None:
@@ -684,31 +664,7 @@ def built(folder: Path, *commands: tuple[str, ...]) -> None:
             pytest.skip(f"{' '.join(argv)}: {done.stderr.strip()[-300:]}")
 
 
-# The verbs of kubectl, which is written with the same library, run in every run.
-@pytest.mark.thorough
-@pytest.mark.timeout(1500)
-def test_an_informer_of_client_go_follows_what_kubectl_scales(kubectl: Kubectl, tmp_path: Path) -> None:
-    folder = tmp_path / "informer"
-    folder.mkdir()
-    (folder / "main.go").write_text((CLIENTS / "informer.go.txt").read_text())
-    minor = kubectl("version", "-o", "json")
-    version = json.loads(minor)["serverVersion"]["gitVersion"].replace("v1.", "v0.", 1)
-    module = f"module informer\n\ngo 1.26\n\nrequire (\n\tk8s.io/client-go {version}\n\tk8s.io/api {version}\n)\n"
-    (folder / "go.mod").write_text(module)
-    built(folder, ("go", "mod", "tidy"), ("go", "build", "-o", "informer", "."))
-    kubectl("create", "deployment", "shop", "--image=shop", "--port=8080")
-    kubectl("expose", "deployment", "shop", "--port=80", "--target-port=8080")
-    argv = [str(folder / "informer"), str(tmp_path / "kubeconfig"), "shop"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as following:
-        assert following.stdout is not None
-        try:
-            for replicas in (1, 3, 0):
-                kubectl("scale", "deployment/shop", f"--replicas={replicas}")
-                assert any(line.startswith(f"{replicas} ") for line in following.stdout)
-        finally:
-            following.kill()
-
-
+# The verbs of kubectl, which asks the same API, run in every run.
 @pytest.mark.thorough
 @pytest.mark.timeout(900)
 def test_the_python_client_scales_watches_and_reads_logs(cli: CommandLine, kubectl: Kubectl, tmp_path: Path) -> None:
@@ -724,79 +680,3 @@ def test_the_python_client_scales_watches_and_reads_logs(cli: CommandLine, kubec
     argv = [sys.executable, "watching.py", str(tmp_path / "kubeconfig")]
     done = subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout == "three are ready\n3 pods\n1 lines\n", done.stderr[-2000:]
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(1500)
-def test_helm_installs_upgrades_and_removes_a_chart(cli: CommandLine, kubectl: Kubectl, tmp_path: Path) -> None:
-    chart = tmp_path / "shop"
-    for name, text in CHART.items():
-        (chart / name).parent.mkdir(parents=True, exist_ok=True)
-        (chart / name).write_text(text)
-    helm = str(Path(os.environ.get("HELM") or shutil.which("helm") or tmp_path / "bin/helm"))
-    if not Path(helm).exists():
-        built(tmp_path, ("env", f"GOBIN={tmp_path / 'bin'}", "go", "install", "helm.sh/helm/v3/cmd/helm@v3.18.6"))
-    environment = {**os.environ, "KUBECONFIG": str(tmp_path / "kubeconfig"), "HOME": str(tmp_path)}
-    for words in (
-        ("install", "shop", "shop", "--wait", "--timeout=60s"),
-        ("upgrade", "shop", "shop", "--set=replicas=3", "--wait", "--timeout=60s"),
-    ):
-        subprocess.run([helm, *words], cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=90)
-    assert cli.type("probe", "client", "shop", "--flows", "20").output.startswith("pass  20 delivered")
-    assert kubectl("get", "deployment", "shop", "-o", "jsonpath={.status.readyReplicas}") == "3"
-    subprocess.run([helm, "uninstall", "shop"], cwd=tmp_path, env=environment, check=True, capture_output=True)
-    assert "NotFound" in kubectl("get", "service", "shop", fails=True)
-
-
-LOADED = """\
-apiVersion: proxylab/v1
-kind: Scenario
-metadata: {name: loaded}
-spec:
-  controlPlane: real
-  nodes: {node-a: {}, node-b: {}}
-  pods:
-    echo: {replicas: 2, nodes: [node-a, node-b], labels: {app: echo}, ports: [8080, {port: 5353, protocol: UDP}]}
-    client: {nodes: [node-a]}
-  streams:
-    pages: {from: client, to: {service: echo, port: http, via: clusterIP}, send: {every: 20ms}}
-    queries: {from: client, to: {service: echo, port: dns, via: clusterIP}, send: {every: 20ms}}
-  steps:
-  - name: 200 pods and 1,000 Services come
-    change: {kubectl: [apply, --server-side, -f, FILE]}
-    until: {within: 300s, elapsed: 1s, engines: {node-a: synced, node-b: synced}}
-    expect: {pages: {lost: 0, resets: 0}, queries: {lost: 0}}
-  - name: and go
-    change: {kubectl: [delete, --wait=true, -f, FILE]}
-    until: {within: 300s, elapsed: 1s, engines: {node-a: synced, node-b: synced}}
-    expect: {pages: {lost: 0, resets: 0}, queries: {lost: 0}}
----
-apiVersion: v1
-kind: Service
-metadata: {name: echo}
-spec:
-  selector: {app: echo}
-  ports: [{name: http, port: 80, targetPort: 8080}, {name: dns, port: 53, protocol: UDP, targetPort: 5353}]
-"""
-
-
-# A few pods and Services come and go under streams in test_steps_run_kubectl.
-@pytest.mark.thorough
-@pytest.mark.timeout(1200)
-def test_hundreds_of_pods_and_services_come_and_go_under_streams_without_loss(cli: CommandLine, tmp_path: Path) -> None:
-    crowd = yaml_of_deployment("crowd", 200)
-    services = (service(f"crowd-{number}", {"app": "crowd"}, 8080) for number in range(1000))
-    (tmp_path / "crowd.yaml").write_text("\n---\n".join((crowd, *services)))
-    file = tmp_path / "loaded.lab.yaml"
-    file.write_text(LOADED.replace("FILE", str(tmp_path / "crowd.yaml")))
-    done = cli.type("run", str(file), "--no-bundles")
-    assert (done.status, "2 passed" in done.output) == (0, True), done
-
-
-def yaml_of_deployment(name: str, replicas: int) -> str:
-    template = {
-        "metadata": {"labels": {"app": name}},
-        "spec": {"containers": [{"name": name, "image": name, "ports": [{"containerPort": 8080}]}]},
-    }
-    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
-    return json.dumps({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec})

@@ -77,7 +77,6 @@ OTHERWISE = {
     "busybox": "in a guest alone, where proxylab looks for it first",
     "chromium-browser": "another name of chromium",
     "dockerd": "the tests load Docker's packages into a folder of their own, with --all",
-    "helm": "the test makes it of its Go module, with --all",
     "google-chrome": "another browser of the same kind",
     "kube-scheduler": "a word of the control plane's one program, which tests find in the cache or skip",
     "wireshark": "needs a screen; the test has one of its own making",
@@ -92,7 +91,7 @@ BUILTINS = {
 NO_PROGRAMS = {
     *VERBS,
     *("build", "commit", "list", "mod", "tool"),  # of go and git
-    *("api-resources", "delete", "events", "pods", "scale", "upgrade"),  # of kubectl, helm and `proxylab get`
+    *("api-resources", "delete", "events", "pods", "scale"),  # of kubectl and `proxylab get`
     *("cluster.yaml", "externalip"),  # of `proxylab import` and `proxylab conformance`
     *("client", "filter", "ipvs", "nat", "node-a", "node-b", "nodeport"),  # names in the kernel and in scenarios
     "said",  # a program of a test's own making
