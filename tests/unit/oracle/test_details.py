@@ -1,5 +1,7 @@
 """Details of answers which else only single probes of the catalogue show."""
 
+from ipaddress import ip_address
+
 import pytest
 from oracle_worlds import answers, cluster_of, moment_and_assembly
 
@@ -8,8 +10,10 @@ from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Serv
 from proxylab.oracle.choice import candidates_of
 from proxylab.oracle.flows import Oracle
 from proxylab.oracle.from_scenario import ask, outside_reach
+from proxylab.oracle.health import node_health
 from proxylab.oracle.names import resolve_name
 from proxylab.oracle.rows import rows
+from proxylab.oracle.ways import Ways
 from proxylab.scenario.versions import Version
 from proxylab.scenario.words import Outcome
 
@@ -127,3 +131,61 @@ def test_a_proxy_that_a_step_stops_counts_beside_one_that_it_restarts() -> None:
     spec = f"{NETWORK}steps:\n- {{name: s, change: {change}, until: {{elapsed: 1s}}, probes: [{probe}]}}"
     _, assembly = moment_and_assembly(cluster_of(spec, SERVICE))
     assert "no later one starts it anew" in outside_reach(assembly, assembly.scenario.all_probes[0], (1, 37))
+
+
+@pytest.mark.parametrize(
+    ("mtu", "payload", "reason"),
+    [
+        ("", "", ""),
+        ("mtu: {nodes: 1400}", "", ""),
+        ("", "1000", ""),
+        ("mtu: {nodes: 1400}", "1000", "the packets may be above an MTU of the network"),
+    ],
+)
+def test_a_payload_is_outside_the_reach_only_where_the_network_sets_an_mtu(mtu: str, payload: str, reason: str) -> None:
+    spec = NETWORK.replace("network: {families", f"network: {{{mtu}{mtu and ', '}families")
+    send = f"{{protocol: UDP, payload: {payload}}}" if payload else "{protocol: UDP}"
+    service = SERVICE.replace("{port: 80", "{protocol: UDP, port: 80")
+    probes = {"p": f"from: client, to: {{service: web, via: clusterIP, family: IPv4}}, send: {send}"}
+    _, assembly = moment_and_assembly(cluster_of(spec, service, probes=probes))
+    assert outside_reach(assembly, assembly.scenario.probes[0], (1, 37)) == reason
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [("/metrics", 200), ("/proxyMode", 200), ("/healthz", None), ("/livez", None)]
+)
+def test_the_port_of_metrics_answers_about_metrics_alone(path: str, status: int | None) -> None:
+    moment, _ = moment_and_assembly(cluster_of(NETWORK, SERVICE))
+    found = node_health(moment, "node-a", ip_address("127.0.0.1"), 10249, path)
+    assert (found and found.answer.status) == status
+
+
+@pytest.mark.parametrize("bridges_count", [True, False])
+def test_packets_between_pods_of_a_bridge_pass_the_node_s_rules_where_bridges_count(bridges_count: bool) -> None:
+    network = NETWORK.replace("network: {families", "network: {podNetwork: bridge, families")
+    plan = moment_and_assembly(cluster_of(network, SERVICE))[1].plan
+    for home in plan.namespace("client").addresses:
+        passes = Ways(plan).lead_through("web", home.interface.ip, "node-a", bridges_count=bridges_count)
+        assert passes is (bridges_count or home.interface.ip.is_loopback)
+
+
+def test_a_frame_goes_to_the_machine_that_it_names() -> None:
+    network = NETWORK.replace("hosts: {outside: {}}", "hosts: {near: {segment: nodes}}")
+    send = "send: {protocol: UDP, as: packet, frameTo: %s}"
+    probes = {each: f"from: near, to: {{address: 192.0.2.77, port: 9}}, {send % each}" for each in ("node-a", "node-b")}
+    found = answers(cluster_of(network, SERVICE, probes=probes))
+    assert {name: answer.at for name, answer in found.items()} == {each: (each,) for each in probes}
+
+
+@pytest.mark.parametrize("masquerade", ["true", "false"])
+def test_the_network_masquerades_what_pods_send_out_of_the_cluster(masquerade: str) -> None:
+    network = NETWORK.replace("network: {families", f"network: {{outboundMasquerade: {masquerade}, families")
+    probes = {
+        "out": "from: client, to: {host: outside, family: IPv4, port: 80}",
+        "in": "from: client, to: {pod: far, family: IPv4}",
+    }
+    found = answers(cluster_of(network, SERVICE, probes=probes))
+    seen = {
+        name: {each.is_masqueraded for end in answer.reached for each in end.sources} for name, answer in found.items()
+    }
+    assert seen == {"out": {masquerade == "true"}, "in": {False}}
