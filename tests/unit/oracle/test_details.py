@@ -189,3 +189,15 @@ def test_the_network_masquerades_what_pods_send_out_of_the_cluster(masquerade: s
         name: {each.is_masqueraded for end in answer.reached for each in end.sources} for name, answer in found.items()
     }
     assert seen == {"out": {masquerade == "true"}, "in": {False}}
+
+
+@pytest.mark.parametrize("home", ["node-a", "node-b"])
+def test_a_balancer_checks_each_of_its_nodes(home: str) -> None:
+    network = NETWORK.replace("web: {nodes: [node-a], labels: {app: web}, ", "web: {nodes: [node-a], ")
+    network = network.replace("far: {nodes: [node-b]", f"far: {{nodes: [{home}]")
+    balancer = "loadBalancers: {edge: {pool: [192.0.2.0/28], healthChecked: true}}"
+    service = CHECKED.replace("  ipFamilyPolicy", "  loadBalancerIP: 192.0.2.1\n  ipFamilyPolicy")
+    probes = {"p": "from: outside, to: {service: web, via: loadBalancerIP, family: IPv4}"}
+    answer = answers(cluster_of(f"{network}{balancer}", service, probes=probes))["p"]
+    assert answer.outcomes == (Outcome.DELIVERED,)
+    assert [each.name for each in answer.reached] == ["far"]
