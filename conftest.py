@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from failed_at_once import FailedAtOnce
 from held_back import HeldBack
 from skipped import Skipped
 
@@ -22,6 +23,7 @@ collect_ignore_glob = [
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Skipped())
+    config.pluginmanager.register(FailedAtOnce(config))
     if obtaining := os.environ.get("PROXYLAB_TESTS_AWAIT"):
         here = os.environ.get("PROXYLAB_TESTS_HERE", "").split()
         config.pluginmanager.register(HeldBack(Path(obtaining), here))
