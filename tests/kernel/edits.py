@@ -56,6 +56,12 @@ EDITS = [
         {f"{_GOES_ON}: proxy that goes on catches up with what it has missed"},
     ),
     Edit(
+        "loadbalancer/health-check-of-a-paused-proxy",
+        "change: {engines: {node-a: resume}}\n    until: {balancers: {edge: [node-a, node-b]}}",
+        "change: {pods: {echo-1: {labels: {app: echo}}}}",
+        {f"{_GOES_ON}: load balancer sends to a node again whose proxy goes on"},
+    ),
+    Edit(
         "loadbalancer/announced-by-one-node",
         '"fd00:172:18::ff00/120"], announcedBy: node-a}',
         '"fd00:172:18::ff00/120"], announcedBy: node-c}',

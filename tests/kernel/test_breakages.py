@@ -194,7 +194,9 @@ def test_no_scenario_is_without_a_mutation_that_turns_it_red() -> None:
     broken |= {scenario for scenario, _where, _change in (*NOTICED_OBJECTS, *NOTICED_IN_USERSPACE)}
     broken |= {"steps/nftables-table-deleted", "steps/proxy-mode-changes-from-nftables"}  # in tests/engines
     broken |= {"steps/downgrade-node-by-node"}
-    assert broken == {path.relative_to(SCENARIOS).as_posix().removesuffix(SUFFIX) for path in SCENARIOS.rglob("*.yaml")}
+    assert broken == {
+        path.relative_to(SCENARIOS).as_posix().removesuffix(SUFFIX) for path in SCENARIOS.rglob(f"*{SUFFIX}")
+    }
 
 
 def test_the_record_of_mutants_says_nothing_that_no_table_says() -> None:

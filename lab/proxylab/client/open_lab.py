@@ -27,7 +27,6 @@ from proxylab.client.requests import (
     trace_alike,
     with_state_after,
 )
-from proxylab.client.unshown import unshown_probe, unshown_step
 from proxylab.cluster.objects import KubeObject
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.lacking import lacking, lacking_of_step, refuse_dialogue
@@ -172,15 +171,11 @@ class OpenLab:
     def conclude(self, step: Step) -> StepVerdict:
         """Make the steps up to this one, end it, and judge what was seen in it.
 
-        A step of which the engine's mode can show nothing is not made before another one needs it.
-
         Raises:
             CapabilityError: a step cannot be made on this machine.
             EngineError: a step failed (see ``step``).
             InternalError: the lab is gone, past the step, or at fault.
         """
-        if known := unshown_step(self.engine, self._assembly, step, self._options):
-            return known
         self._come_to(step)
         self._concluded = True
         concluding = Conclude(step.expect.conntrack is not None, exported_names(step.expect.metrics))
@@ -296,12 +291,10 @@ class OpenLab:
             return verdict
 
     def judged(self, probe: Probe) -> ProbeVerdict:
-        """``probe`` without a trace. What the engine's mode cannot show needs no step.
+        """``probe`` without a trace.
 
         Where people and controllers may change the cluster, the verdict holds only if nothing has changed meanwhile.
         """
-        if not self._looks and (known := unshown_probe(self.engine, self._assembly, probe, self._options)):
-            return known
         self._come_to(probe)
         if not self._looks:
             return self._judged(probe)
@@ -342,8 +335,8 @@ class OpenLab:
 
         def wanted() -> Iterator[SendProbe]:
             for probe in probes:
+                self._come_to(probe)
                 if not self._lacking(probe):
-                    self._come_to(probe)
                     self._sent.add(probe.name)
                     sent.append(self._assembly.resolved(probe))
                     yield SendProbe(_without_names(sent[-1]))

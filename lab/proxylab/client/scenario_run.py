@@ -143,12 +143,12 @@ class ScenarioRuns:
                 lab: OpenLab | None = None
                 for each in run.chosen:
                     at(f"{run.scenario.file} [{run.engine_on_kernel}] {each.name}")
+                    session = self._sessions(run.engine)
+                    ended["binary"] = session.engine.binary
+                    if known := session.unshown(run.scenario, each):
+                        verdicts.append(known)
+                        continue
                     if lab is None or not lab.is_open:
-                        session = self._sessions(run.engine)
-                        ended["binary"] = session.engine.binary
-                        if known := session.unshown(run.scenario, each):
-                            verdicts.append(known)
-                            continue
                         build = partial(session.open, kernel=run.kernel, source=run.source)
                         opened = open_or_foresee(build, run.scenario)
                         if isinstance(opened, KnownFailure):

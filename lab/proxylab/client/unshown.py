@@ -1,7 +1,8 @@
 """The verdicts that need no lab: of what the engine's mode cannot show, whatever the proxy does.
 
-Owns ``unshown``, for a probe or a step. A run asks it before it builds a lab, and an open lab before it makes the steps
-on the way: a scenario about conntrack costs nothing in mode userspace, which ends all connections.
+Owns ``unshown``, for a probe or a step. A run asks it before it builds a lab, or makes the steps on the way in an open
+one: a scenario about conntrack costs nothing in mode userspace, which ends all connections. A test in Python asks the
+open lab itself, which makes each step that it is asked for.
 """
 
 from collections.abc import Sequence
@@ -27,11 +28,11 @@ def unshown(
     ``options`` are those of the run, for the command that repeats it.
     """
     if isinstance(each, Probe):
-        return unshown_probe(engine, assembly, each, options)
-    return unshown_step(engine, assembly, each, options)
+        return _unshown_probe(engine, assembly, each, options)
+    return _unshown_step(engine, assembly, each, options)
 
 
-def unshown_probe(
+def _unshown_probe(
     engine: EngineChoice, assembly: Assembly, probe: Probe, options: Sequence[str] = ()
 ) -> ProbeVerdict | None:
     """The same of a probe. What the scenario does not foretell, only the lab can say."""
@@ -40,7 +41,7 @@ def unshown_probe(
     return replace(skip(probe, assembly.resolved(probe), reason), options=tuple(options))
 
 
-def unshown_step(
+def _unshown_step(
     engine: EngineChoice, assembly: Assembly, step: Step, options: Sequence[str] = ()
 ) -> StepVerdict | None:
     """The same of a step. Its streams have sent nothing."""

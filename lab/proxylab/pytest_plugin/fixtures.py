@@ -110,7 +110,12 @@ class _Labs:
         return opened
 
     def without_lab(self, run: CollectedRun, judged: Probe | Step) -> tuple[EngineChoice, Judged | None]:
-        """The engine of a run, and the verdict on an item of which the engine's mode can show nothing."""
+        """The engine of a run, and the verdict on an item of which the engine's mode can show nothing.
+
+        The lab of another run ends first: no run begins beside the one before it.
+        """
+        if self._run is not run:
+            self.close()
         session = self._sessions(run.engine)
         run.settle(session.engine.version)
         return replace(session.engine, kernel=run.kernel), session.unshown(run.scenario, judged)
