@@ -263,6 +263,19 @@ def test_logs_exec_and_port_forward_reach_pods_of_the_scenario_and_new_ones(cli:
     assert "no process to attach to" in kubectl("attach", name, fails=True)
 
 
+def test_logs_show_what_programs_in_pods_print(cli: CommandLine, tmp_path: Path) -> None:
+    source = ROOT / "scenarios/workloads/containers-run-their-command.lab.yaml"
+    file = tmp_path / source.name
+    file.write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
+    kubectl = started(cli, tmp_path, str(file))
+    name, other = kubectl("get", "pods", "-l", "app=files", "-o", "name").split()
+    address = kubectl("get", name, "-o", "jsonpath={.status.podIP}")
+    kubectl("exec", "client", "--", "curl", "-s", "-o", "/dev/null", f"http://{address}:8080/said-by-python")
+    asked = '"GET /said-by-python HTTP/1.1" 404'
+    wait_for(lambda: asked in kubectl("logs", name), "the server's own line")
+    assert asked not in kubectl("logs", other)
+
+
 def test_own_verbs_know_new_pods_and_these_serve_later_services(cli: CommandLine, kubectl: Kubectl) -> None:
     kubectl("create", "namespace", "team")
     for namespace in ("default", "team"):
