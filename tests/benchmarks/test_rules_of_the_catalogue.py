@@ -18,6 +18,9 @@ from proxylab.binaries.choose import Sources
 ROOT = Path(__file__).parents[2]
 
 
+# The whole catalogue on the real proxy takes minutes of all processors. That rules which no probe met are found on it,
+# tests/engines/test_rule_coverage_of_kube_proxy.py shows of a few scenarios.
+@pytest.mark.thorough
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("mode", UNMET)
 def test_each_kind_that_no_probe_meets_has_a_reason(mode: str) -> None:
