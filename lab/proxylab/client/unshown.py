@@ -33,7 +33,7 @@ def unshown(
 
 
 def _unshown_probe(
-    engine: EngineChoice, assembly: Assembly, probe: Probe, options: Sequence[str] = ()
+    engine: EngineChoice, assembly: Assembly, probe: Probe, options: Sequence[str]
 ) -> ProbeVerdict | None:
     """The same of a probe. What the scenario does not foretell, only the lab can say."""
     if not assembly.scenario.foretells(probe) or not (reason := lacking(mode_of(engine.name), assembly, probe)):
@@ -41,9 +41,7 @@ def _unshown_probe(
     return replace(skip(probe, assembly.resolved(probe), reason), options=tuple(options))
 
 
-def _unshown_step(
-    engine: EngineChoice, assembly: Assembly, step: Step, options: Sequence[str] = ()
-) -> StepVerdict | None:
+def _unshown_step(engine: EngineChoice, assembly: Assembly, step: Step, options: Sequence[str]) -> StepVerdict | None:
     """The same of a step. Its streams have sent nothing."""
     number = assembly.scenario.steps_before(step)
     if number > assembly.scenario.foretold:
