@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from concerns import of_scenario
 from failed_at_once import FailedAtOnce
 from held_back import HeldBack
 from skipped import Skipped
@@ -27,6 +28,15 @@ def pytest_configure(config: pytest.Config) -> None:
     if obtaining := os.environ.get("PROXYLAB_TESTS_AWAIT"):
         here = os.environ.get("PROXYLAB_TESTS_HERE", "").split()
         config.pluginmanager.register(HeldBack(Path(obtaining), here))
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the probes of an engine or mode that few changes concern, as tests/conftest.py marks tests."""
+    folder, _, rest = item.nodeid.partition("/")
+    place, is_scenario, _ = rest.partition(".lab.yaml::")
+    if folder == "scenarios" and is_scenario:
+        for marker in of_scenario(place, {each.name for each in item.iter_markers()}):
+            item.add_marker(marker)
 
 
 @pytest.hookimpl(optionalhook=True)

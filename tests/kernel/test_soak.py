@@ -137,7 +137,7 @@ def growth(accounts: Sequence[Account]) -> Account:
 @pytest.mark.parametrize(
     ("names", "seconds"),
     [
-        pytest.param(FEW, 30, id="half a minute"),
+        pytest.param(FEW, 15, id="fifteen seconds"),
         # The same work on more scenarios, for an hour.
         pytest.param(_many(), SECONDS, id="long", marks=[pytest.mark.thorough, pytest.mark.timeout(SECONDS + 900)]),
     ],

@@ -14,13 +14,23 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from proxylab.cli.verbs import VERBS
 
-__all__ = ["CONCERNS", "EACH", "Marks", "base_of", "changed_since", "is_concerned", "of_page", "unconcerned"]
+__all__ = [
+    "CONCERNS",
+    "EACH",
+    "Marks",
+    "base_of",
+    "changed_since",
+    "is_concerned",
+    "of_page",
+    "of_scenario",
+    "unconcerned",
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,11 +38,15 @@ ROOT = Path(__file__).resolve().parents[2]
 class Concern(NamedTuple):
     """The files that tests concern, and the tests, by file, with the names of those whose first case every run has.
 
-    A path that ends in a slash is a folder with all that is in it. Without ``tests``, these have the marker themselves.
+    A path that ends in a slash is a folder with all that is in it. Without ``tests``, these have the marker themselves,
+    or are the probes of scenarios that have the marker ``of``: of one engine or mode. Every run has those of the
+    scenarios and tags in ``kept``.
     """
 
     files: tuple[str, ...]
     tests: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 it is never changed
+    of: str = ""
+    kept: tuple[str, ...] = ()
 
 
 EACH = "each test"
@@ -111,11 +125,16 @@ CONCERNS = {
             f"{_ENGINES}kube_proxy.py": ("test_it_follows_the_cluster", "test_its_end_is_told_with_its_last_lines"),
             f"{_ENGINES}localhost_node_ports.py": (),
             f"{_ENGINES}one_after_another.py": (),
+            f"{_ENGINES}programs_of_kube_proxy.py": (),
+            f"{_ENGINES}rude_clients.py": (),
+            f"{_ENGINES}rule_coverage_of_kube_proxy.py": (),
             f"{_ENGINES}rules_of_scenarios.py": (
                 "test_both_write_the_same_rules_for_every_scenario[iptables-ends of the core]",
             ),
             f"{_KERNEL}layout_before_1_24.py": ("test_without_a_rule_its_probes_turn_red",),
             f"{_KERNEL}node_work.py": (EACH,),
+            f"{_KERNEL}programs_of_nodes.py": ("test_the_users_program_runs_where_the_scenario_names_none",),
+            f"{_KERNEL}rule_coverage.py": ("test_rules_of_iptables_are_met_where_they_counted",),
             f"{_KERNEL}rules_load.py": (EACH,),
             f"{_KERNEL}tables_load.py": ("test_every_rendered_table_is_taken",),
             f"{_KERNEL}variants.py": (EACH,),
@@ -208,27 +227,51 @@ CONCERNS = {
             f"{_KERNEL}broken_labs.py": (EACH,),
             f"{_KERNEL}bundles.py": ("test_a_seed_changes_ports_and_payloads_and_brings_them_back",),
             f"{_KERNEL}copies.py": ("test_a_copy_that_a_third_node_drops_is_no_pass",),
+            f"{_KERNEL}firewalls_of_nodes.py": (EACH,),
             f"{_KERNEL}flows_past_programs.py": (EACH,),
             f"{_KERNEL}foreign_rewriting.py": (EACH,),
             f"{_KERNEL}foreign_rules.py": (EACH,),
             f"{_KERNEL}it_cannot_lie.py": (EACH,),
             f"{_KERNEL}reasons_in_labs.py": ("test_why_names_it",),
             f"{_KERNEL}refused_at_a_node.py": (EACH,),
+            f"{_KERNEL}rules_read_back.py": (EACH,),
             f"{_KERNEL}senders.py": ("test_what_arrives_at_a_node_s_own_program_is_seen_behind_its_rules",),
             f"{_KERNEL}settings_named.py": ("test_the_setting_follows_the_rule[embedded/iptables]",),
             f"{_KERNEL}slow_affinity.py": (EACH,),
+            f"{_KERNEL}source_ports.py": (EACH,),
             f"{_KERNEL}stack_drops.py": ("test_an_ordinary_user_is_told_by_counters_alone",),
             f"{_KERNEL}trace.py": ("test_every_rule_is_told_there_and_back",),
             f"{_KERNEL}traffic.py": (
                 "test_flows_are_followed_through_a_dnat_both_ways",
                 "test_what_is_not_delivered_has_a_witness",
             ),
+            f"{_KERNEL}traced_alike.py": (EACH,),
         },
+    ),
+    "kube_proxy": Concern(
+        (
+            "lab/proxylab/cluster/",
+            "lab/proxylab/control/",
+            "lab/proxylab/engines/",
+            "lab/proxylab/kernel/netfilter/",
+            "scenarios/",
+        ),
+        of="engine_kube_proxy",
+        kept=(
+            "clusterip/from-a-pod",
+            "nodeport/traffic-policy-local",
+            "loadbalancer/health-check-node-port",
+            "health/healthz-of-a-node-being-removed",
+            "steps/affinity-timeout-at-a-node-port",
+            "steps/proxy-killed-and-restarted",
+            "steps/udp-client-outlives-its-backend",
+        ),
     ),
     "network": Concern(
         ("lab/proxylab/kernel/netlink/", "lab/proxylab/plan/", "tests/kernel/survey.py"),
         {
             f"{_KERNEL}addresses_answer.py": (),
+            f"{_KERNEL}hairpins_and_rejections.py": (),
             f"{_KERNEL}passages.py": (),
             f"{_KERNEL}planned_network.py": ("test_masquerade_takes_the_planned_source",),
             f"{_KERNEL}planned_path.py": (EACH,),
@@ -238,6 +281,7 @@ CONCERNS = {
                 "test_the_kernel_has_what_the_plan_says",
             ),
             f"{_KERNEL}source_selection.py": (),
+            f"{_KERNEL}sysctl_parents.py": (EACH,),
         },
     ),
     "plugin": Concern(
@@ -283,6 +327,7 @@ CONCERNS = {
                 "test_a_lab_process_that_dies_is_reported_with_its_last_words",
                 "test_nothing_of_the_machine_is_in_reach",
             ),
+            f"{_KERNEL}side_by_side.py": (EACH,),
             f"{_KERNEL}soak.py": (),
             f"{_KERNEL}standing_lab_commands.py": (
                 "test_an_engine_s_log_is_printed_and_followed",
@@ -308,6 +353,17 @@ CONCERNS = {
     "reproduction": Concern(
         ("lab/proxylab/report/reproduction/", "tests/kernel/failing_probes.py", "tests/kernel/played_scripts.py"),
         {f"{_KERNEL}reproduction.py": ()},
+    ),
+    "userspace_core": Concern(
+        (
+            "lab/proxylab/cluster/",
+            "lab/proxylab/engines/",
+            "lab/proxylab/rules/",
+            "lab/proxylab/traffic/",
+            "scenarios/",
+        ),
+        of="mode_userspace",
+        kept=("userspace",),
     ),
     "verbs": Concern(
         (
@@ -360,17 +416,31 @@ class Marks:
 
     def __init__(self) -> None:
         self._known = set[tuple[str, str]]()
+        self._rows = dict[str, list[tuple[str, tuple[str, ...]]]]()
 
     def of(self, file: str, function: str, name: str) -> list[str]:
         """The markers of a test by its file, its function and its name, which has the parameters, too."""
         known = (file, function) in self._known
         self._known.add((file, function))
+        if file not in self._rows:
+            self._rows[file] = [
+                (marker, kept)
+                for marker, concern in CONCERNS.items()
+                for tests, kept in concern.tests.items()
+                if _is_in(file, tests)
+            ]
         return [
             marker
-            for marker, concern in CONCERNS.items()
-            for tests, kept in concern.tests.items()
-            if _is_in(file, tests) and name not in {*kept} - {function} and (known or not {function, EACH} & {*kept})
+            for marker, kept in self._rows[file]
+            if name not in {*kept} - {function} and (known or not {function, EACH} & {*kept})
         ]
+
+
+def of_scenario(place: str, markers: Collection[str]) -> list[str]:
+    """The markers of a probe or step by its scenario's folder and name, and by the markers that it has."""
+    return [
+        marker for marker, each in CONCERNS.items() if each.of in markers and {place, *markers}.isdisjoint(each.kept)
+    ]
 
 
 def base_of(root: Path) -> str | None:

@@ -6,7 +6,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from concerns import CONCERNS, EACH, ROOT, Marks, base_of, changed_since, is_concerned, of_page, unconcerned
+from concerns import (
+    CONCERNS,
+    EACH,
+    ROOT,
+    Marks,
+    base_of,
+    changed_since,
+    is_concerned,
+    of_page,
+    of_scenario,
+    unconcerned,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +98,7 @@ def test_without_a_clone_there_is_nothing_to_compare_with(tmp_path: Path) -> Non
         ("dev", {"dev_script"}),
         ("lab/proxylab/report/html/page.css", {"browser", "plugin"}),
         ("lab/proxylab/scenario/schema.json", {"editor", "growth"}),
-        ("lab/proxylab/engines/modes.py", {"engines"}),
+        ("lab/proxylab/engines/modes.py", {"engines", "kube_proxy", "userspace_core"}),
         ("tests/kernel/test_copies.py", {"judge"}),
         ("devices", set()),
     ],
@@ -124,11 +135,31 @@ def test_every_run_has_the_tests_that_a_concern_names() -> None:
     assert marks.of("tests/kernel/test_names.py", "test_it", "test_it") == []
 
 
+@pytest.mark.parametrize(
+    ("place", "markers", "marked"),
+    [
+        ("steps/scaled-to-zero", ("core", "engine_embedded", "mode_userspace"), ["userspace_core"]),
+        ("userspace/large-data", ("userspace", "engine_embedded", "mode_userspace"), []),
+        ("steps/scaled-to-zero", ("core", "engine_embedded", "mode_nftables"), []),
+        ("steps/rules-are-flushed", ("upstream", "engine_kube_proxy", "mode_iptables"), ["kube_proxy"]),
+        ("clusterip/from-a-pod", ("upstream", "engine_kube_proxy", "mode_nftables"), []),
+    ],
+)
+def test_scenarios_of_an_engine_are_of_its_concern(place: str, markers: tuple[str, ...], marked: list[str]) -> None:
+    assert of_scenario(place, markers) == marked
+
+
 def test_every_path_exists_and_every_marker_has_tests() -> None:
     paths = [path for each in CONCERNS.values() for path in (*each.files, *each.tests)]
     assert [path for path in paths if not (ROOT / path).exists()] == []
     marked = "\n".join(each.read_text() for each in (ROOT / "tests").rglob("test_*.py"))
-    assert [key for key, each in CONCERNS.items() if not each.tests and f"pytest.mark.{key}" not in marked] == []
+    alone = [key for key, each in CONCERNS.items() if not each.tests and not each.of]
+    assert [key for key in alone if f"pytest.mark.{key}" not in marked] == []
+
+
+def test_every_scenario_that_a_concern_keeps_is_there() -> None:
+    kept = CONCERNS["kube_proxy"].kept
+    assert [place for place in kept if "upstream" not in (ROOT / f"scenarios/{place}.lab.yaml").read_text()] == []
 
 
 def test_every_name_that_a_concern_keeps_is_that_of_a_test() -> None:

@@ -67,9 +67,10 @@ class ScenarioFile(pytest.Module):
             self.config.stash[BROKEN_FILES] = self.config.stash.get(BROKEN_FILES, 0) + 1
             raise self.CollectError("\n".join(error.problems)) from None
         for run in _runs(self.config, scenario):
+            markers = markers_of(self.config, run.scenario, run.engine)
             for number, judged in enumerate(run.scenario.judged):
                 item = ProbeItem.from_parent(self, name=run.id_of(judged), callobj=hold, number=number, run=run)
-                for marker in markers_of(self.config, run.scenario, run.engine):
+                for marker in markers:
                     item.add_marker(marker)
                 yield item
 

@@ -1,9 +1,12 @@
-"""What ``./dev test`` runs in each mode shows each promise that the scenarios show in that mode.
+"""The core shows each promise in each mode that the scenarios show there.
 
-In mode iptables all scenarios run. Mode ipvs needs a guest: ``./dev test`` runs the sets that
-``tests/kernel/test_scenarios_in_a_guest.py`` names, which have every kind of frontend, sender and change, and ``--all``
-runs all scenarios.
+In mode iptables all scenarios run, and in mode nftables the core. It runs in mode userspace where an engine or a
+scenario changed; else the scenarios of what that mode does by itself. Mode ipvs needs a guest: ``./dev test`` runs the
+sets that ``tests/kernel/test_scenarios_in_a_guest.py`` names, which have every kind of frontend, sender and change, and
+``--all`` runs all scenarios.
 """
+
+from collections.abc import Sequence
 
 import pytest
 from scenario_index import SCENARIOS, SUFFIX, places
@@ -31,11 +34,15 @@ def shown(scenario: Scenario, mode: str) -> set[str]:
     }
 
 
+@pytest.fixture(scope="module")
+def catalogue() -> Sequence[Scenario]:
+    return [load_scenario(SCENARIOS / f"{place}{SUFFIX}") for place in places()]
+
+
 @pytest.mark.parametrize("mode", TAGS)
-def test_the_core_shows_each_promise(mode: str) -> None:
+def test_the_core_shows_each_promise(mode: str, catalogue: Sequence[Scenario]) -> None:
     everything, core = set[str](), set[str]()
-    for place in places():
-        scenario = load_scenario(SCENARIOS / f"{place}{SUFFIX}")
+    for scenario in catalogue:
         promises = shown(scenario, mode)
         everything |= promises
         if TAGS[mode] & {*scenario.tags}:
