@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -54,9 +54,8 @@ class Stage:
     async def run(self, resolved: ResolvedProbe) -> Evidence:
         return await self.runner.run(resolved)
 
-    async def saved(self, netns_name: str) -> str:
+    async def saved(self, netns_name: str, tables: Collection[str] = ("mangle", "filter", "nat")) -> str:
         """Table by table, since the list of tables in /proc is the machine's root's to read."""
-        tables = ("mangle", "filter", "nat")
         return "".join(
             [await self._run(netns_name, [f"{self._tables}-legacy-save", "-c", "-t", table], "") for table in tables]
         )
@@ -77,8 +76,8 @@ async def stage(launcher: Launcher, family: Family = Family.IPV4) -> AsyncIterat
     plan = traffic_plan() if family is Family.IPV4 else over_ipv6(traffic_plan())
     with realise(plan) as wiring:
 
-        async def saved() -> str:
-            return await standing.saved("node-a")
+        async def saved(tables: Collection[str]) -> str:
+            return await standing.saved("node-a", tables)
 
         meter = TableMeter("node-a", TableReader(wiring.namespaces["node-a"], family), saved)
         watch, responders = Watch(wiring.namespaces, wiring.plan), Responders(wiring.namespaces, wiring.plan)

@@ -62,6 +62,9 @@ class MemoryLoader:
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
         return chain in self.tables[family][table]
 
+    def has_chains_of_proxies(self, family: Family) -> bool:
+        return any(chain.startswith("KUBE-") for table in ("nat", "filter") for chain in self.tables[family][table])
+
     async def dump(self, family: Family) -> str:
         self.saves += 1
         lines = []

@@ -153,13 +153,17 @@ def test_what_changes_no_rule_is_not_loaded_but_counts_as_synced() -> None:
     run(scenario())
 
 
-def test_only_the_first_synchronisation_reads_the_rules_back() -> None:
+@pytest.mark.parametrize("chain", ["KUBE-SVC-LEFT", "DOCKER"])
+def test_only_the_first_synchronisation_reads_the_rules_back_where_a_proxy_has_left_chains(chain: str) -> None:
     async def scenario() -> None:
         store, loader = seeded(), MemoryLoader()
+        loader.tables[Family.IPV4]["nat"][chain] = []
         engine = made(store, loader)
         await engine.start()
         await engine.wait_synced(store.delete(SLICE.key), soon())
-        assert (loader.saves, len(loader.texts)) == (1, 2)
+        is_of_a_proxy = chain.startswith("KUBE-")
+        assert (loader.saves, len(loader.texts)) == (int(is_of_a_proxy), 2)
+        assert (chain in loader.tables[Family.IPV4]["nat"]) is not is_of_a_proxy
         await engine.stop()
 
     run(scenario())

@@ -1,7 +1,7 @@
 """A meter ties the lines that iptables-save prints to the table that it has read, and to no other."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from struct import Struct, pack
 
 from table_entries import ACCEPT, DROP, entry, error, verdict
@@ -44,7 +44,7 @@ class Node:
     def volatile(self, each: TableEntryOffsets) -> slice:
         return slice(each.counters_at, each.counters_at + 16)
 
-    async def save(self) -> str:
+    async def save(self, _tables: Collection[str]) -> str:
         self.asked += 1
         if self.changes_to is not None:
             self.table, self.changes_to = table(self.changes_to), None
@@ -95,7 +95,7 @@ class Jumping(Node):
         parts = [jump, policy, entry(V4, error("KUBE-NODEPORTS")), rule, back, entry(V4, error("ERROR"))]
         self.table = Snapshot(V4, {0: "INPUT"}, {len(jump): "INPUT"}, b"".join(parts))
 
-    async def save(self) -> str:
+    async def save(self, _tables: Collection[str]) -> str:
         rules = "[0:0] -A INPUT -j KUBE-NODEPORTS\n[0:0] -A KUBE-NODEPORTS -p tcp -j DROP\n"
         return f"*filter\n:INPUT ACCEPT [0:0]\n:KUBE-NODEPORTS - [0:0]\n{rules}COMMIT\n"
 
@@ -111,3 +111,35 @@ def test_a_jump_that_a_new_load_has_cleared_shows_by_the_chain_that_counted_more
         return node.meter.is_complete
 
     assert [asyncio.run(run(*each)) for each in ((3, 3), (3, 1), (0, 3))] == [True, True, False]
+
+
+class ManyTables(Node):
+    """Three tables: one has no rule, and of the others one changes."""
+
+    def __init__(self) -> None:
+        super().__init__(DROP)
+        policy = entry(V4, verdict(ACCEPT))
+        empty = Snapshot(V4, {0: "INPUT"}, {0: "INPUT"}, policy + entry(V4, error("ERROR")))
+        self.tables = {"mangle": empty, "filter": self.table, "nat": table(ACCEPT)}
+        self.printed: list[list[str]] = []
+
+    def read(self, name: str) -> Snapshot | None:
+        return self.tables[name]
+
+    async def save(self, tables: Collection[str]) -> str:
+        self.printed.append([*tables])
+        texts = []
+        for name in tables:
+            self.table = self.tables[name]
+            texts.append((await super().save(tables)).replace("*filter", f"*{name}"))
+        return "".join(texts)
+
+
+def test_only_tables_with_rules_that_are_new_are_printed() -> None:
+    node = ManyTables()
+    assert asyncio.run(node.rules()) == ["-A INPUT -j DROP"]
+    node.tables["filter"] = table(ACCEPT)
+    assert asyncio.run(node.rules()) == ["-A INPUT -j ACCEPT"]
+    node.tables["nat"] = table(ACCEPT, packets=9)
+    assert asyncio.run(node.rules()) == ["-A INPUT -j ACCEPT"]
+    assert node.printed == [["filter", "nat"], ["filter"]]

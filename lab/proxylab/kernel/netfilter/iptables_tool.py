@@ -9,7 +9,7 @@ engine uses.
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -188,8 +188,8 @@ class IptablesTool:
         """
         return without_masquerade(await self.save_all(family))
 
-    async def save_all(self, family: Family) -> str:
-        """The same with the network's own rules, for counters and traces; the first line names the command.
+    async def save_all(self, family: Family, tables: Collection[str] = _TABLES) -> str:
+        """The same with the network's own rules, or some tables of it, for counters; the first line names the command.
 
         One command saves one table: without ``--table``, iptables-legacy-save reads /proc/net/ip_tables_names, which
         only the machine's root may read, and prints nothing for an ordinary user. Raises ``EngineError``.
@@ -197,7 +197,7 @@ class IptablesTool:
         command = self.variant.command(family, "save")
         outputs = await together(
             _run(self._launcher, self._netns, self._netns_name, (command, "--counters", "--table", table), b"")
-            for table in _TABLES
+            for table in tables
         )
         for done in outputs:
             if done.status != 0:

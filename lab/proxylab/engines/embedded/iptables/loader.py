@@ -17,6 +17,9 @@ class RuleLoader(Protocol):
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
         """Whether the table has that chain."""
 
+    def has_chains_of_proxies(self, family: Family) -> bool:
+        """Whether table nat or filter has a chain of kube-proxy or the kubelet; no program is started."""
+
     async def dump(self, family: Family) -> str:
         """The rules of the tables mangle, filter and nat, as ``iptables-save -c -t TABLE`` prints them.
 

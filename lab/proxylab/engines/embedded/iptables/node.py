@@ -26,7 +26,7 @@ from proxylab.kernel.netfilter.iptables_legacy_tables import TableReader
 from proxylab.kernel.netfilter.iptables_nft_tables import NftTableReader
 from proxylab.kernel.netfilter.iptables_tool import IptablesTool, RestoreRefusedError
 from proxylab.kernel.netfilter.nfacct import ensure_counters
-from proxylab.kernel.netfilter.rule_dumps import iptables_nft_rules, xtables_rules
+from proxylab.kernel.netfilter.rule_dumps import iptables_nft_rules, nft_chains, xtables_rules
 from proxylab.kernel.sandbox.sysctl import read_sysctl
 
 
@@ -83,10 +83,15 @@ class IptablesNode:
         """Delete every rule and chain of the tables that kube-proxy uses."""
         await self._tool.flush(family)
 
+    def has_chains_of_proxies(self, family: Family) -> bool:
+        """Whether table nat or filter has a chain of kube-proxy or the kubelet; no program is started."""
+        read = xtables_rules if self._is_legacy else nft_chains
+        names = [each for table in ("nat", "filter") for each in read(self._context.netns, family, table)]
+        return any(b"KUBE-" in each for each in names)
+
     async def remove(self, family: Family) -> bool:
-        """Remove the chains of kube-proxy. Most nodes have none, which the kernel's own tables show."""
-        rules = [each for table in ("nat", "filter") for each in self._read(family, table)]
-        return any(b"KUBE-" in each for each in rules) and await remove(self, family)
+        """Remove the chains of kube-proxy. Most nodes have none."""
+        return self.has_chains_of_proxies(family) and await remove(self, family)
 
     def written(self, family: Family) -> list[bytes]:
         """The rules of table nat, which kube-proxy writes last."""

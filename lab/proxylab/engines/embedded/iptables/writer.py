@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from proxylab.addresses import Family
-from proxylab.engines.embedded.iptables.kernel_state import read_kernel_state
+from proxylab.engines.embedded.iptables.kernel_state import KernelState, read_kernel_state
 from proxylab.engines.embedded.iptables.loader import RuleLoader
 from proxylab.engines.embedded.iptables.names import CANARIES
 from proxylab.engines.embedded.iptables.render import CURRENT, Renderer
@@ -62,7 +62,9 @@ class IptablesWriter:
 
     async def write(self, wanted: Ruleset, loaded: Ruleset | None) -> Written:
         """Load the difference. Raises ``RulesRefusedError``."""
-        before = read_kernel_state(await self._loader.dump(self.family)) if loaded is None else loaded
+        before: Ruleset | KernelState = KernelState() if loaded is None else loaded
+        if loaded is None and self._loader.has_chains_of_proxies(self.family):
+            before = read_kernel_state(await self._loader.dump(self.family))
         now = self._now()
         postpone = wanted.large and now - self._cleaned_at <= self._sync_period
         stale = self._stale.union(stale_chains(wanted, before)) if isinstance(before, Ruleset) else before.owned_chains
