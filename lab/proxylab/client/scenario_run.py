@@ -101,7 +101,8 @@ class ScenarioRuns:
     """Runs scenarios one after the other, on the sessions that ``sessions`` returns for the names of engines.
 
     After a probe or step that did not pass, ``hold`` lets the user look at the lab, and ``kept_labs`` keeps it. No
-    scenario begins after ``until``. With ``rule_coverage``, a result says which rules its probes met.
+    scenario begins after ``until``. With ``rule_coverage``, a result says which rules its probes met. Unless
+    ``keep_passed``, a result has no packets of probes that passed.
     """
 
     def __init__(
@@ -114,9 +115,11 @@ class ScenarioRuns:
         hold: Callable[[OpenLab, ProbeVerdict | StepVerdict], None] | None = None,
         until: Deadline | None = None,
         rule_coverage: bool = False,
+        keep_passed: bool = True,
     ) -> None:
         self._sessions = sessions
         self._rule_coverage = rule_coverage
+        self._keep_passed = keep_passed
         self._until = until
         self._trace = trace
         self._store = store
@@ -167,7 +170,7 @@ class ScenarioRuns:
             ended["fault"] = Fault(error.exit_code, str(error))
         return _result(
             run,
-            probes=tuple(each for each in verdicts if isinstance(each, ProbeVerdict)),
+            probes=tuple(self._kept(each) for each in verdicts if isinstance(each, ProbeVerdict)),
             steps=tuple(each for each in verdicts if isinstance(each, StepVerdict)),
             seconds=time.monotonic() - begin,
             rules=rules and rules.coverage(),
@@ -182,6 +185,11 @@ class ScenarioRuns:
             if isinstance(each, Step) or not lab.is_open or lab.made != lab.scenario.steps_before(each):
                 raise
             return lab.left_out(each, f"needs {error.missing}; {error.cure}")
+
+    def _kept(self, verdict: ProbeVerdict) -> ProbeVerdict:
+        """What of a verdict the result has."""
+        is_whole = self._keep_passed or verdict.overall in UNRESOLVED
+        return verdict if is_whole else verdict.without_packets()
 
     def _look(self, lab: OpenLab, verdict: ProbeVerdict | StepVerdict, note: Say) -> None:
         """Let the user look at the lab of a probe or step that did not pass. The next probe gets a new one."""

@@ -3,6 +3,7 @@
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress
 from proxylab.binary_identity import BinaryIdentity
@@ -147,6 +148,11 @@ class ProbeVerdict(_Judged, frozen=True, kw_only=True):
     def source(self) -> IPAddress | None:
         """The one address that ``expect.source`` stands for; ``None`` where it is the sender's or differs."""
         return self.case.source
+
+    def without_packets(self) -> "ProbeVerdict":
+        """The same verdicts without what the lab saw and counted: a run of thousands of probes cannot hold it all."""
+        evidence = Evidence(sent=self.evidence.sent, seconds=self.evidence.seconds)
+        return replace(self, case=replace(self.case, evidence=evidence))
 
     def __post_init__(self) -> None:
         self._hold(expectations(self.probe.expect), f"{self.probe.position}: probe {self.probe.name!r}")

@@ -145,3 +145,11 @@ def test_json_has_every_key_always() -> None:
     verdicts = ran["probes"][0]["verdicts"]
     assert [each["expectation"] for each in verdicts] == ["outcome", "reply", "source"]
     assert verdicts[2]["position"] == {"file": FILE, "line": 23, "column": 15}
+
+
+def test_text_and_document_of_a_passed_probe_need_none_of_its_packets() -> None:
+    whole, without = result(passing(), failing()), result(passing().without_packets(), failing())
+    assert whole.probes[0].evidence.observations
+    assert not without.probes[0].evidence.observations
+    assert run_lines([without]) == run_lines([whole])
+    assert to_json([without]) == to_json([whole])
