@@ -235,8 +235,9 @@ def _results(
         trace=trace,
         store=store,
         rule_coverage=options.rule_coverage,
+        keep_passed=options.trace or options.report is not None or options.verbose > options.quiet,
     )
-    return results_of(runs, begin, min(jobs, len(runs)), progress)
+    return results_of(runs, begin, 1 if options.hold else jobs, progress)
 
 
 def _write(file: Path | None, results: Sequence[ScenarioResult], begun: RunStart, progress: RunProgress) -> None:

@@ -41,13 +41,9 @@ from proxylab.verdict.model import Fault, ProbeVerdict, ScenarioResult, StepVerd
 
 
 def _jobs(ctx: click.Context, param: click.Parameter, value: str | None) -> int:
-    """A number of workers; 0 where each node of a cluster gets as many as it bears. Raises ``BadParameter``."""
-    is_elsewhere = bool(ctx.params.get("ray"))
-    if value is None:
-        return 0 if is_elsewhere else 1
-    if value == "auto":
-        most = min(2 * len(os.sched_getaffinity(0)), MOST_JOBS)  # a worker waits half of its time
-        return 0 if is_elsewhere else most
+    """A number of workers; 0 stands for as many as a machine bears, or a node of a cluster. Raises ``BadParameter``."""
+    if value is None or value == "auto":
+        return 0
     if not value.isdecimal() or not 1 <= int(value) <= MOST_JOBS:
         raise click.BadParameter(f"{value!r} is not valid; give a number from 1 to {MOST_JOBS}, or auto", ctx, param)
     return int(value)
@@ -61,10 +57,21 @@ Jobs = Annotated[
         metavar="N",
         callback=_jobs,
         is_eager=True,
-        help=f"Run N scenarios side by side, each in a lab of its own; auto is two for each core, {MOST_JOBS} at most. "
-        "[default: 1]",
+        help=f"Run N scenarios side by side, each in a lab of its own; auto is two for each core, with two scenarios "
+        f"at least for each, {MOST_JOBS} at most. "
+        "[default: auto]",
     ),
 ]
+
+
+def number_of_workers(jobs: int, tasks: int) -> int:
+    """How many workers do so many tasks.
+
+    Where ``jobs`` is 0, two for each core, since a worker waits half of its time. Each then has two tasks at least: the
+    start of its lab process takes as long as a short scenario.
+    """
+    most = min(2 * len(os.sched_getaffinity(0)), MOST_JOBS, tasks // 2)
+    return min(jobs or max(most, 1), tasks)
 
 
 def loaded(files: Iterable[Path], engine: str) -> tuple[list[Scenario], list[ScenarioResult]]:
@@ -120,6 +127,7 @@ def opened(
     trace: bool = False,
     until: Deadline | None = None,
     rule_coverage: bool = False,
+    keep_passed: bool = True,
 ) -> Iterator[ScenarioRuns]:
     """What runs scenarios, each engine's in one session, until a deadline; the end of the block closes them."""
     kept = KeptLabs() if keep else None
@@ -135,6 +143,7 @@ def opened(
             hold=look,
             until=until,
             rule_coverage=rule_coverage,
+            keep_passed=keep_passed,
         )
 
 
@@ -145,14 +154,20 @@ def results_of(
     jobs: int,
     progress: RunProgress,
 ) -> Iterator[Iterator[ScenarioResult]]:
-    """The results of the runs, in their order; the labs close at the end of the block. Raises what is left of them."""
+    """The results of the runs, in their order; the labs close at the end of the block. Raises what is left of them.
+
+    ``jobs`` scenarios run side by side; with 0, as many as the machine bears.
+    """
+    workers = number_of_workers(jobs, len(runs))
+    if workers > 1 and not jobs:
+        progress.note(f"{workers} scenarios run side by side; --jobs 1 runs one after the other")
 
     @contextmanager
     def work() -> Iterator[Work[Run, ScenarioResult]]:
         with begin() as scenario_runs:
             yield scenario_runs.result
 
-    if jobs == 1:
+    if workers == 1:
         with progress.shown(), work() as result:
             yield (result(each, progress.at, progress.note) for each in runs)
         return
@@ -161,15 +176,15 @@ def results_of(
         Workers(
             work,
             runs,
-            jobs,
+            workers,
             order=_order(runs),
             kind=lambda run: run.engine_on_kernel,
             lost=ended_early,
             at=progress.at,
             note=progress.note,
-        ) as workers,
+        ) as side_by_side,
     ):
-        yield workers.results()
+        yield side_by_side.results()
 
 
 @contextmanager

@@ -13,6 +13,8 @@ import pytest
 from interrupts import interruptible
 from scenario_text import scenario_text
 
+from proxylab.cli.scenario_results import number_of_workers
+from proxylab.client.open_labs import MOST_JOBS
 from proxylab.errors import ExitCode
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -75,11 +77,28 @@ def test_the_output_is_that_of_one_after_the_other_whichever_ends_first(tmp_path
     scenarios(tmp_path, a="holds", b="fails", lacking="one", refused="one", z="doubts")
     (tmp_path / "a.lab.yaml").write_text(scenario_text("holds", name="slow"))
     side_by_side = run(tmp_path, "--jobs", "4", "-v", others=3)
-    alone = run(tmp_path, "-v")
+    alone = run(tmp_path, "--jobs", "1", "-v")
     assert timeless(side_by_side.stdout) == timeless(alone.stdout)
     assert side_by_side.stderr == alone.stderr
     assert side_by_side.returncode == alone.returncode == ExitCode.FAILED
     assert (tmp_path / "journal").read_text().count("session embedded/iptables") == 5
+
+
+def test_workers_are_as_many_as_the_processors_bear_and_said() -> None:
+    most = number_of_workers(0, 1000)
+    assert most == min(2 * len(os.sched_getaffinity(0)), MOST_JOBS)
+    assert [number_of_workers(0, each) for each in (0, 1, 2, 3)] == [0, 1, 1, 1]
+    assert [number_of_workers(5, each) for each in (0, 1, 4, 9)] == [0, 1, 4, 5]
+
+
+def test_a_run_says_how_many_scenarios_run_side_by_side_unless_it_was_told(tmp_path: Path) -> None:
+    scenarios(tmp_path, **{f"a{each}": "holds" for each in range(4)})
+    by_itself, told = run(tmp_path), run(tmp_path, "--jobs", "2")
+    assert (
+        by_itself.stderr == f"{number_of_workers(0, 4)} scenarios run side by side; --jobs 1 runs one after the other\n"
+    )
+    assert (told.stderr, told.returncode, by_itself.returncode) == ("", 0, 0)
+    assert timeless(told.stdout) == timeless(by_itself.stdout)
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ def _run(
     if not runs:
         raise click.UsageError(f"none of these scenarios is for {', '.join(choices)}; name others")
     progress = RunProgress(len(runs), document=True, verbosity=0, color=options.color, paint=paint)
-    with results_of(runs, begin, min(options.jobs, len(runs)), progress) as found:
+    with results_of(runs, begin, options.jobs, progress) as found:
         results = []
         for result in found:
             progress.over(result)

@@ -113,7 +113,7 @@ def command(make_session: SessionMaker | None, /, *, options: GateOptions) -> Ex
     The folder of --artifacts gets junit_proxylab.xml, proxylab.html, proxylab.json, rules.json with the rules that no
     probe met, bundles, and failures.html with the paths of packets where something did not conform.
 
-    Example: proxylab gate ./kubernetes --jobs auto
+    Example: proxylab gate ./kubernetes
     """
     begun = RunStart.now()
     try:
@@ -132,7 +132,7 @@ def command(make_session: SessionMaker | None, /, *, options: GateOptions) -> Ex
     with ExitStack() as stack:  # its end may raise: report before that
         results = []
         for part in filter(None, runs):
-            found = stack.enter_context(results_of(part, begin, min(options.jobs, len(part)), progress))
+            found = stack.enter_context(results_of(part, begin, options.jobs, progress))
             results += [each if _is_late(each) else progress.over(each) for each in found]
         table = _table(choices, results, runs, f"{begun.at:%Y-%m-%d %H:%M} UTC")
         releases = read(released_results())

@@ -17,7 +17,7 @@ from proxylab.cli.engine_options import EngineOptions
 from proxylab.cli.file_arguments import FilesOrCatalogue, load_all
 from proxylab.cli.options import option, takes
 from proxylab.cli.output_paths import OutputFile
-from proxylab.cli.scenario_results import Jobs
+from proxylab.cli.scenario_results import Jobs, number_of_workers
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import Output, terminal_width
 from proxylab.client.session import Session, SessionMaker
@@ -243,7 +243,7 @@ def _done(
     with Workers(
         worker,
         tasks,
-        jobs,
+        number_of_workers(jobs, len(tasks)),
         order=range(len(tasks)),
         kind=lambda _task: "",
         lost=lost,
