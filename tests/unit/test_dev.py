@@ -220,6 +220,22 @@ def test_what_no_changed_file_concerns_is_left_out(ready: Clone, option: tuple[s
     assert ("and not browser and not wheel" in call) is (option == ())
 
 
+@pytest.mark.parametrize(
+    ("words", "left_out"),
+    [((), True), (("-x",), True), (("--all",), False), (("dev",), False), (("dev::test_it",), False)],
+)
+def test_files_that_no_change_reaches_are_left_out_where_the_caller_names_none(
+    ready: Clone, words: tuple[str, ...], left_out: bool
+) -> None:
+    scripts = ready.root / ".venv/bin"
+    ready.program("python", 'test "$*" != "-m unreached" || echo --ignore=tests/unit/test_one.py', folder=scripts)
+    ready.program("proxylab", "exit 4", folder=scripts)
+    ready.program("pytest", folder=scripts)
+    assert ready.run("test", *words)[0] == 0
+    (call,) = ready.calls("pytest")
+    assert ("--ignore=tests/unit/test_one.py" in call) is left_out
+
+
 def test_when_nothing_is_missing_nothing_is_installed(ready: Clone) -> None:
     assert ready.run("true") == (0, "", "")
     assert ready.calls("") == []
