@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from node_programs import ABORTS, MARKER, folder_for_all, machine, marks, program, scenario
+from shared_sessions import shared_session
 
 from proxylab.binaries.binary import Binary
-from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice, Upstream
 from proxylab.errors import EngineError
 
@@ -41,7 +41,7 @@ def test_kube_proxy_in_mode_iptables_runs_the_iptables_of_its_scenario(kube_prox
 
 def test_an_nft_that_aborts_is_named_by_its_words(kube_proxy: Binary, folder: Path) -> None:
     nft = program(folder, "nft", ABORTS.format(machine("nft")))
-    with Session(choice(kube_proxy, "nftables")) as session, pytest.raises(EngineError) as caught:
+    with shared_session(choice(kube_proxy, "nftables")) as session, pytest.raises(EngineError) as caught:
         session.open(scenario(f"{{nft: {nft}}}"))
     assert "kube-proxy could not load its rules: " in str(caught.value)
     assert "nft: evaluate.c:1: Assertion failed" in str(caught.value)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from played_scripts import in_the_lab, may_differ, played, seen_by
 from sandboxed import ROOT
+from shared_sessions import shared_session
 
 from proxylab.binaries.binary import Binary
-from proxylab.client.session import Session
 from proxylab.engines.engine_names import version_of
 from proxylab.engines.protocol import EngineChoice, Upstream
 from proxylab.report.bundle import CASE, read_case
@@ -29,7 +29,7 @@ def test_scripts_see_what_the_lab_has_seen_and_something_else_without_a_translat
 ) -> None:
     upstream = Upstream(str(kube_proxy.path), kube_proxy.identity)
     bundles: dict[str, Path] = {}
-    with Session(EngineChoice(engine, upstream=upstream)) as session:
+    with shared_session(EngineChoice(engine, upstream=upstream)) as session:
         for name, most in SAMPLE.items():
             scenario = load_scenario(ROOT / f"scenarios/{name}.lab.yaml")
             case = cases(scenario, "nftables", version_of(engine, kube_proxy.version))[0]

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from shared_sessions import shared_session
 from thoroughness import sentinels
 
 from proxylab.client.open_lab import OpenLab
-from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
 from proxylab.report.failure_text import explain
 from proxylab.scenario.load import parse_with_probes
@@ -234,7 +234,7 @@ class AttackedLab:
 def attacked(engine: str, kernel: str = "", *, privileged: bool = False) -> Iterator[AttackedLab]:
     """A lab on that engine and kernel. It is whole again at the end: plain probes pass."""
     scenario = parse_with_probes(WORLD, "attacked.lab.yaml", [], Position("attacks.py", 1, 1))
-    with Session(EngineChoice(engine, privileged=privileged)) as session:
+    with shared_session(EngineChoice(engine, privileged=privileged)) as session:
         lab = AttackedLab(session.open(scenario, WORLD, kernel))
         yield lab
         send, expect = _PLAIN.get(engine, ({}, DELIVERED))

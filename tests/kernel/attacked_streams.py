@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from attacked_lab import Alteration
+from shared_sessions import shared_session
 
 from proxylab.client.open_lab import OpenLab
-from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.steps import Step
@@ -43,7 +43,7 @@ def streaming(
     """The verdicts of both steps in a lab with these alterations."""
     text = text.replace("PORT", port).replace("EXPECT", expect)
     scenario = parse_scenario(text, "led-by-others.lab.yaml")
-    with Session(choice) as session:
+    with shared_session(choice) as session:
         lab: OpenLab = session.open(scenario, text)
         for each in alterations:
             altered(lab, each.machine, each.change)

@@ -8,8 +8,8 @@ import pytest
 from command_line import CommandLine
 from mutated_labs import MutatedLabs
 from orphaned_labs import ended_with_us
+from shared_sessions import shared_session
 
-from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
@@ -45,7 +45,7 @@ def mutated_labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MutatedLa
 @pytest.fixture(scope="module")
 def verdict_in() -> Iterator[Callable[[Path], ProbeVerdict]]:
     """The verdict on the one probe of a file, in a lab of its own; one lab process for all files of a module."""
-    with Session(EngineChoice()) as session:
+    with shared_session(EngineChoice()) as session:
 
         def verdict(file: Path) -> ProbeVerdict:
             (scenario,) = cases(load_scenario(file), "iptables")

@@ -4,8 +4,8 @@ from contextlib import closing
 from functools import cache
 
 import pytest
+from shared_sessions import shared_session
 
-from proxylab.client.session import Session
 from proxylab.engines.embedded.mutation import Mutation
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ExitCode
@@ -41,7 +41,10 @@ spec:
 
 @cache
 def audited(engine: str, mutation: Mutation | None = None) -> Audit:
-    with Session(EngineChoice(engine)) as session, closing(session.open(whole(engine), mutation=mutation)) as lab:
+    with (
+        shared_session(EngineChoice(engine)) as session,
+        closing(session.open(whole(engine), mutation=mutation)) as lab,
+    ):
         return audit(lab, "proxylab audit shop.yaml", lambda done, of: None)
 
 
@@ -101,7 +104,7 @@ def test_a_new_proxy_with_a_wrong_rule_is_not_certified() -> None:
 
 def test_connections_survive_a_change_from_iptables_to_nftables() -> None:
     engine = "embedded/iptables"
-    with Session(EngineChoice(engine)) as session:
+    with shared_session(EngineChoice(engine)) as session:
         found = switch(session, whole(engine), audited(engine), "nftables")
     assert {(each.connection.service, each.connection.kind) for each in found.connections} == {
         ("default/web", SenderKind.NEAR),

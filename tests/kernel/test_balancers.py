@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from network_scenarios import balanced
 from sandboxed import sandboxed
+from shared_sessions import shared_session
 from users import EITHER
 
-from proxylab.client.session import Session
 from proxylab.cluster.objects import EXCLUDED_LABEL, LoadBalancerIngress, Node, Service, ServiceType
 from proxylab.cluster.store import Store
 from proxylab.control.balancers import BalancerRoutes
@@ -280,7 +280,7 @@ spec: {type: LoadBalancer, selector: {app: web}, ports: [{port: 80, targetPort: 
 def test_a_step_that_waits_in_vain_names_the_balancer_and_the_line() -> None:
     scenario = parse_scenario(IN_VAIN, "in-vain.lab.yaml")
     (step,) = scenario.steps
-    with Session() as session:
+    with shared_session() as session:
         lab = session.open(scenario, source=IN_VAIN)
         with pytest.raises(ProgramError) as raised:
             lab.probe(step.probes[0])

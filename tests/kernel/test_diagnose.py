@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine
 from sandboxed import ROOT
+from shared_sessions import shared_session
 
 from proxylab.binaries.choose import Sources
-from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
 from proxylab.features.diagnose.model import Diagnosis
 from proxylab.features.diagnose.runs import Round
@@ -229,7 +229,7 @@ def test_a_node_that_tells_balancers_the_wrong_thing_is_named(cli: CommandLine, 
 
 def rounds(engine: EngineChoice, file: Path, *services: str) -> dict[str, Diagnosis]:
     """The diagnosis of every Service, and ``dead``: that of echo after the death of an engine."""
-    with Session(engine) as session:
+    with shared_session(engine) as session:
         lab = session.open(load_scenario(file))
         named = {name: name.rpartition("/") for name in services}
         found = {name: Round(lab, space or "default", own, None, None).go() for name, (space, _, own) in named.items()}

@@ -10,8 +10,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from shared_sessions import shared_session
 
-from proxylab.client.session import Session
 from proxylab.engines.engine_names import IPTABLES_VARIANTS
 from proxylab.engines.protocol import EngineChoice
 from proxylab.report.failure_text import explain
@@ -121,7 +121,7 @@ ENGINES = {
 def verdicts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, ProbeVerdict]]:
     scenario = load_scenario(scenario_of(tmp_path))
     engine, variant = ENGINES[request.param]
-    with Session(EngineChoice(engine, iptables=variant)) as session, closing(session.open(scenario)) as lab:
+    with shared_session(EngineChoice(engine, iptables=variant)) as session, closing(session.open(scenario)) as lab:
         yield {each.name: lab.judged(each) for each in scenario.probes}
 
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 from sandboxed import ROOT
+from shared_sessions import shared_session
 
 from proxylab.client.open_lab import OpenLab
-from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
 from proxylab.report.failure_text import explain
 from proxylab.scenario.cases import cases
@@ -69,7 +69,7 @@ udpIdleTimeout: 1m
 
 @pytest.fixture
 def lab() -> Iterator[OpenLab]:
-    with Session(EngineChoice("embedded/userspace")) as session:
+    with shared_session(EngineChoice("embedded/userspace")) as session:
         yield session.open(parse_scenario(TEXT, "past-a-program.lab.yaml"), TEXT)
 
 
@@ -124,7 +124,7 @@ def test_what_a_stopped_process_holds_may_only_be_late(lab: OpenLab) -> None:
 def test_a_change_of_the_mode_leaves_neither_chains_nor_a_process() -> None:
     path = ROOT / "scenarios" / "steps" / "proxy-mode-changes-from-userspace.lab.yaml"
     own, other = "KUBE-PORTALS-CONTAINER", "KUBE-SERVICES"
-    with Session(EngineChoice("embedded/userspace")) as session:
+    with shared_session(EngineChoice("embedded/userspace")) as session:
         lab = session.open(cases(load_scenario(path), "userspace")[0])
         seen = []
         for _ in lab.scenario.steps:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine
 from sandboxed import ROOT
+from shared_sessions import shared_session
 
-from proxylab.client.session import Session
 from proxylab.cluster.http_routes import choose, routing
 from proxylab.cluster.objects import EndpointSlice, Service, Unstructured
 from proxylab.errors import CapabilityError, ProgramError
@@ -83,7 +83,7 @@ def test_nginx_sends_each_request_where_the_paths_say(seed: int) -> None:
     routes = routing(kinds[Unstructured], kinds[Service], slices, [4])
     pods = {str(addresses[0]): name for name, addresses in assembly.addresses.items() if addresses}
     seen, due = [], []
-    with Session() as session:
+    with shared_session() as session:
         try:
             lab = session.open(scenario)
         except CapabilityError as lacking:
@@ -101,7 +101,7 @@ def test_nginx_sends_each_request_where_the_paths_say(seed: int) -> None:
 def test_a_controller_that_cannot_listen_fails_in_its_own_words(tmp_path: Path) -> None:
     text = many_paths(1, 1).replace("program: nginx, ports: [80]", "hostNetwork: true, program: nginx, ports: [10256]")
     scenario = parse_scenario(text.replace("targetPort: 80}", "targetPort: 10256}"), "taken.lab.yaml")
-    with Session() as session, pytest.raises((ProgramError, CapabilityError)) as failed:
+    with shared_session() as session, pytest.raises((ProgramError, CapabilityError)) as failed:
         session.open(scenario)
     if isinstance(failed.value, ProgramError):
         assert "nginx in pod controller: ended with exit status" in str(failed.value)
@@ -163,7 +163,7 @@ def test_why_says_what_became_of_the_clients_address(silenced: bool, why: str) -
         assert was in text
         text = text.replace(was, becomes)
     scenario = parse_scenario(text, "header.lab.yaml")
-    with Session() as session:
+    with shared_session() as session:
         try:
             lab = session.open(scenario)
         except CapabilityError as lacking:

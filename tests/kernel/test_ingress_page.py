@@ -6,8 +6,8 @@ from itertools import groupby
 
 import pytest
 from sandboxed import ROOT
+from shared_sessions import shared_session
 
-from proxylab.client.session import Session
 from proxylab.errors import CapabilityError
 from proxylab.evidence.evidence import Observation, Packet
 from proxylab.scenario.cases import cases
@@ -109,7 +109,7 @@ def row(policy: str, verdict: ProbeVerdict) -> str:
 def test_the_page_is_of_this_code() -> None:
     scenario = cases(load_scenario(ROOT / "scenarios" / "ingress" / "client-address.lab.yaml"), "iptables")[0]
     first, second = scenario.all_probes
-    with Session() as session:
+    with shared_session() as session:
         try:
             lab = session.open(scenario)
         except CapabilityError as lacking:

@@ -5,8 +5,8 @@ import subprocess
 import pytest
 from command_line import CommandLine
 from sandboxed import ROOT
+from shared_sessions import shared_session
 
-from proxylab.client.session import Session
 from proxylab.engines.engine_names import ENGINES, IPTABLES_VARIANTS
 from proxylab.engines.protocol import EngineChoice
 from proxylab.scenario.load import load_scenario
@@ -29,6 +29,6 @@ def test_exec_and_shell_see_the_rules_of_the_engine(variant: str, cli: CommandLi
 
 @pytest.mark.parametrize("variant", IPTABLES_VARIANTS)
 def test_a_python_test_sees_the_rules_of_the_engine(variant: str) -> None:
-    with Session(EngineChoice(ENGINES[0], iptables=variant)) as session:
+    with shared_session(EngineChoice(ENGINES[0], iptables=variant)) as session:
         opened = session.open(load_scenario(SCENARIO))
         assert "-A KUBE-SERVICES " in opened.execute("node-a", "iptables-save", "-t", "nat").stdout

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from guests import OWN
 from sandboxed import ROOT
+from shared_sessions import shared_session
 
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.session import Session
@@ -76,7 +77,7 @@ IN_TURN = {"rr", "wrr", "lc", "wlc", "sed", "nq"}
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
-    with Session(EngineChoice("embedded/ipvs", kernel="uml")) as opened:
+    with shared_session(EngineChoice("embedded/ipvs", kernel="uml")) as opened:
         yield opened
 
 

@@ -6,8 +6,8 @@ from contextlib import closing
 import pytest
 from made_dump import PLANTED, SERVICES, made_dump
 from msgspec.structs import replace
+from shared_sessions import shared_session
 
-from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
 from proxylab.features.audit.findings import Audit
 from proxylab.features.audit.runs import audit
@@ -27,7 +27,7 @@ def audited(mode: str) -> Audit:
     imported = import_cluster(read_kubectl_output([("dump.yaml", made_dump())]), "imported")
     (case,) = cases(parse_scenario(imported.text, "dump.yaml"), mode, (1, 37))
     asked = with_senders(replace(case, probes=(), steps=(), streams=()))
-    with Session(EngineChoice(f"embedded/{mode}")) as session, closing(session.open(asked)) as lab:
+    with shared_session(EngineChoice(f"embedded/{mode}")) as session, closing(session.open(asked)) as lab:
         return audit(lab, "proxylab migrate dump.yaml", lambda done, of: None)
 
 

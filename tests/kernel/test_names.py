@@ -11,10 +11,10 @@ from typing import Any
 import dns.message
 from msgspec.structs import replace
 from sandboxed import USERS, sandboxed
+from shared_sessions import shared_session
 from traffic_plan import PODS, traffic_plan
 
 from proxylab.addresses import Protocol
-from proxylab.client.session import Session
 from proxylab.cluster.kube_dns import DNS_PORT, kube_dns
 from proxylab.cluster.store import Store
 from proxylab.control.dns_client import ask
@@ -171,7 +171,7 @@ spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080, protocol: UDP}
 def test_a_lab_of_names_hides_its_own_server() -> None:
     scenario = parse_scenario(HIDDEN, "hidden.lab.yaml")
     (probe,) = scenario.probes
-    with Session(EngineChoice(ENGINES[0])) as session:
+    with shared_session(EngineChoice(ENGINES[0])) as session:
         lab = session.open(scenario, HIDDEN)
         verdict = lab.probe(probe)
         assert verdict.overall == "pass", verdict.verdicts

@@ -11,9 +11,9 @@ import pytest
 from command_line import CommandLine
 from guests import OWN
 from sandboxed import ROOT
+from shared_sessions import shared_session
 
 from proxylab.client.lab_process import LabProcess
-from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
@@ -68,7 +68,7 @@ spec:
 def verdicts(file: Path) -> Iterator[tuple[str, Verdict]]:
     """Every verdict of the scenario in a guest, with the name of its probe or step."""
     (case,) = cases(load_scenario(file), "iptables")
-    with Session(EngineChoice("embedded/iptables", kernel="uml")) as session, closing(session.open(case)) as lab:
+    with shared_session(EngineChoice("embedded/iptables", kernel="uml")) as session, closing(session.open(case)) as lab:
         for each in case.judged:
             judged = lab.conclude(each) if isinstance(each, Step) else lab.judged(each)
             yield from ((each.name, verdict) for verdict in judged.verdicts)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pytest
 from sandboxed import ROOT
+from shared_sessions import shared_session
 
-from proxylab.client.session import Session
 from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.errors import CapabilityError
 from proxylab.evidence.evidence import Packet
@@ -67,7 +67,7 @@ def test_packets_take_the_way_that_is_drawn(name: str) -> None:
     probes = [probe for probe in first.all_probes if probe.expect.outcome is Outcome.DELIVERED]
     assert probes
     try:
-        with Session() as session, closing(session.open(first)) as lab:
+        with shared_session() as session, closing(session.open(first)) as lab:
             verdicts = [lab.probe(probe) for probe in probes]
     except CapabilityError as error:
         pytest.skip(str(error))

@@ -7,9 +7,9 @@ from contextlib import closing
 
 import pytest
 from sandboxed import ROOT
+from shared_sessions import shared_session
 
 from proxylab.addresses import Family
-from proxylab.client.session import Session
 from proxylab.engines.modes import MODES
 from proxylab.engines.protocol import EngineChoice
 from proxylab.scenario.cases import cases
@@ -20,7 +20,7 @@ FILE = ROOT / "scenarios/loadbalancer/source-ranges.lab.yaml"
 
 def test_the_rules_are_those_of_the_kernel() -> None:
     scenario = cases(load_scenario(FILE), "iptables")[0]
-    with Session(EngineChoice("embedded/iptables")) as session, closing(session.open(scenario)) as lab:
+    with shared_session(EngineChoice("embedded/iptables")) as session, closing(session.open(scenario)) as lab:
         held = lab.rules()["node-a"]
     case = ["--case", scenario.case.id] if scenario.case.id else []
     command = [sys.executable, "-m", "proxylab", "rules", str(FILE), *case]

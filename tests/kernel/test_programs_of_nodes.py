@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from node_programs import ABORTS, MARKER, folder_for_all, machine, marks, program, scenario
+from shared_sessions import shared_session
 
-from proxylab.client.session import Session
 from proxylab.engines.engine_names import IPTABLES_VARIANTS
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import EngineError, ScenarioError
@@ -58,7 +58,7 @@ def test_the_users_program_runs_where_the_scenario_names_none(folder: Path) -> N
 
 def test_commands_in_a_node_find_its_programs(folder: Path) -> None:
     nft = program(folder, "nft", 'echo "the nft of the scenario: $*"')
-    with Session(EngineChoice("embedded/iptables")) as session:
+    with shared_session(EngineChoice("embedded/iptables")) as session:
         lab = session.open(scenario("", of_node=f"{{nft: {nft}}}"))
         assert lab.execute("node-a", "nft", "list", "tables").stdout == "the nft of the scenario: list tables\n"
         assert "the nft" not in lab.execute("node-b", "nft", "--version").stdout
@@ -66,7 +66,7 @@ def test_commands_in_a_node_find_its_programs(folder: Path) -> None:
 
 def test_an_nft_that_aborts_is_the_engines_error_by_its_words(folder: Path) -> None:
     nft = program(folder, "nft", ABORTS.format(machine("nft")))
-    with Session(EngineChoice("embedded/nftables")) as session, pytest.raises(EngineError) as caught:
+    with shared_session(EngineChoice("embedded/nftables")) as session, pytest.raises(EngineError) as caught:
         session.open(scenario(f"{{nft: {nft}}}"))
     assert "nft: evaluate.c:1: Assertion failed" in str(caught.value)
     assert "nft was killed by signal 6" in str(caught.value)
@@ -80,7 +80,7 @@ def test_an_nft_that_aborts_is_the_engines_error_by_its_words(folder: Path) -> N
     ],
 )
 def test_a_program_that_cannot_run_is_a_mistake_of_the_scenario(path: str, why: str) -> None:
-    with Session(EngineChoice("embedded/nftables")) as session, pytest.raises(ScenarioError) as caught:
+    with shared_session(EngineChoice("embedded/nftables")) as session, pytest.raises(ScenarioError) as caught:
         session.open(scenario("", of_node=f"{{nft: {path}}}"))
     assert why in str(caught.value)
     assert "every user must be able to run it" in str(caught.value)
@@ -88,14 +88,14 @@ def test_a_program_that_cannot_run_is_a_mistake_of_the_scenario(path: str, why: 
 
 def test_an_iptables_of_the_other_variant_is_a_mistake_of_the_scenario() -> None:
     choice = EngineChoice("embedded/iptables", iptables="legacy")
-    with Session(choice) as session, pytest.raises(ScenarioError) as caught:
+    with shared_session(choice) as session, pytest.raises(ScenarioError) as caught:
         session.open(scenario(f"{{iptables: {machine('xtables-nft-multi')}}}"))
     assert "the lab's is legacy; add --iptables nft" in str(caught.value)
 
 
 def test_the_multi_call_binary_of_the_machine_is_an_iptables() -> None:
     given = scenario(f"{{iptables: {machine('xtables-nft-multi')}}}")
-    with Session(EngineChoice("embedded/iptables", iptables="nft")) as session:
+    with shared_session(EngineChoice("embedded/iptables", iptables="nft")) as session:
         lab = session.open(given)
         assert [lab.probe(each).overall for each in given.probes] == [Judgement.PASS]
         assert "(nf_tables)" in lab.execute("node-a", "ip6tables-save", "--version").stdout

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from sandboxed import ROOT
+from shared_sessions import shared_session
 
-from proxylab.client.session import Session
 from proxylab.engines.engine_names import ENGINES
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ScenarioError
@@ -55,7 +55,7 @@ def converse(sender: str, answers: str, turns: tuple[Turn, ...], families: str =
     }
     text = WORLD.replace("FAMILIES", families)
     scenario = parse_with_probes(text, "world.lab.yaml", [probe], Position("test.py", 1, 1))
-    with Session(EngineChoice(ENGINES[0])) as session:
+    with shared_session(EngineChoice(ENGINES[0])) as session:
         return session.open(scenario, text).converse(scenario.probes[0], answers, turns)
 
 

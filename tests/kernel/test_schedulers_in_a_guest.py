@@ -12,6 +12,7 @@ from typing import Final
 import pytest
 from guests import OWN
 from sandboxed import ROOT
+from shared_sessions import shared_session
 
 from proxylab.client.session import Session
 from proxylab.cluster.configuration import Scheduler
@@ -45,7 +46,7 @@ NEAREST: Final = {
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
-    with Session(EngineChoice(ENGINE, kernel="uml")) as opened:
+    with shared_session(EngineChoice(ENGINE, kernel="uml")) as opened:
         yield opened
 
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 from sandboxed import ROOT, sandboxed
+from shared_sessions import shared_session
 from test_traffic import stage
 from traffic_plan import VIP, nat, resolved
 from users import EITHER
 
 from proxylab.addresses import Transport
-from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
 from proxylab.evidence.evidence import Evidence, Packet
 from proxylab.kernel.sandbox.launcher import Launcher
@@ -142,7 +142,7 @@ def journeys(variant: str) -> list[list[str]]:
     found = []
     for name in ("clusterip/from-a-pod", "clusterip/no-endpoints"):
         scenario = load_scenario(ROOT / f"scenarios/{name}.lab.yaml")
-        with Session(EngineChoice(iptables=variant)) as session:
+        with shared_session(EngineChoice(iptables=variant)) as session:
             lab = session.open(scenario)
             for probe in scenario.probes:
                 # Of several endpoints each trace may meet another.
@@ -188,7 +188,7 @@ spec: {selector: {app: none}, ports: [{port: 80, targetPort: 8081}]}
 def hops(variant: str) -> dict[str, list[str]]:
     """For each probe, the hops of its packet."""
     scenario = parse_scenario(FROM_A_NODE, "from-a-node.lab.yaml")
-    with Session(EngineChoice(iptables=variant)) as session:
+    with shared_session(EngineChoice(iptables=variant)) as session:
         lab = session.open(scenario)
         return {
             probe.name: [

@@ -1,8 +1,8 @@
 """After a failure, the one more packet goes to the endpoint of the flow that failed."""
 
 import pytest
+from shared_sessions import shared_session
 
-from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError
 from proxylab.scenario.load import parse_scenario
@@ -39,7 +39,7 @@ spec: {{selector: {{app: echo}}, ports: [{{port: 80, targetPort: 8080}}]}}
 
 @pytest.mark.parametrize("engine", ["embedded/iptables", "embedded/nftables"])
 def test_the_traced_packet_goes_where_the_failed_one_went(engine: str) -> None:
-    with Session(EngineChoice(engine)) as session:
+    with shared_session(EngineChoice(engine)) as session:
         try:
             lab = session.open(parse_scenario(TEXT, "x.lab.yaml"), TEXT)
         except CapabilityError as error:

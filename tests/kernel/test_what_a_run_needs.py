@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from sandboxed import ROOT
+from shared_sessions import shared_session
 
 from proxylab.capability import CapabilityName
 from proxylab.client.lab_process import LabProcess
-from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError
 from proxylab.kernel.capabilities import TRIALS
@@ -72,10 +72,10 @@ def test_only_who_crafts_frames_pays_for_scapy(tmp_path: Path) -> None:
 def test_a_proxy_of_another_version_than_a_scenario_requires_skips_it() -> None:
     scenario = load_scenario(ROOT / "tests/kernel/killed.lab.yaml")
     recent = replace(scenario, requires=Requirements(version=VersionRange(since=(1, 29))))
-    with Session() as session:
+    with shared_session() as session:
         session.open(recent).close()
     with (
-        Session(EngineChoice("embedded@v1.23/iptables")) as session,
+        shared_session(EngineChoice("embedded@v1.23/iptables")) as session,
         pytest.raises(CapabilityError, match=r"a proxy of version >=1\.29"),
     ):
         session.open(recent)
@@ -85,7 +85,7 @@ def test_a_kernel_without_what_a_scenario_requires_skips_it_and_says_what_it_lac
     scenario = load_scenario(ROOT / "tests/kernel/killed.lab.yaml")
     new, old = Requirements(kernel=VersionRange(since=(99,))), Requirements(kernel=VersionRange(since=(3, 0)))
     has = Requirements(capabilities=(CapabilityName.VETH, CapabilityName.PROC))
-    with Session() as session:
+    with shared_session() as session:
         for requires in (old, has):
             session.open(replace(scenario, requires=requires)).close()
         with pytest.raises(CapabilityError, match=r"a kernel >=99 \(this is \d"):

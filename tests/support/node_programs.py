@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import pytest
+from shared_sessions import shared_session
 
-from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
 from proxylab.kernel.sandbox.iptables_links import PATH
 from proxylab.scenario.load import parse_scenario
@@ -75,7 +75,7 @@ spec: {{ipFamilyPolicy: PreferDualStack, selector: {{app: echo}}, ports: [{{port
 
 def marks(choice: EngineChoice, given: Scenario) -> dict[str, str]:
     """What the program of each node noted, where everything passes."""
-    with Session(choice) as session:
+    with shared_session(choice) as session:
         lab = session.open(given)
         assert [lab.probe(each).overall for each in given.probes] == [Judgement.PASS] * len(given.probes)
         return {

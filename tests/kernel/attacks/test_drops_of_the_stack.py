@@ -28,8 +28,8 @@ from attacked_lab import (
     program,
     route,
 )
+from shared_sessions import shared_session
 
-from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
 from proxylab.kernel.netlink.links_carry import kernel_release
 from proxylab.scenario.cases import cases
@@ -260,7 +260,7 @@ def test_the_plan_alone_does_not_blame_the_reverse_path_filter() -> None:
     text = SCENARIO.read_text().replace("[0, 1, 2]", "[1]")
     first = text[: text.index("    except:")] + "\n---\n" + text.partition("\n---\n")[2]
     (case,) = cases(parse_scenario(first, "strict.lab.yaml"), "iptables")
-    with Session(EngineChoice("embedded/iptables")) as session:
+    with shared_session(EngineChoice("embedded/iptables")) as session:
         opened = session.open(case)
         said = []
         for command in ("true", f"nft 'table ip attack {{ chain x {{ {BEFORE_ROUTING} }}; }}'"):

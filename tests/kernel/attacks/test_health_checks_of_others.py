@@ -2,8 +2,8 @@
 
 import pytest
 from attacked_lab import NODES, iptables, nft, program
+from shared_sessions import shared_session
 
-from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
 from proxylab.scenario.load import parse_scenario
 
@@ -55,7 +55,7 @@ ATTACKS = {
 @pytest.mark.parametrize("engine", ["embedded/iptables", "embedded/nftables"])
 def test_an_answer_of_another_server_is_none_of_the_nodes(engine: str, attack: str) -> None:
     scenario = parse_scenario(SCENARIO, "health-checks-of-others.lab.yaml")
-    with Session(EngineChoice(engine)) as session:
+    with shared_session(EngineChoice(engine)) as session:
         lab = session.open(scenario, SCENARIO)
         assert str(lab.probe(scenario.probes[0]).overall) == "fail", "node-a has no endpoint and answers 503"
         for each in ATTACKS[attack]:

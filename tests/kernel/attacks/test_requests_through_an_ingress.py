@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 from attacked_lab import Alteration, Told, iptables, nft, program
+from shared_sessions import shared_session
 
 from proxylab.client.open_lab import OpenLab
-from proxylab.client.session import Session
 from proxylab.report.failure_text import explain
 from proxylab.scenario.load import parse_with_probes
 from proxylab.scenario.words import Position
@@ -94,7 +94,7 @@ def lab() -> Iterator[OpenLab]:
     if shutil.which("nginx", path="/usr/sbin:/usr/bin:/sbin:/bin") is None:
         pytest.skip("needs nginx; 'apt-get install nginx-light'")
     scenario = parse_with_probes(WORLD, "attacked-ingress.lab.yaml", [], Position("attacks.py", 1, 1))
-    with Session() as session:
+    with shared_session() as session:
         yield session.open(scenario, WORLD)
 
 

@@ -6,8 +6,8 @@ An attack that leads first takes the engine's rule of the Service away, so that 
 import pytest
 from attacked_lab import ECHO, VIP, Alteration, iptables, nft, program
 from attacked_streams import SCENARIO, altered, concluded, said, streaming
+from shared_sessions import shared_session
 
-from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
 from proxylab.scenario.load import parse_scenario
 
@@ -117,7 +117,7 @@ def test_a_rule_of_others_that_lost_packets_in_an_earlier_step_changes_no_later_
     choice, other = ENGINES["embedded/iptables by legacy"], LOSING[rule]
     text = CUT.replace("PORT", "udp").replace("EXPECT", "{lost: {atLeast: 5}}")
     scenario = parse_scenario(text, "lost-to-others.lab.yaml")
-    with Session(choice) as session:
+    with shared_session(choice) as session:
         lab = session.open(scenario, text)
         altered(lab, other.machine, other.change)
         assert str(concluded(lab, scenario.steps[0]).overall) == "inconclusive"
