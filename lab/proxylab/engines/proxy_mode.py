@@ -116,6 +116,7 @@ class ProxyMode(Struct, frozen=True, kw_only=True):
         alike: changes of objects that no packet can tell from the truth in this mode, each with its proof.
         unread: fields of objects and of the configuration from which this mode makes no rule, each with the proof that
             no packet of a probe can tell; named as mutants of objects are, without the positions of elements.
+        ordered: lists of plain values whose order has a meaning in this mode, where others take them as sets.
         failures: the counter of failed syncs in kube-proxy's metrics, between its prefix and ``_total``.
         packet_counters: the counter of nfacct that each of these metrics shows.
         reads: the fields of ``ProxyConfiguration`` that it reads, of those that not every mode does; and
@@ -151,6 +152,7 @@ class ProxyMode(Struct, frozen=True, kw_only=True):
     equivalents: Sequence[Equivalent] = ()
     alike: Mapping[str, str] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
+    ordered: frozenset[str] = frozenset()
     failures: str
     packet_counters: Mapping[str, str] = field(default_factory=dict)
     reads: frozenset[str] = frozenset()

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.configuration import ProxyConfiguration
@@ -19,7 +19,7 @@ from proxylab.cluster.objects import EndpointSlice, KubeObject, Node, ObjectKey,
 from proxylab.cluster.store import EventType
 from proxylab.encoding import Record
 from proxylab.errors import InternalError
-from proxylab.mutate.fields import FieldChange, changes
+from proxylab.mutate.fields import FieldChange, changes, key_of
 
 KINDS: Final = (Service, EndpointSlice, Node, ServiceCIDR)
 """The kinds of objects that a proxy reads."""
@@ -27,7 +27,8 @@ CONFIGURATION: Final = "KubeProxyConfiguration"
 ABSENT: Final = "absent"
 WITHHELD: Final = "withheld"
 LATE: Final = "late"
-_EVENTS: Final = "later events of "
+EVENTS: Final = "later events of "
+"""With what ``ObjectMutation.where`` begins for later events."""
 
 _IN_PARTS: Final = ("internal_traffic_policy", "external_traffic_policy", "source_ranges", "affinity_timeout")
 """The settings of a Service that count for all its parts."""
@@ -38,7 +39,8 @@ _ADDRESSES: Final[Mapping[Family, IPAddress]] = {
 """Cluster IPs of a part without one; without them a proxy would ignore it. Reserved, as those of the lab's barrier."""
 _PART: Final = "part"
 _OF: Final = " of the "
-_IN_SECONDS: Final = (".affinityTimeout", ".udpIdleTimeout")
+_IN_SECONDS: Final = (".affinityTimeout", ".udpIdleTimeout", ".ipvs.tcp", ".ipvs.tcpFin", ".ipvs.udp")
+"""How long a proxy remembers a client or a connection."""
 
 
 class ObjectMutation(Record, frozen=True):
@@ -60,11 +62,11 @@ class ObjectMutation(Record, frozen=True):
     @property
     def is_of_events(self) -> bool:
         """Whether it changes no object, but hides events."""
-        return self.where.startswith(_EVENTS)
+        return self.where.startswith(EVENTS)
 
     def hides(self, event: EventType, thing: KubeObject) -> bool:
         """Whether it hides such an event of an object, for good or for a while."""
-        kind, change = self.where.removeprefix(_EVENTS), self.change.partition(" ")[0]
+        kind, change = self.where.removeprefix(EVENTS), self.change.partition(" ")[0]
         return self.is_of_events and (kind, change) == (type(thing).__name__, event)
 
     @property
@@ -87,7 +89,7 @@ def mutations_of(
     for before, after in pairwise(timeline):
         for event, key in _events(before, after):
             for fate in (WITHHELD, LATE):
-                found.setdefault(ObjectMutation(f"{_EVENTS}{key.kind}", f"{event} {fate}"), str(key))
+                found.setdefault(ObjectMutation(f"{EVENTS}{key.kind}", f"{event} {fate}"), str(key))
     return found
 
 
@@ -156,14 +158,18 @@ def _changes(thing: KubeObject | ProxyConfiguration) -> Iterator[FieldChange]:
     No lab tells a second apart: a busy machine takes as long from one packet of a client to the next.
     """
     for each in changes(thing):
-        if each.path not in _IN_SECONDS or each.change != "one more":
+        if each.path in _IN_SECONDS and each.change == "one more":
+            yield FieldChange(each.path, "ten times as long", _ten_times(thing, each.path))
+        else:
             yield each
-        elif isinstance(thing, Service) and thing.affinity_timeout:
-            longer = replace(thing, affinity_timeout=10 * thing.affinity_timeout)
-            yield FieldChange(each.path, "ten times as long", longer)
-        elif isinstance(thing, ProxyConfiguration):
-            longer_idle = replace(thing, udp_idle_timeout=10 * thing.udp_idle_timeout)
-            yield FieldChange(each.path, "ten times as long", longer_idle)
+
+
+def _ten_times(record: Struct, path: str) -> Struct:
+    """The record with ten times the number at a path, which leads through records alone."""
+    key, _, rest = path.removeprefix(".").partition(".")
+    (name,) = (each.name for each in fields(record) if key_of(each.name) == key)
+    value = getattr(record, name)
+    return replace(record, **{name: _ten_times(value, f".{rest}") if rest else 10 * value})
 
 
 class _Part(Struct, frozen=True):

@@ -3,17 +3,21 @@
 import asyncio
 
 import pytest
+from memory_ipvs import MemoryIpvs
 from memory_loader import BUILT_IN, MemoryLoader
 from memory_nft import MemoryNft
+from memory_process import MemoryProcess
 from msgspec.structs import replace
 from rule_cases import Addresses, echo, endpoint, facts, slice_of
 
 from proxylab.addresses import Family
 from proxylab.engines.embedded.iptables.writer import IptablesWriter
+from proxylab.engines.embedded.ipvs.writer import IpvsWriter
 from proxylab.engines.embedded.nftables.writer import NftablesWriter
 from proxylab.engines.embedded.ports import ClusterView
-from proxylab.engines.embedded.proxier import ModeProxier
+from proxylab.engines.embedded.proxier import ModeProxier, Proxier
 from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.engines.embedded.userspace.writer import UserspaceWriter
 
 A = Addresses(Family.IPV4)
 ECHO = echo(A)
@@ -28,14 +32,28 @@ def jumps(loader: MemoryLoader) -> dict[tuple[str, str], list[str]]:
     return {(table, chain): [*tables[table][chain]] for table, chains in BUILT_IN.items() for chain in chains}
 
 
+def made(mode: str) -> tuple[MemoryLoader, Proxier]:
+    """A proxier whose rules are those of iptables, and its kernel."""
+    settings = ProxySettings()
+    match mode:
+        case "ipvs":
+            kernel = MemoryIpvs()
+            return kernel, ModeProxier(IpvsWriter(Family.IPV4, kernel, settings))
+        case "userspace":
+            loader = MemoryLoader()
+            return loader, ModeProxier(UserspaceWriter(Family.IPV4, loader, MemoryProcess(), settings))
+    loader = MemoryLoader()
+    return loader, ModeProxier(IptablesWriter(Family.IPV4, loader, settings, sync_period=30, now=lambda: 100.0))
+
+
 @pytest.mark.parametrize("lost", [None, *BUILT_IN["nat"], *BUILT_IN["filter"]])
-def test_a_full_sync_of_mode_iptables_adds_only_the_jumps_that_are_lost(lost: str | None) -> None:
+@pytest.mark.parametrize(("mode", "least"), [("iptables", 9), ("ipvs", 6), ("userspace", 5)])
+def test_a_full_sync_adds_only_the_jumps_that_are_lost(mode: str, least: int, lost: str | None) -> None:
     async def story() -> None:
-        loader = MemoryLoader()
-        proxier = ModeProxier(IptablesWriter(Family.IPV4, loader, ProxySettings(), sync_period=30, now=lambda: 100.0))
+        loader, proxier = made(mode)
         await proxier.sync(VIEW, NODE, full=False)
         before = jumps(loader)
-        assert sum(map(len, before.values())) > 8
+        assert sum(map(len, before.values())) >= least
         for table in loader.tables[Family.IPV4].values():
             if lost in table:
                 table[lost].clear()

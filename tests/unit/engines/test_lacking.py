@@ -89,6 +89,17 @@ def test_it_lacks_nothing_of_an_ordinary_probe() -> None:
             {"service": "externalIPs: ['2001:db8:51::7']", "target": "{service: echo, via: nodePort, node: node-a}"},
             "no frontend of default/echo behind 2001:db8:51::7, which is no IPv4 address",
         ),
+        (
+            {"service": "ipFamilies: [IPv6, IPv4]", "target": "{service: echo, via: clusterIP, family: IPv4}"},
+            "serves clusterIP alone, and that of default/echo is no IPv4 address",
+        ),
+        (
+            {
+                "service": "ipFamilies: [IPv6, IPv4]",
+                "target": "{service: echo, via: nodePort, node: node-a, family: IPv4}",
+            },
+            "serves clusterIP alone, and that of default/echo is no IPv4 address",
+        ),
     ],
 )
 def test_it_lacks_what_kube_proxy_never_gave_it(changes: dict[str, str], reason: str) -> None:

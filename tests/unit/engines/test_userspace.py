@@ -3,17 +3,18 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from memory_loader import MemoryLoader, fresh
+from memory_process import MemoryProcess
 from msgspec.structs import replace
 from rule_cases import Addresses, case, echo, endpoint, facts, here_and_there, load_balancer, node_port, slice_of
 
 from proxylab.addresses import Family, Protocol
-from proxylab.cluster.objects import ServicePort
+from proxylab.cluster.objects import Service, ServicePort
 from proxylab.engines.embedded.iptables.cleanup import remove
 from proxylab.engines.embedded.ports import ClusterView, PortTracker
 from proxylab.engines.embedded.proxier import ModeProxier, Proxier, SyncFailedError
@@ -21,8 +22,6 @@ from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.userspace.balance import EndpointBalancer
 from proxylab.engines.embedded.userspace.rules import CHAINS
 from proxylab.engines.embedded.userspace.writer import (
-    Answered,
-    ProcessEndedError,
     ProcessPort,
     UserspaceWriter,
     served_ports,
@@ -33,35 +32,6 @@ from proxylab.engines.modes import MODES
 A = Addresses(Family.IPV4)
 ENDPOINTS = [("10.0.0.1", 80), ("10.0.0.2", 80), ("10.0.0.3", 80)]
 MODE = MODES["userspace"]
-
-
-class MemoryProcess:
-    """A proxy process that listens on made-up ports. ``orders`` holds what it was told, ``failing`` what fails."""
-
-    def __init__(self) -> None:
-        self.runs = False
-        self.orders: list[tuple[dict[str, ProcessPort], list[str]]] = []
-        self.failing: dict[str, str] = {}
-        self.dies = False
-        self._ports: dict[str, int] = {}
-        self._next = 40001
-
-    async def order(self, serve: Mapping[str, ProcessPort], close: Collection[str]) -> Answered:
-        if self.dies:
-            self.runs, self.dies = False, False
-            self._ports.clear()
-            raise ProcessEndedError("out of memory")
-        self.runs = True
-        self.orders.append((dict(serve), list(close)))
-        for key in close:
-            del self._ports[key]
-        for key in serve:
-            if key not in self._ports and key not in self.failing:
-                self._ports[key] = self._next
-                self._next += 1
-        return Answered(
-            len(self.orders), dict(self._ports), {key: self.failing[key] for key in serve if key in self.failing}
-        )
 
 
 def proxier(loader: MemoryLoader, process: MemoryProcess, settings: ProxySettings | None = None) -> Proxier:
@@ -170,6 +140,33 @@ COMMIT
 def test_the_rules_are_those_of_1_25() -> None:
     served = case(A, (load_balancer(A, external_ips=(A.of("external", 5),)), here_and_there(A)))
     assert MODE.load(served.cluster, served.node, served.settings, Family.IPV4, (1, 25)) == RULES
+
+
+def test_the_address_of_the_default_route_takes_the_place_of_the_nodes() -> None:
+    async def story() -> None:
+        loader, service = MemoryLoader(), node_port(A)
+        view = ClusterView((service,), (slice_of(service, A, endpoint(A, 10)),))
+        writer = UserspaceWriter(Family.IPV4, loader, MemoryProcess(), ProxySettings(), host=A.of("node", 9))
+        await ModeProxier(writer).sync(view, replace(facts(A), addresses=()))
+        rules = loader.texts[-1][1]
+        assert rules.count("--to-destination 172.18.0.9:40001") == 2
+        assert rules.count("REDIRECT --to-ports 40001") == 2
+
+    asyncio.run(story())
+
+
+def test_only_the_first_address_of_a_service_is_served() -> None:
+    """kube-proxy reads clusterIP, which iptables of the other family refuses."""
+    six, four = Addresses(Family.IPV6), echo(A)
+    both = replace(four, cluster_ips=(*four.cluster_ips, *echo(six).cluster_ips))
+    view = ClusterView((both,), (slice_of(four, A, endpoint(A, 10)), slice_of(echo(six), six, endpoint(six, 10))))
+
+    def served(service: Service, family: Family) -> int:
+        return len(served_ports(tracked_ports(PortTracker(family, "node-a"), replace(view, services=(service,)))))
+
+    assert [served(both, family) for family in Family] == [1, 0]
+    turned = replace(both, cluster_ips=tuple(reversed(both.cluster_ips)))
+    assert [served(turned, family) for family in Family] == [0, 1]
 
 
 def test_a_bind_address_is_translated_to_in_place_of_a_redirect() -> None:

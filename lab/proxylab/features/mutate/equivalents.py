@@ -12,7 +12,7 @@ from proxylab.cluster.configuration import KEYS_OF_MODES
 from proxylab.cluster.documents import camel_case
 from proxylab.cluster.objects import HEADLESS_LABEL, SERVICE_PROXY_NAME_LABEL, ZONE_LABEL
 from proxylab.engines.modes import MODES
-from proxylab.mutate.objects import ObjectMutation
+from proxylab.mutate.objects import EVENTS, ObjectMutation
 
 _ORDER: Final = "a proxy takes them as a set, of which each has its own meaning"
 _SLICES: Final = "a proxy reads the EndpointSlices, which the control plane has made of it"
@@ -94,9 +94,13 @@ _LABEL: Final = re.compile(r"\.labels\[(?P<key>[^\]]*)\]")
 
 
 def proof_of_mutation(mutation: ObjectMutation, mode: str) -> str:
-    """Why no packet can tell the mutation from the truth in a mode of the proxy; empty without a proof."""
-    field = _POSITION.sub("", mutation.where)
-    if mutation.change == "first and last exchanged" and field not in _ORDERED:
+    """Why no packet can tell the mutation from the truth in a mode of the proxy; empty without a proof.
+
+    What a proxy does not read of a kind of objects at all, it does not read of their later events either.
+    """
+    field = _POSITION.sub("", mutation.where).removeprefix(EVENTS)
+    is_ordered = field in _ORDERED or field in MODES[mode].ordered
+    if mutation.change == "first and last exchanged" and not is_ordered:
         return _ORDER
     if (label := _LABEL.search(mutation.where)) and label["key"] not in _LABELS:
         return "a proxy reads no such label"

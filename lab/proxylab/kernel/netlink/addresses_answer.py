@@ -1,4 +1,4 @@
-"""The addresses of a namespace: reading them, and waiting until IPv6 addresses answer.
+"""The addresses of a namespace: reading them, the one of the default route, and waiting until IPv6 addresses answer.
 
 The wait is the second gate of every build with IPv6, after ``kernel.netlink.links_carry``.
 
@@ -16,9 +16,9 @@ from contextlib import closing
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
-from proxylab.addresses import IPAddress
+from proxylab.addresses import Family, IPAddress
 from proxylab.errors import InternalError
-from proxylab.kernel.netlink.messages import Kind
+from proxylab.kernel.netlink.messages import Decoded, Kind
 from proxylab.kernel.netlink.socket import Netlink, open_netlink
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.model import Plan
@@ -26,7 +26,11 @@ from proxylab.timing import Deadline
 
 # include/uapi/linux/rtnetlink.h
 _RTMGRP_IPV6_ROUTE: Final = 0x400
+_RTN_UNICAST: Final = 1
 _RTN_LOCAL: Final = 2
+_RT_TABLE_MAIN: Final = 254
+_RT_SCOPE_UNIVERSE: Final = 0
+_FAMILIES: Final = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
 _PATIENCE: Final = 20.0
 _LOOK: Final = 0.05
 
@@ -36,12 +40,30 @@ def read_addresses(netns: NetNs, *, but: str = "") -> tuple[IPAddress, ...]:
     with closing(open_netlink(netns)) as netlink:
         links = netlink.dump(Kind.GET_LINK) if but else []
         skipped = {each.need(int, "index") for each in links if each.find(str, "IFLA_IFNAME") == but}
-        # On a point-to-point link IFA_ADDRESS is the other end's, but IPv6 lacks IFA_LOCAL.
         return tuple(
-            ip_address(each.find(str, "IFA_LOCAL") or each.need(str, "IFA_ADDRESS"))
-            for each in netlink.dump(Kind.GET_ADDRESS)
-            if each.need(int, "index") not in skipped
+            _address(each) for each in netlink.dump(Kind.GET_ADDRESS) if each.need(int, "index") not in skipped
         )
+
+
+def default_route_address(netns: NetNs, family: Family) -> IPAddress | None:
+    """The first global address of a family on the device of the default route; ``None`` without such a route."""
+    with closing(open_netlink(netns)) as netlink:
+        routes = netlink.dump(Kind.GET_ROUTE, family=int(_FAMILIES[family]))
+        devices = {each.find(int, "RTA_OIF") for each in routes if _is_default(each)}
+        held = [each for each in netlink.dump(Kind.GET_ADDRESS) if each.need(int, "index") in devices]
+    found = (_address(each) for each in held if each.need(int, "scope") == _RT_SCOPE_UNIVERSE)
+    return next((each for each in found if Family.of(each) is family), None)
+
+
+def _address(held: Decoded) -> IPAddress:
+    # On a point-to-point link IFA_ADDRESS is the other end's, but IPv6 lacks IFA_LOCAL.
+    return ip_address(held.find(str, "IFA_LOCAL") or held.need(str, "IFA_ADDRESS"))
+
+
+def _is_default(route: Decoded) -> bool:
+    """Whether a route leads everywhere, for packets that no policy rule sends to another table."""
+    is_main = route.find(int, "RTA_TABLE") == _RT_TABLE_MAIN
+    return is_main and route.need(int, "type") == _RTN_UNICAST and not route.need(int, "dst_len")
 
 
 def make_addresses_answer(

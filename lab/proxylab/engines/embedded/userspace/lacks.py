@@ -200,6 +200,9 @@ def _of_service(assembly: Assembly, probe: Probe | Stream, service: Service) -> 
     target, name = probe.target, f"{service.namespace}/{service.name}"
     from_outside = isinstance(target, ServiceTarget) and target.via is not Frontend.CLUSTER_IP
     policies = {service.internal_traffic_policy, *([service.external_traffic_policy] if from_outside else [])}
+    other, first = _of_other_family(assembly, service), assembly.scenario.network.families[0]
+    if len(service.cluster_ips) > 1 and Family.of(service.cluster_ips[0]) is not first:
+        yield f"mode userspace serves clusterIP alone, and that of {name} is no {first} address"
     if isinstance(target, ServiceTarget) and target.via is Frontend.HEALTH_CHECK_NODE_PORT:
         yield "mode userspace serves no health-check node port"
     if TrafficPolicy.LOCAL in policies:
@@ -210,7 +213,6 @@ def _of_service(assembly: Assembly, probe: Probe | Stream, service: Service) -> 
         yield "mode userspace has no nodePortAddresses"
     # It writes address by address, node ports last, and stops at the first one that iptables refuses (openPortal in
     # pkg/proxy/userspace/proxier.go).
-    other, first = _of_other_family(assembly, service), assembly.scenario.network.families[0]
     if from_outside and other is not None:
         yield f"mode userspace serves no frontend of {name} behind {other}, which is no {first} address"
 

@@ -17,15 +17,24 @@ _READY: Final = "its process gets the ready endpoints, wherever they are, whatev
 _NO_DETECTOR: Final = "it has no rule by which local traffic is told from other traffic"
 _NO_POLICY: Final = "it goes to endpoints on all nodes: the mode has no traffic policy Local"
 _NO_TYPE: Final = "it reads the node ports and addresses of a Service, and of its type only whether it is ExternalName"
+_NO_NODES: Final = (
+    "its proxier follows no Nodes (NoopNodeHandler in pkg/proxy/userspace/proxier.go) and takes the address of the "
+    "default route for the node's own; healthz asks for the Node since 1.30, and the mode ended with 1.25. Its start "
+    "asks for the pod networks of the Node, of which the mode makes no rule"
+)
+_ONE_FAMILY: Final = (
+    "it serves clusterIP alone, the first of a Service's addresses, where that is of the cluster's first family "
+    "(mergeService in pkg/proxy/userspace/proxier.go); probes of other Services and addresses are skipped"
+)
+_CLUSTER_IPS: Final = "Service.clusterIPs"
 
 _UNREAD: Final[Mapping[str, str]] = {
     **WITHOUT_INVALID_RULE,
+    "Node": _NO_NODES,
     **{
         f"EndpointSlice.endpoints.{each}": _READY
         for each in ("serving", "terminating", "nodeName", "forZones", "forNodes")
     },
-    "Node.labels": "it follows no hints, so the zone of a node has no meaning",
-    "Node.podCIDRs": _NO_DETECTOR,
     **{f"KubeProxyConfiguration.{each}": _NO_DETECTOR for each in ("detectLocalMode", "clusterCIDRs")},
     **{f"KubeProxyConfiguration.{each}": _NO_DETECTOR for each in ("bridgeInterface", "interfaceNamePrefix")},
     "Service.externalTrafficPolicy": _NO_POLICY,
@@ -33,6 +42,19 @@ _UNREAD: Final[Mapping[str, str]] = {
     "Service.healthCheckNodePort": "the mode serves none",
     "Service.sourceRanges": "the mode has no rule for them",
     "Service.loadBalancerIngress.ipMode": "kube-proxy knows it since 1.29, and the mode ended with 1.25",
+}
+
+_ALIKE: Final[Mapping[str, str]] = {
+    **{f"Service.type: as {each}": _NO_TYPE for each in ("ClusterIP", "NodePort")},
+    **dict.fromkeys(
+        (
+            f"{_CLUSTER_IPS}: without the last",
+            f"{_CLUSTER_IPS}[last]: one more",
+            "Service.affinityTimeout of the second family: left out",
+            "Service.affinityTimeout of the second family: ten times as long",
+        ),
+        _ONE_FAMILY,
+    ),
 }
 
 _EQUIVALENTS: Final = (
@@ -68,8 +90,9 @@ MODE: Final = ProxyMode(
     loaded=loaded_rules,
     mutants=MUTANT_LINES,
     equivalents=_EQUIVALENTS,
-    alike={f"Service.type: as {each}": _NO_TYPE for each in ("ClusterIP", "NodePort")},
+    alike=_ALIKE,
     unread=_UNREAD,
+    ordered=frozenset((_CLUSTER_IPS,)),
     failures="iptables_restore_failures",
     reads=frozenset(("sync_period", "udp_idle_timeout")),
     keys=lambda proxy: {"udpIdleTimeout": go_duration(proxy.udp_idle_timeout)},

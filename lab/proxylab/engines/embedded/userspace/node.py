@@ -8,6 +8,7 @@ from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.context import NodeContext
 from proxylab.engines.embedded.iptables.cleanup import remove
 from proxylab.engines.embedded.iptables.node import IptablesNode
+from proxylab.engines.embedded.node import LOOPBACK
 from proxylab.engines.embedded.proxier import ModeProxier, Proxier
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.userspace.process import StartedProcess
@@ -15,6 +16,7 @@ from proxylab.engines.embedded.userspace.rules import CHAINS
 from proxylab.engines.embedded.userspace.writer import UserspaceWriter
 from proxylab.engines.node_mode import NodeMode
 from proxylab.engines.protocol import ModeProcess
+from proxylab.kernel.netlink.addresses_answer import default_route_address
 
 _NAMES: Final = frozenset(chain.name for chain in CHAINS)
 _IN_RULES: Final = tuple(name.encode() for name in _NAMES)
@@ -34,12 +36,17 @@ class UserspaceNode(IptablesNode):
         configuration: ProxyConfiguration,
         version: tuple[int, ...],
     ) -> Mapping[Family, Proxier]:
-        """The proxier of the first family: kube-proxy had no second one in this mode."""
+        """The proxier of the first family: kube-proxy had no second one in this mode.
+
+        It knows no Node. Its own address is that of the default route (``NewCustomProxier`` in
+        pkg/proxy/userspace/proxier.go). Where there is none, kube-proxy does not start.
+        """
         del version
         family, listen = families[0], settings.node_address
         process = StartedProcess(self._context, family, listen, configuration.udp_idle_timeout)
         self._processes.append(process)
-        return {family: ModeProxier(UserspaceWriter(family, self, process, settings, listen))}
+        host = default_route_address(self._context.netns, family) or LOOPBACK[family]
+        return {family: ModeProxier(UserspaceWriter(family, self, process, settings, listen, host))}
 
     @property
     def processes(self) -> Sequence[ModeProcess]:

@@ -48,18 +48,19 @@ def key_of(port: ServicePortInfo) -> str:
     return f"{port.name}/{port.protocol}"
 
 
-def generation(ports: Mapping[str, int], listen: IPAddress | None) -> Generation:
+def generation(ports: Mapping[str, int], listen: IPAddress | None, host: IPAddress | None = None) -> Generation:
     """The parts of the rules.
 
     ``ports`` has the port of the proxy process for each service port, by ``key_of``; the rules leave out other ones.
-    ``listen`` is its address; ``None`` for all.
+    ``listen`` is its address; ``None`` for all. ``host`` is where the node's own packets reach a process that listens
+    on all; ``None`` for the address of the Node object.
     """
     return Generation(
         jumps=_JUMPS,
         kept=_none,
         shared=_shared,
         head=_none,
-        port=partial(_render_port, ports, listen),
+        port=partial(_render_port, ports, listen, listen or host),
         tail=_no_tail,
         knows_ip_mode=False,
     )
@@ -78,10 +79,14 @@ def _no_tail(_family: Family, _settings: ProxySettings, _node: NodeFacts) -> tup
 
 
 def _render_port(
-    ports: Mapping[str, int], listen: IPAddress | None, proxy: ProxyScope, port: ServicePortInfo
+    ports: Mapping[str, int],
+    listen: IPAddress | None,
+    host: IPAddress | None,
+    proxy: ProxyScope,
+    port: ServicePortInfo,
 ) -> PortRules:
     to = ports.get(key_of(port))
-    lines = () if to is None else tuple(_portals(port, to, listen, listen or proxy.node_address))
+    lines = () if to is None else tuple(_portals(port, to, listen, host or proxy.node_address))
     return PortRules(port.service, lines, (), "")
 
 

@@ -65,7 +65,8 @@ def tracked_ports(tracker: PortTracker, cluster: ClusterView) -> tuple[ServicePo
     """The service ports, each with its ready endpoints, wherever they are.
 
     In this mode kube-proxy watches Endpoints, which say nothing but where ready endpoints are. So an address of two
-    slices counts where one of them says that it is ready, whatever the other says.
+    slices counts where one of them says that it is ready, whatever the other says. Of a Service it reads ``clusterIP``,
+    the first of its addresses: one whose first address is of the other family has no rules.
     """
     ready = (
         each
@@ -73,7 +74,11 @@ def tracked_ports(tracker: PortTracker, cluster: ClusterView) -> tuple[ServicePo
         else replace(each, endpoints=tuple(endpoint for endpoint in each.endpoints if endpoint.ready))
         for each in cluster.slices
     )
-    return tracker.update(replace(cluster, slices=tuple(ready)))
+    services = (
+        each if len(each.cluster_ips) < 2 else replace(each, cluster_ips=each.cluster_ips[:1])
+        for each in cluster.services
+    )
+    return tracker.update(replace(cluster, services=tuple(services), slices=tuple(ready)))
 
 
 def served_ports(ports: Sequence[ServicePortInfo]) -> dict[str, ProcessPort]:
@@ -103,6 +108,7 @@ class UserspaceWriter:
 
     Args:
         listen: the address on which the process listens; ``None`` for all.
+        host: the node's own address; ``None`` for that of the Node object.
     """
 
     def __init__(
@@ -112,6 +118,7 @@ class UserspaceWriter:
         process: ProxyProcess,
         settings: ProxySettings,
         listen: IPAddress | None = None,
+        host: IPAddress | None = None,
     ) -> None:
         self.family = family
         self._loader = loader
@@ -120,7 +127,7 @@ class UserspaceWriter:
         self._tracked: Sequence[ServicePortInfo] = ()
         self._served: dict[str, ProcessPort] = {}
         self._ports: dict[str, int] = {}
-        self._generation = generation(self._ports, listen)
+        self._generation = generation(self._ports, listen, host)
         self._settings = settings
         self._rules = ModeProxier(IptablesWriter(family, loader, settings, self._generation))
 
