@@ -14,6 +14,10 @@ WHOLE_CATALOGUE = 45 * 60  # seconds, on two cores
 ONE_SCENARIO = 60
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.budget, pytest.mark.timeout(WHOLE_CATALOGUE + 60)]
+MODES = pytest.mark.parametrize(
+    ("mode", "kernel"),
+    [("iptables", "host"), ("nftables", "host"), ("userspace", "host"), pytest.param("ipvs", "uml", marks=OWN)],
+)
 
 
 def mutants(*arguments: str) -> tuple[list[dict[str, Any]], float]:
@@ -34,10 +38,7 @@ def survivors(report: list[dict[str, Any]]) -> list[str]:
     return [f"{each['class']}: {each['mutation']}" for each in report if not (each["noticed"] or each["equivalent"])]
 
 
-@pytest.mark.parametrize(
-    ("mode", "kernel"),
-    [("iptables", "host"), ("nftables", "host"), ("userspace", "host"), pytest.param("ipvs", "uml", marks=OWN)],
-)
+@MODES
 def test_the_catalogue_notices_every_mutant_of_a_mode(mode: str, kernel: str) -> None:
     report, took = mutants("--engine", f"embedded/{mode}", "--kernel", kernel)
     equivalent = sum(bool(each["equivalent"]) for each in report)
@@ -46,9 +47,9 @@ def test_the_catalogue_notices_every_mutant_of_a_mode(mode: str, kernel: str) ->
     assert took <= WHOLE_CATALOGUE
 
 
-@pytest.mark.parametrize("mode", ["iptables", "nftables", "userspace"])
-def test_the_catalogue_notices_every_mutant_of_what_a_proxy_is_shown(mode: str) -> None:
-    report, took = mutants("--objects", "--engine", f"embedded/{mode}")
+@MODES
+def test_the_catalogue_notices_every_mutant_of_what_a_proxy_is_shown(mode: str, kernel: str) -> None:
+    report, took = mutants("--objects", "--engine", f"embedded/{mode}", "--kernel", kernel)
     equivalent = sum(bool(each["equivalent"]) for each in report)
     print(f"{mode}: {len(report)} mutants, {equivalent} equivalent, in {took / 60:.1f} min")  # noqa: T201
     assert survivors(report) == []

@@ -2,17 +2,20 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from command_line import CommandLine
+from object_mutants import IN_EVERY_MODE, judgement_of
 from sandboxed import ROOT
 
 from proxylab.client.session import Session
-from proxylab.engines.engine_names import mode_of, version_of
+from proxylab.engines.modes import MODES
 from proxylab.engines.protocol import EngineChoice
+from proxylab.features.mutate.equivalents import proof_of_mutation
 from proxylab.features.mutate.mutants import Mutant
-from proxylab.features.mutate.runs import MutantRuns, object_mutants_of, with_objects
+from proxylab.features.mutate.runs import MutantRuns, with_objects
 from proxylab.mutate.objects import ObjectMutation
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
@@ -63,6 +66,7 @@ NOTICED = (
     ("steps/manifests-are-applied", "later events of Service", "MODIFIED withheld"),
     ("steps/node-port-number-used-again", "later events of Service", "ADDED late"),
     ("steps/type-changes-to-a-load-balancer", "later events of Service", "MODIFIED withheld"),
+    *IN_EVERY_MODE,
 )
 """A mutation that each scenario notices: of an element, a list, a part, a setting, a configuration, later events."""
 
@@ -110,21 +114,6 @@ def runs_in_userspace() -> Iterator[MutantRuns]:
         yield MutantRuns(session, USERSPACE)
 
 
-def judgement_of(scenario: str, mutation: ObjectMutation, engine: str, runs: MutantRuns) -> str:
-    """What the first case of a scenario says of a mutation; empty if it passes."""
-    file = ROOT / f"scenarios/{scenario}.lab.yaml"
-    (each, *_) = cases(load_scenario(file), mode_of(engine), version_of(engine))
-    case = with_objects(each)
-    assert runs.baseline(case.case, lambda _what: None).trouble == ""
-    (mutant,) = (
-        each
-        for each in object_mutants_of([case], engine)
-        if (each.rule_class, each.mutation) == (mutation.where, mutation.change)
-    )
-    noticed = runs.settled(mutant, [case], lambda _what: None).noticed
-    return "" if noticed is None else noticed.judgement
-
-
 # The first rows are one of each kind; that the others are noticed, the campaign over the catalogue shows, too.
 @pytest.mark.parametrize(
     ("scenario", "where", "change"),
@@ -136,18 +125,55 @@ def test_a_scenario_notices_what_its_proxies_are_wrongly_shown(
     assert judgement_of(scenario, ObjectMutation(where, change), ENGINE, runs) == "fail"
 
 
-@pytest.mark.parametrize(("scenario", "where", "change"), NOTICED_IN_NFTABLES)
-def test_a_scenario_notices_what_only_mode_nftables_reads(
+# Mode iptables has each row of every mode above.
+@pytest.mark.parametrize(
+    ("scenario", "where", "change"),
+    [*NOTICED_IN_NFTABLES, *(pytest.param(*row, marks=pytest.mark.thorough) for row in IN_EVERY_MODE)],
+)
+def test_a_scenario_notices_in_mode_nftables_what_its_proxies_are_wrongly_shown(
     scenario: str, where: str, change: str, runs_in_nftables: MutantRuns
 ) -> None:
     assert judgement_of(scenario, ObjectMutation(where, change), NFTABLES, runs_in_nftables) == "fail"
 
 
-@pytest.mark.parametrize(("scenario", "where", "change"), NOTICED_IN_USERSPACE)
+# Mode iptables has each row of every mode above.
+@pytest.mark.parametrize(
+    ("scenario", "where", "change"),
+    [
+        *NOTICED_IN_USERSPACE,
+        *IN_EVERY_MODE[:1],
+        *(pytest.param(*row, marks=pytest.mark.thorough) for row in IN_EVERY_MODE[1:]),
+    ],
+)
 def test_a_scenario_of_mode_userspace_notices_what_its_proxies_are_wrongly_shown(
     scenario: str, where: str, change: str, runs_in_userspace: MutantRuns
 ) -> None:
     assert judgement_of(scenario, ObjectMutation(where, change), USERSPACE, runs_in_userspace) == "fail"
+
+
+OF_NODES = (
+    ("Node", "absent"),
+    ("Node.name", "another"),
+    ("Node.addresses", "left out"),
+    ("Node.addresses[first]", "one more"),
+)
+"""Changes of Nodes, by whose addresses and names proxies in other modes go."""
+
+
+@pytest.mark.parametrize(("where", "change"), OF_NODES)
+def test_mode_userspace_writes_its_rules_whatever_nodes_it_is_shown(where: str, change: str) -> None:
+    """Its rules lead a node's own packets to the address of the default route, as those of kube-proxy do."""
+    mode = MODES["userspace"]
+    assert proof_of_mutation(ObjectMutation(where, change), mode.word)
+    (case,) = cases(load_scenario(ROOT / "scenarios/userspace/every-pod-sees-the-node.lab.yaml"), mode.word)
+    with Session(EngineChoice(USERSPACE)) as session:
+        with closing(session.open(case)) as lab:
+            true = lab.rules_of("node-a")
+        with closing(session.open(case, shown=ObjectMutation(where, change))) as lab:
+            assert mode.differences(lab.rules_of("node-a"), true) == []
+        with closing(session.open(case, shown=ObjectMutation("Service.ports[first].port", "one more"))) as lab:
+            assert mode.differences(lab.rules_of("node-a"), true)
+    assert "--to-destination 172.18.0.2:" in true
 
 
 def test_what_changes_nothing_is_not_noticed(runs: MutantRuns) -> None:

@@ -180,6 +180,7 @@ CONCERNS = {
                 "test_mode_ipvs_passes[core]",
                 "test_what_many_kernels_lack_is_there[SCTP sockets-embedded/iptables]",
             ),
+            f"{_KERNEL}mutants_of_objects_in_a_guest.py": (),
             f"{_KERNEL}schedulers_in_a_guest.py": (),
         },
     ),
