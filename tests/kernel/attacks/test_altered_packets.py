@@ -2,52 +2,19 @@
 
 from typing import Any
 
-from attacked_lab import ECHO, ECHO_6, IPV6, Attack, Dialled, each_of, lab_of_module, nft
+from altered_data import ANSWER, DATA_STAYS, REQUEST, SEGMENT, altered_connection, altered_datagrams
+from attacked_lab import DELIVERED, ECHO, ECHO_6, IPV6, Attack, Dialled, each_of, lab_of_module, nft
 
-DELIVERED = {"outcome": "delivered", "backends": ["echo"], "source": "preserved"}
 REJECTED = {"outcome": "rejected", "at": "node-a"}
 REFUSED = {"outcome": "refused"}
-DATA_STAYS = "A proxy changes addresses and ports, and no data."
 QUOTED = "An ICMP error quotes the packet that it is about, as its sender sent it."
 ONCE = "A packet gets one answer."
-
-REQUEST = "oifname echo udp dport 8080 @th,1600,32 set 0xdeadbeef udp checksum set 0"
-ANSWER = f"ip saddr {ECHO} udp sport 8080 @th,456,8 set 0x20 udp checksum set 0"
-"""A datagram with another payload needs another checksum, or none; with none, only a look at the data shows it."""
 UNREACHABLE_6 = "icmpv6 type destination-unreachable"
 CLIENT_6 = "fd00:10:244::a"
-SEGMENT = "oifname echo tcp dport 8080 tcp flags & psh == psh @th,2400,32 set 0x41424344"
-
-
-def datagrams(manner: str) -> Dialled:
-    return Dialled(port="udp", send={"as": manner, "payload": 600})
-
 
 ATTACKS = [
-    *(
-        attack
-        for manner in ("packet", "connect")
-        for attack in (
-            Attack(
-                f"a rule changes the data of a datagram on its way, {manner}",
-                (nft("node-b", "postrouting", 300, REQUEST),),
-                "fail", DATA_STAYS, DELIVERED, datagrams(manner),
-                says=("outcome: the data of the request had changed on the way when it came to",),
-            ),
-            Attack(
-                f"a rule changes the data of an answer on its way, {manner}",
-                (nft("node-b", "prerouting", -350, ANSWER),),
-                "fail", DATA_STAYS, DELIVERED, datagrams(manner),
-                says=("reply: the data of the reply had changed on the way when it came to",),
-            ),
-        )
-    ),
-    Attack(
-        "a rule changes the data of a connection on its way",
-        (nft("node-b", "postrouting", 300, SEGMENT),),
-        "fail", DATA_STAYS, DELIVERED, Dialled(send={"as": "connect", "payload": 600}),
-        says=("outcome: the data of the request had changed on the way when it came to echo",),
-    ),
+    *(attack for manner in ("packet", "connect") for attack in altered_datagrams(manner)),
+    altered_connection(),
     *(
         Attack(
             f"the ICMP error quotes another destination, over {port}",

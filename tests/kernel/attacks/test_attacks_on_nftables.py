@@ -1,6 +1,7 @@
 """The attacks that modes nftables and ipvs meet otherwise, since other rules are foreign there; and those over IPv6."""
 
 import pytest
+from altered_data import altered_connection, altered_datagrams
 from attacked_lab import (
     ECHO,
     EMPTY,
@@ -107,6 +108,8 @@ ATTACKS = [
         "inconclusive", "The kernel asks no rule about a flow that it knows.", dialled=FROM_ANOTHER,
         says=(f"DNAT rules to {ECHO}:8080 counted 0 of 1 flow it got",),
     ),
+    *altered_datagrams("packet"),
+    altered_connection(),
 ]  # fmt: skip
 
 
@@ -134,6 +137,9 @@ ON_IPVS = [
         "fail", "The sender must hear an ICMP error, and it heard nothing.", REJECTED, OF_EMPTY,
         why="which has no destination, and the ICMP error did not reach client", never="dropped the packet",
     ),
+    *altered_datagrams("packet"),
+    *altered_datagrams("connect"),
+    altered_connection(),
 ]  # fmt: skip
 
 

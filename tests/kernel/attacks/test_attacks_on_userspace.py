@@ -1,10 +1,12 @@
 """Mode userspace under attack: others do the work of the proxy's process, and the network loses what it sends."""
 
+from altered_data import altered_connection, altered_datagrams
 from attacked_lab import (
     BY_PROGRAM,
     CLIENT,
     ECHO,
     EMPTY,
+    OTHER,
     VIP,
     Alteration,
     Attack,
@@ -165,6 +167,13 @@ ATTACKS = [
         "fail", "The process had an endpoint; its kernel refused to send to it.",
         BY_PROGRAM, OVER_TCP, why="accepted the connection and closed it, and no tap saw it try an endpoint",
         never="had no endpoint",
+    ),
+    *altered_datagrams("connect", BY_PROGRAM),
+    altered_connection(BY_PROGRAM),
+    Attack(
+        "a copy of a datagram of the process comes to another pod",
+        (nft("node-b", "postrouting", 300, f'ip daddr {ECHO} udp dport 8080 dup to {OTHER} device "other"'),),
+        "fail", "The process leads a datagram to one endpoint.", BY_PROGRAM, OVER_UDP,
     ),
 ]  # fmt: skip
 

@@ -168,6 +168,28 @@ def test_a_stream_whose_data_changes_fails(changed: str) -> None:
             assert str(verdict.overall) == "fail", said(verdict)
 
 
+# What becomes of packets behind the proxy is judged alike; the rows above show it of mode iptables.
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("engine", "done"),
+    [
+        *((f"embedded/{mode}", done) for mode in ("nftables", "userspace") for done in ("copied", "changed")),
+        # The kernel for guests has no dup.
+        pytest.param("embedded/ipvs", "changed", marks=pytest.mark.needs_kernel(built=None)),
+    ],
+)
+def test_what_a_rule_does_to_the_packets_of_a_stream_fails_in_each_mode(engine: str, done: str) -> None:
+    alteration, port, clause = COPIED["a copy of each request comes to another pod"]
+    text, choice = WORLD, EngineChoice(engine, kernel="uml" if engine.endswith("ipvs") else "host")
+    if done == "changed":
+        alteration, port, what = CHANGED["a request over UDP"]
+        text, clause = text.replace("every: 5ms}", "every: 5ms, payload: 100}"), f"the data of the {what} had changed"
+    with streaming(choice, port, "{lost: {atMost: 1000}}", alteration, text=text) as verdicts:
+        for verdict in verdicts:
+            assert str(verdict.overall) == "fail", said(verdict)
+            assert clause in said(verdict)
+
+
 @pytest.mark.parametrize("port", ["tcp", "udp"])
 def test_a_stream_whose_port_alone_a_rule_changes_keeps_no_source(port: str) -> None:
     rule = nft("node-a", "postrouting", 50, f"ip daddr {ECHO} meta l4proto {port} snat to {CLIENT}:{TAKEN}", "nat")
