@@ -4,13 +4,17 @@ The floor of a certificate is the time of a probe in a lab of one Service: an en
 packet would leave it behind.
 """
 
+import resource
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 
 import pytest
 from msgspec.structs import replace
 
+from proxylab.client import open_lab
 from proxylab.client.session import Session
+from proxylab.client.together import NumberedProbe, batches
 from proxylab.engines.protocol import EngineChoice
 from proxylab.features.audit.findings import Audit
 from proxylab.features.audit.manifests import scenario_of_manifests
@@ -21,6 +25,7 @@ from proxylab.scenario.cases import cases
 MOST_SECONDS_OF_100 = 60.0
 MOST_SECONDS_OF_300 = 600.0
 MOST_TIMES_THE_FLOOR = 4.0
+OF_SENDING_ALONE = 0.85
 SERVICE = """
 apiVersion: v1
 kind: Service
@@ -80,3 +85,29 @@ def test_each_half_of_a_certificate_for_300_services_takes_ten_minutes(engine: s
     print(f"{what}; a question takes {1000 * of_many:.1f} ms, and {1000 * of_one:.1f} ms of 1 Service")  # noqa: T201
     assert found.seconds < MOST_SECONDS_OF_300
     assert of_many < of_one * MOST_TIMES_THE_FLOOR
+
+
+def processor_seconds() -> float:
+    """What this process and its ended children have used."""
+    used = (resource.getrusage(each) for each in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def alone(asked: Iterable[NumberedProbe], *, counts_divide: bool) -> Iterator[list[NumberedProbe]]:
+    return batches(asked, counts_divide=False)
+
+
+@pytest.mark.budget
+@pytest.mark.timeout(600)
+def test_questions_that_are_sent_together_take_less_processor_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both in one run, since the machine may be busy."""
+    taken = []
+    audited(1)  # compiles what is imported
+    for together in (True, False):
+        if not together:
+            monkeypatch.setattr(open_lab, "batches", alone)
+        before = processor_seconds()
+        found = audited(60)
+        taken.append(processor_seconds() - before)
+        print(f"together: {together}: {taken[-1]:.1f} s of processors for {len(found.answers)} questions")  # noqa: T201
+    assert taken[0] < taken[1] * OF_SENDING_ALONE

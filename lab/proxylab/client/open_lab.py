@@ -27,9 +27,11 @@ from proxylab.client.requests import (
     trace_alike,
     with_state_after,
 )
+from proxylab.client.together import NumberedProbe, batches
 from proxylab.cluster.objects import KubeObject
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.lacking import lacking, lacking_of_step, refuse_dialogue
+from proxylab.engines.modes import MODES
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, InternalError, LabError
 from proxylab.evidence.engine_progress import ProxyRecord
@@ -60,6 +62,7 @@ from proxylab.protocol.messages import (
     PresentLab,
     Request,
     SendProbe,
+    SendTogether,
 )
 from proxylab.protocol.standing_labs import LabRecord, ListObjects
 from proxylab.report.bundle import NodeState, bundle
@@ -72,6 +75,7 @@ from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.expectations.metrics import exported_names
 from proxylab.verdict.judge import judge, judge_step, skip
 from proxylab.verdict.model import UNRESOLVED, Judgement, ProbeVerdict, StepVerdict
+from proxylab.verdict.shared_counts import evidence_of_each
 
 BUILD_SECONDS: Final = 300.0
 """More than the engines may take (``proxylab.engines.fleet``), whose errors say more."""
@@ -323,31 +327,61 @@ class OpenLab:
         assembly, made = self._current
         return assembly.plan_after(made)
 
-    def judged_together(self, probes: Sequence[Probe]) -> Iterator[ProbeVerdict]:
-        """``judged`` for many probes of one moment: the lab sends the next ones while one is judged.
+    def judged_together(self, probes: Sequence[Probe]) -> Iterator[tuple[int, ProbeVerdict]]:
+        """``judged`` for many probes of one moment: each verdict with its number among them, in any order.
+
+        The lab sends the next ones while one is judged, and sends those together whose evidence can be told apart
+        (``proxylab.client.together``). Unless all of these pass, each is sent by itself.
 
         They dial no names. Every verdict must be taken before the lab is asked for something else.
         """
         if self._looks:
-            yield from map(self.judged, probes)
+            yield from enumerate(map(self.judged, probes))
             return
-        sent = deque[ResolvedProbe]()
-
-        def wanted() -> Iterator[SendProbe]:
-            for probe in probes:
-                self._come_to(probe)
-                if not self._lacking(probe):
-                    self._sent.add(probe.name)
-                    sent.append(self._assembly.resolved(probe))
-                    yield SendProbe(_without_names(sent[-1]))
-
-        answers = self._ask_ahead(wanted())
-        for probe in probes:
+        for number, probe in enumerate(probes):
+            self._come_to(probe)
             if reason := self._lacking(probe):
-                yield self.left_out(probe, reason)
+                yield number, self.left_out(probe, reason)
+        asked = (
+            NumberedProbe(number, probe, self._assembly.resolved(probe))
+            for number, probe in enumerate(probes)
+            if not self._lacking(probe)
+        )
+        counts_divide = all(MODES[mode].counts_divide for mode in self._modes.values())
+        alone: list[NumberedProbe] = []
+        yield from self._judged_in_batches(batches(asked, counts_divide=counts_divide), alone)
+        by_itself = (SendProbe(_without_names(each.resolved)) for each in alone)
+        for each, evidence in zip(alone, self._ask_ahead(by_itself), strict=True):
+            self._sent.add(each.probe.name)
+            yield each.number, self._verdict_on(each, evidence)
+
+    def _judged_in_batches(
+        self, found: Iterable[Sequence[NumberedProbe]], alone: list[NumberedProbe]
+    ) -> Iterator[tuple[int, ProbeVerdict]]:
+        """The verdicts of batches in which all pass; ``alone`` gets the probes of others, and batches of one."""
+        sent = deque[Sequence[NumberedProbe]]()
+
+        def wanted() -> Iterator[SendTogether]:
+            for batch in found:
+                if len(batch) == 1:
+                    alone.extend(batch)
+                else:
+                    sent.append(batch)
+                    yield SendTogether(tuple(_without_names(each.resolved) for each in batch))
+
+        for answer in self._ask_ahead(wanted()):
+            batch = sent.popleft()
+            evidence = evidence_of_each(answer, [each.resolved for each in batch]) or ()
+            verdicts = list(map(self._verdict_on, batch, evidence))
+            if not verdicts or any(each.overall is not Judgement.PASS for each in verdicts):
+                alone.extend(batch)  # what is wrong with one may have made up for what another one lacks
                 continue
-            evidence = next(answers)
-            yield self._verdict(probe, sent.popleft(), self._assembly.expected_source(probe), evidence)
+            for each, verdict in zip(batch, verdicts, strict=True):
+                self._sent.add(each.probe.name)
+                yield each.number, verdict
+
+    def _verdict_on(self, asked: NumberedProbe, evidence: Evidence) -> ProbeVerdict:
+        return self._verdict(asked.probe, asked.resolved, self._assembly.expected_source(asked.probe), evidence)
 
     def _verdict(
         self, probe: Probe, resolved: ResolvedProbe, source: IPAddress | None, evidence: Evidence

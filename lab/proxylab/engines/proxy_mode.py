@@ -125,6 +125,7 @@ class ProxyMode(Struct, frozen=True, kw_only=True):
         feature_gates: those that concern this mode alone, with the values that its embedded engine behaves like.
         lacks: what it lacks of what scenarios ask for.
         removes: the modes whose rules a starting proxy removes (platformCleanup in cmd/kube-proxy/app), in order.
+        counts_divide: whether what rules counted for several probes can be told apart (``verdict.shared_counts``).
         by_interfaces: whether each sync asks for the addresses of the node's interfaces, whatever its settings.
         sync_seconds: how long a sync of the real kube-proxy may take on a busy machine.
         needs: the capabilities without which no proxy of the mode can work.
@@ -160,6 +161,7 @@ class ProxyMode(Struct, frozen=True, kw_only=True):
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     lacks: Lacks = Lacks()
     removes: tuple[Mode, ...] = ()
+    counts_divide: bool = False
     by_interfaces: bool = False
     sync_seconds: float = 60.0
     needs: tuple[CapabilityName, ...] = ()

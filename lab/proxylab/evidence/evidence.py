@@ -369,3 +369,15 @@ class Evidence(Record, frozen=True, kw_only=True):
     drops: tuple[DropReason, ...] = ()
     unfinished: str = ""
     seconds: float = 0.0
+
+
+class EvidenceTogether(Record, frozen=True, kw_only=True):
+    """The record of probes that the lab sent one after another, between two readings of the rule counters.
+
+    Attributes:
+        each: the evidence of every probe, in their order, without ``counts``.
+        counts: what rules counted for all of them.
+    """
+
+    each: tuple[Evidence, ...] = ()
+    counts: tuple[RuleCount, ...] = ()

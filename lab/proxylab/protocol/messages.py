@@ -17,7 +17,7 @@ from proxylab.encoding import Record, TaggedRecord
 from proxylab.engines.embedded.mutation import Mutation
 from proxylab.engines.protocol import EngineChoice
 from proxylab.evidence.engine_progress import ProxyRecord
-from proxylab.evidence.evidence import Capture, Evidence
+from proxylab.evidence.evidence import Capture, Evidence, EvidenceTogether
 from proxylab.evidence.lookups import Lookup
 from proxylab.evidence.segments import DialogueRecord
 from proxylab.evidence.stream_records import StepEvidence
@@ -230,6 +230,12 @@ class SendProbe(Request[Evidence], frozen=True):
     trace: bool = False
 
 
+class SendTogether(Request[EvidenceTogether], frozen=True):
+    """Send probes of one family that have no ``question``, one after another; gets their evidence."""
+
+    probes: tuple[ResolvedProbe, ...]
+
+
 class LookUp(Request[Lookup], frozen=True):
     """Look up a name from a namespace of the plan. ``seconds`` bounds the wait."""
 
@@ -285,6 +291,7 @@ LabRequest = (
     | Advance
     | Conclude
     | SendProbe
+    | SendTogether
     | LookUp
     | Converse
     | Dump

@@ -54,6 +54,7 @@ from proxylab.protocol.messages import (
     Request,
     Response,
     SendProbe,
+    SendTogether,
 )
 from proxylab.protocol.standing_labs import (
     AnyRequest,
@@ -240,6 +241,7 @@ _OF_LAB: Final[Mapping[type, _CarryOut]] = dict(
         _by(Advance, lambda lab, asked: lab.advance(asked)),
         _by(Conclude, lambda lab, asked: lab.step_runner.conclude(tables=asked.tables, metrics=asked.metrics)),
         _by(SendProbe, lambda lab, asked: lab.send(asked.resolved, trace=asked.trace)),
+        _by(SendTogether, lambda lab, asked: lab.send_together(asked.probes)),
         _by(LookUp, lambda lab, asked: lab.ask(asked.netns_name, asked.query, Deadline.after(asked.seconds))),
         _by(Converse, lambda lab, asked: lab.converse(asked.dialogue)),
         _by(Dump, lambda lab, asked: lab.dump(asked.node)),

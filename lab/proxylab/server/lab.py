@@ -34,7 +34,7 @@ from proxylab.engines.barrier import is_barrier
 from proxylab.engines.modes import MODES
 from proxylab.engines.protocol import Engine
 from proxylab.errors import InternalError
-from proxylab.evidence.evidence import Evidence
+from proxylab.evidence.evidence import Evidence, EvidenceTogether
 from proxylab.evidence.lookups import Lookup
 from proxylab.evidence.segments import DialogueRecord
 from proxylab.kernel.netfilter.iptables_tool import IptablesVariant
@@ -200,6 +200,14 @@ class BuiltLab(Struct, frozen=True):
         if self._balancer_routes is not None:
             await self._balancer_routes.settle()  # the probe tests the rules, not the balancers' delay
         return await self.runner.run(resolved, trace=trace)
+
+    async def send_together(self, probes: Sequence[ResolvedProbe]) -> EvidenceTogether:
+        """Run probes one after another, between two readings of the counters. Raises what ``send`` raises."""
+        await self.raise_if_ended()
+        await self.step_runner.rest()
+        if self._balancer_routes is not None:
+            await self._balancer_routes.settle()
+        return await self.runner.run_together(probes, self._policy_routes.install)
 
     async def ask(self, netns_name: str, query: Query, deadline: Deadline) -> Lookup:
         """Look up a name from a node or pod, and wait for the answer until the deadline."""

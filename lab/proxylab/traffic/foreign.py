@@ -97,10 +97,15 @@ class ForeignRules:
         self._after = None
         self._before = await self.read(family)
 
+    @property
+    def found_none(self) -> bool:
+        """Whether there were no such rules at the beginning; then there is nothing to read again."""
+        return not self._before
+
     async def read_again(self) -> None:
         """Read the counters now: what comes later is not the probe's. A second call does nothing."""
         if self._after is None:
-            self._after = await self.read(self._family) if self._before else {}
+            self._after = {} if self.found_none else await self.read(self._family)
 
     async def end(self) -> tuple[ForeignRule, ...]:
         """All foreign rules of the node, each with the increase of its counter."""

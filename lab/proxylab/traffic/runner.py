@@ -5,12 +5,14 @@ responders answer, read the taps. It ends when every flow is settled: arrived an
 an ICMP error. If nothing moves any more and some flow is not settled, it sends sentinel packets (``sentinels`` says why
 a packet that has not arrived before them never will). Once they are back and still nothing has moved, the run is over.
 A run never waits for a fixed time.
+
+Probes that are sent together run one after another, and what rules counted is read once for all of them.
 """
 
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from itertools import chain
@@ -21,7 +23,7 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Family, Transport
 from proxylab.errors import InternalError
-from proxylab.evidence.evidence import Capture, Direction, Evidence, Packet, TraceStep
+from proxylab.evidence.evidence import Capture, Direction, Evidence, EvidenceTogether, Packet, RuleCount, TraceStep
 from proxylab.evidence.segments import DialogueRecord
 from proxylab.kernel.netfilter.meters import Meter
 from proxylab.kernel.netlink.build import Wiring
@@ -33,7 +35,7 @@ from proxylab.plan.added_pod import AddedPod, with_added
 from proxylab.plan.dialogue import Dialogue
 from proxylab.plan.model import Listener, Plan, Role
 from proxylab.plan.name_servers import own_addresses
-from proxylab.plan.resolved import STACK, ResolvedProbe
+from proxylab.plan.resolved import STACK, PolicyRoute, ResolvedProbe
 from proxylab.scenario.probes import MOST_CONCURRENCY
 from proxylab.scenario.words import Manner
 from proxylab.timing import Deadline, together
@@ -237,9 +239,53 @@ class Runner:
         async with self.packet_lock:
             self.traced += trace
             self._seen = None  # two runs of 24,000 flows would take 190 MB more than one
-            evidence = await self._run(resolved, trace=trace)
-            _end_connections_of(resolved, evidence, self.plan, self._netns_by_name)
-            return self._clients.note(resolved, evidence)
+            meters = self._meters_on(resolved.nodes, Family.of(resolved.destination))
+            await together(meter.begin(resolved) for meter in meters.values())
+            evidence = await self._run(resolved, meters, self._foreign_on(resolved.nodes), trace=trace)
+            counts = await _ended(meters)
+            steps = with_virtual_servers(evidence.steps, counts)
+            evidence = replace(evidence, counts=counts, metered_nodes=_metered(meters), steps=steps)
+            return self._noted(resolved, evidence)
+
+    async def run_together(
+        self, probes: Sequence[ResolvedProbe], take_route: Callable[[PolicyRoute | None], None]
+    ) -> EvidenceTogether:
+        """Send probes of one family one after another, between two readings of the rule counters.
+
+        To read the rules of all nodes takes longer than a few flows. Where there are no foreign rules, these are looked
+        for once, too. ``take_route`` is called before each probe. Runs wait for each other.
+
+        Raises:
+            CapabilityError: the kernel cannot flush conntrack when source ports are used up.
+        """
+        nodes, family = (
+            dict.fromkeys(chain.from_iterable(each.nodes for each in probes)),
+            Family.of(probes[0].destination),
+        )
+        meters, foreign = self._meters_on(nodes, family), self._foreign_on(nodes)
+        async with self.packet_lock:
+            self._seen = None
+            await together(meter.begin(probes[0]) for meter in meters.values())
+            await together(rules.begin(family) for rules in foreign)
+            some = [] if all(rules.found_none for rules in foreign) else foreign
+            found: list[Evidence] = []
+            for resolved in probes:
+                take_route(resolved.policy_route)
+                found.append(await self._run(resolved, meters, some))
+            counts, metered = await _ended(meters), _metered(meters)
+            whole = (replace(evidence, metered_nodes=metered) for evidence in found)
+            return EvidenceTogether(each=tuple(map(self._noted, probes, whole)), counts=counts)
+
+    def _noted(self, resolved: ResolvedProbe, evidence: Evidence) -> Evidence:
+        """The evidence of a run, whose connections end and whose clients are noted."""
+        _end_connections_of(resolved, evidence, self.plan, self._netns_by_name)
+        return self._clients.note(resolved, evidence)
+
+    def _meters_on(self, nodes: Iterable[str], family: Family) -> Mapping[str, Meter]:
+        return {node: self._meters[node, family] for node in nodes}
+
+    def _foreign_on(self, nodes: Iterable[str]) -> Sequence[ForeignRules]:
+        return [self._foreign[node] for node in nodes if node in self._foreign]
 
     async def converse(self, dialogue: Dialogue) -> DialogueRecord:
         """Hold a dialogue by crafted segments. Runs wait for each other.
@@ -249,8 +295,7 @@ class Runner:
             CapabilityError: the kernel has no nf_tables.
         """
         resolved = dialogue.there
-        family = Family.of(resolved.destination)
-        meters = {node: self._meters[node, family] for node in resolved.nodes}
+        meters = self._meters_on(resolved.nodes, Family.of(resolved.destination))
         async with self.packet_lock:
             await together(meter.begin(resolved) for meter in meters.values())
             (port,) = self._source_ports(resolved)
@@ -266,14 +311,20 @@ class Runner:
                 responders=self._responders,
             )
             spoken = await conversation.hold()
-            counts = await together(meter.end() for meter in meters.values())
+            counts = await _ended(meters)
         uncounted = tuple(node for node, meter in meters.items() if not meter.is_complete)
-        return replace(spoken, counts=tuple(chain.from_iterable(counts)), uncounted=uncounted)
+        return replace(spoken, counts=counts, uncounted=uncounted)
 
-    async def _run(self, resolved: ResolvedProbe, *, trace: bool) -> Evidence:
+    async def _run(
+        self,
+        resolved: ResolvedProbe,
+        meters: Mapping[str, Meter],
+        foreign: Sequence[ForeignRules],
+        *,
+        trace: bool = False,
+    ) -> Evidence:
+        """Send a probe while meters count. The evidence has all but what these have counted."""
         started, family = time.monotonic(), Family.of(resolved.destination)
-        meters = {node: self._meters[node, family] for node in resolved.nodes}
-        await together(meter.begin(resolved) for meter in meters.values())
         identity = self._identities.issue(resolved.flows)
         ports = self._source_ports(resolved)
         passage = self._programs.on_the_way(resolved)
@@ -282,7 +333,6 @@ class Runner:
             untaken.callback(turns.close)
             tracing = self._armed(resolved, identity, ports[0] if passage.nodes else 0) if trace else None
             await passage.begin()
-            foreign = [self._foreign[node] for node in resolved.nodes if node in self._foreign]
             await together(rules.begin(family) for rules in foreign)
             self._stacks.begin((*resolved.nodes, *resolved.watched))
             known, dropped = self.conntrack.flows(resolved, ports if resolved.sender.port else ()), self._links.read()
@@ -293,15 +343,12 @@ class Runner:
         entries = self.conntrack.entries(resolved, tracked, ports)
         steps = () if tracing is None else _steps(tracing, identity, meters)
         foreign_rules = await together(rules.end() for rules in foreign)
-        counts = tuple(chain.from_iterable(await together(meter.end() for meter in meters.values())))
         observations, behind = by_connection(turns.matcher.observations, resolved)
         return Evidence(
             sent=turns.sending.sent,
             observations=observations,
             behind=behind,
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
-            counts=counts,
-            metered_nodes=tuple(node for node, meter in meters.items() if meter.is_complete),
             foreign=(*chain.from_iterable(foreign_rules), *self._stacks.holding),
             sentinels=turns.sentinels.reports(),
             unpinned=turns.unpinned,
@@ -319,7 +366,7 @@ class Runner:
             counters_read_at=self._stacks.counters_read_at,
             foreign_read_at=self._foreign_read_at if self._stacks.counters_read_at else 0,
             http=tuple(turns.sending.answers) if isinstance(turns.sending, Fetches) else (),
-            steps=with_virtual_servers(steps, counts),
+            steps=steps,
             drops=() if tracing is None else tracing.drops_until(self._stacks.counters_read_at),
             unfinished=unfinished,
             seconds=time.monotonic() - started,
@@ -427,6 +474,14 @@ class Runner:
 def _steps(tracing: Tracing, identity: Identity, meters: Mapping[str, Meter]) -> tuple[TraceStep, ...]:
     """The traced packet's way, with the rules as the meters know them."""
     return tracing.finish(identity, {node: meter.rules_by_chain() for node, meter in meters.items()})
+
+
+async def _ended(meters: Mapping[str, Meter]) -> tuple[RuleCount, ...]:
+    return tuple(chain.from_iterable(await together(meter.end() for meter in meters.values())))
+
+
+def _metered(meters: Mapping[str, Meter]) -> tuple[str, ...]:
+    return tuple(node for node, meter in meters.items() if meter.is_complete)
 
 
 def _end_connections_of(

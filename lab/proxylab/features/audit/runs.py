@@ -12,7 +12,7 @@ from proxylab.features.audit.findings import Audit, AuditAnswer
 from proxylab.features.audit.questions import Asker
 from proxylab.features.audit.senders import senders_of
 from proxylab.oracle.promised import with_promises
-from proxylab.verdict.model import UNRESOLVED
+from proxylab.verdict.model import UNRESOLVED, ProbeVerdict
 
 
 def audit(lab: OpenLab, command: str, at: Callable[[int, int], None]) -> Audit:
@@ -44,10 +44,11 @@ def audit(lab: OpenLab, command: str, at: Callable[[int, int], None]) -> Audit:
     promised = {each.name: each for each in filled.all_probes}
     probes = [promised[each.probe.name] for each in questions]
     lab.add(*probes)
-    began, answers = time.monotonic(), list[AuditAnswer]()
-    for number, verdict in enumerate(lab.judged_together(probes)):
-        at(number, len(questions))
-        answers.append(AuditAnswer(questions[number], replace(verdict, rerun_command=command)))
+    began, judged = time.monotonic(), dict[int, ProbeVerdict]()
+    for number, verdict in lab.judged_together(probes):
+        at(len(judged), len(questions))
+        judged[number] = replace(verdict, rerun_command=command)
+    answers = [AuditAnswer(question, judged[number]) for number, question in enumerate(questions)]
     first = next((number for number, each in enumerate(answers) if each.judgement in UNRESOLVED), None)
     if first is not None:
         again = lab.probe(probes[first])

@@ -2,8 +2,9 @@
 
 A dump costs 10 ms even of an empty table, since the kernel walks the buckets of all namespaces; it knows the number of
 a namespace's entries without a walk. A look-up of one flow costs microseconds. pyroute2 takes a hundred times as long
-to encode or decode one. A probe may have ten thousand flows, so look-ups that differ in one port are encoded once, and
-the usual form of an answer is read at fixed offsets.
+to encode or decode one. A probe may have ten thousand flows, and an audit asks thousands of times about a few. So one
+look-up of each protocol is encoded, and addresses and ports of others are written into it; the usual form of an answer
+is read at fixed offsets.
 """
 
 import errno
@@ -12,6 +13,7 @@ import socket
 import struct
 from collections.abc import Iterable, Sequence
 from contextlib import closing
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final, NamedTuple
 
@@ -36,6 +38,9 @@ _SECONDS: Final = 600
 _STATUS: Final = 0xE  # IPS_SEEN_REPLY, IPS_ASSURED and IPS_CONFIRMED of nf_conntrack_common.h
 _ESTABLISHED: Final[Content] = {"CTA_PROTOINFO_TCP": {"CTA_PROTOINFO_TCP_STATE": 3}}
 
+# In front of a look-up's addresses stand its header, struct nfgenmsg, and the heads of three attributes around them.
+_SOURCE_AT: Final = 16 + 4 + 3 * 4
+_HEAD_BYTES: Final = 4
 # A look-up ends with the attributes of the destination port, or of the type and code of ICMP, eight bytes each.
 _SEQUENCE: Final = slice(8, 12)
 _PORT: Final = slice(-12, -10)
@@ -156,8 +161,7 @@ class Conntrack:
 
     def replies(self, original: Tuple, source_ports: Sequence[int]) -> list[Tuple | None]:
         """The reply direction of each flow, or ``None`` without an entry; the flows differ only in source port."""
-        request = NetlinkRequest("look up a connection", Kind.GET_CONNECTION, 0, _about(original))
-        encoded, port_at = request.encode(0), _IDENTIFIER if original.protocol in _ICMP else _PORT
+        encoded, port_at = look_up(original), _IDENTIFIER if original.protocol in _ICMP else _PORT
         found = self._netlink.exchange([_LookUp(encoded, port_at, port) for port in source_ports])
         return [None if answer.is_last else _way(answer, _REPLY, original.source.version) for answer in found]
 
@@ -168,7 +172,7 @@ class Conntrack:
         directions, so that the look-up of an original tuple finds an entry of which it is the reply
         (``ctnetlink_get_conntrack``).
         """
-        encoded = NetlinkRequest("look up a connection", Kind.GET_CONNECTION, 0, _about(tuple_)).encode(0)
+        encoded = look_up(tuple_)
         found = self._netlink.exchange([_LookUp(encoded, _DESTINATION_PORT, port) for port in destination_ports])
         version = tuple_.source.version
         return [
@@ -237,6 +241,27 @@ def flush(netns: NetNs) -> None:
     """Delete every entry of a namespace. Raises ``CapabilityError``."""
     with closing(Conntrack(netns)) as conntrack:
         conntrack.flush()
+
+
+def look_up(original: Tuple) -> bytes:
+    """The look-up of the entry with this original direction, without a sequence number."""
+    source, destination = original.source.packed, original.destination.packed
+    message = bytearray(_blank_look_up(original.source.version, original.protocol))
+    destination_at = _SOURCE_AT + len(source) + _HEAD_BYTES
+    message[_SOURCE_AT : _SOURCE_AT + len(source)] = source
+    message[destination_at : destination_at + len(destination)] = destination
+    port_at = _IDENTIFIER if original.protocol in _ICMP else _PORT
+    message[port_at] = original.source_port.to_bytes(2, "big")
+    if original.protocol not in _ICMP:
+        message[_DESTINATION_PORT] = original.destination_port.to_bytes(2, "big")
+    return bytes(message)
+
+
+@lru_cache
+def _blank_look_up(version: int, protocol: int) -> bytes:
+    nowhere = ip_address(bytes(4 if version == 4 else 16))
+    about = _about(Tuple(protocol, nowhere, 0, nowhere, 0))
+    return NetlinkRequest("look up a connection", Kind.GET_CONNECTION, 0, about).encode(0)
 
 
 def _about(original: Tuple) -> Content:

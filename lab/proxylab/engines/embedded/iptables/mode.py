@@ -62,6 +62,7 @@ MODE: Final = ProxyMode(
         )
     ),
     keys=_keys,
+    counts_divide=True,
     # Modes iptables and ipvs leave each other's rules: ``kube-proxy --cleanup`` or a restart of the node removes them.
     removes=(Mode.NFTABLES, Mode.USERSPACE),
 )
