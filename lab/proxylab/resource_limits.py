@@ -22,6 +22,11 @@ _LEAST_FILE: Final = 16 << 20
 _LEAST_PROCESSES: Final = 64
 """A small lab has a dozen processes and threads; a kube-proxy has ten, and every command of a node one."""
 
+MOST_PROCESSES: Final = 16_384
+"""So many a lab's commands may have: a kube-proxy has a dozen threads, so this is enough for a thousand."""
+
+_EVERY_USER: Final = ["0", "0", str(2**32 - 1)]
+
 
 class _Limit(NamedTuple):
     """A limit in words: what it limits, and how a shell shows and raises it, in units of ``unit``."""
@@ -43,8 +48,14 @@ def check_limits() -> None:
     check_descriptors(1)
     _check(_ADDRESS_SPACE, _LEAST_ADDRESS_SPACE)
     _check(_FILE, _LEAST_FILE)
-    if os.geteuid() and resource.getrlimit(_PROCESSES.number)[0] != resource.RLIM_INFINITY:  # root has no such limit
-        _check(_PROCESSES, _own_tasks() + _LEAST_PROCESSES)
+    if _allowed(_PROCESSES) != resource.RLIM_INFINITY:
+        # Root itself has no such limit, and the user as whom its commands run begins with none.
+        _check(_PROCESSES, _LEAST_PROCESSES + (0 if is_root_of_the_machine() else _own_tasks()))
+
+
+def is_root_of_the_machine() -> bool:
+    """Whether the calling process is root, and not root of a user namespace only (user_namespaces(7))."""
+    return os.geteuid() == 0 and Path("/proc/self/uid_map").read_text(encoding="ascii").split() == _EVERY_USER
 
 
 def check_descriptors(namespaces: int) -> None:
@@ -79,7 +90,7 @@ def _of_system_call(error: OSError, *, in_lab: bool) -> CapabilityError | None:
             )
         case errno.ENOMEM if _is_set(_ADDRESS_SPACE):
             return _lacking(_ADDRESS_SPACE)
-        case errno.EAGAIN if _is_set(_PROCESSES) and os.geteuid():  # fork(2)
+        case errno.EAGAIN if _is_set(_PROCESSES) and not is_root_of_the_machine():  # fork(2)
             return _lacking(_PROCESSES)
     return None
 
@@ -90,9 +101,19 @@ def _of_python(error: BaseException) -> CapabilityError | None:
         return None
     if _is_set(_ADDRESS_SPACE):
         return _lacking(_ADDRESS_SPACE)
-    if no_thread and _is_set(_PROCESSES) and os.geteuid():
+    if no_thread and _is_set(_PROCESSES) and not is_root_of_the_machine():
         return _lacking(_PROCESSES)
     return CapabilityError("more threads", "raise pids.max of its control group") if no_thread else None
+
+
+def no_process_for_command() -> CapabilityError:
+    """What a lab lacks whose launcher may start no process (fork(2), EAGAIN)."""
+    if resource.RLIM_INFINITY != _allowed(_PROCESSES) < MOST_PROCESSES:
+        return _lacking(_PROCESSES)
+    return CapabilityError(
+        f"more than {MOST_PROCESSES:,} processes for commands of labs, or more than pids.max of a control group",
+        "run smaller labs, or fewer at once; as root, --privileged has no such limit",
+    )
 
 
 def _check(limit: _Limit, needed: int) -> None:
@@ -102,7 +123,8 @@ def _check(limit: _Limit, needed: int) -> None:
 
 def _allowed(limit: _Limit) -> int:
     soft, hard = resource.getrlimit(limit.number)
-    return hard if limit is _DESCRIPTORS else soft  # a lab process raises this one by itself
+    raised = limit is _DESCRIPTORS or (limit is _PROCESSES and is_root_of_the_machine())  # by the lab process itself
+    return hard if raised else soft
 
 
 def _lacking(limit: _Limit, needed: int = 0) -> CapabilityError:

@@ -19,6 +19,8 @@ import pytest
 from command_line import lives
 from verb_kills import (
     ATTEMPTS,
+    BUILDING,
+    CHAIN,
     CLIENT,
     COMMAND,
     FILE,
@@ -93,8 +95,27 @@ def test_the_rows_have_each_verb_role_stage_signal_and_user() -> None:
     assert len(found) < 12
 
 
+def builders() -> Iterator[Any]:
+    """The death of the supervisor while a lab is built, for each verb that builds one; every run has a table's."""
+    for verb in VERBS:
+        for typed in TABLE[verb]:
+            if typed.lab == "own":
+                kill = Kill(verb, typed, CHAIN[0], BUILDING, signal.SIGKILL, ordinary=False)
+                yield pytest.param(kill, id=str(kill), marks=[] if verb == "conformance" else [pytest.mark.verb_kills])
+
+
+@pytest.mark.parametrize("kill", [*builders()])
+def test_a_supervisor_that_dies_while_its_lab_is_built_is_named_by_each_verb(kill: Kill) -> None:
+    expect_told(kill)
+
+
 @pytest.mark.parametrize("kill", [*rows()])
 def test_the_client_says_who_died_and_nothing_is_left(kill: Kill) -> None:
+    expect_told(kill)
+
+
+def expect_told(kill: Kill) -> None:
+    """Type the verb and strike, again where nothing was hit; then look at what it says and leaves."""
     if kill.ordinary and os.geteuid() != 0:
         pytest.skip("the row of this user is the one as root")
     if (lacks := kill.lacks()) is not None:

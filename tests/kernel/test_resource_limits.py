@@ -1,17 +1,22 @@
 """A limit of the process or a missing place ends a command with one line that names it, and what is needed."""
 
 import os
+import resource
 import shlex
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sandboxed import ROOT, checkout_for
+from sandboxed import ORDINARY, ROOT, checkout_for, python_of, sandboxed
 from verb_kills import TABLE, Typed, cached_kube_proxy, lay_out
 
 from proxylab.cli.verbs import VERBS
+from proxylab.errors import CapabilityError
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.timing import Deadline
 
 SCENARIO = "scenarios/clusterip/from-a-pod.lab.yaml"
 OF_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, which alone mounts; run as root")
@@ -73,6 +78,7 @@ LIMITS = {
     "-n 48": "71 open files; 'ulimit -n' allows 48",
     "-v 400000": "1,048,576 KiB of address space; 'ulimit -v' allows 400,000",
     "-f 1": "16,384 KiB in a file; 'ulimit -f' allows 1",
+    "-u 20": "processes of this user; 'ulimit -u' allows 20",  # how many more are needed goes by how many there are
 }
 CASES = [(verb, typed, limit) for verb in VERBS for typed in TABLE[verb] for limit in LIMITS]
 
@@ -98,7 +104,8 @@ def test_each_verb_names_the_limit_or_needs_no_more(verb: str, typed: Typed, lim
     if typed.lab == "own":
         assert code == 4, output
         joined = " ".join(output.split())
-        assert f"this machine lacks {LIMITS[limit]}" in joined
+        assert "this machine lacks" in joined
+        assert LIMITS[limit] in joined
         assert f"raise that limit with 'ulimit {limit.split(maxsplit=1)[0]}'" in joined
     elif code == 4:
         assert "raise that limit with" in output or "this machine lacks" in output
@@ -108,23 +115,76 @@ def test_each_verb_names_the_limit_or_needs_no_more(verb: str, typed: Typed, lim
         assert code in {*typed.codes, 2}, output  # 2: no lab stands
 
 
-@OF_ROOT
-def test_so_is_the_limit_on_the_processes_of_a_user(tmp_path: Path) -> None:
-    with checkout_for(ordinary=True) as (root, become):
-        program = f"ulimit -u 5; exec {sys.executable} -m proxylab up {root / SCENARIO}"
+def as_ordinary_user(limit: str, words: str) -> tuple[int, str]:
+    """What an ordinary user reads below a limit of processes, to which a word of bash may add those that there are."""
+    there = f"$(cat /proc/[0-9]*/status 2>/dev/null | grep -cP '^Uid:\t{ORDINARY}\t')" if os.geteuid() == 0 else "400"
+    with checkout_for(ordinary=True) as (root, become), tempfile.TemporaryDirectory(prefix="open-") as folder:
+        Path(folder).chmod(0o777)
+        program = f"ulimit -u $(({limit.replace('THERE', there)})); exec {python_of(root)} -m proxylab {words}"
         done = subprocess.run(
-            [*become, "bash", "-c", program],
+            [*become, "bash", "-c", program.replace("ROOT", str(root))],
             capture_output=True,
             text=True,
             check=False,
             timeout=120,
-            cwd="/",
+            cwd=folder,
             env={"PATH": os.environ["PATH"], "PYTHONPATH": f"{root}/lab", "XDG_RUNTIME_DIR": "", "COLUMNS": "200"},
         )
-    output = done.stdout + done.stderr
-    assert done.returncode == 4, output
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_so_is_the_limit_on_the_processes_of_a_user() -> None:
+    code, output = as_ordinary_user("5", f"up ROOT/{SCENARIO}")
+    assert code == 4, output
     assert "processes of this user; 'ulimit -u' allows 5; raise that limit with 'ulimit -u'" in output
     assert len(output.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "spare", [66, *(pytest.param(each, marks=pytest.mark.thorough) for each in (68, 70, 74, 80, 90, 110))]
+)
+def test_a_lab_that_meets_the_limit_of_processes_later_names_it_too(spare: int) -> None:
+    """It begins, since a small lab has room. Its workers, commands and threads may find none, or just enough."""
+    code, output = as_ordinary_user(f"THERE + {spare}", f"run ROOT/{SCENARIO} ROOT/{SCENARIO} --jobs 4 --no-bundles")
+    assert "Traceback" not in output
+    assert "has a bug" not in output
+    assert code in (0, 4), output
+    assert (code == 4) == ("'ulimit -u' allows" in output), output
+
+
+@OF_ROOT
+def test_labs_of_root_count_the_processes_of_their_commands_alone(tmp_path: Path) -> None:
+    """The machine's root has no such limit, and hundreds of processes."""
+    code, output = run(f"run {ROOT / SCENARIO} --no-bundles", before="ulimit -u 64", folder=tmp_path)
+    assert code == 0, output
+
+
+async def commands_without_room(launcher: Launcher) -> dict[str, object]:
+    """What becomes of commands while the launcher may start no process, and afterwards."""
+    (child,) = map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+    places = {name: launcher.make_netns(name) for name in ("known", "new")}
+
+    async def run(name: str) -> int | str:
+        try:
+            done = await launcher.run(places[name], ["true"], netns_name=name, deadline=Deadline.after(20))
+        except CapabilityError as error:
+            return error.missing
+        return done.status
+
+    found: dict[str, object] = {"before": await run("known")}
+    soft, hard = resource.prlimit(child, resource.RLIMIT_NPROC)
+    resource.prlimit(child, resource.RLIMIT_NPROC, (1, hard))
+    found |= {name: await run(name) for name in places}
+    resource.prlimit(child, resource.RLIMIT_NPROC, (soft, hard))
+    found["after"] = [await run(name) for name in places]
+    return found
+
+
+def test_a_launcher_at_the_limit_says_so_and_goes_on() -> None:
+    found = sandboxed(commands_without_room, ordinary=True)
+    assert (found["before"], found["after"]) == (0, [0, 0])
+    for name in ("known", "new"):
+        assert "processes" in str(found[name]), found
 
 
 def test_a_larger_lab_needs_more_descriptors(tmp_path: Path) -> None:

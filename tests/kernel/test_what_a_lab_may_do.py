@@ -2,9 +2,11 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any, Final
 
 import pytest
 from guests import EACH, readable
+from machine import descendants
 from sandboxed import ROOT, sandboxed
 from small_plan import small_plan
 from users import BOTH
@@ -163,17 +166,84 @@ def python(program: str, *become: str, **environment: str) -> "subprocess.Comple
     )
 
 
+@pytest.fixture
+def folders() -> Iterator[tuple[Path, Path]]:
+    """A folder that each user may write, and one in it that only root may enter."""
+    top = Path(tempfile.mkdtemp(prefix="open-", dir="/tmp"))
+    closed = top / "closed"
+    closed.mkdir(mode=0o700)
+    top.chmod(0o777)
+    yield top, closed
+    shutil.rmtree(top)
+
+
 @AS_ROOT
 @EACH
-def test_a_guest_of_root_is_a_program_of_the_machine_s_root(kernel: Kernel, tmp_path: Path) -> None:
-    """A folder that only root may enter: nothing confines what a guest makes there."""
-    tmp_path.chmod(0o700)
+def test_a_guest_of_root_can_harm_nothing_of_the_machine(kernel: Kernel, folders: tuple[Path, Path]) -> None:
+    """Its kernel is a program of the machine, by which its root mounts the machine's files anew."""
+    top, closed = folders
+    (closed / "secret").write_text("x\n")
+    mounted = "mount -t hostfs none /mnt -o / && "
     with readable(kernel) as binary, lab(kernel=binary) as found:
+        assert found.process.ready().confined, found.process.ready().refused
+        assert found.run(f"{mounted} cat /mnt/etc/passwd").status == 0
+        for harm in (
+            "echo x >/mnt/etc/proxylab-was-here",
+            "cat /mnt/etc/shadow",
+            "echo x >/mnt/proc/sys/kernel/core_pattern",
+            f"echo x >/mnt{closed}/written",
+            f"cat /mnt{closed}/secret",
+            "mkdir /mnt/proxylab-was-here",
+        ):
+            assert found.run(mounted + harm).status != 0, harm
+        assert found.run(f"mount -t hostfs none /mnt -o {top} && echo x >/mnt/written").status == 0
+    assert (top / "written").stat().st_uid == FIRST_ID
+    made = ("/etc/proxylab-was-here", "/proxylab-was-here", closed / "written")
+    assert [path for path in made if Path(path).exists()] == []
+
+
+@AS_ROOT
+@EACH
+def test_a_privileged_guest_is_a_program_of_the_machine_s_root(kernel: Kernel, folders: tuple[Path, Path]) -> None:
+    closed = folders[1]
+    with readable(kernel) as binary, lab(kernel=binary, privileged=True) as found:
         assert not found.process.ready().confined
-        done = found.run(f"mount -t hostfs none /mnt -o {tmp_path} && echo x >/mnt/written")
+        done = found.run(f"mount -t hostfs none /mnt -o {closed} && echo x >/mnt/written")
         assert done.status == 0, done
-    assert (tmp_path / "written").read_text() == "x\n"
-    assert (tmp_path / "written").stat().st_uid == 0
+    assert (closed / "written").stat().st_uid == 0
+
+
+@AS_ROOT
+@EACH
+def test_the_kernel_of_a_guest_of_root_is_a_user_with_bounds_and_no_capability(kernel: Kernel) -> None:
+    with readable(kernel) as binary, lab(kernel=binary) as found:
+        pid = found.process.pid
+        for _ in range(3):  # init, relay, kernel
+            pid = descendants(pid)[pid][0]
+        status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+        assert status["Uid"].split() == status["Gid"].split() == [str(FIRST_ID)] * 4
+        assert {status[name].strip().strip("0") for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")} == {""}
+        assert re.search(r"^Max processes +16384 +16384 ", Path(f"/proc/{pid}/limits").read_text(), re.MULTILINE)
+        assert Path(f"/proc/{pid}/oom_score_adj").read_text() == "1000\n"
+
+
+@AS_ROOT
+@EACH
+def test_a_guest_of_root_whose_files_only_root_may_read_says_that_it_keeps_its_rights(
+    kernel: Kernel, folders: tuple[Path, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A mount changes the owners in a closed folder, but not that of a file in an open one."""
+    with readable(kernel) as given:
+        binary = str(shutil.copy(given, folders[0] / "linux")) if not kernel.modules else given
+        mode = Path(binary).stat().st_mode
+        Path(binary).chmod(0o700)
+        try:
+            with lab(kernel=binary) as found:
+                ready = found.process.ready()
+        finally:
+            Path(binary).chmod(mode)
+    assert (ready.confined, binary in ready.refused) == (False, True)
+    assert [binary in each.message for each in caplog.records] == [True]
 
 
 @AS_ROOT

@@ -311,6 +311,10 @@ CONCERNS = {
         ),
         {
             f"{_KERNEL}blocked_programs.py": (),
+            f"{_KERNEL}control_groups.py": (
+                "test_commands_are_in_the_group_which_goes_with_the_lab",
+                "test_no_command_exceeds_the_bounds_of_its_group",
+            ),
             f"{_KERNEL}dead_launcher.py": (EACH,),
             f"{_KERNEL}descriptors_run_out.py": (),
             f"{_KERNEL}engines_that_hang.py": ("test_the_client_says_what_it_waits_for_and_how_the_log_ends[idles]",),

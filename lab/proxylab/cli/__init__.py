@@ -30,6 +30,14 @@ def main(arguments: "Sequence[str] | None" = None, make_session: "SessionMaker |
             default that of the process.
         make_session: creates the run's session; by default ``proxylab.client.session.Session``.
     """
+    try:  # from the first line on, where Python's own handler still raises
+        _run_interruptibly(arguments, make_session)
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+
+
+def _run_interruptibly(arguments: "Sequence[str] | None", make_session: "SessionMaker | None") -> "NoReturn":
+    """Run one verb, with the handler of SIGINT that each moment needs. Raises ``KeyboardInterrupt``."""
     is_python_s_own = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a background job ignores it
     with suppress(ValueError):  # only the main thread may set a handler
         if is_python_s_own:
@@ -45,8 +53,6 @@ def main(arguments: "Sequence[str] | None" = None, make_session: "SessionMaker |
             if is_python_s_own:
                 signal.signal(signal.SIGINT, _interrupting_only(run.__code__))
         run(arguments, make_session)
-    except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
     finally:
         if arguments is not None and is_python_s_own:
             with suppress(ValueError):

@@ -5,7 +5,7 @@ A lab process tries each capability in the sandbox where it would build a lab.
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
 
 import click
@@ -110,11 +110,21 @@ def _examined(kernel: str = HOST) -> tuple[Ready | None, tuple[Capability, ...]]
                 ),
             )
         found = process.examine((), Deadline.after(_EXAMINATION_SECONDS))
-    way = "in a user namespace" if ready.rootless else "as root; commands are confined" if ready.confined else "as root"
-    if ready.refused:
-        way += f"; commands keep root's rights over the machine: it refuses their confinement ({ready.refused})"
-    sandbox = Capability(name="a sandbox", found=way, works=True, cost="no lab", cure="", required=True)
-    return ready, (sandbox, *found)
+    return ready, (*_of_sandbox(ready), *found)
+
+
+def _of_sandbox(ready: Ready) -> Iterator[Capability]:
+    """How labs are kept from the machine: the rights of their commands, and what bounds them."""
+    way = "as root; commands are confined: to the machine they are an ordinary user who owns nothing"
+    bounds = ready.bounds
+    if ready.rootless:
+        way, bounds = "in a user namespace; to the machine commands are you", "those of your user (ulimit -a)"
+    elif ready.refused:
+        way = f"as root; commands keep its rights over the machine: it refuses their confinement ({ready.refused})"
+    elif not ready.confined:
+        way = "as root"
+    yield Capability(name="a sandbox", found=way, works=True, cost="no lab", cure="", required=True)
+    yield Capability(name="limits of commands", found=bounds or "none", works=True, cost="", cure="")
 
 
 def doctor_lines(

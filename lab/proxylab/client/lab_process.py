@@ -58,7 +58,8 @@ class LabProcess(Connection):
     Args:
         control_socket: where other clients connect if the lab is detached; closed with this end of it.
         kernel: what ``--kernel`` says (``guest.kernels``).
-        privileged: whether commands in a lab of the machine's root keep root's rights over the machine.
+        privileged: whether commands in a lab of the machine's root, or the kernel of its guest, keep root's rights over
+            the machine.
     """
 
     def __init__(
@@ -67,7 +68,8 @@ class LabProcess(Connection):
         check_limits()
         found = find_kernel(kernel)
         self._in_guest = found is not None
-        how = ["--kernel", encode(found).decode()] if found else ["--privileged"] if privileged else []
+        how = ["--kernel", encode(found).decode()] if found else []
+        how += ["--privileged"] if privileged else []
         self._start_seconds = _START_SECONDS + (0 if found is None else found.boot_seconds)
         ours, theirs = socket.socketpair()
         given = [] if control_socket is None else [control_socket.socket.fileno(), control_socket.folder]
@@ -121,6 +123,8 @@ class LabProcess(Connection):
                 self._refused = error
                 raise
             self._ready = reply
+            if self._in_guest and reply.refused:
+                self._tell(f"the guest's kernel keeps root's rights over the machine: {reply.refused}")
         return self._ready
 
     def request(self, request: Request[AnswerOf], deadline: Deadline) -> AnswerOf:

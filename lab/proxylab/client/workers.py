@@ -25,6 +25,7 @@ from proxylab.client.tasks import Say, TaskQueue, WorkerEnded, as_they_come, in_
 from proxylab.client.warning_lines import warnings_to
 from proxylab.errors import InternalError, LabEndedError, LabError
 from proxylab.protocol.faults import fault_of
+from proxylab.resource_limits import limit_reached
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -261,6 +262,8 @@ def _do_tasks(
                 pipe.send(_Done(result, notes))
     except LabError as error:
         return WorkerEnded(fault_of(error))
-    except Exception:
+    except Exception as error:
+        if (lacking := limit_reached(error)) is not None:
+            return WorkerEnded(fault_of(lacking))
         return WorkerEnded(bug=traceback.format_exc())
     return WorkerEnded()

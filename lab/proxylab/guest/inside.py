@@ -19,6 +19,7 @@ from typing import Final, NoReturn
 from proxylab.encoding import decode
 from proxylab.guest.line import CLIENT, FrameKind, Line, LineClosedError
 from proxylab.guest.outside import Start
+from proxylab.guest.rights import CONFINED
 from proxylab.kernel.sandbox.linux import MS_BIND, MS_MOVE, MS_NODEV, MS_NOSUID, mount
 
 _DESCRIPTORS: Final = 1 << 20
@@ -103,7 +104,7 @@ def _start_lab_process(client: socket.socket, start: Start) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # for the lab process, as outside of a guest
     with client:
         child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "proxylab.server.main", "--in-guest", *map(str, given)],
+            [sys.executable, "-P", "-m", "proxylab.server.main", *_how(start), *map(str, given)],
             stdin=subprocess.DEVNULL,
             pass_fds=given,
             env=start.environment,
@@ -112,6 +113,11 @@ def _start_lab_process(client: socket.socket, start: Start) -> int:
     for number in given[1:]:
         os.close(number)
     return child.pid
+
+
+def _how(start: Start) -> list[str]:
+    """What the lab process is told of the guest's kernel, whose rights over the machine it cannot see."""
+    return ["--in-guest", CONFINED if start.confined else start.refused]
 
 
 def _connect() -> socket.socket:

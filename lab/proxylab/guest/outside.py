@@ -6,6 +6,7 @@ a tmpfs of that sandbox, or qemu's own. Its command line names no file that has 
 Python as its init, and passes on what follows ``--``.
 
 Where an ordinary user may make no namespaces, a guest runs without that sandbox, if its kernel ends its own processes.
+A kernel that root starts gives up its rights over the machine (``guest.rights``); this process keeps them.
 """
 
 import os
@@ -27,6 +28,7 @@ from proxylab.guest.console import end_of_console
 from proxylab.guest.kernels import Kernel
 from proxylab.guest.line import CLIENT, FrameKind, Line, LineClosedError
 from proxylab.guest.qemu import boot_in_qemu
+from proxylab.guest.rights import KernelRights
 from proxylab.kernel.sandbox.linux import MS_NODEV, MS_NOSUID, die_with_parent, mount
 from proxylab.protocol.channel import user_of
 from proxylab.timing import Deadline
@@ -47,11 +49,15 @@ class Start(Record, frozen=True):
         environment: of the lab process.
         modules: the folder with the kernel's modules, or empty.
         standing: whether the lab process has a control socket.
+        confined: whether the guest's kernel was to give up root's rights over the machine, and did.
+        refused: why it did not.
     """
 
     environment: dict[str, str]
     modules: str = ""
     standing: bool = False
+    confined: bool = False
+    refused: str = ""
 
 
 def stay_on_one_cpu() -> socket.socket | None:
@@ -74,13 +80,20 @@ def stay_on_one_cpu() -> socket.socket | None:
     return None
 
 
-def run_guest(kernel: Kernel, client: socket.socket, control_socket: socket.socket | None, *, sandboxed: bool) -> int:
+def run_guest(
+    kernel: Kernel,
+    client: socket.socket,
+    control_socket: socket.socket | None,
+    rights: KernelRights,
+    *,
+    sandboxed: bool,
+) -> int:
     """Boot the guest, and relay until its lab process has ended. Returns its exit status, or ``GUEST_ENDED``.
 
     Raises:
         CapabilityError: the guest's kernel does not boot here. ``client`` is still open, to report it.
     """
-    guest, ours = _boot(kernel, sandboxed=sandboxed)
+    guest, ours = _boot(kernel, rights, sandboxed=sandboxed)
     line = Line(ours.fileno())
     _watch(guest, line)
     try:
@@ -93,7 +106,13 @@ def run_guest(kernel: Kernel, client: socket.socket, control_socket: socket.sock
             "try another kernel, or --kernel host",
         ) from error
     environment = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
-    start = Start(environment, kernel.modules, standing=control_socket is not None)
+    start = Start(
+        environment,
+        kernel.modules,
+        standing=control_socket is not None,
+        confined=rights.user_namespace is not None,
+        refused=rights.refused,
+    )
     line.say(FrameKind.START, content=encode(start))
     line.add(CLIENT, client)
     if control_socket is not None:
@@ -106,15 +125,16 @@ def run_guest(kernel: Kernel, client: socket.socket, control_socket: socket.sock
         guest.kill()
 
 
-def _memory_folder(*, sandboxed: bool) -> str:
+def _memory_folder(owner: int, *, sandboxed: bool) -> str:
     """A folder whose file system allows execution, which the guest's memory needs, and has room for it.
 
-    The kernel makes a file there and removes its name at once, so nothing is left of it.
+    The kernel makes a file there and removes its name at once, so nothing is left of it. ``owner`` may write there.
     """
     if sandboxed:
         folder = "/run/guest"
         Path(folder).mkdir()
-        mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, f"mode=0700,size={_MEBIBYTES + _MARGIN}m")
+        options = f"mode=0700,uid={owner},size={_MEBIBYTES + _MARGIN}m"
+        mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, options)
         return folder
     for folder in ("/dev/shm", tempfile.gettempdir()):  # noqa: S108 - see above
         with suppress(OSError):
@@ -127,11 +147,11 @@ def _memory_folder(*, sandboxed: bool) -> str:
     )
 
 
-def _boot(kernel: Kernel, *, sandboxed: bool) -> tuple["subprocess.Popen[bytes]", socket.socket]:
+def _boot(kernel: Kernel, rights: KernelRights, *, sandboxed: bool) -> tuple["subprocess.Popen[bytes]", socket.socket]:
     """A guest that boots, and the machine's end of its line."""
     environment = {name: os.environ[name] for name in _SINGLE if name in os.environ}
     init = (sys.executable, "-P", "-B", "-m", "proxylab.guest.inside")
-    start = partial(_start, sandboxed=sandboxed)
+    start = partial(_start, rights=rights, sandboxed=sandboxed)
     if kernel.is_image:
         return boot_in_qemu(kernel, init, environment, _MEBIBYTES, start)
     ours, line = socket.socketpair()
@@ -139,11 +159,11 @@ def _boot(kernel: Kernel, *, sandboxed: bool) -> tuple["subprocess.Popen[bytes]"
         command = uml_command(
             kernel.binary, (*init, _LINE), environment=environment, line=line.fileno(), mebibytes=_MEBIBYTES
         )
-        return start(command, [line.fileno()], TMPDIR=_memory_folder(sandboxed=sandboxed)), ours
+        return start(command, [line.fileno()], TMPDIR=_memory_folder(rights.owner, sandboxed=sandboxed)), ours
 
 
 def _start(
-    command: Sequence[str], descriptors: Sequence[int], *, sandboxed: bool, **environment: str
+    command: Sequence[str], descriptors: Sequence[int], *, rights: KernelRights, sandboxed: bool, **environment: str
 ) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         command,
@@ -153,7 +173,7 @@ def _start(
         env={"PATH": os.defpath, **environment},
         cwd="/",
         start_new_session=True,  # a panic sends SIGTERM to the process group of a user-mode Linux
-        preexec_fn=None if sandboxed else die_with_parent,  # noqa: PLW1509 - this process has one thread
+        preexec_fn=rights.take if sandboxed else die_with_parent,  # noqa: PLW1509 - this process has one thread
     )
 
 

@@ -40,6 +40,7 @@ class Ready(TaggedRecord, frozen=True):
         rootless: whether an ordinary user started it.
         confined: whether it is the machine's root, and its commands have no right over the machine.
         refused: why they have, where the client has not asked for that.
+        bounds: what bounds its commands, in words; empty where only the limits of the user do.
     """
 
     pid: int
@@ -47,6 +48,7 @@ class Ready(TaggedRecord, frozen=True):
     rootless: bool
     confined: bool = False
     refused: str = ""
+    bounds: str = ""
 
 
 class BuildStage(Record, frozen=True):

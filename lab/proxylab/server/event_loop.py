@@ -170,8 +170,16 @@ async def _serve(
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
     handler = _RequestHandler(launcher, origins)
     channel = AsyncChannel(client)
-    confined = ends.namespaces is not None
-    await channel.send(Ready(os.getpid(), os.uname().release, rootless, confined=confined, refused=ends.refused))
+    await channel.send(
+        Ready(
+            os.getpid(),
+            os.uname().release,
+            rootless,
+            confined=ends.confined,
+            refused=ends.refused,
+            bounds=ends.bounds,
+        )
+    )
     try:
         await first_of(
             _serve_first_client(channel, handler),

@@ -53,16 +53,10 @@ FIRST_ID: Final = 0x7000_0000
 """The machine's user that root of a confined lab is: the first one behind those that systemd gives to containers."""
 
 _IDS: Final = 65_536
-_EVERY_USER: Final = ["0", "0", str(2**32 - 1)]
 _WRITABLE: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - every user may write there
 _OF_THE_KERNEL: Final = ("proc", "sysfs")
 """File systems that a user namespace mounts writable only where it sees them so (mount_too_revealing, fs/namespace.c).
 """
-
-
-def is_root_of_the_machine() -> bool:
-    """Whether the calling process is root, and not root of a user namespace only (user_namespaces(7))."""
-    return os.geteuid() == 0 and Path("/proc/self/uid_map").read_text(encoding="ascii").split() == _EVERY_USER
 
 
 def make_user_namespace() -> int:
@@ -137,6 +131,20 @@ def confine(user_namespace: int, paths: Sequence[Path]) -> None:
     forgo_machine_capabilities()
     mount_proc()
     mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=64m")
+
+
+def become_owner_of_nothing(user_namespace: int, paths: Sequence[Path], groups: Sequence[int] = ()) -> None:
+    """Become the user whom commands of labs are to the machine, with no capability, for a program that needs none.
+
+    ``paths`` stay readable, but nothing else that only root may enter. Raises ``OSError``.
+    """
+    unshare(CLONE_NEWNS)
+    for folder in closed_folders(paths):
+        with suppress(OSError):  # see ``confine``
+            mount_with_mapped_owners(str(folder), user_namespace)
+    os.setgroups(groups)
+    os.setresgid(FIRST_ID, FIRST_ID, FIRST_ID)
+    os.setresuid(FIRST_ID, FIRST_ID, FIRST_ID)
 
 
 def _make_read_only() -> None:

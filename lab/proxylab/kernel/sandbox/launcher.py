@@ -22,10 +22,11 @@ from msgspec import Struct
 from proxylab.errors import InternalError, LabEndedError
 from proxylab.kernel.sandbox.commands import MARK, Command, processes_of
 from proxylab.kernel.sandbox.iptables_links import PATH
-from proxylab.kernel.sandbox.launcher_child import ENDED, MESSAGE_LIMIT, LauncherEnds
+from proxylab.kernel.sandbox.launcher_child import ENDED, MESSAGE_LIMIT, NO_PROCESS, LauncherEnds
 from proxylab.kernel.sandbox.netns import NetNs, make_netns
 from proxylab.kernel.sandbox.origins import here
 from proxylab.kernel.sandbox.running import Attached, Running
+from proxylab.resource_limits import no_process_for_command
 from proxylab.timing import Deadline
 
 _ENVIRONMENT: Final = {"PATH": PATH, "LC_ALL": "C.UTF-8"}
@@ -109,6 +110,7 @@ class Launcher:
         Raises:
             TimeoutError: it has not ended by the deadline. The launcher kills it and all its children.
             LabEndedError: the launcher has ended.
+            CapabilityError: a limit allows no process for it.
         """
         made_by = here()
         files: list[int] = []
@@ -285,7 +287,10 @@ class Launcher:
         number, status = ENDED.unpack(message)
         ended_now = self._waiting.get(number)
         if ended_now is not None and not ended_now.done():
-            ended_now.set_result(status)
+            if status == NO_PROCESS:
+                ended_now.set_exception(no_process_for_command())
+            else:
+                ended_now.set_result(status)
 
 
 def _request(

@@ -37,6 +37,8 @@ from proxylab.kernel.sandbox.command_input import feed, serve_feeds
 from proxylab.kernel.sandbox.command_namespaces import CommandNamespaces, NamespaceOwner
 from proxylab.kernel.sandbox.commands import family_of
 from proxylab.kernel.sandbox.confinement import confine, make_user_namespace
+from proxylab.kernel.sandbox.control_groups import ControlGroup
+from proxylab.kernel.sandbox.limits import bound_commands
 from proxylab.kernel.sandbox.linux import die_with_parent
 from proxylab.kernel.sandbox.netns import make_netns
 
@@ -46,10 +48,9 @@ _RESTORED: Final = tuple(
     getattr(signal, f"SIG{name}") for name in ("HUP", "INT", "QUIT", "TERM", "CHLD", "PIPE", "XFSZ")
 )
 ENDED: Final = struct.Struct("=qi")  # an answer: the request's number, and the exit code or minus the signal
+NO_PROCESS: Final = 1 << 16  # or this, if the kernel allows no process for it
 _CONFINED: Final = b"confined"
 _KILL_ROUNDS: Final = 100
-_PROCESS_LIMIT: Final = 16_384  # a kube-proxy has a dozen threads, so this is enough for a thousand
-_ENDS_FIRST: Final = "1000"
 _OUTPUT_LIMIT: Final = 256 * 1024 * 1024  # RLIMIT_FSIZE, which bounds memfds too
 
 
@@ -59,29 +60,37 @@ class LauncherEnds(Struct, frozen=True):
     Attributes:
         commands: takes requests for commands, and returns how they end.
         namespaces: takes requests for network namespaces; ``None`` where the lab process makes them itself.
-        refused: why commands are not confined although that was wanted, or empty.
+        confined: whether commands have no right over the machine although its root started the lab.
+        refused: why they have, where that was not wanted, or empty.
+        bounds: what bounds all commands together, in words.
     """
 
     commands: socket.socket
     namespaces: socket.socket | None = None
+    confined: bool = False
     refused: str = ""
+    bounds: str = ""
 
 
 def fork_launcher(
-    client: socket.socket, *others: socket.socket, confined: bool = False, readable: Sequence[Path] = ()
+    client: socket.socket,
+    *others: socket.socket,
+    confined: bool = False,
+    readable: Sequence[Path] = (),
+    groups: Sequence[ControlGroup] = (),
 ) -> LauncherEnds:
     """Fork the launcher child; return the lab process's ends of the sockets to it.
 
     The child closes ``client``: only the lab process may hold it, so that end-of-file there means the end of the lab.
     The child also closes ``others``. With ``confined``, which takes the machine's root, it gives up all rights over the
-    machine if it can, and keeps those paths readable (``kernel.sandbox.confinement``).
+    machine if it can, keeps those paths readable (``kernel.sandbox.confinement``), and enters those control groups.
 
     Raises:
         LabEndedError: something killed it meanwhile.
     """
     if confined:
         try:
-            return _fork_confined((client, *others), readable)
+            return _fork_confined((client, *others), readable, groups)
         except OSError as error:
             refused = str(error.strerror)
     else:
@@ -91,13 +100,15 @@ def fork_launcher(
         for each in (ours, client, *others):
             each.close()
         die_with_parent()
-        _bound_harm()
+        bound_commands()
         _serve(theirs)
     theirs.close()
     return LauncherEnds(ours, refused=refused)
 
 
-def _fork_confined(closed: Sequence[socket.socket], readable: Sequence[Path]) -> LauncherEnds:
+def _fork_confined(
+    closed: Sequence[socket.socket], readable: Sequence[Path], groups: Sequence[ControlGroup]
+) -> LauncherEnds:
     """Fork a confined launcher, and then a process that feeds its commands. Raises ``OSError`` or ``LabEndedError``."""
     user_namespace = make_user_namespace()
     pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(3)]
@@ -107,19 +118,19 @@ def _fork_confined(closed: Sequence[socket.socket], readable: Sequence[Path]) ->
         try:
             for each in (commands, namespaces, meals, *closed):
                 each.close()
-            _bound_harm()
+            bounds = bound_commands(groups)
             confine(user_namespace, readable)
         except OSError as error:
             channel.send(f"{error.errno} {error.strerror}".encode())
             os._exit(1)
-        channel.send(_CONFINED)
+        channel.send(_CONFINED + bounds.encode())
         _serve(channel, made, feeds)
     for each in (channel, made, feeds):
         each.close()
     os.close(user_namespace)
     os.waitpid(child, 0)
     said = commands.recv(MESSAGE_LIMIT)
-    if said != _CONFINED:
+    if not said.startswith(_CONFINED):
         for each in (commands, namespaces, meals):
             each.close()
         if not said:
@@ -132,7 +143,7 @@ def _fork_confined(closed: Sequence[socket.socket], readable: Sequence[Path]) ->
         die_with_parent()
         serve_feeds(meals)
     meals.close()
-    return LauncherEnds(commands, namespaces)
+    return LauncherEnds(commands, namespaces, confined=True, bounds=said.removeprefix(_CONFINED).decode())
 
 
 def _serve(channel: socket.socket, made: socket.socket | None = None, feeds: socket.socket | None = None) -> NoReturn:
@@ -193,9 +204,9 @@ def _serve_request(
     match json.loads(data):
         case {"run": int(number)} as request:
             try:
-                running[_start(request, fds, namespaces, feeds)] = number
-            except (OSError, ValueError) as error:
-                running[_fork_to_report(error, request, fds[3])] = number
+                running[_start_or_report(request, fds, namespaces, feeds)] = number
+            except BlockingIOError:  # fork(2) and posix_spawn(3) at a limit: there is no child to report it, either
+                channel.send(ENDED.pack(number, NO_PROCESS))
         case {"kill": int(number), "signal": int(which)}:
             _kill(number, which, running)
         case {"forget": [*names]}:
@@ -232,6 +243,18 @@ def _reap(channel: socket.socket, namespaces: CommandNamespaces, running: dict[i
                 namespaces.notice_end(pid)
             else:
                 channel.send(ENDED.pack(number, os.waitstatus_to_exitcode(status)))
+
+
+def _start_or_report(
+    request: Mapping[str, Any], fds: Sequence[int], namespaces: CommandNamespaces, feeds: socket.socket | None
+) -> int:
+    """The pid of the command, or of a child that says why it did not start. Raises ``BlockingIOError``."""
+    try:
+        return _start(request, fds, namespaces, feeds)
+    except BlockingIOError:
+        raise
+    except (OSError, ValueError) as error:
+        return _fork_to_report(error, request, fds[3])
 
 
 def _start(
@@ -291,18 +314,6 @@ def _bound_output(most: int) -> None:
     """Bound the size in bytes of files that commands write from now on; RLIMIT_FSIZE bounds memfds too."""
     _soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
-
-
-def _bound_harm() -> None:
-    """Bound the processes of all commands, and let them be the first that the kernel ends when memory runs out.
-
-    RLIMIT_NPROC counts the processes and threads of a user in a user namespace; the machine's root has no such limit.
-    Where root of the machine has CAP_SYS_RESOURCE, no confined command may lower its score again (proc(5)).
-    """
-    _soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
-    most = _PROCESS_LIMIT if hard == resource.RLIM_INFINITY else min(_PROCESS_LIMIT, hard)
-    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
-    Path("/proc/self/oom_score_adj").write_text(_ENDS_FIRST, encoding="ascii")
 
 
 def _fork_on_terminal(request: Mapping[str, Any], standard: Sequence[int]) -> int:

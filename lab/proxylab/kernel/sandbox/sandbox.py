@@ -15,7 +15,7 @@ mounts, so all of them go with the last process.
 A lab that may be detached (``proxylab.server.event_loop``) has a control socket, a Unix socket that listens at once or
 later. Its supervisor does not die with the client: only the socketpair says that the client has gone, and that ends the
 lab process unless the client has detached the lab. The supervisor is then the last process to end, so it removes the
-socket's name.
+socket's name. For the same reason it removes the control groups of commands.
 
 The kernel forgets PR_SET_PDEATHSIG whenever credentials grow (commit_creds() in kernel/cred.c), as they do on entering
 a user namespace: the supervisor asks again after unshare(2). Pid 1 sees no parent (getppid() is 0), so only the
@@ -29,6 +29,7 @@ import os
 import select
 import signal
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
@@ -36,6 +37,7 @@ from typing import NoReturn
 from msgspec import Struct
 
 from proxylab.errors import CapabilityError
+from proxylab.kernel.sandbox.control_groups import ControlGroup, remove
 from proxylab.kernel.sandbox.linux import (
     CLONE_NEWNET,
     CLONE_NEWNS,
@@ -83,11 +85,16 @@ class InheritedControlSocket(Struct, frozen=True):
                 os.unlink(name, dir_fd=self.folder)
 
 
-def enter(client: socket.socket, control_socket: InheritedControlSocket | None = None) -> None:
+def enter(
+    client: socket.socket,
+    control_socket: InheritedControlSocket | None = None,
+    groups: Sequence[ControlGroup] = (),
+) -> None:
     """Build the sandbox around the calling process's future child; return in that child, the lab process.
 
     The calling process becomes the supervisor and never returns. The supervisor and init close ``client``, so that only
-    the lab process keeps it open. With a ``control_socket``, the supervisor is detached.
+    the lab process keeps it open. With a ``control_socket``, the supervisor is detached. When all has ended, it removes
+    those of the ``groups`` that are empty.
 
     Raises:
         CapabilityError: the machine allows no sandbox. ``client`` is still open in the process that raises this, to
@@ -104,7 +111,7 @@ def enter(client: socket.socket, control_socket: InheritedControlSocket | None =
     init = os.fork()
     if init:
         os.close(lifeline_read)
-        _supervise(init, client, lifeline_write, control_socket)
+        _supervise(init, client, lifeline_write, control_socket, groups)
     os.close(lifeline_write)
     die_with_parent()
     _exit_if_closed(lifeline_read)
@@ -207,7 +214,11 @@ def _exit_if_closed(fd: int) -> None:
 
 
 def _supervise(
-    init: int, client: socket.socket, lifeline: int, control_socket: InheritedControlSocket | None
+    init: int,
+    client: socket.socket,
+    lifeline: int,
+    control_socket: InheritedControlSocket | None,
+    groups: Sequence[ControlGroup],
 ) -> NoReturn:
     """Be the supervisor: hold the lifeline pipe until init has ended, and pass its status on.
 
@@ -229,6 +240,7 @@ def _supervise(
     client.close()
     _, status = os.waitpid(init, 0)
     os.close(lifeline)
+    remove(groups)
     code = os.waitstatus_to_exitcode(status)
     code = 128 - code if code < 0 else code  # a signal ended init
     if control_socket is not None:
