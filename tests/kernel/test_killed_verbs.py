@@ -129,7 +129,8 @@ def expect_told(kill: Kill) -> None:
             began = time.monotonic()
             if kill.verb in ENDS_BY_INTERRUPT and not kill.is_fatal:
                 end_as_a_user(run)
-            patience = SOON if kill.is_fatal or kill.role == CLIENT else PATIENCE  # another verb may go on to its end
+            ends = kill.role == CLIENT or (kill.is_fatal and not kill.typed.workers)
+            patience = SOON if ends else PATIENCE  # another verb may go on to its end, such as with its other scenarios
             wait_for(lambda: run.client.poll() is not None, f"the client to end; it says {output_of(run)!r}", patience)
             expect_said(kill, run, struck=struck)
             expect_nothing_left(kill, run)

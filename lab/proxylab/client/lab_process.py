@@ -121,6 +121,8 @@ class LabProcess(Connection):
                     raise error_of(reply.fault)
             except LabError as error:
                 self._refused = error
+                if not isinstance(error, CapabilityError):
+                    self.close()  # it has died, or hangs: the next lab gets another process
                 raise
             self._ready = reply
             if self._in_guest and reply.refused:
