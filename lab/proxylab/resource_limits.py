@@ -49,7 +49,7 @@ def check_limits() -> None:
     _check(_ADDRESS_SPACE, _LEAST_ADDRESS_SPACE)
     _check(_FILE, _LEAST_FILE)
     if _allowed(_PROCESSES) != resource.RLIM_INFINITY:
-        # Root itself has no such limit, and the user as whom its commands run begins with none.
+        # Root itself has no such limit, and its commands are another user, who begins with no process.
         _check(_PROCESSES, _LEAST_PROCESSES + (0 if is_root_of_the_machine() else _own_tasks()))
 
 

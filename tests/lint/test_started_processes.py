@@ -26,6 +26,7 @@ ENDED_BY: Final = {
     "client/workers.py": "PR_SET_PDEATHSIG of each worker",
     "guest/inside.py": "the end of the guest's kernel; programs that load modules have a deadline",
     "guest/outside.py": "the pid namespace, or PR_SET_PDEATHSIG where the machine allows no sandbox",
+    "guest/rights.py": "the pid namespace of the sandbox",
     "kernel/sandbox/command_input.py": "the pid namespace of the sandbox",
     "kernel/sandbox/command_namespaces.py": "the pid namespace of the sandbox",
     "kernel/sandbox/confinement.py": "the pid namespace of the sandbox",

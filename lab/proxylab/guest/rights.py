@@ -52,7 +52,7 @@ class KernelRights(Struct, frozen=True):
 
     @property
     def owner(self) -> int:
-        """The user as whom the program runs, by the number that the machine has for it."""
+        """The machine's number of the user that the program is."""
         return os.geteuid() if self.user_namespace is None else FIRST_ID
 
     def take(self) -> None:

@@ -134,7 +134,7 @@ def confine(user_namespace: int, paths: Sequence[Path]) -> None:
 
 
 def become_owner_of_nothing(user_namespace: int, paths: Sequence[Path], groups: Sequence[int] = ()) -> None:
-    """Become the user whom commands of labs are to the machine, with no capability, for a program that needs none.
+    """Become the user that commands of labs are to the machine, with no capability, for a program that needs none.
 
     ``paths`` stay readable, but nothing else that only root may enter. Raises ``OSError``.
     """

@@ -76,9 +76,9 @@ def find_groups(mounts: str, membership: str) -> tuple[ControlGroup, ...]:
         else:
             continue
         for name in tuple(missing):
-            if (place := offered.get(name)) is not None:
+            if (below := offered.get(name)) is not None:
                 missing.remove(name)
-                found.setdefault(place / NAME, (1 if kind == "cgroup" else 2, []))[1].append(name)
+                found.setdefault(below / NAME, (1 if kind == "cgroup" else 2, []))[1].append(name)
     return tuple(ControlGroup(version, folder, tuple(names)) for folder, (version, names) in found.items())
 
 
