@@ -1,6 +1,7 @@
-"""Whether a spread of flows over backends can be chance.
+"""Whether a spread of flows over backends, or a difference between two samples, can be chance.
 
-The module tests counts against shares by chi-square, and computes how many flows such a test needs.
+The module tests counts against shares by chi-square, and computes how many flows such a test needs. It tests the
+means of two samples by Welch's test (``difference_p_value``).
 
 Theory of operation. A proxy that picks one of ``k`` backends at random, flow by flow, makes multinomial counts.
 Pearson's statistic over ``n`` flows is then chi-square distributed with ``k - 1`` degrees of freedom; under a spread
@@ -248,3 +249,60 @@ def _non_central_cdf(statistic: float, freedom: int, non_centrality: float) -> f
         if index > mean and weight < 1e-18:
             break
     return total
+
+
+def difference_p_value(before: Sequence[float], after: Sequence[float]) -> float:
+    """The probability of means at least this far apart, if both samples come from one distribution of that mean.
+
+    It is Welch's test, two-sided: the samples may have different variances, and are taken for normally distributed.
+    Samples without any variance differ for certain, or not at all.
+
+    Raises:
+        ValueError: for a sample of fewer than two.
+
+    Example:
+        >>> round(difference_p_value([10.0, 10.2, 9.9, 10.1], [11.0, 11.3, 10.9, 11.2]), 6)
+        7.2e-05
+    """
+    if min(len(before), len(after)) < 2:
+        raise ValueError("a sample needs two values at least: one has no variance")
+    means = [math.fsum(each) / len(each) for each in (before, after)]
+    errors = [
+        math.fsum((value - mean) ** 2 for value in each) / (len(each) - 1) / len(each)
+        for each, mean in zip((before, after), means, strict=True)
+    ]
+    if not (error := math.fsum(errors)):
+        return 1.0 if means[0] == means[1] else 0.0
+    statistic = (means[0] - means[1]) ** 2 / error
+    freedom = error**2 / math.fsum(e**2 / (len(each) - 1) for e, each in zip(errors, (before, after), strict=True))
+    return _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + statistic))
+
+
+def _incomplete_beta(a: float, b: float, x: float) -> float:
+    """The regularised incomplete beta function I_x(a, b); its fraction converges fast below the mean (DLMF 8.17.4)."""
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _incomplete_beta(b, a, 1 - x)
+    whole = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    return math.exp(whole) / a * _beta_fraction(a, b, x)
+
+
+def _beta_fraction(a: float, b: float, x: float) -> float:
+    """The continued fraction of the incomplete beta function (DLMF 8.17.22), with Lentz's method."""
+    tiny = 1e-300
+    upper, lower = 1.0, 1 / ((1 - (a + b) * x / (a + 1)) or tiny)
+    fraction = lower
+    for step in range(1, _MOST_TERMS):
+        at = a + 2 * step
+        for numerator in (
+            step * (b - step) * x / ((at - 1) * at),
+            -(a + step) * (a + b + step) * x / (at * (at + 1)),
+        ):
+            lower = 1 / ((1 + numerator * lower) or tiny)
+            upper = (1 + numerator / upper) or tiny
+            change = lower * upper
+            fraction *= change
+        if abs(change - 1) < 1e-15:
+            break
+    return fraction

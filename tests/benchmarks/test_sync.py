@@ -15,7 +15,7 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv4Network, ip_address
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,6 @@ from msgspec.structs import replace
 from rule_cases import Addresses, facts, settings
 
 from proxylab.addresses import Family
-from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort
 from proxylab.engines.embedded.iptables.kernel_state import KernelState
 from proxylab.engines.embedded.iptables.render import Renderer
 from proxylab.engines.embedded.iptables.restore import restore, restore_changes
@@ -31,6 +30,7 @@ from proxylab.engines.embedded.nftables import render as tables
 from proxylab.engines.embedded.nftables.loader import Present
 from proxylab.engines.embedded.nftables.transaction import write_table
 from proxylab.engines.embedded.ports import ClusterView
+from proxylab.features.bench.large_cluster import LargeCluster
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 
@@ -40,39 +40,18 @@ SETTINGS = settings(A)
 ROUNDS = 7
 RESTORE = "iptables-legacy-restore --noflush --counters"
 ENDPOINTS = 3
+LARGE = LargeCluster(IPv4Network("10.96.0.0/16"), 8080)
 SANDBOX = ["unshare", "--net", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
 
 
 def cluster(services: int) -> ClusterView:
     """As many services as that, of one port and three endpoints each, one of them on this node."""
-    first_service, first_pod = int(ip_address("10.96.0.1")), int(ip_address("10.42.0.1"))
-    return ClusterView(
-        tuple(
-            Service(
-                name=f"service-{number}",
-                cluster_ips=(ip_address(first_service + number),),
-                ip_families=(Family.IPV4,),
-                ports=(ServicePort(port=80, target_port=8080),),
-            )
-            for number in range(services)
-        ),
-        tuple(
-            EndpointSlice(
-                name=f"service-{number}-abcde",
-                service=f"service-{number}",
-                address_type=Family.IPV4,
-                ports=(EndpointPort(port=8080),),
-                endpoints=tuple(
-                    Endpoint(
-                        addresses=(ip_address(first_pod + ENDPOINTS * number + index),),
-                        node_name=f"node-{'abb'[index]}",
-                    )
-                    for index in range(ENDPOINTS)
-                ),
-            )
-            for number in range(services)
-        ),
-    )
+    first_pod = int(ip_address("10.42.0.1"))
+    pods = [
+        [(IPv4Address(first_pod + ENDPOINTS * number + each), f"node-{'abb'[each]}") for each in range(ENDPOINTS)]
+        for number in range(services)
+    ]
+    return ClusterView(tuple(map(LARGE.service, range(services))), tuple(map(LARGE.slice, range(services), pods)))
 
 
 def scaled(view: ClusterView) -> ClusterView:

@@ -52,6 +52,7 @@ OTHER_IPTABLES = (
     "iptables=/opt/iptables-1.8.8/sbin/xtables-nft-multi"
 )
 OF_NODES = "needs another program; tests/kernel/test_programs_of_nodes.py makes some"
+BENCHED = "proxylab bench --services 100,1000,5000,10000 --engine kube-proxy/iptables --engine kube-proxy/nftables"
 BISECTED = (
     "git -C /src/kubernetes bisect start v1.37.0 v1.36.0",
     (
@@ -86,6 +87,10 @@ NOT_TYPED = {
     "proxylab engines --obtain control-plane": "builds for minutes; tests/unit/binaries/test_control_plane.py does it",
     "./dev pytest tests/kernel": "is of the tests that run now",
     "./dev ruff format . && ./dev ruff check --fix .": "changes the files of the project; tests/lint only looks",
+    **dict.fromkeys(
+        (f"{BENCHED} --report before.json", f"{BENCHED} --kube-proxy /src/kubernetes --against before.json"),
+        "takes an hour at these sizes; tests/kernel/test_bench.py asks for few Services",
+    ),
     REPEATED: "takes half an hour of a machine that does nothing else",
     MUTATED: "mutates every rule, which takes half an hour",
     **dict.fromkeys(BISECTED, "builds a kube-proxy for each of a dozen commits; the same page bisects manifests"),

@@ -18,6 +18,7 @@ from pathlib import Path
 import click
 import pytest
 from audits import RIGHT, answer, asked, audit_of, promised, wrong
+from benched import benched, engine
 from conformance_tables import BROKEN, RELEASE
 from kube_proxies import program
 from kubectl_clusters import k3s
@@ -40,6 +41,9 @@ from proxylab.cli.verbs import VERBS
 from proxylab.errors import CapabilityError
 from proxylab.features.audit.findings import to_lines
 from proxylab.features.audit.senders import SenderKind
+from proxylab.features.bench.bench_text import comparison_lines
+from proxylab.features.bench.bench_text import to_lines as to_bench_lines
+from proxylab.features.bench.comparison import compare
 from proxylab.features.gate.gate_text import Gate, against_release, gate_lines
 from proxylab.features.gate.touched import touched
 from proxylab.features.migrate.certificate import certificate_of
@@ -194,8 +198,16 @@ def certified(width: int) -> list[str]:
     return list(certificate_lines(certificate_of(before, replace(after, engine="embedded/nftables")), width))
 
 
+def measured(width: int) -> list[str]:
+    """A run of two engines, one of which was not measured everywhere, and what has changed since an earlier one."""
+    before = benched(engine(), engine("kube-proxy/nftables"))
+    after = benched(engine(), engine("kube-proxy/nftables", slower=1.25, failure="it ended with exit status 1"))
+    return [*to_bench_lines(after, width), "", *comparison_lines(compare(before, after), width)]
+
+
 DRAWN: dict[str, Callable[[int], list[str]]] = {
     "audit": audited,
+    "bench": measured,
     "gate": gated,
     "migrate": certified,
     "capture": listened,

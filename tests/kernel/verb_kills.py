@@ -123,6 +123,7 @@ _IPTABLES, _NFTABLES = "embedded/iptables", "embedded/nftables"
 TABLE: dict[str, tuple[Typed, ...]] = {
     "apply": (_asks(f"-f {OTHER}", commands=True),),
     "audit": (Typed(FILE),),
+    "bench": (Typed("--services 4 --rounds 1 --changes 2"),),
     "capture": (
         _asks("client:eth0 node-a:any --seconds 2s", waits=True),
         Typed(f"{FILE} client:eth0 --seconds 1s -w frames.pcapng"),

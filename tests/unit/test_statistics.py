@@ -1,8 +1,9 @@
 """The numbers a reader can check in a table of the chi-square distribution, and the edges."""
 
 import pytest
+import scipy  # its modules load on their first use
 
-from proxylab.statistics import flows_needed, spread_p_value
+from proxylab.statistics import difference_p_value, flows_needed, spread_p_value
 
 
 @pytest.mark.parametrize(
@@ -64,3 +65,29 @@ def test_above_sixteen_few_flows_may_miss_an_endpoint() -> None:
 def test_nonsense_is_refused(counts: list[int], shares: list[float]) -> None:
     with pytest.raises(ValueError, match="shares"):
         spread_p_value(counts, shares)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([10.0, 10.2, 9.9, 10.1], [11.0, 11.3, 10.9, 11.2]),
+        ([1.0, 2.0], [1.5, 9.0, 4.0]),
+        ([5.0, 5.1, 5.2, 4.9, 5.0], [5.0, 5.05, 5.1, 5.2, 4.95]),
+        ([1e-6, 1.1e-6, 0.9e-6], [2e-6, 2.5e-6, 1.5e-6, 2.1e-6]),
+        ([float(each) for each in range(40)], [each + 0.5 for each in range(60)]),
+    ],
+)
+def test_the_chance_of_a_difference_is_that_of_welchs_test(before: list[float], after: list[float]) -> None:
+    wanted = scipy.stats.ttest_ind(before, after, equal_var=False).pvalue
+    assert difference_p_value(before, after) == pytest.approx(wanted, rel=1e-9)
+    assert difference_p_value(after, before) == pytest.approx(wanted, rel=1e-9)
+
+
+def test_without_variance_samples_differ_for_certain_or_not_at_all() -> None:
+    assert difference_p_value([8.0, 8.0], [8.0, 8.0, 8.0]) == 1.0
+    assert difference_p_value([8.0, 8.0], [9.0, 9.0]) == 0.0
+
+
+def test_one_value_is_no_sample() -> None:
+    with pytest.raises(ValueError, match="two values"):
+        difference_p_value([1.0], [1.0, 2.0])

@@ -4,6 +4,7 @@ Most verbs write at their end, after minutes in labs. So what keeps them from it
 """
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,19 @@ from proxylab.client.output_files import why_unwritable
 
 
 class OutputFile(click.Path):
-    """A file to write; a ``new`` one must not exist."""
+    """A file to write; a ``new`` one must not exist, and where there are ``suffixes`` its name ends in one of them."""
 
-    def __init__(self, *, new: bool = False, allow_dash: bool = False) -> None:
+    def __init__(self, *, new: bool = False, allow_dash: bool = False, suffixes: Collection[str] = ()) -> None:
         super().__init__(dir_okay=False, writable=not new, allow_dash=allow_dash)
         self.new = new
+        self.suffixes = suffixes
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         file = Path(os.fsdecode(super().convert(value, param, ctx)))
         if ctx is not None and ctx.resilient_parsing:  # a shell completes
             return file
+        if self.suffixes and file.suffix not in self.suffixes:
+            self.fail(f"{str(file)!r} must end in {' or '.join(self.suffixes)}", param, ctx)
         if self.new and os.path.lexists(file):
             self.fail(f"{file} exists already; choose another name", param, ctx)
         if str(file) != "-" and (why := why_unwritable(file)):

@@ -40,6 +40,7 @@ class Verb(NamedTuple):
 VERBS: Final = {
     "apply": Verb("proxylab.cli.apply", "Change a standing lab to match its edited scenario."),
     "audit": Verb("proxylab.features.audit.verb", "Ask every Service from every kind of sender; write no probe."),
+    "bench": Verb("proxylab.features.bench.verb", "Measure how a proxy grows with Services; compare runs."),
     "capture": Verb("proxylab.cli.capture", "Capture frames as text, as pcapng or in Wireshark."),
     "check": Verb("proxylab.cli.check", "Report every mistake in scenario files; run nothing."),
     "completion": Verb("proxylab.cli.completion", "Print the completion script for bash, fish or zsh."),

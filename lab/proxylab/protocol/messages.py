@@ -12,6 +12,7 @@ from msgspec import field
 
 from proxylab.addresses import IPAddress
 from proxylab.capability import Capability
+from proxylab.cluster.configuration import SocketAddress
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Node, Pod, Service
 from proxylab.encoding import Record, TaggedRecord
 from proxylab.engines.embedded.mutation import Mutation
@@ -21,6 +22,7 @@ from proxylab.evidence.evidence import Capture, Evidence, EvidenceTogether
 from proxylab.evidence.lookups import Lookup
 from proxylab.evidence.segments import DialogueRecord
 from proxylab.evidence.stream_records import StepEvidence
+from proxylab.evidence.timings import ChangeTimes, ConnectionTimes, StartTimes
 from proxylab.mutate.objects import ObjectMutation
 from proxylab.plan.dialogue import Dialogue
 from proxylab.plan.model import Plan, Route, Sysctl
@@ -282,6 +284,52 @@ class Close(Request[None], frozen=True):
     """Close the lab, and check that nothing of it or of earlier ones is left."""
 
 
+class TimedPods(Record, frozen=True):
+    """The pods between which connections are timed: one dials, the others listen on a port that nothing else has."""
+
+    client: str
+    servers: tuple[str, ...]
+    port: int
+
+
+class TimedDial(Record, frozen=True):
+    """What the client dials again and again until one of these servers answers, which new rules alone lead to."""
+
+    to: SocketAddress
+    servers: tuple[str, ...]
+
+
+class TimeStart(Request[StartTimes], frozen=True, kw_only=True):
+    """Stop the engine of a node, flush its rules, apply objects, and time how soon a new one has programmed them."""
+
+    node: str
+    pods: TimedPods
+    dial: TimedDial
+    applied: tuple[KubeObject, ...] = ()
+
+
+class TimedChange(Record, frozen=True):
+    """Objects that change at once, and what the client dials meanwhile."""
+
+    applied: tuple[KubeObject, ...]
+    dial: TimedDial | None = None
+
+
+class TimeChanges(Request[tuple[ChangeTimes, ...]], frozen=True, kw_only=True):
+    """Make one change after the other, each once the engine of the node rests, and time each."""
+
+    node: str
+    pods: TimedPods
+    changes: tuple[TimedChange, ...]
+
+
+class TimeConnections(Request[ConnectionTimes], frozen=True, kw_only=True):
+    """Connect to these addresses, one after the other, and time that."""
+
+    pods: TimedPods
+    to: tuple[SocketAddress, ...]
+
+
 class Examine(Request[tuple[Capability, ...]], frozen=True):
     """Examine this machine's capabilities for a lab: those of these names, or all."""
 
@@ -301,6 +349,9 @@ LabRequest = (
     | LookAround
     | CollectState
     | Execute
+    | TimeStart
+    | TimeChanges
+    | TimeConnections
     | Examine
     | Close
 )

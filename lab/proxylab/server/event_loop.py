@@ -55,6 +55,9 @@ from proxylab.protocol.messages import (
     Response,
     SendProbe,
     SendTogether,
+    TimeChanges,
+    TimeConnections,
+    TimeStart,
 )
 from proxylab.protocol.standing_labs import (
     AnyRequest,
@@ -74,6 +77,7 @@ from proxylab.server.client_connections import accept_clients, first_of, serve_c
 from proxylab.server.feeds import Signals, feed
 from proxylab.server.lab import BuiltLab
 from proxylab.server.network import BuiltNetwork
+from proxylab.server.timed_changes import time_changes, time_connections, time_start
 from proxylab.timing import Deadline, DeadlineExceededError, wait_while_fewer
 
 _GONE_SECONDS: Final = 5.0
@@ -258,6 +262,9 @@ _OF_LAB: Final[Mapping[type, _CarryOut]] = dict(
         _by(LookAround, lambda lab, _: _look_around(lab)),
         _by(ListObjects, lambda lab, _: _list_objects(lab)),
         _by(Execute, _execute),
+        _by(TimeStart, time_start),
+        _by(TimeChanges, time_changes),
+        _by(TimeConnections, time_connections),
     )
 )
 """What carries out each request that needs a lab, and returns the answer."""

@@ -187,7 +187,7 @@ class StepRunner:
         entries = tuple(self._entries()) if tables or streams.any_port_changed(records) else None
         deadline, namespaces = Deadline.after(_ASK_SECONDS), self.wiring.namespaces
         exported = [
-            await _read_exported(node, namespaces[node], self.fleet.chosen(node).configuration.metrics, names, deadline)
+            await read_exported(node, namespaces[node], self.fleet.chosen(node).configuration.metrics, names, deadline)
             for node, names in metrics.items()
         ]
         return replace(
@@ -234,7 +234,7 @@ class StepRunner:
                 self._blackholed ^= {name}
 
 
-async def _read_exported(
+async def read_exported(
     node: str, netns: NetNs, server: SocketAddress, names: Collection[str], deadline: Deadline
 ) -> Exported:
     """Ask the engine of ``node`` for its page of metrics; a problem in the record says why there is none."""

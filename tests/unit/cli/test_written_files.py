@@ -21,6 +21,7 @@ from proxylab.errors import ExitCode
 ELSEWHERE = {
     ("audit", "--report"): "by write_new, which refuses what is there already",
     ("migrate", "--report"): "by write_new, which refuses what is there already",
+    ("bench", "--report"): "after its labs, as conformance writes its own; tests/kernel/test_bench.py",
     ("capture", "--write"): "a lab's frames, written as they come; a reader of the FIFO may be Wireshark",
     ("gate", "--artifacts"): "a folder; tests/unit/features/gate",
     ("run", "--bundle-dir"): "a folder; tests/unit/cli/test_evidence_and_traces.py",
@@ -62,6 +63,7 @@ def test_each_is_looked_at_by_one_function() -> None:
 TYPED = {
     **WITHOUT_A_LAB,
     ("audit", "--report"): "audit a.lab.yaml --report {}",
+    ("bench", "--report"): "bench --services 2 --report {}",
     ("migrate", "--report"): "migrate a.lab.yaml --from embedded/iptables --to embedded/nftables --report {}",
     ("capture", "--write"): "capture a.lab.yaml client --seconds 1s -w {}",
     ("gate", "--artifacts"): "gate ./proxy --artifacts {}",
@@ -82,7 +84,7 @@ def test_a_place_where_nothing_can_be_written_is_refused_before_a_lab_is_built(
     caller: Caller, line: str, place: str
 ) -> None:
     lay_out(caller)
-    place += ".html" if "conformance" in line else ".lab.yaml" if "init" in line else ""
+    place += ".html" if line.startswith(("bench", "conformance")) else ".lab.yaml" if "init" in line else ""
     before = sorted(caller.folder.iterdir())
     code, output, errors = caller.type(*line.format(place).split())
     assert code == ExitCode.SCENARIO, errors

@@ -49,14 +49,6 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     return complete_themes_and_names(incomplete)
 
 
-def _known_forms(ctx: click.Context, param: click.Parameter, files: tuple[Path, ...]) -> tuple[Path, ...]:
-    """The files, if their suffixes say which form they get. Raises ``BadParameter``."""
-    for file in files:
-        if file.suffix not in _FORMS:
-            raise click.BadParameter(f"{str(file)!r} must end in {' or '.join(_FORMS)}", ctx, param)
-    return files
-
-
 class ConformanceOptions(Options, frozen=True, kw_only=True):
     """What runs, what it is compared with, and in which forms the table is written."""
 
@@ -90,8 +82,7 @@ class ConformanceOptions(Options, frozen=True, kw_only=True):
             "--report",
             metavar="FILE",
             multiple=True,
-            callback=_known_forms,
-            type=OutputFile(),
+            type=OutputFile(suffixes=_FORMS),
             help="Also write the table to FILE, in the form of its suffix: .json, .xml (JUnit), .html, .md, or .svg (a "
             "badge); may be repeated.",
         ),
