@@ -122,4 +122,7 @@ def test_check_of_10_000_services(form: str, tmp_path: Path) -> None:
 
 @pytest.mark.budget
 def test_import_of_3_000_services(tmp_path: Path) -> None:
-    assert import_(tmp_path, 3_000) <= MOST_SECONDS_OF_IMPORT
+    import_(tmp_path, 10)  # compiles what is imported
+    seconds = import_(tmp_path, 3_000)
+    print(f"import of 3,000 Services: {seconds:.1f} s of a processor")  # noqa: T201
+    assert seconds <= MOST_SECONDS_OF_IMPORT

@@ -2,9 +2,10 @@
 
 The lab reads the counters of iptables before and after probes that it sends together (``EvidenceTogether``). A proxy
 writes rules for each Service port, so a rule that only one of the probes can have met counted for that one alone. The
-others are the rules before a proxy's chains fork and those behind: they pass packets on, or masquerade them. Which
-packets they masquerade, marks decide, and rules of a Service port set these. So each probe has masqueraded as many as
-its own rules have marked, provided that they come to exactly what was masqueraded.
+others are the rules before a proxy's chains fork and those behind: they pass packets on, or masquerade them. A node
+masquerades no flow twice, and none that a rule of its Service port has not marked and translated. So what a probe's own
+rules have marked and translated bounds what was masqueraded of it, and where the bounds of all probes come to exactly
+what was masqueraded, each has reached its own.
 
 Where anything else counted that may decide about a packet, the counts are not divided: a rule of others, one that
 drops, one that translates and that two of the probes may have met. The judge would take it for the work of either.
@@ -21,7 +22,7 @@ from proxylab.rules.effects import Effect, effects
 from proxylab.rules.packets import Packets
 from proxylab.rules.rule import Tool
 from proxylab.rules.texts import excludes
-from proxylab.verdict.counted_rules import CountedRule, may_be_engines, read, read_all
+from proxylab.verdict.counted_rules import CountedRule, may_be_engines, read_all
 
 _TRANSLATING = "nat"
 _BEFORE_ROUTING = ("PREROUTING", "OUTPUT")
@@ -85,16 +86,17 @@ def _divided_on_node(rules: Sequence[CountedRule], probes: Sequence[ResolvedProb
 def _is_told(rule: CountedRule, parts: Sequence[list[RuleCount]]) -> bool:
     """Whether it is known whose packets a shared rule changed; each part gets the packets that it masqueraded."""
     if rule.changes_source:
-        marked = [sum(count.packets for count in part if _marks(count)) for part in parts]
-        for part, packets in zip(parts, marked, strict=True):
+        most = [_most_masqueraded(read_all(part)) for part in parts]
+        for part, packets in zip(parts, most, strict=True):
             part.extend([replace(rule.count, packets=packets)] if packets else ())
-        return sum(marked) == rule.count.packets
+        return sum(most) == rule.count.packets
     return effects(rule.read) <= _PASSING and not rule.marks_for_masquerading
 
 
-def _marks(count: RuleCount) -> bool:
-    rule = read(count)
-    return rule is not None and rule.marks_for_masquerading
+def _most_masqueraded(own: Sequence[CountedRule]) -> int:
+    """How many flows of a probe a node can have masqueraded at most; two of its rules may mark one flow."""
+    marked = sum(rule.count.packets for rule in own if rule.marks_for_masquerading)
+    return min(marked, sum(rule.count.packets for rule in own if rule.target == "DNAT"))
 
 
 def _met(rules: Sequence[CountedRule], by_chain: Mapping[str, Sequence[int]], probe: ResolvedProbe) -> set[int]:

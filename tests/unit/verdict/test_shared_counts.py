@@ -94,6 +94,13 @@ def test_each_has_masqueraded_as_many_packets_as_its_own_rules_have_marked(web: 
     assert [packets(part, "KUBE-MARK-MASQ") for part in found] == [web, api]
 
 
+def test_a_flow_that_two_rules_marked_is_masqueraded_once() -> None:
+    hairpin = rule(f"KUBE-SEP-{WEB}", "-s 10.244.2.3/32 -m comment --comment web -j KUBE-MARK-MASQ", 2)
+    found = divided([*counted(3, 4, marked_web=3), hairpin], PROBES)
+    assert found is not None
+    assert [packets(part, "MASQUERADE") for part in found] == [3, 0]
+
+
 def test_rules_of_one_node_say_nothing_of_another() -> None:
     there = [replace(each, node="node-b") for each in counted(1, 2, marked_web=1)]
     found = divided([*counted(3, 4, marked_api=4), *there], PROBES)
