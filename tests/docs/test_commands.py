@@ -53,6 +53,10 @@ OTHER_IPTABLES = (
 )
 OF_NODES = "needs another program; tests/kernel/test_programs_of_nodes.py makes some"
 BENCHED = "proxylab bench --services 100,1000,5000,10000 --engine kube-proxy/iptables --engine kube-proxy/nftables"
+DRAWN = (
+    "proxylab bench --services 30,120 --rounds 2 --changes 3 --engine embedded/iptables --engine embedded/nftables "
+    "--engine kube-proxy/iptables --engine kube-proxy/nftables --report how-proxies-grow.svg"
+)
 BISECTED = (
     "git -C /src/kubernetes bisect start v1.37.0 v1.36.0",
     (
@@ -91,6 +95,7 @@ NOT_TYPED = {
         (f"{BENCHED} --report before.json", f"{BENCHED} --kube-proxy /src/kubernetes --against before.json"),
         "takes an hour at these sizes; tests/kernel/test_bench.py asks for few Services",
     ),
+    DRAWN: "takes minutes; tests/kernel/test_bench.py asks for few Services",
     REPEATED: "takes half an hour of a machine that does nothing else",
     MUTATED: "mutates every rule, which takes half an hour",
     **dict.fromkeys(BISECTED, "builds a kube-proxy for each of a dozen commits; the same page bisects manifests"),

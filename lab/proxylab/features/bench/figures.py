@@ -84,8 +84,8 @@ _FACTS: Final = {
     ),
     Figure.CHURN: FigureFacts(
         title="endpoint churn",
-        meaning="From the first of 100 changes of as many Services, made at once, to the first packet that meets the "
-        "rules of the last.",
+        meaning="From the first of 100 changes of as many Services, or of all if there are fewer, made at once, to the "
+        "first packet that meets the rules of the last.",
     ),
     Figure.LATENCY_P50: FigureFacts(
         title="programming latency, p50",
