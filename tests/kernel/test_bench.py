@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
+from guests import OWN
 from node_programs import folder_for_all, machine, program
 
 from proxylab.client.session import Session
@@ -30,6 +31,11 @@ def test_an_engine_has_every_figure(engine: str) -> None:
     assert all(0 <= found[each] < 30 for each in times)  # mode userspace chooses after a dial, so latencies may be 0
     assert found[Figure.LATENCY_P50] <= found[Figure.LATENCY_P99]
     assert found[Figure.RULES] > 4
+
+
+@OWN
+def test_mode_ipvs_has_every_figure_in_a_guest() -> None:
+    assert {*measured(EngineChoice("embedded/ipvs", kernel="uml"))} == {*Figure}
 
 
 def test_more_services_have_more_rules() -> None:
