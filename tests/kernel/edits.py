@@ -29,11 +29,105 @@ _CHANGES_THE_PORT_ALONE = (
 
 _EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
 
+_MARKS_ANEW = (
+    "table ip queues { chain x { type filter hook forward priority 0; "
+    "meta l4proto { tcp, udp } counter ip dscp set cs1; }; }"
+)
+_PROMPT = "the API server answers at once again, and the Service loses its endpoint"
+_ELSEWHERE = "the endpoint becomes unready, and another node has one"
+_TAKEN_OVER = "another pod takes the host ports over"
 _GOES_ON = "node-a's proxy goes on"
 _HEARD = "node-b announces the address, and neighbours hear it"
 _UNHEARD = "node-a announces the address, and no neighbour hears it"
 
 EDITS = [
+    Edit(
+        "leftovers/rules-of-docker-and-flannel",
+        '          -A FORWARD -m comment --comment "flanneld forward" -j FLANNEL-FWD\n',
+        "",
+        {
+            "ClusterIP leads a pod past Docker's rules to an endpoint of the same node",
+            "ClusterIP leads a pod past Docker's rules to an endpoint of another node",
+            "NodePort with policy Local keeps the client's address past flannel's masquerade",
+            "pod that dials out is masqueraded by flannel",
+        },
+    ),
+    Edit(
+        "network/mark-for-queues-is-kept",
+        "nodes: {node-a: {}, node-b: {}}",
+        f'nodes: {{node-a: {{leftovers: {{nft: "{_MARKS_ANEW}"}}}}, node-b: {{}}}}',
+        {
+            "ClusterIP of an endpoint on the same node keeps the mark",
+            "ClusterIP of an endpoint on another node keeps the mark",
+            "NodePort that masquerades the client keeps the mark",
+            "NodePort over UDP keeps the mark",
+        },
+        over_one_family={
+            "ClusterIP of an endpoint on the same node keeps the mark",
+            "ClusterIP of an endpoint on another node keeps the mark",
+            "NodePort that masquerades the client keeps the mark",
+            "NodePort over UDP keeps the mark",
+        },
+    ),
+    Edit(
+        "network/default-route-by-a-second-uplink",
+        ", routes: [{to: default, device: eth1, via: 172.19.0.1}]",
+        "",
+        {
+            "pod that dials out is masqueraded with the address of the uplink that leads out",
+            "node dials out with the address of the uplink that leads out",
+            "NodePort at the first uplink answers by the second one unless rp_filter is strict",
+            "NodePort at the first uplink leads to another node and answers by the second one",
+        },
+    ),
+    Edit(
+        "steps/api-server-fails",
+        "apiServer: prompt, pods: {fourth: null}",
+        "apiServer: prompt",
+        {f"{_PROMPT}: ClusterIP without endpoints is rejected after all faults of the API server"},
+    ),
+    Edit(
+        "loadbalancer/dials-node-ports",
+        "dials: nodePorts, clientIP: replaced",
+        "dials: nodePorts",
+        {
+            "balancer that replaces the client's address shows its own under policy Local",
+            "pod reaches an address with ipMode Proxy through the balancer that hides it",
+        },
+    ),
+    Edit(
+        "loadbalancer/dials-node-ports",
+        ", dials: nodePorts, healthChecked: true}",
+        ", dials: nodePorts}",
+        {
+            "balancer that checks health dials the node port of a node with an endpoint alone",
+            f"{_ELSEWHERE}: balancer follows the health checks of node ports to the other node",
+        },
+    ),
+    Edit(
+        "hostport/leads-to-a-pod",
+        "{name: http, port: 8080, hostPort: 80}\n      - {name: dns",
+        "{name: http, port: 8080, hostPort: 81}\n      - {name: dns",
+        {"host port is served at the address of the pod's node"},
+    ),
+    Edit(
+        "hostport/leads-to-a-pod",
+        "change: {pods: {successor: {present: true}}}",
+        "change: {pods: {neighbour: {labels: {app: neighbour}}}}",
+        {
+            f"{_TAKEN_OVER}: host port leads to the pod that has it now",
+            f"{_TAKEN_OVER}: host port over UDP leads an open flow to the pod that has it now",
+        },
+    ),
+    Edit(
+        "hostport/service-lb-of-k3s",
+        "      forwardsTo: default/proxied\n",
+        "",
+        {
+            "pod of ServiceLB passes packets on to the cluster IP from its own address",
+            "node's address with ipMode Proxy is left to the pod of ServiceLB",
+        },
+    ),
     Edit(
         "icmp/errors-about-translated-packets",
         "mtu: {nodes: 1400}",

@@ -16,6 +16,7 @@ CHAPTERS = {
     "clusterip": "Cluster IPs",
     "senders": "Clients on a node",
     "nodeport": "Node ports",
+    "hostport": "Host ports of pods",
     "externalip": "External IPs",
     "loadbalancer": "Load balancers",
     "rejections": "Services without endpoints",
@@ -41,7 +42,7 @@ CHAPTERS = {
     "manifests": "Kubernetes objects as kubectl prints them",
     "ipvs": "What mode ipvs does with addresses and ports of the node",
     "userspace": "Mode userspace beside the others",
-    "leftovers": "Rules of an earlier proxy",
+    "leftovers": "Rules of an earlier proxy or of other programs",
     "steps": "Changes while the cluster is in use",
     "bugs": "Bugs and limits of kube-proxy",
 }

@@ -71,6 +71,7 @@ def advance_to(
             engines=step.change.engines,
             links=step.change.links,
             load_balancers=step.change.load_balancers,
+            api_server=step.change.api_server,
             kubectl=step.change.kubectl,
         ),
         engines=engines,

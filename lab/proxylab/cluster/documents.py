@@ -346,6 +346,8 @@ _POD_PORT: Final = {
     "port": FieldPath("containerPort", is_written=_always),
     "protocol": FieldPath("protocol", is_written=_always),
     "name": FieldPath("name"),
+    "host_port": FieldPath("hostPort"),
+    "host_ip": FieldPath("hostIP", Form(_as_it_is, lambda text: text or None)),
 }
 _POD: Final = {
     "node_name": FieldPath("spec.nodeName", is_written=_always),

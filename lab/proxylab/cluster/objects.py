@@ -232,11 +232,16 @@ class Node(TaggedRecord, frozen=True, kw_only=True):
 
 
 class PodPort(Record, frozen=True, kw_only=True):
-    """A port on which a container of the pod listens."""
+    """A port on which a container of the pod listens.
+
+    With a ``host_port`` the pod is to be reached at that port of its node, too: at ``host_ip``, or at every address.
+    """
 
     name: str = ""
     protocol: Protocol = Protocol.TCP
     port: int
+    host_port: int = 0
+    host_ip: IPAddress | None = None
 
 
 class Pod(TaggedRecord, frozen=True, kw_only=True):

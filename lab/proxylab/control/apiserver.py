@@ -30,6 +30,8 @@ class ApiServer:
     def __init__(self, store: Store) -> None:
         self._api = KubeApi(store, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
         self._servers: dict[NetNs, HttpServer] = {}
+        self._down: tuple[NetNs, ...] = ()
+        self._delay = 0.0
         self._watches: set[_Watching] = set()
         self._is_noted = False
         self._unsubscribe = store.subscribe(self._note)
@@ -47,14 +49,34 @@ class ApiServer:
         except OSError as error:
             what = f"the API server cannot listen on {API_ADDRESS}:{API_PORT}: {error.strerror}"
             raise EngineError(netns.name, what, "") from error
-        self._servers[netns] = HttpServer(listening, self._answer)
+        self._servers[netns] = HttpServer(listening, self._answer, delay=lambda: self._delay)
+
+    async def go_down(self) -> None:
+        """Break all connections, and refuse new ones until ``come_up``."""
+        self._down = (*self._down, *self._servers)
+        while self._servers:
+            _, server = self._servers.popitem()
+            await server.close()
+
+    async def come_up(self) -> None:
+        """Listen again where it listened before. Raises ``EngineError``."""
+        down, self._down = self._down, ()
+        for netns in down:
+            await self.listen(netns)
+
+    def forget(self) -> None:
+        """End all watches with status 410: the history does not reach back to where they are."""
+        for watching in tuple(self._watches):
+            watching.expire()
+
+    def hold_back(self, seconds: float) -> None:
+        """Hold each answer and each event back that long from now on."""
+        self._delay = seconds
 
     async def close(self) -> None:
         """Close all sockets, and end all watches."""
         self._unsubscribe()
-        while self._servers:
-            _, server = self._servers.popitem()
-            await server.close()
+        await self.go_down()
 
     def _answer(self, request: ReceivedRequest) -> HttpResponse | ChunkedResponse:
         content_type = request.headers.get("content-type", "")
@@ -68,7 +90,11 @@ class ApiServer:
         """Advance all watches soon: once for all changes that are made together."""
         if self._watches and not self._is_noted:
             self._is_noted = True
-            asyncio.get_running_loop().call_soon(self._advance)
+            loop = asyncio.get_running_loop()
+            if self._delay:
+                loop.call_later(self._delay, self._advance)
+            else:
+                loop.call_soon(self._advance)
 
     def _advance(self) -> None:
         self._is_noted = False
@@ -99,6 +125,11 @@ class _Watching(ChunkedResponse):
     def end(self) -> None:
         self._watches.discard(self)
         self._end.cancel()
+
+    def expire(self) -> None:
+        """End the watch as one whose client has fallen behind the history."""
+        self._watched.open_watch.expire()
+        self.more()
 
     def _finish(self) -> None:
         self._watched.open_watch.finish()

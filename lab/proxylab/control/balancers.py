@@ -11,7 +11,7 @@ saves the time.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Final
 
@@ -23,6 +23,7 @@ from proxylab.kernel.netlink.requests import delete_route, replace_route
 from proxylab.kernel.netlink.socket import Netlink
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.balance import Followed, follow, followed_route, pool_routes
+from proxylab.plan.dialling import DialledPort, dialled_ports
 from proxylab.plan.model import Balancer, Route
 from proxylab.timing import Deadline, together
 
@@ -32,6 +33,9 @@ _PATIENCE: Final = 4.0
 """Seconds within which a healthy node answers: a round takes no longer. In a busy guest a proxy may need some."""
 
 _Question = tuple[IPAddress, int]
+
+Dial = Callable[[tuple[DialledPort, ...]], Awaitable[None]]
+"""Makes the router dial these node ports, and no others."""
 
 
 class BalancerRoutes:
@@ -44,6 +48,7 @@ class BalancerRoutes:
         planned: the routes that the router has from the plan.
         packet_lock: a lock that a round of checks and a run of a probe both take, because the counters of a node's
             stack do not distinguish their packets.
+        dial: writes what balancers dial that dial node ports.
     """
 
     def __init__(
@@ -55,6 +60,7 @@ class BalancerRoutes:
         planned: Iterable[Route],
         store: Store,
         packet_lock: asyncio.Lock | None = None,
+        dial: Dial | None = None,
     ) -> None:
         self._router = router
         self._routes = routes
@@ -64,6 +70,8 @@ class BalancerRoutes:
         pools = {network for balancer in balancers for network in balancer.pool}
         self._planned = {each.destination: each for each in planned if each.destination in pools}
         self._standing: dict[IPNetwork, Route] = {}
+        self._dial = dial
+        self._dialled: tuple[DialledPort, ...] = ()
         self._changed = asyncio.Event()
         self._round = packet_lock or asyncio.Lock()
         self._loop: asyncio.Task[None] | None = None
@@ -76,6 +84,8 @@ class BalancerRoutes:
 
     def chosen(self, balancer: Balancer) -> tuple[frozenset[str], ...]:
         """The nodes to which a balancer sends now: for each of its health-checked addresses, or else for its pools."""
+        if balancer.dials_node_ports:
+            return tuple(frozenset(each.nodes) for each in self._dialled if each.balancer == balancer.name)
         names = {address: name for name, addresses in balancer.nodes.items() for address in addresses}
         pools = [self._standing.get(each, self._planned[each]) for each in balancer.pool]
         checked = [
@@ -96,13 +106,20 @@ class BalancerRoutes:
         async with self._round:
             self._changed.clear()
             excluded = {each.name for each in self._store.list(Node) if is_excluded(each.labels)}
-            followed = follow(self._balancers, self._store.list(Service), excluded)
+            services = self._store.list(Service)
+            followed = follow(self._balancers, services, excluded)
             answers = await self._answers(followed)
-            checked = (
-                followed_route(each, [name for name, own in each.nodes.items() if answers[own, each.port]])
-                for each in followed
-            )
+            healthy = {
+                each.address: [name for name, own in each.nodes.items() if answers[own, each.port]] for each in followed
+            }
+            checked = (followed_route(each, healthy[each.address]) for each in followed if each.has_route)
             self._write((*pool_routes(self._balancers, excluded), *checked))
+            if self._dial is not None:
+                dialled = dialled_ports(
+                    self._balancers, services, excluded, lambda address, node: node in healthy.get(address, (node,))
+                )
+                await self._dial(dialled)
+                self._dialled = dialled
 
     async def close(self) -> None:
         """Stop following, and restore the routes of the plan."""

@@ -20,6 +20,7 @@ from msgspec import Struct, field
 from proxylab.accepting import accepted
 from proxylab.addresses import Family, IPAddress
 from proxylab.kernel.sandbox.netns import NetNs, inside
+from proxylab.timing import pass_by
 
 _PATIENCE: Final = 10.0
 """Seconds in which a client must send its next request."""
@@ -97,14 +98,22 @@ class HttpServer:
     when it closes: the connection stays open, and holds its namespace.
     """
 
-    def __init__(self, listening: socket.socket, handler: Handler, answers: asyncio.Event | None = None) -> None:
+    def __init__(
+        self,
+        listening: socket.socket,
+        handler: Handler,
+        answers: asyncio.Event | None = None,
+        delay: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         """Begin to serve ``listening``, which does not block; ``close`` closes it.
 
-        While ``answers`` is not set, new connections stay open and get no answer.
+        While ``answers`` is not set, new connections stay open and get no answer. ``delay`` says how many seconds an
+        answer waits at the time.
         """
         self._listening = listening
         self._handler = handler
         self._answers = answers
+        self._delay = delay
         self._conversations: dict[asyncio.Task[None], socket.socket] = {}
         self._accepting = asyncio.create_task(self._accept())
 
@@ -137,7 +146,7 @@ class HttpServer:
         reader, writer = await asyncio.open_connection(sock=connection)
         try:
             with suppress(ConnectionError, TimeoutError, h11.RemoteProtocolError):
-                await _Conversation(reader, writer, self._handler).run()
+                await _Conversation(reader, writer, self._handler, self._delay).run()
                 writer.close()
                 await asyncio.wait_for(writer.wait_closed(), _STALLED)
         finally:
@@ -200,10 +209,17 @@ class NodeServers:
 class _Conversation:
     """One connection: one request after the other."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler) -> None:
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        handler: Handler,
+        delay: Callable[[], float],
+    ) -> None:
         self._reader = reader
         self._writer = writer
         self._handler = handler
+        self._delay = delay
         self._connection = h11.Connection(h11.SERVER)
         self._head_only = False
         writer.transport.set_write_buffer_limits(0)  # ``drain`` waits until the kernel has taken everything
@@ -215,6 +231,8 @@ class _Conversation:
                 request = await self._request()
             if request is None:
                 return
+            if seconds := self._delay():
+                await pass_by(seconds)
             match self._handler(request):
                 case HttpResponse() as answer:
                     await self._send_whole(answer)

@@ -75,6 +75,7 @@ class Part(StrEnum):
 
     DATA = "data"
     CHECKSUM = "IP checksum"
+    DSCP = "DSCP"
     QUOTE = "quoted packet"
     """Of an ICMP error: the packet that it is about, as the sender gets it back."""
 
@@ -82,7 +83,8 @@ class Part(StrEnum):
 class Altered(Record, frozen=True):
     """A packet of a flow that came otherwise than it was sent: the first such sighting.
 
-    A socket at ``netns_name`` saw it where ``device`` is empty. Of a quoted packet, ``sent`` and ``seen`` are its ends.
+    A socket at ``netns_name`` saw it where ``device`` is empty. Of a quoted packet, ``sent`` and ``seen`` are its ends,
+    and of DSCP the two numbers.
     """
 
     flow: int

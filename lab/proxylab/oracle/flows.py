@@ -21,6 +21,7 @@ from proxylab.oracle.health import health_check, node_health
 from proxylab.oracle.masquerade import HAIRPIN, is_exempt_pod, masquerading
 from proxylab.oracle.moment import Moment, ServedPort
 from proxylab.oracle.ways import Ways
+from proxylab.plan.device_names import ROUTER
 from proxylab.plan.forwarding import UnreachableError
 from proxylab.plan.model import Role
 from proxylab.plan.resolved import PolicyRoute
@@ -151,6 +152,9 @@ class _Walk:
         if self._is_filtered(packet, machine, device):
             yield _End(outcomes=(Outcome.DROPPED,), machine=machine, packet=packet, rows=("strict-reverse-path",))
             return
+        if machine == ROUTER and self._moment.plan.dialler(packet.destination) is not None:
+            yield from self._dial(packet, steps)
+            return
         if self._moment.is_node(machine) and all(each.node != machine for each in packet.translated_by):
             meeting = meet(self._moment, machine, packet.destination, packet.port, packet.protocol)
             if meeting.undecided or meeting.rows:
@@ -163,6 +167,26 @@ class _Walk:
                 yield _End(outcomes=(meeting.outcome,), machine=machine, packet=packet)
                 return
         yield from self._go_on(packet, machine, steps)
+
+    def _dial(self, packet: _Packet, steps: int) -> Iterator[_End]:
+        """The packet is at the router, whose load balancer translates its destination to the node port of a node."""
+        served = packet.protocol.served
+        found = None if served is None else self._moment.dialled_at(packet.destination, packet.port, served)
+        if found is None or not found.nodes:
+            raise OutsideReachError("the load balancer dials no node port for it")
+        for own in found.nodes.values():
+            onward = replace(
+                packet,
+                destination=own,
+                port=found.node_port,
+                share=packet.share / len(found.nodes),
+                translated_by=(*packet.translated_by, _Translation(ROUTER, packet.source)),
+            )
+            (step,) = self._ways.steps(ROUTER, own)
+            if found.hides_client:
+                source = self._ways.masquerade_source(ROUTER, step.out, own)
+                onward = replace(onward, source=source, is_masqueraded=True)
+            yield from self._arrive(onward, step.machine, step.device, steps - 1)
 
     def _require_decided(self, node: str, undecided: str = "") -> None:
         """Refuse to answer where the rows do not decide what the node's proxy does with a packet."""
@@ -182,7 +206,8 @@ class _Walk:
         if self._moment.has(machine, packet.destination):
             yield self._deliver(packet, machine)
             return
-        if self._moment.is_node(machine) and not self._moment.owners(packet.destination):
+        is_dialled = self._moment.plan.dialler(packet.destination) is not None
+        if self._moment.is_node(machine) and not self._moment.owners(packet.destination) and not is_dialled:
             if packet.translated_by:
                 raise OutsideReachError(f"no machine of the network has the endpoint {packet.destination}")
             alone = self._moment.left_alone(packet.destination)
@@ -371,6 +396,8 @@ class _Walk:
         protocol = packet.protocol.served
         if machine in moment.gone:
             raise OutsideReachError(f"{name} is deleted")
+        if moment.passes_on(machine):
+            raise OutsideReachError("a pod passes packets on by rules of its own")
         if protocol is None:
             rows = ("echo-is-answered",)
             return _End(outcomes=(Outcome.DELIVERED,), machine=machine, packet=packet, name=name, rows=rows)
@@ -405,7 +432,7 @@ class _Walk:
             if passes is None:
                 raise OutsideReachError(f"only some of the ways back lead through {each.node}, which translated")
             if not passes:
-                return Reply.UNTRANSLATED
+                return Reply.NODE_PORT if each.node == ROUTER else Reply.UNTRANSLATED
             machine, home = each.node, each.source
         return Reply.TRANSLATED
 
@@ -423,7 +450,7 @@ def _merged(ends: Iterable[_End], moment: Moment) -> FlowAnswer:
         packet = end.packet
         rows["outcome"] |= dict.fromkeys((*packet.outcome_rows, *end.rows))
         rows["endpoints"] |= dict.fromkeys(packet.endpoint_rows)
-        if end.reply is Reply.UNTRANSLATED:
+        if end.reply in (Reply.UNTRANSLATED, Reply.NODE_PORT):
             rows["reply"]["answer-past-the-node"] = None
         if Outcome.DELIVERED not in end.outcomes:
             at[end.machine] = None

@@ -19,6 +19,8 @@ from proxylab.oracle.setting import ProxySetting
 from proxylab.plan.assembly import Assembly
 from proxylab.plan.balance import Followed, follow, followed_route, pool_routes
 from proxylab.plan.device_names import ROUTER
+from proxylab.plan.dialling import dialled_ports
+from proxylab.plan.host_ports import host_ports
 from proxylab.plan.resolved import Question, ResolvedProbe
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.node_engines import EngineAction, EngineWords, NodeEngine
@@ -52,12 +54,14 @@ def moment_of(assembly: Assembly, made: int, mode: Mode, version: Version) -> Mo
         pod_networks=scenario.network.pod_cidrs,
         service_networks=(*scenario.network.service_cidrs, *scenario.network.further_service_cidrs),
         gone={namespaces[name] for name in cluster.gone if name in namespaces} - nodes.keys(),
+        host_ports=host_ports(plan, cluster.pods.values(), cluster.nodes.values()),
     )
     excluded = {each.name for each in cluster.nodes.values() if is_excluded(each.labels)}
     followed = follow(plan.balancers, cluster.services, excluded)
     unbalanced = at(plan=plan) if followed else None
-    healthy = (followed_route(each, _healthy(unbalanced, each)) for each in followed if unbalanced is not None)
-    routes = (*pool_routes(plan.balancers, excluded), *healthy)
+    healthy = {each.address: _healthy(unbalanced, each) for each in followed if unbalanced is not None}
+    checked = (followed_route(each, healthy[each.address]) for each in followed if each.has_route)
+    routes = (*pool_routes(plan.balancers, excluded), *checked)
     if not routes:
         return at(plan=plan)
     narrowed = [each for each in plan.balancers if not each.announced_by and not excluded.isdisjoint(each.nodes)]
@@ -65,6 +69,9 @@ def moment_of(assembly: Assembly, made: int, mode: Mode, version: Version) -> Mo
         plan=plan.with_routes(ROUTER, routes),
         balanced={each.address for each in followed},
         narrowed=tuple(network for each in narrowed for network in each.pool),
+        dialled=dialled_ports(
+            plan.balancers, cluster.services, excluded, lambda address, node: node in healthy.get(address, {node})
+        ),
     )
 
 

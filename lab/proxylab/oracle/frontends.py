@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from proxylab.addresses import Family, IPAddress, Transport
+from proxylab.addresses import Family, IPAddress, Protocol, Transport
 from proxylab.oracle.moment import Moment, ServedPort
 from proxylab.oracle.setting import ProxySetting
 from proxylab.scenario.words import Frontend, Outcome
@@ -50,15 +50,23 @@ def meet(moment: Moment, node: str, destination: IPAddress, port: int, protocol:
     found = [each for each in claimed if allowed or each.via is not Frontend.EXTERNAL_IP]
     if found:
         return _only(found, (f"frontend-{found[0].via}",))
-    if moment.has(node, destination):
-        behind = moment.at_node_port(Family.of(destination), port, served)
-        if behind:
-            return _at_node_port(moment, node, destination, behind)
+    if moment.has(node, destination) and (own := _at_own_address(moment, node, destination, port, served)) is not None:
+        return own
     if claimed:
         return Meeting(rows=("external-ips-off",))
     if destination in moment.cluster_ips:
         return _difference(moment.setting_of(node), "unused-port")
     return _unassigned(moment, node, destination)
+
+
+def _at_own_address(moment: Moment, node: str, destination: IPAddress, port: int, protocol: Protocol) -> Meeting | None:
+    """What the node does with a port of its own that is a node port, or a host port; ``None`` if it is neither."""
+    behind = moment.at_node_port(Family.of(destination), port, protocol)
+    if behind:
+        return _at_node_port(moment, node, destination, behind)
+    if moment.has_host_port(node, destination, port, protocol):
+        return Meeting(undecided="a network plugin leads the host port to a pod")
+    return None
 
 
 def _unassigned(moment: Moment, node: str, destination: IPAddress) -> Meeting:

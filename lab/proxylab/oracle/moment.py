@@ -23,6 +23,8 @@ from proxylab.cluster.objects import (
 from proxylab.encoding import Record
 from proxylab.oracle.choice import Candidate, candidates_of
 from proxylab.oracle.setting import ProxySetting
+from proxylab.plan.dialling import DialledPort
+from proxylab.plan.host_ports import HostPort
 from proxylab.plan.model import Listener, Plan, PlannedNamespace, Role
 from proxylab.scenario.targets import addresses_by_frontend
 from proxylab.scenario.versions import Version
@@ -78,6 +80,8 @@ class Moment:
         gone: deleted pods, by the names of their namespaces: nothing there answers.
         balanced: addresses whose load balancer leaves out unhealthy nodes, as the routes of the plan have it.
         narrowed: pools whose load balancer leaves out nodes that their label excludes, as those routes have it.
+        host_ports: those of the pods that are there.
+        dialled: what load balancers dial that dial node ports.
     """
 
     def __init__(
@@ -94,6 +98,8 @@ class Moment:
         gone: Collection[str] = (),
         balanced: Collection[IPAddress] = (),
         narrowed: Collection[IPNetwork] = (),
+        host_ports: Iterable[HostPort] = (),
+        dialled: Iterable[DialledPort] = (),
     ) -> None:
         self.plan: Final = plan
         self._setting: Final = setting
@@ -101,6 +107,8 @@ class Moment:
         self.gone: Final = frozenset(gone)
         self.balanced: Final = frozenset(balanced)
         self.narrowed: Final = tuple(narrowed)
+        self._host_ports: Final = tuple(host_ports)
+        self._dialled: Final = {(each.address, each.port, each.protocol): each for each in dialled}
         self.nodes: Final[Mapping[str, Node]] = {node.name: node for node in nodes}
         self.machines: Final[Mapping[str, PlannedNamespace]] = {each.name: each for each in plan.namespaces}
         self.services: Final[Mapping[tuple[str, str], Service]] = {
@@ -230,6 +238,23 @@ class Moment:
             there = self.machines[machine]
             self._known_sysctls[machine] = {each.name: each.value for each in (*there.sysctls, *there.device_sysctls)}
         return self._known_sysctls[machine]
+
+    def has_host_port(self, node: str, address: IPAddress, port: int, protocol: Protocol) -> bool:
+        """Whether a network plugin leads the port of a node at that address of its own to a pod."""
+        return any(
+            (each.node, each.port, each.protocol) == (node, port, protocol)
+            and each.address.version == address.version
+            and each.at in (None, address)
+            for each in self._host_ports
+        )
+
+    def dialled_at(self, address: IPAddress, port: int, protocol: Protocol) -> DialledPort | None:
+        """The node ports that a balancer dials for a port of its address; ``None`` if it dials none."""
+        return self._dialled.get((address, port, protocol))
+
+    def passes_on(self, machine: str) -> bool:
+        """Whether that is a pod which passes packets on by rules of its own."""
+        return any(pod.namespace == machine and pod.forwards is not None for pod in self.plan.pods)
 
     def listener(self, machine: str, address: IPAddress, port: int, protocol: Protocol) -> Listener | None:
         """The program that listens at an address and port of a machine; ``None`` if none does."""

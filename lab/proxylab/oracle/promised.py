@@ -158,7 +158,7 @@ def _promised(probe: Probe, asked: AskedProbe, answers: Sequence[FlowAnswer], ou
     if source is not None:
         yield _Promised("source", source, of_source)
     replies = {end.name: end.reply for end in reached}
-    if not {Reply.UNTRANSLATED, Reply.NONE}.isdisjoint(replies.values()):
+    if not {Reply.UNTRANSLATED, Reply.NODE_PORT, Reply.NONE}.isdisjoint(replies.values()):
         first, *others = set(replies.values())
         yield _Promised("reply", ReplyByBackend(replies) if others else first, _rows(answers, "reply") or of_outcome)
     if len(answers) == 1:

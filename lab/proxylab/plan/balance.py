@@ -7,6 +7,8 @@ addresses of the pool go to all of its nodes. If every node of an address fails,
 answers with an ICMP error. A node that its label excludes from load balancers gets none of both kinds of addresses.
 ``control.balancers`` does the checks, follows the labels, and writes the routes.
 
+The pool of a balancer that dials node ports is unreachable, since its rules come before routing (``plan.dialling``).
+
 A pool that a node announces in the nodes' own segment (MetalLB's layer-2 mode, kube-vip) has no route: the segment's
 machines resolve its addresses, and ``control.announcements`` answers for the node.
 """
@@ -22,12 +24,16 @@ from proxylab.plan.model import Balancer, NextHop, Route
 
 
 class Followed(Struct, frozen=True, kw_only=True):
-    """A balanced address that follows its nodes' health. The balancer checks each of ``nodes`` on ``port``."""
+    """A balanced address that follows its nodes' health. The balancer checks each of ``nodes`` on ``port``.
+
+    It ``has_route`` to the healthy nodes, unless the balancer dials their node ports.
+    """
 
     address: IPAddress
     port: int
     nodes: Mapping[str, IPAddress]
     device: str
+    has_route: bool = True
 
 
 def shared_route(destination: IPNetwork, device: str, ways: Sequence[IPAddress]) -> Route:
@@ -49,7 +55,7 @@ def pool_routes(balancers: Iterable[Balancer], excluded: Collection[str]) -> tup
                 own
                 for name, addresses in balancer.nodes.items()
                 for own in addresses
-                if own.version == network.version and name not in excluded
+                if own.version == network.version and name not in excluded and not balancer.dials_node_ports
             ],
         )
         for balancer in balancers
@@ -74,6 +80,7 @@ def follow(
                 if own.version == address.version and name not in excluded
             },
             device=balancer.device,
+            has_route=not balancer.dials_node_ports,
         )
         for service in services
         for address in _checked_addresses(service)

@@ -5,8 +5,9 @@ Receivers are pods, programs that listen on a node, and the stacks that answer e
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, IPAddress, Protocol, Transport
 from proxylab.cluster.objects import EndpointSlice, Service, ServicePort
 from proxylab.oracle.weakest import endpoints_of_port
+from proxylab.plan.host_ports import LedTo, NodeSocket
 from proxylab.plan.lookup import own_address
 from proxylab.plan.model import PlannedNamespace, PodPlacement
 from proxylab.plan.resolved import STACK, Destination, Receiver
@@ -68,15 +70,19 @@ class LabEndpoints:
         slices: Iterable[EndpointSlice],
         nodes: Collection[IPAddress],
         surely_serves: Callable[[IPAddress], bool] = lambda _: True,
+        led: Mapping[NodeSocket, Sequence[LedTo]] = MappingProxyType({}),
     ) -> None:
         """Endpoints of ``services``.
 
         The Services have everything allocated; ``nodes`` are the addresses that may serve node ports, and
-        ``surely_serves`` says of which that is certain.
+        ``surely_serves`` says of which that is certain. ``led`` says where host ports lead.
         """
         self._surely_serves = surely_serves
+        self._led = led
         self._services = {(each.namespace, each.name): each for each in services}
         self._nodes = frozenset(nodes)
+        ingress = (each for service in self._services.values() for each in service.load_balancer_ingress)
+        self._left = frozenset(each.ip for each in ingress if each.ip_mode == "Proxy")
         self._slices: defaultdict[tuple[str, str], list[EndpointSlice]] = defaultdict(list)
         for each in slices:
             self._slices[each.namespace, each.service].append(each)
@@ -95,16 +101,40 @@ class LabEndpoints:
         """
         if dialled.protocol is Transport.ICMP:
             return ExpectedEndpoints("", ())
+        if dialled.address in self._left and (led := self._led_to(*dialled)) is not None:
+            return led
         found = self._named(target, asked)
         return self.at(*dialled) if found is None else self._of(*found, dialled.address)
 
     def at(self, address: IPAddress, number: int, protocol: Transport) -> ExpectedEndpoints:
         """Where the flows to an address may arrive: at the endpoints of the Service there, or at the address itself."""
         found = self._at(address, number, protocol)
+        if found is None and (led := self._led_to(address, number, protocol)) is not None:
+            return led
         if found is None:
             return ExpectedEndpoints("", (Destination(address=address, port=number),))
         by_node_port = (self._is_node(address) and found[1].node_port == number) and not self._surely_serves(address)
         return replace(self._of(*found, address), or_dialled=by_node_port)
+
+    def _led_to(self, address: IPAddress, number: int, protocol: Transport) -> ExpectedEndpoints | None:
+        """Where the flows to a host port may arrive: at its pod, or behind the Service to which that passes them on.
+
+        ``None`` where no host port is served.
+        """
+        ends = self._led.get(NodeSocket(address, protocol.served, number), ()) if protocol.served else ()
+        if not ends:
+            return None
+        found: list[ExpectedEndpoints] = []
+        for each in ends:
+            service = self._services.get(each.service)
+            ports = service.ports if service else ()
+            served = next((port for port in ports if (port.protocol, port.port) == (protocol.served, each.port)), None)
+            if service is not None and served is not None:
+                found.append(self._of(service, served, each.address))
+            elif not any(each.service):
+                found.append(ExpectedEndpoints("", (Destination(address=each.address, port=each.port),)))
+        # Without the Service's port: rules of others than the engine lead the packets as well.
+        return ExpectedEndpoints("", tuple(dict.fromkeys(end for each in found for end in each.endpoints)))
 
     def _of(self, service: Service, port: ServicePort, address: IPAddress) -> ExpectedEndpoints:
         endpoints = tuple(each for each in self._behind(service, port) if each.address.version == address.version)

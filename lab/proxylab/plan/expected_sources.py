@@ -111,9 +111,12 @@ class ExpectedSources:
         backends: Sequence[IPAddress],
         services: Iterable[Service],
     ) -> tuple[MasqueradedAs, ...]:
+        services = tuple(services)
         node_ports = {port.node_port for service in services for port in service.ports if port.node_port}
+        ingress = [each for service in services for each in service.load_balancer_ingress]
+        left = {each.ip for each in ingress if each.ip_mode == "Proxy"}
         try:
-            return masquerades(self._plan, resolved, backends, node_ports)
+            return masquerades(self._plan, resolved, backends, node_ports, left_to_balancers=left)
         except LookupError as error:
             self._note(expect, owner, str(error))
             return ()

@@ -14,6 +14,7 @@ from typing import Final, Self
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork, Protocol
+from proxylab.cluster.objects import PodPort
 from proxylab.encoding import Record
 from proxylab.scenario.network import Netem
 from proxylab.scenario.nodes import TrackedConnection
@@ -257,11 +258,20 @@ class Veth(Record, frozen=True):
         return Veth(self.first, self.middle.ends[0]), Veth(self.middle.ends[1], self.second)
 
 
+class Forwarding(Record, frozen=True, kw_only=True):
+    """What a pod passes on: packets to these ports of its own go to the Service, at the same ports."""
+
+    namespace: str
+    service: str
+    ports: tuple[PodPort, ...]
+
+
 class PodPlacement(Record, frozen=True, kw_only=True):
     """The placement of a pod: in its own network namespace, its node's (host network), or a shared one.
 
     ``addresses`` are its own on ``device`` of ``namespace``, one for each IP family of the lab, in the same order.
-    ``commands`` run in it in place of the lab's own program.
+    ``commands`` run in it in place of the lab's own program. With ``forwards`` it runs
+    none, and passes packets on.
     """
 
     name: str
@@ -270,6 +280,7 @@ class PodPlacement(Record, frozen=True, kw_only=True):
     device: str
     addresses: tuple[IPAddress, ...]
     commands: tuple[tuple[str, ...], ...] = ()
+    forwards: Forwarding | None = None
 
 
 class Balancer(Record, frozen=True, kw_only=True):
@@ -277,7 +288,9 @@ class Balancer(Record, frozen=True, kw_only=True):
 
     ``nodes`` are the addresses of each node by its name, one for each family of the lab. With ``health_checked`` the
     balancer checks the nodes and skips those that fail. Where the pool is ``announced_by`` a node, the router has no
-    part in it: that node answers ARP and neighbour discovery for the addresses on the segment of the nodes.
+    part in it: that node answers ARP and neighbour discovery for the addresses on the segment of the nodes. With
+    ``dials_node_ports`` it translates the addresses to node ports, and with ``replaces_client`` the client's to its
+    own.
     """
 
     name: str
@@ -286,6 +299,8 @@ class Balancer(Record, frozen=True, kw_only=True):
     device: str
     health_checked: bool
     announced_by: str = ""
+    dials_node_ports: bool = False
+    replaces_client: bool = False
 
 
 class Plan(Record, frozen=True, kw_only=True):
@@ -330,6 +345,11 @@ class Plan(Record, frozen=True, kw_only=True):
         """The node that answers on its segment for an address that no machine has; empty if none does."""
         announced = (each for each in self.balancers if each.announced_by)
         return next((each.announced_by for each in announced if any(address in pool for pool in each.pool)), "")
+
+    def dialler(self, address: IPAddress) -> Balancer | None:
+        """The balancer that translates the address to node ports; ``None`` if none does."""
+        dialling = (each for each in self.balancers if each.dials_node_ports)
+        return next((each for each in dialling if any(address in pool for pool in each.pool)), None)
 
     def with_sysctls(self, sysctls: Mapping[str, tuple[Sysctl, ...]]) -> Self:
         """The plan with other sysctls in some namespaces, such as the values that a lab has now."""

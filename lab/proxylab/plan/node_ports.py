@@ -1,15 +1,16 @@
-"""Which addresses of nodes serve node ports for sure, whatever the proxy's version.
+"""Which addresses of nodes serve node ports for sure, whatever the proxy's version, and where host ports lead.
 
 ``nodePortAddresses`` chooses them, and its default depends on the mode. At any other address of a node the node's own
 program may have the port, so a flow may end at what was dialled.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.configuration import Mode, ProxyConfiguration
 from proxylab.plan.addresses import allocate_addresses
+from proxylab.plan.host_ports import LedTo, NodeSocket, led_to
 from proxylab.plan.lookup import with_role
 from proxylab.plan.model import Plan, Role
 from proxylab.scenario.model import Scenario
@@ -26,6 +27,13 @@ class NodePortAddresses:
         self.local = tuple(each.interface.ip for node in nodes for each in node.addresses)
         self._scenario = scenario
         self.surely_serves = cache(self._surely_serves)
+        self._plan = plan
+
+    @cached_property
+    def led(self) -> Mapping[NodeSocket, Sequence[LedTo]]:
+        """Where the host ports of all pods lead, also of those that are not there yet or no more."""
+        groups = {name: group for group in self._scenario.pods for name in group.pod_names}
+        return led_to(self._plan.pods, groups, with_role(self._plan, Role.NODE))
 
     def _surely_serves(self, address: IPAddress) -> bool:
         """Whether that is certain of an address, whatever the proxy's version."""

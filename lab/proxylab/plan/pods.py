@@ -20,12 +20,12 @@ from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Final
 
-from proxylab.addresses import IPAddress, IPNetwork, Protocol
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.cluster.kube_dns import COREDNS, DNS_PORT
 from proxylab.plan.addresses import AddressPlan
 from proxylab.plan.device_names import POD_BRIDGE
 from proxylab.plan.draft import Draft, NamespaceDraft, only
-from proxylab.plan.model import Listener, Neighbour, PodPlacement, Role, Sysctl
+from proxylab.plan.model import Forwarding, Listener, Neighbour, PodPlacement, Role, Sysctl
 from proxylab.plan.name_servers import namespace_of_name_server, serves_names
 from proxylab.scenario.dns import NameServer
 from proxylab.scenario.model import Scenario
@@ -40,6 +40,15 @@ _UNNUMBERED: Final[Mapping[int, IPAddress]] = {
 _LINK_LOCAL: Final = IPv6Network("fe80::/64")
 _VXLAN_OVERHEAD: Final = {4: 50, 6: 70}  # VXLAN_HEADROOM and VXLAN6_HEADROOM, include/net/vxlan.h
 _ETHERNET_MTU: Final = 1500
+_FORWARDING: Final[Mapping[Family, Mapping[str, str]]] = {
+    Family.IPV4: {
+        "net.ipv4.ip_forward": "1",
+        "net.ipv4.conf.default.forwarding": "1",
+        "net.ipv4.conf.all.send_redirects": "0",
+        "net.ipv4.conf.default.send_redirects": "0",
+    },
+    Family.IPV6: {"net.ipv6.conf.all.forwarding": "1", "net.ipv6.conf.default.forwarding": "1"},
+}
 
 
 def everywhere(address: IPAddress) -> IPNetwork:
@@ -56,11 +65,13 @@ def add_pods(scenario: Scenario, addresses: AddressPlan, draft: Draft, nodes: Ma
             if group.host_network:
                 namespace = node
             else:
-                namespace = draft.namespace(home, Role.POD, group.sysctls)
+                sysctls = {**_forwarding(scenario), **group.sysctls} if group.forwards_to else group.sysctls
+                namespace = draft.namespace(home, Role.POD, sysctls)
                 wirer.network(namespace, node, names)
             for name in names:
                 own = addresses.pod[name]
                 listening = _listeners(name, group, own if group.shared_netns else (None,))
+                listening = [] if group.forwards_to else listening
                 if serves_names(scenario, group):
                     listening = [
                         replace(each, serves_names=True, program=each.program or _program_of_names(scenario))
@@ -75,11 +86,28 @@ def add_pods(scenario: Scenario, addresses: AddressPlan, draft: Draft, nodes: Ma
                         device=UPLINK,
                         addresses=own,
                         commands=group.commands,
+                        forwards=_forwards(group),
                     )
                 )
     if addresses.name_server:
         program = _program_of_names(scenario)
         _add_name_server(nodes[scenario.nodes[0].name], addresses.name_server, draft, wirer, program)
+
+
+def _forwarding(scenario: Scenario) -> dict[str, str]:
+    """The sysctls with which a pod passes packets on: those of K3s' ServiceLB, and no redirects, as in all forwarders.
+
+    A device begins with the values of ``default``.
+    """
+    return {key: value for family in scenario.network.families for key, value in _FORWARDING[family].items()}
+
+
+def _forwards(group: PodGroup) -> Forwarding | None:
+    if not group.forwards_to:
+        return None
+    namespace, service = group.forwards_to_service
+    ports = tuple(each.in_api for each in group.ports)
+    return Forwarding(namespace=namespace, service=service, ports=ports)
 
 
 def _program_of_names(scenario: Scenario) -> str:

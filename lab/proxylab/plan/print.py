@@ -16,7 +16,8 @@ def plan_lines(plan: Plan) -> list[str]:
     for balancer in plan.balancers:
         checked = " while healthy" if balancer.health_checked else ""
         pool, nodes = ", ".join(map(str, balancer.pool)), ", ".join(balancer.nodes)
-        way = f"announced by {balancer.announced_by}" if balancer.announced_by else f"to {nodes}{checked}"
+        dialled = "the node ports of " if balancer.dials_node_ports else ""
+        way = f"announced by {balancer.announced_by}" if balancer.announced_by else f"to {dialled}{nodes}{checked}"
         lines += ["", f"balancer {balancer.name}: {pool} {way}"]
     return lines[1:]
 

@@ -54,16 +54,18 @@ from proxylab.scenario.probes import (
     ServiceTarget,
     Source,
     Stream,
+    Target,
 )
 from proxylab.scenario.targets import (
     find_service,
     frontend_addresses,
+    host_port,
     pod_port,
     require_address,
     require_frontend,
     service_port,
 )
-from proxylab.scenario.words import Frontend, Manner, Program
+from proxylab.scenario.words import Frontend, Manner, PodWay, Program
 
 _Sent = Probe | Stream
 
@@ -184,13 +186,14 @@ class _Resolver:
         left = [each.text for node in self._nodes.values() for each in node.leftovers]
         self._leftovers = tuple(line.strip() for text in left for line in text.splitlines())
         slices = tuple(slices)
-        self._behind = LabEndpoints(services, slices, serving.local, serving.surely_serves)
+        self._behind = LabEndpoints(services, slices, serving.local, serving.surely_serves, serving.led)
         self._endpoints = frozenset(each.addresses[0] for slice_ in scenario.slices for each in slice_.endpoints)
         self._pods = {pod.name: pod for pod in plan.pods}
         self._questions = Questions(plan, services, self._families, slices, scenario.name_server.corefile)
         self._groups = {name: group for group in scenario.pods for name in group.pod_names}
         self._placements: dict[str, PlannedNamespace | PodPlacement] = {**self._pods, **self._hosts, **self._nodes}
-        pods = [pod for pod in plan.pods if pod.namespace not in self._nodes]
+        self._forwarders = tuple(pod.namespace for pod in plan.pods if pod.forwards)
+        pods = [pod for pod in plan.pods if pod.namespace not in self._nodes and not pod.forwards]
         # What probes share is made once, since it has a part for every pod.
         self._everywhere = cache(partial(everywhere, pods, self._nodes.values(), self._hosts.values()))
         self._sentinels = cache(self._sentinels_of)
@@ -206,7 +209,7 @@ class _Resolver:
             destination, port, protocol = self._dialled(probe)
         else:
             destination, port, protocol = Dialled(_resolver(question, probe), DNS_PORT, Transport.UDP)
-        if probe.source.loopback and isinstance(probe.target, ServiceTarget) and probe.target.via in _OF_NODE:
+        if probe.source.loopback and _is_of_node(probe.target):
             destination = Family.of(destination).loopback
         expected = self._behind.expected(probe.target, probe.send.protocol, Dialled(destination, port, protocol))
         sender, family = self._sender(probe, destination), Family.of(destination)
@@ -223,6 +226,7 @@ class _Resolver:
             concurrency=probe.send.concurrency,
             payload=probe.send.payload,
             ttl=probe.send.ttl or DEFAULT_TTL,
+            dscp=probe.send.dscp or 0,
             receivers=(*self._everywhere(family, protocol), *self._receivers(probe, family)),
             sentinels=self._sentinels(probe.source.name, self._entrances(probe, destination), family),
             nodes=tuple(self._nodes),
@@ -240,7 +244,13 @@ class _Resolver:
             affinity_timeout=expected.affinity_timeout,
             or_dialled=expected.or_dialled,
             leftovers=self._leftovers,
+            forwarders=self._forwarders,
+            translators=(*self._forwarders, *self._dialling(destination)),
         )
+
+    def _dialling(self, destination: IPAddress) -> Iterable[str]:
+        """The router, where a balancer dials node ports for packets to that address."""
+        return with_role(self._plan, Role.ROUTER) if self._plan.dialler(destination) is not None else ()
 
     def _question(self, probe: _Sent) -> Question | None:
         target = probe.target
@@ -309,6 +319,8 @@ class _Resolver:
         match target:
             case ServiceTarget():
                 return self._frontend(probe, target)
+            case PodTarget(via=PodWay.HOST_PORT):
+                return self._by_host_port(target, asked)
             case PodTarget():
                 pod = find("to.pod", target.pod, self._pods)
                 address = own_address(pod, target.family or self._families[0])
@@ -324,6 +336,17 @@ class _Resolver:
                 return Dialled(target.address, target.port or _NO_PORT, asked or Transport.TCP)
             case _:
                 assert_never(target)
+
+    def _by_host_port(self, target: PodTarget, asked: Transport | None) -> Dialled:
+        """The address and port of its node that lead to a pod's port."""
+        pod = find("to.pod", target.pod, self._pods)
+        group = self._groups.get(pod.name)
+        port = host_port(pod.name, group.ports if group else (), target, asked)
+        family = target.family or (Family.of(port.host_ip) if port.host_ip else self._families[0])
+        address = own_address(self._nodes[pod.node], family)
+        if port.host_ip is not None and not port.host_ip.is_unspecified:
+            address = port.host_ip
+        return Dialled(address, port.host_port or _NO_PORT, asked or Transport(port.protocol))
 
     def _frontend(self, probe: _Sent, target: ServiceTarget) -> Dialled:
         service = find_service(self._services, target)
@@ -417,6 +440,9 @@ class _Resolver:
             if announcer := self._plan.announcer(destination):
                 what = f"packets for {destination} enter at {announcer}, which announces it"
                 raise refused(what, key="to.node", allowed="leave it out")
+            if dialler := self._plan.dialler(destination):
+                what = f"packets for {destination} enter at the node whose node port {dialler.name} dials"
+                raise refused(what, key="to.node", allowed="leave it out")
             return ()
         return next((nodes for network, nodes in self._shared if destination in network), ())
 
@@ -442,6 +468,13 @@ class _Resolver:
             return None
         via = own_address(self._entrance(probe), Family.of(destination))
         return PolicyRoute(namespace=ROUTER, destination=network, device=NODES, via=via)
+
+
+def _is_of_node(target: Target) -> bool:
+    """Whether the dialled address is a node's, so that the node may dial its loopback address instead."""
+    if isinstance(target, PodTarget):
+        return target.via is PodWay.HOST_PORT
+    return isinstance(target, ServiceTarget) and target.via in _OF_NODE
 
 
 def _resolver(question: Question, probe: _Sent) -> IPAddress:

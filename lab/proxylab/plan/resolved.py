@@ -193,11 +193,13 @@ class ResolvedProbe(Record, frozen=True, kw_only=True):
     timeoutSeconds, ``None`` without session affinity. With ``or_dialled`` they may arrive at what was dialled, too: a
     node port at an address that need not serve any. Where the author expects a masqueraded source, ``masquerades``
     are the sources that masquerading gives, for each node that may translate a flow and each endpoint. ``leftovers``
-    are the lines of the rules that the author gives nodes before their engines start. With ``http`` the flows are HTTP
-    requests: ``request`` to an Ingress, or else for a node's health. With ``tables`` the lab saves all connection
-    tracking entries after the probe; it does so as well where a node changed a flow's port alone. Crafted packets have
-    the time to live ``ttl``. ``concurrency`` is how many connections are open at once, ``None`` for as many as the lab
-    can. ``addresses`` maps
+    are the lines of the rules that the author gives nodes before their engines start. ``forwarders`` are the pods that
+    pass packets on by rules of their own; ``translators`` are what changes packets besides the nodes: these, and the
+    router that dials node ports for the target. With ``http`` the flows are HTTP requests: ``request`` to an Ingress,
+    or else for a node's health. With ``tables`` the lab saves all connection tracking entries after the probe; it does
+    so as well where a node changed a flow's port alone. Crafted packets have the time to live ``ttl`` and the mark
+    ``dscp``.
+    ``concurrency`` is how many connections are open at once, ``None`` for as many as the lab can. ``addresses`` maps
     the scenario's names to addresses, where an expectation names any. ``chain_hashes`` are in the names of the chains
     that a proxy may have made for Service ports until then (``cluster.chain_names``); ``None`` if they are unknown.
     """
@@ -230,8 +232,11 @@ class ResolvedProbe(Record, frozen=True, kw_only=True):
     or_dialled: bool = False
     masquerades: tuple[MasqueradedAs, ...] = ()
     leftovers: tuple[str, ...] = ()
+    forwarders: tuple[str, ...] = ()
+    translators: tuple[str, ...] = ()
     chain_hashes: frozenset[str] | None = None
     ttl: int = DEFAULT_TTL
+    dscp: int = 0
 
     @property
     def protocol_number(self) -> int:

@@ -57,7 +57,12 @@ def masquerade_source(plan: Plan, node: str, device: str, destination: IPAddress
 
 
 def masquerades(
-    plan: Plan, resolved: ResolvedProbe, backends: Collection[IPAddress], node_ports: Collection[int]
+    plan: Plan,
+    resolved: ResolvedProbe,
+    backends: Collection[IPAddress],
+    node_ports: Collection[int],
+    *,
+    left_to_balancers: Collection[IPAddress | None] = (),
 ) -> tuple[MasqueradedAs, ...]:
     """The source that masquerading gives a probe's flows, for each node that may translate them and each backend.
 
@@ -67,13 +72,14 @@ def masquerades(
         backends: the addresses that a node may translate them to.
         node_ports: of all Services. A node translates them only at its own addresses, and other frontends wherever a
             packet meets its rules.
+        left_to_balancers: addresses that nodes do not translate, since their ipMode is Proxy.
 
     Raises:
         LookupError: the network has no way to a node or an endpoint, or a node has no address of that family.
     """
     nodes = {namespace.name: namespace for namespace in plan.namespaces if namespace.role is Role.NODE}
     home, found = resolved.sender.namespace, list[MasqueradedAs]()
-    for node in _translators(plan, resolved, nodes, node_ports):
+    for node in _translators(plan, resolved, nodes, node_ports, left_to_balancers):
         own = {address.interface.ip for address in nodes[node].addresses}
         for backend in dict.fromkeys(backends):
             # Packets of other machines for the node's own programs go up the stack and pass no POSTROUTING.
@@ -87,7 +93,11 @@ def masquerades(
 
 
 def _translators(
-    plan: Plan, resolved: ResolvedProbe, nodes: Collection[str], node_ports: Collection[int]
+    plan: Plan,
+    resolved: ResolvedProbe,
+    nodes: Collection[str],
+    node_ports: Collection[int],
+    left_to_balancers: Collection[IPAddress | None],
 ) -> tuple[str, ...]:
     """The nodes that may translate a probe's flows: the owner of a node port's address, or the first nodes reached."""
     home, destination = resolved.sender.namespace, resolved.destination
@@ -95,6 +105,10 @@ def _translators(
         for node in nodes:
             if plan.namespace(node).has(destination):
                 return (node,)
+    if (dialler := plan.dialler(destination)) is not None:
+        # The own node of a pod or a program translates the address, unless the Service leaves it to the balancer.
+        own = [pod.node for pod in plan.pods if pod.namespace == home] + [name for name in nodes if name == home]
+        return tuple(dict.fromkeys((*(own if destination not in left_to_balancers else ()), *dialler.nodes)))
     if home in nodes:
         return (home,)
     if (policy := resolved.policy_route) is not None:

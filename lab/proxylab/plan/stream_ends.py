@@ -41,7 +41,7 @@ def streams_by_step(
         nonlocal hashes
         objects = now.objects
         slices = [each for each in objects if isinstance(each, EndpointSlice)]
-        endpoints = LabEndpoints(now.services, slices, serving.local, serving.surely_serves)
+        endpoints = LabEndpoints(now.services, slices, serving.local, serving.surely_serves, serving.led)
         hashes = hashes.union(chain_hashes(objects))
         for stream in ends:
             stream.meet(endpoints, hashes)
@@ -64,7 +64,7 @@ def streams_after(
     ends = [_Ends(each) for each in streams]
     for now in moments:
         slices = [each for each in now.objects if isinstance(each, EndpointSlice)]
-        endpoints = LabEndpoints(now.services, slices, serving.local, serving.surely_serves)
+        endpoints = LabEndpoints(now.services, slices, serving.local, serving.surely_serves, serving.led)
         for stream in ends:
             stream.meet(endpoints, frozenset(stream.resolved.chain_hashes or ()).union(chain_hashes(now.objects)))
     return tuple(each.resolved for each in ends)

@@ -55,9 +55,10 @@ from proxylab.plan.refusals import address_conflicts, placements, refusals
 from proxylab.plan.sysctls import DEVICES_AT_HAND, device_of
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.network import NODES, OUTSIDE, UPLINK
-from proxylab.scenario.nodes import LabNode
+from proxylab.scenario.nodes import LabNode, NodeRoute
 from proxylab.scenario.pods import Host, LoadBalancer
 from proxylab.scenario.probes import HostTarget, Probe, Stream
+from proxylab.scenario.words import ClientAddress, Dials
 
 _VNI: Final = 1
 _VXLAN_PORT: Final = 8472  # flannel's and the kernel's own; IANA's 4789 came later
@@ -194,13 +195,17 @@ def _balancer(balancer: LoadBalancer, addresses: AddressPlan, device: str) -> Ba
         device=device,
         health_checked=balancer.health_checked,
         announced_by=balancer.announced_by,
+        dials_node_ports=balancer.dials is Dials.NODE_PORTS,
+        replaces_client=balancer.client_ip is ClientAddress.REPLACED,
     )
 
 
 def _link_node(node: LabNode, namespace: NamespaceDraft, addresses: AddressPlan, segments: _Segments) -> None:
     uplink = segments.join(namespace, node.name, NODES, UPLINK, addresses.node[node.name]).device
+    by_author = {Family.of(each.destination) for each in node.routes if _is_default(each)}
     for gateway in addresses.router[NODES]:
-        namespace.route(everywhere(gateway), uplink, via=gateway)
+        if Family.of(gateway) not in by_author:
+            namespace.route(everywhere(gateway), uplink, via=gateway)
     for further in node.uplinks:
         own = addresses.uplink[node.name, further.device]
         segments.join(namespace, f"{node.name}-{further.device}", further.segment, further.device, own)
@@ -220,6 +225,11 @@ def _link_node(node: LabNode, namespace: NamespaceDraft, addresses: AddressPlan,
                 namespace.rules.append(PolicyRule(family, priority, tables[route.source], route.source))
             table = tables[route.source]
         namespace.routes.append(Route(route.destination, route.device, route.via, table=table))
+
+
+def _is_default(route: NodeRoute) -> bool:
+    """Whether it is a default route for all packets, in place of that to the router through the first uplink."""
+    return route.destination.prefixlen == 0 and route.source is None
 
 
 def _route_directly(nodes: Mapping[str, NamespaceDraft], addresses: AddressPlan) -> None:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from proxylab.evidence.evidence import Evidence, Observation, Packet
 from proxylab.evidence.words import amount, endpoint
 from proxylab.scenario.probes import AddressTarget, HostTarget, PodTarget, ServiceTarget, Target
+from proxylab.scenario.words import PodWay
 from proxylab.verdict.case import Case
 from proxylab.verdict.causes.table import why, why_step, with_holder
 from proxylab.verdict.counted_rules import CountedRule, rule_action
@@ -129,6 +130,8 @@ class ProbeView(_View, frozen=True, dict=True):
             sent += f", in frames to {probe.send.frame_to}"
         if probe.send.ttl is not None:
             sent += f", with a time to live of {probe.send.ttl}"
+        if probe.send.dscp is not None:
+            sent += f", with DSCP {probe.send.dscp}"
         more = f" and {len(resolved.sender.others):,} more" if resolved.sender.others else ""
         way = f"{resolved.sender.name} ({resolved.sender.address}{more}) to {_target(probe.target)}"
         question = resolved.question
@@ -232,6 +235,8 @@ def _target(target: Target) -> str:
         case ServiceTarget():
             node = f" at {target.node}" if target.node else ""
             return f"Service {target.namespace}/{target.service} by its {target.via}{node}"
+        case PodTarget(via=PodWay.HOST_PORT):
+            return f"pod {target.pod} by its host port"
         case PodTarget():
             return f"pod {target.pod}"
         case HostTarget():

@@ -18,7 +18,7 @@ from proxylab.scenario.document import describe, shown
 from proxylab.scenario.keys import Check, Declared, Key, Read, WrittenAs, refused
 from proxylab.scenario.network import UPLINK, AnyNetem, Netem
 from proxylab.scenario.node_engines import AnyEngineChange
-from proxylab.scenario.syntax import Sysctls, TaintText, distinct, label_key_fault, label_value_fault
+from proxylab.scenario.syntax import Duration, Sysctls, TaintText, distinct, label_key_fault, label_value_fault
 
 
 class _LinkState(StrEnum):
@@ -111,6 +111,37 @@ class LinkChange(Record, frozen=True, kw_only=True):
     device: str
     up: bool
     netem: Netem | None = None
+
+
+class ApiFault(StrEnum):
+    """What a step does to the API server that proxies watch."""
+
+    RESTART = "restart"
+    FORGET = "forget"
+    PROMPT = "prompt"
+
+
+class ApiServerChange(Declared, frozen=True, kw_only=True):
+    """A fault of the API server that proxies watch, or its end. Text stands for an action."""
+
+    action: Annotated[
+        ApiFault | None,
+        Key(
+            "restart breaks all connections, and takes new ones once the step's change is made. forget ends all "
+            "watches with status 410, as after a compaction of etcd, and proxies list all anew. prompt ends a delay.",
+            ["restart"],
+        ),
+    ] = None
+    delay: Annotated[Duration | None, Key("How long it holds each answer and each event back from now on.", ["2s"])] = (
+        None
+    )
+
+
+def _with_fault(value: object) -> object:
+    return {"action": value} if isinstance(value, str) else value
+
+
+_AnyApiServerChange = Annotated[ApiServerChange, Read(_with_fault, ApiFault | ApiServerChange)]
 
 
 def _or_null(what: str, value: object) -> object:
@@ -298,6 +329,14 @@ class Change(Declared, frozen=True, kw_only=True):
             [{"node-b": "cut", "node-a/eth1": "mended", "client": {"loss": "30%"}}],
         ),
     ] = ()
+    api_server: Annotated[
+        _AnyApiServerChange | None,
+        Key(
+            "A fault of the API server that proxies watch: restart, forget, or a delay, which lasts until prompt. The "
+            "embedded engines read the cluster without it, so it shows only on the real kube-proxy.",
+            ["restart", {"delay": "2s"}],
+        ),
+    ] = None
     load_balancers: Annotated[
         Mapping[str, LoadBalancerChange],
         Key(

@@ -22,7 +22,7 @@ from proxylab.scenario.inventory import Inventory, Subject
 from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.probes import PodTarget, Send, ServiceTarget
 from proxylab.scenario.syntax import is_address
-from proxylab.scenario.words import ROUTER, ErrorKind, Frontend, Outcome, Reply, Spread
+from proxylab.scenario.words import ROUTER, ErrorKind, Frontend, Outcome, PodWay, Reply, Spread
 from proxylab.statistics import flows_needed, flows_needed_for, flows_to_hit_all, flows_to_stick
 
 
@@ -47,7 +47,8 @@ def _check(subject: Subject, expect: Expect, location: Location) -> None:
         if without:
             what = f"has no entry for {listed(without)}, which backends allows"
             problems.add(location["source"].spot, what, allowed="add it, or remove the backend")
-    if isinstance(subject.probe.target, PodTarget) and expect.reply is Reply.UNTRANSLATED:
+    target = subject.probe.target
+    if isinstance(target, PodTarget) and target.via is PodWay.POD_IP and expect.reply is Reply.UNTRANSLATED:
         what = "a pod that is dialled by its own address answers from there, translated or not"
         problems.add(location["reply"].spot, what, allowed="remove the key")
     replies = expect.reply.of.values() if isinstance(expect.reply, ReplyByBackend) else (expect.reply,)

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final
 
 from msgspec import field
 
-from proxylab.cluster.objects import PodPort
 from proxylab.cluster.workloads import PodTemplate, Workload, revision_of
 from proxylab.scenario.document import Location, Problems, describe
 from proxylab.scenario.keys import Between, Key, Read, refused
@@ -164,7 +163,7 @@ def _template(kind: str, spec: _Spec, written: Mapping[str, Any]) -> PodTemplate
     named = pod if pod.hostname and pod.subdomain else PodSpec()  # only with both has an endpoint a DNS name
     return PodTemplate(
         labels=spec.template.metadata.labels,
-        ports=tuple(PodPort(name=each.name, protocol=each.protocol, port=each.port) for each in pod.ports),
+        ports=tuple(each.in_api for each in pod.ports),
         commands=tuple((*each.command, *each.args) if each.command else () for each in pod.running),
         host_network=pod.host_network,
         hostname=named.hostname if kind != "StatefulSet" else "",

@@ -377,8 +377,9 @@ class Expect(Declared, frozen=True, kw_only=True):
         _AnyReply | None,
         Key(
             "The source address of the answer: translated for the address that was dialled, untranslated for that of "
-            "the backend which the flow reached; lost if the backend answers and nothing comes back; none if the "
-            "backend answers nothing, so that the arrival of the packet decides; or one of these for each backend.",
+            "the backend which the flow reached, nodePort for that of the node where a load balancer dialled its node "
+            "port; lost if the backend answers and nothing comes back; none if the backend answers nothing, so that "
+            "the arrival of the packet decides; or one of these for each backend.",
             ["untranslated", {"near": "untranslated", "far": "translated"}],
         ),
     ] = None

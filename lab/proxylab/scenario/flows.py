@@ -10,17 +10,19 @@ from proxylab.scenario.document import Location, Problems, shown
 from proxylab.scenario.inventory import Subject
 from proxylab.scenario.keys import RefusedError
 from proxylab.scenario.parts import ProbeParts
+from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.probes import AddressTarget, HostTarget, PodTarget, ServiceTarget, Source
 from proxylab.scenario.targets import (
     FRONTENDS_OF_PORTS,
     find_service,
     frontend_addresses,
+    host_port,
     pod_port,
     require_address,
     require_frontend,
     service_port,
 )
-from proxylab.scenario.words import Frontend, Manner, Outcome, Program
+from proxylab.scenario.words import Frontend, Manner, Outcome, PodWay, Program
 
 _PORTS: Final = (Frontend.NODE_PORT, Frontend.HEALTH_CHECK_NODE_PORT)
 
@@ -63,7 +65,9 @@ def check_flow(subject: Subject) -> None:
             inventory.refuse(location["pod"].spot, name, "a pod", inventory.pods, problems)
         case PodTarget(pod=name) as target:
             pod = subject.parts.pods[inventory.pods[name]]
-            if pod is not None and subject.dials_a_port:
+            if pod is not None and target.via is PodWay.HOST_PORT:
+                _check_host_port(subject, pod, target, location)
+            elif pod is not None and subject.dials_a_port:
                 with _noted(subject):
                     pod_port(name, pod.ports, target.port, subject.protocol)
         case HostTarget(host=name) if name not in inventory.hosts:
@@ -74,11 +78,21 @@ def check_flow(subject: Subject) -> None:
             problems.add(location["path"].key, "only a request has a path", allowed="expect http, or remove the key")
     _check_echo(subject)
     _check_frame(subject)
-    _check_ttl(subject)
+    _check_header(subject)
     send, concurrency = subject.probe.send, subject.location["send"]["concurrency"]
     if concurrency.exists and (subject.echo or (send is not None and send.manner is not Manner.CONNECT)):
         what = "packets make no connection, which is open until it is closed"
         problems.add(concurrency.key, what, allowed=f"needed: as: {Manner.CONNECT}")
+
+
+def _check_host_port(subject: Subject, pod: PodGroup, target: PodTarget, location: Location) -> None:
+    """Note a pod without the host port, and an echo request, which has no port."""
+    if subject.echo:
+        what = "a host port is a port, and an echo request has none"
+        subject.problems.add(location["via"].spot, what, allowed=f"allowed: {PodWay.POD_IP}")
+        return
+    with _noted(subject):
+        host_port(target.pod, pod.ports, target, subject.protocol)
 
 
 def _check_sender(subject: Subject, source: Source, location: Location) -> None:
@@ -255,12 +269,15 @@ def _check_frame(subject: Subject) -> None:
         inventory.refuse(location.spot, send.frame_to, "a node, pod or host", inventory.senders, problems)
 
 
-def _check_ttl(subject: Subject) -> None:
-    """Note a time to live of packets that the kernel's sockets send."""
+def _check_header(subject: Subject) -> None:
+    """Note a time to live or a DSCP of packets that the kernel's sockets send."""
     send = subject.probe.send
-    if send is not None and send.ttl is not None and send.manner is not Manner.PACKET and not subject.echo:
-        what = "kernel sockets send with the sender's own time to live"
-        subject.problems.add(subject.location["send"]["ttl"].key, what, allowed="needed: as: packet")
+    if send is None or send.manner is Manner.PACKET or subject.echo:
+        return
+    for key, given, name in (("ttl", send.ttl, "time to live"), ("dscp", send.dscp, "DSCP")):
+        if given is not None:
+            what = f"kernel sockets send with the sender's own {name}"
+            subject.problems.add(subject.location["send"][key].key, what, allowed="needed: as: packet")
 
 
 def _check_agreement(probes: Sequence[ProbeParts], location: Location, problems: Problems) -> None:

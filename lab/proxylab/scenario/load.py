@@ -24,6 +24,7 @@ from proxylab.scenario.configuration import CONFIGURATION_KIND, Configured, read
 from proxylab.scenario.dns import Dns
 from proxylab.scenario.document import Document, Location, Problems, Spot, shown, with_probes, with_steps
 from proxylab.scenario.flows import check_probes
+from proxylab.scenario.host_ports import check_host_ports
 from proxylab.scenario.inventory import Inventory, Subject, take_inventory, with_objects
 from proxylab.scenario.kinds import note_on
 from proxylab.scenario.manifests import Manifests, check_services, read_manifests
@@ -189,6 +190,7 @@ def _scenario(
         inventory = take_inventory(parts, problems)
         check_network(parts, inventory, problems)
         check_conditions(parts, problems)
+        check_host_ports(parts, manifests.services, problems)
         pods = parts.single_pods
         check_probes(
             parts.probes,

@@ -18,6 +18,7 @@ from proxylab.scenario.network import NODES, OUTSIDE, PODS, UPLINK, Network
 from proxylab.scenario.nodes import LabNode
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.pods import LoadBalancer
+from proxylab.scenario.words import ClientAddress, Dials
 
 _DEFAULTS: Final[Mapping[str, Mapping[Family, IPNetwork]]] = {
     "podCIDR": {Family.IPV4: ip_network("10.244.0.0/16"), Family.IPV6: ip_network("fd00:10:244::/56")},
@@ -84,13 +85,17 @@ def check_network(parts: Parts, inventory: Inventory, problems: Problems) -> Non
 
 
 def _check_announcer(balancer: LoadBalancer, location: Location, inventory: Inventory, problems: Problems) -> None:
-    """Note an unknown node that answers for a pool, and keys that speak of several nodes."""
+    """Note an unknown node that answers for a pool, and keys that speak of several nodes or of no node's address."""
+    if balancer.client_ip is ClientAddress.REPLACED and balancer.dials is not Dials.NODE_PORTS:
+        what = "only a balancer that dials node ports hides its clients"
+        problems.add(location["clientIP"].spot, what, allowed="needed: dials: nodePorts")
     if not balancer.announced_by:
         return
     if balancer.announced_by not in inventory.nodes:
         spot = location["announcedBy"].spot
         inventory.refuse(spot, balancer.announced_by, "a node", inventory.nodes, problems)
-    for key, given in (("nodes", balancer.nodes), ("healthChecked", balancer.health_checked)):
+    dials = balancer.dials is Dials.NODE_PORTS
+    for key, given in (("nodes", balancer.nodes), ("healthChecked", balancer.health_checked), ("dials", dials)):
         if given:
             what = f"{key} has no effect where {balancer.announced_by} alone answers for the pool"
             problems.add(location[key].key, what, allowed=f"remove {key}, or announcedBy")
@@ -319,8 +324,6 @@ def _check_routes(node: LabNode, location: Location, problems: Problems) -> None
     taken: dict[tuple[IPNetwork, IPNetwork | None], str] = {}
     for index, route in enumerate(node.routes):
         key = (route.destination, route.source)
-        if route.destination.prefixlen == 0 and route.source is None:
-            taken.setdefault(key, f"a default route through {UPLINK}, to the router")
         if key in taken:
             allowed = "add from, which makes it a policy route, or choose another destination"
             problems.add(location["routes"][index]["to"].spot, f"the node has {taken[key]} already", allowed=allowed)

@@ -61,7 +61,14 @@ class Uplink(Declared, frozen=True):
 class NodeRoute(Declared, frozen=True):
     """A further route of a node."""
 
-    destination: Annotated[Destination, Key("The destination: a network, or default.", ["198.51.100.0/24"], alias="to")]
+    destination: Annotated[
+        Destination,
+        Key(
+            "The destination: a network, or default, in place of the node's default route to the router through eth0.",
+            ["198.51.100.0/24", "default"],
+            alias="to",
+        ),
+    ]
     device: Annotated[DeviceName, Key("The device that packets leave through.", ["eth1"])]
     via: Annotated[Address | None, Key("The gateway; without it the destination is on the link.", ["172.19.0.1"])] = (
         None

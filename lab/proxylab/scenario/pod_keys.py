@@ -15,7 +15,6 @@ _OF_THE_NETWORK: Final = {
     "hostAliases": "pods resolve names as spec.dns says",
 }
 _INIT_CONTAINER: Final = "a pod of the lab listens from its start on the ports of its containers"
-_HOST_PORT: Final = "a network plugin's own rules serve it, and the lab has none; a NodePort is a Service's"
 
 # The fields of PodSpec, Container and ContainerPort in k8s.io/api v0.37 (core/v1/types.go).
 _POD: Final = """
@@ -50,8 +49,6 @@ def notes_on_pod(owner: str, spec: object) -> Iterator[str]:
         for container in _items(spec.get(key)):
             yield from _unknown(container, _CONTAINER, owner, f"{key}[].")
             for port in _items(container.get("ports")):
-                if port.get("hostPort"):
-                    yield f"no effect: hostPort {port['hostPort']} of {owner}: {_HOST_PORT}"
                 yield from _unknown(port, _PORT, owner, f"{key}[].ports[].")
 
 

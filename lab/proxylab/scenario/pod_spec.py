@@ -14,9 +14,10 @@ from proxylab.cluster.documents import SIDECAR
 from proxylab.cluster.placement import Constraints, Requirement, Toleration, TopologySpread
 from proxylab.scenario.keys import Between, Key, Manifest
 from proxylab.scenario.pods import ListeningPort
-from proxylab.scenario.syntax import PortName, PortNumber
+from proxylab.scenario.syntax import Address, PortName, PortNumber
 
 Seconds = Annotated[int, Between(0, 3600)]
+_HostPort = Annotated[int, Between(0, 65535)]
 
 
 class _Operator(StrEnum):
@@ -56,6 +57,10 @@ class _ContainerPort(Loose, frozen=True, kw_only=True):
     name: Annotated[PortName, Key("The name that a Service's targetPort may use.")] = ""
     port: Annotated[PortNumber, Key("The port.", alias="containerPort")]
     protocol: Annotated[Protocol, Key("The transport protocol.")] = Protocol.TCP
+    host_port: Annotated[_HostPort, Key("The port of the node that leads to it, too; 0 for none.")] = 0
+    host_ip: Annotated[Address | None, Key("The address of the node at which hostPort is served.", alias="hostIP")] = (
+        None
+    )
 
 
 class _Probe(Loose, frozen=True):
@@ -192,7 +197,16 @@ class PodSpec(Loose, frozen=True):
     def ports(self) -> tuple[ListeningPort, ...]:
         """The ports on which its containers listen."""
         found = (port for container in self.running for port in container.ports)
-        return tuple(ListeningPort(name=each.name, port=each.port, protocol=each.protocol) for each in found)
+        return tuple(
+            ListeningPort(
+                name=each.name,
+                port=each.port,
+                protocol=each.protocol,
+                host_port=each.host_port or None,
+                host_ip=each.host_ip,
+            )
+            for each in found
+        )
 
     @property
     def seconds_to_ready(self) -> int:

@@ -3,16 +3,17 @@
 A pod stands for a group of pods, if it has replicas. ``proxylab.scenario.inventory`` checks the names.
 """
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
 from msgspec import field
 
 from proxylab.addresses import IPAddress, Protocol
-from proxylab.scenario.document import describe
+from proxylab.cluster.objects import PodPort
+from proxylab.scenario.document import describe, shown
 from proxylab.scenario.keys import NOT_EMPTY, OWN_NAME, Between, Check, Declared, Key, Read, refused
 from proxylab.scenario.network import OUTSIDE, AnyNetem
 from proxylab.scenario.syntax import Address, Labels, Name, Network, PortName, PortNumber, Sysctls, distinct
-from proxylab.scenario.words import Position, Program
+from proxylab.scenario.words import ClientAddress, Dials, Position, Program
 
 _MOST_REPLICAS: Final = 1000
 _TLS_PORTS: Final = (443, 8443)
@@ -28,11 +29,49 @@ class ListeningPort(Declared, frozen=True, kw_only=True):
     silent: Annotated[
         bool, Key("Whether the pod takes what comes to this port of UDP and answers nothing, as a syslog server does.")
     ] = False
+    host_port: Annotated[
+        PortNumber | None,
+        Key(
+            "The port of the pod's node that leads here, too, by the rules of the network plugin (portmap of the CNI "
+            "plugins). A pod on the host network has it already.",
+            [80],
+        ),
+    ] = None
+    host_ip: Annotated[
+        Address | None,
+        Key(
+            "The address of the node at which hostPort is served. The default is every address.",
+            ["172.18.0.2"],
+            alias="hostIP",
+        ),
+    ] = None
 
     @property
     def has_tls(self) -> bool:
         """Whether a web server speaks TLS there."""
         return self.name == "https" or self.port in _TLS_PORTS
+
+    @property
+    def in_api(self) -> PodPort:
+        """The port as the API has it."""
+        return PodPort(
+            name=self.name,
+            protocol=self.protocol,
+            port=self.port,
+            host_port=self.host_port or 0,
+            host_ip=self.host_ip,
+        )
+
+    @classmethod
+    def of_api(cls, port: PodPort) -> Self:
+        """The port that the API has."""
+        return cls(
+            name=port.name,
+            port=port.port,
+            protocol=port.protocol,
+            host_port=port.host_port or None,
+            host_ip=port.host_ip,
+        )
 
 
 def _port_of_number(value: object) -> object:
@@ -44,6 +83,13 @@ def _port_of_number(value: object) -> object:
 
 
 _ANY_PORT: Final = Read(_port_of_number, int | ListeningPort)
+
+
+def _service_name(text: str) -> str:
+    namespace, _, name = text.rpartition("/")
+    if not name or "/" in namespace:
+        raise refused(f"{shown(text)} is not the name of a Service", allowed="write it as echo or prod/echo")
+    return text
 
 
 class PodGroup(Declared, frozen=True, kw_only=True):
@@ -113,6 +159,16 @@ class PodGroup(Declared, frozen=True, kw_only=True):
             [{"net.ipv4.ip_unprivileged_port_start": 0}],
         ),
     ] = field(default_factory=dict)
+    forwards_to: Annotated[
+        str,
+        Check(_service_name),
+        Key(
+            "The Service, as name or namespace/name, to which the pods pass on what comes to their ports, as those of "
+            "K3s' ServiceLB do: to its cluster IP at the port of that number, or with externalTrafficPolicy Local to "
+            "their own node at its node port. They send it on from their own address.",
+            ["prod/echo"],
+        ),
+    ] = ""
     netem: Annotated[
         AnyNetem | None,
         Key("What the link of each pod to its node does to packets.", [{"loss": "10%", "delay": "20ms"}]),
@@ -134,6 +190,12 @@ class PodGroup(Declared, frozen=True, kw_only=True):
     def is_serving(self) -> bool:
         """Whether its pods serve, which counts while they terminate: what ``ready`` was before, unless written."""
         return self.ready if self.serving is None else self.serving
+
+    @property
+    def forwards_to_service(self) -> tuple[str, str]:
+        """The namespace and the name of the Service to which its pods pass packets on; empty ones for none."""
+        namespace, _, name = self.forwards_to.rpartition("/")
+        return (namespace or "default", name) if name else ("", "")
 
     def node_of(self, ordinal: int) -> str:
         """The node of the pod with that ordinal (from 0): the nodes listed, in turn."""
@@ -201,6 +263,22 @@ class LoadBalancer(Declared, frozen=True, kw_only=True):
         ),
     ] = ()
     health_checked: Annotated[bool, Key("Whether it skips nodes that fail on their health-check node port.")] = False
+    dials: Annotated[
+        Dials,
+        Key(
+            "Where it sends packets. addresses: to a node, with the balancer's address as it is, as with BGP or direct "
+            "server return. nodePorts: to the node port of the Service at a node's own address, as the balancers of "
+            "most clouds do; it translates the answers back. A Service without node ports gets nothing."
+        ),
+    ] = Dials.ADDRESSES
+    client_ip: Annotated[
+        ClientAddress,
+        Key(
+            "Of a balancer that dials node ports, what nodes see: the client's own address, or with replaced the "
+            "balancer's on the segment of the nodes.",
+            alias="clientIP",
+        ),
+    ] = ClientAddress.PRESERVED
     announced_by: Annotated[
         str,
         Key(

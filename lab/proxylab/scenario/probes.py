@@ -13,7 +13,7 @@ from proxylab.scenario.expect import PROMISED, Expect, Shares
 from proxylab.scenario.keys import OWN_NAME, Between, Check, Declared, Key, Read, TaggedDeclared, refused
 from proxylab.scenario.matrix import Exceptional
 from proxylab.scenario.syntax import Address, Duration, Name, PortNumber, PortReference, read_address
-from proxylab.scenario.words import Frontend, Manner, Position, Spread
+from proxylab.scenario.words import Frontend, Manner, PodWay, Position, Spread
 from proxylab.statistics import FINE_CHANGE, SHARE_CHANGE, flows_needed_for, flows_to_hit_all, flows_to_stick
 
 MOST_FLOWS: Final = 32_000
@@ -148,9 +148,16 @@ class ServiceTarget(TaggedDeclared, frozen=True, kw_only=True):
 
 
 class PodTarget(TaggedDeclared, frozen=True, kw_only=True):
-    """A pod's own address, without a Service."""
+    """A pod's own address, without a Service, or the port of its node that leads to it."""
 
     pod: Annotated[str, Key("The pod.", ["echo-1"])]
+    via: Annotated[
+        PodWay,
+        Key(
+            "The address to dial: podIP, the pod's own, or hostPort, the one of its node at the hostPort of the pod's "
+            "port: its hostIP, or the address of the node on the nodes' segment."
+        ),
+    ] = PodWay.POD_IP
     port: Annotated[
         PortReference | None,
         Key("The pod's port, by name or number. Required unless the pod has exactly one.", [8080]),
@@ -291,6 +298,14 @@ class Send(Declared, frozen=True, kw_only=True):
             "With packet, the time to live of the packets, over IPv6 their hop limit: each router and node that "
             "forwards one takes 1 off, and drops it at 0. The default is 64.",
             [2],
+        ),
+    ] = None
+    dscp: Annotated[
+        Annotated[int, Between(0, 63)] | None,
+        Key(
+            "With packet, the differentiated-services code point of the packets (DSCP), by which networks queue them. "
+            "A proxy leaves it as it is. The default is 0.",
+            [46],
         ),
     ] = None
     every: Annotated[Duration | None, Key("The time between two packets of a stream.", ["20ms"])] = None

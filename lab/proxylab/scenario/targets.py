@@ -8,13 +8,13 @@ have changed the objects since, and tells it with the probe's place.
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
-from proxylab.addresses import IPAddress, Protocol, Transport
+from proxylab.addresses import Family, IPAddress, Protocol, Transport
 from proxylab.cluster.allocate import needs_health_check
 from proxylab.cluster.objects import Service, ServicePort, ServiceType
 from proxylab.scenario.document import listed, shown
 from proxylab.scenario.keys import RefusedError, refused
 from proxylab.scenario.pods import ListeningPort
-from proxylab.scenario.probes import ServiceTarget
+from proxylab.scenario.probes import PodTarget, ServiceTarget
 from proxylab.scenario.words import Frontend
 
 Found = TypeVar("Found")
@@ -119,6 +119,22 @@ def pod_port(
         return wanted, asked or Transport(Protocol.TCP)
     port = _port(pod, ports, wanted, asked)
     return port.port, asked or Transport(port.protocol)
+
+
+def host_port(pod: str, ports: Sequence[ListeningPort], target: PodTarget, asked: Transport | None) -> ListeningPort:
+    """The pod's port with a host port, by the name or number of either, or the only one. Raises ``RefusedError``."""
+    wanted = target.port
+    led = [port for port in ports if port.host_port is not None and wanted in (None, port.name or None, port.port)]
+    led = led or [port for port in ports if port.host_port is not None and wanted == port.host_port]
+    if not led:
+        which = "no port" if wanted is None else f"no port {shown(wanted)}"
+        what = f"{which} of {pod} has a hostPort"
+        raise refused(what, key="to.via", allowed="give a port of it a hostPort")
+    port = _port(pod, led, None, asked)
+    if port.host_ip is not None and target.family not in (None, Family.of(port.host_ip)):
+        what = f"the hostIP {port.host_ip} of {pod} is {Family.of(port.host_ip)}"
+        raise refused(what, key="to.family", allowed="dial its family, or leave hostIP out")
+    return port
 
 
 def _speaks(port: ServicePort | ListeningPort, asked: Transport | None) -> bool:

@@ -35,6 +35,27 @@ class Frontend(StrEnum):
     INGRESS = "ingress"
 
 
+class PodWay(StrEnum):
+    """``via``: the address of a pod that a probe dials."""
+
+    POD_IP = "podIP"
+    HOST_PORT = "hostPort"
+
+
+class Dials(StrEnum):
+    """``dials``: where a load balancer sends the packets to its addresses."""
+
+    ADDRESSES = "addresses"
+    NODE_PORTS = "nodePorts"
+
+
+class ClientAddress(StrEnum):
+    """``clientIP``: what nodes see of a client behind a load balancer that dials node ports."""
+
+    PRESERVED = "preserved"
+    REPLACED = "replaced"
+
+
 class Manner(StrEnum):
     """``send.as``: kernel sockets with data both ways, or single packets that scapy builds.
 
@@ -105,9 +126,13 @@ class Spread(StrEnum):
 
 
 class Reply(StrEnum):
-    """``reply``: the answer's source, the dialled address or the backend's own; or that none comes back, or is sent."""
+    """``reply``: the answer's source, or that none comes back, or is sent.
+
+    That is the dialled address, the backend's own, or the node port that a load balancer has dialled.
+    """
 
     TRANSLATED = "translated"
     UNTRANSLATED = "untranslated"
+    NODE_PORT = "nodePort"
     LOST = "lost"
     NONE = "none"

@@ -337,7 +337,7 @@ def _entry(replica: Replica, namespace: str, position: Position) -> PodGroup:
         nodes=(replica.node,),
         namespace=namespace,
         labels=replica.labels,
-        ports=tuple(ListeningPort(name=each.name, port=each.port, protocol=each.protocol) for each in template.ports),
+        ports=tuple(map(ListeningPort.of_api, template.ports)),
         host_network=template.host_network,
         hostname=template.hostname,
         subdomain=template.subdomain,

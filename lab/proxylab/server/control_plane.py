@@ -34,6 +34,7 @@ from proxylab.mutate.shown_store import ShownStore
 from proxylab.plan.model import Leftover, Plan, PlannedNamespace, Role
 from proxylab.protocol.messages import Build
 from proxylab.server.network import BuiltNetwork
+from proxylab.server.pod_rules import PodRules
 from proxylab.timing import Deadline, together
 
 _PROGRESS_SECONDS: Final = 3.0
@@ -53,6 +54,7 @@ class LabControlPlane(Struct, frozen=True):
     store: Store
     api: ApiServer
     fleet: Fleet
+    pod_rules: PodRules
     _stack: AsyncExitStack
 
     @classmethod
@@ -79,6 +81,7 @@ class LabControlPlane(Struct, frozen=True):
         )
         tools = {name: context.tool for name, context in contexts.items()}
         await _masquerade(request.plan, tools)
+        pod_rules = await PodRules.begin(request, network, launcher, variant, tools)
         await together(
             _leave(namespace.name, namespace.leftovers, contexts[namespace.name])
             for namespace in request.plan.namespaces
@@ -91,8 +94,8 @@ class LabControlPlane(Struct, frozen=True):
             store = Store()
             api = ApiServer(store)
             stack.push_async_callback(api.close)
-            fleet = await _run_engines(request, contexts, store, api, stack)
-            return cls(request.engine, contexts, store, api, fleet, stack.pop_all())
+            fleet = await _run_engines(request, contexts, pod_rules, store, api, stack)
+            return cls(request.engine, contexts, store, api, fleet, pod_rules, stack.pop_all())
 
     async def inspect(self) -> tuple[ProxyRecord, ...]:
         """Inspect the engines of all nodes at once."""
@@ -172,7 +175,12 @@ def _track(namespace: PlannedNamespace, netns: NetNs) -> None:
 
 
 async def _run_engines(
-    request: Build, contexts: Mapping[str, NodeContext], store: Store, api: ApiServer, stack: AsyncExitStack
+    request: Build,
+    contexts: Mapping[str, NodeContext],
+    pod_rules: PodRules,
+    store: Store,
+    api: ApiServer,
+    stack: AsyncExitStack,
 ) -> Fleet:
     """Put the objects into the store and start an engine in every node.
 
@@ -198,6 +206,7 @@ async def _run_engines(
         for family in request.engine.families:
             await on_node.flush(family)
         await _masquerade(request.plan, {node: contexts[node].tool})
+        await pod_rules.restore(node)
 
     chosen = {node: request.engines.get(node, request.engine) for node in contexts}
     seen = (lambda revision: revision) if shown is None else shown.seen

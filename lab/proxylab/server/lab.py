@@ -27,9 +27,10 @@ from proxylab.cluster.objects import (
 )
 from proxylab.cluster.store import Store
 from proxylab.control.announcements import Announcements
-from proxylab.control.balancers import BalancerRoutes
+from proxylab.control.balancers import BalancerRoutes, Dial
 from proxylab.control.coredns import CoreDns
 from proxylab.control.ingress.controller import IngressController
+from proxylab.control.node_port_dialler import NodePortDialler
 from proxylab.engines.barrier import is_barrier
 from proxylab.engines.modes import MODES
 from proxylab.engines.protocol import Engine
@@ -37,8 +38,7 @@ from proxylab.errors import InternalError
 from proxylab.evidence.evidence import Evidence, EvidenceTogether
 from proxylab.evidence.lookups import Lookup
 from proxylab.evidence.segments import DialogueRecord
-from proxylab.kernel.netfilter.iptables_tool import IptablesVariant
-from proxylab.kernel.netlink.build import Wiring
+from proxylab.kernel.netfilter.iptables_tool import IptablesTool, IptablesVariant
 from proxylab.kernel.netlink.connections import end_connections
 from proxylab.kernel.netlink.policy_routes import PolicyRoutes
 from proxylab.kernel.sandbox.iptables_links import CHOSEN_FIRST, links_to
@@ -105,7 +105,7 @@ class BuiltLab(Struct, frozen=True):
             policy_routes = PolicyRoutes(wiring)
             stack.callback(policy_routes.install, None)
             packet_lock = asyncio.Lock()
-            balancer_routes = await _follow_nodes(wiring, store, packet_lock, stack)
+            balancer_routes = await _follow_nodes(request, network, launcher, variant, store, packet_lock, stack)
             announcements = Announcements(wiring, store)
             stack.callback(announcements.close)
             announcements.start()
@@ -197,6 +197,7 @@ class BuiltLab(Struct, frozen=True):
         await self.raise_if_ended()
         await self.step_runner.rest()
         self._policy_routes.install(resolved.policy_route)
+        await self.control_plane.pod_rules.settle(self.control_plane.store)
         if self._balancer_routes is not None:
             await self._balancer_routes.settle()  # the probe tests the rules, not the balancers' delay
         return await self.runner.run(resolved, trace=trace)
@@ -227,6 +228,7 @@ class BuiltLab(Struct, frozen=True):
         await self.raise_if_ended()
         await self.step_runner.rest()
         self._policy_routes.install(dialogue.there.policy_route)
+        await self.control_plane.pod_rules.settle(self.control_plane.store)
         if self._balancer_routes is not None:
             await self._balancer_routes.settle()
         return await self.runner.converse(dialogue)
@@ -355,19 +357,43 @@ def _step_runner(
 
     write, kubectl = (into_store, refuse) if kubernetes is None else (kubernetes.writer.write, kubernetes.kubectl)
     awaited = StepConditions(fleet, wiring.plan, families, runner, balancer_routes, name_servers, ingress)
-    return StepRunner(store, fleet, wiring, network.links, families, runner, awaited, write, kubectl, announcements)
+    return StepRunner(
+        store,
+        fleet,
+        wiring,
+        network.links,
+        families,
+        runner,
+        awaited,
+        write,
+        kubectl,
+        control_plane.pod_rules,
+        announcements,
+        control_plane.api,
+    )
 
 
 async def _follow_nodes(
-    wiring: Wiring, store: Store, packet_lock: asyncio.Lock, stack: AsyncExitStack
+    request: Build,
+    network: BuiltNetwork,
+    launcher: Launcher,
+    variant: IptablesVariant,
+    store: Store,
+    packet_lock: asyncio.Lock,
+    stack: AsyncExitStack,
 ) -> BalancerRoutes | None:
     """Let the router's balancers follow the labels and the health of their nodes; ``None`` where it has none."""
+    wiring = network.wiring
     balancers = tuple(each for each in wiring.plan.balancers if not each.announced_by)
     if not balancers:
         return None
     indexes = {each.device: wiring.plan.end(ROUTER, each.device).index for each in balancers}
     router, planned = wiring.namespaces[ROUTER], wiring.plan.namespace(ROUTER).routes
-    routes = BalancerRoutes(router, wiring.routes[ROUTER], indexes, balancers, planned, store, packet_lock)
+    dial: Dial | None = None
+    if any(each.dials_node_ports for each in balancers):
+        tool = IptablesTool(launcher, router, f"{network.number}/{ROUTER}", variant)
+        dial = NodePortDialler(tool, request.engine.families).write
+    routes = BalancerRoutes(router, wiring.routes[ROUTER], indexes, balancers, planned, store, packet_lock, dial)
     stack.push_async_callback(routes.close)
     await routes.start()
     return routes

@@ -27,6 +27,7 @@ from proxylab.cluster.configuration import SocketAddress
 from proxylab.cluster.objects import KubeObject, Node, Pod
 from proxylab.cluster.store import Store
 from proxylab.control.announcements import Announcements
+from proxylab.control.apiserver import ApiServer
 from proxylab.control.http_client import fetch
 from proxylab.engines.fleet import Fleet
 from proxylab.errors import EngineError, InternalError
@@ -43,7 +44,9 @@ from proxylab.plan.model import Role, Sysctl
 from proxylab.plan.outages import Links
 from proxylab.plan.resolved import ResolvedProbe, Sentinel
 from proxylab.protocol.messages import Advance, PodStage
+from proxylab.scenario.change import ApiFault, ApiServerChange
 from proxylab.server.conditions import StepConditions
+from proxylab.server.pod_rules import PodRules
 from proxylab.timing import Deadline, pass_by
 from proxylab.traffic.runner import Runner
 
@@ -74,7 +77,9 @@ class StepRunner:
     awaited: StepConditions
     write: Write
     kubectl: Kubectl
+    pod_rules: PodRules
     announcements: Announcements
+    api: ApiServer
     _blackholed: set[str] = field(default_factory=set)
     _gone: set[str] = field(default_factory=set)
     _links: Links = field(default_factory=Links)
@@ -105,12 +110,16 @@ class StepRunner:
         self._links = self._links.after(request.change.links)
         for name, moved in request.change.load_balancers.items():
             self.announcements.move(name, moved.announced_by, heard=moved.is_heard)
+        fault = request.change.api_server
+        await self._begin_fault(fault)
         await self._change(request)
+        await self._end_fault(fault)
         if request.change.kubectl:
             there = {each.name for each in self.store.list(Pod)}
             within = request.until.within if request.until is not None else None
             await self.kubectl(request.change.kubectl, _KUBECTL_SECONDS if within is None else within / 1000)
             self._gone |= there - {each.name for each in self.store.list(Pod)}
+            await self.pod_rules.settle(self.store)
         changed = time.time_ns()
         streams.changed()
         await self.fleet.bring_up(request.change.engines, request.engines)
@@ -125,12 +134,30 @@ class StepRunner:
         streams.mark()
         self._underway = StepEvidence(began=began, changed=changed, settled=time.time_ns(), ended=0)
 
+    async def _begin_fault(self, fault: ApiServerChange | None) -> None:
+        """Let the API server be away while the step changes objects, or slow from then on."""
+        if fault is not None and fault.action is ApiFault.RESTART:
+            await self.api.go_down()
+        if fault is not None and fault.delay is not None:
+            self.api.hold_back(fault.delay / 1000)
+
+    async def _end_fault(self, fault: ApiServerChange | None) -> None:
+        """Let the API server be there again, forget what it has told, or answer at once."""
+        match fault and fault.action:
+            case ApiFault.RESTART:
+                await self.api.come_up()
+            case ApiFault.FORGET:
+                self.api.forget()
+            case ApiFault.PROMPT:
+                self.api.hold_back(0)
+
     async def _change(self, made: Advance | PodStage) -> None:
         """Change the objects of the API server."""
         self._gone |= {thing.name for thing in made.deleted if isinstance(thing, Pod)}
         self._gone -= {thing.name for thing in made.applied if isinstance(thing, Pod)}
         self._blackhole_pods(gone=False)
         await self.write(made.applied, made.deleted)
+        await self.pod_rules.settle(self.store)
 
     async def _make(self, stage: PodStage) -> None:
         """Make one stage of a rollout, and return when the engines have followed, or pods have no more time.

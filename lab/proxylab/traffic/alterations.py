@@ -1,4 +1,6 @@
-"""What came otherwise than it was sent: data, the IP checksum of an answer, and the packet that an ICMP error quotes.
+"""What came otherwise than it was sent: data, the mark of a request for queues (DSCP), and more.
+
+That is the IP checksum of an answer, and the packet that an ICMP error quotes.
 
 A proxy changes addresses and ports, and nothing else. The data of a request is known: a token and a filling. Of a UDP
 answer the first sighting counts, where the pod sends it; a stack answers an echo request with its own data. Sockets
@@ -20,6 +22,8 @@ from proxylab.traffic.legs import TapPoint
 
 _ETHERNET: Final = 14
 _IPV4: Final = b"\x08\x00"
+_IPV6: Final = b"\x86\xdd"
+_WORD: Final = struct.Struct("!H")
 _WORDS: Final = struct.Struct("!10H")
 _PLAIN_HEADER: Final = 0x45
 _WITH_DATA: Final = frozenset({UDP, ICMP, ICMPV6})
@@ -53,12 +57,23 @@ def has_ip_checksum(frame: bytes) -> bool:
     return sum(words) % 0xFFFF == 0
 
 
+def dscp_of(frame: bytes) -> int | None:
+    """The differentiated-services code point of an IP packet (RFC 2474); ``None`` for any other frame."""
+    if len(frame) < _ETHERNET + 2:
+        return None
+    kind = frame[12:_ETHERNET]
+    if kind == _IPV4:
+        return frame[_ETHERNET + 1] >> 2
+    return _WORD.unpack_from(frame, _ETHERNET)[0] >> 6 & 0x3F if kind == _IPV6 else None
+
+
 class Alterations:
     """Compares the packets of one run with what was sent. ``tail`` is what follows the token of a request."""
 
     def __init__(self, tail: bytes) -> None:
         self._tail = tail
         self._sent: dict[int, _SentEnds] = {}
+        self._marks: dict[int, int] = {}
         self._answers: dict[int, int] = {}
         self._found: dict[_AlteredPart, Altered] = {}
 
@@ -67,9 +82,24 @@ class Alterations:
         """The first alteration of each kind of a flow's requests and answers."""
         return tuple(self._found.values())
 
-    def look(self, tap: TapPoint, outgoing: bool, frame: bytes, datagram: Datagram, flow: int, packet: Packet) -> None:
-        """Compare a packet of a flow that a tap saw, out of or into its device."""
+    def look(
+        self,
+        tap: TapPoint,
+        outgoing: bool,
+        frame: bytes,
+        datagram: Datagram,
+        flow: int,
+        packet: Packet,
+        *,
+        by_program: bool = False,
+    ) -> None:
+        """Compare a packet of a flow that a tap saw, out of or into its device.
+
+        A request that a program sends on (``by_program``) bears the program's own mark.
+        """
         if packet is Packet.REQUEST:
+            if not by_program:
+                self._compare_marks(tap, outgoing, dscp_of(frame), flow)
             if tap.is_sender and outgoing:
                 self._sent.setdefault(flow, _SentEnds(*datagram[1:5]))
             if datagram.protocol in _WITH_DATA and datagram.payload[TOKEN_BYTES:] != self._tail:
@@ -84,6 +114,14 @@ class Alterations:
         sent = self._sent.get(flow)
         if datagram.quoted is not None and sent is not None and datagram.quoted[1:5] != sent:
             self._note(tap, flow, packet, Part.QUOTE, _words(sent), _words(_SentEnds(*datagram.quoted[1:5])))
+
+    def _compare_marks(self, tap: TapPoint, outgoing: bool, dscp: int | None, flow: int) -> None:
+        if dscp is None:
+            return
+        if tap.is_sender and outgoing:
+            self._marks.setdefault(flow, dscp)
+        elif (sent := self._marks.get(flow, dscp)) != dscp:
+            self._note(tap, flow, Packet.REQUEST, Part.DSCP, str(sent), str(dscp))
 
     def _is_answer(self, datagram: Datagram, flow: int) -> bool:
         """Whether the answer has the data that the pod sent. Datagrams of any length cost one number each."""

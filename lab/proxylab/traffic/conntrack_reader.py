@@ -1,4 +1,4 @@
-"""Connection tracking on the nodes, as a second witness of where each flow went."""
+"""Connection tracking, as a second witness of where each flow went."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -11,9 +11,12 @@ from proxylab.kernel.netlink.conntrack import Conntrack, Tuple
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe
 
+_Row = tuple[Any, ...]
+"""The values of a ``TrackedFlow``: there are many, and a record takes ten times as long to make."""
+
 
 class ConntrackReader:
-    """Connection tracking on all nodes of a lab.
+    """Connection tracking on all nodes of a lab, and on other machines that translate packets.
 
     ``hidden`` are the lab's own addresses: whole tables are read without the connections that they answer.
     """
@@ -24,51 +27,64 @@ class ConntrackReader:
         self._lookups: dict[str, Conntrack] = {}
 
     def flows(self, resolved: ResolvedProbe, ports: Sequence[int]) -> tuple[TrackedFlow, ...]:
-        """The conntrack entries of a probe's flows on the nodes, each found by its source port.
+        """The conntrack entries of a probe's flows on the nodes and ``translators``, each found by its source port.
 
-        The lookup key is the tuple that the sender dialled: the node that translates it first sees that one.
+        The lookup key is the tuple that the sender dialled: the machine that translates it first sees that one.
         """
         addresses = resolved.sender.addresses
-        rows: list[tuple[object, ...]] = []
-        for node in resolved.nodes:
-            lookup = self._lookups.get(node)
-            if lookup is None:
-                lookup = self._lookups[node] = Conntrack(self._netns_by_name[node])
+        rows: list[_Row] = []
+        for machine in (*resolved.nodes, *resolved.translators):
+            lookup = self._lookup(machine)
             for turn, address in enumerate(addresses):
                 dialled = Tuple(resolved.protocol_number, address, 0, resolved.destination, resolved.port)
                 replies = enumerate(lookup.replies(dialled, ports[turn :: len(addresses)]))
                 rows += (
-                    (turn + number * len(addresses), node, *reply[1:]) for number, reply in replies if reply is not None
+                    (turn + number * len(addresses), machine, *reply[1:])
+                    for number, reply in replies
+                    if reply is not None
                 )
-        rows += self._further(resolved, rows)
+        last, followed = rows, set[tuple[str, Tuple]]()
+        while last:
+            last = list(self._further(resolved, last, followed))
+            rows += last
         return tuple(starmap(TrackedFlow, rows))
 
-    def _further(self, resolved: ResolvedProbe, rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[object, ...]]:
-        """The entries on other nodes, of flows that one node changed and sent on to an address that is no pod's.
+    def _further(
+        self, resolved: ResolvedProbe, rows: Sequence[_Row], followed: set[tuple[str, Tuple]]
+    ) -> Iterator[_Row]:
+        """The entries on other machines, of flows that one machine changed and sent on to an address that is no pod's.
 
         That address may be a node's, and that node translates the flow again: its entry is keyed by the changed tuple.
-        A node that masquerades its pods changes the source alone.
+        A node that masquerades its pods changes the source alone. ``followed`` are the changes that were looked up.
         """
         pods = {receiver.address for receiver in resolved.receivers}
         unchanged = {(source, resolved.destination) for source in resolved.sender.addresses}
         sent_on: defaultdict[tuple[str, Tuple], list[tuple[int, int]]] = defaultdict(list)
         follow: dict[tuple[int, int], bool] = {}  # by id(): there are few objects, and hashing an address is slow
-        for flow, node, answers, port, source, source_port in rows:
+        for flow, machine, answers, port, source, source_port in rows:
             ends = id(answers), id(source)
             if ends not in follow:
                 follow[ends] = answers not in pods and (source, answers) not in unchanged
             if follow[ends]:
                 became = Tuple(resolved.protocol_number, source, 0, answers, port)
-                sent_on[node, became].append((flow, source_port))
-        for (node, became), flows in sent_on.items():
-            for other in resolved.nodes:
-                if other != node:
-                    replies = self._lookups[other].replies(became, [source_port for _, source_port in flows])
+                if (machine, became) not in followed:
+                    sent_on[machine, became].append((flow, source_port))
+        followed |= sent_on.keys()
+        for (machine, became), flows in sent_on.items():
+            for other in (*resolved.nodes, *resolved.translators):
+                if other != machine:
+                    replies = self._lookup(other).replies(became, [source_port for _, source_port in flows])
                     yield from (
                         (flow, other, *reply[1:])
                         for (flow, _), reply in zip(flows, replies, strict=True)
                         if reply is not None
                     )
+
+    def _lookup(self, machine: str) -> Conntrack:
+        lookup = self._lookups.get(machine)
+        if lookup is None:
+            lookup = self._lookups[machine] = Conntrack(self._netns_by_name[machine])
+        return lookup
 
     def entries(
         self, resolved: ResolvedProbe, tracked: Iterable[TrackedFlow], ports: Sequence[int]
@@ -121,6 +137,12 @@ class ConntrackReader:
                         yield TableEntry(node, transport, *entry.original[1:], *entry.reply[1:])
             finally:
                 table.close()
+
+    def forget(self, machine: str) -> None:
+        """Close what looks up in a machine that goes."""
+        lookup = self._lookups.pop(machine, None)
+        if lookup is not None:
+            lookup.close()
 
     def close(self) -> None:
         """Close every lookup."""

@@ -137,7 +137,8 @@ def _template(resolved: ResolvedProbe, content: Any, checksum_at: int, zero: int
     """The template of a probe's packets with this transport content. Its source address is zero."""
     sender, destination = resolved.sender, resolved.destination
     unspecified = type(destination)(0)
-    frame = framed((sender.mac, sender.destination_mac), (unspecified, destination), content, resolved.ttl)
+    macs = sender.mac, sender.destination_mac
+    frame = framed(macs, (unspecified, destination), content, resolved.ttl, resolved.dscp)
     return _FrameTemplate.of(frame, checksum_at, zero)
 
 
@@ -152,7 +153,8 @@ def _echo_request(version: int) -> Any:
 def _init(resolved: ResolvedProbe, address: IPAddress, port: int, tag: int) -> bytes:
     macs = (_packed(resolved.sender.mac), _packed(resolved.sender.destination_mac))
     packet = init(port, resolved.port, tag)
-    return enveloped(macs, (address, resolved.destination), resolved.protocol_number, packet, resolved.ttl)
+    ends = address, resolved.destination
+    return enveloped(macs, ends, resolved.protocol_number, packet, resolved.ttl, resolved.dscp)
 
 
 def tcp_segment(ports: tuple[int, int], numbers: tuple[int, int], flags: int, text: bytes) -> Any:
@@ -161,9 +163,15 @@ def tcp_segment(ports: tuple[int, int], numbers: tuple[int, int], flags: int, te
     return inet.TCP(sport=ports[0], dport=ports[1], seq=numbers[0], ack=numbers[1], flags=flags, window=_WINDOW) / text
 
 
-def framed(macs: tuple[str, str], ends: tuple[IPAddress, IPAddress], content: Any, ttl: int = DEFAULT_TTL) -> bytes:
+def framed(
+    macs: tuple[str, str],
+    ends: tuple[IPAddress, IPAddress],
+    content: Any,
+    ttl: int = DEFAULT_TTL,
+    dscp: int = 0,
+) -> bytes:
     """A transport packet of scapy as a frame, from the first of ``macs`` and ``ends`` to the second."""
-    return bytes(_network_header(macs, ends, ttl) / content)
+    return bytes(_network_header(macs, ends, ttl, dscp) / content)
 
 
 def enveloped(
@@ -172,14 +180,16 @@ def enveloped(
     protocol: int,
     packet: bytes,
     ttl: int = DEFAULT_TTL,
+    dscp: int = 0,
 ) -> bytes:
     """A packet behind Ethernet and IP headers, from the first of ``macs`` and ``ends`` to the second."""
     source, destination = ends
     if source.version == 6:
-        header = _IPV6.pack(6 << 28, len(packet), protocol, ttl, source.packed, destination.packed)
+        header = _IPV6.pack(6 << 28 | dscp << 22, len(packet), protocol, ttl, source.packed, destination.packed)
         return macs[1] + macs[0] + b"\x86\xdd" + header + packet
     size = _IP_BYTES[4] + len(packet)
-    header = _IPV4.pack(0x45, 0, size, 0, _DO_NOT_FRAGMENT, ttl, protocol, 0, source.packed, destination.packed)
+    mark = dscp << 2
+    header = _IPV4.pack(0x45, mark, size, 0, _DO_NOT_FRAGMENT, ttl, protocol, 0, source.packed, destination.packed)
     words = sum(struct.unpack("!10H", header))
     checksum = 0xFFFF - (words % 0xFFFF or 0xFFFF)
     return macs[1] + macs[0] + b"\x08\x00" + header[:10] + _WORD.pack(checksum) + header[12:] + packet
@@ -245,14 +255,16 @@ class _Pattern(Struct, frozen=True):
         return replace(self.template, frame=frame, words=self.template.words + covered)
 
 
-def _network_header(macs: tuple[str, str], ends: tuple[IPAddress, IPAddress], ttl: int = DEFAULT_TTL) -> Any:
+def _network_header(
+    macs: tuple[str, str], ends: tuple[IPAddress, IPAddress], ttl: int = DEFAULT_TTL, dscp: int = 0
+) -> Any:
     """Ethernet and IP headers, from the first of ``macs`` and ``ends`` to the second, as a stack writes them."""
     inet = _scapy()
     ethernet = inet.Ether(src=macs[0], dst=macs[1])
     source, destination = map(str, ends)
     if ends[1].version == 6:
-        return ethernet / _scapy6().IPv6(src=source, dst=destination, hlim=ttl)
-    return ethernet / inet.IP(src=source, dst=destination, flags="DF", ttl=ttl)
+        return ethernet / _scapy6().IPv6(src=source, dst=destination, hlim=ttl, tc=dscp << 2)
+    return ethernet / inet.IP(src=source, dst=destination, flags="DF", ttl=ttl, tos=dscp << 2)
 
 
 @cache

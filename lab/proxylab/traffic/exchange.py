@@ -106,7 +106,7 @@ class Exchange:
         self._responders = responders
         self._associations = associations
         self._before_sentinels = before_sentinels
-        self._nodes = frozenset(resolved.nodes)
+        self._passed = frozenset((*resolved.nodes, *resolved.forwarders))
         self._sent_at_sentinels = 0
         self._answered = 0
 
@@ -217,7 +217,7 @@ class Exchange:
         for tap, frames in sorted(batches, key=lambda batch: batch[0] is not self._tap):
             if self._associations is not None:
                 answered += self._associations.answer(tap, frames)
-            transit = tap.netns_name in self._nodes and tap.device != STACK
+            transit = tap.netns_name in self._passed and tap.device != STACK
             self.matcher.take(TapPoint(tap.netns_name, tap.device, tap is self._tap, transit), frames)
         self._answered += answered
         self.sentinels.take(self.matcher.sentinels)

@@ -30,7 +30,8 @@ _DECISIVE = TcpFlag.SYN | TcpFlag.RST | TcpFlag.ACK
 class TapPoint(NamedTuple):
     """The namespace and device of a tap, as observations name them, and whether the probe is sent from there.
 
-    ``transit`` marks a device of a node: a packet seen there is on its way, and settles nothing.
+    ``transit`` marks a device of a node, or of a pod that passes packets on: a packet seen there is on its way, and
+    settles nothing.
     """
 
     netns_name: str

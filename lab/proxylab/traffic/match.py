@@ -260,7 +260,8 @@ class Matcher:
         icmp = None if packet in _OF_A_FLOW else datagram.icmp
         self._sightings.append(_Sighting(vantage, frame, there, icmp, leg))
         if self._alterations is not None:
-            self._alterations.look(vantage, frame.outgoing, frame.data, datagram, flow, packet)
+            by_program = leg is not _OWN
+            self._alterations.look(vantage, frame.outgoing, frame.data, datagram, flow, packet, by_program=by_program)
         if frame.outgoing or frame.otherhost or vantage.transit:
             return
         # A node that sends may also get the answer of a second leg, which its program has yet to pass on.

@@ -158,6 +158,7 @@ class Runner:
             pod = self._added.pop(name)
             self._responders.remove(name)
             self._watch.remove(pod.link)
+            self.conntrack.forget(name)
             del self._netns_by_name[name]
             self._forget_devices()
 

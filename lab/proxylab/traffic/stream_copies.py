@@ -56,12 +56,12 @@ class StreamCopies:
         self._resolved = resolved
         self._identity = identity
         self._sender = tap
-        self._nodes = frozenset(resolved.nodes)
+        self._passed = frozenset((*resolved.nodes, *resolved.forwarders))
         self._seen: dict[_Known, _Seen] = {}
 
     def take(self, tap: AnyTap, seen: Iterable[tuple[Frame, Datagram]], ports: Collection[int]) -> None:
         """Take in what a tap saw; ``ports`` are those that the stream has sent from."""
-        by_datagrams, on_node = self._resolved.protocol is Transport.UDP, tap.netns_name in self._nodes
+        by_datagrams, on_node = self._resolved.protocol is Transport.UDP, tap.netns_name in self._passed
         for frame, datagram in seen:
             leaves = frame.outgoing and tap is self._sender
             found = self._found(datagram, ports, leaves=leaves)

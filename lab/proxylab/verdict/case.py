@@ -476,7 +476,11 @@ class Case(Struct, frozen=True, dict=True):
         ways = [each for each in self.resolved.masquerades if each.backend == backend]
         if len(ways) < 2:
             return ways
-        passed = [each.netns_name for each in flow.passages if each.packet is Packet.REQUEST]
+        requests = [each for each in flow.passages if each.packet is Packet.REQUEST]
+        if self.resolved.translators:  # a sender's own node may leave the packet to the balancer
+            changed = [each for each in requests if (each.destination, each.destination_port) != self.dialled]
+            requests = changed or requests
+        passed = [each.netns_name for each in requests]
         return sorted((way for way in ways if way.node in passed), key=lambda way: passed.index(way.node))
 
     def expected_source(self, flow: Flow) -> IPAddress | None:

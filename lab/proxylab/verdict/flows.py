@@ -117,7 +117,7 @@ class Flow(Struct, frozen=True, dict=True):
         number: of the flow.
         departures: requests leaving the sender for the address dialled.
         arrivals: requests coming in at a pod under that pod's own address.
-        passages: observations at devices of nodes.
+        passages: observations at devices of nodes, and of pods that pass packets on.
         strays: requests coming in elsewhere than at a node, or at a pod but addressed to another address.
         flooded: requests and replies coming in at a pod or host under another device's MAC.
         answers: replies leaving the pods.
@@ -478,7 +478,7 @@ class _Sorter:
         self._resolved = resolved
         self._terminating = terminating
         self._sender = frozenset({resolved.sender.name, resolved.sender.namespace})
-        self._nodes = frozenset(resolved.nodes)
+        self._passed = frozenset((*resolved.nodes, *resolved.forwarders))
         self._device = resolved.sender.device
         # Replicas may share a namespace: namespace and address together identify a pod, and the port as well a node's
         # program. Comparing addresses is faster than hashing them, for every packet of tens of thousands of flows.
@@ -518,7 +518,7 @@ class _Sorter:
 
     def _kind(self, observation: Observation) -> str:
         """The field's name; empty for an observation without meaning for the fate."""
-        if observation.netns_name in self._nodes and observation.device != STACK:
+        if observation.netns_name in self._passed and observation.device != STACK:
             return "passages"
         if observation.otherhost:
             return "flooded"

@@ -351,4 +351,6 @@ def _clause(several: Sequence[Altered]) -> str:
         return data_changed(what, at)
     if first.part is Part.CHECKSUM:
         return f"the {what} came to {at} with a wrong IP checksum"
+    if first.part is Part.DSCP:
+        return f"the {what} came to {at} with DSCP {first.seen}, and was sent with {first.sent}"
     return f"the {what} quotes another packet than was sent: {first.seen}, not {first.sent}"

@@ -18,7 +18,7 @@ from proxylab.errors import ExitCode
         (("echo",), "service='echo', namespace='default', port=None, via=<Frontend.CLUSTER_IP"),
         (("default/echo:80", "--via", "nodePort", "--node", "node-a"), "port=80, via=<Frontend.NODE_PORT"),
         (("node-a:30080",), "AddressTarget(address=IPv4Address('172.18.0.2'), port=30080, path='')"),
-        (("client:9",), "PodTarget(pod='client', port=9, family=None)"),
+        (("client:9",), "PodTarget(pod='client', via=<PodWay.POD_IP: 'podIP'>, port=9, family=None)"),
         (("192.0.2.1:53",), "AddressTarget(address=IPv4Address('192.0.2.1'), port=53, path='')"),
         (("[2001:db8::1]:53",), "AddressTarget(address=IPv6Address('2001:db8::1'), port=53, path='')"),
     ],

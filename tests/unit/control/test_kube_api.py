@@ -172,6 +172,16 @@ def test_a_watch_that_falls_behind_the_history_is_told_and_ends() -> None:
     assert open_watch.new_lines(1) == b""
 
 
+def test_a_watch_that_the_server_forgets_is_told_and_ends() -> None:
+    api = api_with(ECHO)
+    open_watch = watch(api, "/api/v1/services", STREAMED)
+    assert told(open_watch) == [("ADDED", "echo"), ("BOOKMARK", "")]
+    open_watch.expire()
+    (line,) = events(open_watch)
+    assert (line["type"], line["object"]["code"]) == ("ERROR", 410)
+    assert open_watch.ended
+
+
 def test_without_a_revision_a_watch_begins_with_what_there_is() -> None:
     api = api_with(ECHO)
     for query in ("watch=true", "watch=true&resourceVersion=0"):

@@ -60,7 +60,7 @@ def test_the_oracle_says_what_the_catalogue_expects(mode: Mode, version: Version
 def test_the_oracle_reaches_almost_all_probes_of_the_usual_modes() -> None:
     for mode, version in USUAL:
         found = results(mode, version)
-        assert sum(not each.outside for each in found) > 0.92 * len(found)
+        assert sum(not each.outside for each in found) > 0.9 * len(found)
 
 
 def test_only_what_is_open_has_several_outcomes() -> None:

@@ -94,8 +94,10 @@ def test_a_declared_port_or_a_named_target_port_is_as_it_is_written(manifest: st
 @pytest.mark.parametrize(
     ("routes", "refused"),
     [
-        ("{to: default, device: eth0, via: 172.18.0.1}", "a default route through eth0, to the router"),
-        ("{to: '::/0', device: eth0, via: 'fd00:172:18::1'}", "a default route through eth0, to the router"),
+        (
+            "{to: default, device: eth0, via: 172.18.0.3}, {to: 0.0.0.0/0, device: eth0, via: 172.18.0.4}",
+            "a route to 0.0.0.0/0 through eth0",
+        ),
         (
             "{to: 192.0.2.0/24, device: eth0, via: 172.18.0.3}, {to: 192.0.2.0/24, device: eth0, via: 172.18.0.4}",
             "a route to 192.0.2.0/24 through eth0",

@@ -16,10 +16,10 @@ from proxylab.scenario.json_schema import json_schema
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.node_engines import EngineAction, EngineChange, NodeEngine
 from proxylab.scenario.nodes import Daemon, NodeRoute, Uplink
-from proxylab.scenario.probes import HostTarget, ServiceTarget
+from proxylab.scenario.probes import HostTarget, PodTarget, ServiceTarget
 from proxylab.scenario.steps import Count, EngineState
 from proxylab.scenario.versions import VersionRange
-from proxylab.scenario.words import ErrorKind, Frontend, IcmpError, Reply
+from proxylab.scenario.words import ClientAddress, Dials, ErrorKind, Frontend, IcmpError, PodWay, Reply
 
 WHOLE = (Path(__file__).resolve().parents[2] / "golden" / "scenario" / "whole.lab.yaml").read_text()
 SCENARIO = parse_scenario(WHOLE, "f")
@@ -73,7 +73,11 @@ def test_the_wire() -> None:
         "nft": "/opt/nft-1.0.6/nft",
         "iptables": "/opt/iptables-1.8.8/xtables-nft-multi",
     }
-    edge, segment = SCENARIO.load_balancers
+    edge, segment, cloud = SCENARIO.load_balancers
+    assert (cloud.dials, cloud.client_ip) == (Dials.NODE_PORTS, ClientAddress.REPLACED)
+    lb = next(each for each in SCENARIO.pods if each.name == "lb")
+    assert lb.forwards_to_service == ("default", "echo")
+    assert (lb.ports[0].host_port, str(lb.ports[0].host_ip)) == (80, "172.18.0.2")
     assert (edge.pool, edge.nodes, edge.health_checked) == ((ip_network("192.0.2.0/28"),), ("node-a",), True)
     assert (segment.pool, segment.announced_by) == ((ip_network("172.18.255.0/28"),), "node-a")
     moved = SCENARIO.steps[1].change.load_balancers["segment"]
@@ -81,7 +85,10 @@ def test_the_wire() -> None:
 
 
 def test_probes_streams_and_steps() -> None:
-    balanced, shared, health, echo, request, itself, expired = SCENARIO.probes
+    balanced, shared, health, echo, request, itself, host_port, expired = SCENARIO.probes
+    assert isinstance(host_port.target, PodTarget)
+    assert host_port.target.via is PodWay.HOST_PORT
+    assert expired.send.dscp == 46
     assert (balanced.expect.reply, balanced.exceptions[0].when.values) == (
         Reply.TRANSLATED,
         {"family": "IPv6", "hairpin": "none", "mode": "ipvs", "AllowServiceExternalIPs": "false"},

@@ -218,12 +218,14 @@ def test_a_pod_listens_on_the_ports_of_its_sidecars_too() -> None:
     assert len(noted(scenario)) == 1, "of the container that ends before the others start"
 
 
-def test_a_host_port_is_noted_and_usual_keys_are_not() -> None:
+def test_a_host_port_counts_and_usual_keys_are_not_noted() -> None:
     usual = pod_with(", dnsPolicy: ClusterFirst, restartPolicy: Always, volumes: []", ", env: [], tty: true")
     assert noted(usual) == ()
-    spec = "{containers: [{ports: [{containerPort: 1, hostPort: 2}]}]}"
-    (note,) = noted(read(f"apiVersion: v1\nkind: Pod\nmetadata: {{name: lone}}\nspec: {spec}\n"))
-    assert note.startswith("no effect: hostPort 2 of Pod default/lone: a network plugin's own rules serve it")
+    spec = "{containers: [{ports: [{containerPort: 1, hostPort: 2, hostIP: 172.18.0.2}]}]}"
+    scenario = read(f"apiVersion: v1\nkind: Pod\nmetadata: {{name: lone}}\nspec: {spec}\n")
+    assert noted(scenario) == ()
+    (port,) = next(pod for pod in scenario.pods if pod.name == "lone").ports
+    assert (port.port, port.host_port, str(port.host_ip)) == (1, 2, "172.18.0.2")
 
 
 def test_a_service_may_have_a_digit_first() -> None:

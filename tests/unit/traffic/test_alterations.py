@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from scapy.layers.inet import ICMP, IP, TCP, UDP, Ether
+from scapy.layers.inet6 import IPv6
 
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Altered, Packet, Part
@@ -41,6 +42,30 @@ HEARS = SENDER, False, udp((SERVICE, 80), (CLIENT, 4000), REPLY + b" {}")
 
 def test_addresses_and_ports_may_change() -> None:
     assert found(Transport.UDP, LEAVES, ARRIVES, ANSWERS, HEARS) == ()
+
+
+def marked(dscp: int, six: bool, payload: bytes) -> bytes:
+    ends = ("fd00::10", "fd00::1") if six else (CLIENT, SERVICE)
+    header = (
+        IPv6(src=ends[0], dst=ends[1], tc=dscp << 2 | 1) if six else IP(src=ends[0], dst=ends[1], tos=dscp << 2 | 1)
+    )
+    return bytes(Ether() / header / UDP(sport=4000, dport=80) / payload)
+
+
+@pytest.mark.parametrize("six", [False, True], ids=["IPv4", "IPv6"])
+@pytest.mark.parametrize(("sent", "came"), [(0, 46), (46, 0), (63, 62)])
+def test_a_request_keeps_its_mark_for_queues(six: bool, sent: int, came: int) -> None:
+    left = (SENDER, True, marked(sent, six, REQUEST + TAIL))
+    assert found(Transport.UDP, left, (POD, False, marked(sent, six, REQUEST + TAIL))) == ()
+    other = (POD, False, marked(came, six, REQUEST + TAIL))
+    assert found(Transport.UDP, left, other) == (
+        Altered(1, Packet.REQUEST, "echo", "eth0", Part.DSCP, str(sent), str(came)),
+    )
+
+
+def test_an_answer_has_a_mark_of_its_own() -> None:
+    left = (SENDER, True, marked(46, False, REQUEST + TAIL))
+    assert found(Transport.UDP, left, ANSWERS, HEARS) == ()
 
 
 @pytest.mark.parametrize("at", [48, 100, 147])

@@ -38,7 +38,7 @@ class OpenWatch:
         self._watch = watch
         self._store = store
         self._encoder = encoder
-        self.ended = self._is_last = False
+        self.ended = self._is_last = self._is_expired = False
         wanted = watch.revision or 0
         if wanted > store.revision:
             raise Refusal.too_new(wanted, store.revision)
@@ -60,6 +60,10 @@ class OpenWatch:
         """Let the next lines be the last, with a bookmark for the client's next watch, if it wants any."""
         self._is_last = True
 
+    def expire(self) -> None:
+        """Let the next line be the last: 410, as if the history no longer reached back to what the client knows."""
+        self._is_expired = True
+
     def new_lines(self, size: int) -> bytes:
         """The next lines, of ``size`` bytes or little more; empty where the client knows everything."""
         piece = bytearray()
@@ -79,9 +83,8 @@ class OpenWatch:
         if self._announce:
             self._announce = False
             yield self._bookmark(initial_end=True)
-        try:
-            events = self._store.events_since(self._sent)
-        except CompactedError:
+        events = self._events()
+        if events is None:
             self.ended = True
             yield _line("ERROR", encode(Refusal.expired(self._sent).status))
             return
@@ -96,6 +99,15 @@ class OpenWatch:
             self.ended = True
             if self._watch.bookmarks:
                 yield self._bookmark()
+
+    def _events(self) -> tuple[Event, ...] | None:
+        """The events that the client does not know; ``None`` where the history does not have them all."""
+        if self._is_expired:
+            return None
+        try:
+            return self._store.events_since(self._sent)
+        except CompactedError:
+            return None
 
     def _bookmark(self, *, initial_end: bool = False) -> bytes:
         """The revision of the last event sent, without an object."""

@@ -1,6 +1,7 @@
 """What the oracle says about probes, as text and as JSON: each answer, and the sentences from which it follows."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -101,11 +102,14 @@ def _outcome(answer: FlowAnswer) -> str:
     return f"{words}{where}" + (f" (icmp {answer.icmp})" if answer.icmp is not None else "")
 
 
+_REPLIES: Final = {Reply.TRANSLATED: "", Reply.NODE_PORT: ", answers from the node's own port"}
+
+
 def _reached(end: ReachedEndpoint, *, has_shares: bool) -> str:
     port = f" port {end.port}" if end.port else ""
     share = "" if end.share == 1 or not has_shares else f", {end.share:.3g} of the flows"
     seen = " or ".join(f"{each.address}{' (masqueraded)' if each.is_masqueraded else ''}" for each in end.sources)
-    reply = "" if end.reply is Reply.TRANSLATED else ", answers from its own address"
+    reply = _REPLIES.get(end.reply, ", answers from its own address")
     return f"{end.name} at {end.address}{port}{share}, sees {seen}{reply}"
 
 

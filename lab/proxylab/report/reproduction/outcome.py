@@ -54,7 +54,7 @@ def _delivered(case: Case, flow: Flow, dialled: str) -> str:
         reply = (
             "no answer"
             if of_author in (Reply.LOST, Reply.NONE)
-            else f"answered by {_ANY if of_author is Reply.UNTRANSLATED else dialled}"
+            else f"answered by {_ANY if of_author in (Reply.UNTRANSLATED, Reply.NODE_PORT) else dialled}"
         )
         backends.setdefault((_source(case, flow, name), reply), []).append(name)
     return "|".join(
@@ -121,6 +121,8 @@ def obstacle(verdict: ProbeVerdict) -> str:
         return "the probe sends frames to a MAC address that the author chose, which no socket can do"
     if Reply.NONE in (verdict.probe.expect.reply_from(each.name) for each in resolved.receivers):
         return "the endpoint answers nothing, and the listeners of a script answer"
+    if any(each.netns_name in resolved.forwarders for each in verdict.evidence.observations):
+        return "a pod passes the packet on by rules of its own, and a script has those of nodes alone"
     if verdict.evidence.terminating:
         return "a process of the proxy ends the connection, and a script has rules and one packet only"
     case = verdict.case

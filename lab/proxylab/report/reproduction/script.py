@@ -85,6 +85,8 @@ def reproduction(
     that saved them, ``legacy`` or ``nft``. ``absences`` are the links and pods that earlier steps removed.
     """
     reason = obstacle(verdict)
+    if not reason and plan.dialler(verdict.resolved.destination) is not None:
+        reason = "a load balancer dials node ports for the probe, and a script has rules of nodes alone"
     if reason:
         return unreproduced(verdict, reason)
     resolved = verdict.resolved

@@ -161,7 +161,8 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
     """Pods that got more flows than the DNAT rules to them counted: something else may have sent the flows there.
 
     A DNAT rule counts the first packet of a new flow. The kernel translates a flow that conntrack knew before the probe
-    by its old entry, which the author must expect, and consults no rule.
+    by its old entry, which the author must expect, and consults no rule. A network plugin serves host ports by rules of
+    its own.
     """
     ends = {(entry.reply_source, entry.reply_source_port) for entry in case.expected_entries}
     known = {(each.flow, (each.reply_source, each.reply_source_port)) for each in case.evidence.known}
@@ -173,8 +174,9 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
     counted = Counter[tuple[IPAddress, int] | None]()
     for rule in _translating(case, got):
         counted[rule.translates_to] += rule.count.packets
+    asked = set() if case.resolved.service_port else {(each.address, each.port) for each in case.resolved.endpoints}
     for where, flows in got.items():
-        if where == case.dialled or counted[where] == flows:
+        if where == case.dialled or where in asked or counted[where] == flows:
             continue
         instead = "".join(_led_by_foreign_rule(case, node) for node in case.resolved.nodes)
         if flows - old[where] <= counted[where] <= flows and not instead:
@@ -187,11 +189,15 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
 
 
 def _translating(case: Case, got: Container[tuple[IPAddress, int] | None]) -> Iterator[CountedRule]:
-    """The Service's DNAT rules, and those of nodes to which these send flows, as where an endpoint is a NodePort."""
+    """The Service's DNAT rules, and those of nodes to which these send flows, as where an endpoint is a NodePort.
+
+    So do a balancer that dials node ports, and a pod that passes packets on.
+    """
     own = of_service(case.resolved, case.rules)
     yield from own
     onward = {rule.count.node for rule in own if rule.translates_to not in got}
-    for rule in case.translations if onward else ():
+    dialled_anew = bool(case.resolved.translators)  # a virtual server of a node port names not what the sender dialled
+    for rule in case.translations if onward or dialled_anew else ():
         if rule.count.node not in onward and rule not in own and may_be_engines(rule.count, case.resolved):
             yield rule
 

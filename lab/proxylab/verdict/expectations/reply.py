@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from proxylab.addresses import IPAddress, Transport
+from proxylab.evidence.evidence import Direction, Packet
 from proxylab.evidence.words import amount, endpoint, listed, times
 from proxylab.scenario.expect import ReplyByBackend
 from proxylab.scenario.words import Manner, Outcome, Reply
@@ -33,6 +34,8 @@ def _expected(case: Case) -> Reply | ReplyByBackend | None:
 
 def _judge(case: Case, expected: Reply | ReplyByBackend) -> Verdict:
     """The reply has the dialled address as its source; for ``untranslated`` that of the backend which the flow reached.
+
+    For ``nodePort`` that is the node's address and port to which a load balancer sent the request.
 
     A backend that the author does not name answers as usual.
     """
@@ -139,7 +142,16 @@ def _expected_end(case: Case, flow: Flow, expected: Reply) -> tuple[tuple[IPAddr
     """The address and port from which the reply must come, and what is there."""
     if expected is Reply.UNTRANSLATED:
         return (flow.arrivals[0].destination, flow.arrivals[0].destination_port), "where it arrived"
+    if expected is Reply.NODE_PORT and (end := _node_port_of(case, flow)) is not None:
+        return end, "at which the load balancer sent it to a node"
     return case.dialled, "that was dialled"
+
+
+def _node_port_of(case: Case, flow: Flow) -> tuple[IPAddress, int] | None:
+    """The end to which a load balancer had translated the request when it came into a node; ``None`` if none did."""
+    came = (each for each in flow.passages if each.packet is Packet.REQUEST and each.direction is Direction.IN)
+    ends = ((each.destination, each.destination_port) for each in came if not each.otherhost)
+    return next((end for end in ends if end != case.dialled), None)
 
 
 def _doubts_about_loss(case: Case, flow: Flow) -> Iterator[str]:
@@ -171,7 +183,7 @@ def _unanswered_data(case: Case, flow: Flow) -> str:
     """The clause that a connection began and its data got no answer; empty if it got one, or never began."""
     by_streams = case.resolved.manner is Manner.CONNECT and case.resolved.protocol is Transport.TCP
     # With an untranslated reply, the sender's socket dialled another address, and rightly rejects the reply.
-    rejects = case.expect.reply_from(flow.reached[0]) is Reply.UNTRANSLATED
+    rejects = case.expect.reply_from(flow.reached[0]) in (Reply.UNTRANSLATED, Reply.NODE_PORT)
     if rejects or not (flow.replies and by_streams and flow.report and flow.report.error):
         return ""
     return f"the handshake was answered, the data was not: {flow.report.error}"
@@ -180,7 +192,12 @@ def _unanswered_data(case: Case, flow: Flow) -> str:
 def _in_words(case: Case, expected: Reply | ReplyByBackend) -> str:
     if isinstance(expected, ReplyByBackend):
         return ", ".join(f"{name} {reply}" for name, reply in expected.of.items())
-    words = {Reply.UNTRANSLATED: "from the backend itself", Reply.LOST: "none", Reply.NONE: "none"}
+    words = {
+        Reply.UNTRANSLATED: "from the backend itself",
+        Reply.NODE_PORT: "from a node's own port",
+        Reply.LOST: "none",
+        Reply.NONE: "none",
+    }
     return words.get(expected) or f"from {endpoint(*case.dialled)}"
 
 
