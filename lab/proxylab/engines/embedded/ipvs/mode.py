@@ -64,6 +64,11 @@ MODE: Final = ProxyMode(
     mutants=MUTANT_LINES,
     equivalents=EQUIVALENTS,
     failures="iptables_restore_failures",
+    alike={
+        "KubeProxyConfiguration.ipvs.strictARP: turned on": "it leaves ARP requests for addresses of kube-ipvs0 "
+        "without an answer, and a lab refuses a probe to an address on a link that no device there has; the host in "
+        "scenarios/ipvs/test_strict_arp_and_excluded_networks.py dials one"
+    },
     unread=WITHOUT_INVALID_RULE,
     reads=frozenset(("ipvs", "masquerade_all", "masquerade_bit", "node_port_addresses", "node_port_primary")),
     keys=_keys,
