@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from mutated_labs import MutatedLabs
 from orphaned_labs import ended_with_us
 from shared_sessions import shared_session
 
@@ -33,13 +32,6 @@ def cli(
     yield found
     found.type("down", "--all")
     assert list(found.control_sockets.folder.iterdir()) == [], "a control socket is left"
-
-
-@pytest.fixture(scope="session")
-def mutated_labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MutatedLabs]:
-    """Scenarios on a mutated engine; one lab process for all mutations of this worker."""
-    with closing(MutatedLabs(tmp_path_factory.mktemp("mutated"))) as labs:
-        yield labs
 
 
 @pytest.fixture(scope="module")

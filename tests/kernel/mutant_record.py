@@ -3,21 +3,28 @@
 Each test that runs a mutant compares what it sees with the record. ``LAB_RECORD=write`` writes what it sees instead;
 an entry that exists keeps only what fails again, so delete it after a change:
 
-    LAB_RECORD=write ./dev pytest tests/kernel/test_breakages.py tests/kernel/test_mutants.py \
-        tests/kernel/test_mutants_in_a_guest.py tests/kernel/test_broken_promises.py
+    LAB_RECORD=write ./dev pytest tests/kernel -n 0 -k 'mutant or turns_red'
+
+A mutant of rules or objects has no other table than the record. To add one, write an entry with its ``class``,
+``mutation`` and ``engine``, as ``proxylab mutate -o json`` prints them, with ``"objects": true`` for one of objects,
+and with ``"red": {"FOLDER/SCENARIO": {}}``; then let the command above fill it in.
 """
 
 import json
 import os
 from collections.abc import Iterable, Mapping, Set
 
+from msgspec import to_builtins
+from msgspec.structs import replace
 from mutated_labs import Judged, name_of
 from sandboxed import ROOT
 
+from proxylab.engines.embedded.mutation import Mutation
 from proxylab.features.semantics.promise_coverage import RecordedMutant, read_mutants
+from proxylab.mutate.objects import ObjectMutation
 from proxylab.verdict.model import Judgement
 
-__all__ = ["RECORD", "Failed", "compare", "failures", "recorded"]
+__all__ = ["RECORD", "Failed", "compare", "defect_of", "failures", "recorded"]
 
 RECORD = ROOT / "scenarios" / "mutations.json"
 
@@ -29,7 +36,7 @@ def failures(verdicts: Iterable[Judged]) -> dict[str, set[str]]:
     """The items that do not pass, with the expectations that fail."""
     found: dict[str, set[str]] = {}
     for each in verdicts:
-        if each.overall is not Judgement.PASS:
+        if each.overall not in (Judgement.PASS, Judgement.SKIP):
             failed = {one.expectation for one in each.verdicts if one.judgement is Judgement.FAIL}
             found.setdefault(name_of(each), set()).update(failed)
     return found
@@ -39,15 +46,21 @@ def recorded() -> tuple[RecordedMutant, ...]:
     return read_mutants(RECORD.read_bytes())
 
 
-def compare(mutation: str, engine: str, seen: Failed, setting: str = "", by_chance: Set[str] = frozenset()) -> None:
+def defect_of(mutant: RecordedMutant) -> Mutation | ObjectMutation:
+    """What labs get for a mutant that ``proxylab mutate`` makes."""
+    assert mutant.rule_class, mutant
+    made = ObjectMutation if mutant.objects else Mutation
+    return made(mutant.rule_class, mutant.mutation)
+
+
+def compare(mutant: RecordedMutant, seen: Failed, by_chance: Set[str] = frozenset()) -> None:
     """Every expectation that the record says to fail with this mutant fails: what it says is a proof.
 
     Of a step with streams, only that it fails is compared: which expectation of a stream fails depends on the moment
     at which its packets meet the change.
     """
-    written = {(each.mutation, each.engine): each for each in recorded()}
-    known = written.get((mutation, engine))
-    due = {} if known is None else known.red
+    written = {_key(each): each for each in recorded()}
+    due = written[_key(mutant)].red if _key(mutant) in written else {}
     found = {
         file: {item: tuple(sorted(failed)) for item, failed in sorted(red.items()) if item not in by_chance}
         for file, red in seen.items()
@@ -58,7 +71,7 @@ def compare(mutation: str, engine: str, seen: Failed, setting: str = "", by_chan
         )
         certain = {file: _in_both(items, due.get(file, {})) for file, items in found.items()}
         red = {file: items for file, items in sorted({**due, **certain}.items()) if items}
-        written[mutation, engine] = RecordedMutant(mutation=mutation, engine=engine, setting=setting, red=red)
+        written[_key(mutant)] = replace(mutant, red=red)
         _write(written.values())
         return
     wrong = {
@@ -68,6 +81,10 @@ def compare(mutation: str, engine: str, seen: Failed, setting: str = "", by_chan
         if item not in found[file] or not {each for each in failed if not _of_a_stream(each)} <= {*found[file][item]}
     }
     assert not wrong, f"LAB_RECORD=write makes {RECORD.name} say what this mutant turns red: {wrong}"
+
+
+def _key(mutant: RecordedMutant) -> tuple[str, str, str]:
+    return mutant.rule_class, mutant.mutation, mutant.engine
 
 
 def _of_a_stream(expectation: str) -> bool:
@@ -80,14 +97,5 @@ def _in_both(found: Mapping[str, tuple[str, ...]], known: Mapping[str, tuple[str
 
 
 def _write(mutants: Iterable[RecordedMutant]) -> None:
-    entries = [
-        {
-            "mutation": each.mutation,
-            "engine": each.engine,
-            **({"setting": each.setting} if each.setting else {}),
-            "red": each.red,
-        }
-        for each in sorted(mutants, key=lambda each: (each.mutation, each.engine))
-        if each.red
-    ]
+    entries = [to_builtins(each) for each in sorted(mutants, key=_key) if each.red]
     RECORD.write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")

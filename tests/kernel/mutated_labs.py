@@ -1,33 +1,39 @@
-"""Scenarios on a mutated engine, one mutation after another in one lab process.
+"""Scenarios with a defect, one defect after another in one lab process.
 
-A new interpreter and lab process per mutation would cost more than most of the scenarios.
+A defect is a mutant of rules or of objects, as ``proxylab mutate`` makes them, or a replacement in the engine's code. A
+new interpreter and lab process for each would cost more than most of the scenarios.
 """
 
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
-from mutation import Mutation
+from mutation import Replacement
 from sandboxed import ROOT
 
+from proxylab.client.open_lab import OpenLab
 from proxylab.client.session import Session
+from proxylab.engines.embedded.mutation import Mutation
 from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.engines.protocol import EngineChoice
+from proxylab.mutate.objects import ObjectMutation
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.steps import Step
-from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict
+from proxylab.verdict.model import ProbeVerdict, StepVerdict
 
-__all__ = ["Judged", "MutatedLabs", "name_of", "notices", "title"]
+__all__ = ["Defect", "Judged", "MutatedLabs", "name_of", "title"]
 
 Judged = ProbeVerdict | StepVerdict
+Defect = Mutation | ObjectMutation | Replacement
 
 
 class MutatedLabs:
-    """A session whose lab process reads its mutation before each lab."""
+    """A session that opens labs with a defect; its lab process reads a replacement before each lab."""
 
     def __init__(self, folder: Path, engine: str = "embedded/iptables", kernel: str = "host") -> None:
         self._engine = engine
@@ -40,24 +46,24 @@ class MutatedLabs:
     def close(self) -> None:
         self._session.close()
 
-    def run(self, files: Iterable[Path], mutation: Mutation | None) -> list[tuple[Path, list[Judged]]]:
+    def run(self, files: Iterable[Path], defect: Defect | None) -> list[tuple[Path, list[Judged]]]:
         """Every case of every file, with all of its verdicts.
 
-        The mutation ends before the caller looks at one: a caller that fails must not leave it to the next test.
+        The defect ends before the caller looks at one: a caller that fails must not leave it to the next test.
         """
-        with self._made(mutation):
+        with self._made(defect if isinstance(defect, Replacement) else None):
             return [
-                (file, self._judged(case))
+                (file, self._judged(case, defect))
                 for file in files
                 for case in cases(load_scenario(file), mode_of(self._engine), version_of(self._engine))
                 if not case.failures  # a lab whose engine must not start has no verdicts
             ]
 
     @contextmanager
-    def _made(self, mutation: Mutation | None) -> Iterator[None]:
-        """Mutate the lab process, and this process, which makes plans and verdicts."""
-        self._file.write_text(mutation.written() if mutation else "", encoding="utf-8")
-        undo = mutation.make() if mutation else None
+    def _made(self, replacement: Replacement | None) -> Iterator[None]:
+        """Replace it in the lab process, and in this process, which makes plans and verdicts."""
+        self._file.write_text(replacement.written() if replacement else "", encoding="utf-8")
+        undo = replacement.make() if replacement else None
         try:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("PYTHONPATH", self._path)  # of a lab process that starts meanwhile
@@ -66,13 +72,23 @@ class MutatedLabs:
             if undo is not None:
                 undo()
 
-    def _judged(self, case: Scenario) -> list[Judged]:
+    def _judged(self, case: Scenario, defect: Defect | None) -> list[Judged]:
         """Run without the extra work for failures, which are the majority here."""
-        lab = self._session.open(case)
+        lab = self._opened(case, defect)
         try:
             return [lab.conclude(each) if isinstance(each, Step) else lab.judged(each) for each in case.judged]
         finally:
             lab.close()
+
+    def _opened(self, case: Scenario, defect: Defect | None) -> OpenLab:
+        opened = partial(self._session.open, case)
+        match defect:
+            case Mutation():
+                return opened(mutation=defect)
+            case ObjectMutation():
+                return opened(shown=defect)
+            case _:
+                return opened()
 
 
 def title(judged: Judged) -> str:
@@ -83,12 +99,3 @@ def title(judged: Judged) -> str:
 def name_of(judged: Judged) -> str:
     """The author's name, without the case of the matrix."""
     return title(judged).partition("[")[0]
-
-
-def notices(verdicts: Iterable[Judged]) -> dict[str, set[str]]:
-    """The probes that do not pass, with the expectations that fail."""
-    return {
-        title(each): {one.expectation for one in each.verdicts if one.judgement is Judgement.FAIL}
-        for each in verdicts
-        if each.overall is not Judgement.PASS
-    }

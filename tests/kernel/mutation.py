@@ -1,6 +1,6 @@
-"""Replaces a part of the engine while a lab process lives.
+"""Replaces a part of the engine while a lab process lives, where no rule and no object shows its work.
 
-``follow`` makes a lab process build each lab with the ``Mutation`` that a file names. ``sitecustomize`` imports this
+``follow`` makes a lab process build each lab with the ``Replacement`` that a file names. ``sitecustomize`` imports this
 module, so it imports a lab's rooms only where it uses them.
 """
 
@@ -16,11 +16,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-__all__ = ["Mutation", "follow"]
+__all__ = ["Replacement", "follow"]
 
 
 @dataclass(frozen=True)
-class Mutation:
+class Replacement:
     """A replacement; ``becomes`` is an expression that may refer to its ``module``."""
 
     module: str
@@ -28,7 +28,7 @@ class Mutation:
     becomes: str
 
     def make(self) -> Callable[[], None]:
-        """Apply the mutation in this interpreter, to every import; the returned function undoes it."""
+        """Apply it in this interpreter, to every import; the returned function undoes it."""
         module = import_module(self.module)
         *owners, name = self.attribute.split(".")
         owner: Any = reduce(getattr, owners, module)
@@ -59,7 +59,7 @@ def _held(name: str) -> Iterator[tuple[Callable[[Any], None], Any]]:
 
 
 def follow(file: str) -> None:
-    """Build each lab of this process with the mutation that a file names at that time, and no other."""
+    """Build each lab of this process with the replacement that a file names at that time, and no other."""
     from proxylab.server.event_loop import _RequestHandler
 
     whole, undo = _RequestHandler._build, list[Callable[[], None]]()
@@ -68,7 +68,7 @@ def follow(file: str) -> None:
         while undo:
             undo.pop()()
         if text := Path(file).read_text(encoding="utf-8"):
-            undo.append(Mutation(**json.loads(text)).make())
+            undo.append(Replacement(**json.loads(text)).make())
         return await whole(handler, request)
 
     _RequestHandler._build = build  # type: ignore[method-assign]

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 from mutated_labs import MutatedLabs, name_of
-from mutation import Mutation
 from sandboxed import ROOT
 
+from proxylab.engines.embedded.mutation import ABSENT, Mutation
 from proxylab.verdict.model import Judgement
 
 SCENARIOS = ROOT / "scenarios"
@@ -27,16 +27,24 @@ HOLDING = (
 )
 """Each of them expects something else of versions before 1.24, 1.26, 1.28, 1.30 or 1.36."""
 
-LEGACY = "proxylab.engines.embedded.iptables.legacy"
 TO_ENDPOINT = "load balancer IP with policy Local reaches the endpoint of the node"
 OF_POD = "load balancer IP with policy Local sends a pod to KUBE-SVC"
 OF_NODE = "load balancer IP with policy Local sends a node by KUBE-MARK-MASQ to KUBE-SVC"
 IN_INPUT = "NodePort with policy Local and no local endpoint drops in INPUT"
 IN_OUTPUT = "load balancer IP with source ranges drops a node outside the range in OUTPUT"
-BREAKAGES = {
-    "KUBE-XLB is empty": ("_external_local", "lambda *each: iter(())", {TO_ENDPOINT, OF_POD, OF_NODE, IN_INPUT}),
-    "nothing drops marked packets": ("_of_kubelet", "lambda family: ()", {IN_INPUT, IN_OUTPUT}),
+ABSENT_RULES = {
+    "nat KUBE-XLB-* -j KUBE-SEP-*": {TO_ENDPOINT},
+    "nat KUBE-XLB-* -s NETWORK -j KUBE-SVC-* # Redirect pods trying to reach external loadbalancer VIP to clusterIP": {
+        OF_POD
+    },
+    "nat KUBE-XLB-* --src-type LOCAL -j KUBE-SVC-* # route LOCAL traffic for SERVICE LB IP to service chain": {OF_NODE},
+    "nat KUBE-XLB-* -j KUBE-MARK-DROP # SERVICE has no local endpoints": {IN_INPUT},
+    "filter KUBE-FIREWALL --mark MARK/MARK -j DROP # kubernetes firewall for dropping marked packets": {
+        IN_INPUT,
+        IN_OUTPUT,
+    },
 }
+"""Classes of rules, and what turns red without them."""
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +54,10 @@ def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MutatedLabs]:
     made.close()
 
 
-@pytest.mark.parametrize(("attribute", "becomes", "red"), BREAKAGES.values(), ids=BREAKAGES)
-def test_without_a_rule_its_probes_turn_red(labs: MutatedLabs, attribute: str, becomes: str, red: set[str]) -> None:
-    ((_, verdicts),) = labs.run([FILE], Mutation(LEGACY, attribute, becomes))
-    assert {name_of(each) for each in verdicts if each.overall is not Judgement.PASS} == red
+@pytest.mark.parametrize("rule", ABSENT_RULES)
+def test_without_a_rule_its_probes_turn_red(labs: MutatedLabs, rule: str) -> None:
+    ((_, verdicts),) = labs.run([FILE], Mutation(rule, ABSENT))
+    assert {name_of(each) for each in verdicts if each.overall is not Judgement.PASS} == ABSENT_RULES[rule]
 
 
 def test_what_differs_by_version_holds(labs: MutatedLabs) -> None:

@@ -62,6 +62,7 @@ NOTICED = (
     ("detect-local/given-cluster-cidr", "KubeProxyConfiguration.clusterCIDRs[first]", "one bit shorter"),
     ("detect-local/given-cluster-cidr", "KubeProxyConfiguration.clusterCIDRs[first]", "one bit longer"),
     ("dns/by-a-program-of-the-author", "EndpointSlice.ports[first].port", "one more"),
+    ("affinity/holds-until-the-timeout", "Service.affinityTimeout", "half as long"),
     ("steps/affinity-timeout-changes", "later events of Service", "MODIFIED withheld"),
     ("steps/manifests-are-applied", "later events of Service", "MODIFIED withheld"),
     ("steps/node-port-number-used-again", "later events of Service", "ADDED late"),

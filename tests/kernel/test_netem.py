@@ -1,6 +1,6 @@
 """Links with netem in a guest: what they lose proves nothing of the proxy, and a machine without netem says so.
 
-``test_mutants_in_a_guest`` shows that the scenarios about such links can fail.
+``test_recorded_mutants`` shows that the scenarios about such links can fail.
 """
 
 from collections.abc import Iterator

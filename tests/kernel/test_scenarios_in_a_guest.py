@@ -1,6 +1,6 @@
 """Scenarios that need what few machines have run in a guest: mode ipvs, links with netem, and SCTP sockets.
 
-``test_mutants_in_a_guest`` shows that such scenarios can fail there.
+``test_recorded_mutants`` shows that such scenarios can fail there.
 """
 
 import pytest

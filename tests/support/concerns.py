@@ -104,8 +104,7 @@ CONCERNS = {
         {
             f"{_ENGINES}mutants_of_kube_proxy.py": (),
             f"{_ENGINES}what_only_nftables_shows.py": (),
-            f"{_KERNEL}broken_tables.py": (EACH,),
-            f"{_KERNEL}mutants.py": ("test_just_what_a_rule_is_for_turns_red_without_it[no DNAT]",),
+            f"{_KERNEL}defects.py": (EACH,),
             f"{_KERNEL}mutants_of_objects.py": ("test_the_verb_reports_objects_and_fields",),
             f"{_KERNEL}mutants_of_rules.py": ("test_a_lab_keeps_the_mutated_rules_and_a_probe_notices",),
         },

@@ -41,6 +41,7 @@ _PART: Final = "part"
 _OF: Final = " of the "
 _IN_SECONDS: Final = (".affinityTimeout", ".udpIdleTimeout", ".ipvs.tcp", ".ipvs.tcpFin", ".ipvs.udp")
 """How long a proxy remembers a client or a connection."""
+_HALF: Final = "half as long"
 
 
 class ObjectMutation(Record, frozen=True):
@@ -153,13 +154,15 @@ def _of_object(thing: KubeObject) -> Iterator[tuple[ObjectMutation, tuple[KubeOb
 
 
 def _changes(thing: KubeObject | ProxyConfiguration) -> Iterator[FieldChange]:
-    """As ``changes``, but that a proxy remembers its clients ten times as long instead of a second longer.
+    """As ``changes``, but that a proxy remembers its clients half or ten times as long instead of a second longer.
 
     No lab tells a second apart: a busy machine takes as long from one packet of a client to the next.
     """
     for each in changes(thing):
         if each.path in _IN_SECONDS and each.change == "one more":
             yield FieldChange(each.path, "ten times as long", _ten_times(thing, each.path))
+            if isinstance(thing, Service) and (seconds := thing.affinity_timeout) and seconds > 1:
+                yield FieldChange(each.path, _HALF, replace(thing, affinity_timeout=seconds // 2))
         else:
             yield each
 
@@ -191,8 +194,11 @@ def _of_parts(service: Service) -> Iterator[tuple[_Part, _MutantOfPart]]:
     """The mutants of each part."""
     for part in _parts(service):
         for path, change, made in _changes(part.alone):
-            if isinstance(made, Service) and any(
-                getattr(made, each) != getattr(part.alone, each) for each in _IN_PARTS
+            # That a part forgets as soon as the whole does, the mutant of the whole shows.
+            if (
+                change != _HALF
+                and isinstance(made, Service)
+                and any(getattr(made, each) != getattr(part.alone, each) for each in _IN_PARTS)
             ):
                 yield part, _MutantOfPart(ObjectMutation(f"Service{path}{_OF}{part.word}", change), made)
 

@@ -1,6 +1,6 @@
 """Mistakes in the engine's own code: each turns a unit test red, or changes nothing and says why.
 
-``tests/kernel/test_breakages.py`` does the same for rules, with scenarios.
+``tests/kernel/test_recorded_mutants.py`` does the same for rules and objects, with scenarios.
 """
 
 from collections.abc import Iterator

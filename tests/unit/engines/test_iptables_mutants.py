@@ -102,6 +102,11 @@ def test_each_match_is_loosened_and_each_target_changed() -> None:
         f"-A {SEP} -p tcp -j DNAT --to-destination [fd00::2]:65535"
     ]
 
+    to_port = f"-A KUBE-NODEPORTS -p tcp --dport 30080 -j {SVC}"
+    assert mutants(to_port)["without -p"] == [f"-A KUBE-NODEPORTS -j {SVC}"]
+    # A target with a port needs a protocol that has ports.
+    assert "without -p" not in mutants("-A C -d 10.96.0.1 -p tcp --dport 80 -j REDIRECT --to-ports 4000")
+
 
 def test_table_nat_gets_no_verdict_that_it_refuses() -> None:
     assert "-j DROP" in mutants("-A C -j RETURN", "filter")

@@ -218,6 +218,7 @@ def test_a_mutation_changes_only_what_it_names(mutation: ObjectMutation) -> None
         ),
         ("Service.externalTrafficPolicy", "as Cluster", replace(SERVICE, external_traffic_policy="Cluster")),
         ("Service.affinityTimeout", "left out", replace(SERVICE, affinity_timeout=None)),
+        ("Service.affinityTimeout", "half as long", replace(SERVICE, affinity_timeout=5400)),
         ("Service.affinityTimeout", "ten times as long", replace(SERVICE, affinity_timeout=108000)),
         ("Service.labels[service.kubernetes.io/service-proxy-name]", "left out", replace(SERVICE, labels={})),
     ],
@@ -250,6 +251,11 @@ def test_a_setting_can_be_of_the_last_port_alone() -> None:
     mine, others = images(SLICE, mutation)
     assert mine == SLICE
     assert others == replace(SLICE, name="web-1-part", service="web-part")
+
+
+def test_a_part_forgets_no_client_sooner_by_itself() -> None:
+    half = {each.where for each in MUTATIONS if each.change == "half as long"}
+    assert half == {"Service.affinityTimeout"}
 
 
 def test_a_setting_can_be_of_the_last_address_alone() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import asdict
 
 from proxylab.cluster.configuration import Mode
@@ -25,18 +25,33 @@ from proxylab.scenario.versions import Version
 from proxylab.text import wrapped
 
 
-class RecordedMutant(Struct, frozen=True, kw_only=True):
+class RecordedMutant(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A defect, and what turned red with it: by file of the catalogue and item, the expectations that failed.
 
     An item is a probe or a step by its name without the case of the matrix; a step's probe has the step's name before
-    its own, as in a report. ``setting`` is the text of a scenario that another one replaced, in place of a defect of
-    the engine: an engine that ignores the setting behaves so.
+    its own, as in a report.
+
+    Attributes:
+        rule_class: of a mutant that ``proxylab mutate`` makes its class of rules, or its field, as ``-o json`` prints
+            it; empty for any other defect.
+        mutation: the change to it, or the defect in words.
+        objects: whether it is a mutant of objects.
+        engine: as ``--engine`` spells it.
+        setting: the text of a scenario that another one replaced, in place of a defect of the engine: an engine that
+            ignores the setting behaves so.
     """
 
+    rule_class: str = field(default="", name="class")
     mutation: str
+    objects: bool = False
     engine: str
     setting: str = ""
     red: Mapping[str, Mapping[str, tuple[str, ...]]]
+
+    @property
+    def name(self) -> str:
+        """The mutant in one line."""
+        return f"{self.rule_class}: {self.mutation}" if self.rule_class else self.mutation
 
     @property
     def mode(self) -> str:
@@ -159,7 +174,7 @@ def _row_document(row: Row) -> dict[str, Any]:
             "file": each.file,
             "item": each.item,
             "modes": sorted(each.modes),
-            "mutants": [{"mutation": one.mutation, "engine": one.engine} for one in each.mutants],
+            "mutants": [{"mutation": one.name, "engine": one.engine} for one in each.mutants],
         }
         for each in row.showings
     ]
@@ -191,6 +206,6 @@ def _row_lines(row: Row, width: int) -> Iterator[str]:
     for each in row.showings:
         yield from wrapped(f"{each.file}: {each.item}", "  - ", width=width)
         if each.mutants:
-            engines = dict.fromkeys(f"{one.mutation} ({one.engine})" for one in each.mutants)
+            engines = dict.fromkeys(f"{one.name} ({one.engine})" for one in each.mutants)
             yield from wrapped(f"red for: {'; '.join(engines)}", "    ", width=width)
     yield ""

@@ -56,6 +56,6 @@ def _row(row: Row) -> Markup:
 
 
 def _showing(showing: Showing) -> Markup:
-    mutants = dict.fromkeys(f"{each.mutation} ({each.engine})" for each in showing.mutants)
+    mutants = dict.fromkeys(f"{each.name} ({each.engine})" for each in showing.mutants)
     red = tag("small", f" red for: {'; '.join(mutants)}") if mutants else None
     return joined(tag("small", f"{showing.file} "), showing.item, red)

@@ -44,6 +44,8 @@ _ANY: Final = {
 _HASH: Final = re.compile(r"\b(KUBE-(?:SVC|SVL|EXT|FW|SEP|XLB)-)[A-Z2-7]{16}\b")
 _BITS: Final = re.compile(r"0x0*[1-9a-f][0-9a-f]*")
 _TRANSPORTS: Final = ("tcp", "udp", "sctp")
+_WITH_PORTS: Final = ("DNAT", "REDIRECT")
+"""Targets that need a protocol with ports."""
 _VERDICTS: Final = {
     "ACCEPT": ("DROP", "RETURN"),
     "DROP": ("ACCEPT", "RETURN"),
@@ -85,6 +87,7 @@ _DIFFERENCES: Final = (
     ("without -s", "send from an address outside the network as well, and expect the other outcome"),
     ("without ! -s", "send from an address inside the network as well, and expect the other outcome"),
     ("without --dport", "dial another port of the address, and expect it untranslated, or served by its own Service"),
+    ("without -p", "send an echo request to the address, and expect it untranslated"),
     ("-p of TCP", "dial the port over the other transport, and expect it untranslated"),
     ("--dst-type", "dial the port at an address of another host through the node, and expect it untranslated"),
     ("--src-type", "send from another host as well, and expect the other outcome"),
@@ -190,6 +193,8 @@ def _mutants(rule_class: str, line: str) -> dict[str, Sequence[str]]:
     for name, matches in parts.matches.items():
         if name != "comment":
             found |= {change: [parts.line({name: each}) for each in wider] for change, wider in _wider(name, matches)}
+    if {"-p", "--dport"} <= {*parts.matches} and rule.target not in _WITH_PORTS:
+        found["without -p"] = (parts.line({"-p": (), "--dport": ()}),)
     for verdict in _VERDICTS.get(rule.target, ()):
         if verdict != "DROP" or not rule_class.startswith("nat "):
             found[f"-j {verdict}"] = (parts.line({}, Action(verdict)),)
@@ -292,13 +297,13 @@ EQUIVALENTS: Final = (
     ),
     Equivalent(
         (_MARKS_BY_NETWORK, _MARKS_BY_DEVICE),
-        ("without -d", "without --dport"),
+        ("without -d", "without --dport", "without -p"),
         "packets to other addresses and ports come from KUBE-EXT-, which has marked them before, or which sends only "
         "pods here, and a pod does not match this rule",
     ),
     Equivalent(
         (_MARKS_ALL, _MARKS_LOCAL),
-        ("without --dport",),
+        ("without --dport", "without -p"),
         "a packet to the cluster IP comes into the chain only by the rule for this port of it",
     ),
     Equivalent(
