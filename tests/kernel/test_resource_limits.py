@@ -155,7 +155,7 @@ def test_a_lab_that_meets_the_limit_of_processes_later_names_it_too(spare: int) 
 @OF_ROOT
 def test_labs_of_root_count_the_processes_of_their_commands_alone(tmp_path: Path) -> None:
     """The machine's root has no such limit, and hundreds of processes."""
-    code, output = run(f"run {ROOT / SCENARIO} --no-bundles", before="ulimit -u 64", folder=tmp_path)
+    code, output = run(f"run {ROOT / SCENARIO} --no-bundles", before="ulimit -u 200", folder=tmp_path)
     assert code == 0, output
 
 
