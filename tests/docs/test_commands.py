@@ -65,12 +65,15 @@ BISECTED = (
     ),
 )
 
+NEW_NODE = "echo '{apiVersion: v1, kind: Node, metadata: {name: node-c}}' | proxylab kubectl -- create -f -"
 IN_A_REAL_CLUSTER = "asks a lab with a real control plane; tests/kernel/test_real_control_plane.py has such a one"
 
 NOT_TYPED = {
     "proxylab get svc,pods -A -l app=shop -o wide": IN_A_REAL_CLUSTER,
     "proxylab probe client svc/shop --flows 20": IN_A_REAL_CLUSTER,
     "proxylab trace team/web-0 pod/echo-1": IN_A_REAL_CLUSTER,
+    NEW_NODE: IN_A_REAL_CLUSTER,
+    "proxylab kubectl -- delete node node-c": IN_A_REAL_CLUSTER,
     OTHER_NFT: OF_NODES,
     OTHER_IPTABLES: OF_NODES,
     "./dev lab": "runs every scenario, as the tests do anyway; tests/unit/test_dev.py types it elsewhere",

@@ -10,7 +10,7 @@ from sandboxed import sandboxed
 from scenario_cases import DUAL, host, node, pods, scenario
 from users import EITHER
 
-from proxylab.cluster.objects import Service, ServicePort
+from proxylab.cluster.objects import Node, Service, ServicePort
 from proxylab.cluster.store import Store
 from proxylab.control.http_client import fetch
 from proxylab.control.kubernetes.kubelet import CannotRunError
@@ -54,7 +54,11 @@ def added_pods(drawn: Scenario, wiring: Wiring, store: Store) -> Iterator[tuple[
         closing(Runner(wiring.namespaces, wiring.plan, watch, responders, {})) as runner,
     ):
         responders.attach(asyncio.get_running_loop())
-        yield AddedPods(wiring, drawn.network.families, first, store, make_netns, runner), runner
+        nodes = {
+            name: Node(name=name, addresses=wiring.plan.addresses_by_name[name], pod_cidrs=tuple(each))
+            for name, each in first.items()
+        }
+        yield AddedPods(wiring, drawn.network.families, nodes, store, make_netns, runner), runner
 
 
 async def devices(launcher: Launcher, wiring: Wiring) -> list[str]:
@@ -111,19 +115,70 @@ def test_pods_come_are_reached_by_everyone_and_go(ordinary: bool) -> None:
     assert (found["planned"], found["names"]) == (1, ["client", "again", "again.team"])
 
 
+async def on_the_host_network(_launcher: Launcher) -> dict[str, Any]:
+    drawn = cluster(pod_network="bridge")
+    with realise(draw(drawn)) as wiring, added_pods(drawn, wiring, Store()) as (adding, runner):
+
+        async def answer(port: int) -> list[str]:
+            heard = []
+            for sender in ("client", "outside", "node-a", "node-b"):
+                for address in running.addresses:
+                    try:
+                        _, body = await fetch(wiring.namespaces[sender], address, port, "/", Deadline.after(SECONDS))
+                    except ConnectionRefusedError:
+                        heard.append("refused")
+                    else:
+                        heard.append(json.loads(body)["pod"])
+            return heard
+
+        running = await adding.run(document("shop", "node-b", hostNetwork=True))
+        other = document("other", "node-b", hostNetwork=True)
+        other["spec"]["containers"][0]["ports"] = [{"containerPort": 8081}]
+        await adding.run(other)
+        first = await answer(8080)
+        try:
+            await adding.run(document("third", "node-b", hostNetwork=True))
+            taken = ""
+        except CannotRunError as error:
+            taken = str(error)
+        planned = sorted(each.name for each in runner.plan.pods)
+        await running.end()
+        return {
+            "addresses": list(map(str, running.addresses)),
+            "node": list(map(str, wiring.plan.addresses_by_name["node-b"])),
+            "first": first,
+            "taken": taken,
+            "planned": planned,
+            "ended": await answer(8080),
+            "beside": await answer(8081),
+            "left": [each.name for each in runner.plan.pods],
+            "again": (await adding.run(document("shop", "node-b", hostNetwork=True))).name,
+        }
+
+
+@EITHER
+def test_one_on_the_host_network_answers_at_its_node_s_address_on_any_pod_network(ordinary: bool) -> None:
+    found = sandboxed(on_the_host_network, ordinary=ordinary)
+    assert set(found["addresses"]) <= set(found["node"])
+    assert found["first"] == ["shop"] * 8
+    assert "another program listens" in found["taken"]
+    assert "node-b TCP 8080" in found["taken"]
+    assert found["planned"] == ["client", "other", "shop"]
+    assert found["ended"] == ["refused"] * 8
+    assert found["beside"] == ["other"] * 8
+    assert (found["left"], found["again"]) == (["client", "other"], "shop")
+
+
 async def refusals(_launcher: Launcher) -> list[str]:
     said = []
-    for drawn, spec in ((cluster(), {"hostNetwork": True}), (cluster(pod_network="bridge"), {})):
-        with realise(draw(drawn)) as wiring, added_pods(drawn, wiring, Store()) as (adding, _):
-            try:
-                await adding.run(document("shop", "node-a", **spec))
-            except CannotRunError as error:
-                said.append(str(error))
+    drawn = cluster(pod_network="bridge")
+    with realise(draw(drawn)) as wiring, added_pods(drawn, wiring, Store()) as (adding, _):
+        try:
+            await adding.run(document("shop", "node-a"))
+        except CannotRunError as error:
+            said.append(str(error))
     return said
 
 
 def test_what_a_lab_cannot_add_is_refused_in_words() -> None:
-    assert sandboxed(refusals) == [
-        "a lab adds no pods on the host network; write them into its scenario",
-        "a lab adds pods in podNetwork ptp only",
-    ]
+    assert sandboxed(refusals) == ["a lab adds pods in podNetwork ptp only, or on the host network"]

@@ -5,7 +5,7 @@ plans the lab, starts the lab process (``client.lab_process``), sends it the pla
 lab as an ``OpenLab`` (``client.open_lab``).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Final, Self
@@ -118,11 +118,10 @@ class Session:
                 raise CapabilityError("a real control plane in a guest", "leave --kernel out, or --control-plane")
             binary = find_control_plane(control_plane, control_plane_sources().cache)
             programs = {**programs, CONTROL_PLANE.name: str(binary.path)}
-        elif kubectl := next((each for each in scenario.steps if each.change.kubectl), None):
-            cure = "write `controlPlane: real`, or use --control-plane real"
-            what = "change.kubectl: the lab's own control plane takes no writes"
-            raise ScenarioError([f"{kubectl.position}: {what}; {cure}"])
+        elif problem := next(_needing_writes(scenario), ""):
+            raise ScenarioError([f"{problem}; write `controlPlane: real`, or use --control-plane real"])
         assembly = self._assembled(scenario)
+        begins = assembly.timeline[0]
         chosen = replace(self.engine, kernel=kernel_of(scenario, kernel or self.engine.kernel))
         begun, common = self._engines(chosen, scenario), configured(chosen, scenario)
         request = Build(
@@ -137,6 +136,7 @@ class Session:
             shown,
             {node: engine for node, engine in begun.items() if engine != common},
             takes_over=not any(each.change.pods or each.change.workloads for each in scenario.steps),
+            to_join=tuple(each for name, each in begins.machines.items() if name not in begins.nodes),
         )
         process = self._started(chosen.kernel)
         self._check_requirements(process, chosen.kernel, scenario.requires)
@@ -273,3 +273,14 @@ def _with_programs(scenario: Scenario, name_server: str) -> tuple[Scenario, Mapp
     found = find_coredns(named, coredns_sources().cache)
     served = replace(scenario, name_server=replace(scenario.name_server, server=NameServer.COREDNS))
     return served, {NameServer.COREDNS.value: str(found.path)}
+
+
+def _needing_writes(scenario: Scenario) -> Iterator[str]:
+    """What a scenario has that needs a real control plane."""
+    for step in scenario.steps:
+        if step.change.kubectl:
+            yield f"{step.position}: change.kubectl: the lab's own control plane takes no writes"
+    for node in scenario.nodes:
+        if not node.present:
+            what = "the lab's own control plane has all nodes from the beginning"
+            yield f"{node.position}: nodes.{node.name}.present: {what}"

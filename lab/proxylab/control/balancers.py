@@ -1,8 +1,8 @@
 """Load balancers that follow the labels and the health of their nodes.
 
-Owns ``BalancerRoutes``: the routes of pools, which leave out the nodes that a label excludes; the loop that checks
-every node's health-check node port from the router; and the routes of the addresses that depend on the answers.
-``plan.balance`` derives the routes.
+Owns ``BalancerRoutes``: the routes of pools, which leave out nodes that a label excludes or that the API does not know;
+the loop that checks every node's health-check node port from the router; and the routes of the addresses that depend on
+the answers. ``plan.balance`` derives the routes.
 
 A round checks all nodes at once and then replaces the routes that changed. Rounds run immediately when a Service or a
 Node changes, and on ``settle``; where a balancer checks health also periodically, since a node's answer changes without
@@ -16,13 +16,13 @@ from http import HTTPStatus
 from typing import Final
 
 from proxylab.addresses import IPAddress, IPNetwork
-from proxylab.cluster.objects import Node, Service, is_excluded
+from proxylab.cluster.objects import Node, Service
 from proxylab.cluster.store import Event, Store
 from proxylab.control.http_client import fetch
 from proxylab.kernel.netlink.requests import delete_route, replace_route
 from proxylab.kernel.netlink.socket import Netlink
 from proxylab.kernel.sandbox.netns import NetNs
-from proxylab.plan.balance import Followed, follow, followed_route, pool_routes
+from proxylab.plan.balance import Followed, follow, followed_route, left_out, pool_routes
 from proxylab.plan.dialling import DialledPort, dialled_ports
 from proxylab.plan.model import Balancer, Route
 from proxylab.timing import Deadline, together
@@ -105,7 +105,7 @@ class BalancerRoutes:
         """Check every node now; when this returns, the routes follow the labels and the answers."""
         async with self._round:
             self._changed.clear()
-            excluded = {each.name for each in self._store.list(Node) if is_excluded(each.labels)}
+            excluded = left_out(self._balancers, self._store.list(Node))
             services = self._store.list(Service)
             followed = follow(self._balancers, services, excluded)
             answers = await self._answers(followed)

@@ -61,9 +61,9 @@ class Fleet:
         """Whether the engine of a node runs."""
         return node in self._running
 
-    async def start(self) -> None:
-        """Start every engine. Raises ``EngineError``; ``stop`` then stops those that run."""
-        await together(self._start(node) for node in self.engines)
+    async def start(self, nodes: Iterable[str]) -> None:
+        """Start the engines of these nodes. Raises ``EngineError``; ``stop`` then stops those that run."""
+        await together(self._start(node) for node in nodes)
 
     async def stop(self) -> None:
         """Stop every engine that runs. One that fails to stop does not keep the others from closing what they have."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from proxylab.addresses import Family
 from proxylab.cluster.configuration import Mode, ProxyConfiguration
-from proxylab.cluster.objects import EndpointSlice, is_excluded
+from proxylab.cluster.objects import EndpointSlice
 from proxylab.oracle.answers import FlowAnswer, FlowQuestion
 from proxylab.oracle.flows import Oracle
 from proxylab.oracle.health import health_check
@@ -17,7 +17,7 @@ from proxylab.oracle.moment import Moment
 from proxylab.oracle.names import NameAnswer, resolve_name
 from proxylab.oracle.setting import ProxySetting
 from proxylab.plan.assembly import Assembly
-from proxylab.plan.balance import Followed, follow, followed_route, pool_routes
+from proxylab.plan.balance import Followed, follow, followed_route, left_out, pool_routes
 from proxylab.plan.device_names import ROUTER
 from proxylab.plan.dialling import dialled_ports
 from proxylab.plan.host_ports import host_ports
@@ -56,7 +56,7 @@ def moment_of(assembly: Assembly, made: int, mode: Mode, version: Version) -> Mo
         gone={namespaces[name] for name in cluster.gone if name in namespaces} - nodes.keys(),
         host_ports=host_ports(plan, cluster.pods.values(), cluster.nodes.values()),
     )
-    excluded = {each.name for each in cluster.nodes.values() if is_excluded(each.labels)}
+    excluded = left_out(plan.balancers, cluster.nodes.values())
     followed = follow(plan.balancers, cluster.services, excluded)
     unbalanced = at(plan=plan) if followed else None
     healthy = {each.address: _healthy(unbalanced, each) for each in followed if unbalanced is not None}

@@ -1,6 +1,7 @@
 """A pod that is added to a lab that stands: its namespace, its link, and what its node needs for it.
 
-Only in pod network ``ptp`` (``plan.pods``): there a pod's device, routes and neighbours stand alone.
+Only in pod network ``ptp`` (``plan.pods``) there is one with a link: there a pod's device, routes and neighbours stand
+alone. One on the host network needs listeners alone.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -30,6 +31,27 @@ class AddedPod(Struct, frozen=True):
     pod: PlannedNamespace
     link: Veth
     node: PlannedNamespace
+
+    @property
+    def placement(self) -> PodPlacement:
+        """Its place in the plan: a namespace of its own."""
+        return PodPlacement(
+            name=self.pod.name,
+            node=self.node.name,
+            namespace=self.pod.name,
+            device=self.link.second.device,
+            addresses=tuple(each.interface.ip for each in self.pod.addresses),
+        )
+
+
+class AddedHostPod(Struct, frozen=True):
+    """What makes a pod on the host network part of a lab. ``pod`` is its node, with the listeners of the pod alone."""
+
+    pod: PlannedNamespace
+    placement: PodPlacement
+
+
+Added = AddedPod | AddedHostPod
 
 
 class Additions:
@@ -70,7 +92,7 @@ class Additions:
         Raises:
             ValueError: the node has no address left for it.
         """
-        name = next(each for each in _alike(wanted, namespace) if each not in self._names)
+        name = self._name(namespace, wanted)
         own = tuple(self._free(network) for network in self._networks[node])
         gateways = tuple(map(self._gateway, self._networks[node]))
         devices = self._devices.setdefault(node, self._known_devices(node))
@@ -91,10 +113,29 @@ class Additions:
         self._taken.update(own)
         return AddedPod(pod.finished(), Veth(outer, inner), there.finished())
 
-    def give_back(self, added: AddedPod) -> None:
+    def add_on_host(
+        self,
+        namespace: str,
+        wanted: str,
+        node: str,
+        addresses: Sequence[IPAddress],
+        ports: Iterable[tuple[Protocol, int]],
+    ) -> AddedHostPod:
+        """Plan a pod in the network of its node, whose addresses it has; its name is as in ``add``."""
+        name = self._name(namespace, wanted)
+        own = tuple(next(each for each in addresses if Family.of(each) is family) for family in self._families)
+        self._names.add(name)
+        home = replace(self._plan.namespace(node), listeners=tuple(Listener(name, *each) for each in ports))
+        return AddedHostPod(home, PodPlacement(name=name, node=node, namespace=node, device=UPLINK, addresses=own))
+
+    def give_back(self, added: Added) -> None:
         """Let its name and its addresses be used again."""
-        self._names.discard(added.pod.name)
-        self._taken.difference_update(addresses_of(added))
+        self._names.discard(added.placement.name)
+        if isinstance(added, AddedPod):
+            self._taken.difference_update(addresses_of(added))
+
+    def _name(self, namespace: str, wanted: str) -> str:
+        return next(each for each in _alike(wanted, namespace) if each not in self._names)
 
     def _end(self, namespace: str, device: str) -> LinkEnd:
         self._index += 1
@@ -123,13 +164,14 @@ class Additions:
         return next(known, network.network_address + 1)
 
 
-def with_added(plan: Plan, added: Iterable[AddedPod]) -> Plan:
+def with_added(plan: Plan, added: Iterable[Added]) -> Plan:
     """The plan with these pods."""
     pods = tuple(added)
     if not pods:
         return plan  # of most labs, which ask for it at each probe
     nodes = {each.name: each for each in plan.namespaces}
-    for each in pods:
+    linked = [each for each in pods if isinstance(each, AddedPod)]
+    for each in linked:
         there, more = nodes[each.node.name], each.node
         nodes[each.node.name] = replace(
             there,
@@ -137,27 +179,20 @@ def with_added(plan: Plan, added: Iterable[AddedPod]) -> Plan:
             routes=(*there.routes, *more.routes),
             neighbours=(*there.neighbours, *more.neighbours),
         )
-    placed = (
-        PodPlacement(
-            name=each.pod.name,
-            node=each.node.name,
-            namespace=each.pod.name,
-            device=each.link.second.device,
-            addresses=addresses_of(each),
-        )
-        for each in pods
-    )
+    for one in (each for each in pods if isinstance(each, AddedHostPod)):
+        there = nodes[one.pod.name]
+        nodes[one.pod.name] = replace(there, listeners=(*there.listeners, *one.pod.listeners))
     return replace(
         plan,
-        namespaces=(*nodes.values(), *(each.pod for each in pods)),
-        links=(*plan.links, *(each.link for each in pods)),
-        pods=(*plan.pods, *placed),
+        namespaces=(*nodes.values(), *(each.pod for each in linked)),
+        links=(*plan.links, *(each.link for each in linked)),
+        pods=(*plan.pods, *(each.placement for each in pods)),
     )
 
 
-def addresses_of(added: AddedPod) -> tuple[IPAddress, ...]:
+def addresses_of(added: Added) -> tuple[IPAddress, ...]:
     """The addresses of an added pod, in the order of the families."""
-    return tuple(each.interface.ip for each in added.pod.addresses)
+    return added.placement.addresses
 
 
 def _alike(wanted: str, namespace: str) -> Iterator[str]:

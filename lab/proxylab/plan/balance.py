@@ -19,7 +19,7 @@ from ipaddress import ip_network
 from msgspec import Struct
 
 from proxylab.addresses import IPAddress, IPNetwork
-from proxylab.cluster.objects import Service, ServiceType
+from proxylab.cluster.objects import Node, Service, ServiceType, is_excluded
 from proxylab.plan.model import Balancer, NextHop, Route
 
 
@@ -43,6 +43,12 @@ def shared_route(destination: IPNetwork, device: str, ways: Sequence[IPAddress])
     if len(ways) == 1:
         return Route(destination, device, via=ways[0])
     return Route(destination, device, hops=tuple(NextHop(device, via) for via in ways))
+
+
+def left_out(balancers: Iterable[Balancer], nodes: Iterable[Node]) -> frozenset[str]:
+    """The nodes to which no balancer sends: a label excludes them, or the API does not know them (any more)."""
+    known = {each.name for each in nodes if not is_excluded(each.labels)}
+    return frozenset(name for balancer in balancers for name in balancer.nodes if name not in known)
 
 
 def pool_routes(balancers: Iterable[Balancer], excluded: Collection[str]) -> tuple[Route, ...]:

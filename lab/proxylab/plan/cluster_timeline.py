@@ -164,7 +164,7 @@ def begin(scenario: Scenario) -> ClusterMoment:
         scenario=scenario,
         declared=declared,
         machines=machines,
-        nodes=machines,
+        nodes={node.name: machines[node.name] for node in scenario.nodes if node.present},
         pods={name: pod for name, pod in declared.items() if name not in absent},
         services=_allocated(scenario, services, _positions(scenario)),
         slices={each.key: each for each in scenario.slices},

@@ -8,7 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress
-from proxylab.cluster.objects import EndpointSlice, KubeObject, Node, ObjectKey, Pod, Service
+from proxylab.cluster.objects import (
+    EndpointSlice,
+    KubeObject,
+    Namespace,
+    Node,
+    ObjectKey,
+    Pod,
+    Service,
+    Unstructured,
+)
 from proxylab.plan.assembly import Assembly, assemble_in
 from proxylab.plan.cluster_timeline import ClusterMoment
 from proxylab.plan.expected_sources import ExpectedSources
@@ -52,6 +61,7 @@ def at_present(assembly: Assembly, made: int, plan: Plan, objects: Sequence[Kube
         pods={name: pod for name, (_, pod) in placed.items()},
         services=services,
         slices={each.key: each for each in objects if isinstance(each, EndpointSlice)},
+        further={each.key: each for each in objects if isinstance(each, Namespace | Unstructured)},
         gone=frozenset(each.name for each in plan.pods if each.name not in placed),
     )
     return assemble_in(now, plan, [moment])
@@ -117,10 +127,14 @@ def name_in_plan(assembly: Assembly, key: ObjectKey) -> str:
 
 def _placed(plan: Plan, pods: Iterable[Pod]) -> Iterator[tuple[str, tuple[PodPlacement, Pod]]]:
     """The pods that the plan has, by their names there; a pod in its node's network shares the node's address."""
-    by_name = {each.name: each for each in plan.pods}
-    by_address = {each.addresses[0]: each for each in plan.pods if each.addresses}
+    on_hosts = {each.name: each for each in plan.pods if each.namespace == each.node}
+    by_address = {each.addresses[0]: each for each in plan.pods if each.addresses and each.name not in on_hosts}
     for pod in pods:
-        found = by_name.get(pod.name) if pod.host_network else by_address.get(pod.addresses[0])
+        if pod.host_network:  # the second of one name has its namespace behind it (``plan.added_pod``)
+            names = (f"{pod.name}.{pod.namespace}", pod.name)
+            found = next((on_hosts[each] for each in names if each in on_hosts), None)
+        else:
+            found = by_address.get(pod.addresses[0])
         if found is not None:
             yield found.name, (found, pod)
 
@@ -128,7 +142,8 @@ def _placed(plan: Plan, pods: Iterable[Pod]) -> Iterator[tuple[str, tuple[PodPla
 def _group(plan: Plan, placement: PodPlacement, pod: Pod, position: Position) -> PodGroup:
     """A pod that was added, as a scenario would have it."""
     names = {(each.protocol, each.port): each.name for each in pod.ports}
-    listening = {(each.protocol, each.port) for each in plan.namespace(placement.namespace).listeners}
+    there = plan.namespace(placement.namespace).listeners
+    listening = {(each.protocol, each.port) for each in there if each.name == placement.name}
     return PodGroup(
         name=placement.name,
         nodes=(placement.node,),
@@ -140,6 +155,7 @@ def _group(plan: Plan, placement: PodPlacement, pod: Pod, position: Position) ->
         ),
         ready=pod.ready,
         terminating=pod.terminating,
-        addresses=placement.addresses,
+        addresses=() if pod.host_network else placement.addresses,
+        host_network=pod.host_network,
         position=position,
     )

@@ -182,7 +182,7 @@ def _add_router(scenario: Scenario, addresses: AddressPlan, draft: Draft, segmen
         family = scenario.network.families.index(Family.of(network))
         router.routes.append(shared_route(network, inner, [addresses.node[name][family] for name in names]))
     draft.balancers = tuple(_balancer(each, addresses, inner) for each in scenario.load_balancers)
-    excluded = [each.name for each in scenario.nodes if is_excluded(each.labels)]
+    excluded = [each.name for each in scenario.nodes if is_excluded(each.labels) or not each.present]
     router.routes += pool_routes(draft.balancers, excluded)
     router.rules += [PolicyRule(family, _POLICY_PRIORITY, POLICY_TABLE) for family in scenario.network.families]
 

@@ -162,7 +162,7 @@ class Build(Request[Built], frozen=True):
     paths of the real programs in pods, by name, and ``corefile`` is the author's for CoreDNS. An embedded engine loads
     its rules with the ``mutation``. All proxies are ``shown`` the cluster and their configuration with a mutation.
     ``engines`` run in nodes that do not run ``engine``. A real control plane ``takes_over`` the workloads, unless steps
-    make their rollouts.
+    make their rollouts. The nodes ``to_join`` are machines of the plan that its API does not know yet.
     """
 
     plan: Plan
@@ -176,6 +176,7 @@ class Build(Request[Built], frozen=True):
     shown: ObjectMutation | None = None
     engines: Mapping[str, EngineChoice] = field(default_factory=dict)
     takes_over: bool = False
+    to_join: tuple[Node, ...] = ()
 
 
 class PodStage(Record, frozen=True, kw_only=True):

@@ -237,6 +237,13 @@ class LabNode(Declared, frozen=True, kw_only=True):
     terminating: Annotated[bool, Key("Whether the Node object is being deleted. Its proxy is then unhealthy too.")] = (
         False
     )
+    present: Annotated[
+        bool,
+        Key(
+            "Whether the API knows the node when the lab begins. One that joins later needs a real control plane: its "
+            "machine is there, and its proxy starts when kubectl or a step makes its Node object."
+        ),
+    ] = True
     sysctls: Annotated[
         Sysctls,
         Key(

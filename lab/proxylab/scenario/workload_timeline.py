@@ -87,7 +87,9 @@ class _WorkloadReader:
         self._manifests = manifests
         self._problems = problems
         self._nodes = [
-            Node(name=name, labels=node.labels, taints=node.taints) for name, node in parts.nodes.items() if node
+            Node(name=name, labels=node.labels, taints=node.taints)
+            for name, node in parts.nodes.items()
+            if node and node.present
         ]
         self._running: dict[WorkloadId, _Running] = {}
         self._pods, self._in_manifests = dict(parts.pods), dict(parts.in_manifests)

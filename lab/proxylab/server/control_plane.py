@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress
+from proxylab.cluster.objects import Node
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import ApiServer
 from proxylab.control.http_client import fetch
@@ -98,9 +99,10 @@ class LabControlPlane(Struct, frozen=True):
             return cls(request.engine, contexts, store, api, fleet, pod_rules, stack.pop_all())
 
     async def inspect(self) -> tuple[ProxyRecord, ...]:
-        """Inspect the engines of all nodes at once."""
-        deadline = Deadline.after(_PROGRESS_SECONDS)
-        return await together(_record(self, node, deadline) for node in self.contexts)
+        """Inspect the engines of all nodes at once, but not of a machine that has yet to become a node."""
+        deadline, known = Deadline.after(_PROGRESS_SECONDS), {each.name for each in self.store.list(Node)}
+        nodes = (node for node in self.contexts if node in known or self.fleet.runs(node))
+        return await together(_record(self, node, deadline) for node in nodes)
 
     async def close(self) -> None:
         """Stop the engines."""
@@ -213,7 +215,8 @@ async def _run_engines(
     fleet = Fleet(chosen, make, flush, seen, request.engine.sync_seconds)
     revision = max((store.apply(thing) for thing in request.objects), default=0)
     stack.push_async_callback(fleet.stop)
-    await fleet.start()
+    later = {each.name for each in request.to_join}
+    await fleet.start(node for node in chosen if node not in later)
     await fleet.wait_synced(revision, Deadline.after(fleet.sync_seconds))
     return fleet
 

@@ -4,7 +4,7 @@ import os
 import shlex
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, closing, suppress
 from functools import partial
 from ipaddress import ip_interface
@@ -24,6 +24,7 @@ from proxylab.control.kubernetes.kubelet_api import KUBELET_PORT, KubeletApi
 from proxylab.control.kubernetes.load_balancers import LoadBalancers
 from proxylab.control.kubernetes.mirror import Mirror
 from proxylab.control.kubernetes.pod_log import PodLog
+from proxylab.control.kubernetes.registrations import Registrations
 from proxylab.control.kubernetes.relay import Relay
 from proxylab.control.kubernetes.settings import FOLDER, KUBECONFIG, SCHEDULER
 from proxylab.control.kubernetes.workloads import Workloads
@@ -37,6 +38,7 @@ from proxylab.kernel.netlink.socket import open_netlink
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Address
+from proxylab.scenario.node_engines import EngineAction, EngineChange
 from proxylab.server.added_pods import AddedPodRuns, AddedPods
 from proxylab.server.api_in_pods import ApiInPods
 from proxylab.server.control_plane import LabControlPlane
@@ -71,7 +73,7 @@ class Kubernetes:
         self,
         control_plane: ControlPlane,
         programs: Sequence[PodProgram],
-        followers: Sequence[Mirror | Kubelet | LoadBalancers],
+        followers: Sequence[Mirror | Kubelet | LoadBalancers | Registrations],
         pods: ReachedPods,
         writer: ApiWriter,
         kubectl: Callable[[Sequence[str], float], Awaitable[None]],
@@ -123,6 +125,7 @@ async def start_kubernetes(
     stack: AsyncExitStack,
     *,
     takes_over: bool,
+    to_join: Sequence[Node],
 ) -> Kubernetes:
     """Start the control plane, bring the objects of the lab's store into it, and let the store follow it.
 
@@ -136,52 +139,49 @@ async def start_kubernetes(
         runner: serves the pods that are added, and probes them.
         stack: ends all of it.
         takes_over: whether its controllers take over the workloads of the store.
+        to_join: the nodes that its API does not know yet.
 
     Raises:
         ProgramError: it does not start, or refuses an object.
     """
-    store, nodes = lab.store, {each.name: each for each in lab.store.list(Node)}
-    netns, known_as = launcher.make_netns(_NETNS), f"{network.number}/{_NETNS}"
-    stack.callback(netns.close)
-    with closing(open_netlink(netns)) as link:
-        # The API server dials the kubelets at the addresses of their nodes, which are all here.
-        own = (Address("lo", ip_interface(each)) for node in nodes.values() for each in node.addresses)
-        link.send([set_loopback_up(), *(add_address(each, _LOOPBACK) for each in own)])
-    launcher.furnish(known_as, "")
-    stack.callback(launcher.forget, [known_as])
+    store = lab.store
+    nodes = {each.name: each for each in (*store.list(Node), *to_join)}
+    known_as = f"{network.number}/{_NETNS}"
+    netns = _make_netns(launcher, known_as, nodes.values(), stack)
     program = PodProgram("the control plane", netns, known_as, launcher)
     stack.push_async_callback(program.stop)
     control_plane = await start_control_plane(program, binary, _service_networks(store))
-    writer = ApiWriter(control_plane.api, store, is_barrier)
+    writer = ApiWriter(control_plane.api, store, is_barrier, nodes)
     workloads = Workloads(control_plane.api, store)
     await writer.adopt()
 
-    def reach(netns: NetNs, log: PodLog) -> ReachedPod:
-        return ReachedPod(netns, f"{network.number}/{netns.name}", launcher, iptables, log)
+    def reach(name: str, netns: NetNs, home: str, log: PodLog) -> ReachedPod:
+        return ReachedPod(name, netns, f"{network.number}/{home}", launcher, iptables, log)
 
     pods = ReachedPods(network.wiring.plan, network.wiring.namespaces, store, logs, reach)
     kubelet_api = KubeletApi(_kubelet_sockets(netns, lab.choice.families), await _certificate(program), pods.find)
     stack.push_async_callback(kubelet_api.close)
-    mirror = Mirror(control_plane.api, store, is_barrier)
+    mirror = Mirror(control_plane.api, store, is_barrier, nodes, _ProxiesOfNodes(lab.fleet))
     stack.push_async_callback(mirror.stop)
-    networks = {name: each.pod_cidrs for name, each in nodes.items()}
-    added = AddedPods(network.wiring, lab.choice.families, networks, store, launcher.make_netns, runner)
     addresses = {name: each.addresses for name, each in nodes.items()}
+    added = AddedPods(network.wiring, lab.choice.families, nodes, store, launcher.make_netns, runner)
     scheduler = PodProgram("the scheduler", netns, known_as, launcher)
     pools = [Pool(each.name, each.pool) for each in network.wiring.plan.balancers]
     balancers = LoadBalancers(control_plane.api, pools, writer.writing.__contains__)
     stack.push_async_callback(balancers.stop)
+    registrations = Registrations(control_plane.api, nodes)
+    stack.push_async_callback(registrations.stop)
     in_pods = ApiInPods(control_plane.api, launcher, control_plane.kubeconfig)
     stack.push_async_callback(in_pods.close)
     run = partial(_run, added, pods, launcher, in_pods)
-    kubelet = Kubelet(control_plane.api, addresses, run, partial(_drained, store, lab.fleet))
+    kubelet = Kubelet(control_plane.api, addresses, run, partial(_drained, store, lab.fleet, _ServingPods(store)))
     stack.push_async_callback(kubelet.stop)
     kubectl = partial(_kubectl, binary, netns, known_as, launcher, workloads, writer)
-    followers = (mirror, kubelet, balancers)
+    followers = (mirror, kubelet, balancers, registrations)
     kubernetes = Kubernetes(control_plane, (program, scheduler), followers, pods, writer, kubectl, in_pods)
     stack.push_async_callback(kubernetes.close)
-    await mirror.start()
-    await kubelet.start()
+    for follower in (mirror, kubelet, registrations):
+        await follower.start()
     stack.push_async_callback(scheduler.stop)
     await scheduler.start((binary, *SCHEDULER), {})
     await mirror.settle()
@@ -192,6 +192,33 @@ async def start_kubernetes(
     await balancers.start()
     await lab.fleet.wait_synced(store.revision, Deadline.after(lab.fleet.sync_seconds))
     return kubernetes
+
+
+def _make_netns(launcher: Launcher, known_as: str, nodes: Iterable[Node], stack: AsyncExitStack) -> NetNs:
+    """The namespace of the control plane, which the launcher knows by that name; it has no link."""
+    netns = launcher.make_netns(_NETNS)
+    stack.callback(netns.close)
+    with closing(open_netlink(netns)) as link:
+        # The API server dials the kubelets at the addresses of their nodes, which are all here.
+        own = (Address("lo", ip_interface(each)) for node in nodes for each in node.addresses)
+        link.send([set_loopback_up(), *(add_address(each, _LOOPBACK) for each in own)])
+    launcher.furnish(known_as, "")
+    stack.callback(launcher.forget, [known_as])
+    return netns
+
+
+class _ProxiesOfNodes:
+    """The proxies of nodes that leave a cluster and join it."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    async def start(self, node: str) -> None:
+        if not self._fleet.runs(node):
+            await self._fleet.bring_up({node: EngineChange(action=EngineAction.START)})
+
+    async def stop(self, node: str) -> None:
+        await self._fleet.take_down({node: EngineChange(action=EngineAction.STOP)})
 
 
 def _kubelet_sockets(netns: NetNs, families: Sequence[Family]) -> list[socket.socket]:
@@ -230,7 +257,8 @@ class _RunningPod(Struct, frozen=True):
     async def end(self) -> None:
         self.pods.remove(self.namespace, self.name)
         self.launcher.forget([self.reached.known_as])  # which ends its commands
-        await self.api.leave(self.runs.netns)
+        if self.runs.has_own_network:
+            await self.api.leave(self.runs.netns)
         await self.runs.end()
 
 
@@ -239,7 +267,7 @@ async def _run(
 ) -> _RunningPod:
     namespace, name = document["metadata"]["namespace"], document["metadata"]["name"]
     runs = await added.run(document)
-    reached = pods.add(namespace, name, runs.netns)
+    reached = pods.add(namespace, name, runs.name, runs.netns)
     launcher.furnish(reached.known_as, "")
     return _RunningPod(namespace, name, runs, reached, pods, launcher, api)
 
@@ -275,15 +303,33 @@ async def _kubectl(
     await writer.settle()
 
 
-async def _drained(store: Store, fleet: Fleet, addresses: frozenset[IPAddress], deadline: Deadline) -> None:
-    """Return when the proxies have taken all endpoints of these addresses out, or at the deadline."""
+class _ServingPods:
+    """The pods to which ready endpoints lead, by namespace and name: pods on the host network share addresses.
 
-    def is_out() -> bool:
-        endpoints = (endpoint for each in store.list(EndpointSlice) for endpoint in each.endpoints)
-        return not any(each.ready and not addresses.isdisjoint(each.addresses) for each in endpoints)
+    It looks once at each revision of the store: of many pods that end at once, each asks all the time.
+    """
 
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._revision = -1
+        self._found: frozenset[tuple[str, str]] = frozenset()
+
+    def __contains__(self, pod: tuple[str, str]) -> bool:
+        if self._revision != self._store.revision:
+            slices = self._store.list(EndpointSlice)
+            self._found = frozenset(
+                (each.namespace, end.target) for each in slices for end in each.endpoints if end.ready
+            )
+            self._revision = self._store.revision
+        return pod in self._found
+
+
+async def _drained(
+    store: Store, fleet: Fleet, serving: _ServingPods, namespace: str, name: str, deadline: Deadline
+) -> None:
+    """Return when the proxies have taken out all endpoints of a pod, or at the deadline."""
     with suppress(DeadlineExceededError, EngineError):
-        await wait_until(is_out, deadline, "no ready endpoint of a pod that ends")
+        await wait_until(lambda: (namespace, name) not in serving, deadline, "no ready endpoint of a pod that ends")
         await fleet.wait_synced(store.revision, deadline)
 
 

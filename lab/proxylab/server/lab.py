@@ -132,6 +132,7 @@ class BuiltLab(Struct, frozen=True):
                     runner,
                     stack,
                     takes_over=request.takes_over,
+                    to_join=request.to_join,
                 )
             stages = (
                 laid,

@@ -29,9 +29,13 @@ _LONGEST_LINE: Final = 200
 
 
 class ReachedPod:
-    """A pod of the scenario, or one that was added; the launcher knows its namespace as ``known_as``."""
+    """A pod of the scenario, or one that was added.
 
-    def __init__(self, netns: NetNs, known_as: str, launcher: Launcher, iptables: str, log: PodLog) -> None:
+    ``name`` is its own in the plan, and the launcher knows its processes as ``known_as``.
+    """
+
+    def __init__(self, name: str, netns: NetNs, known_as: str, launcher: Launcher, iptables: str, log: PodLog) -> None:
+        self.name: Final = name
         self.netns: Final = netns
         self.known_as: Final = known_as
         self.log: Final = log
@@ -95,7 +99,8 @@ class RequestLogs:
 class ReachedPods:
     """All pods of a lab: those of the scenario that the API still has, and those that were added.
 
-    ``reach`` makes what reaches a pod in a namespace with a log.
+    ``reach`` makes what reaches a pod, by its name in the plan, its namespace, the name by which the launcher knows its
+    processes, and its log.
     """
 
     def __init__(
@@ -104,7 +109,7 @@ class ReachedPods:
         namespaces: Mapping[str, NetNs],
         store: Store,
         logs: RequestLogs,
-        reach: Callable[[NetNs, PodLog], ReachedPod],
+        reach: Callable[[str, NetNs, str, PodLog], ReachedPod],
     ) -> None:
         self._homes = {pod.name: namespaces[pod.namespace] for pod in plan.pods}
         self._store = store
@@ -118,22 +123,27 @@ class ReachedPods:
             return added
         if name not in self._homes or self._store.get(ObjectKey("Pod", namespace, name)) is None:
             return None
-        return self._reach(self._homes[name], self._logs.of(name))
+        home = self._homes[name]
+        return self._reach(name, home, home.name, self._logs.of(name))
 
     def added(self, name: str) -> ReachedPod | None:
-        """The added pod of that name, which may be ``NAMESPACE/NAME``, or that of its namespace in the plan."""
-        for (namespace, own), pod in self._added.items():
-            if name in (own, f"{namespace}/{own}", pod.netns.name):
+        """The added pod of that name in the plan, or else of that NAME or NAMESPACE/NAME."""
+        for pod in self._added.values():
+            if pod.name == name:
                 return pod
-        return None
+        found = (pod for (namespace, own), pod in self._added.items() if name in (own, f"{namespace}/{own}"))
+        return next(found, None)
 
-    def add(self, namespace: str, name: str, netns: NetNs) -> ReachedPod:
-        """Take up a pod that was added, which has this network namespace of its own."""
-        self._added[namespace, name] = added = self._reach(netns, self._logs.of(netns.name))
+    def add(self, namespace: str, name: str, in_plan: str, netns: NetNs) -> ReachedPod:
+        """Take up a pod that was added, with its name in the plan, in its own network namespace or its node's.
+
+        Its processes are its own in either: commands in it end with it.
+        """
+        self._added[namespace, name] = added = self._reach(in_plan, netns, in_plan, self._logs.of(in_plan))
         return added
 
     def remove(self, namespace: str, name: str) -> None:
         """Let an added pod go."""
         gone = self._added.pop((namespace, name))
         gone.is_gone = True
-        self._logs.forget(gone.netns.name)
+        self._logs.forget(gone.name)

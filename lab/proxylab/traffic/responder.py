@@ -160,12 +160,12 @@ class Responders:
         if taken:
             raise PortsTakenError(taken)
 
-    def remove(self, netns_name: str) -> None:
-        """Close the sockets of a namespace, and the connections made to them."""
-        for fd in [fd for fd, client in self._clients.items() if client.listener.netns_name == netns_name]:
+    def remove(self, name: str) -> None:
+        """Close the sockets of a pod, and the connections made to them."""
+        for fd in [fd for fd, client in self._clients.items() if client.listener.voice.name == name]:
             self._drop(fd)
         for listeners in (self._tcp, self._udp):
-            for fd in [fd for fd, listener in listeners.items() if listener.netns_name == netns_name]:
+            for fd in [fd for fd, listener in listeners.items() if listener.voice.name == name]:
                 listeners.pop(fd).sock.close()
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:

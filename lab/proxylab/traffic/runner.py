@@ -31,7 +31,7 @@ from proxylab.kernel.netlink.connections import TcpConnection, end_these
 from proxylab.kernel.netlink.conntrack import flush
 from proxylab.kernel.netlink.netem import NetemLinks
 from proxylab.kernel.sandbox.netns import NetNs
-from proxylab.plan.added_pod import AddedPod, with_added
+from proxylab.plan.added_pod import Added, AddedPod, with_added
 from proxylab.plan.dialogue import Dialogue
 from proxylab.plan.model import Listener, Plan, Role
 from proxylab.plan.name_servers import own_addresses
@@ -111,7 +111,7 @@ class Runner:
         self.packet_lock = packet_lock or asyncio.Lock()
         self._links = links or NetemLinks(Wiring(plan, netns_by_name, {}))
         self._watch, self._responders = watch, responders
-        self._added: dict[str, AddedPod] = {}
+        self._added: dict[str, Added] = {}
         self._tracing: Tracing | None = None
         netns_by_name = self._netns_by_name  # to which pods are added
         self.conntrack = ConntrackReader(netns_by_name, own_addresses(plan))
@@ -123,43 +123,48 @@ class Runner:
         taps = watch, responders, self._identities, self.conntrack
         self.streams = Streams(netns_by_name, *taps, self._port_of_stream, self._programs, self._links)
 
-    async def add_pod(self, pod: AddedPod, netns: NetNs) -> None:
+    async def add_pod(self, pod: Added, netns: NetNs) -> None:
         """Take up a pod that has come after the plan, once no probe runs: its servers, its taps, what traces name.
+
+        ``netns`` is where it listens.
 
         Raises:
             PortsTakenError: another program listens on its ports.
             InternalError: the kernel refuses a socket.
         """
-        name, node = pod.pod.name, self._netns_by_name[pod.node.name]
+        name = pod.placement.name
         async with self.packet_lock:
             with ExitStack() as undone:
                 undone.callback(self._responders.remove, name)
                 self._responders.add(netns, pod.pod)
-                self._watch.add(pod.link, node, netns)
+                if isinstance(pod, AddedPod):
+                    self._watch.add(pod.link, self._netns_by_name[pod.node.name], netns)
+                    self._netns_by_name[name] = netns
                 undone.pop_all()
-            self._netns_by_name[name] = netns
             self._added[name] = pod
             self._forget_devices()
             self._spare_ports(pod)
 
-    async def serve(self, pod: AddedPod, further: Sequence[Listener]) -> None:
+    async def serve(self, pod: Added, further: Sequence[Listener]) -> None:
         """Let such a pod listen on further ports. Raises what ``add_pod`` raises."""
+        name = pod.placement.name
         async with self.packet_lock:
-            if pod.pod.name in self._added:  # else it has gone meanwhile
+            if name in self._added:  # else it has gone meanwhile
                 self._responders.add(self._netns_by_name[pod.pod.name], replace(pod.pod, listeners=tuple(further)))
-                listeners = (*self._added[pod.pod.name].pod.listeners, *further)
-                self._added[pod.pod.name] = replace(pod, pod=replace(pod.pod, listeners=listeners))
+                listeners = (*self._added[name].pod.listeners, *further)
+                self._added[name] = replace(pod, pod=replace(pod.pod, listeners=listeners))
                 self._forget_devices()
-                self._spare_ports(self._added[pod.pod.name])
+                self._spare_ports(self._added[name])
 
     async def remove_pod(self, name: str) -> None:
         """Let such a pod go, once no probe runs."""
         async with self.packet_lock:
             pod = self._added.pop(name)
             self._responders.remove(name)
-            self._watch.remove(pod.link)
-            self.conntrack.forget(name)
-            del self._netns_by_name[name]
+            if isinstance(pod, AddedPod):
+                self._watch.remove(pod.link)
+                self.conntrack.forget(name)
+                del self._netns_by_name[name]
             self._forget_devices()
 
     @property
@@ -174,7 +179,7 @@ class Runner:
             self._associations.close()
             self._associations = None
 
-    def _spare_ports(self, pod: AddedPod) -> None:
+    def _spare_ports(self, pod: Added) -> None:
         """Let no flow leave the pod from a port on which it listens."""
         for listener in pod.pod.listeners:
             for family in dict.fromkeys(Family.of(each.interface.ip) for each in pod.pod.addresses):

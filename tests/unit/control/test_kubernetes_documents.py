@@ -20,13 +20,16 @@ from proxylab.cluster.objects import (
     ServicePort,
     ServiceType,
     TrafficPolicy,
+    Unstructured,
 )
 from proxylab.control.kubernetes.documents import (
     collection_of,
     created,
+    kept_of,
     node_of,
     node_status,
     pod_status,
+    seconds_to_ready,
     service_status,
     slice_of,
 )
@@ -123,6 +126,8 @@ def test_a_node_is_read_with_what_people_changed() -> None:
     document["metadata"]["deletionTimestamp"] = "2026-11-28T00:00:00Z"
     changed = node_of(document, NODE)
     assert (changed.taints, changed.deleting) == ((), True)
+    document["metadata"]["labels"]["beta.kubernetes.io/os"] = "linux"  # its controller adds it
+    assert node_of(document, NODE).labels == NODE.labels
     status = node_status(NODE, "v1.37.2", "2026-11-28T00:00:00Z")["status"]
     assert {"type": "InternalIP", "address": "192.168.0.1"} in status["addresses"]
     assert [each["status"] for each in status["conditions"]] == ["True"]
@@ -151,10 +156,50 @@ def test_a_pod_is_created_with_an_image_and_reported_as_ready_as_it_is() -> None
 
 
 @pytest.mark.parametrize(
+    ("containers", "seconds"),
+    [
+        ([{}], 0),
+        ([{"readinessProbe": {}}], 0),
+        ([{"readinessProbe": {"initialDelaySeconds": 3, "successThreshold": 3}}], 23),
+        ([{"readinessProbe": {"initialDelaySeconds": 3, "successThreshold": 2, "periodSeconds": 1}}], 4),
+        ([{"startupProbe": {"initialDelaySeconds": 2}, "readinessProbe": {"initialDelaySeconds": 3}}], 5),
+        ([{"readinessProbe": {"initialDelaySeconds": 3}}, {"readinessProbe": {"initialDelaySeconds": 7}}], 7),
+    ],
+)
+def test_a_pod_is_ready_as_soon_as_its_probes_may_succeed(containers: list[dict[str, object]], seconds: int) -> None:
+    assert seconds_to_ready({"spec": {"containers": containers}}) == seconds
+
+
+def test_an_ingress_that_is_created_is_read_as_it_was() -> None:
+    written = Unstructured(
+        api_version="networking.k8s.io/v1",
+        kind="Ingress",
+        plural="ingresses",
+        namespace="shop",
+        name="web",
+        labels={"a": "b"},
+        annotations={"c": "d"},
+        content={"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "spec": {"rules": []}},
+    )
+    document = {key: value for key, value in created(written).items() if key not in ("apiVersion", "kind")}
+    assert kept_of("networking.k8s.io/v1", "Ingress", {**document, "status": {"loadBalancer": {}}}) == written
+
+
+@pytest.mark.parametrize(
     ("thing", "path"),
     [
         (Namespace(name="shop"), "/api/v1/namespaces"),
         (NODE, "/api/v1/nodes"),
+        (
+            Unstructured(api_version="v1", kind="ConfigMap", plural="configmaps", namespace="shop", name="c"),
+            "/api/v1/namespaces/shop/configmaps",
+        ),
+        (
+            Unstructured(
+                api_version="networking.k8s.io/v1", kind="IngressClass", plural="ingressclasses", name="nginx"
+            ),
+            "/apis/networking.k8s.io/v1/ingressclasses",
+        ),
         (SERVICES[3], "/api/v1/namespaces/shop/services"),
         (
             EndpointSlice(name="s", service="web", address_type=Family.IPV4),

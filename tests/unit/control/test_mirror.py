@@ -3,13 +3,23 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 
 import pytest
+from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.documents import Document, document_of
-from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, KubeObject, ObjectKey, Service, ServicePort
+from proxylab.cluster.objects import (
+    Endpoint,
+    EndpointPort,
+    EndpointSlice,
+    KubeObject,
+    Node,
+    ObjectKey,
+    Service,
+    ServicePort,
+)
 from proxylab.cluster.store import Store
 from proxylab.control.kubernetes.documents import SERVICES, SLICES
 from proxylab.control.kubernetes.mirror import Mirror
@@ -69,6 +79,28 @@ def store_of_the_lab() -> Store:
     return store
 
 
+class Proxies:
+    """What becomes of the proxies of nodes, and whether the store has the node then."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.told: list[tuple[str, str, bool]] = []
+
+    async def start(self, node: str, /) -> None:
+        self._tell("start", node)
+
+    async def stop(self, node: str, /) -> None:
+        self._tell("stop", node)
+
+    def _tell(self, what: str, node: str) -> None:
+        self.told.append((what, node, self._store.get(ObjectKey("Node", "", node)) is not None))
+
+
+def mirror_of(api: Api, store: Store, machines: Sequence[Node] = (), proxies: Proxies | None = None) -> Mirror:
+    by_name = {each.name: each for each in machines}
+    return Mirror(api, store, lambda _thing: False, by_name, proxies or Proxies(store))  # type: ignore[arg-type]  # all that is asked of a client
+
+
 def names(store: Store) -> list[str]:
     return sorted(each.name for each in store.list(EndpointSlice))
 
@@ -83,7 +115,7 @@ def test_a_service_serves_both_families_while_the_controllers_make_one_after_the
 
     async def story() -> None:
         api, store = Api(), store_of_the_lab()
-        mirror = Mirror(api, store, lambda _thing: False)  # type: ignore[arg-type]  # all that is asked of a client
+        mirror = mirror_of(api, store)
         await mirror.start()
         settling = asyncio.create_task(mirror.settle())
         assert names(store) == ["echo-ipv4", "echo-ipv6"]
@@ -103,11 +135,36 @@ def test_a_service_serves_both_families_while_the_controllers_make_one_after_the
 def test_a_service_that_goes_takes_along_what_the_lab_worked_out_for_it() -> None:
     async def story() -> None:
         api, store = Api(), store_of_the_lab()
-        mirror = Mirror(api, store, lambda _thing: False)  # type: ignore[arg-type]  # all that is asked of a client
+        mirror = mirror_of(api, store)
         await mirror.start()
         api.say(SERVICES, "DELETED", ECHO)
         await mirror.settle()
         assert not names(store)
+        await mirror.stop()
+
+    asyncio.run(story())
+
+
+def test_the_proxy_of_a_node_runs_as_long_as_the_api_has_the_node() -> None:
+    """It starts once the store has its node, and has stopped before the store has it no more."""
+    path = "/api/v1/nodes"
+    spare = Node(name="node-c", addresses=(ip_address("172.18.0.4"),), pod_cidrs=(ip_network("10.244.2.0/24"),))
+    seen = replace(spare, addresses=(), pod_cidrs=(), labels={"zone": "c"})  # as kubectl makes it
+
+    async def story() -> None:
+        api, store = Api(), store_of_the_lab()
+        proxies = Proxies(store)
+        mirror = mirror_of(api, store, [spare], proxies)
+        await mirror.start()
+        api.say(path, "ADDED", Node(name="stranger"))
+        api.say(path, "ADDED", seen)
+        await shown(store, spare.key)
+        assert store.get(spare.key) == replace(spare, labels={"zone": "c"})
+        api.say(path, "MODIFIED", replace(seen, labels={"zone": "d"}))
+        api.say(path, "DELETED", seen)
+        await wait_until(lambda: store.get(spare.key) is None, Deadline.after(5), "the node to go")
+        assert proxies.told == [("start", "node-c", True), ("stop", "node-c", True)]
+        assert store.get(ObjectKey("Node", "", "stranger")) is None, "it has no machine here"
         await mirror.stop()
 
     asyncio.run(story())

@@ -65,7 +65,7 @@ def recorded(*actions: dict[str, EngineChange]) -> Journal:
 
     async def main() -> None:
         fleet = Fleet(dict.fromkeys("ab", EngineChoice()), make, flush)
-        await fleet.start()
+        await fleet.start(fleet.engines)
         journal.clear()
         for each in actions:
             await fleet.take_down(each)
@@ -139,7 +139,7 @@ def test_those_that_run_note_how_far_they_have_come() -> None:
 
     async def main() -> None:
         fleet = Fleet(dict.fromkeys("ab", EngineChoice()), make, flush)
-        await fleet.start()
+        await fleet.start(fleet.engines)
         await fleet.take_down({"a": EngineChange(action=EngineAction.STOP)})
         journal.clear()
         await fleet.note()
@@ -159,7 +159,7 @@ def test_an_engine_that_cannot_be_made_leaves_the_mode_of_the_one_before() -> No
 
     async def main() -> str:
         fleet = Fleet({"a": EngineChoice()}, make, lambda node, mode: asyncio.sleep(0))
-        await fleet.start()
+        await fleet.start(fleet.engines)
         await fleet.take_down({"a": NFTABLES})
         with pytest.raises(ValueError, match="nftables"):
             await fleet.bring_up({"a": NFTABLES}, chosen({"a": NFTABLES}))
@@ -186,7 +186,7 @@ def test_an_engine_that_fails_to_stop_does_not_keep_another_from_closing() -> No
 
     async def main() -> None:
         fleet = Fleet(dict.fromkeys("ab", EngineChoice()), make, lambda node, mode: asyncio.sleep(0))
-        await fleet.start()
+        await fleet.start(fleet.engines)
         with pytest.raises(InternalError, match="a bug of its loop"):
             await fleet.stop()
 

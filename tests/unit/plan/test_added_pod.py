@@ -92,6 +92,24 @@ def test_pods_of_one_name_in_two_namespaces_have_two_in_the_plan_which_then_has_
         assert {*each.node.routes} < {*node_b.routes}
 
 
+def test_one_on_the_host_network_has_its_node_s_addresses_and_no_link() -> None:
+    plan, adds = additions(cluster("web"))
+    own = plan.addresses_by_name["node-b"]
+    primary = [next(each for each in own if each.version == version) for version in (4, 6)]
+    added = [adds.add_on_host("default", "web", "node-b", own, [(Protocol.TCP, port)]) for port in (80, 81)]
+    grown = with_added(plan, added)
+    assert grown.links == plan.links
+    assert len(grown.namespaces) == len(plan.namespaces)
+    assert [(each.name, each.namespace, list(each.addresses)) for each in grown.pods[1:]] == [
+        ("web.default", "node-b", primary),
+        ("web@2", "node-b", primary),
+    ]
+    new = [each for each in grown.namespace("node-b").listeners if each not in plan.namespace("node-b").listeners]
+    assert new == [Listener("web.default", Protocol.TCP, 80), Listener("web@2", Protocol.TCP, 81)]
+    adds.give_back(added[0])
+    assert adds.add_on_host("default", "web", "node-b", own, []).placement.name == "web.default"
+
+
 def test_a_network_without_a_free_address_refuses() -> None:
     drawn = cluster("one")
     small = {"node-a": (ip_network("10.244.0.8/29"),)}

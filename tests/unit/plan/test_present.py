@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from scenario_cases import host, node, pods, probe, scenario
 
 from proxylab.addresses import Family, Protocol
-from proxylab.cluster.objects import KubeObject, Pod, Service, ServicePort
+from proxylab.cluster.objects import KubeObject, Node, Pod, Service, ServicePort
 from proxylab.cluster.slices import derive_slices
 from proxylab.errors import ScenarioError
 from proxylab.plan.added_pod import Additions, addresses_of, with_added
@@ -73,6 +73,28 @@ def test_what_the_cluster_does_not_have_now_is_refused() -> None:
     asked = probe("asked", "client", ServiceTarget(service="gone", via=Frontend.CLUSTER_IP))
     with pytest.raises(ScenarioError, match="there is no Service default/gone"):
         now().with_probes([asked])
+
+
+def test_pods_on_the_host_network_are_told_apart_by_their_names_and_ports() -> None:
+    """Two pods of one name in two namespaces, on one node; each has the node's address and a port of its own."""
+    stands = assemble(scenario([node("node-a"), node("node-b")], [pods("client", "node-b")], []))
+    adds = Additions(stands.plan, stands.scenario.network.families, {})
+    addresses = next(each.addresses for each in stands.objects if isinstance(each, Node) and each.name == "node-a")
+    added = [
+        adds.add_on_host(namespace, "agent", "node-a", addresses, [(Protocol.TCP, port)])
+        for namespace, port in (("team", 9100), ("default", 9200))
+    ]
+    new = [
+        Pod(namespace=each, name="agent", node_name="node-a", addresses=addresses, host_network=True)
+        for each in ("default", "team")
+    ]
+    found = at_present(stands, 0, with_added(stands.plan, added), [*stands.objects, *new])
+    keys = {name: pod.namespace for name, pod in found.timeline[-1].pods.items() if pod.name == "agent"}
+    assert keys == {"agent": "team", "agent.default": "default"}
+    for name, port in (("agent", 9100), ("agent.default", 9200)):
+        asked = probe("asked", "client", PodTarget(pod=name))
+        resolved = found.with_probes([asked]).resolved(asked)
+        assert (resolved.destination, resolved.port) == (addresses[0], port)
 
 
 def test_the_name_of_a_workload_stands_for_the_pods_that_it_has_now() -> None:

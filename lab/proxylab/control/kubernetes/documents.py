@@ -9,8 +9,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress
-from proxylab.cluster.documents import SIDECAR, Document, document_of, object_of
-from proxylab.cluster.objects import EndpointSlice, KubeObject, Namespace, Node, Pod, Service
+from proxylab.cluster.documents import SIDECAR, Document, document_of, object_of, running_containers
+from proxylab.cluster.kinds import plural_of
+from proxylab.cluster.objects import EndpointSlice, KubeObject, Namespace, Node, Pod, Service, Unstructured
 
 PODS: Final = "/api/v1/pods"
 SERVICES: Final = "/api/v1/services"
@@ -23,6 +24,12 @@ STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
 _OF_SERVER: Final = ("uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 IMAGE: Final = "proxylab.invalid/pod"
 """What a pod of a scenario runs: the lab itself answers in its namespace."""
+
+LABELS_OF_CONTROLLER: Final = ("beta.kubernetes.io/os", "beta.kubernetes.io/arch")
+"""Labels of nodes that their controller adds by itself (labelReconcileInfo, pkg/controller/nodelifecycle)."""
+
+_PROBE_SECONDS: Final = 10
+"""The time between two probes where a container says none (pkg/apis/core/v1/defaults.go)."""
 
 _CAPACITY: Final = {"pods": "110", "cpu": "8", "memory": "16Gi", "ephemeral-storage": "64Gi"}
 
@@ -38,6 +45,11 @@ def collection_of(thing: KubeObject) -> str:
             return f"/api/v1/namespaces/{thing.key.namespace}/{type(thing).__name__.lower()}s"
         case EndpointSlice():
             return f"/apis/discovery.k8s.io/v1/namespaces/{thing.namespace}/endpointslices"
+        case Unstructured():
+            root = f"/{'apis' if '/' in thing.api_version else 'api'}/{thing.api_version}"
+            return (
+                f"{root}/namespaces/{thing.namespace}/{thing.plural}" if thing.namespace else f"{root}/{thing.plural}"
+            )
         case _:
             raise ValueError(f"{thing.key} is of no kind that a lab creates")
 
@@ -123,6 +135,19 @@ def running_status(
     }
 
 
+def seconds_to_ready(pod: Document) -> int:
+    """How long after its start a pod is ready: its probes succeed as soon as they may, as those of a scenario do."""
+    containers = running_containers(pod["spec"])
+    probes = ([each[name] for name in ("startupProbe", "readinessProbe") if name in each] for each in containers)
+    return max((sum(map(_seconds_to_success, each)) for each in probes), default=0)
+
+
+def _seconds_to_success(probe: Document) -> int:
+    further = max(0, probe.get("successThreshold", 1) - 1)
+    seconds: int = probe.get("initialDelaySeconds", 0) + further * probe.get("periodSeconds", _PROBE_SECONDS)
+    return seconds
+
+
 def _container_status(container: Document, now: str, *, is_ready: bool, is_over: bool = False) -> Document:
     over = {"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now}
     return {
@@ -186,9 +211,27 @@ def slice_of(document: Document) -> EndpointSlice | None:
     return found if found.service else None
 
 
+def kept_of(api_version: str, kind: str, document: Document) -> Unstructured:
+    """An object of a kind that the lab keeps as it is; a list does not say the kinds of its objects."""
+    metadata = document["metadata"]
+    content = {key: value for key, value in document.items() if key not in ("metadata", "status")}
+    return Unstructured(
+        api_version=api_version,
+        kind=kind,
+        plural=plural_of(kind),
+        namespace=metadata.get("namespace", ""),
+        name=metadata["name"],
+        labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
+        content={**content, "apiVersion": api_version, "kind": kind},
+    )
+
+
 def node_of(document: Document, known: Node) -> Node:
     """A Node as people may have changed it: labels, taints, and whether it is about to go."""
-    return replace(object_of(Node, document), addresses=known.addresses, pod_cidrs=known.pod_cidrs)
+    read = object_of(Node, document)
+    labels = {key: text for key, text in read.labels.items() if key not in LABELS_OF_CONTROLLER}
+    return replace(read, labels=labels, addresses=known.addresses, pod_cidrs=known.pod_cidrs)
 
 
 def pod_of(document: Document) -> Pod | None:

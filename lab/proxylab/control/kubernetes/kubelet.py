@@ -6,9 +6,9 @@ network goes, and the API server hears that it is gone.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from http import HTTPStatus
-from ipaddress import ip_address
 from typing import Final, Protocol
 
 from proxylab.addresses import IPAddress
@@ -20,10 +20,11 @@ from proxylab.control.kubernetes.documents import (
     STRATEGIC_MERGE,
     failed_status,
     running_status,
+    seconds_to_ready,
     succeeded_status,
 )
 from proxylab.control.kubernetes.following import Following
-from proxylab.timing import Deadline
+from proxylab.timing import Deadline, pass_by
 
 _GRACE_SECONDS: Final = 30
 
@@ -46,8 +47,8 @@ class CannotRunError(Exception):
 Run = Callable[[Document], Awaitable[RunningPod]]
 """Runs the pod of a document. Raises ``CannotRunError``."""
 
-Drained = Callable[[frozenset[IPAddress], Deadline], Awaitable[None]]
-"""Returns when no proxy sends anything new to a pod of these addresses, or at the deadline."""
+Drained = Callable[[str, str, Deadline], Awaitable[None]]
+"""Returns when no proxy sends anything new to the pod of that namespace and name, or at the deadline."""
 
 
 class Kubelet:
@@ -67,6 +68,7 @@ class Kubelet:
         self._running: dict[str, RunningPod] = {}
         self._known: set[str] = set()
         self._ending: dict[str, asyncio.Task[None]] = {}
+        self._becoming_ready: dict[str, asyncio.Task[None]] = {}
         self._following = Following(api, PODS, self._look_at_all, self._take)
 
     async def start(self) -> None:
@@ -76,7 +78,7 @@ class Kubelet:
     async def stop(self) -> None:
         """Follow them no longer, and take away all that it has made."""
         await self._following.stop()
-        tasks = tuple(self._ending.values())
+        tasks = (*self._ending.values(), *self._becoming_ready.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -115,23 +117,37 @@ class Kubelet:
 
     async def _begin(self, pod: Document) -> None:
         uid, now = pod["metadata"]["uid"], datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        is_of_job = any(each["kind"] == "Job" for each in pod["metadata"].get("ownerReferences", ()))
         try:
             if (running := self._running.get(uid)) is None:  # else it runs, and the API server has not heard of it yet
                 running = self._running[uid] = await self._run(pod)
         except CannotRunError as error:
             status = failed_status(pod, str(error))
         else:
-            status = running_status(pod, running.addresses, self._nodes[pod["spec"]["nodeName"]], now)
+            seconds = 0 if is_of_job else seconds_to_ready(pod)
+            status = self._status(pod, running, now, is_ready=not seconds)
+            if seconds:
+                self._becoming_ready[uid] = asyncio.create_task(self._become_ready(pod, running, now, seconds))
         await self._ask("PATCH", f"{_path(pod)}/status", status, STRATEGIC_MERGE)
-        if uid in self._running and any(each["kind"] == "Job" for each in pod["metadata"].get("ownerReferences", ())):
+        if uid in self._running and is_of_job:
             # Its image, which would do the work, is not run: the work is done at once.
             await self._ask("PATCH", f"{_path(pod)}/status", succeeded_status(pod, now), STRATEGIC_MERGE)
             await self._running.pop(uid).end()
 
+    def _status(self, pod: Document, running: RunningPod, began: str, *, is_ready: bool) -> Document:
+        host = self._nodes[pod["spec"]["nodeName"]]
+        return running_status(pod, running.addresses, host, began, is_ready=is_ready)
+
+    async def _become_ready(self, pod: Document, running: RunningPod, began: str, seconds: int) -> None:
+        await pass_by(seconds)
+        with suppress(OSError):  # who follows the pods says that the API server does not answer
+            status = self._status(pod, running, began, is_ready=True)
+            await self._ask("PATCH", f"{_path(pod)}/status", status, STRATEGIC_MERGE)
+
     async def _end(self, pod: Document) -> None:
         metadata = pod["metadata"]
-        addresses = frozenset(ip_address(each["ip"]) for each in pod["status"].get("podIPs", ()))
-        await self._drained(addresses, Deadline.after(metadata.get("deletionGracePeriodSeconds", _GRACE_SECONDS)))
+        deadline = Deadline.after(metadata.get("deletionGracePeriodSeconds", _GRACE_SECONDS))
+        await self._drained(metadata["namespace"], metadata["name"], deadline)
         over = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
         try:
             await self._ask("DELETE", _path(pod), over)
@@ -140,6 +156,9 @@ class Kubelet:
 
     async def _forget(self, uid: str) -> None:
         self._known.discard(uid)
+        if (becoming_ready := self._becoming_ready.pop(uid, None)) is not None:
+            becoming_ready.cancel()
+            await asyncio.gather(becoming_ready, return_exceptions=True)
         if (ending := self._ending.pop(uid, None)) is not None:
             await asyncio.gather(ending, return_exceptions=True)
         if (running := self._running.pop(uid, None)) is not None:

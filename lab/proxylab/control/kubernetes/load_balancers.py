@@ -9,7 +9,7 @@ from http import HTTPStatus
 
 from proxylab.cluster.allocate import Pool, give_ingress
 from proxylab.cluster.documents import Document, object_of
-from proxylab.cluster.objects import ObjectKey, Service
+from proxylab.cluster.objects import ObjectKey, Service, ServiceType
 from proxylab.control.kubernetes.api_client import ApiClient, ApiRefusedError
 from proxylab.control.kubernetes.documents import MERGE, SERVICES, collection_of, service_status
 from proxylab.control.kubernetes.following import Following
@@ -58,9 +58,12 @@ class LoadBalancers:
         await self._give()  # what has gone may leave an address for one that waits
 
     def _note(self, document: Document) -> None:
-        if "loadBalancerClass" not in document["spec"]:  # else it is another one's
-            service = object_of(Service, document)
+        """Keep a Service that has, or is to get, an address of the pools: not one of another class of balancers."""
+        service = object_of(Service, document)
+        if service.type is ServiceType.LOAD_BALANCER and "loadBalancerClass" not in document["spec"]:
             self._services[service.key] = service
+        else:
+            self._services.pop(service.key, None)
 
     async def _give(self) -> None:
         for service in tuple(self._services.values()):

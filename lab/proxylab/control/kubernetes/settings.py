@@ -1,8 +1,8 @@
 """The settings of the control plane: files in its private /run, flags of its components, and users' kubeconfigs.
 
 Everyone who has the token may do everything, and no one else anything: with AlwaysAllow the API server refuses
-anonymous requests. The controllers are those of workloads, Services and namespaces; those of storage, certificates and
-clouds would have nothing to do.
+anonymous requests. The controllers are those of workloads, Services, nodes and namespaces; those of storage,
+certificates and clouds would have nothing to do.
 """
 
 import json
@@ -34,8 +34,8 @@ SCHEDULER: Final = (
 _LOOPBACK: Final = {4: "127.0.0.1", 6: "::1"}
 _LISTENS: Final = f"127.0.0.1:{API_PORT}"
 _NO_ADMISSION: Final = ("ServiceAccount", "TaintNodesByCondition")
-"""The first would let pods wait for the account of their namespace; the second taints each new node until a controller
-of node conditions, which does not run, has seen it ready."""
+"""The first would let pods wait for the account of their namespace; the second taints each new node until the node
+controller has seen it ready, and the nodes of a lab are ready when they come."""
 
 _CONTROLLERS: Final = (
     "cronjob-controller",
@@ -47,10 +47,13 @@ _CONTROLLERS: Final = (
     "garbage-collector-controller",
     "job-controller",
     "namespace-controller",
+    "node-lifecycle-controller",
+    "pod-garbage-collector-controller",
     "replicaset-controller",
     "replicationcontroller-controller",
     "serviceaccount-controller",
     "statefulset-controller",
+    "taint-eviction-controller",
 )
 
 
@@ -120,6 +123,8 @@ def _controller_manager() -> list[str]:
         "--kube-api-burst=1000",
         "--secure-port=0",
         "--controller-start-interval=0",
+        # A lab process that a busy machine keeps waiting is no node that is gone; kubelets renew every ten seconds.
+        "--node-monitor-grace-period=5m",
         # Both components of the process would take its signals, which panics.
         "--feature-gates=ControllerManagerReleaseLeaderElectionLockOnExit=false",
     ]

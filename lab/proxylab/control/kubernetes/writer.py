@@ -25,12 +25,14 @@ from proxylab.cluster.objects import (
     ObjectKey,
     Pod,
     Service,
+    Unstructured,
 )
 from proxylab.cluster.slices import CONTROLLER, MANAGED_BY_LABEL, derive_slices
 from proxylab.cluster.store import Store
 from proxylab.control.kubernetes.api_client import ApiClient, ApiRefusedError
 from proxylab.control.kubernetes.documents import (
     FINALIZER,
+    LABELS_OF_CONTROLLER,
     MERGE,
     collection_of,
     created,
@@ -49,6 +51,11 @@ _NONE: Final[Mapping[str, Any]] = {}
 _AT_ONCE: Final = 16
 _ADOPTED: Final[tuple[type[KubeObject], ...]] = (Namespace, Node, Pod, Service, EndpointSlice)
 """What people see of the store, in the order in which one thing rests on another."""
+_KEPT: Final = (
+    *("ConfigMap", "Secret", "ServiceAccount", "IngressClass", "Ingress", "NetworkPolicy", "PodDisruptionBudget"),
+    *("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "PriorityClass"),
+)
+"""Further kinds that people see: those of which no controller makes anything, and that refuse nothing."""
 
 
 class SlicesOfPorts(NamedTuple):
@@ -64,13 +71,18 @@ _Slices = Mapping[SlicesOfPorts, frozenset[Endpoint]]
 
 
 class ApiWriter:
-    """Writes into one API, which ``store`` mirrors; ``is_own`` names the lab's own objects in the store."""
+    """Writes into one API, which ``store`` mirrors.
 
-    def __init__(self, api: ApiClient, store: Store, is_own: Callable[[KubeObject], bool]) -> None:
+    ``is_own`` names the lab's own objects in the store; ``machines`` are all nodes that the API may ever have.
+    """
+
+    def __init__(
+        self, api: ApiClient, store: Store, is_own: Callable[[KubeObject], bool], machines: Mapping[str, Node]
+    ) -> None:
         self._api = api
         self._store = store
         self._is_own = is_own
-        self._nodes = {each.name: each for each in store.list(Node)}
+        self._nodes = machines
         self.writing: Final[set[ObjectKey]] = set()
         """The Services that are being written, and have no address yet."""
         self._version = ""  # of the API server, which the lab's kubelets say they have
@@ -83,15 +95,17 @@ class ApiWriter:
         self._version = (await self._api.request("GET", "/version"))["gitVersion"]
         there = [each for kind in _ADOPTED for each in self._store.list(kind) if not self._is_own(each)]
         selecting = {(each.namespace, each.name) for each in there if isinstance(each, Service) and each.selector}
+        nodes = {each.name for each in there if isinstance(each, Node)}
         # A pod comes before the Services that select it, and so is in their first slices.
         for kind in _ADOPTED:
             things = [each for each in there if isinstance(each, kind)]
             if kind is Pod:
-                things = [each for each in things if isinstance(each, Pod) and each.node_name in self._nodes]
+                things = [each for each in things if isinstance(each, Pod) and each.node_name in nodes]
             elif kind is EndpointSlice:
                 of_authors = (each for each in things if isinstance(each, EndpointSlice))
                 things = [each for each in of_authors if (each.namespace, each.service) not in selecting]
             await self._all(self._create, things)
+        await self._all(self._create, [each for each in self._store.list(Unstructured) if each.kind in _KEPT])
 
     async def write(self, applied: Sequence[KubeObject], deleted: Sequence[KubeObject]) -> None:
         """Make these objects so, delete those, and return when the store has all that follows.
@@ -164,7 +178,7 @@ class ApiWriter:
                 case _ if there is None:
                     await self._api.request("POST", collection_of(thing), created(thing))
         except ApiRefusedError as error:
-            if isinstance(thing, Namespace) and error.status == HTTPStatus.CONFLICT:
+            if isinstance(thing, Namespace | Unstructured) and error.status == HTTPStatus.CONFLICT:
                 return  # such as those that every cluster has, which the API server makes meanwhile
             raise ProgramError("kube-apiserver", f"refuses {thing.key}: {error.message}") from error
 
@@ -215,7 +229,7 @@ class ApiWriter:
     async def _label(self, thing: Pod | Node, there: Document, **more: Document) -> None:
         """Give an object its labels, and no others."""
         wanted, had = labels_of(thing), there["metadata"].get("labels") or {}
-        gone = (key for key in had if isinstance(thing, Node) or not key.startswith(_OF_TOPOLOGY))
+        gone = (key for key in had if not _is_of_server(thing, key))
         labels = {**dict.fromkeys(gone), **wanted}
         await self._api.request("PATCH", _path(thing), {"metadata": {"labels": labels}, **more}, MERGE)
 
@@ -239,6 +253,11 @@ class ApiWriter:
             if error.status == HTTPStatus.NOT_FOUND:
                 return None
             raise
+
+
+def _is_of_server(thing: Pod | Node, label: str) -> bool:
+    """Whether the API server or a controller adds that label by itself."""
+    return label in LABELS_OF_CONTROLLER if isinstance(thing, Node) else label.startswith(_OF_TOPOLOGY)
 
 
 def _is_written(thing: KubeObject) -> bool:
