@@ -1,4 +1,7 @@
-"""A table of kubectl's verbs, to be typed in turn in a lab of two nodes: each line, and what kubectl must say."""
+"""A table of kubectl's verbs, to be typed in turn in a lab of two nodes: each line, and what kubectl must say.
+
+``SINCE`` has the minor with which a verb has come.
+"""
 
 MANIFESTS = """\
 apiVersion: apps/v1
@@ -27,10 +30,12 @@ metadata: {name: db}
 spec: {clusterIP: None, selector: {app: db}, ports: [{port: 5432}]}
 """
 
+SINCE = {"events": 26}
+
 VERBS = (
     ("version", r"Server Version: v1\."),
     ("api-resources --api-group=discovery.k8s.io", r"endpointslices +discovery.k8s.io/v1 +true +EndpointSlice"),
-    ("explain service.spec.internalTrafficPolicy", r"FIELD: internalTrafficPolicy"),
+    ("explain service.spec.internalTrafficPolicy", r"FIELD: +internalTrafficPolicy"),
     ("auth can-i create services", r"yes"),
     ("apply -f FILE", r"statefulset.apps/db created"),
     ("apply -f FILE", r"daemonset.apps/agent unchanged"),
@@ -46,6 +51,7 @@ VERBS = (
     ("run one --image=one --port=80 --labels=app=one", r"pod/one created"),
     ("wait --for=condition=Ready pod/one --timeout=40s", r"condition met"),
     ("get all", r"(?s)pod/one .*service/web .*deployment.apps/web .*replicaset.apps/web-.*statefulset.apps/db"),
+    ("get leases -n kube-node-lease", r"node-a +node-a"),
     ("get nodes -o wide", r"node-a +Ready .* proxylab"),
     ("get pods -o wide -l app=web", r"web-\S+ +1/1 +Running +0 .* node-"),
     ("get services,endpointslices -o name", r"endpointslice.discovery.k8s.io/web-"),
@@ -63,6 +69,8 @@ VERBS = (
     ("rollout restart deployment/web", r"restarted"),
     ("rollout status deployment/web --timeout=40s", r"successfully rolled out"),
     ("edit service web", r"service/web edited"),
+    ("get service web -o yaml", r"(?s)sessionAffinity: ClientIP.*type: ClusterIP"),
+    ("get services -l app=web --sort-by=.metadata.name -o custom-columns=N:.metadata.name", r"^N\nweb$"),
     ("get service web -o jsonpath={.metadata.labels.edited}", r"^by-sed$"),
     ("logs one", r"^$"),
     ("exec one -- hostname -I", r"10\.244\."),

@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from command_line import CommandLine, lives, wait_for
-from kubectl_verbs import MANIFESTS, VERBS
+from kubectl_verbs import MANIFESTS, SINCE, VERBS
 from machine import command_of, descendants
 from sandboxed import ROOT
 from test_examples import example
@@ -59,7 +59,8 @@ def kubectl(cli: CommandLine, tmp_path: Path) -> Kubectl:
     return started(cli, tmp_path)
 
 
-def started(cli: CommandLine, tmp_path: Path, *arguments: str) -> Kubectl:
+def started(cli: CommandLine, tmp_path: Path, *arguments: str, client: tuple[str, ...] = ()) -> Kubectl:
+    """A lab with these arguments of ``up``, and a function that runs a kubectl in it, by default the lab's own."""
     up = cli.type("up", *arguments, "--control-plane", "real")
     assert up.status == 0, up.errors
     file = tmp_path / "kubeconfig"
@@ -67,7 +68,7 @@ def started(cli: CommandLine, tmp_path: Path, *arguments: str) -> Kubectl:
     environment = {"PATH": os.defpath, "HOME": str(tmp_path), "KUBECONFIG": str(file), "EDITOR": str(tmp_path / "edit")}
 
     def run(*words: str, stdin: str = "", fails: bool = False, both: bool = False) -> str:
-        argv = [program(), "kubectl", *words]
+        argv = [*(client or (program(), "kubectl")), *words]
         done = subprocess.run(
             argv, input=stdin, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
         )
@@ -346,17 +347,322 @@ def test_probes_and_traces_go_to_and_from_new_pods_and_services(cli: CommandLine
     assert (diagnosed.status, "breaks" in diagnosed.output) == (1, True), diagnosed
 
 
-def test_each_verb_of_an_unmodified_kubectl_does_its_work(kubectl: Kubectl, tmp_path: Path) -> None:
+INSTALLED = shutil.which("kubectl")
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        pytest.param((), id="built"),
+        pytest.param(
+            (INSTALLED or "",),
+            id="installed",
+            marks=[
+                pytest.mark.thorough,
+                pytest.mark.skipif(INSTALLED is None, reason="needs kubectl; 'apt-get install kubernetes-client'"),
+            ],
+        ),
+    ],
+)
+@pytest.mark.timeout(240)
+def test_each_verb_of_an_unmodified_kubectl_does_its_work(
+    cli: CommandLine, tmp_path: Path, client: tuple[str, ...]
+) -> None:
+    """The one of the same version as the server, and the one that this machine has: a distribution's, mostly older."""
+    kubectl = started(cli, tmp_path, client=client)
+    version = json.loads(kubectl("version", "--client", "-o", "json"))["clientVersion"]
+    minor = int(version["minor"].rstrip("+"))
     file, editor = tmp_path / "some.yaml", tmp_path / "edit"
     file.write_text(MANIFESTS)
     editor.write_text("#!/bin/sh\nsed -i 's/^  labels:$/  labels:\\n    edited: by-sed/' \"$1\"\n")
     editor.chmod(0o700)
     heard = {}
     for typed, said in VERBS:
+        if minor < SINCE.get(typed.split()[0], 0):
+            continue
         words = [str(file) if each == "FILE" else each for each in typed.split()]
         if re.search(said, output := kubectl(*words, both=True).strip()) is None:
             heard[typed] = said, output
     assert heard == {}
+
+
+def test_kubectl_prints_each_change_of_pods_and_nodes_as_it_comes(kubectl: Kubectl, beside: Beside) -> None:
+    with beside("get", "pods", "--watch", "--selector=run=one") as pods, beside("get", "nodes", "-w") as nodes:
+        assert first_line(nodes).startswith("NAME")
+        assert {first_line(nodes).split()[0] for _ in range(2)} == {"node-a", "node-b"}
+        kubectl("run", "one", "--image=one", "--port=80")
+        assert first_line(pods).startswith("NAME")
+        said = [first_line(pods)]
+        while "Running" not in said[-1]:
+            said.append(first_line(pods))
+        assert re.match(r"one +1/1 +Running", said[-1])
+        kubectl("cordon", "node-b")
+        said = [first_line(nodes)]
+        while "SchedulingDisabled" not in said[-1]:  # the node controller labels nodes at the beginning
+            said.append(first_line(nodes))
+        assert said[-1].startswith("node-b ")
+
+
+AGENT = """\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}}
+    spec:
+      hostNetwork: true
+      containers: [{name: agent, image: agent, ports: [{containerPort: 9100}]}]
+"""
+
+
+def test_pods_on_the_host_network_listen_at_their_nodes_addresses_and_go(cli: CommandLine, kubectl: Kubectl) -> None:
+    assert cli.type("probe", "client", "echo-1:8080").output.startswith("pass  delivered")  # taps of nodes are open now
+    kubectl("apply", "-f", "-", stdin=AGENT)
+    kubectl("rollout", "status", "daemonset/agent", "--timeout=40s")
+    kubectl("create", "service", "clusterip", "agent", "--tcp=80:9100")
+    nodes = {each["metadata"]["name"]: each for each in json.loads(kubectl("get", "nodes", "-o", "json"))["items"]}
+    pods = json.loads(kubectl("get", "pods", "-l", "app=agent", "-o", "json"))["items"]
+    assert {each["spec"]["nodeName"] for each in pods} == {*nodes}
+    for each in pods:
+        own = nodes[each["spec"]["nodeName"]]["status"]["addresses"][0]["address"]
+        assert (each["status"]["podIP"], each["status"]["hostIP"]) == (own, own)
+    names = {each["metadata"]["name"] for each in pods}
+    address = kubectl("get", "service", "agent", "-o", "jsonpath={.spec.clusterIP}")
+    wait_for(lambda: answers(cli, f"http://{address}/", times=20) == names, "both agents to answer")
+    first = pods[0]["metadata"]["name"]
+    for sender, target in (
+        ("client", "agent"), ("outside", "agent"), ("node-a", "agent"), ("client", f"{first}:9100"),
+        ("outside", f"{first}:9100"), (first, "echo-1:8080"), (first, "agent"),
+    ):  # fmt: skip
+        probe = cli.type("probe", sender, target, "--flows", "10")
+        assert probe.output.startswith("pass  10 delivered"), (sender, target, probe)
+    assert cli.type("probe", "client", f"{first}:9101", "--expect", "refused").output.startswith("pass")
+    assert "GET / HTTP/1.1 from " in kubectl("logs", first)
+    assert pods[0]["status"]["podIP"] in kubectl("exec", first, "--", "ip", "-4", "address")
+    assert first in cli.type("get", "pods").output
+    # The scheduler knows that the port is taken on both nodes, and the second one's pods wait.
+    kubectl("apply", "-f", "-", stdin=AGENT.replace("agent", "other"))
+    wait_for(lambda: "free ports" in kubectl("describe", "pods", "-l", "app=other"), "the scheduler to say why")
+    kubectl("delete", "daemonset", "agent")
+    kubectl("wait", "--for=delete", "pod", "-l", "app=agent", "--timeout=40s")
+    kubectl("rollout", "status", "daemonset/other", "--timeout=40s")
+    others = set(kubectl("get", "pods", "-l", "app=other", "-o", "jsonpath={.items[*].metadata.name}").split())
+    kubectl("delete", "service", "agent")
+    kubectl("create", "service", "clusterip", "other", "--tcp=80:9100")
+    address = kubectl("get", "service", "other", "-o", "jsonpath={.spec.clusterIP}")
+    wait_for(lambda: answers(cli, f"http://{address}/", times=20) == others, "the others, at the same port")
+    kubectl("delete", "daemonset", "other")
+    kubectl("wait", "--for=delete", "pod", "-l", "app=other", "--timeout=40s")
+    probe = cli.type("probe", "client", f"{pods[0]['status']['podIP']}:9100", "--expect", "refused")
+    assert probe.output.startswith("pass"), probe
+
+
+def test_nodes_have_leases_lose_pods_by_taints_and_come_again_when_they_are_made_anew(
+    cli: CommandLine, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    def renewed() -> dict[str, str]:
+        leases = json.loads(kubectl("get", "leases", "-n", "kube-node-lease", "-o", "json"))["items"]
+        return {each["spec"]["holderIdentity"]: each["spec"]["renewTime"] for each in leases}
+
+    def place(name: str) -> str:
+        return kubectl("get", "pods", "-l", f"app={name}", "-o", "jsonpath={.items[*].spec.nodeName}")
+
+    wait_for(lambda: set(renewed()) == {"node-a", "node-b"}, "a Lease of each node")
+    before = renewed()
+    kubectl("create", "deployment", "shop", "--image=shop", "--port=8080", "--replicas=4")
+    kubectl("rollout", "status", "deployment/shop", "--timeout=40s")
+    assert set(place("shop").split()) == {"node-a", "node-b"}
+    kubectl("taint", "node", "node-b", "broken=yes:NoExecute")
+    wait_for(lambda: place("shop").split() == ["node-a"] * 4, "the pods to leave the node")
+    kubectl("rollout", "status", "deployment/shop", "--timeout=40s")
+    assert "echo-2" in kubectl("get", "pods", "-o", "name"), "pods of the scenario tolerate all"
+    kubectl("taint", "node", "node-b", "broken-")
+    wait_for(lambda: all(now > before[name] for name, now in renewed().items()), "the Leases to be renewed")
+    # A node that is deleted is none, until it is made again: its machine has been there all the time.
+    described = json.loads(kubectl("get", "node", "node-b", "-o", "json"))
+    kubectl("delete", "node", "node-b")
+    wait_for(lambda: set(renewed()) == {"node-a"}, "its Lease to go with it")
+    assert kubectl("get", "nodes", "-o", "name").split() == ["node/node-a"]
+    kubectl("create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-b"}}))
+    kubectl("wait", "--for=condition=Ready", "node/node-b", "--timeout=20s")
+    anew = json.loads(kubectl("get", "node", "node-b", "-o", "json"))
+    assert anew["status"]["addresses"] == described["status"]["addresses"]
+    assert anew["spec"]["podCIDRs"] == described["spec"]["podCIDRs"]
+    kubectl("create", "deployment", "more", "--image=more", "--port=8080", "--replicas=4")
+    kubectl("rollout", "status", "deployment/more", "--timeout=40s")
+    assert "node-b" in place("more").split()
+    kubectl("expose", "deployment", "more", "--port=80", "--target-port=8080")
+    names = set(kubectl("get", "pods", "-l", "app=more", "-o", "jsonpath={.items[*].metadata.name}").split())
+    address = kubectl("get", "service", "more", "-o", "jsonpath={.spec.clusterIP}")
+    wait_for(lambda: answers(cli, f"http://{address}/", "outside", 40) == names, "all four to answer")
+
+
+NODE_C = json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-c", "labels": {"tier": "new"}}})
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [
+        "embedded/iptables",
+        pytest.param("kube-proxy/iptables", marks=pytest.mark.thorough),
+        pytest.param("kube-proxy/nftables", marks=pytest.mark.thorough),
+    ],
+)
+@pytest.mark.timeout(300)
+def test_a_new_node_joins_a_lab_that_stands_and_leaves_it(cli: CommandLine, tmp_path: Path, engine: str) -> None:
+    kubectl = started(cli, tmp_path, "--engine", engine)
+    kubectl("apply", "-f", "-", stdin=AGENT.replace("      hostNetwork: true\n", ""))
+    kubectl("rollout", "status", "daemonset/agent", "--timeout=40s")
+    kubectl("create", "service", "nodeport", "agent", "--tcp=9100", "--node-port=30910")
+    assert kubectl("get", "nodes", "-o", "name").split() == ["node/node-a", "node/node-b"]
+    assert "default/agent" not in cli.type("rules", "node-c").output, "it has no proxy yet"
+    kubectl("create", "-f", "-", stdin=NODE_C)
+    kubectl("wait", "--for=condition=Ready", "node/node-c", "--timeout=20s")
+    kubectl("rollout", "status", "daemonset/agent", "--timeout=40s")
+    placed = "jsonpath={.items[?(@.spec.nodeName=='node-c')].metadata.name}"
+    own = kubectl("get", "pods", "-l", "app=agent", "-o", placed)
+    assert own.startswith("agent-")
+    names = set(kubectl("get", "pods", "-l", "app=agent", "-o", "jsonpath={.items[*].metadata.name}").split())
+    assert len(names) == 3
+    address = kubectl("get", "node", "node-c", "-o", "jsonpath={.status.addresses[0].address}")
+    url = f"http://{address}:30910/"
+    wait_for(lambda: answers(cli, url, "outside", 60) == names, "all pods, by way of the new node")
+    for sender, target in (("client", f"{own}:9100"), (own, "agent"), ("node-c", "echo-1:8080"), (own, "echo-2:8080")):
+        probe = cli.type("probe", sender, target, "--flows", "10")
+        assert probe.output.startswith("pass  10 delivered"), (sender, target, probe)
+    kubectl("drain", "node-c", "--ignore-daemonsets", "--timeout=30s")
+    kubectl("delete", "node", "node-c")
+    wait_for(lambda: "node-c" not in kubectl("get", "leases", "-n", "kube-node-lease"), "its Lease to go")
+    if engine.startswith("kube-proxy"):  # the controller that collects pods without a node takes a minute
+        kubectl("wait", "--for=delete", f"pod/{own}", "--timeout=120s")
+        wait_for(lambda: own not in cli.type("get", "pods").output, "its pod to go")
+    assert cli.type("probe", "client", "agent", "--flows", "10").status == 0
+    kubectl("create", "-f", "-", stdin=NODE_C)
+    kubectl("wait", "--for=condition=Ready", "node/node-c", "--timeout=20s")
+    kubectl("rollout", "status", "daemonset/agent", "--timeout=60s")
+    names = set(kubectl("get", "pods", "-l", "app=agent", "-o", "jsonpath={.items[*].metadata.name}").split())
+    wait_for(lambda: answers(cli, url, "outside", 60) == names, "the pods, when it is back")
+    assert cli.type("ps").status == 0
+
+
+def test_a_node_that_joins_later_needs_a_control_plane_that_takes_writes(cli: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "shop.lab.yaml"
+    file.write_text(SCENARIO.replace("node-b: {}}", "node-b: {}, node-c: {present: false}}"))
+    done = cli.type("up", str(file))
+    assert done.status == ExitCode.SCENARIO
+    assert "nodes.node-c.present: the lab's own control plane has all nodes from the beginning" in done.errors, done
+
+
+FRONT = """\
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: front}
+spec:
+  dns: true
+  nodes: {node-a: {}, node-b: {}}
+  pods:
+    controller: {nodes: [node-b], labels: {app: nginx}, program: nginx, ports: [80]}
+    echo: {nodes: [node-a], labels: {app: echo}, ports: [8080]}
+    client: {nodes: [node-a]}
+  hosts: {outside: {}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: nginx}
+spec: {type: NodePort, selector: {app: nginx}, ports: [{port: 80, nodePort: 30080}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: echo}
+spec: {selector: {app: echo}, ports: [{port: 80, targetPort: 8080}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: echo}
+spec:
+  rules:
+  - host: echo.example
+    http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: echo, port: {number: 80}}}}]}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {color: blue}
+"""
+
+ASKS_OF_HOST = """
+import json, sys, urllib.error, urllib.request
+request = urllib.request.Request(sys.argv[1], headers={"Host": sys.argv[2]})
+try:
+    print(json.load(urllib.request.urlopen(request, timeout=3))["pod"])
+except urllib.error.HTTPError as error:
+    print(error.code)
+"""
+
+
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="needs nginx; 'apt-get install nginx-light'")
+def test_ingresses_and_names_follow_what_kubectl_makes(cli: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "front.lab.yaml"
+    file.write_text(FRONT)
+    kubectl = started(cli, tmp_path, str(file))
+    address = kubectl("get", "node", "node-a", "-o", "jsonpath={.status.addresses[0].address}")
+
+    def heard(host: str) -> str:
+        asked = cli.type("exec", "outside", "--", sys.executable, "-c", ASKS_OF_HOST, f"http://{address}:30080/", host)
+        return asked.output.strip()
+
+    # What the scenario has is in the API, too.
+    assert kubectl("get", "ingress", "echo", "-o", "jsonpath={.spec.rules[0].host}") == "echo.example"
+    assert kubectl("get", "configmap", "settings", "-o", "jsonpath={.data.color}") == "blue"
+    wait_for(lambda: heard("echo.example") == "echo", "the scenario's pod behind its Ingress")
+    assert heard("shop.example") == "404"
+    kubectl("create", "deployment", "shop", "--image=shop", "--port=8080")
+    kubectl("expose", "deployment", "shop", "--port=80", "--target-port=8080")
+    kubectl("rollout", "status", "deployment/shop", "--timeout=40s")
+    kubectl("create", "ingress", "shop", "--rule=shop.example/*=shop:80")
+    wait_for(lambda: heard("shop.example").startswith("shop-"), "the new pod behind the new Ingress")
+    kubectl("delete", "ingress", "echo")
+    wait_for(lambda: heard("echo.example") == "404", "the first Ingress to go")
+    assert heard("shop.example").startswith("shop-")
+    own = kubectl("get", "service", "shop", "-o", "jsonpath={.spec.clusterIP}")
+    found = cli.type("exec", "client", "--", "getent", "hosts", "shop.default.svc.cluster.local")
+    assert found.output.split()[:1] == [own], found
+
+
+LATE = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: late}
+spec:
+  selector: {matchLabels: {app: late}}
+  template:
+    metadata: {labels: {app: late}}
+    spec:
+      containers:
+      - name: late
+        image: late
+        ports: [{containerPort: 8080}]
+        readinessProbe: {initialDelaySeconds: 4, httpGet: {port: 8080}}
+"""
+
+
+def test_a_pod_is_ready_when_its_readiness_probe_may_succeed(cli: CommandLine, kubectl: Kubectl) -> None:
+    kubectl("apply", "-f", "-", stdin=LATE)
+    kubectl("expose", "deployment", "late", "--port=80", "--target-port=8080")
+    wait_for(lambda: "Running" in kubectl("get", "pods", "-l", "app=late"), "the pod to run")
+    pod = json.loads(kubectl("get", "pods", "-l", "app=late", "-o", "json"))["items"][0]
+    ready = {each["type"]: each["status"] for each in pod["status"]["conditions"]}
+    assert (ready["Ready"], pod["status"]["containerStatuses"][0]["ready"]) == ("False", False)
+    probe = cli.type("probe", "client", "late", "--expect", "rejected")
+    assert probe.output.startswith("pass"), probe
+    kubectl("rollout", "status", "deployment/late", "--timeout=30s")
+    address = kubectl("get", "service", "late", "-o", "jsonpath={.spec.clusterIP}")
+    wait_for(lambda: answers(cli, f"http://{address}/") == {pod["metadata"]["name"]}, "the pod to answer")
+    kubectl("delete", "pod", "-l", "app=late", "--wait=false")  # its successor goes before it is ready
+    kubectl("scale", "deployment/late", "--replicas=0")
+    kubectl("wait", "--for=delete", "pod", "-l", "app=late", "--timeout=30s")
 
 
 def test_a_log_is_followed_and_a_port_forwarded_until_the_client_ends(
@@ -662,34 +968,3 @@ def test_get_prints_each_line_that_changes(cli: CommandLine, kubectl: Kubectl) -
     watching.communicate(timeout=SECONDS)
     refused = cli.type("get", "-w", "pods", "-o", "json")
     assert (refused.status, "-w: watches tables of a standing lab" in refused.errors) == (2, True)
-
-
-CLIENTS = Path(__file__).parent / "clients"
-
-
-def built(folder: Path, *commands: tuple[str, ...]) -> None:
-    """Run commands of Go or pip; what these cannot get here is a reason to skip."""
-    for argv in commands:
-        if shutil.which(argv[0]) is None and not Path(argv[0]).exists():
-            pytest.skip(f"needs {argv[0]}")
-        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=1200, check=False)
-        if done.returncode != 0:
-            pytest.skip(f"{' '.join(argv)}: {done.stderr.strip()[-300:]}")
-
-
-# The verbs of kubectl, which asks the same API, run in every run.
-@pytest.mark.thorough
-@pytest.mark.timeout(900)
-def test_the_python_client_scales_watches_and_reads_logs(cli: CommandLine, kubectl: Kubectl, tmp_path: Path) -> None:
-    folder = tmp_path / "python"
-    folder.mkdir()
-    (folder / "watching.py").write_text((CLIENTS / "watching.py.txt").read_text())
-    built(folder, (sys.executable, "-m", "pip", "install", "--quiet", "--target", "packages", "kubernetes"))
-    kubectl("create", "deployment", "shop", "--image=shop", "--port=8080")
-    kubectl("expose", "deployment", "shop", "--port=80", "--target-port=8080")
-    address = kubectl("get", "pod", "echo-1", "-o", "jsonpath={.status.podIP}")
-    assert answers(cli, f"http://{address}:8080/") == {"echo-1"}
-    environment = {**os.environ, "PYTHONPATH": str(folder / "packages")}
-    argv = [sys.executable, "watching.py", str(tmp_path / "kubeconfig")]
-    done = subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    assert done.stdout == "three are ready\n3 pods\n1 lines\n", done.stderr[-2000:]

@@ -82,15 +82,22 @@ CONCERNS = {
             "lab/proxylab/server/added_pods.py",
             "lab/proxylab/server/control_plane.py",
             "lab/proxylab/server/kubernetes.py",
+            "lab/proxylab/server/reached_pods.py",
+            "tests/kernel/test_clients_of_a_real_api.py",
             "tests/kernel/test_killed_control_planes.py",
+            "tests/kernel/test_real_api_under_load.py",
             "tests/kernel/test_real_control_plane.py",
+            "tests/kernel/test_who_reaches_a_real_api.py",
         ),
         {
+            f"{_KERNEL}clients_of_a_real_api.py": (),
             f"{_KERNEL}killed_control_planes.py": (),
+            f"{_KERNEL}real_api_under_load.py": (),
             f"{_KERNEL}real_control_plane.py": (
                 "test_a_service_by_kubectl_reaches_the_pods_of_the_lab",
                 "test_it_ends_with_the_lab_and_leaves_nothing",
             ),
+            f"{_KERNEL}who_reaches_a_real_api.py": (),
         },
     ),
     "defects": Concern(
