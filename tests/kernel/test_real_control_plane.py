@@ -444,7 +444,7 @@ def test_pods_on_the_host_network_listen_at_their_nodes_addresses_and_go(cli: Co
     assert first in cli.type("get", "pods").output
     # The scheduler knows that the port is taken on both nodes, and the second one's pods wait.
     kubectl("apply", "-f", "-", stdin=AGENT.replace("agent", "other"))
-    wait_for(lambda: "free ports" in kubectl("describe", "pods", "-l", "app=other"), "the scheduler to say why")
+    wait_for(lambda: "free ports" in kubectl("get", "events"), "the scheduler to say why")
     kubectl("delete", "daemonset", "agent")
     kubectl("wait", "--for=delete", "pod", "-l", "app=agent", "--timeout=40s")
     kubectl("rollout", "status", "daemonset/other", "--timeout=40s")

@@ -78,7 +78,6 @@ class Round:
         self._namespace = namespace
         self._name = name
         self._sender = sender
-        self._nodes = tuple(each.name for each in lab.scenario.nodes if node in (None, each.name))
         self._node = node
 
     def go(self) -> Diagnosis:
@@ -151,6 +150,15 @@ class Round:
     def _modes(self) -> Mapping[str, str]:
         """The mode of each node's engine, which a step may have changed."""
         return {each.node: each.mode for each in self._proxies}
+
+    @cached_property
+    def _nodes(self) -> tuple[str, ...]:
+        """The nodes to examine: not a machine that has yet to become one. Raises ``ScenarioError`` for such a one."""
+        there = {each.node for each in self._proxies}
+        chosen = [each.name for each in self._lab.scenario.nodes if self._node in (None, each.name)]
+        if found := tuple(each for each in chosen if each in there):
+            return found
+        raise ScenarioError([f"{', '.join(chosen)} is no node yet: the API has no Node object of that name"])
 
     @property
     def _ends_connections(self) -> bool:
