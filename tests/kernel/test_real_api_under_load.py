@@ -31,11 +31,11 @@ spec:
   steps:
   - name: kubectl makes two hundred pods
     change: {kubectl: [create, -f, FOLDER/pods.json]}
-    until: {within: 4m}
+    until: {within: 240s}
     expect: {datagrams: {lost: 0, rejected: 0}, connection: {lost: 0, resets: 0}}
   - name: kubectl makes a thousand Services of them
     change: {kubectl: [create, -f, FOLDER/services.json]}
-    until: {within: 4m}
+    until: {within: 240s}
     expect: {datagrams: {lost: 0, rejected: 0}, connection: {lost: 0, resets: 0}}
     probes:
     - name: the first one leads to its pod
@@ -48,7 +48,7 @@ spec:
       expect: {outcome: delivered, source: preserved, backends: [crowd-199]}
   - name: kubectl takes the pods away
     change: {kubectl: [delete, statefulset/crowd, --cascade=foreground]}
-    until: {within: 4m}
+    until: {within: 240s}
     expect: {datagrams: {lost: 0, rejected: 0}, connection: {lost: 0, resets: 0}}
     probes:
     - name: a Service without its pod rejects
@@ -57,7 +57,7 @@ spec:
       expect: {outcome: rejected, at: node-a}
   - name: kubectl takes the Services away
     change: {kubectl: [delete, services, --selector=load=one]}
-    until: {within: 4m}
+    until: {within: 240s}
     expect: {datagrams: {lost: 0, rejected: 0}, connection: {lost: 0, resets: 0}}
 ---
 apiVersion: v1
