@@ -106,6 +106,8 @@ async def followed(launcher: Launcher) -> dict[str, Any]:
 def checks_of(wiring: Wiring, store: Store) -> BalancerRoutes:
     indexes = {"nodes": wiring.plan.end("router", "nodes").index}
     router, planned = wiring.namespaces["router"], wiring.plan.namespace("router").routes
+    for node in {*NEIGHBOURS.values()}:
+        store.apply(Node(name=f"node-{node}"))
     return BalancerRoutes(router, wiring.routes["router"], indexes, wiring.plan.balancers, planned, store)
 
 

@@ -71,9 +71,9 @@ MADE |= {"both.html", "run.html", "certificate.html", "frames.pcapng", ".proxyla
 
 
 def of_every_run() -> list[Kill]:
-    """Of the first rows those with a role, stage, signal or user that none before has."""
+    """The first rows that have a role, stage, signal or user that none before has."""
     found, known = [], set[object]()
-    for kill in chosen(CONCERNED):
+    for kill in chosen(ALL):
         if not known.issuperset(kinds := {kill.role, kill.stage, kill.blow, kill.ordinary}):
             known |= kinds
             found.append(kill)

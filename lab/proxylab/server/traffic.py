@@ -1,7 +1,7 @@
 """Sets up the traffic of a lab: its runner, its name service, and a meter for the rules of each node."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 
 from proxylab.addresses import Family, Protocol
 from proxylab.cluster.configuration import TERMINATING_MODES
@@ -54,20 +54,26 @@ def open_runner(
     meters = {
         (name, family): _Meter(each, family) for name, each in modes.items() for family in request.engine.families
     }
-    runner = Runner(
-        namespaces,
-        request.plan,
-        network.watch,
-        responders,
-        meters,
-        request.seed,
-        served=_served(request),
-        links=network.links,
-        packet_lock=packet_lock,
-        foreign={name: _foreign(modes[name], context) for name, context in control_plane.contexts.items()},
-        programs=_programs(control_plane.fleet, serving_loopback=request.engine.configuration.node_port_localhost),
-        trusted=trusted,
-    )
+    with ExitStack() as untaken:
+        foreign: dict[str, ForeignRules] = {}
+        for name, context in control_plane.contexts.items():
+            foreign[name] = _foreign(modes[name], context)
+            untaken.callback(foreign[name].close)
+        runner = Runner(
+            namespaces,
+            request.plan,
+            network.watch,
+            responders,
+            meters,
+            request.seed,
+            served=_served(request),
+            links=network.links,
+            packet_lock=packet_lock,
+            foreign=foreign,
+            programs=_programs(control_plane.fleet, serving_loopback=request.engine.configuration.node_port_localhost),
+            trusted=trusted,
+        )
+        untaken.pop_all()  # they are the runner's to close
     stack.callback(runner.close)
     return runner
 

@@ -27,6 +27,9 @@ NAME: Final = "proxylab"
 _TRIES: Final = 20
 """Another lab may end, and remove the group, between the moments when this one makes and enters it."""
 
+_REMOVED: Final = (errno.EEXIST, errno.ENOENT, errno.ENODEV)
+"""What the kernel says of a group that goes: also that it exists, of one that is no folder any more a moment later."""
+
 _KIBIBYTE: Final = 1024
 _SHARE: Final = (3, 4)
 """Of the machine's memory, for all commands. The rest is for the machine's own programs."""
@@ -125,7 +128,7 @@ def enter(groups: Sequence[ControlGroup], bounds: Bounds) -> None:
                     (group.folder / name).write_text(str(value), encoding="ascii")
                 (group.folder / "cgroup.procs").write_text("0", encoding="ascii")  # the writer
         except OSError as error:
-            if not left or error.errno not in (errno.ENOENT, errno.ENODEV):
+            if not left or error.errno not in _REMOVED:
                 raise
         else:
             return
