@@ -262,7 +262,7 @@ def difference_p_value(before: Sequence[float], after: Sequence[float]) -> float
 
     Example:
         >>> round(difference_p_value([10.0, 10.2, 9.9, 10.1], [11.0, 11.3, 10.9, 11.2]), 6)
-        7.2e-05
+        0.000151
     """
     if min(len(before), len(after)) < 2:
         raise ValueError("a sample needs two values at least: one has no variance")

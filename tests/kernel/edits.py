@@ -75,7 +75,7 @@ EDITS = [
         {
             "pod that dials out is masqueraded with the address of the uplink that leads out",
             "node dials out with the address of the uplink that leads out",
-            "NodePort at the first uplink answers by the second one unless rp_filter is strict",
+            "NodePort of the first uplink answers by the second unless rp_filter is strict",
             "NodePort at the first uplink leads to another node and answers by the second one",
         },
     ),

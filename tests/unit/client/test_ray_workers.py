@@ -75,7 +75,7 @@ def test_the_output_and_the_bundles_are_those_of_a_run_on_this_machine(
     user: Caller, cluster: Cluster, address: str
 ) -> None:
     ray = cluster({"one": 2, "two": 1, "head": 0})
-    here = user.type("run", ".", "-v", "--bundle-dir", "bundles")
+    here = user.type("run", ".", "-v", "--bundle-dir", "bundles", "--jobs", "1")
     there = user.type("run", ".", "-v", "--bundle-dir", "bundles", "--ray", address)
     assert there[0] == here[0] == ExitCode.FAILED
     assert timeless(there[1]) == timeless(here[1])
