@@ -158,7 +158,9 @@ class Round:
         chosen = [each.name for each in self._lab.scenario.nodes if self._node in (None, each.name)]
         if found := tuple(each for each in chosen if each in there):
             return found
-        raise ScenarioError([f"{', '.join(chosen)} is no node yet; make its Node object with kubectl, or name another one"])
+        raise ScenarioError(
+            [f"{', '.join(chosen)} is no node yet; make its Node object with kubectl, or name another one"]
+        )
 
     @property
     def _ends_connections(self) -> bool:
