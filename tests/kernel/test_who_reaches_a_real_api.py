@@ -141,7 +141,7 @@ def test_another_user_of_the_machine_gets_neither_the_token_nor_an_answer(cli: C
         assert f"/proc/{watching.pid}/fd/" in owned.stdout, "its owner finds it, so the look is a look"
     finally:
         watching.kill()
-        watching.wait()
+        watching.communicate()
     path = cli.control_sockets.folder / f"{NAME}.sock"
     for each in (path, path.parent):
         each.chmod(0o777)
