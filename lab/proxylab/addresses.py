@@ -111,3 +111,13 @@ def may_overlap(one: tuple[str, IPNetwork], other: tuple[str, IPNetwork]) -> boo
         return False
     first, last, middle = int(pods[0]), int(pods[-1]), int(nodes[0]) + nodes.num_addresses // 2
     return middle <= first and last <= int(nodes[-1])
+
+
+def with_port(address: IPAddress, port: int) -> str:
+    """An address and port as RFC 3986 and every tool write them.
+
+    Example:
+        >>> with_port(IPv6Address("fd00::1"), 80)
+        '[fd00::1]:80'
+    """
+    return f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from hashlib import sha256
 
-from proxylab.addresses import IPAddress
+from proxylab.addresses import with_port
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Service
 
 _CHARACTERS = 16
@@ -30,15 +30,11 @@ def chain_hashes(objects: Iterable[KubeObject]) -> Iterator[str]:
             continue
         for own in piece.ports:
             identity = _identity(behind, own.name, own.protocol)
-            yield from (_hashed(identity + _end(each.addresses[0], own.port)) for each in piece.endpoints)
+            yield from (_hashed(identity + with_port(each.addresses[0], own.port)) for each in piece.endpoints)
 
 
 def _identity(service: Service, port: str, protocol: str) -> str:
     return f"{service.namespace}/{service.name}{f':{port}' if port else ''}{protocol.lower()}"
-
-
-def _end(address: IPAddress, port: int) -> str:
-    return f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"
 
 
 @lru_cache(maxsize=_MOST_REMEMBERED)

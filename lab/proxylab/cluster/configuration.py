@@ -12,7 +12,7 @@ from typing import Final, Self
 
 from msgspec import Struct, field
 
-from proxylab.addresses import IPAddress, IPNetwork
+from proxylab.addresses import IPAddress, IPNetwork, with_port
 from proxylab.encoding import Record
 
 
@@ -90,7 +90,7 @@ class SocketAddress(Record, frozen=True):
         return cls(ip_address(host), int(port))
 
     def __str__(self) -> str:
-        return f"{self.address}:{self.port}" if self.address.version == 4 else f"[{self.address}]:{self.port}"
+        return with_port(self.address, self.port)
 
 
 class ConntrackTimeouts(Record, frozen=True, kw_only=True):

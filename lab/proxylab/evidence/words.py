@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from proxylab.addresses import IPAddress
+from proxylab.addresses import IPAddress, with_port
 
 _MOST_KINDS = 4
 """How many different clauses about flows ``tally`` spells out; it only counts the rest."""
@@ -23,9 +23,7 @@ def endpoint(address: IPAddress, port: int) -> str:
         >>> endpoint(ip_address("fd00::1"), 80), endpoint(ip_address("10.0.0.1"), 0)
         ('[fd00::1]:80', '10.0.0.1')
     """
-    if not port:
-        return str(address)
-    return f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"
+    return with_port(address, port) if port else str(address)
 
 
 def amount(number: int, thing: str) -> str:

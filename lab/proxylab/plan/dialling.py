@@ -11,7 +11,7 @@ balancer whose packets kept its own address: nodes route to pods past the router
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from proxylab.addresses import IPAddress, Protocol
+from proxylab.addresses import IPAddress, Protocol, with_port
 from proxylab.cluster.objects import Service, ServiceType
 from proxylab.encoding import Record
 from proxylab.plan.model import Balancer
@@ -81,9 +81,8 @@ def _rules(each: DialledPort) -> Iterator[str]:
     for number, own in enumerate(each.nodes.values()):
         left = len(each.nodes) - number
         chance = f" -m statistic --mode random --probability {1 / left:.10f}" if left > 1 else ""
-        end = f"{own}:{each.node_port}" if own.version == 4 else f"[{own}]:{each.node_port}"
         matched = f"-d {each.address} {protocol} --dport {each.port}{chance}"
-        yield f"-A PREROUTING {matched} -j DNAT --to-destination {end}"
+        yield f"-A PREROUTING {matched} -j DNAT --to-destination {with_port(own, each.node_port)}"
         if each.hides_client:
             dialled = f"-d {own} {protocol} --dport {each.node_port} -m conntrack --ctorigdst {each.address}"
             yield f"-A POSTROUTING {dialled} -j MASQUERADE"

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_network
 from typing import Final, NamedTuple
 
-from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol, with_port
 from proxylab.cluster.objects import Node, Pod
 from proxylab.encoding import Record
 from proxylab.plan.model import Plan, PlannedNamespace, PodPlacement
@@ -117,12 +117,11 @@ def _rules(each: HostPort) -> Iterator[str]:
     """The rules of a pod's chain for one port: what is masqueraded, and where it leads."""
     at = "" if each.at is None else f" -d {each.at}"
     matched = f"{at} -p {each.protocol.lower()} --dport {each.port}"
-    chain, version = _chain(each.pod), each.address.version
+    chain = _chain(each.pod)
     yield f"-A {chain} -s {each.subnet}{matched} -j CNI-HOSTPORT-SETMARK"
-    if version == 4:
+    if each.address.version == 4:
         yield f"-A {chain} -s 127.0.0.1{matched} -j CNI-HOSTPORT-SETMARK"
-    to = f"{each.address}:{each.pod_port}" if version == 4 else f"[{each.address}]:{each.pod_port}"
-    yield f"-A {chain}{matched} -j DNAT --to-destination {to}"
+    yield f"-A {chain}{matched} -j DNAT --to-destination {with_port(each.address, each.pod_port)}"
 
 
 def _chain(pod: str) -> str:

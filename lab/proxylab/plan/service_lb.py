@@ -8,7 +8,7 @@ client's address under either policy. Its rules for loadBalancerSourceRanges are
 
 from collections.abc import Iterable, Iterator
 
-from proxylab.addresses import Family, IPAddress, Protocol
+from proxylab.addresses import Family, IPAddress, Protocol, with_port
 from proxylab.cluster.objects import Node, Service, TrafficPolicy
 from proxylab.encoding import Record
 from proxylab.plan.model import Forwarding
@@ -39,8 +39,7 @@ def forwarding_text(ports: Iterable[ForwardedPort]) -> str:
     """The text for iptables-restore that makes a pod pass on what comes to these ports, and nothing else."""
     lines = ["*nat", "-F PREROUTING", "-F POSTROUTING"]
     for each in ports:
-        protocol, version = f"-p {each.protocol.lower()}", each.address.version
-        to = f"{each.address}:{each.to}" if version == 4 else f"[{each.address}]:{each.to}"
+        protocol, to = f"-p {each.protocol.lower()}", with_port(each.address, each.to)
         lines.append(f"-A PREROUTING ! -s {each.address} {protocol} --dport {each.port} -j DNAT --to-destination {to}")
         lines.append(f"-A POSTROUTING -d {each.address} {protocol} -j MASQUERADE")
     return "".join(f"{line}\n" for line in (*lines, "COMMIT"))

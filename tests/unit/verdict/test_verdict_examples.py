@@ -6,7 +6,7 @@ import importlib
 import pytest
 
 
-@pytest.mark.parametrize("module", ["proxylab.statistics", "proxylab.evidence.words"])
+@pytest.mark.parametrize("module", ["proxylab.addresses", "proxylab.statistics", "proxylab.evidence.words"])
 def test_examples(module: str) -> None:
     failed, attempted = doctest.testmod(importlib.import_module(module))
     assert attempted
