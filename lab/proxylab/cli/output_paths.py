@@ -35,14 +35,18 @@ class OutputFile(click.Path):
 
 
 class OutputFolder(click.Path):
-    """A folder for files to write, which is made if need be."""
+    """A folder for files to write, which is made if need be.
 
-    def __init__(self) -> None:
+    With the flag ``unless``, which click must read before (``is_eager``), the verb writes nothing there.
+    """
+
+    def __init__(self, *, unless: str = "") -> None:
         super().__init__(file_okay=False)
+        self.unless = unless
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         folder = Path(os.fsdecode(super().convert(value, param, ctx)))
-        resilient = ctx is not None and ctx.resilient_parsing
-        if not resilient and (why := why_unwritable(folder / "any")):
+        unwritten = ctx is not None and (ctx.resilient_parsing or ctx.params.get(self.unless))
+        if not unwritten and (why := why_unwritable(folder / "any")):
             self.fail(f"cannot write to {folder}: {why}; name another folder", param, ctx)
         return folder

@@ -126,13 +126,13 @@ class RunOptions(Options, frozen=True, kw_only=True):
         option(
             "--bundle-dir",
             metavar="DIRECTORY",
-            type=OutputFolder(),
+            type=OutputFolder(unless="no_bundles"),
             default=Path(".proxylab/bundles"),
             show_default=True,
             help="Where to save the evidence of each probe that did not pass; `proxylab judge` reads it.",
         ),
     ]
-    no_bundles: Annotated[bool, option("--no-bundles", is_flag=True, help="Save no evidence.")]
+    no_bundles: Annotated[bool, option("--no-bundles", is_flag=True, is_eager=True, help="Save no evidence.")]
     keep: Annotated[
         bool,
         option(

@@ -94,6 +94,17 @@ def test_a_place_where_nothing_can_be_written_is_refused_before_a_lab_is_built(
     assert sorted(caller.folder.iterdir()) == before
 
 
+def test_a_folder_for_evidence_must_take_files_only_where_evidence_is_saved(caller: Caller) -> None:
+    lay_out(caller)
+    (caller.folder / ".proxylab").write_text("a file lies where the folder would")
+    code, _, errors = caller.type("run", "a.lab.yaml")
+    assert code == ExitCode.SCENARIO, errors
+    assert ".proxylab/bundles" in errors
+    assert caller.events() == []
+    code, _, errors = caller.type("run", "a.lab.yaml", "--no-bundles")
+    assert code == ExitCode.OK, errors
+
+
 @pytest.mark.parametrize("line", [TYPED[each] for each in sorted(ASKED_NEW)], ids=map(" ".join, sorted(ASKED_NEW)))
 def test_a_new_file_that_exists_is_refused_before_a_lab_is_built(caller: Caller, line: str) -> None:
     lay_out(caller)
