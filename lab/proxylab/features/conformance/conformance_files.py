@@ -1,7 +1,8 @@
 """A table of conformance as files: a page in HTML or Markdown, JUnit XML for CI systems, and a badge.
 
-The pages have the same tables: a row for each proxy, and then for each mode its themes, its known differences, what was
-not judged and what does not conform, with a column for each proxy. No file loads anything.
+The pages have the same tables: a row for each proxy, and then for each mode its themes, what differs between its
+proxies, its known differences, what was not judged and what does not conform, with a column for each proxy. No file
+loads anything.
 """
 
 import re
@@ -118,6 +119,9 @@ def _tables(found: Conformance) -> Iterator[tuple[str, _Rows]]:
         columns = [number for number, each in enumerate(found.columns) if each.mode == mode]
         proxies = [found.columns[each].label.replace(f"/{mode}", "") for each in columns]
         yield f"Mode {mode}", [("theme", *proxies), *_themes(found, columns)]
+        differing = [*_differing(found, columns)]
+        if differing:
+            yield f"Differs in mode {mode}", [("item", *proxies), *differing]
         for heading, results in _LISTS:
             rows = [*_reasons(found, columns, results)]
             if rows:
@@ -148,6 +152,19 @@ def _themes(found: Conformance, columns: Sequence[int]) -> Iterator[Sequence[str
             cells.append(f"{conforming(counts)}{aside}" if any(each is not ItemResult.SKIP for each in counts) else "")
         if any(cells):
             yield theme or "all", *cells
+
+
+def _differing(found: Conformance, columns: Sequence[int]) -> Iterator[Sequence[str]]:
+    """The items of the scenarios that all proxies ran, whose result is not the same on all, with the reason of each."""
+    shared = frozenset.intersection(*(found.scenarios(each) for each in columns))
+    for item in found.items:
+        if item.scenario in shared and len({item.results[each] for each in columns}) > 1:
+            yield item.title, *(_in_words(item, each) for each in columns)
+
+
+def _in_words(item: Item, column: int) -> str:
+    result, reason = item.results[column], item.reason(column)
+    return f"{result or 'absent'}{f': {reason}' if reason else ''}"
 
 
 def _reasons(found: Conformance, columns: Sequence[int], results: Sequence[ItemResult]) -> Iterator[Sequence[str]]:

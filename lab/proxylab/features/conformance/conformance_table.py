@@ -42,6 +42,7 @@ from msgspec.structs import replace
 
 from proxylab.binary_identity import BinaryIdentity
 from proxylab.encoding import MisfitError, Record, encode
+from proxylab.engines.engine_names import version_of
 from proxylab.errors import ExitCode
 from proxylab.report.document import API_VERSION
 from proxylab.report.foreign_documents import decode_printable
@@ -197,14 +198,25 @@ class Conformance(Record, frozen=True):
         return ExitCode.INCONCLUSIVE if ItemResult.INCONCLUSIVE in found else ExitCode.OK
 
     def like(self, subject: TestedProxy) -> int | None:
-        """The column to compare with a subject: of its mode, if there is one of its kernel and version, or the last."""
-        alike = [number for number, each in enumerate(self.columns) if each.mode == subject.mode]
+        """The column to compare with a subject: of its mode, and if there is one, of its kernel, and of its version.
 
-        def fits(number: int) -> tuple[int, ...]:
-            column = self.columns[number]
-            return column.kernel == subject.kernel, column.version == subject.version, number
-
-        return max(alike, key=fits, default=None)
+        Without one of its version it is the nearest before, or else the nearest after.
+        """
+        wanted = version_of(subject.engine, subject.version)
+        known = {number: each for number, each in enumerate(self.columns) if each.mode == subject.mode}
+        numbers = {number: version_of(each.engine, each.version) for number, each in known.items()}
+        for preferred in (
+            {number for number, each in known.items() if each.kernel == subject.kernel},
+            {number for number, each in known.items() if each.version == subject.version},
+            {
+                number for number, each in numbers.items() if each[: len(wanted)] <= wanted
+            },  # a minor has all its patches
+        ):
+            kept = {number: each for number, each in numbers.items() if number in preferred}
+            numbers = kept or numbers
+        is_before = any(each[: len(wanted)] <= wanted for each in numbers.values())
+        nearest = (max if is_before else min)(numbers.values(), default=())
+        return max((number for number, each in numbers.items() if each == nearest), default=None)
 
     def to_json(self) -> str:
         """The document, with a line for each column and item."""
@@ -276,6 +288,55 @@ def together(tables: Sequence[Conformance]) -> Conformance:
             for (scenario, name), row in sorted(results.items(), key=lambda each: each[0][0])
         ),
     )
+
+
+def united(table: Conformance) -> Conformance:
+    """The table with one column for all that one proxy ran in parts.
+
+    Parts are of the same proxy, kernel, options, versions and catalogue, and have no scenario in common. Then the
+    column begins when the first of them did.
+    """
+    parts: list[list[int]] = []
+    for number, column in enumerate(table.columns):
+        ran = table.scenarios(number)
+        for others in parts:
+            if _in_part(table.columns[others[0]]) == _in_part(column) and all(
+                ran.isdisjoint(table.scenarios(each)) for each in others
+            ):
+                others.append(number)
+                break
+        else:
+            parts.append([number])
+    part_of = {number: part for part, numbers in enumerate(parts) for number in numbers}
+    return Conformance(
+        tuple(
+            replace(
+                table.columns[numbers[0]],
+                scenarios=sum(table.columns[each].scenarios for each in numbers),
+                begun=min(table.columns[each].begun for each in numbers),
+            )
+            for numbers in parts
+        ),
+        tuple(
+            replace(
+                item,
+                results=tuple(
+                    next((found for each in numbers if (found := item.results[each]) is not None), None)
+                    for numbers in parts
+                ),
+                reasons={
+                    reason: tuple(dict.fromkeys(part_of[each] for each in columns))
+                    for reason, columns in item.reasons.items()
+                },
+            )
+            for item in table.items
+        ),
+    )
+
+
+def _in_part(column: TestedProxy) -> TestedProxy:
+    """What all parts of a column have in common."""
+    return replace(column, scenarios=0, begun="")
 
 
 def _items(result: ScenarioResult) -> Iterator[Item]:

@@ -33,6 +33,7 @@ from proxylab.features.conformance.conformance_table import (
     conformance_of,
     read,
     together,
+    united,
 )
 from proxylab.features.conformance.conformance_text import change_lines, conformance_lines
 from proxylab.features.conformance.runs import digest_of, tested_proxy
@@ -63,7 +64,7 @@ class ConformanceOptions(Options, frozen=True, kw_only=True):
             multiple=True,
             type=_REPORT,
             help="Run nothing: take the JSON report of an earlier run; may be repeated, and gives its columns side by "
-            "side.",
+            "side, or as one where one proxy ran the catalogue in parts.",
         ),
     ]
     compare: Annotated[
@@ -73,7 +74,7 @@ class ConformanceOptions(Options, frozen=True, kw_only=True):
             metavar="FILE",
             type=_REPORT,
             help="Print what differs from this JSON report: from its column of the same mode, of the same kernel and "
-            "version if there is one, or else its last.",
+            "version if there is one, or else of the version before.",
         ),
     ]
     reports: Annotated[
@@ -110,7 +111,7 @@ def command(make_session: SessionMaker | None, /, *, options: ConformanceOptions
     before = _read(options.compare) if options.compare else None
     with ExitStack() as stack:  # its end may raise: report before that
         if options.earlier:
-            table = together([_read(file) for file in options.earlier])
+            table = united(together([_read(file) for file in options.earlier]))
             code = table.exit_code
         else:
             written = load_all(files_of(*options.names))

@@ -18,6 +18,7 @@ from proxylab.text import WIDTH, wrapped
 from proxylab.verdict.rule_coverage import RuleCoverage
 
 _RED: Final = (ItemResult.FAIL, ItemResult.INCONCLUSIVE)
+_JUDGED: Final = (*_RED, ItemResult.PASS, ItemResult.KNOWN)
 _MOST_REASONS: Final = 6
 _MOST_NAMED: Final = 3
 """How many reasons the verdict has, and how many items of each; the page has all."""
@@ -35,6 +36,7 @@ class AgainstRelease(Struct, frozen=True):
         result: how many items conform, in words.
         turned: the items that are red here, and not on the release, each with its reason.
         red_on_both: how many are red on both.
+        unknown: how many were judged here, and have no result on the release.
         is_judged: whether something ran, and could be judged.
     """
 
@@ -43,6 +45,7 @@ class AgainstRelease(Struct, frozen=True):
     result: str
     turned: tuple[tuple[Item, str], ...]
     red_on_both: int
+    unknown: int
     is_judged: bool
 
 
@@ -56,6 +59,8 @@ class Gate(Struct, frozen=True):
         base: the commit before the change; empty where none is known.
         late: the scenarios of each engine that would have begun after the gate's time.
         minutes: that time.
+        ready: after how many seconds the proxy was built, or looked at.
+        tested: how many seconds the tests took.
         rules: what the probes met of each engine's rules.
     """
 
@@ -65,6 +70,8 @@ class Gate(Struct, frozen=True):
     base: str
     late: dict[str, int]
     minutes: float
+    ready: float
+    tested: float
     rules: Mapping[str, RuleCoverage] = {}
 
     @property
@@ -77,28 +84,33 @@ def against_release(found: Conformance, column: int, releases: Conformance) -> A
     """One proxy of a table beside the release that is most like it."""
     subject, before = found.columns[column], releases.like(found.columns[column])
     here = len(releases.columns) + column
+    pair = together([releases, found])
     turned, both = [], 0
-    for item in together([releases, found]).having(here, *_RED):
+    for item in pair.having(here, *_RED):
         if before is not None and item.results[before] in _RED:
             both += 1
         else:
             turned.append((item, item.reason(here)))
+    unknown = 0 if before is None else sum(item.results[before] is None for item in pair.having(here, *_JUDGED))
     label = "" if before is None else releases.columns[before].label
     counts = found.counts(column)
-    is_judged = any(counts[each] for each in (*_RED, ItemResult.PASS, ItemResult.KNOWN))
-    return AgainstRelease(subject.engine, label, sentence(counts), tuple(turned), both, is_judged)
+    is_judged = any(counts[each] for each in _JUDGED)
+    return AgainstRelease(subject.engine, label, sentence(counts), tuple(turned), both, unknown, is_judged)
 
 
 def gate_lines(gate: Gate, width: int = WIDTH) -> list[str]:
     """The verdict, whose last line says whether the change passes."""
     lines = [*wrapped(f"gate: {gate.ran}", "", "  ", width), *wrapped(_touched_words(gate), "  ", width=width)]
+    lines += wrapped(f"ready in {gate.ready:.0f} s, tested in {gate.tested / 60:.1f} minutes", "  ", width=width)
     for each in gate.against:
         lines += ["", *_engine_lines(each, gate.late.get(each.engine, 0), gate.minutes, width)]
         if each.engine in gate.rules:
             lines += _rule_lines(gate.rules[each.engine], width)
     red = sum(len(each.turned) for each in gate.against)
     silent = [each.engine for each in gate.against if not each.is_judged]
-    verdict = f"does not pass: {amount(red, 'item')} turned red" if red else "passes: nothing turned red"
+    late = sum(gate.late.values())
+    aside = f" of what ran; {amount(late, 'scenario')} did not run" if late else ""
+    verdict = f"does not pass: {amount(red, 'item')} turned red" if red else f"passes: nothing turned red{aside}"
     if silent and not red:
         verdict = f"is not judged: nothing ran on {' and '.join(silent)}"
     return [*lines, "", f"the change {verdict}"]
@@ -125,6 +137,8 @@ def _engine_lines(found: AgainstRelease, late: int, minutes: float, width: int) 
     yield from wrapped(f"{found.engine}: {found.result} conform{compared}", "", "  ", width)
     if found.red_on_both:
         yield from wrapped(f"{amount(found.red_on_both, 'item')} red there, too", "  ", width=width)
+    if found.unknown:
+        yield from wrapped(f"{amount(found.unknown, 'item')} without a result there", "  ", width=width)
     if late:
         wanted = f"--minutes {minutes * 2:g}"
         yield from wrapped(

@@ -1,7 +1,7 @@
 """What a change of kubernetes can alter in a proxy: which modes, and which themes of the catalogue.
 
-The table follows the folders of kube-proxy's sources. A file that no row names alters no proxy. A file of ``pkg/proxy``
-that no other row names may alter everything.
+The table follows the folders of kube-proxy's sources, and of what it is linked with. A file that no row names alters no
+proxy. A file of ``pkg/proxy`` that no other row names may alter everything, and so may one that names feature gates.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ BOTH: Final = (Mode.IPTABLES, Mode.NFTABLES)
 """The modes that the gate runs on."""
 
 
-class _Area(Struct, frozen=True):
+class Area(Struct, frozen=True):
     """A folder or file of kubernetes; without themes it concerns the whole catalogue."""
 
     path: str
@@ -27,31 +27,39 @@ _SERVICES: Final = ("affinity", "clusterip", "externalip", "hairpin", "loadbalan
 _ENDPOINTS: Final = ("clusterip", "loadbalancer", "manifests", "nodeport", "rejections", "steps", "terminating")
 _SETTINGS: Final = ("conntrack", "detect-local", "leftovers", "masquerade", "nodeport", "steps")
 
-_AREAS: Final = (
-    _Area("pkg/proxy/iptables/", (Mode.IPTABLES,)),
-    _Area("pkg/util/iptables/", (Mode.IPTABLES,)),
-    _Area("vendor/sigs.k8s.io/iptables-wrappers/", (Mode.IPTABLES,)),
-    _Area("pkg/proxy/nftables/", (Mode.NFTABLES,)),
-    _Area("vendor/sigs.k8s.io/knftables/", (Mode.NFTABLES,)),
-    _Area("pkg/proxy/ipvs/", (Mode.IPVS,)),
-    _Area("pkg/proxy/winkernel/", ()),
-    _Area("pkg/proxy/kubemark/", ()),
-    _Area("pkg/proxy/conntrack/", themes=("bugs", "conntrack", "steps", "terminating")),
-    _Area("vendor/github.com/vishvananda/netlink/", themes=("bugs", "conntrack", "steps", "terminating")),
-    _Area("pkg/proxy/healthcheck/", themes=("health", "loadbalancer", "steps")),
-    _Area("pkg/proxy/metrics/", themes=("health", "steps")),
-    _Area("pkg/proxy/topology.go", themes=("clusterip", "loadbalancer", "nodeport", "terminating", "topology")),
-    _Area("pkg/proxy/endpoint", themes=(*_ENDPOINTS, "topology")),
-    _Area("pkg/proxy/serviceport.go", themes=_SERVICES),
-    _Area("pkg/proxy/servicechangetracker.go", themes=_SERVICES),
-    _Area("pkg/proxy/node", themes=("nodeport", "steps", "topology")),
-    _Area("pkg/proxy/config/", themes=("steps", "topology", "terminating")),
-    _Area("pkg/proxy/runner/", themes=("steps",)),
-    _Area("pkg/proxy/apis/", themes=_SETTINGS),
-    _Area("cmd/kube-proxy/", themes=_SETTINGS),
-    _Area("staging/src/k8s.io/kube-proxy/", themes=_SETTINGS),
-    _Area("pkg/proxy/"),
-    _Area("go.mod"),
+AREAS: Final = (
+    Area("pkg/proxy/iptables/", (Mode.IPTABLES,)),
+    Area("pkg/util/iptables/", (Mode.IPTABLES,)),
+    Area("vendor/sigs.k8s.io/iptables-wrappers/", (Mode.IPTABLES,)),
+    Area("pkg/proxy/nftables/", (Mode.NFTABLES,)),
+    Area("vendor/sigs.k8s.io/knftables/", (Mode.NFTABLES,)),
+    Area("vendor/github.com/google/nftables/", (Mode.NFTABLES,)),  # by which knftables lists
+    Area("pkg/proxy/ipvs/", (Mode.IPVS,)),
+    Area("pkg/proxy/winkernel/", ()),
+    Area("pkg/proxy/kubemark/", ()),
+    Area("pkg/proxy/conntrack/", themes=("bugs", "conntrack", "steps", "terminating")),
+    Area("vendor/github.com/vishvananda/netlink/", themes=("bugs", "conntrack", "steps", "terminating")),
+    Area("pkg/proxy/healthcheck/", themes=("health", "loadbalancer", "steps")),
+    Area("pkg/proxy/metrics/", themes=("health", "steps")),
+    Area("pkg/proxy/topology.go", themes=("clusterip", "loadbalancer", "nodeport", "terminating", "topology")),
+    Area("pkg/proxy/endpoint", themes=(*_ENDPOINTS, "topology")),
+    Area("pkg/proxy/serviceport.go", themes=_SERVICES),
+    Area("pkg/proxy/servicechangetracker.go", themes=_SERVICES),
+    Area("pkg/proxy/node", themes=("nodeport", "steps", "topology")),
+    Area("pkg/proxy/config/", themes=("steps", "topology", "terminating")),
+    Area("pkg/proxy/runner/", themes=("steps",)),
+    Area("pkg/proxy/apis/", themes=_SETTINGS),
+    Area("cmd/kube-proxy/", themes=_SETTINGS),
+    Area("staging/src/k8s.io/kube-proxy/", themes=_SETTINGS),
+    Area("pkg/proxy/"),
+    Area("pkg/features/kube_features.go"),  # feature gates, and whether they are on by default
+    Area("pkg/util/node/", themes=_SETTINGS),
+    Area("pkg/util/async/", themes=("steps",)),  # the runner until 1.33
+    Area("pkg/api/v1/service/", themes=_SERVICES),
+    Area("pkg/apis/core/v1/helper/", themes=_SERVICES),
+    Area("staging/src/k8s.io/client-go/", themes=("steps",)),
+    Area("staging/src/k8s.io/component-helpers/node/", themes=_SETTINGS),
+    Area("go.mod"),
 )
 
 
@@ -78,7 +86,7 @@ def touched(files: Iterable[str]) -> Touched:
     for file in files:
         if file.endswith(("_test.go", ".md")) or "/testing/" in file:
             continue
-        area = next((each for each in _AREAS if file.startswith(each.path)), None)
+        area = next((each for each in AREAS if file.startswith(each.path)), None)
         if area is None or not area.modes:
             continue
         found.append(file)

@@ -124,6 +124,7 @@ def command(make_session: SessionMaker | None, /, *, options: GateOptions) -> Ex
     engines = [f"kube-proxy/{mode}" for mode in BOTH]
     first = choice_of(engines[0], ProxyOptions(kube_proxy=str(options.source), privileged=options.privileged))
     choices = {engine: replace(first, name=engine) for engine in engines}  # one build for all
+    ready = begun.seconds
     runs = _runs(choices, alters)
     store = BundleStore(options.artifacts / "bundles")
     progress = RunProgress(sum(map(len, runs)), document=True, verbosity=0, color=options.color, paint=paint)
@@ -143,6 +144,8 @@ def command(make_session: SessionMaker | None, /, *, options: GateOptions) -> Ex
             base=changes.base if changes is not None else "",
             late=Counter(each.engine for each in results if _is_late(each)),
             minutes=options.minutes,
+            ready=ready,
+            tested=begun.seconds - ready,
             rules=by_engine(results),
         )
         _write(options.artifacts, table, results, begun)

@@ -25,6 +25,7 @@ from proxylab.features.conformance.conformance_table import (
     read,
     sentence,
     together,
+    united,
 )
 from proxylab.features.conformance.conformance_text import change_lines, conformance_lines
 from proxylab.scenario.cases import cases
@@ -72,6 +73,45 @@ def test_side_by_side_every_column_keeps_its_results_and_reasons(first: Conforma
             was = {each.title: each.reason(column) for each in table.items if each.results[column]}
             now = {each.title: each.reason(at + column) for each in both.items if each.results[at + column]}
             assert was == now
+
+
+@given(tables(2), st.booleans())
+def test_what_one_proxy_ran_in_parts_is_one_column(table: Conformance, is_split_by_scenario: bool) -> None:
+    """Halves of a table put together are the table again, in whatever order; what ran twice stays two columns."""
+    rows = [each for each in table.items if any(each.results)]
+    whole = Conformance(
+        table.columns[:1], tuple(replace(each, results=(ItemResult.PASS,), reasons={}) for each in rows)
+    )
+
+    def half(is_first: bool) -> Conformance:
+        kept = [
+            each
+            for number, each in enumerate(whole.items)
+            if (each.scenario == "a/x" if is_split_by_scenario else number % 2 == 0) == is_first
+        ]
+        return Conformance((replace(whole.columns[0], scenarios=1, begun=f"2026-11-2{is_first:d}"),), tuple(kept))
+
+    halves = [half(True), half(False)]
+    found = united(together(halves))
+    if halves[0].scenarios(0) & halves[1].scenarios(0):
+        assert found == together(halves)
+        return
+    (column,) = found.columns
+    assert (column.scenarios, column.begun) == (2, "2026-11-20")
+    assert {each.title: each.results for each in found.items} == {each.title: each.results for each in whole.items}
+
+
+def test_parts_of_different_proxies_stay_apart_and_reasons_follow_their_columns() -> None:
+    other = replace(RELEASE, columns=(subject(version="v1.36.4"),))
+    first, second = (replace(RELEASE, items=items) for items in (RELEASE.items[:2], RELEASE.items[2:]))
+    found = united(together([first, other, second]))
+    assert [each.version for each in found.columns] == ["v1.36.3", "v1.36.4"]
+    assert found.columns[0].scenarios == 8
+    for column in (0, 1):
+        assert found.counts(column) == RELEASE.counts(0)
+        assert {each.title: each.reason(column) for each in found.items} == {
+            each.title: each.reason(0) for each in RELEASE.items
+        }
 
 
 @pytest.mark.parametrize(
@@ -138,6 +178,9 @@ def test_the_column_to_compare_with_is_of_the_same_mode_then_kernel_then_version
     )
     assert like("kube-proxy/nftables", "v1.36.3") == 0
     assert like("kube-proxy/nftables", "v1.38.0-alpha.1") == 1
+    assert like("kube-proxy/nftables", "v1.36.9-dirty") == 0, "the nearest before"
+    assert like("kube-proxy/nftables", "v1.37+0123456789abcd") == 1, "one of its minor"
+    assert like("kube-proxy/nftables", "v1.35.0") == 0, "none before: the nearest after"
     assert like("kube-proxy/nftables", "v1.36.3", "uml") == 2
     assert like("kube-proxy/iptables", "v1.36.3") == 3
     assert like("kube-proxy/ipvs", "v1.37.2") is None
@@ -219,6 +262,19 @@ def test_the_pages_have_the_versions_the_counts_and_the_reasons() -> None:
         assert "clusterip 2 of 2 1 of 2" in words
         assert "mode nftables has no node ports on 127 0 0 1 KEP 3866 1 1" in words
         assert "preserves the client IP echo 1 saw it come from 172 18 0 2 not from client 10 244 1 2 1" in words
+
+
+def test_the_pages_list_what_differs_between_proxies_of_a_mode() -> None:
+    alone = (replace(BROKEN.items[0], scenario="icmp/x"),)
+    both = together([RELEASE, replace(BROKEN, items=(*BROKEN.items, *alone))])
+    for text in (markdown(both), page(both)):
+        words = re.sub(r"\W+", " ", re.sub("<[^>]*>", " ", text))
+        _, _, differing = words.partition("Differs in mode nftables")
+        differing, _, _ = differing.partition("Known differences")
+        assert "client IP pass fail echo 1" in differing
+        assert "spreads connections" not in differing, "it passes on both"
+        assert "icmp" not in differing, "only one of them ran it"
+    assert "Differs" not in markdown(together([RELEASE, RELEASE])) + markdown(BROKEN)
 
 
 def test_no_name_becomes_markup() -> None:

@@ -85,6 +85,16 @@ def test_a_run_can_be_compared_with_a_report(catalogue: Caller) -> None:
     assert "nodeport/b: holds (absent, now pass)" in output
 
 
+def test_reports_of_parts_of_the_catalogue_are_one(catalogue: Caller) -> None:
+    catalogue.scenario("catalogue/nodeport/b.lab.yaml", "holds")
+    catalogue.type("conformance", "clusterip", "--report", "one.json")
+    catalogue.type("conformance", "nodeport", "--report", "other.json")
+    _, output, _ = catalogue.type("conformance", "--from", "one.json", "--from", "other.json", "-o", "json")
+    (column,) = read(output).columns
+    assert column.scenarios == 2
+    assert {each.theme for each in read(output).items if each.results == ("pass",)} == {"clusterip", "nodeport"}
+
+
 def test_a_bug_is_not_hidden_by_a_comparison(catalogue: Caller) -> None:
     catalogue.type("conformance", "--report", "before.json")
     catalogue.scenario("catalogue/nodeport/b.lab.yaml", "holds", name="broken")

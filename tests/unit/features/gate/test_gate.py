@@ -17,6 +17,7 @@ from scenario_text import scenario_text
 from proxylab.cli.engine_options import choice_of
 from proxylab.errors import ExitCode
 from proxylab.features.conformance.conformance_table import Conformance, Item, ItemResult, read
+from proxylab.features.gate.gate_text import against_release
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git; 'apt-get install git'")
 
@@ -69,6 +70,13 @@ def test_what_is_red_on_the_release_too_does_not(catalogue: Caller, monkeypatch:
     code, output, _ = catalogue.type("gate", "kube-proxy")
     assert (code, output.splitlines()[-1]) == (ExitCode.OK, "the change passes: nothing turned red")
     assert "1 item red there, too" in output
+
+
+def test_what_has_no_result_on_the_release_is_counted() -> None:
+    item = Item(scenario="clusterip/a", name="new", results=(ItemResult.PASS,))
+    found = Conformance((subject("kube-proxy/iptables", "v1.37.3"),), (item, replace(item, name="fails")))
+    against = against_release(found, 0, release(fails=ItemResult.FAIL))
+    assert (against.unknown, against.red_on_both, against.turned) == (1, 0, ())
 
 
 def test_what_the_release_never_ran_is_red_by_itself(catalogue: Caller, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from proxylab.features.gate.touched import _AREAS, BOTH, touched
+from proxylab.features.gate.touched import AREAS, BOTH, touched
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -26,6 +26,11 @@ ROOT = Path(__file__).resolve().parents[4]
             dict.fromkeys(BOTH, frozenset({"health", "loadbalancer", "steps"})),
         ),
         (["pkg/proxy/types.go"], dict.fromkeys(BOTH, frozenset[str]())),
+        (["pkg/features/kube_features.go"], dict.fromkeys(BOTH, frozenset[str]())),  # a gate becomes a default
+        (
+            ["staging/src/k8s.io/client-go/tools/cache/shared_informer.go"],
+            dict.fromkeys(BOTH, frozenset({"steps"})),
+        ),
         (["pkg/proxy/winkernel/proxier.go", "pkg/kubelet/kubelet.go", "README.md"], {}),
         (
             ["pkg/proxy/nftables/proxier_test.go", "pkg/proxy/nftables/README.md", "pkg/util/iptables/testing/fake.go"],
@@ -50,4 +55,4 @@ def test_two_files_of_a_mode_concern_the_themes_of_both_and_a_whole_mode_stays_w
 
 def test_each_theme_of_the_table_is_one_of_the_catalogue() -> None:
     themes = {each.name for each in (ROOT / "scenarios").iterdir() if each.is_dir()}
-    assert {theme for area in _AREAS for theme in area.themes} - themes == set()
+    assert {theme for area in AREAS for theme in area.themes} - themes == set()
