@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from changes import changed_scenarios
 from concerns import of_scenario
 from failed_at_once import FailedAtOnce
 from held_back import HeldBack
@@ -35,7 +36,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     folder, _, rest = item.nodeid.partition("/")
     place, is_scenario, _ = rest.partition(".lab.yaml::")
     if folder == "scenarios" and is_scenario:
-        for marker in of_scenario(place, {each.name for each in item.iter_markers()}):
+        for marker in of_scenario(place, {each.name for each in item.iter_markers()}, changed_scenarios()):
             item.add_marker(marker)
 
 

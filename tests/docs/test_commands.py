@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from concerns import base_of, changed_since, is_concerned, of_page
+from changes import base_of, changed_since
+from concerns import is_concerned, of_page
 from documents import (
     ROOT,
     Command,

@@ -10,7 +10,7 @@ from sandboxed import ROOT
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 
-__all__ = ["files", "of_mode_ipvs", "run"]
+__all__ = ["files", "lacking_mode_ipvs", "of_mode_ipvs", "run"]
 
 
 def files(names: str) -> list[Path]:
@@ -21,6 +21,11 @@ def of_mode_ipvs() -> list[Path]:
     """Every scenario that has a case in mode ipvs."""
     every = sorted((ROOT / "scenarios").rglob("*.lab.yaml"))
     return [path for path in every if cases(load_scenario(path), "ipvs")]
+
+
+def lacking_mode_ipvs(paths: list[Path]) -> list[Path]:
+    """Those without a case in mode ipvs."""
+    return [path for path in paths if not cases(load_scenario(path), "ipvs")]
 
 
 def run(engine: str, paths: list[Path], *options: str, seconds: float = 1100) -> str:

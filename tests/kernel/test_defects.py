@@ -19,6 +19,7 @@ from textwrap import shorten
 from typing import Any
 
 import pytest
+from changes import names_a_changed_scenario
 from defects import DEFECTS, CodeDefect
 from edits import EDITS, Edit
 from mutant_record import compare, failures, recorded
@@ -104,9 +105,11 @@ def named(edit: Edit) -> str:
 def parts(defect: CodeDefect) -> Iterator[Any]:
     """The smallest file that a defect turns red; and all others, which are thorough: the same code lacks in them."""
     first, *others = sorted(defect.red, key=lambda name: (SCENARIOS / (name + SUFFIX)).stat().st_size)
-    yield pytest.param(defect, (first,), id=defect.name)
+    yield pytest.param(defect, (first,), id=f"{defect.name}: {first}")
     if others:
-        yield pytest.param(defect, others, id=f"{defect.name}, elsewhere", marks=pytest.mark.thorough)
+        changed = any(map(names_a_changed_scenario, others))
+        marks = [] if changed else [pytest.mark.thorough]
+        yield pytest.param(defect, others, id=f"{defect.name}: {', '.join(others)}", marks=marks)
 
 
 def scenario_text(name: str) -> str:
@@ -135,7 +138,11 @@ def test_what_needs_a_decision_turns_red_without_it(
             id=edit.file,  # the mark has `./dev test` run the edit once a CoreDNS is here
             marks=[
                 *([pytest.mark.needs_coredns] if "server: coredns\n" in scenario_text(edit.file) else []),
-                *([pytest.mark.thorough] if edit.file not in EDITED else []),
+                *(
+                    [pytest.mark.thorough]
+                    if edit.file not in EDITED and not names_a_changed_scenario(edit.file)
+                    else []
+                ),
             ],
         )
         for edit in EDITS

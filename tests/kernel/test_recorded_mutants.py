@@ -24,9 +24,9 @@ Labs = Callable[[str, str], MutatedLabs]
 
 
 def rows() -> Iterator[Row]:
-    """The mutants of ``proxylab mutate``, each with each of its files, the smallest files first."""
+    """The mutants of ``proxylab mutate``, each with each of its files, the quick ones first: small, and with few flows."""
     found = [(mutant, file) for mutant in recorded() if mutant.rule_class for file in mutant.red]
-    yield from sorted(found, key=lambda row: path_of(row[1]).stat().st_size)
+    yield from sorted(found, key=lambda row: (row[1].startswith("spread/"), path_of(row[1]).stat().st_size))
 
 
 def path_of(file: str) -> Path:
@@ -41,6 +41,15 @@ def kind_of(row: Row) -> tuple[str, str]:
     table, *rest = mutant.rule_class.split()
     of_table = table in ("nat", "filter", "element", "ipset", "ipvs")
     return mutant.engine, f"{table} {rest[0]}" if of_table else table
+
+
+def sort_of(row: Row) -> tuple[str, str]:
+    """The table, a set or map, a rule of mode nftables, an object or a later event."""
+    mutant, _ = row
+    if mutant.objects:
+        return mutant.engine, "later events" if mutant.rule_class.startswith("later") else "objects"
+    table = mutant.rule_class.partition(" ")[0]
+    return mutant.engine, table if table in ("nat", "filter", "element") else "rules"
 
 
 def name_of_row(row: Row) -> str:
@@ -79,8 +88,9 @@ ON_ANY_KERNEL = [row for row in rows() if kernel_of_row(row) == "host"]
 IN_A_GUEST = [row for row in rows() if kernel_of_row(row) == "uml"]
 
 
-# One of each chain, set and kind of object in every run.
-@pytest.mark.parametrize("row", sentinels(ON_ANY_KERNEL, kind_of, name_of_row))
+# One of each table and one of an object in each mode in every run; one of each chain, set and kind of object where the
+# engine or the judge changed.
+@pytest.mark.parametrize("row", sentinels(ON_ANY_KERNEL, kind_of, name_of_row, few=sort_of, concern="defects"))
 def test_a_mutant_turns_red_what_the_record_says(row: Row, labs: Labs) -> None:
     check(row, labs)
 

@@ -4,17 +4,19 @@
 """
 
 import pytest
-from guest_runs import files, of_mode_ipvs, run
+from guest_runs import files, lacking_mode_ipvs, of_mode_ipvs, run
 from guests import OWN
 
 pytestmark = [OWN, pytest.mark.timeout(1200)]
 
 IPVS = {
     "core": """
-        clusterip/from-a-pod nodeport/traffic-policy-local externalip/unassigned-address loadbalancer/source-ranges
-        senders/from-a-node hairpin/same-node-reply-past-a-bridge affinity/client-ip
-        rejections/no-local-endpoint-or-no-endpoint untranslated/unused-port-of-a-cluster-ip
+        clusterip/from-a-pod nodeport/traffic-policy-local rejections/no-local-endpoint-or-no-endpoint
         steps/udp-client-outlives-its-backend
+    """,
+    "rest of the core": """
+        externalip/unassigned-address loadbalancer/source-ranges senders/from-a-node
+        hairpin/same-node-reply-past-a-bridge affinity/client-ip untranslated/unused-port-of-a-cluster-ip
     """,
     "frontends": """
         clusterip/headless clusterip/host-network-endpoints clusterip/no-endpoints
@@ -38,7 +40,8 @@ IPVS = {
         steps/node-port-number-used-again loadbalancer/settings-at-the-second-port
     """,
 }
-"""What ``./dev test`` runs in mode ipvs: the core always, and the others where files of the mode or of guests changed.
+"""What ``./dev test`` runs in mode ipvs: the core always, its rest where an engine changed, and the others where files
+of the mode or of guests changed.
 
 ``--all`` runs every scenario.
 """
@@ -50,11 +53,21 @@ LACKING = {
 """The scenarios of a folder that ``./dev test`` runs for what many kernels lack; ``--all`` runs all of the folder."""
 
 
+# In every run the same scenarios send crafted packets of SCTP on this machine's kernel.
+SCTP = pytest.param(LACKING["SCTP sockets"], id="SCTP sockets", marks=pytest.mark.judge)
+
+
 def test_every_named_scenario_has_a_case_in_mode_ipvs() -> None:
-    assert {*files(" ".join(IPVS.values()))} <= {*of_mode_ipvs()}
+    assert lacking_mode_ipvs(files(" ".join(IPVS.values()))) == []
 
 
-@pytest.mark.parametrize("names", IPVS.values(), ids=IPVS)
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(names, id=part, marks=[pytest.mark.engines] if part == "rest of the core" else [])
+        for part, names in IPVS.items()
+    ],
+)
 def test_mode_ipvs_passes(names: str) -> None:
     run("embedded/ipvs", files(names))
 
@@ -69,7 +82,7 @@ def test_every_scenario_passes_in_mode_ipvs(part: int) -> None:
 
 # Neither a link nor the sockets ask how rules were loaded.
 @pytest.mark.parametrize("engine", ["embedded/iptables", pytest.param("embedded/nftables", marks=pytest.mark.thorough)])
-@pytest.mark.parametrize("names", LACKING.values(), ids=LACKING)
+@pytest.mark.parametrize("names", [pytest.param(LACKING["netem"], id="netem"), SCTP])
 def test_what_many_kernels_lack_is_there(names: str, engine: str) -> None:
     assert "skipped" not in run(engine, files(names))
 

@@ -27,6 +27,20 @@ def test_an_id_names_the_engine_where_several_run(project: Project) -> None:
     ]
 
 
+def test_an_engine_may_keep_to_scenarios_with_a_tag(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.scenario("both.lab.yaml", "one", metadata=", tags: [slow, core]")
+    project.scenario("first.lab.yaml", "two", metadata=", tags: [slow]")
+    project.scenario("neither.lab.yaml", "three")
+    on_both = ["one[embedded.iptables]", "one[embedded@v1.23.iptables]"]
+    assert collected(project, *BOTH, "--lab-tags=embedded@v1.23/iptables=core,quick") == [
+        *on_both,
+        "two[embedded.iptables]",
+        "three[embedded.iptables]",
+    ]
+    monkeypatch.setenv("LAB_TAGS", "embedded@v1.23/iptables=core embedded/iptables=slow")
+    assert collected(project, *BOTH) == [*on_both, "two[embedded.iptables]"]
+
+
 def test_an_item_of_several_engines_is_selected_by_its_id(project: Project) -> None:
     project.scenario("x.lab.yaml", "one", "two")
     result = project.run(*BOTH, "x.lab.yaml::two[embedded@v1.23.iptables]")
@@ -104,6 +118,8 @@ def test_a_lab_may_be_required_by_environment_or_ini_file(project: Project, monk
             "*there is no engine 'kubeproxy'; did you mean kube-proxy/*? There are*",
         ),
         ("--lab-iptables=nftables", "*'nftables' is not a variant; choose legacy, nft*"),
+        ("--lab-tags=kubeproxy=core", "*--lab-tags: there is no engine 'kubeproxy'*"),
+        ("--lab-tags=embedded/iptables", "*'embedded/iptables' names no tag; give ENGINE=TAG*"),
         ("--lab-repeat=many", "*'many' is not valid; give a number from 1 to *"),
         (
             "--lab-feature-gates=A=true",

@@ -3,50 +3,35 @@
 Each concern is a marker of tests. ``tests/conftest.py`` gives it to those of the files in a table here, but not to what
 every run keeps. As a command this prints the markers whose tests may be left out, one a line, and says so on standard
 error.
-
-A branch is compared with where it left the main branch. The main branch is compared with its last commit where a file
-differs from it, and else with the commit before: of a merge, with main before it. ``PROXYLAB_TESTS_SINCE`` names
-another commit, such as the one that a push of several commits began with. Where there is none of these, as in a clone
-of one commit, all tests run.
 """
 
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from changes import ROOT, base_of, changed_since, names_a_changed_scenario
+
 from proxylab.cli.verbs import VERBS
 
-__all__ = [
-    "CONCERNS",
-    "EACH",
-    "Marks",
-    "base_of",
-    "changed_since",
-    "is_concerned",
-    "of_page",
-    "of_scenario",
-    "unconcerned",
-]
-
-ROOT = Path(__file__).resolve().parents[2]
+__all__ = ["CONCERNS", "EACH", "Marks", "is_concerned", "of_page", "of_scenario", "unconcerned"]
 
 
 class Concern(NamedTuple):
     """The files that tests concern, and the tests, by file, with the names of those whose first case every run has.
 
-    A path that ends in a slash is a folder with all that is in it. Without ``tests``, these have the marker themselves,
-    or are the probes of scenarios that have the marker ``of``: of one engine or mode. Every run has those of the
-    scenarios and tags in ``kept``.
+    A path that ends in a slash is a folder with all that is in it; files in ``but``, such as those of other modes, do
+    not count. Without ``tests``, these have the marker themselves, or are the probes of scenarios that have all markers
+    of ``of``: of one engine or mode. Every run has those of the scenarios and tags in ``kept``, and of the scenarios
+    that changed.
     """
 
     files: tuple[str, ...]
     tests: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 it is never changed
-    of: str = ""
+    of: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    but: tuple[str, ...] = ()
 
 
 EACH = "each test"
@@ -55,6 +40,36 @@ EACH = "each test"
 _KERNEL = "tests/kernel/test_"
 _ATTACKS = "tests/kernel/attacks/"
 _ENGINES = "tests/engines/test_"
+_MODES = "lab/proxylab/engines/embedded/"
+_IPTABLES, _IPVS, _NFTABLES, _USERSPACE = (f"{_MODES}{mode}/" for mode in ("iptables", "ipvs", "nftables", "userspace"))
+_REAL = "lab/proxylab/engines/kubeproxy/"
+
+_WHAT_LABS_RUN = (
+    *(
+        f"lab/proxylab/{each}/"
+        for each in (
+            "client",
+            "cluster",
+            "control",
+            "engines",
+            "evidence",
+            "kernel",
+            "oracle",
+            "plan",
+            "protocol",
+            "pytest_plugin",
+            "report",
+            "rules",
+            "scenario",
+            "server",
+            "traffic",
+            "verdict",
+        )
+    ),
+    *(f"lab/proxylab/{each}.py" for each in ("addresses", "capability", "encoding", "errors", "statistics", "timing")),
+    "pyproject.toml",
+)
+"""What a scenario sees that pytest runs: not the verbs, mutants, and guests."""
 
 CONCERNS = {
     "binaries": Concern(
@@ -69,6 +84,7 @@ CONCERNS = {
             "tests/support/browser.py",
         )
     ),
+    "catalogue": Concern(_WHAT_LABS_RUN, of=("engine_embedded", "mode_iptables"), kept=("core",)),
     "completion": Concern(
         ("lab/proxylab/cli/", "lab/proxylab/features/", "tests/kernel/test_standing_lab_commands.py")
     ),
@@ -106,7 +122,6 @@ CONCERNS = {
             "lab/proxylab/features/mutate/",
             "lab/proxylab/mutate/",
             "lab/proxylab/verdict/",
-            "scenarios/",
         ),
         {
             f"{_ENGINES}mutants_of_kube_proxy.py": (),
@@ -125,7 +140,6 @@ CONCERNS = {
             "lab/proxylab/engines/",
             "lab/proxylab/kernel/netfilter/",
             "lab/proxylab/plan/",
-            "scenarios/",
         ),
         {
             f"{_ENGINES}kube_proxy.py": ("test_it_follows_the_cluster", "test_its_end_is_told_with_its_last_lines"),
@@ -136,6 +150,7 @@ CONCERNS = {
             f"{_ENGINES}rule_coverage_of_kube_proxy.py": (),
             f"{_ENGINES}rules_of_scenarios.py": (
                 "test_both_write_the_same_rules_for_every_scenario[iptables-ends of the core]",
+                "test_both_write_the_same_rules_for_every_scenario[nftables-all of the changed]",
             ),
             f"{_KERNEL}layout_before_1_24.py": ("test_without_a_rule_its_probes_turn_red",),
             f"{_KERNEL}node_work.py": (EACH,),
@@ -179,11 +194,12 @@ CONCERNS = {
             ),
             f"{_KERNEL}guest.py": ("test_a_scenario_runs_in_a_guest",),
             f"{_KERNEL}ipvs_in_a_guest.py": (),
-            f"{_KERNEL}killed_guests.py": (EACH,),
+            f"{_KERNEL}killed_guests.py": ("test_nothing_is_left",),
             f"{_KERNEL}netem.py": ("test_a_machine_without_netem_skips_the_scenario_with_the_cure",),
             f"{_KERNEL}scenarios_in_a_guest.py": (
                 "test_every_named_scenario_has_a_case_in_mode_ipvs",
                 "test_mode_ipvs_passes[core]",
+                "test_mode_ipvs_passes[rest of the core]",
                 "test_what_many_kernels_lack_is_there[SCTP sockets-embedded/iptables]",
             ),
             f"{_KERNEL}mutants_of_objects_in_a_guest.py": (),
@@ -242,6 +258,11 @@ CONCERNS = {
             f"{_KERNEL}reasons_in_labs.py": ("test_why_names_it",),
             f"{_KERNEL}refused_at_a_node.py": (EACH,),
             f"{_KERNEL}rules_read_back.py": (EACH,),
+            f"{_KERNEL}sent_together.py": (
+                "test_an_audit_has_the_verdicts_of_its_probes_alone",
+                "test_so_has_an_audit_of_a_proxy_with_a_wrong_rule[KUBE-SEP]",
+                "test_so_have_the_probes_of_a_scenario_that_one_moment_has",
+            ),
             f"{_KERNEL}senders.py": ("test_what_arrives_at_a_node_s_own_program_is_seen_behind_its_rules",),
             f"{_KERNEL}settings_named.py": ("test_the_setting_follows_the_rule[embedded/iptables]",),
             f"{_KERNEL}slow_affinity.py": (EACH,),
@@ -261,9 +282,9 @@ CONCERNS = {
             "lab/proxylab/control/",
             "lab/proxylab/engines/",
             "lab/proxylab/kernel/netfilter/",
-            "scenarios/",
         ),
-        of="engine_kube_proxy",
+        of=("engine_kube_proxy",),
+        but=(_IPVS, _USERSPACE),
         kept=(
             "clusterip/from-a-pod",
             "nodeport/traffic-policy-local",
@@ -290,6 +311,39 @@ CONCERNS = {
             f"{_KERNEL}source_selection.py": (),
             f"{_KERNEL}sysctl_parents.py": (EACH,),
         },
+    ),
+    "nftables_core": Concern(
+        (
+            "lab/proxylab/cluster/",
+            "lab/proxylab/engines/",
+            "lab/proxylab/evidence/",
+            "lab/proxylab/kernel/capture/",
+            "lab/proxylab/kernel/netfilter/",
+            "lab/proxylab/rules/",
+            "lab/proxylab/traffic/",
+            "lab/proxylab/verdict/",
+        ),
+        of=("engine_embedded", "mode_nftables"),
+        but=(_IPTABLES, _IPVS, _USERSPACE, _REAL),
+        kept=(
+            "affinity/client-ip",
+            "bugs/92315-neighbours-reach-loopback",
+            "clusterip/from-a-pod",
+            "externalip/unassigned-address",
+            "hairpin/at-every-frontend",
+            "loadbalancer/health-check-node-port",
+            "loadbalancer/source-ranges",
+            "masquerade/once-through-a-tunnel",
+            "nodeport/traffic-policy-cluster",
+            "nodeport/traffic-policy-local",
+            "rejections/at-every-frontend",
+            "steps/endpoints-move",
+            "steps/nftables-table-deleted",
+            "steps/udp-client-outlives-its-backend",
+            "terminating/local-policy-fallback",
+            "topology/prefer-same-zone",
+            "untranslated/other-ports-and-addresses",
+        ),
     ),
     "plugin": Concern(
         ("lab/proxylab/pytest_plugin/", "lab/proxylab/report/", "tests/plugin/"),
@@ -371,9 +425,9 @@ CONCERNS = {
             "lab/proxylab/engines/",
             "lab/proxylab/rules/",
             "lab/proxylab/traffic/",
-            "scenarios/",
         ),
-        of="mode_userspace",
+        of=("mode_userspace",),
+        but=(_IPVS, _NFTABLES, _REAL),
         kept=("userspace",),
     ),
     "verbs": Concern(
@@ -444,6 +498,8 @@ class Marks:
                 for tests, kept in concern.tests.items()
                 if _is_in(file, tests)
             ]
+        if names_a_changed_scenario(name):
+            return []
         return [
             marker
             for marker, kept in self._rows[file]
@@ -451,32 +507,18 @@ class Marks:
         ]
 
 
-def of_scenario(place: str, markers: Collection[str]) -> list[str]:
-    """The markers of a probe or step by its scenario's folder and name, and by the markers that it has."""
+def of_scenario(place: str, markers: Collection[str], changed: Collection[str] = ()) -> list[str]:
+    """The markers of a probe or step by its scenario's folder and name, and by the markers that it has.
+
+    The probes of a changed scenario have none.
+    """
+    if place in changed:
+        return []
     return [
-        marker for marker, each in CONCERNS.items() if each.of in markers and {place, *markers}.isdisjoint(each.kept)
+        marker
+        for marker, each in CONCERNS.items()
+        if each.of and {*each.of} <= {*markers} and {place, *markers}.isdisjoint(each.kept)
     ]
-
-
-def base_of(root: Path) -> str | None:
-    """The commit to compare with."""
-    if (named := os.environ.get("PROXYLAB_TESTS_SINCE")) and (since := _commit(root, named)):
-        return since
-    head = _commit(root, "HEAD")
-    for main in ("origin/HEAD", "origin/main", "main"):
-        if (left := _git(root, "merge-base", "HEAD", main)) and left != head:
-            return left
-    if _git(root, "status", "--porcelain", "--untracked-files=no"):
-        return head
-    return _commit(root, "HEAD^")
-
-
-def changed_since(base: str, root: Path) -> list[str]:
-    listed = (
-        _git(root, "diff", "--name-only", "--no-renames", base),
-        _git(root, "ls-files", "--others", "--exclude-standard"),
-    )
-    return [line for lines in listed for line in (lines or "").splitlines()]
 
 
 def is_concerned(paths: Iterable[str], changed: Iterable[str]) -> bool:
@@ -487,7 +529,13 @@ def is_concerned(paths: Iterable[str], changed: Iterable[str]) -> bool:
 def unconcerned(changed: Iterable[str]) -> list[str]:
     """The concerns without a changed file."""
     files = [*changed]
-    return [marker for marker, each in CONCERNS.items() if not is_concerned((*each.files, *each.tests), files)]
+    return [
+        marker
+        for marker, each in CONCERNS.items()
+        if not is_concerned(
+            (*each.files, *each.tests), [file for file in files if not any(_is_in(file, other) for other in each.but)]
+        )
+    ]
 
 
 def _is_in(file: str, path: str) -> bool:
@@ -506,19 +554,6 @@ def of_page(page: Path) -> list[str]:
             for module in sorted(modules)
         ),
     ]
-
-
-def _commit(root: Path, name: str) -> str | None:
-    return _git(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
-
-
-def _git(root: Path, *arguments: str) -> str | None:
-    """What git answers; nothing without git, outside of a clone, and where there is no such commit."""
-    try:
-        done = subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True, check=False, timeout=60)
-    except FileNotFoundError:
-        return None
-    return done.stdout.strip() or None if done.returncode == 0 else None
 
 
 def main(base: str | None) -> None:

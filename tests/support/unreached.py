@@ -3,7 +3,8 @@
 A pure test needs no kernel. It sees the modules that it imports, directly or through others, and files of the project
 that are no code: its result is the same as before unless one of these changed. The imports are read off the texts. A
 module that loads others by name, starts Python or looks for the project's folder may see any file, and counts as if it
-imported all. A changed file that is no code, such as a scenario or a golden, reaches every test.
+imported all. A changed scenario reaches those that name the folder of the catalogue, and another file that is no code,
+such as a golden, reaches every test.
 
 As a command this prints pytest's option for each such file, one a line, and says on standard error how many there are.
 """
@@ -14,12 +15,15 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from concerns import ROOT, base_of, changed_since
+from changes import ROOT, base_of, changed_since
 
 __all__ = ["importers", "reached_by", "unreached"]
 
 ANY = "any file"
 """What a module imports that may see any file."""
+
+SCENARIOS = "scenarios"
+"""What a module imports that reads files of the catalogue: it names their folder."""
 
 _TESTS = ("tests/golden/", "tests/property/", "tests/unit/")
 _IMPORTED_FROM = ("lab/", "tests/benchmarks/", "tests/editor/", "tests/kernel/", "tests/support/")
@@ -28,12 +32,26 @@ _IMPORT = re.compile(rf"^[ \t]*(?:{_FROM}|import[ \t]+(?P<modules>[\w., \t]+))",
 _COMMENT = re.compile(r"#.*")
 _NAMED = re.compile(r"""["'](proxylab(?:\.\w+)+)["']""")
 _SEES_ANY = re.compile(r"import_module|sys\.executable|parents\[[1-9]|subprocess|proxylab[\w.]*\.__file__")
-_MODULE_SEES_ANY = re.compile(r"import_module|sys\.executable")
-"""A module of the product looks for its own folder and starts programs of the machine."""
-_SEES_DATA = {
-    f"tests/support/{name}.py" for name in ("broken_scenarios", "golden_words", "oracle_agreement", "scenario_index")
+_LOADS = {
+    "lab/proxylab/binaries/commands.py": re.compile(r"lab/proxylab/binaries/guard\.py$"),
+    "lab/proxylab/cli/verbs.py": re.compile(r"lab/proxylab/(cli|features)/"),
+    "lab/proxylab/engines/node_mode.py": re.compile(r"lab/proxylab/engines/embedded/\w+/node\.py$"),
 }
-"""They look for the project's folder, and read scenarios and goldens there."""
+"""The modules of the product that load or start others by a name or path that is put together, and which these are.
+
+All others are named in their texts.
+"""
+_MODULE_SEES_ANY = re.compile(r"import_module")
+_DATA = re.compile(r"""\s*/\s*f?"(scenarios|tests/golden|tests"\s*/\s*"golden)\b""")
+_READS_SCENARIOS = re.compile(r"""scenarios["'/]|\bSCENARIOS\b""")
+_READS_CATALOGUE = re.compile(r"""["'/]catalogue["'/]""")
+_ROOT = re.compile(r"\bROOT\b(?P<made> = Path\(__file__\)(\.resolve\(\))?\.parents\[\d\]$)?", re.MULTILINE)
+_PARENTS = re.compile(r"\(?Path\(__file__\)(\.resolve\(\))?\.parents\[\d\]\)?")
+_SEES_DATA = {
+    f"tests/support/{name}.py"
+    for name in ("broken_scenarios", "changes", "golden_words", "oracle_agreement", "scenario_index")
+}
+"""They look for the project's folder, and read scenarios and goldens there, or ask git what changed."""
 _FOR_READERS = re.compile(r"(docs|\.ci|\.github)/|(tests/)?[^/]*\.md$|(dev|tox\.ini)$")
 """Only what looks for the project's folder sees these files."""
 
@@ -49,9 +67,10 @@ def unreached(root: Path, changed: Collection[str]) -> list[str]:
     by = importers(root, {*tests, *settings, *code})
     of_every_test = settings | {file for file, their in by.items() if file != ANY and not their.isdisjoint(settings)}
     of_every_test -= {each for each in of_every_test if each.startswith("lab/")}  # any run shows whether they load
-    if not of_every_test.isdisjoint(code) or not all(map(_FOR_READERS.match, other)):
+    scenarios = [each for each in other if each.startswith("scenarios/")]
+    if not of_every_test.isdisjoint(code) or not all(map(_FOR_READERS.match, other - {*scenarios})):
         return []
-    found = reached_by(by, [*code, ANY]) if code or other else set()
+    found = reached_by(by, [*code, ANY, *([SCENARIOS] if scenarios else [])]) if code or other else set()
     return [each for each in tests if each not in found]
 
 
@@ -65,9 +84,12 @@ def importers(root: Path, further: Iterable[str]) -> Mapping[str, set[str]]:
         text = path.read_text(encoding="utf-8") if path.exists() else ""  # a change may take a file away
         for name in known.keys() & {*_loaded(text)}:
             by[known[name]].add(file)
-        sees_any = _MODULE_SEES_ANY if file.startswith("lab/") else _SEES_ANY
-        if file not in _SEES_DATA and sees_any.search(text):
+        for loaded in filter(_LOADS[file].match, files) if file in _LOADS else ():
+            by[loaded].add(file)
+        if _sees_any(file, text):
             by[ANY].add(file)
+        if (_READS_CATALOGUE if file.startswith("lab/") else _READS_SCENARIOS).search(text):
+            by[SCENARIOS].add(file)
     return by
 
 
@@ -78,6 +100,20 @@ def reached_by(by: Mapping[str, set[str]], files: Iterable[str]) -> set[str]:
         found.add(way := ways.pop())
         ways += by.get(way, set()) - found
     return found
+
+
+def _sees_any(file: str, text: str) -> bool:
+    """Whether what this file does may depend on any other. Scenarios and goldens are no code."""
+    if file.startswith("lab/"):
+        return file not in _LOADS and bool(_MODULE_SEES_ANY.search(text))
+    uses = [each for each in _ROOT.finditer(text) if not each["made"]]
+    is_for_others = not file.rpartition("/")[2].startswith("test_")
+    if uses and not is_for_others and all(_DATA.match(text, each.end()) for each in uses):
+        text = _ROOT.sub("", text)
+    for each in _PARENTS.finditer(text):
+        if _DATA.match(text, each.end()):
+            text = text.replace(each[0], "")
+    return file not in _SEES_DATA and bool(_SEES_ANY.search(text))
 
 
 def _in(root: Path, path: Path) -> str:

@@ -6,18 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from concerns import (
-    CONCERNS,
-    EACH,
-    ROOT,
-    Marks,
-    base_of,
-    changed_since,
-    is_concerned,
-    of_page,
-    of_scenario,
-    unconcerned,
-)
+from changes import ROOT, base_of, changed_scenarios, changed_since
+from concerns import CONCERNS, EACH, Marks, is_concerned, of_page, of_scenario, unconcerned
 
 
 @pytest.fixture(autouse=True)
@@ -96,9 +86,15 @@ def test_without_a_clone_there_is_nothing_to_compare_with(tmp_path: Path) -> Non
     ("file", "concerned"),
     [
         ("dev", {"dev_script"}),
-        ("lab/proxylab/report/html/page.css", {"browser", "plugin"}),
-        ("lab/proxylab/scenario/schema.json", {"editor", "growth"}),
-        ("lab/proxylab/engines/modes.py", {"engines", "kube_proxy", "userspace_core"}),
+        ("lab/proxylab/report/html/page.css", {"browser", "catalogue", "plugin"}),
+        ("lab/proxylab/scenario/schema.json", {"catalogue", "editor", "growth"}),
+        ("lab/proxylab/engines/modes.py", {"catalogue", "engines", "kube_proxy", "nftables_core", "userspace_core"}),
+        ("lab/proxylab/engines/embedded/userspace/process.py", {"catalogue", "defects", "engines", "userspace_core"}),
+        (
+            "lab/proxylab/engines/embedded/iptables/writer.py",
+            {"catalogue", "defects", "engines", "kube_proxy", "userspace_core"},
+        ),
+        ("scenarios/clusterip/from-a-pod.lab.yaml", set()),
         ("tests/kernel/test_copies.py", {"judge"}),
         ("devices", set()),
     ],
@@ -140,13 +136,32 @@ def test_every_run_has_the_tests_that_a_concern_names() -> None:
     [
         ("steps/scaled-to-zero", ("core", "engine_embedded", "mode_userspace"), ["userspace_core"]),
         ("userspace/large-data", ("userspace", "engine_embedded", "mode_userspace"), []),
-        ("steps/scaled-to-zero", ("core", "engine_embedded", "mode_nftables"), []),
+        ("steps/scaled-to-zero", ("core", "engine_embedded", "mode_nftables"), ["nftables_core"]),
+        ("clusterip/from-a-pod", ("core", "engine_embedded", "mode_nftables"), []),
+        ("steps/link-failure", ("engine_embedded", "mode_iptables"), ["catalogue"]),
+        ("clusterip/from-a-pod", ("core", "engine_embedded", "mode_iptables"), []),
         ("steps/rules-are-flushed", ("upstream", "engine_kube_proxy", "mode_iptables"), ["kube_proxy"]),
         ("clusterip/from-a-pod", ("upstream", "engine_kube_proxy", "mode_nftables"), []),
     ],
 )
 def test_scenarios_of_an_engine_are_of_its_concern(place: str, markers: tuple[str, ...], marked: list[str]) -> None:
     assert of_scenario(place, markers) == marked
+
+
+def test_the_probes_of_a_changed_scenario_are_of_no_concern() -> None:
+    markers = ("core", "engine_embedded", "mode_nftables")
+    assert of_scenario("steps/scaled-to-zero", markers, {"steps/scaled-to-zero"}) == []
+
+
+def test_a_scenario_has_changed_with_its_text_and_with_what_lies_in_its_folder(clone: Path) -> None:
+    for name in ("dns/by-name.lab.yaml", "helm/chart.lab.yaml", "helm/manifests/chart.yaml", "helm/notes.lab.yaml"):
+        (clone / "scenarios" / name).parent.mkdir(parents=True, exist_ok=True)
+        commit(clone, f"scenarios/{name}")
+    assert changed_scenarios(clone) == {"helm/notes"}
+    (clone / "scenarios/dns/by-name.lab.yaml").write_text("changed")
+    assert changed_scenarios.__wrapped__(clone) == {"dns/by-name"}
+    (clone / "scenarios/helm/manifests/chart.yaml").write_text("changed")
+    assert changed_scenarios.__wrapped__(clone) == {"dns/by-name", "helm/chart", "helm/notes"}
 
 
 def test_every_path_exists_and_every_marker_has_tests() -> None:
@@ -157,9 +172,10 @@ def test_every_path_exists_and_every_marker_has_tests() -> None:
     assert [key for key in alone if f"pytest.mark.{key}" not in marked] == []
 
 
-def test_every_scenario_that_a_concern_keeps_is_there() -> None:
-    kept = CONCERNS["kube_proxy"].kept
-    assert [place for place in kept if "upstream" not in (ROOT / f"scenarios/{place}.lab.yaml").read_text()] == []
+@pytest.mark.parametrize(("concern", "tag"), [("kube_proxy", "upstream"), ("nftables_core", "core")])
+def test_every_scenario_that_a_concern_keeps_is_there(concern: str, tag: str) -> None:
+    kept = CONCERNS[concern].kept
+    assert [place for place in kept if tag not in (ROOT / f"scenarios/{place}.lab.yaml").read_text()] == []
 
 
 def test_every_name_that_a_concern_keeps_is_that_of_a_test() -> None:

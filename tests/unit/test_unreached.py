@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from concerns import ROOT
+from changes import ROOT
 from unreached import importers, reached_by, unreached
 
 PROJECT = {
@@ -22,6 +22,7 @@ PROJECT = {
     "tests/unit/test_alone.py": "import json\n",
     "tests/unit/test_patched.py": 'TARGET = "proxylab.plan.ports"\n',
     "tests/unit/test_planned.py": "from planned import planned\n",
+    "tests/unit/test_data.py": 'ROOT = Path(__file__).parents[2]\nFILES = (ROOT / "scenarios").rglob("*.lab.yaml")\n',
     "tests/unit/test_reader.py": "ROOT = Path(__file__).parents[2]\n",
     "tests/unit/test_verbs.py": "import proxylab.verbs\n",
 }
@@ -53,7 +54,7 @@ def project(tmp_path: Path) -> Path:
         (("conftest.py",), ALL),
         (("lab/proxylab/scenario/promises.yaml",), ALL),
         (("pyproject.toml",), ALL),
-        (("scenarios/clusterip/from-a-pod.lab.yaml", "docs/README.md"), ALL),
+        (("scenarios/clusterip/from-a-pod.lab.yaml", "docs/README.md"), {*ALWAYS, "tests/unit/test_data.py"}),
     ],
 )
 def test_a_file_is_left_out_where_nothing_that_it_may_see_has_changed(
@@ -65,7 +66,7 @@ def test_a_file_is_left_out_where_nothing_that_it_may_see_has_changed(
 def test_a_module_that_is_gone_reaches_those_who_imported_it(project: Path) -> None:
     (project / "lab/proxylab/plan/ports.py").unlink()
     left_out = unreached(project, ["lab/proxylab/plan/ports.py"])
-    assert {*left_out} == {"tests/unit/test_alone.py"}
+    assert {*left_out} == {"tests/unit/test_alone.py", "tests/unit/test_data.py"}
 
 
 LOADED = """

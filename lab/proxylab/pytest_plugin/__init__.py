@@ -48,6 +48,7 @@ from proxylab.pytest_plugin.options import (
     shard,
     shell_netns_name,
     times,
+    wanted_tags,
 )
 from proxylab.pytest_plugin.python_fixtures import (
     LabFactory,
@@ -166,7 +167,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Under xdist only the controller gets the reporters that need the results of all items.
     """
-    for option in (engines, iptables, feature_gates, kube_proxy_flags, repeats, seed, shard, times):
+    for option in (engines, iptables, feature_gates, kube_proxy_flags, repeats, seed, shard, times, wanted_tags):
         option(config)
     register(config)
     if any((flag(config, "keep"), is_paused(config), shell_netns_name(config))):

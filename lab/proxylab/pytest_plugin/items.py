@@ -19,7 +19,7 @@ from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.errors import ScenarioError
 from proxylab.oracle.promised import promised_cases
 from proxylab.pytest_plugin.markers import markers_of
-from proxylab.pytest_plugin.options import engines, kernels, repeats
+from proxylab.pytest_plugin.options import engines, engines_of, kernels, repeats
 from proxylab.pytest_plugin.outcome import hold
 from proxylab.scenario.cases import kernel_of
 from proxylab.scenario.model import Scenario
@@ -106,8 +106,9 @@ class CollectedRun:
 
 def _runs(config: pytest.Config, scenario: Scenario) -> Iterator[CollectedRun]:
     several, times = engines(config), repeats(config)
+    taking = engines_of(config, scenario.tags)
     on = kernels(config)[: 1 if scenario.matrix.kernel else None]  # a case with this axis names its kernel itself
-    for number, engine, kernel in product(range(1, times + 1), several, on):
+    for number, engine, kernel in product(range(1, times + 1), taking, on):
         for case in promised_cases(scenario, mode_of(engine), version_of(engine)):
             marks = [in_id(engine)] if len(several) > 1 else []
             marks += [in_id(kernel)] if len(on) > 1 else []

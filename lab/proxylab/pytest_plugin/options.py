@@ -4,7 +4,7 @@
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -81,6 +81,12 @@ def add_options(parser: pytest.Parser) -> None:
         help=f"the engine to run in every node; may be repeated: {', '.join(ENGINES)} (default: {ENGINES[0]})",
     )
     group.addoption(
+        "--lab-tags",
+        action="append",
+        metavar="ENGINE=TAG,…",
+        help="run this engine only on the scenarios that have one of these tags; may be repeated (default: on all)",
+    )
+    group.addoption(
         "--lab-kube-proxy-flag",
         action="append",
         metavar="FLAG",
@@ -93,6 +99,7 @@ def add_options(parser: pytest.Parser) -> None:
         help="a kernel of the labs; may be repeated: host, uml, debian:VERSION, or the path of one (default: host)",
     )
     parser.addini("lab_engine", "the engines of --lab-engine, separated by spaces", type="args")
+    parser.addini("lab_tags", "the values of --lab-tags, separated by spaces", type="args")
     parser.addini("lab_kernel", "the kernels of --lab-kernel, separated by spaces", type="args")
     parser.addini("lab_kube_proxy_flag", "the flags of --lab-kube-proxy-flag, separated by spaces", type="args")
     for name, (metavar, meaning) in _ONE.items():
@@ -112,6 +119,28 @@ def engines(config: pytest.Config) -> tuple[str, ...]:
         except ValueError as error:
             raise pytest.UsageError(f"--lab-engine: {error}") from None
     return tuple(dict.fromkeys(given)) or ENGINES[:1]
+
+
+def engines_of(config: pytest.Config, tags: Collection[str]) -> tuple[str, ...]:
+    """The chosen engines that take a scenario with these tags."""
+    wanted = wanted_tags(config)
+    return tuple(each for each in engines(config) if each not in wanted or not wanted[each].isdisjoint(tags))
+
+
+def wanted_tags(config: pytest.Config) -> Mapping[str, frozenset[str]]:
+    """The tags of the scenarios to which an engine keeps. Raises ``UsageError`` for a malformed value."""
+    wanted: dict[str, frozenset[str]] = {}
+    for given in _several(config, "tags"):
+        engine, _, tags = given.partition("=")
+        named = frozenset(filter(None, tags.split(",")))
+        try:
+            read_engine(engine)
+        except ValueError as error:
+            raise pytest.UsageError(f"--lab-tags: {error}") from None
+        if not named:
+            raise pytest.UsageError(f"--lab-tags: {given!r} names no tag; give ENGINE=TAG, or several: ENGINE=TAG,TAG")
+        wanted[engine] = wanted.get(engine, frozenset()) | named
+    return wanted
 
 
 def kernels(config: pytest.Config) -> tuple[str, ...]:
