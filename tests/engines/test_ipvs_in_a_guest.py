@@ -14,7 +14,7 @@ from shutil import which
 
 import pytest
 from guest_runs import files, lacking_mode_ipvs, of_mode_ipvs, run
-from guests import OWN
+from guests import IPSET, OWN
 from sandboxed import ROOT
 
 from proxylab.addresses import Family
@@ -70,6 +70,7 @@ def test_every_named_scenario_has_a_case_in_the_mode() -> None:
     assert lacking_mode_ipvs(files(named)) == []
 
 
+@IPSET
 def test_kube_proxy_passes(kube_proxy: Binary) -> None:
     run("kube-proxy/ipvs", files(REAL), "--kube-proxy", str(kube_proxy.path))
 
@@ -99,7 +100,9 @@ def test_without_the_program_ipset_kube_proxy_is_a_skip_with_its_cure(kube_proxy
     assert done["embedded/ipvs"].returncode == 0, done["embedded/ipvs"].stdout
 
 
-@pytest.mark.parametrize("engine", ["embedded/ipvs", pytest.param("kube-proxy/ipvs", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(
+    "engine", ["embedded/ipvs", pytest.param("kube-proxy/ipvs", marks=[IPSET, pytest.mark.thorough])]
+)
 def test_strict_arp_decides_whether_a_node_answers(engine: str, kube_proxy: Binary) -> None:
     file = str(ROOT / "scenarios/ipvs/test_strict_arp_and_excluded_networks.py")
     options = ["--lab-engine", engine, "--lab-kernel", "uml", "--lab-kube-proxy", str(kube_proxy.path)]
@@ -110,6 +113,7 @@ def test_strict_arp_decides_whether_a_node_answers(engine: str, kube_proxy: Bina
 
 
 # The named sets have every kind of frontend, sender and change.
+@IPSET
 @pytest.mark.thorough
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("part", range(8))
@@ -118,6 +122,7 @@ def test_all_scenarios_pass(part: int, kube_proxy: Binary) -> None:
 
 
 # Newer versions log, and look for IPVS, in another way.
+@IPSET
 @pytest.mark.thorough
 @pytest.mark.timeout(7200)
 def test_kube_proxy_before_1_24_passes() -> None:
@@ -182,6 +187,7 @@ def test_both_write_the_same_rules_sets_and_virtual_servers(names: str, kube_pro
 
 
 # Those of the four named scenarios have every set.
+@IPSET
 @pytest.mark.thorough
 @pytest.mark.timeout(7200)
 def test_both_write_the_same_for_every_scenario(kube_proxy: Binary) -> None:
@@ -215,7 +221,7 @@ spec: {selector: {app: echo}, ipFamilyPolicy: RequireDualStack, ports: [{port: 8
 HELD = "cat /proc/net/ip_vs | grep -c Masq; ip -o link show kube-ipvs0; ipset list -name; iptables-save; ip6tables-save"
 
 
-@pytest.mark.parametrize("engine", ["embedded", pytest.param("kube-proxy", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("engine", ["embedded", pytest.param("kube-proxy", marks=[IPSET, pytest.mark.thorough])])
 def test_nothing_of_mode_ipvs_is_left_where_the_proxy_changes_to_mode_nftables(
     engine: str, kube_proxy: Binary, tmp_path: Path
 ) -> None:

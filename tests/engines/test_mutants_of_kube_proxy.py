@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from guests import OWN
+from guests import IPSET, OWN
 from sandboxed import ROOT
 
 from proxylab.binaries.binary import Binary
@@ -65,6 +65,7 @@ def test_a_scenario_notices_what_kube_proxy_is_wrongly_shown(
 
 # tests/kernel/test_mutants_of_objects_in_a_guest.py has a row of the embedded engine in every run of its concern.
 @OWN
+@IPSET
 @pytest.mark.thorough
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(

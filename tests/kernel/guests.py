@@ -14,12 +14,15 @@ import pytest
 
 from proxylab.guest.kernels import Kernel, known_images, known_kernels
 
-__all__ = ["DEBIANS", "EACH", "IMAGE", "OWN", "kernel", "pytest_runtest_setup", "readable"]
+__all__ = ["DEBIANS", "EACH", "IMAGE", "IPSET", "OWN", "kernel", "pytest_runtest_setup", "readable"]
 
 IMAGE = next(known_images(), None) if shutil.which("qemu-system-x86_64") else None
 
 OWN = pytest.mark.needs_kernel
 DEBIANS = pytest.mark.needs_kernel(built=False)
+IPSET = pytest.mark.skipif(
+    shutil.which("ipset") is None, reason="needs ipset, which kube-proxy starts in mode ipvs; 'apt-get install ipset'"
+)
 _ANY = pytest.mark.needs_kernel(built=None)
 EACH = pytest.mark.parametrize(
     "kernel",

@@ -1,7 +1,8 @@
 """A signal to any process of any verb, at any moment: the client says in one line who died, and nothing is left.
 
-Every run has one row of each role, stage, signal and user. Where a file of the concern ``verb_kills`` changed, it has
-the first fifty of ``verb_kills.chosen``, in which each verb is; ``--all`` has five hundred.
+Every run has one row of each role, stage, signal and user; where a verb changed, its rows among the first fifty of
+``verb_kills.chosen``, in which each verb is; where a process changed (the concern ``verb_kills``), one of each pair of
+role and stage, role and lab, and role and deadly signal. ``--all`` has five hundred.
 """
 
 import json
@@ -37,6 +38,8 @@ from verb_kills import (
     Typing,
     chosen,
     control_sockets_in,
+    has_changed,
+    needs_of,
     output_of,
     strays,
     strike,
@@ -50,6 +53,8 @@ from proxylab.errors import ExitCode
 pytestmark = pytest.mark.timeout(300)
 
 CONCERNED, ALL = 50, 500
+OF_PROCESSES = {"exec", "run", "up"}
+"""Verbs with a lab of their own that one client, several workers, or nothing keeps."""
 WHO = re.compile(
     r"ended its (supervisor|init, pid 1 of the sandbox|lab process)|its launcher, which starts commands, ended"
     r"|the worker process of the scenario was ended|it exited with status|it was asked to end"
@@ -80,11 +85,25 @@ def of_every_run() -> list[Kill]:
     return found
 
 
+def of_processes() -> list[Kill]:
+    """The first rows that have a pair which none before has: what a process does depends on no verb, but on these."""
+    found, known = [], set[object]()
+    for kill in chosen(ALL):
+        pairs = {(kill.role, kill.stage), (kill.role, kill.typed.lab), (kill.role, kill.blow is signal.SIGKILL)}
+        if not known.issuperset(pairs):
+            known |= pairs
+            found.append(kill)
+    return found
+
+
 def rows() -> Iterator[Any]:
-    kept = of_every_run()
+    kept, of_process = of_every_run(), of_processes()
     for number, kill in enumerate(chosen(ALL)):
-        mark = pytest.mark.verb_kills if number < CONCERNED else pytest.mark.thorough
-        yield pytest.param(kill, id=str(kill), marks=[] if kill in kept else [mark])
+        if kill in kept or (number < CONCERNED and has_changed(kill.verb)):
+            marks = []
+        else:
+            marks = [pytest.mark.verb_kills if kill in of_process else pytest.mark.thorough]
+        yield pytest.param(kill, id=str(kill), marks=[*marks, *needs_of(kill.typed)])
 
 
 def test_the_rows_have_each_verb_role_stage_signal_and_user() -> None:
@@ -96,6 +115,7 @@ def test_the_rows_have_each_verb_role_stage_signal_and_user() -> None:
     assert {kill.blow for kill in found} == set(SIGNALS)
     assert {kill.ordinary for kill in found} == {False, True}
     assert len(found) < 12
+    assert len(of_processes()) < 30
 
 
 def builders() -> Iterator[Any]:
@@ -104,7 +124,10 @@ def builders() -> Iterator[Any]:
         for typed in TABLE[verb]:
             if typed.lab == "own":
                 kill = Kill(verb, typed, CHAIN[0], BUILDING, signal.SIGKILL, ordinary=False)
-                yield pytest.param(kill, id=str(kill), marks=[] if verb == "conformance" else [pytest.mark.verb_kills])
+                marks = [pytest.mark.verb_kills if verb in OF_PROCESSES else pytest.mark.thorough]
+                if verb == "conformance" or has_changed(verb):
+                    marks = []
+                yield pytest.param(kill, id=str(kill), marks=[*marks, *needs_of(typed)])
 
 
 @pytest.mark.parametrize("kill", [*builders()])

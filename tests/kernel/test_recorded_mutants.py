@@ -24,7 +24,7 @@ Labs = Callable[[str, str], MutatedLabs]
 
 
 def rows() -> Iterator[Row]:
-    """The mutants of ``proxylab mutate``, each with each of its files, the quick ones first: small, and with few flows."""
+    """The mutants of ``proxylab mutate``, each with each of its files: small files and few flows first."""
     found = [(mutant, file) for mutant in recorded() if mutant.rule_class for file in mutant.red]
     yield from sorted(found, key=lambda row: (row[1].startswith("spread/"), path_of(row[1]).stat().st_size))
 

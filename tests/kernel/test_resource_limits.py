@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from sandboxed import ORDINARY, ROOT, checkout_for, python_of, sandboxed
-from verb_kills import TABLE, Typed, cached_kube_proxy, lay_out
+from verb_kills import NO_KUBE_PROXY, TABLE, Typed, cached_kube_proxy, lay_out, needs_of
 
 from proxylab.cli.verbs import VERBS
 from proxylab.errors import CapabilityError
@@ -88,14 +88,15 @@ def cases() -> Iterator[object]:
     for number, (verb, typed, limit) in enumerate(CASES):
         turn = number % len(LIMITS) == (number // len(LIMITS)) % len(LIMITS)
         marks = [] if turn and typed.lab == "own" else [pytest.mark.thorough]
+        marks += needs_of(typed)
         yield pytest.param(verb, typed, limit, id=f"{verb} {typed.words.split(' ')[0]} {limit}", marks=marks)
 
 
 @pytest.mark.parametrize(("verb", "typed", "limit"), [*cases()])
 def test_each_verb_names_the_limit_or_needs_no_more(verb: str, typed: Typed, limit: str, tmp_path: Path) -> None:
     """A verb with a lab of its own says so before it begins one. The others do their work, or say that too."""
-    if "PROXY" in typed.words and cached_kube_proxy() is None:
-        pytest.skip("no kube-proxy is cached")
+    if typed.needs_kube_proxy and cached_kube_proxy() is None:
+        pytest.skip(NO_KUBE_PROXY)
     words = f"{verb} {typed.words.replace('PROXY', str(cached_kube_proxy()))}"
     environment = lay_out(tmp_path, ROOT, ordinary=False)
     code, output = run(words, before=f"ulimit {limit}", folder=tmp_path / "work", environment=environment)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Collection
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from msgspec.structs import replace
@@ -275,7 +276,10 @@ def test_a_sentinel_packet_that_does_not_come_back_is_waited_for_once_and_report
     found = sandboxed(unanswered)
     assert found["sentinels"] == {"node-a": True, "echo-1": True, "echo-2": False}
     assert found["errors"] == {"timeout": 200}
-    assert 1 <= found["seconds"] < 3
+    assert found["seconds"] >= 1
+    # A stack that sends its SYNs again has the sentinel packets sent again, and nothing else has: not each flow.
+    (rounds,) = (count for rule, count in found["counts"].items() if "-p icmp" in rule)
+    assert 1 <= rounds <= 2 * ceil(found["seen"]["client out request"] / found["sent"])
 
 
 async def overflow(launcher: Launcher) -> dict[str, Any]:

@@ -20,6 +20,8 @@ from math import gcd
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+from changes import changed_files
 from command_line import lives
 from interrupts import interruptible
 from killing import belongs_to_root, hit, is_a_command, spaces_of
@@ -62,6 +64,8 @@ PLACE = "process 1 of a node or pod"
 ROLES = (CLIENT, *CHAIN, PLACE, COMMAND, WORKER)
 
 
+NO_KUBE_PROXY = "needs a kube-proxy in the cache; 'proxylab engines --obtain' puts one there"
+
 _DONE = frozenset({int(ExitCode.OK)})
 
 
@@ -93,7 +97,12 @@ class Typed(NamedTuple):
     @property
     def of_any_user(self) -> bool:
         """Whether an ordinary user can type it: what lies in root's cache is out of reach."""
-        return "PROXY" not in self.words
+        return not self.needs_kube_proxy
+
+    @property
+    def needs_kube_proxy(self) -> bool:
+        """Whether a binary is named where it is typed."""
+        return "PROXY" in self.words
 
 
 def _asks(
@@ -206,7 +215,7 @@ class Kill(NamedTuple):
 
     def lacks(self) -> str | None:
         """What this machine lacks for the verb."""
-        return "no kube-proxy is cached" if "PROXY" in self.typed.words and cached_kube_proxy() is None else None
+        return NO_KUBE_PROXY if self.typed.needs_kube_proxy and cached_kube_proxy() is None else None
 
     def __str__(self) -> str:
         lab = {"own": " FILE", "standing": " in a standing lab", "none": ""}[self.typed.lab]
@@ -289,6 +298,25 @@ def control_sockets_in(folder: Path) -> ControlSockets:
     found = ControlSockets.__new__(ControlSockets)
     found.folder = folder / "run" / "proxylab"
     return found
+
+
+def has_changed(verb: str) -> bool:
+    """Whether a module of the verb has changed, or one that all verbs share."""
+    own = {each: _own(each) for each in VERBS}
+    changed = [file for file in changed_files() if file.startswith(("lab/proxylab/cli/", "lab/proxylab/features/"))]
+    of_all = [file for file in changed if not file.startswith(tuple(own.values()))]
+    return bool(of_all) or any(file.startswith(own[verb]) for file in changed)
+
+
+def _own(verb: str) -> str:
+    """The file of a verb, or the folder of its feature."""
+    module = f"lab/{VERBS[verb].module.replace('.', '/')}"
+    return f"{module.removesuffix('verb')}" if module.endswith("/verb") else f"{module}.py"
+
+
+def needs_of(typed: Typed) -> list[pytest.MarkDecorator]:
+    """The marks with which `./dev test` lets a row wait for the kube-proxy that it obtains."""
+    return [pytest.mark.engine_kube_proxy, pytest.mark.upstream] if typed.needs_kube_proxy else []
 
 
 @cache

@@ -11,7 +11,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-__all__ = ["ROOT", "base_of", "changed_scenarios", "changed_since", "names_a_changed_scenario"]
+__all__ = ["ROOT", "base_of", "changed_files", "changed_scenarios", "changed_since", "names_a_changed_scenario"]
 
 ROOT = Path(__file__).resolve().parents[2]
 _SUFFIX = ".lab.yaml"
@@ -39,11 +39,17 @@ def changed_since(base: str, root: Path) -> list[str]:
 
 
 @cache
+def changed_files(root: Path = ROOT) -> tuple[str, ...]:
+    """The files that changed; none where there is nothing to compare with."""
+    base = base_of(root)
+    return tuple(changed_since(base, root)) if base else ()
+
+
+@cache
 def changed_scenarios(root: Path = ROOT) -> frozenset[str]:
     """The folders and names of the scenarios that changed: of a folder all, where another file in it has changed."""
-    base = base_of(root)
     found = set[str]()
-    for file in changed_since(base, root) if base else ():
+    for file in changed_files(root):
         folder, _, place = file.partition("/")
         if folder == "scenarios" and (root / file).exists():
             theme = root / folder / place.partition("/")[0]

@@ -456,9 +456,7 @@ CONCERNS = {
     ),
     "verb_kills": Concern(
         (
-            "lab/proxylab/cli/",
             "lab/proxylab/client/",
-            "lab/proxylab/features/",
             "lab/proxylab/kernel/sandbox/",
             "lab/proxylab/protocol/",
             "lab/proxylab/server/",

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from changes import ROOT, base_of, changed_scenarios, changed_since
+from changes import ROOT, base_of, changed_files, changed_scenarios, changed_since
 from concerns import CONCERNS, EACH, Marks, is_concerned, of_page, of_scenario, unconcerned
 
 
@@ -159,8 +159,10 @@ def test_a_scenario_has_changed_with_its_text_and_with_what_lies_in_its_folder(c
         commit(clone, f"scenarios/{name}")
     assert changed_scenarios(clone) == {"helm/notes"}
     (clone / "scenarios/dns/by-name.lab.yaml").write_text("changed")
+    changed_files.cache_clear()
     assert changed_scenarios.__wrapped__(clone) == {"dns/by-name"}
     (clone / "scenarios/helm/manifests/chart.yaml").write_text("changed")
+    changed_files.cache_clear()
     assert changed_scenarios.__wrapped__(clone) == {"dns/by-name", "helm/chart", "helm/notes"}
 
 
