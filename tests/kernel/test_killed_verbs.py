@@ -75,10 +75,15 @@ MADE |= {"both.html", "run.html", "certificate.html", "frames.pcapng", ".proxyla
 """What may lie in the user's folder afterwards; a report is whole."""
 
 
+def quick_first() -> list[Kill]:
+    """All rows, at the end those of `gate`, which goes on with two proxies and the catalogue for a while."""
+    return sorted(chosen(ALL), key=lambda kill: kill.verb == "gate")
+
+
 def of_every_run() -> list[Kill]:
     """The first rows that have a role, stage, signal or user that none before has."""
     found, known = [], set[object]()
-    for kill in chosen(ALL):
+    for kill in quick_first():
         if not known.issuperset(kinds := {kill.role, kill.stage, kill.blow, kill.ordinary}):
             known |= kinds
             found.append(kill)
@@ -88,7 +93,7 @@ def of_every_run() -> list[Kill]:
 def of_processes() -> list[Kill]:
     """The first rows that have a pair which none before has: what a process does depends on no verb, but on these."""
     found, known = [], set[object]()
-    for kill in chosen(ALL):
+    for kill in quick_first():
         pairs = {(kill.role, kill.stage), (kill.role, kill.typed.lab), (kill.role, kill.blow is signal.SIGKILL)}
         if not known.issuperset(pairs):
             known |= pairs
@@ -115,7 +120,7 @@ def test_the_rows_have_each_verb_role_stage_signal_and_user() -> None:
     assert {kill.blow for kill in found} == set(SIGNALS)
     assert {kill.ordinary for kill in found} == {False, True}
     assert len(found) < 12
-    assert len(of_processes()) < 30
+    assert len(of_processes()) < 35
 
 
 def builders() -> Iterator[Any]:
