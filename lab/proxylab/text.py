@@ -148,7 +148,7 @@ def printable(text: str, keep: str = "\n\t") -> str:
         a\u001b[31m\u202e
         \u003a:error::b
     """
-    if not text.isprintable():
+    if not text.translate(dict.fromkeys(map(ord, keep))).isprintable():
         text = "".join(each if each.isprintable() or each in keep else _escaped(each) for each in text)
     if "::" in text:
         text = _COMMAND.sub(r"\1\\u003a", text)

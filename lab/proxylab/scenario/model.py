@@ -127,7 +127,7 @@ class Scenario(Record, frozen=True, kw_only=True, dict=True):
             modes |= {node: change.mode for node, change in step.change.engines.items() if change.mode}
         return modes
 
-    @property
+    @cached_property
     def has_names(self) -> bool:
         """Whether the lab has a name server: the author sets ``dns``, or a probe or stream dials a name."""
         dialled: list[Target] = [each.target for each in self.all_probes]

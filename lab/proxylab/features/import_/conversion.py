@@ -21,7 +21,7 @@ from proxylab.cluster.kube_dns import KUBE_DNS
 from proxylab.cluster.objects import SERVICE_NAME_LABEL, PortKey
 from proxylab.features.import_.implied_slices import derived_slices, mirrored_slices, sliced_services
 from proxylab.features.import_.listeners import Backing, Listener, PodKey
-from proxylab.features.import_.live_objects import LiveNode, LivePod, read_node, read_pod
+from proxylab.features.import_.live_objects import LiveNode, LivePod, PodsByLabel, read_node, read_pod
 from proxylab.features.import_.manifests import Data, pruned, reduced_service, reduced_slice
 from proxylab.features.import_.networks import Networks, find_networks
 from proxylab.features.import_.omissions import Omissions, note_unneeded
@@ -121,12 +121,12 @@ def convert(
     slices += _mirrored(kubectl_output, services, sliced_services(slices), omissions)
     pods = list(map(read_pod, kubectl_output.pods))
     nodes = _nodes(kubectl_output, pods, slices)
-    sliced = sliced_services(slices)
+    sliced, by_label = sliced_services(slices), PodsByLabel(pods)
     derived = [
         each
         for key, service in services.items()
         if key not in sliced
-        for each in derived_slices(service, pods, _families_of(service))
+        for each in derived_slices(service, by_label, _families_of(service))
     ]
     if not (kubectl_output.slices or kubectl_output.endpoints):
         for key, service in services.items():
@@ -184,6 +184,7 @@ class _Converter:
             if each not in service_networks:
                 omissions.add("the ServiceCIDR, which no object tells; give --service-cidr", f"{each} stands for it")
         self._here = _translation(self._networks, nodes, backing)
+        self._outside = {address: f"outside-{number}" for number, address in enumerate(backing.strangers, 1)}
 
     def converted(self) -> Converted:
         """Nodes choose their names first, then pods, then hosts."""
@@ -257,7 +258,7 @@ class _Converter:
         if isinstance(listener, tuple):
             return self._pod_name(listener)
         what = "addresses outside the cluster; hosts with other addresses stand for them"
-        name = self._names.of(("host", str(listener)), f"outside-{list(self._backing.strangers).index(listener) + 1}")
+        name = self._names.of(("host", str(listener)), self._outside[listener])
         self._omissions.add(what, f"{listener} is {name}")
         return name
 

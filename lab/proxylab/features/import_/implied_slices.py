@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from proxylab.addresses import Family, without_leading_zeros
 from proxylab.cluster.objects import SERVICE_NAME_LABEL
-from proxylab.features.import_.live_objects import LivePod
+from proxylab.features.import_.live_objects import LivePod, PodsByLabel
 from proxylab.features.import_.reading import Raw, at, namespaced
 
 ServiceId = tuple[str, str]
@@ -51,15 +51,10 @@ def mirrored_slices(endpoints: Raw) -> Iterator[Raw]:
         yield _slice(namespace, name, "none", Family.IPV4, [], [])
 
 
-def derived_slices(service: Raw, pods: Iterable[LivePod], families: Iterable[Family]) -> Iterator[Raw]:
+def derived_slices(service: Raw, pods: PodsByLabel, families: Iterable[Family]) -> Iterator[Raw]:
     """The slices of a Service with a selector, one for each family and for each choice of ports that pods declare."""
     namespace, name = namespaced(service)
-    selector = at(service, "spec", "selector") or {}
-    chosen = [
-        pod
-        for pod in pods
-        if pod.namespace == namespace and selector.items() <= pod.labels.items() and pod.addresses and not pod.finished
-    ]
+    chosen = pods.selected(namespace, at(service, "spec", "selector") or {})
     publish = bool(at(service, "spec", "publishNotReadyAddresses"))
     for family in families:
         by_ports: dict[tuple[_PortOfPod, ...], list[Raw]] = {}

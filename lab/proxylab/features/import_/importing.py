@@ -8,6 +8,8 @@ from typing import Final
 from msgspec import Struct
 
 from proxylab.addresses import IPNetwork
+from proxylab.cluster.documents import object_of
+from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.errors import ScenarioError
 from proxylab.features.import_.conversion import Converted, convert
 from proxylab.features.import_.manifests import Data
@@ -15,9 +17,6 @@ from proxylab.features.import_.omissions import Omissions
 from proxylab.features.import_.probes import Probes
 from proxylab.features.import_.proxy_settings import CONFIG_MAP
 from proxylab.features.import_.reading import COMMAND, KubectlOutput
-from proxylab.scenario.reading import read_plain
-from proxylab.scenario.services import ServiceManifest, service_of
-from proxylab.scenario.workloads import EndpointSliceManifest, slice_of
 from proxylab.text import printable
 
 
@@ -38,10 +37,8 @@ def import_cluster(kubectl_output: KubectlOutput, name: str, service_networks: S
     omissions = Omissions()
     try:
         converted = convert(kubectl_output, omissions, service_networks)
-        services = [service_of(read_plain(ServiceManifest, each)) for each in converted.services]
-        given = (*converted.slices, *converted.derived)
-        read_slices = (slice_of(read_plain(EndpointSliceManifest, each)) for each in given)
-        slices = [each for each in read_slices if each is not None]
+        services = [object_of(Service, each) for each in converted.services]
+        slices = [object_of(EndpointSlice, each) for each in (*converted.slices, *converted.derived)]
     except (ScenarioError, ValueError, LookupError, TypeError, AttributeError) as error:
         what = str(error).splitlines()[0]
         problem = f"an object is not as an API server prints it: {what}; import the output of `{COMMAND}`"
@@ -114,7 +111,7 @@ def flow(value: object) -> str:
         >>> flow({"name": "a b", "ports": [80], "zone": "1e3", "mode": "on"})
         '{name: a b, ports: [80], zone: "1e3", mode: "on"}'
     """
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return "{" + ", ".join(f"{flow(key)}: {flow(each)}" for key, each in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(flow, value)) + "]"

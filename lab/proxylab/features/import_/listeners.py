@@ -33,6 +33,11 @@ class Backing:
         self.listeners: dict[tuple[IPAddress, PortKey], Listener] = {}
         self._omissions = omissions
         self._node_of = {address: node.name for node in nodes for address in node.addresses}
+        self._on_nodes: dict[tuple[str, PortKey], LivePod] = {}
+        for pod in self.pods.values():
+            if pod.host_network and not pod.finished:
+                for port in pod.ports:
+                    self._on_nodes.setdefault((pod.node, port), pod)
         self._by_address = {
             address: pod
             for pod in self.pods.values()
@@ -68,15 +73,14 @@ class Backing:
 
     def _program(self, node: str, port: PortKey, address: IPAddress) -> LivePod:
         """The pod with the node's network that declares the port; else a new one that stands for the program."""
-        for pod in self.pods.values():
-            if pod.host_network and pod.node == node and port in pod.ports and not pod.finished:
-                return pod
+        if (pod := self._on_nodes.get((node, port))) is not None:
+            return pod
         protocol, number = port
         name = f"{node.partition('.')[0]}-{protocol.lower()}-{number}"
         what = f"{node}, {protocol} port {number}"
         self._omissions.add("programs on nodes; pods with their nodes' network stand for them", what)
         made = LivePod(name=name, node=node, addresses=(address,), host_network=True, ports={port: ""})
-        return self.pods.setdefault((made.namespace, name), made)
+        return self._on_nodes.setdefault((node, port), self.pods.setdefault((made.namespace, name), made))
 
     def _unseen(self, namespace: str, endpoint: Raw, address: IPAddress) -> LivePod:
         """A pod that only a slice mentions."""

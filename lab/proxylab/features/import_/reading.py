@@ -134,5 +134,5 @@ def namespaced(raw: Raw) -> tuple[str, str]:
 def at(raw: object, *keys: str) -> Any:
     """The value at a path of keys; ``None`` without one."""
     for key in keys:
-        raw = raw.get(key) if isinstance(raw, Mapping) else None
+        raw = raw.get(key) if isinstance(raw, dict) else None
     return raw

@@ -67,6 +67,24 @@ def test_a_dump_names_services_whose_endpoints_nothing_tells() -> None:
     assert not any(each.startswith(said) for each in import_cluster(output_of(k3s()), "x").left)
 
 
+def test_a_service_without_a_selector_has_no_pods_where_nothing_tells_its_endpoints() -> None:
+    """The lab derives none for it either, and a pod that no Service needs stays out."""
+    service = {
+        "kind": "Service",
+        "metadata": {"name": "a"},
+        "spec": {"clusterIP": "10.96.0.7", "ports": [{"port": 80}]},
+    }
+    status = {"podIP": "10.244.0.7"}
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "b", "labels": {"app": "b"}},
+        "spec": {"nodeName": "n"},
+        "status": status,
+    }
+    done = import_cluster(read_kubectl_output([("x", json.dumps(service)), ("y", json.dumps(pod))]), "x")
+    assert "pods to which no Service sends: default/b" in done.left
+
+
 def without_own_slices(cluster: Cluster) -> Cluster:
     """The cluster without Services whose slices are written by hand, since a dump has none of those."""
     chosen = {
