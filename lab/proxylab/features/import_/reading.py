@@ -8,7 +8,8 @@ Service. Its folder, and that of must-gather, have a file for each list, or one 
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import PurePath
+from itertools import islice
+from pathlib import Path, PurePath
 from typing import Any, Final
 
 from msgspec import Struct
@@ -19,6 +20,7 @@ from proxylab.scenario.document import Problems
 from proxylab.scenario.source import read_documents
 
 COMMAND: Final = "kubectl get svc,endpointslices,pods,nodes -A -o yaml"
+_MOST_FILES: Final = 20_000
 
 Raw = Mapping[str, Any]
 """An object as kubectl printed it."""
@@ -47,6 +49,19 @@ def is_of_use(path: PurePath) -> bool:
     if path.suffix not in (".json", ".yaml", ".yml") or not names & _PLURALS:
         return False
     return "configmaps" not in names or "kube-system" in path.parts
+
+
+def dump_files(file: Path) -> list[Path]:
+    """The file itself, or those in the folder of a dump that may hold objects. Raises ``ScenarioError``."""
+    if not file.is_dir():
+        return [file]
+    found = sorted(islice((each for each in file.rglob("*") if each.is_file() and is_of_use(each)), _MOST_FILES + 1))
+    if not found:
+        what = "the folder that `kubectl cluster-info dump --output-directory` or must-gather wrote"
+        raise ScenarioError([f"{file}: no file of Services, pods or nodes there; name {what}"])
+    if len(found) > _MOST_FILES:
+        raise ScenarioError([f"{file}: more than {_MOST_FILES:,} files of objects there; name the files instead"])
+    return found
 
 
 class KubectlOutput(Struct, frozen=True):

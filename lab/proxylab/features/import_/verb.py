@@ -1,9 +1,7 @@
 """``proxylab import``: write a scenario from kubectl's output of a live cluster."""
 
 import sys
-from collections.abc import Iterator
 from ipaddress import ip_network
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -16,9 +14,9 @@ from proxylab.cli.options import argument, option, takes
 from proxylab.cli.output_paths import OutputFile
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import terminal_width
-from proxylab.errors import ExitCode, ScenarioError
+from proxylab.errors import ExitCode
 from proxylab.features.import_.importing import import_cluster
-from proxylab.features.import_.reading import COMMAND, is_of_use, read_kubectl_output
+from proxylab.features.import_.reading import COMMAND, dump_files, read_kubectl_output
 from proxylab.plan.assembly import check_every_case
 from proxylab.scenario.document import Problems
 from proxylab.scenario.load import parse_scenario
@@ -26,7 +24,6 @@ from proxylab.scenario.source import decode
 from proxylab.text import wrapped
 
 _STDIN: Final = "-"
-_MOST_FILES: Final = 20_000
 
 
 def _networks(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[IPNetwork, ...]:
@@ -76,7 +73,7 @@ def command(
 
     Example: proxylab import cluster.yaml -o mine.lab.yaml
     """
-    texts = (text for file in files or (Path(_STDIN),) for text in _texts(file))
+    texts = ((str(each), _text(each)) for file in files or (Path(_STDIN),) for each in dump_files(file))
     imported = import_cluster(read_kubectl_output(texts), name, service_networks)
     target, too_large = str(output or "standard output"), Problems()
     decode(imported.text.encode(), target, too_large)
@@ -96,21 +93,6 @@ def command(
         if imported.engine:
             echo(f"  with the cluster's own proxy: --engine {imported.engine}", err=True)
     return ExitCode.OK
-
-
-def _texts(file: Path) -> Iterator[tuple[str, str]]:
-    """The text of a file, or those in a folder that may hold objects, each with its name."""
-    if not file.is_dir():
-        yield str(file), _text(file)
-        return
-    found = sorted(islice((each for each in file.rglob("*") if each.is_file() and is_of_use(each)), _MOST_FILES + 1))
-    if not found:
-        what = "the folder that `kubectl cluster-info dump --output-directory` or must-gather wrote"
-        raise ScenarioError([f"{file}: no file of Services, pods or nodes there; name {what}"])
-    if len(found) > _MOST_FILES:
-        raise ScenarioError([f"{file}: more than {_MOST_FILES:,} files of objects there; name the files instead"])
-    for each in found:
-        yield str(each), _text(each)
 
 
 def _text(file: Path) -> str:

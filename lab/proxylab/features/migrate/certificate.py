@@ -76,6 +76,7 @@ class Certificate(Struct, frozen=True, kw_only=True):
         same: how many questions have the same answer on both, by what the table of an audit calls their Service.
         undecided: what the lab could not decide.
         switch: what became of connections that were open while the new proxy took over.
+        left_out: what the lab lacks of the cluster whose dump it read, or has in another way.
     """
 
     before: Audit
@@ -84,6 +85,7 @@ class Certificate(Struct, frozen=True, kw_only=True):
     same: Mapping[str, int]
     undecided: tuple[Undecided, ...]
     switch: Switch = Switch(untried="they were not asked for")
+    left_out: tuple[str, ...] = ()
 
     @property
     def services(self) -> tuple[str, ...]:

@@ -1,7 +1,16 @@
 """A certificate as one HTML file, to hand to colleagues."""
 
 from proxylab.features.migrate.certificate import Certificate, CertifiedChange
-from proxylab.features.migrate.certificate_text import UNEXPLAINED, concerns, headline, kept, switch_lines, title
+from proxylab.features.migrate.certificate_text import (
+    LEFT_OUT,
+    TELL_MORE,
+    UNEXPLAINED,
+    concerns,
+    headline,
+    kept,
+    switch_lines,
+    title,
+)
 from proxylab.report.html.markup import Markup, tag
 from proxylab.report.html.page import document
 
@@ -24,6 +33,9 @@ def page(found: Certificate) -> str:
             tag("h2", "What stays"),
             _same(found),
             [tag("p", f"{service}: not asked: {why}") for service, why in found.before.undialled.items()],
+            tag("h2", LEFT_OUT.capitalize()) if found.left_out else None,
+            tag("ul", [tag("li", each) for each in found.left_out]) if found.left_out else None,
+            tag("p", TELL_MORE) if found.left_out else None,
         ),
     )
 

@@ -23,6 +23,8 @@ _FATES: Final = {
     ConnectionFate.UNDECIDED: "undecided",
 }
 """A fate, said of several connections."""
+LEFT_OUT: Final = "what the lab lacks of the dumped cluster, or has in another way"
+TELL_MORE: Final = "`proxylab import` takes the options and files that these lines name; then migrate its scenario"
 UNEXPLAINED: Final = "no document explains it: a proxy has a fault, or the oracle"
 
 
@@ -96,6 +98,11 @@ def to_lines(found: Certificate, width: int) -> Iterator[str]:
     yield f"the same on both: {amount(sum(found.same.values()), 'answer')}"
     for service, why in found.before.undialled.items():
         yield from wrapped(f"{service}: not asked: {why}", rest="  ", width=width)
+    if found.left_out:
+        yield from ("", f"{LEFT_OUT}:")
+        for each in found.left_out:
+            yield from wrapped(each, "  ", "    ", width)
+        yield from wrapped(TELL_MORE, rest="  ", width=width)
 
 
 def _undecided(found: Certificate, width: int) -> Iterator[str]:
@@ -170,6 +177,7 @@ def to_json(found: Certificate) -> str:
                 ],
             },
             "notAsked": dict(found.before.undialled),
+            "leftOut": list(found.left_out),
         },
         indent=2,
     )

@@ -13,7 +13,7 @@ from proxylab.features.audit.findings import Audit, AuditAnswer
 from proxylab.features.audit.senders import SenderKind
 from proxylab.features.migrate.certificate import Certificate, certificate_of
 from proxylab.features.migrate.certificate_page import page
-from proxylab.features.migrate.certificate_text import UNEXPLAINED, to_json, to_lines
+from proxylab.features.migrate.certificate_text import LEFT_OUT, UNEXPLAINED, to_json, to_lines
 from proxylab.features.migrate.reasons import departed, promised_otherwise
 from proxylab.verdict.model import Judgement, ProbeVerdict
 
@@ -72,6 +72,17 @@ def test_a_known_departure_of_the_old_mode_has_its_link() -> None:
     assert change.reason.is_documented
     assert change.reason.statements[0].because.endswith("/issues/97081")
     assert "the new one keeps the promise" in change.reason.advice
+
+
+def test_what_the_lab_lacks_of_a_dump_stands_in_each_form() -> None:
+    lacking = "the ServiceCIDR, which no object tells; give --service-cidr: 10.96.0.0/16 stands for it"
+    found = replace(compared(RIGHT, RIGHT), left_out=(lacking,))
+    assert f"{LEFT_OUT}: {lacking}" in text_of(found)
+    assert json.loads(to_json(found))["leftOut"] == [lacking]
+    assert f"<li>{lacking}</li>" in page(found)
+    nothing = compared(RIGHT, RIGHT)
+    assert LEFT_OUT not in text_of(nothing)
+    assert LEFT_OUT.capitalize() not in page(nothing)
 
 
 def test_what_a_lab_cannot_decide_is_neither_the_same_nor_a_change() -> None:
