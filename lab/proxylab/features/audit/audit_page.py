@@ -1,10 +1,10 @@
 """An audit as one HTML file: the table of Services and senders, what differs, and each difference explained."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from proxylab.features.audit.findings import Audit, AuditAnswer, cell, headline
-from proxylab.features.audit.senders import MEANINGS
+from proxylab.features.audit.findings import NO_SERVICE, NOTHING_ASKED, Audit, AuditAnswer, cell, headline
+from proxylab.features.audit.senders import MEANINGS, SenderKind
 from proxylab.report.failure_text import explain
 from proxylab.report.html.markup import Markup, tag, unbroken
 from proxylab.report.html.page import document
@@ -26,15 +26,35 @@ def page(audit: Audit) -> str:
         tag(
             "main",
             tag("h2", "Services and senders"),
-            tag("p", "Each number counts the questions that were answered as Kubernetes promises."),
+            tag("p", _about(audit)),
             tag("div", _table(audit), class_="scroll"),
-            tag("p", [(tag("b", kind), f": {MEANINGS[kind]}. ") for kind in audit.kinds]),
+            tag("dl", senders(audit.kinds), class_="again"),
+            [tag("p", f"not asked from {kind}: the lab has none") for kind in audit.missing],
             tag("h2", "What differs") if shown else tag("p", "Every answer is as promised."),
             [_explained(each, is_open=not number) for number, each in enumerate(shown)],
             tag("p", f"and {more:,} more, which -o json has") if more else None,
             [tag("p", f"{service}: not asked: {why}") for service, why in audit.undialled.items()],
+            class_="prose",
         ),
     )
+
+
+def senders(kinds: Iterable[SenderKind]) -> Iterator[Markup]:
+    """Terms of a list of definitions: the kinds of senders, and who each is."""
+    for kind in kinds:
+        yield tag("dt", kind)
+        yield tag("dd", MEANINGS[kind])
+
+
+def _about(audit: Audit) -> str:
+    told = (
+        f"A lab ran {audit.engine} on its nodes. From each kind of sender it dialled every address and port of every"
+        " Service, and some beside them. A number counts the questions whose answer is what Kubernetes promises;"
+        f' "{NOTHING_ASKED}" stands where such a sender has nothing to dial.'
+    )
+    if NO_SERVICE in audit.by_service:
+        told += f" {NO_SERVICE} has the addresses that no Service has."
+    return told
 
 
 def _table(audit: Audit) -> Markup:

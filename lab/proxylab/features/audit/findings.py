@@ -19,7 +19,7 @@ from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
 
 _MOST_LINES: Final = 40
 """So many differences are listed; `-o json` has them all."""
-_BESIDE_SERVICES: Final = "(no Service)"
+NO_SERVICE: Final = "(no Service)"
 NOTHING_ASKED: Final = "-"
 _TITLES: Final = {
     Judgement.FAIL: "what differs:",
@@ -46,7 +46,7 @@ class AuditAnswer(Struct, frozen=True):
     @property
     def service(self) -> str:
         """The Service, for the table."""
-        return self.question.service or _BESIDE_SERVICES
+        return self.question.service or NO_SERVICE
 
 
 class Audit(Struct, frozen=True, kw_only=True):

@@ -56,7 +56,12 @@ def concerns(change: CertifiedChange) -> str:
 
 def title(change: CertifiedChange) -> str:
     """What is dialled, and what becomes of it before and after."""
-    return f"{_some(change.frontends)}: {change.before}, then {change.after}"
+    return f"{dialled(change)}: {change.before}, then {change.after}"
+
+
+def dialled(change: CertifiedChange) -> str:
+    """What is dialled: the first few frontends, and how many there are besides."""
+    return _some(change.frontends)
 
 
 def _some(words: Sequence[str]) -> str:

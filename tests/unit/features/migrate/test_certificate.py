@@ -15,6 +15,7 @@ from proxylab.features.migrate.certificate import Certificate, certificate_of
 from proxylab.features.migrate.certificate_page import page
 from proxylab.features.migrate.certificate_text import LEFT_OUT, UNEXPLAINED, to_json, to_lines
 from proxylab.features.migrate.reasons import departed, promised_otherwise
+from proxylab.scenario.words import Outcome
 from proxylab.verdict.model import Judgement, ProbeVerdict
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "how-to" / "change-the-mode.md"
@@ -53,6 +54,20 @@ def test_another_promise_is_told_with_both_documents_and_advice() -> None:
     assert [each.text.split()[1] for each in change.reason.statements] == ["iptables", "nftables"]
     assert all(each.because.startswith("https://kubernetes.io/") for each in change.reason.statements)
     assert "declared ports only" in change.reason.advice
+
+
+def test_the_page_explains_its_words_and_links_each_document() -> None:
+    """Who gets it need not know proxylab: each outcome and kind of sender on it is defined, and no other one."""
+    old = promised(RIGHT, "untranslated", "unused-port/iptables")
+    new = promised(RIGHT, "rejected", "unused-port/nftables")
+    found = compared(old, new, ("embedded/iptables", "embedded/nftables"))
+    text = page(found)
+    assert {word for word in Outcome if f"<dt>{word}</dt>" in text} == {Outcome.UNTRANSLATED, Outcome.REJECTED}
+    assert {kind for kind in SenderKind if f"<dt>{kind}</dt>" in text} == set(found.changes[0].senders)
+    for each in found.changes[0].reason.statements:
+        assert f'<a href="{each.because}">{each.text}</a>' in text
+    assert '<a href="#change-1">' in text
+    assert 'id="change-1"' in text
 
 
 def test_a_promise_that_only_the_new_proxy_breaks_has_no_excuse() -> None:
