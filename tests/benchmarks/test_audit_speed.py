@@ -20,10 +20,14 @@ from proxylab.features.audit.findings import Audit
 from proxylab.features.audit.manifests import scenario_of_manifests
 from proxylab.features.audit.runs import audit
 from proxylab.features.audit.senders import with_senders
+from proxylab.features.migrate.open_connections import ConnectionFate, connections_of
+from proxylab.features.migrate.runs import switch
 from proxylab.scenario.cases import cases
+from proxylab.scenario.model import Scenario
 
 MOST_SECONDS_OF_100 = 60.0
 MOST_SECONDS_OF_300 = 600.0
+MOST_SECONDS_OF_A_SWITCH = 120.0
 MOST_TIMES_THE_FLOOR = 4.0
 OF_SENDING_ALONE = 0.85
 SERVICE = """
@@ -49,7 +53,19 @@ DEPLOYMENTS = 5
 
 
 def audited(services: int, engine: str = "embedded/iptables") -> Audit:
-    """The audit of that many Services; every third one has a node port."""
+    """The audit of that many Services."""
+    with Session(EngineChoice(engine)) as session:
+        return audited_in(session, many(services, engine))
+
+
+def audited_in(session: Session, scenario: Scenario) -> Audit:
+    with closing(session.open(scenario)) as lab:
+        assert len(lab.scenario.nodes) == 3
+        return audit(lab, "proxylab audit many.yaml", lambda done, of: None)
+
+
+def many(services: int, engine: str) -> Scenario:
+    """A cluster with that many Services, and the senders of an audit; every third one has a node port."""
     text = "".join(
         SERVICE.replace("NUMBER", str(each))
         .replace("APP", str(each % DEPLOYMENTS))
@@ -58,10 +74,7 @@ def audited(services: int, engine: str = "embedded/iptables") -> Audit:
     )
     text += "".join(DEPLOYMENT.replace("NUMBER", str(each)) for each in range(min(DEPLOYMENTS, services)))
     (case,) = cases(scenario_of_manifests(text, "many.yaml"), engine.rpartition("/")[2], (1, 37))
-    scenario = with_senders(replace(case, probes=(), steps=(), streams=()))
-    with Session(EngineChoice(engine)) as session, closing(session.open(scenario)) as lab:
-        assert len(lab.scenario.nodes) == 3
-        return audit(lab, "proxylab audit many.yaml", lambda done, of: None)
+    return with_senders(replace(case, probes=(), steps=(), streams=()))
 
 
 @pytest.mark.budget
@@ -85,6 +98,24 @@ def test_each_half_of_a_certificate_for_300_services_takes_ten_minutes(engine: s
     print(f"{what}; a question takes {1000 * of_many:.1f} ms, and {1000 * of_one:.1f} ms of 1 Service")  # noqa: T201
     assert found.seconds < MOST_SECONDS_OF_300
     assert of_many < of_one * MOST_TIMES_THE_FLOOR
+
+
+@pytest.mark.budget
+@pytest.mark.timeout(1200)
+def test_the_switch_of_300_services_under_open_connections() -> None:
+    """None ends from mode iptables to mode nftables: the new proxy loads its rules before it removes the old ones."""
+    engine = "embedded/iptables"
+    with Session(EngineChoice(engine)) as session:
+        scenario = many(300, engine)
+        found = audited_in(session, scenario)
+        began = time.monotonic()
+        switched = switch(session, scenario, found, "nftables")
+    seconds = time.monotonic() - began
+    fates = {fate: len(switched.of(fate)) for fate in ConnectionFate}
+    print(f"{len(switched.connections)} open of {len(connections_of(found.answers))}: {seconds:.1f} s: {fates}")  # noqa: T201
+    assert switched.untried == ""
+    assert fates[ConnectionFate.SURVIVES] == len(switched.connections)
+    assert seconds < MOST_SECONDS_OF_A_SWITCH
 
 
 def processor_seconds() -> float:

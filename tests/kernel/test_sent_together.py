@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,21 @@ apiVersion: v1
 kind: Service
 metadata: {name: sticky}
 spec: {sessionAffinity: ClientIP, selector: {app: web}, externalIPs: [192.0.2.7], ports: [{port: 80, targetPort: 8080}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: ranged}
+spec:
+  type: LoadBalancer
+  loadBalancerSourceRanges: [203.0.113.0/24]
+  selector: {app: web}
+  ports: [{port: 80, targetPort: 8080, nodePort: 30082}]
+status: {loadBalancer: {ingress: [{ip: 192.0.2.8}]}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: without-endpoints}
+spec: {type: NodePort, selector: {app: none}, ports: [{port: 80, targetPort: 8080, nodePort: 30083}]}
 ---
 apiVersion: apps/v1
 kind: Deployment
@@ -121,13 +137,14 @@ def test_an_audit_has_the_verdicts_of_its_probes_alone(told: Told) -> None:
 
 
 def mutants(chain: str) -> list[Mutation]:
-    """Those of the rules in chains of that kind."""
+    """Those of the rules in chains of that kind, by table and the beginning of their name."""
+    return [each for each in every_mutant() if each.rule.startswith(chain)]
+
+
+@cache
+def every_mutant() -> tuple[Mutation, ...]:
     every = mutants_of([ruled(services(), ENGINE)], ENGINE)
-    return [
-        Mutation(each.rule_class, each.mutation)
-        for each in every
-        if each.rule_class.startswith(f"nat {chain}") and not each.equivalent
-    ]
+    return tuple(Mutation(each.rule_class, each.mutation) for each in every if not each.equivalent)
 
 
 def assert_same(mutation: Mutation) -> None:
@@ -137,18 +154,34 @@ def assert_same(mutation: Mutation) -> None:
 
 
 CHAINS = (
-    "KUBE-SEP",
-    "KUBE-POSTROUTING",
-    "KUBE-EXT",
-    "KUBE-SVC",
-    "KUBE-SVL",
-    "KUBE-SERVICES",
-    "KUBE-NODEPORTS",
-    "KUBE-MARK",
+    "nat KUBE-SEP",
+    "nat KUBE-POSTROUTING",
+    "filter KUBE-FIREWALL",
+    "nat KUBE-EXT",
+    "nat KUBE-SVC",
+    "nat KUBE-SVL",
+    "nat KUBE-SERVICES",
+    "nat KUBE-NODEPORTS",
+    "nat KUBE-MARK",
+    "nat KUBE-FW",
+    "nat PREROUTING",
+    "nat OUTPUT",
+    "nat POSTROUTING",
+    "filter KUBE-EXTERNAL-SERVICES",
+    "filter KUBE-FORWARD",
+    "filter KUBE-PROXY-FIREWALL",
+    "filter KUBE-SERVICES",
+    "filter INPUT",
+    "filter FORWARD",
+    "filter OUTPUT",
 )
 
 
-@pytest.mark.parametrize("chain", CHAINS[:2])
+def test_every_wrong_rule_has_its_row() -> None:
+    assert [each for each in every_mutant() if not each.rule.startswith(CHAINS)] == []
+
+
+@pytest.mark.parametrize("chain", CHAINS[:3])
 def test_so_has_an_audit_of_a_proxy_with_a_wrong_rule(chain: str) -> None:
     assert_same(mutants(chain)[0])
 
