@@ -59,15 +59,15 @@ class PodsByLabel:
     """The pods that may be endpoints, by label: a large cluster has thousands of them, and of Services."""
 
     def __init__(self, pods: Iterable[LivePod]) -> None:
-        self._with: dict[tuple[str, str, str], list[LivePod]] = {}
+        self._with: dict[tuple[str, tuple[str, str]], list[LivePod]] = {}
         for pod in pods:
             if pod.addresses and not pod.finished:
-                for key, value in pod.labels.items():
-                    self._with.setdefault((pod.namespace, key, value), []).append(pod)
+                for label in pod.labels.items():
+                    self._with.setdefault((pod.namespace, label), []).append(pod)
 
     def selected(self, namespace: str, selector: Mapping[str, str]) -> list[LivePod]:
         """The pods that have all these labels, in their order; none for an empty selector."""
-        of_each = (self._with.get((namespace, key, value), []) for key, value in selector.items())
+        of_each = (self._with.get((namespace, label), []) for label in selector.items())
         fewest = min(of_each, key=len, default=[])
         return [pod for pod in fewest if selector.items() <= pod.labels.items()]
 
