@@ -36,6 +36,7 @@ NOTICED = (
     ("steps/node-changes-zone", "later events of Node", "MODIFIED withheld"),
     ("steps/node-changes-zone", "Node.name", "another"),
     ("detect-local/node-cidr", "Node.podCIDRs[first]", "one bit longer"),
+    ("detect-local/node-cidr-beside-machines", "Node.podCIDRs[last]", "one bit shorter"),
     ("affinity/at-a-node-port-of-localhost", "Service.affinityTimeout", "left out"),
     ("terminating/a-terminating-pod-sends", "later events of EndpointSlice", "MODIFIED withheld"),
     ("dns/service-name-that-begins-with-a-digit", "EndpointSlice.ports[first].port", "one more"),
