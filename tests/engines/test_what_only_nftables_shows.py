@@ -10,6 +10,24 @@ from proxylab.binaries.binary import Binary
 
 # By file: the text that is replaced, by what, and the probes that are red then.
 EDITS = {
+    # A proxy that does not end goes on to serve the former address alone.
+    "steps/a-node-gets-another-address": (
+        'change: {nodes: {node-a: {internalIPs: [172.18.0.77, "fd00:172:18::77"]}}}',
+        (
+            'change: {engines: {node-a: pause}, nodes: {node-a: {internalIPs: [172.18.0.77, "fd00:172:18::77"]}}}\n'
+            "    until: {engines: {node-b: synced}}"
+        ),
+        {
+            f"node-a gets another address: {probe}"
+            for probe in (
+                "NodePort is served at the new address and masqueraded with it",
+                "NodePort is served at the number of the new address",
+                "NodePort is served at the number of the new address over IPv6",
+                "NodePort of policy Local is served at the new address",
+                "another node reaches the node port at the new address",
+            )
+        },
+    ),
     "steps/nftables-table-deleted": (
         "    change: {engines: {node-a: flush}}\n    until: {rules: {node-a: absent}, elapsed: 2s}\n",
         "",

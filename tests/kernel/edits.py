@@ -39,7 +39,28 @@ _PROMPT = "the API server answers at once again, and the Service loses its endpo
 _ELSEWHERE = "the endpoint becomes unready, and another node has one"
 _TAKEN_OVER = "another pod takes the host ports over"
 
+_NEW_ADDRESS = "node-a gets another address"
+_NODE_IS_BACK = "the Node object is back, and another pod replaces the endpoint"
+
 EDITS = [
+    Edit(
+        "steps/a-node-gets-another-address",
+        '{internalIPs: [172.18.0.77, "fd00:172:18::77"]}',
+        "{taints: []}",
+        {
+            f"{_NEW_ADDRESS}: NodePort is served at the number of the new address",
+            f"{_NEW_ADDRESS}: NodePort is served at the number of the new address over IPv6",
+        },
+    ),
+    Edit(
+        "steps/a-node-goes-and-returns",
+        "nodes: {node-a: {present: true}}, pods",
+        "pods",
+        {
+            f"{_NODE_IS_BACK}: ClusterIP leads to the endpoint that came with the Node object",
+            f"{_NODE_IS_BACK}: NodePort leads to the endpoint that came with the Node object",
+        },
+    ),
     Edit(
         "leftovers/rules-of-docker-and-flannel",
         '          -A FORWARD -m comment --comment "flanneld forward" -j FLANNEL-FWD\n',

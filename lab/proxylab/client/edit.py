@@ -70,6 +70,9 @@ def edit(stands: Assembly, made: int, wanted: Scenario) -> Edit:
     now, then = stands.timeline[made], cluster.announcers
     moved = [name for name, node in then.items() if name in now.unheard or now.announcers[name] != node]
     lines += [f"~ load balancer {name}: {then[name]} announces it again" for name in moved]
+    standing_at = {name: each.addresses for name, each in now.machines.items()}
+    back = {name: each.addresses for name, each in cluster.machines.items() if standing_at[name] != each.addresses}
+    lines += [f"~ {name}: its addresses are {', '.join(map(str, own))} again" for name, own in back.items()]
     for name, changed in sysctls.items():
         standing = {each.name: each.value for each in old.namespace(name).sysctls}
         lines += [f"~ {name}: {key}: {standing.get(key, 'unsaid')} -> {value}" for key, value in changed.items()]
@@ -81,7 +84,10 @@ def edit(stands: Assembly, made: int, wanted: Scenario) -> Edit:
             applied=tuple(thing for key, thing in after.items() if before.get(key) != thing),
             deleted=tuple(thing for key, thing in before.items() if key not in after),
             change=Change(
-                nodes={name: NodeChange(sysctls=changed) for name, changed in sysctls.items()},
+                nodes={
+                    name: NodeChange(sysctls=sysctls.get(name, {}), internal_ips=back.get(name, ()))
+                    for name in {**sysctls, **back}
+                },
                 load_balancers={name: LoadBalancerChange(announced_by=then[name]) for name in moved},
             ),
         ),

@@ -186,13 +186,13 @@ class OpenLab:
         evidence = self._ask(concluding, _PROBE_SECONDS)
         number, assembly = self.made, self._assembly
         streams, sources = assembly.streams_by_step[number - 1], assembly.stream_sources[number - 1]
-        plan, addresses = assembly.plan_after(number), assembly.addresses
+        plan = assembly.plan_after(number)
         if number > self.scenario.foretold:
             now = self._at_present(self._look())
-            plan, addresses = now.plan_after(0), now.addresses
+            plan = now.plan_after(0)
             streams, sources = streams_at_present(assembly, now, [*self._unforetold, now.timeline[-1]], step)
         lacks = lacking_of_step(mode_of(self.engine.name), assembly, step)
-        verdict = judge_step(step, number, streams, sources, assembly.nodes, addresses, evidence, lacks)
+        verdict = judge_step(step, number, streams, sources, assembly.nodes, plan.addresses_by_name, evidence, lacks)
         return replace(verdict, plan=plan, options=self._options)
 
     @property

@@ -54,6 +54,7 @@ def advance_to(
     are those of nodes that get another one.
     """
     step, former = assembly.scenario.steps[number], assembly.timeline[number]
+    waits_for_entries = step.until is not None and step.until.conntrack is not None
     until = step.until and replace(
         step.until,
         backends={stream: pod for stream, pod in step.until.backends.items() if stream not in lacks},
@@ -77,7 +78,7 @@ def advance_to(
         engines=engines,
         until=until,
         streams=assembly.streams,
-        addresses=assembly.addresses if step.until is not None and step.until.conntrack is not None else {},
+        addresses=assembly.plan_after(number + 1).addresses_by_name if waits_for_entries else {},
     )
 
 

@@ -65,17 +65,22 @@ class BalancerRoutes:
         self._router = router
         self._routes = routes
         self._indexes = indexes
-        self._balancers = balancers
         self._store = store
-        pools = {network for balancer in balancers for network in balancer.pool}
-        self._planned = {each.destination: each for each in planned if each.destination in pools}
         self._standing: dict[IPNetwork, Route] = {}
+        self.take_up(balancers, planned)
         self._dial = dial
         self._dialled: tuple[DialledPort, ...] = ()
         self._changed = asyncio.Event()
         self._round = packet_lock or asyncio.Lock()
         self._loop: asyncio.Task[None] | None = None
         self._unsubscribe = store.subscribe(self._note)
+
+    def take_up(self, balancers: tuple[Balancer, ...], planned: Iterable[Route]) -> None:
+        """Follow nodes at the addresses that these have; the router has the routes of the plan to all pools then."""
+        pools = {network for balancer in balancers for network in balancer.pool}
+        self._balancers = balancers
+        self._planned = {each.destination: each for each in planned if each.destination in pools}
+        self._standing = {network: route for network, route in self._standing.items() if network not in self._planned}
 
     @property
     def standing(self) -> tuple[Route, ...]:
@@ -84,6 +89,7 @@ class BalancerRoutes:
 
     def chosen(self, balancer: Balancer) -> tuple[frozenset[str], ...]:
         """The nodes to which a balancer sends now: for each of its health-checked addresses, or else for its pools."""
+        balancer = next(each for each in self._balancers if each.name == balancer.name)
         if balancer.dials_node_ports:
             return tuple(frozenset(each.nodes) for each in self._dialled if each.balancer == balancer.name)
         names = {address: name for name, addresses in balancer.nodes.items() for address in addresses}

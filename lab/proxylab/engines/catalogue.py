@@ -18,7 +18,7 @@ from proxylab.engines.embedded.node_work import EngineNode, NodeWork, proxy_sysc
 from proxylab.engines.embedded.sync import EmbeddedEngine
 from proxylab.engines.embedded.udp import UdpReconciler
 from proxylab.engines.engine_names import read_engine
-from proxylab.engines.kubeproxy.make import HEALTHZ_OF_NODES, make_kube_proxy
+from proxylab.engines.kubeproxy.make import ENDS_WITH_NODE, HEALTHZ_OF_NODES, make_kube_proxy
 from proxylab.engines.modes import MODES
 from proxylab.engines.node_mode import node_mode, removed_at_start
 from proxylab.engines.protocol import Engine, EngineChoice
@@ -32,6 +32,9 @@ from proxylab.plan.model import Sysctl
 
 _LEAVES_UDP: Final = ((1, 32), (1, 37))
 """From the first version to the one before the second, kube-proxy forgets too few UDP flows (kubernetes#139629)."""
+
+_NODE_SECONDS: Final = 30.0
+"""How long kube-proxy waits for its Node and goes on without one (NewNodeManager in pkg/proxy/node.go)."""
 
 _HEALTH_CHECKS_BY_FAMILY: Final = (1, 36)
 """The version since which health-check node ports listen in their own family alone (kubernetes#137370)."""
@@ -102,6 +105,8 @@ def _make_embedded(choice: EngineChoice, node: str, context: NodeContext, cluste
         surroundings=work,
         processes=on_node.processes,
         allows_external_ips=allows_external_ips(configuration),
+        ends_with_node=choice.version >= ENDS_WITH_NODE,
+        node_seconds=_NODE_SECONDS,
     )
 
 

@@ -5,12 +5,17 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from proxylab.addresses import IPAddress
+from proxylab.cluster.objects import Node
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.modes import MODES
-from proxylab.engines.protocol import Draining, Engine, EngineChoice, Killable, Mortal, Noting, Resting
+from proxylab.engines.protocol import Draining, Engine, EngineChoice, Killable, Mortal, NodeBound, Noting, Resting
 from proxylab.errors import InternalError
 from proxylab.scenario.node_engines import EngineAction, EngineChange
 from proxylab.timing import Deadline, together
+
+Addresses = tuple[IPAddress, ...] | None
+"""Those of a Node object; ``None`` where there is none."""
 
 _SAME: Final[Mapping[str, EngineChoice]] = MappingProxyType({})
 
@@ -24,6 +29,7 @@ class Fleet:
         flush: removes the rules of a node in a mode without its engine's knowledge.
         seen: the revision of the store that the engines follow, for one of the lab's store.
         sync_seconds: how long a sync may take; by default what the slowest mode needs on a busy machine.
+        nodes: the Node objects that the engines see, by name.
     """
 
     def __init__(
@@ -33,6 +39,7 @@ class Fleet:
         flush: Callable[[str, str], Awaitable[None]],
         seen: Callable[[int], int] = lambda revision: revision,
         sync_seconds: float | None = None,
+        nodes: Callable[[], Mapping[str, Node]] = dict,
     ) -> None:
         self._make = make
         self._flush = flush
@@ -43,6 +50,9 @@ class Fleet:
         """The latest engine of each node, whether or not it runs."""
         self._running: set[str] = set()
         self._paused: set[str] = set()
+        self._nodes = nodes
+        self._known: dict[str, Addresses] = {}  # those of the Nodes that engines began with, or have waited for
+        self._outdated: set[str] = set()  # nodes whose paused engine ends as soon as it goes on
 
     @property
     def sync_seconds(self) -> float:
@@ -119,6 +129,31 @@ class Fleet:
         )
         await together(self._resume(node) for node, each in changes.items() if each.action is EngineAction.RESUME)
 
+    async def follow_nodes(self) -> None:
+        """Start engines anew that end since their Node has gone or has other addresses, as a kubelet does at once.
+
+        An engine without a Node waits for one. Raises ``EngineError``.
+        """
+        nodes = self._nodes()
+        await together(self._follow_node(name, _addresses_of(nodes.get(name))) for name in tuple(self._running))
+
+    async def _follow_node(self, name: str, addresses: Addresses) -> None:
+        engine, before = self.engines[name], self._known.get(name)
+        if not isinstance(engine, NodeBound) or not engine.ends_with_node or addresses == before:
+            return
+        self._known[name] = addresses
+        if before is None and not engine.has_given_up:
+            return
+        if name in self._paused:
+            self._outdated.add(name)
+        else:
+            await self._restart(name, engine)
+
+    async def _restart(self, name: str, engine: NodeBound) -> None:
+        await engine.wait_ended(Deadline.after(self.sync_seconds))
+        await self._stop(name)
+        await self._start_anew(name, self._chosen[name])
+
     async def _take_down(self, node: str, change: EngineChange) -> None:
         match change.action:
             case EngineAction.KILL:
@@ -135,13 +170,17 @@ class Fleet:
 
     @property
     def _following(self) -> set[str]:
-        """The nodes whose engine follows the cluster: it runs and is not paused."""
-        return self._running - self._paused
+        """The nodes whose engine follows the cluster: it runs, is not paused, and does not wait for its Node."""
+        return {each for each in self._running - self._paused if each not in self._known or self._known[each]}
 
     async def _resume(self, node: str) -> None:
         if node in self._paused:
             self._paused.remove(node)
-            await self.engines[node].resume()
+            engine = self.engines[node]
+            await engine.resume()
+            if node in self._outdated and isinstance(engine, NodeBound):
+                self._outdated.remove(node)
+                await self._restart(node, engine)
 
     async def _note(self, node: str, *, flush: bool) -> None:
         engine = self.engines[node]
@@ -157,15 +196,24 @@ class Fleet:
 
     async def _start(self, node: str) -> None:
         self._running.add(node)
-        await self.engines[node].start()
+        engine = self.engines[node]
+        if isinstance(engine, NodeBound) and engine.ends_with_node:
+            self._known[node] = _addresses_of(self._nodes().get(node))
+        await engine.start()
 
     async def _stop(self, node: str, *, killed: bool = False) -> None:
         """Stop the engine of a node. An engine without a process of its own cannot be killed, only stopped."""
         if not self.runs(node):
             return
+        self._outdated.discard(node)
         if not killed:
             await self._resume(node)  # a stopped process does not act on SIGTERM
         self._paused.discard(node)
         self._running.remove(node)
+        self._known.pop(node, None)
         engine = self.engines[node]
         await (engine.kill() if killed and isinstance(engine, Killable) else engine.stop())
+
+
+def _addresses_of(node: Node | None) -> Addresses:
+    return None if node is None else node.addresses

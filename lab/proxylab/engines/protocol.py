@@ -205,6 +205,22 @@ class ModeProcess(Draining, Protocol):
 
 
 @runtime_checkable
+class NodeBound(Protocol):
+    """An engine that waits for its Node when it starts, and may end by itself when the Node changes."""
+
+    @property
+    def ends_with_node(self) -> bool:
+        """Whether it ends when its Node object goes or gets other addresses, as kube-proxy does since 1.37."""
+
+    @property
+    def has_given_up(self) -> bool:
+        """Whether it has waited long enough for its Node, and went on without one."""
+
+    async def wait_ended(self, deadline: Deadline) -> None:
+        """Return when it has ended by itself. Raises ``EngineError`` at the deadline."""
+
+
+@runtime_checkable
 class Noting(Protocol):
     """An engine whose rules do not show every kind of change."""
 

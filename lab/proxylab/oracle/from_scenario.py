@@ -32,7 +32,7 @@ from proxylab.scenario.words import Frontend
 def moment_of(assembly: Assembly, made: int, mode: Mode, version: Version) -> Moment:
     """The moment of a scenario after that many steps; proxies are of that mode and version unless it says otherwise."""
     cluster = assembly.timeline[made]
-    plan = assembly.plan.with_announcers(cluster.announcers)
+    plan = assembly.plan_after(made)
     scenario, namespaces = assembly.scenario, {pod.name: pod.namespace for pod in plan.pods}
     nodes: Mapping[str, None] = dict.fromkeys(node.name for node in scenario.nodes)
     setting = ProxySetting(mode=mode, version=version, configuration=scenario.proxy or ProxyConfiguration())

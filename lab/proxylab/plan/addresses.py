@@ -10,7 +10,7 @@ A pod with a fixed address outside its node's part is a stray: it has routes of 
 with CNIs that assign addresses in no order. ``refusals`` refuses an address that has two owners.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_network
 from itertools import combinations, count, islice
 from typing import Final
@@ -20,6 +20,7 @@ from msgspec import Struct
 from proxylab.addresses import Family, IPAddress, IPNetwork, may_overlap
 from proxylab.errors import ScenarioError
 from proxylab.plan.name_servers import has_own_server
+from proxylab.scenario.change import NodeChange
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.network import NODES, OUTSIDE
 from proxylab.scenario.words import Position
@@ -80,7 +81,7 @@ def allocate_addresses(scenario: Scenario) -> AddressPlan:
     router = {name: _router(scenario, name, there) for name, there in segments.items()}
     by_hand = {each.interface.ip for node in scenario.nodes for each in node.addresses}
     fixed = {each for owner in scenario.machines for each in owner.fixed_addresses}
-    fixed.update(*router.values())
+    fixed.update(*router.values(), *(each.internal_ips for each in _renumbered(scenario)))
     node_wishes = [_Wish(node.name, node.position, fixed=node.fixed_addresses) for node in scenario.nodes]
     node = _hand_out(segments[NODES], _FIRST_NODE, node_wishes, "spec.network.nodeCIDR", problems, fixed)
     host: dict[str, Addresses] = {}
@@ -110,6 +111,12 @@ def allocate_addresses(scenario: Scenario) -> AddressPlan:
         uplink=uplink,
         name_server=name_server,
     )
+
+
+def _renumbered(scenario: Scenario) -> Iterator[NodeChange]:
+    """The changes of nodes in steps."""
+    for step in scenario.steps:
+        yield from step.change.nodes.values()
 
 
 def _on_segment(

@@ -65,8 +65,8 @@ class Assembly(Struct, frozen=True, kw_only=True, dict=True):
         return self.plan.addresses_by_name
 
     def plan_after(self, steps: int) -> Plan:
-        """The plan as neighbours know it after that many steps: with the nodes that announce addresses then."""
-        return self.plan.with_announcers(self.timeline[steps].announcers)
+        """The plan as neighbours know it after that many steps: with nodes' addresses and announcers of then."""
+        return self.timeline[steps].plan(self.plan)
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -115,14 +115,15 @@ class Assembly(Struct, frozen=True, kw_only=True, dict=True):
         now = replace(self.scenario, probes=(dialling,), dns=True, slices=tuple(cluster.slices.values()))
         (resolved,) = resolve(
             now,
-            self.plan.with_announcers(cluster.announcers),
+            cluster.plan(self.plan),
             cluster.services,
             _slices(cluster),
             first=lookup.number,
             gone=cluster.gone,
             chain_hashes=lookup.chain_hashes,
+            serving=NodePortAddresses(self.scenario, self.plan).after(cluster.moves),
         )
-        sources = ExpectedSources(self.plan.with_announcers(cluster.announcers))
+        sources = ExpectedSources(cluster.plan(self.plan))
         resolved, source = sources.of_probe(probe, resolved, cluster.services)
         sources.close()
         return replace(resolved, question=lookup.question), source
@@ -151,7 +152,8 @@ class Assembly(Struct, frozen=True, kw_only=True, dict=True):
             position=at,
         )
         now = replace(scenario, probes=(lookup,))
-        (resolved,) = resolve(now, self.plan, cluster.services, _slices(cluster), gone=cluster.gone)
+        plan = cluster.plan(self.plan)
+        (resolved,) = resolve(now, plan, cluster.services, _slices(cluster), gone=cluster.gone)
         return resolved, question
 
     def with_probes(self, probes: Sequence[Probe], made: int = 0) -> "Assembly":
@@ -220,10 +222,11 @@ def assemble_in(scenario: Scenario, plan: Plan, timeline: Sequence[ClusterMoment
         hashes = hashes.union(chain_hashes(objects))
         now = replace(scenario, probes=probes, slices=tuple(cluster.slices.values()))
         slices = [each for each in objects if isinstance(each, EndpointSlice)]
-        refuse_neighbours(now, plan, slices)
+        there = cluster.plan(plan)
+        refuse_neighbours(now, there, slices)
         found = resolve(
             now,
-            plan.with_announcers(cluster.announcers),
+            there,
             cluster.services,
             slices,
             first=len(resolved_probes),
@@ -231,9 +234,9 @@ def assemble_in(scenario: Scenario, plan: Plan, timeline: Sequence[ClusterMoment
             links=cluster.links,
             chain_hashes=hashes,
             kept=[each for each in cluster.further.values() if isinstance(each, Unstructured)],
-            serving=serving,
+            serving=serving.after(cluster.moves),
         )
-        now_expected = sources.after_steps(cluster.announcers)
+        now_expected = sources.after_steps(there)
         resolved_probes += (
             now_expected.of_probe(probe, each, cluster.services) for probe, each in zip(probes, found, strict=True)
         )

@@ -29,8 +29,10 @@ from proxylab.cluster.rollout import RolloutStage
 from proxylab.cluster.slices import derive_slices
 from proxylab.errors import ScenarioError
 from proxylab.plan.addresses import AddressPlan, allocate_addresses
+from proxylab.plan.model import Plan
 from proxylab.plan.name_servers import has_own_server
 from proxylab.plan.outages import Links
+from proxylab.plan.renumbering import Moves, moved, moves_of, renumbered
 from proxylab.scenario.change import NodeChange, PodChange, ServiceChange, SliceChange
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.steps import Step
@@ -50,8 +52,10 @@ class ClusterMoment(Struct, frozen=True, kw_only=True):
         announcers: for each load balancer that a node announces, the node that neighbours know for its pool.
         unheard: the load balancers of which neighbours may know a node that announces them no more.
         hidden: the lab's own pods, which no report shows.
-        declared: every pod of the scenario as it first is, by its name, also those that are not there now.
-        machines: every node as it first is.
+        declared: every pod of the scenario as it first is, by its name, also those that are not there now; a pod on its
+            node's network with the addresses that the node has now.
+        machines: every node as it first is, with the addresses that it has now.
+        moves: for each address that a node had when the lab began and has no more, the one in its place.
     """
 
     scenario: Scenario
@@ -67,6 +71,11 @@ class ClusterMoment(Struct, frozen=True, kw_only=True):
     announcers: Mapping[str, str] = field(default_factory=dict)
     unheard: frozenset[str] = frozenset()
     hidden: tuple[Pod, ...] = ()
+    moves: Moves = field(default_factory=dict)
+
+    def plan(self, plan: Plan) -> Plan:
+        """The plan of a lab, as it began, as neighbours know it now: with nodes' addresses and announcers of now."""
+        return renumbered(plan, self.moves).with_announcers(self.announcers)
 
     @property
     def objects(self) -> tuple[KubeObject, ...]:
@@ -88,13 +97,17 @@ class ClusterMoment(Struct, frozen=True, kw_only=True):
 
     def through(self, step: Step) -> "tuple[ClusterMoment, ...]":
         """The cluster after a step's change, and after each stage of its rollouts. Raises ``ScenarioError``."""
-        change, declared = step.change, self.declared
+        change = step.change
+        of_nodes = [moves_of(self.machines[name].addresses, each.internal_ips) for name, each in change.nodes.items()]
+        moving = {former: new for each in of_nodes for former, new in each.items()}
+        declared, machines = _moved(self.declared, moving), _moved(self.machines, moving)
+        there = _moved(self.pods, moving)
         pods = _following(
-            self.pods, {name: _pod(self.pods.get(name), declared[name], each) for name, each in change.pods.items()}
+            there, {name: _pod(there.get(name), declared[name], each) for name, each in change.pods.items()}
         )
+        known = _moved(self.nodes, moving)
         nodes = _following(
-            self.nodes,
-            {name: _node(self.nodes.get(name), self.machines[name], each) for name, each in change.nodes.items()},
+            known, {name: _node(known.get(name), machines[name], each) for name, each in change.nodes.items()}
         )
         further = dict(self.further)
         for each in change.workloads:
@@ -104,6 +117,9 @@ class ClusterMoment(Struct, frozen=True, kw_only=True):
                 further[each.after.key] = each.after
         changed = replace(
             self,
+            declared=declared,
+            machines=machines,
+            moves=_joined(self.moves, moving),
             nodes=nodes,
             pods=pods,
             further=further,
@@ -133,6 +149,20 @@ class ClusterMoment(Struct, frozen=True, kw_only=True):
         written = [keep_allocated(each, there[each.key]) if each.key in there else each for each in scenario.services]
         fresh = begin(scenario)
         return replace(fresh, services=_allocated(scenario, written, _positions(scenario)))
+
+
+def _moved(things: Mapping[str, Named], moving: Moves) -> Mapping[str, Named]:
+    """The nodes or pods with the addresses that they have after the moves."""
+    if not moving:
+        return things
+    return {name: replace(each, addresses=moved(each.addresses, moving)) for name, each in things.items()}
+
+
+def _joined(before: Moves, moving: Moves) -> Moves:
+    """The moves of both, one after the other. An address that comes back has not moved."""
+    last = {former: moving.get(new, new) for former, new in before.items()}
+    both = {**{former: new for former, new in moving.items() if former not in before.values()}, **last}
+    return {former: new for former, new in both.items() if former != new}
 
 
 def _after_stage(now: ClusterMoment, stage: RolloutStage, declared: Mapping[str, Pod]) -> ClusterMoment:

@@ -37,9 +37,9 @@ class ExpectedSources:
         self._plan = plan
         self._problems: list[str] = [] if problems is None else problems
 
-    def after_steps(self, announcers: Mapping[str, str]) -> "ExpectedSources":
-        """The same once these nodes announce the pools of load balancers; it collects into the same list."""
-        return ExpectedSources(self._plan.with_announcers(announcers), self._problems)
+    def after_steps(self, plan: Plan) -> "ExpectedSources":
+        """The same for the plan after some steps; it collects into the same list."""
+        return ExpectedSources(plan, self._problems)
 
     def close(self) -> None:
         """Raises ScenarioError, with a line for each source that the network cannot give."""

@@ -6,6 +6,8 @@ program may have the port, so a flow may end at what was dialled.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, cached_property
+from types import MappingProxyType
+from typing import Final, Self
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.configuration import Mode, ProxyConfiguration
@@ -13,21 +15,29 @@ from proxylab.plan.addresses import allocate_addresses
 from proxylab.plan.host_ports import LedTo, NodeSocket, led_to
 from proxylab.plan.lookup import with_role
 from proxylab.plan.model import Plan, Role
+from proxylab.plan.renumbering import Moves, moved, renumbered
 from proxylab.scenario.model import Scenario
+
+_NO_MOVES: Final[Moves] = MappingProxyType({})
 
 
 class NodePortAddresses:
     """The addresses of a scenario's nodes, and which of them serve node ports in each mode that its proxies ever have.
 
-    A scenario that is no case may run in any mode.
+    A scenario that is no case may run in any mode. ``moves`` are those of the nodes' addresses that ``plan`` has made.
     """
 
-    def __init__(self, scenario: Scenario, plan: Plan) -> None:
+    def __init__(self, scenario: Scenario, plan: Plan, moves: Moves = _NO_MOVES) -> None:
         nodes = with_role(plan, Role.NODE).values()
         self.local = tuple(each.interface.ip for node in nodes for each in node.addresses)
         self._scenario = scenario
         self.surely_serves = cache(self._surely_serves)
         self._plan = plan
+        self._moves = moves
+
+    def after(self, moves: Moves) -> Self:
+        """The same once nodes have moved to these addresses."""
+        return type(self)(self._scenario, renumbered(self._plan, moves), moves) if moves else self
 
     @cached_property
     def led(self) -> Mapping[NodeSocket, Sequence[LedTo]]:
@@ -42,7 +52,8 @@ class NodePortAddresses:
 
     @cached_property
     def _primary(self) -> frozenset[IPAddress]:
-        return frozenset(each for own in allocate_addresses(self._scenario).node.values() for each in own)
+        primary = allocate_addresses(self._scenario).node.values()
+        return frozenset(each for own in primary for each in moved(own, self._moves))
 
 
 def _modes(scenario: Scenario) -> Iterator[Mode]:

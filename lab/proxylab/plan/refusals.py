@@ -90,6 +90,7 @@ def address_conflicts(scenario: Scenario, addresses: AddressPlan) -> list[str]:
         *(line for machine in scenario.machines for line in _fixed_problems(machine, owners)),
         *(line for group in scenario.pods for line in _pod_problems(scenario, addresses, owners, group)),
         *_node_problems(scenario, owners),
+        *_renumbering_problems(scenario, addresses, owners),
         *_pool_problems(scenario, owners),
     ]
 
@@ -157,6 +158,23 @@ def _node_problems(scenario: Scenario, owners: dict[IPAddress, str]) -> Iterator
                 owners[interface.ip] = f"{node.name}'s on {device}"
                 if owner is not None:
                     yield f"{what} is {owner} already; choose another one"
+
+
+def _renumbering_problems(scenario: Scenario, addresses: AddressPlan, owners: dict[IPAddress, str]) -> Iterator[str]:
+    """The mistakes in the addresses that nodes get in steps."""
+    networks = addresses.segments[NODES]
+    for step in scenario.steps:
+        for name, change in step.change.nodes.items():
+            what = f"{step.position}: step {step.name!r}: {name}"
+            if change.internal_ips and scenario.network.inter_node == "vxlan":
+                yield f"{what} cannot get other addresses: tunnels end at those that it has; use interNode: host-gw"
+            for address in change.internal_ips:
+                own = [each for each in networks if each.version == address.version]
+                if own and address not in own[0]:
+                    yield f"{what}: {address} is not in the nodes' network; choose one of {own[0]}"
+                owner = owners.setdefault(address, f"{name}'s")
+                if owner != f"{name}'s":
+                    yield f"{what}: {address} is {owner} already; choose another one"
 
 
 def _pool_problems(scenario: Scenario, owners: dict[IPAddress, str]) -> Iterator[str]:

@@ -41,7 +41,7 @@ def streams_by_step(
         nonlocal hashes
         objects = now.objects
         slices = [each for each in objects if isinstance(each, EndpointSlice)]
-        endpoints = LabEndpoints(now.services, slices, serving.local, serving.surely_serves, serving.led)
+        endpoints = _endpoints(now, slices, serving)
         hashes = hashes.union(chain_hashes(objects))
         for stream in ends:
             stream.meet(endpoints, hashes)
@@ -64,10 +64,15 @@ def streams_after(
     ends = [_Ends(each) for each in streams]
     for now in moments:
         slices = [each for each in now.objects if isinstance(each, EndpointSlice)]
-        endpoints = LabEndpoints(now.services, slices, serving.local, serving.surely_serves, serving.led)
+        endpoints = _endpoints(now, slices, serving)
         for stream in ends:
             stream.meet(endpoints, frozenset(stream.resolved.chain_hashes or ()).union(chain_hashes(now.objects)))
     return tuple(each.resolved for each in ends)
+
+
+def _endpoints(now: ClusterMoment, slices: Sequence[EndpointSlice], serving: NodePortAddresses) -> LabEndpoints:
+    then = serving.after(now.moves)
+    return LabEndpoints(now.services, slices, then.local, then.surely_serves, then.led)
 
 
 class _Ends:

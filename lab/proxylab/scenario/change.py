@@ -18,7 +18,15 @@ from proxylab.scenario.document import describe, shown
 from proxylab.scenario.keys import Check, Declared, Key, Read, WrittenAs, refused
 from proxylab.scenario.network import UPLINK, AnyNetem, Netem
 from proxylab.scenario.node_engines import AnyEngineChange
-from proxylab.scenario.syntax import Duration, Sysctls, TaintText, distinct, label_key_fault, label_value_fault
+from proxylab.scenario.syntax import (
+    Address,
+    Duration,
+    Sysctls,
+    TaintText,
+    distinct,
+    label_key_fault,
+    label_value_fault,
+)
 
 
 class _LinkState(StrEnum):
@@ -207,6 +215,16 @@ class NodeChange(Declared, frozen=True, kw_only=True):
         ),
     ] = None
     terminating: Annotated[bool | None, Key("Whether the Node object is being deleted.", [True])] = None
+    internal_ips: Annotated[
+        tuple[Address, ...],
+        Check(distinct),
+        Key(
+            "The node's own addresses from this step on, in nodeCIDR, each in place of the one of its family. The "
+            "machine has them, other machines route the node's pods by them, and the Node object shows them.",
+            [["172.18.0.77"]],
+            alias="internalIPs",
+        ),
+    ] = ()
     sysctls: Annotated[
         Sysctls, Key("Sysctls to set in the node.", [{"net.netfilter.nf_conntrack_tcp_be_liberal": 1}])
     ] = field(default_factory=dict)
@@ -304,7 +322,9 @@ class Change(Declared, frozen=True, kw_only=True):
     nodes: Annotated[
         Mapping[str, Annotated[NodeChange, Read(_gone_if_null("a node"), NodeChange | None)]],
         Key(
-            "Nodes by name; null deletes the Node object, but the machine goes on running.",
+            "Nodes by name; null deletes the Node object, but the machine goes on running. Since 1.37 kube-proxy ends "
+            "when its Node goes or gets other addresses. Then it is started again at once, as by a kubelet, and waits "
+            "for its Node if there is none.",
             [{"node-a": {"labels": {"topology.kubernetes.io/zone": "zone-b"}}}],
         ),
     ] = field(default_factory=dict)

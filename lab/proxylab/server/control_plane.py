@@ -212,7 +212,11 @@ async def _run_engines(
 
     chosen = {node: request.engines.get(node, request.engine) for node in contexts}
     seen = (lambda revision: revision) if shown is None else shown.seen
-    fleet = Fleet(chosen, make, flush, seen, request.engine.sync_seconds)
+
+    def nodes() -> Mapping[str, Node]:
+        return {each.name: each for each in followed.list(Node)}
+
+    fleet = Fleet(chosen, make, flush, seen, request.engine.sync_seconds, nodes)
     revision = max((store.apply(thing) for thing in request.objects), default=0)
     stack.push_async_callback(fleet.stop)
     later = {each.name for each in request.to_join}

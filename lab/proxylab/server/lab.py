@@ -371,6 +371,7 @@ def _step_runner(
         control_plane.pod_rules,
         announcements,
         control_plane.api,
+        balancer_routes,
     )
 
 

@@ -22,12 +22,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from proxylab.addresses import Family
+from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.configuration import SocketAddress
 from proxylab.cluster.objects import KubeObject, Node, Pod
 from proxylab.cluster.store import Store
 from proxylab.control.announcements import Announcements
 from proxylab.control.apiserver import ApiServer
+from proxylab.control.balancers import BalancerRoutes
 from proxylab.control.http_client import fetch
 from proxylab.engines.fleet import Fleet
 from proxylab.errors import EngineError, InternalError
@@ -36,15 +37,19 @@ from proxylab.evidence.stream_records import Exported, Sample, StepEvidence
 from proxylab.kernel.netlink.build import Wiring
 from proxylab.kernel.netlink.links import cut, mend
 from proxylab.kernel.netlink.netem import Counters, NetemLinks
+from proxylab.kernel.netlink.renumber import renumber
 from proxylab.kernel.netlink.requests import blackhole, end_blackhole
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.sysctl import write_sysctls
+from proxylab.plan.device_names import ROUTER
 from proxylab.plan.impairments import LinkDirection
-from proxylab.plan.model import Role, Sysctl
+from proxylab.plan.lookup import own_addresses_of
+from proxylab.plan.model import Plan, Role, Sysctl
 from proxylab.plan.outages import Links
+from proxylab.plan.renumbering import moves_of, renumbered
 from proxylab.plan.resolved import ResolvedProbe, Sentinel
 from proxylab.protocol.messages import Advance, PodStage
-from proxylab.scenario.change import ApiFault, ApiServerChange
+from proxylab.scenario.change import ApiFault, ApiServerChange, NodeChange
 from proxylab.server.conditions import StepConditions
 from proxylab.server.pod_rules import PodRules
 from proxylab.timing import Deadline, pass_by
@@ -80,6 +85,7 @@ class StepRunner:
     pod_rules: PodRules
     announcements: Announcements
     api: ApiServer
+    balancer_routes: BalancerRoutes | None = None
     _blackholed: set[str] = field(default_factory=set)
     _gone: set[str] = field(default_factory=set)
     _links: Links = field(default_factory=Links)
@@ -103,7 +109,7 @@ class StepRunner:
         await self.fleet.take_down(request.change.engines)
         if any(isinstance(thing, Node) for thing in (*request.applied, *request.deleted)):
             await self.fleet.note()
-        self._alter_nodes(request)
+        self._alter_nodes(request.change.nodes)
         for link in request.change.links:
             (mend if link.up else cut)(self.wiring, link.netns_name, link.device)
             self.links.change(link.netns_name, link.device, link.netem)
@@ -122,6 +128,7 @@ class StepRunner:
             await self.pod_rules.settle(self.store)
         changed = time.time_ns()
         streams.changed()
+        await self.fleet.follow_nodes()
         await self.fleet.bring_up(request.change.engines, request.engines)
         for stage in request.stages:
             await self._make(stage)
@@ -237,13 +244,26 @@ class StepRunner:
     def _sentinels(self, resolved: ResolvedProbe) -> Sequence[Sentinel]:
         """The sentinels of a stream that can be answered."""
         plan, sender = self.wiring.plan, resolved.sender.name
-        there = (each for each in resolved.sentinels if each.name not in self._gone)
+        there = (each for each in resolved.sentinels if each.name not in self._gone and _is_there(plan, each))
         return [each for each in there if not self._links.part(plan, sender, each.name)]
 
-    def _alter_nodes(self, request: Advance) -> None:
-        for name, change in request.change.nodes.items():
+    def _alter_nodes(self, changes: Mapping[str, NodeChange]) -> None:
+        moving: dict[IPAddress, IPAddress] = {}
+        for name, change in changes.items():
+            moving |= moves_of(own_addresses_of(self.wiring.plan.namespace(name)), change.internal_ips)
+        if moving:
+            self._move_nodes(renumbered(self.wiring.plan, moving))
+        for name, change in changes.items():
             sysctls = [Sysctl(key, value) for key, value in change.sysctls.items()]
             write_sysctls(self.wiring.namespaces[name], sysctls)
+
+    def _move_nodes(self, plan: Plan) -> None:
+        """Give nodes the addresses that they have in ``plan``."""
+        self.wiring = renumber(self.wiring, plan)
+        self.runner.take_up_plan(plan)
+        if self.balancer_routes is not None:
+            balancers = tuple(each for each in plan.balancers if not each.announced_by)
+            self.balancer_routes.take_up(balancers, plan.namespace(ROUTER).routes)
 
     def _blackhole_pods(self, *, gone: bool) -> None:
         """Blackhole the namespaces without a pod, or end that where a pod has come back."""
@@ -259,6 +279,11 @@ class StepRunner:
                 make_route = blackhole if gone else end_blackhole
                 self.wiring.routes[name].send([make_route(family) for family in self.families])
                 self._blackholed ^= {name}
+
+
+def _is_there(plan: Plan, sentinel: Sentinel) -> bool:
+    """Whether a machine has the address of a sentinel, which its node may have had when the stream began."""
+    return any(each.has(sentinel.address) for each in plan.namespaces)
 
 
 async def read_exported(

@@ -167,6 +167,11 @@ class Runner:
                 del self._netns_by_name[name]
             self._forget_devices()
 
+    def take_up_plan(self, plan: Plan) -> None:
+        """Go on with a plan in which nodes have other addresses."""
+        self._plan = plan
+        self._forget_devices()
+
     @property
     def plan(self) -> Plan:
         """The plan of the lab as it is now, with the pods that were added."""

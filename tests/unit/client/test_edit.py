@@ -80,3 +80,14 @@ def test_steps_and_their_probes_are_concerned_together() -> None:
     assert editor.concerns("name: later", "name: much later") == ["in it"]
     assert editor.concerns(TWO, f"{TWO}sessionAffinity: ClientIP, ") == ["two", "pod", "in it"]
     assert editor.concerns("name: one, from: client", "name: one, from: node-a") == ["one"]
+
+
+def test_a_node_gets_the_addresses_of_the_file_again_that_a_step_has_taken() -> None:
+    steps = STEPS.replace("{engines: {node-a: restart}}", "{nodes: {node-a: {internalIPs: [172.18.0.77]}}}")
+    written = TEXT.replace("---\n", f"{steps}---\n", 1)
+    stands, wanted = assemble(parse_scenario(written, "x.lab.yaml")), parse_scenario(written, "x.lab.yaml")
+    assert edit(stands, 0, wanted).changes == ()
+    found = edit(stands, 1, wanted)
+    own = stands.addresses["node-a"][:1]
+    assert found.advance.change.nodes["node-a"].internal_ips == own
+    assert [line for line in found.changes if str(own[0]) in line]

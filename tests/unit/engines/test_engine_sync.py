@@ -8,6 +8,7 @@ import pytest
 from memory_loader import MemoryLoader, NoSurroundings, engine_with
 from msgspec.structs import replace
 from rule_cases import HERE, Addresses, echo, endpoint, node_port, slice_of
+from virtual_clock import VirtualClock
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Node, Pod
@@ -315,6 +316,69 @@ def test_what_another_mode_has_left_is_removed_before_the_first_rule() -> None:
         assert left.asked == list(Family)
         removed = [line for line in engine.logs() if "removed" in line]
         assert removed == ["IPv4: removed the rules of a proxy in mode nftables"]
+        await engine.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("change", ["moved", "gone"])
+def test_an_engine_ends_when_its_node_goes_or_moves(change: str) -> None:
+    async def scenario() -> None:
+        store = seeded()
+        engine = made(store, MemoryLoader(), ends_with_node=True)
+        await engine.start()
+        node = store.list(Node)[0]
+        store.apply(replace(node, labels={"a": "b"}))
+        await engine.wait_synced(store.revision, soon())
+        if change == "gone":
+            store.delete(node.key)
+        else:
+            store.apply(replace(node, addresses=(A.of("node", 9),)))
+        await engine.wait_ended(soon())
+        with pytest.raises(EngineError):
+            await engine.wait_synced(store.revision, soon())
+        await engine.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_an_engine_waits_for_its_node_for_a_while(comes: bool) -> None:
+    async def scenario() -> None:
+        store, clock = seeded(), VirtualClock()
+        node = store.list(Node)[0]
+        store.delete(node.key)
+        loader = MemoryLoader()
+        engine = made(store, loader, ends_with_node=True, node_seconds=30.0, clock=clock)
+        await engine.start()
+        await clock.advance(29)
+        assert not engine.has_given_up
+        assert "DNAT" not in await engine.dump()
+        if comes:
+            store.apply(node)
+        else:
+            await clock.advance(2)
+        await engine.wait_synced(store.revision, soon())
+        assert "DNAT --to-destination 10.42.0.10:8080" in await engine.dump()
+        assert engine.has_given_up is not comes
+        await engine.stop()
+
+    run(scenario())
+
+
+def test_an_engine_keeps_the_addresses_that_its_node_had_when_it_started() -> None:
+    async def scenario() -> None:
+        store = seeded()
+        store.apply(node_port(A))
+        loader = MemoryLoader()
+        settings = ProxySettings(node_port_primary=True)
+        own = [A.of("node", 2), A.of("node", 9)]
+        engine = made(store, loader, settings=settings, interface_addresses=lambda: own)
+        await engine.start()
+        store.apply(replace(store.list(Node)[0], addresses=(A.of("node", 9),)))
+        await engine.wait_synced(store.revision, soon())
+        assert str(A.of("node", 2)) in await engine.dump()
+        assert str(A.of("node", 9)) not in await engine.dump()
         await engine.stop()
 
     run(scenario())

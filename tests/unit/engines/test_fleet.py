@@ -1,9 +1,12 @@
 """What a step may do to engines, by engines that only say what was done to them."""
 
 import asyncio
+from ipaddress import ip_address
 
 import pytest
+from msgspec.structs import replace
 
+from proxylab.cluster.objects import Node
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.fleet import Fleet
 from proxylab.engines.protocol import EngineChoice
@@ -192,3 +195,76 @@ def test_an_engine_that_fails_to_stop_does_not_keep_another_from_closing() -> No
 
     asyncio.run(main())
     assert ("b", "stop") in journal
+
+
+class Bound(Recorder):
+    """One that ends when its Node goes or gets other addresses."""
+
+    ends_with_node = True
+    has_given_up = False
+
+    async def wait_ended(self, deadline: Deadline) -> None:
+        self._journal.append((self._node, "ends"))
+
+
+def followed(*nodes: Node | None, given_up: bool = False, paused: bool = False) -> list[str]:
+    """What is done to the engine of node a, whose Node object is one of these after the other."""
+    journal: Journal = []
+    now: dict[str, Node] = {}
+
+    def make(node: str, choice: EngineChoice) -> Bound:
+        return Bound(node, journal, mode_of(choice.name))
+
+    async def flush(node: str, mode: str) -> None:
+        raise AssertionError
+
+    async def main() -> None:
+        fleet = Fleet({"a": EngineChoice()}, make, flush, nodes=lambda: now)
+        for at, node in enumerate(nodes):
+            now.clear()
+            now.update({} if node is None else {"a": node})
+            if at == 0:
+                await fleet.start(["a"])
+                journal.clear()
+                if paused:
+                    await fleet.take_down({"a": EngineChange(action=EngineAction.PAUSE)})
+            else:
+                Bound.has_given_up = given_up
+                await fleet.follow_nodes()
+        if paused:
+            await fleet.bring_up({"a": EngineChange(action=EngineAction.RESUME)})
+        await fleet.wait_synced(7, Deadline.after(1))
+
+    asyncio.run(main())
+    return [what for _, what in journal]
+
+
+HERE = Node(name="a", addresses=(ip_address("172.18.0.2"),))
+MOVED = replace(HERE, addresses=(ip_address("172.18.0.77"),))
+LABELLED = replace(HERE, labels={"zone": "b"})
+AGAIN = ["ends", "stop", "start iptables"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "done"),
+    [
+        ((HERE, LABELLED), ["synced 7"]),
+        ((HERE, MOVED), [*AGAIN, "synced 7"]),
+        ((HERE, MOVED, HERE), [*AGAIN, *AGAIN, "synced 7"]),
+        ((HERE, None), AGAIN),
+        ((HERE, None, HERE), [*AGAIN, "synced 7"]),
+        ((HERE, None, MOVED), [*AGAIN, "synced 7"]),
+    ],
+)
+def test_an_engine_that_ends_with_its_node_is_started_again_and_waits_for_one(
+    nodes: tuple[Node | None, ...], done: list[str]
+) -> None:
+    assert followed(*nodes) == done
+
+
+def test_an_engine_that_went_on_without_its_node_ends_when_there_is_one() -> None:
+    assert followed(HERE, None, HERE, given_up=True) == [*AGAIN, *AGAIN, "synced 7"]
+
+
+def test_a_paused_engine_ends_when_it_goes_on() -> None:
+    assert followed(HERE, MOVED, paused=True) == ["pause", "resume", *AGAIN, "synced 7"]

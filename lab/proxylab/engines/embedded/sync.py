@@ -8,6 +8,10 @@ The store calls the loop at every change; the loop then takes all pending change
 reasons make it run, as in kube-proxy. It retries refused rules after a sync period. It asks once a sync period whether
 another program has flushed the rules (the canary chains of iptables are gone), and answers with a full sync. It answers
 a change of the node's zone with a full sync. It runs a full sync once an hour, except in large clusters.
+
+As kube-proxy does (``NodeManager`` in pkg/proxy/node.go), it takes the node's addresses once, when it starts. It waits
+half a minute for a Node that is not there, and goes on without one. Since 1.37 it ends when its Node goes or gets other
+addresses, and leaves it to a kubelet to start it again.
 """
 
 import asyncio
@@ -19,6 +23,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.objects import EndpointSlice, Node, ObjectKey, Service
@@ -133,6 +138,8 @@ class EmbeddedEngine:
         periods: how often the loop may run, and how often it must.
         processes: those of the proxiers, through which packets pass.
         allows_external_ips: the feature gate ``AllowServiceExternalIPs``.
+        ends_with_node: whether it ends when its Node goes or gets other addresses.
+        node_seconds: how long its start waits for a Node that is not there.
     """
 
     def __init__(
@@ -149,6 +156,8 @@ class EmbeddedEngine:
         surroundings: Surroundings,
         processes: Sequence[ModeProcess] = (),
         allows_external_ips: bool = True,
+        ends_with_node: bool = False,
+        node_seconds: float = 0.0,
         clock: Clock | None = None,
     ) -> None:
         self._node_name = node_name
@@ -179,6 +188,10 @@ class EmbeddedEngine:
         self._goes_on.set()
         self._unsubscribe: Callable[[], None] = lambda: None
         self._follower: asyncio.Task[None] | None = None
+        self.ends_with_node = ends_with_node
+        self._node_seconds = node_seconds
+        self._own: Node | None = None  # its Node as it was when it started
+        self.has_given_up = False
         self.health = Health(tuple(proxiers), self._periods.sync)
         self.metrics = SyncMetrics(mode)
 
@@ -186,15 +199,37 @@ class EmbeddedEngine:
         """Load the rules for the cluster as it stands, then follow it. Raises ``EngineError``."""
         self._unsubscribe = self._store.subscribe(self._note)
         self._newest_change = self._store.revision
+        name = f"engine on {self._node_name}"
+        if self._node is None and self._node_seconds:
+            self._follower = asyncio.create_task(self._follow_later(self._clock.now() + self._node_seconds), name=name)
+            return
         try:
-            await self._take_over()
-            self._log.extend(await self._surroundings.open(self.health, self.metrics))
-            self._raise_failures(await self._sync())
+            await self._begin()
         except BaseException:
             self._unsubscribe()
             await self._surroundings.close()
             raise
-        self._follower = asyncio.create_task(self._follow(), name=f"engine on {self._node_name}")
+        self._follower = asyncio.create_task(self._follow(), name=name)
+
+    async def _begin(self) -> None:
+        self._own = self._node
+        await self._take_over()
+        self._log.extend(await self._surroundings.open(self.health, self.metrics))
+        self._raise_failures(await self._sync())
+
+    async def _follow_later(self, until: float) -> None:
+        """Wait for the Node before anything else."""
+        while self._node is None and not self._stopped:
+            if self._clock.now() >= until:
+                self._log.append("timed out waiting for the Node to exist")
+                self.has_given_up = True
+                break
+            await self._clock.wait(self._wake, until)
+            self._wake.clear()
+            await self._goes_on.wait()
+        if not self._stopped:
+            await self._begin()
+            await self._follow()
 
     async def wait_synced(self, revision: int, deadline: Deadline) -> None:
         """Return once the kernel reflects ``revision`` or a later one. Raises ``EngineError``."""
@@ -236,6 +271,14 @@ class EmbeddedEngine:
     def logs(self) -> tuple[str, ...]:
         """The last lines of the log, oldest first."""
         return tuple(self._log)
+
+    async def wait_ended(self, deadline: Deadline) -> None:
+        """Return when it has ended by itself. Raises ``EngineError`` at the deadline."""
+        follower = self._follower
+        try:
+            await wait_until(lambda: follower is None or follower.done(), deadline, "it ends, as its Node has changed")
+        except DeadlineExceededError as late:
+            raise EngineError(self._node_name, str(late), self._log_text()) from late
 
     async def drain(self, *, connections: bool) -> Mapping[str, int] | None:
         """Let the processes of the mode, if it has any, pass on all that they have; see ``Draining``."""
@@ -321,7 +364,7 @@ class EmbeddedEngine:
             await self._clock.wait(self._wake, min(allowed_at, self._retry_at, self._look_at, self._full_at))
             self._wake.clear()
             await self._goes_on.wait()
-            if self._stopped:
+            if self._stopped or self._must_end:
                 return
             now = self._clock.now()
             flushed = now >= self._look_at and await self._is_flushed(now)
@@ -329,6 +372,21 @@ class EmbeddedEngine:
             due = self._has_changes and self._pace.ready_at(now) <= now
             if again or due or now >= self._full_at:
                 await self._sync(full=again)
+
+    @property
+    def _node(self) -> Node | None:
+        found = self._store.get(ObjectKey("Node", "", self._node_name))
+        return found if isinstance(found, Node) else None
+
+    @property
+    def _must_end(self) -> bool:
+        """Whether its Node is not the one that it started with."""
+        if not self.ends_with_node:
+            return False
+        before, now = (None if each is None else each.addresses for each in (self._own, self._node))
+        if before != now:
+            self._log.append("its Node has gone, or has other addresses")
+        return before != now
 
     async def _is_flushed(self, now: float) -> bool:
         """Whether another program has flushed the tables. After a failed load the canaries may be missing anyway."""
@@ -388,10 +446,11 @@ class EmbeddedEngine:
         return done
 
     def _facts(self) -> NodeFacts:
-        found = self._store.get(ObjectKey("Node", "", self._node_name))
-        node = found if isinstance(found, Node) else None
+        node = self._node
         self.health.look_at(node)
-        return NodeFacts.of(self._node_name, node, tuple(self._interface_addresses()), self._node_address)
+        facts = NodeFacts.of(self._node_name, node, tuple(self._interface_addresses()), self._node_address)
+        own = NodeFacts.of(self._node_name, self._own, primary=self._node_address)
+        return replace(facts, addresses=own.addresses, pod_cidrs=own.pod_cidrs)
 
     def _raise_failures(self, outcome: _Outcome) -> None:
         if outcome.failures:

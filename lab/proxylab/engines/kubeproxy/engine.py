@@ -30,6 +30,8 @@ _NETWORKS_SECONDS: Final = 5.0
 """How long kube-proxy may take to read the ServiceCIDRs after its first sync."""
 _OTHER_ZONE: Final = "of-no-node"
 """A zone for a moment, where a node without one is to cause a full sync."""
+_GIVES_UP: Final = "Timed out waiting for node"
+"""It goes on without a Node, half a minute after its start (NewNodeManager in pkg/proxy/node.go)."""
 _STILL_SECONDS: Final = 2.0
 """How long kube-proxy may go on with what it has before the lab calls it busy."""
 
@@ -52,6 +54,7 @@ class KubeProxyNode(Struct, frozen=True, kw_only=True):
         took_up: whether it has synced with that zone of its Node, as far as the log shows it.
         knows_networks: whether its rules show that it has read the ServiceCIDRs, where it makes a rule of them.
         periods: its sync periods; ``full`` is that in which it syncs without a reason.
+        ends_with_node: whether it ends when its Node goes or gets other addresses.
     """
 
     prepare: Callable[[], Awaitable[None]]
@@ -69,6 +72,7 @@ class KubeProxyNode(Struct, frozen=True, kw_only=True):
     took_up: Callable[[str], bool] = lambda _zone: True
     knows_networks: Callable[[], bool] = lambda: True
     periods: Periods = Periods()
+    ends_with_node: bool = False
 
 
 class _Failed(Struct, frozen=True):
@@ -99,6 +103,12 @@ class KubeProxyEngine:
         self._before_flush: SyncState | None = None
         self._before_nodes: SyncState | None = None
         self._zone = ""
+        self.has_given_up = False
+
+    @property
+    def ends_with_node(self) -> bool:
+        """Whether it ends when its Node object goes or gets other addresses."""
+        return self._node_of_proxy.ends_with_node
 
     async def start(self) -> None:
         """Start kube-proxy, which then follows the cluster.
@@ -246,6 +256,16 @@ class KubeProxyEngine:
         if self._running is not None and self._running.has_ended:
             await self._report_end(self._running)
 
+    async def wait_ended(self, deadline: Deadline) -> None:
+        """Return when kube-proxy has ended by itself. Raises ``EngineError`` at the deadline."""
+        running = self._running
+        try:
+            await wait_until(
+                lambda: running is None or running.has_ended, deadline, "kube-proxy ends, as its Node has changed"
+            )
+        except DeadlineExceededError as late:
+            raise EngineError(self._node, str(late), self._last_lines()) from late
+
     async def kill(self) -> None:
         """Kill kube-proxy, which then cleans up nothing."""
         if self._running is not None:
@@ -326,6 +346,7 @@ class KubeProxyEngine:
     def _hear(self, line: str) -> None:
         self._log.append(shortened(line))
         self._rest.hear(line)
+        self.has_given_up |= _GIVES_UP in line
         self._errors += is_error(line)
 
     async def _failures_so_far(self) -> int:

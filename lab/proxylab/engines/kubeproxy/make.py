@@ -63,6 +63,9 @@ _OWN_DROPS: Final = (1, 25)
 HEALTHZ_OF_NODES: Final = (1, 30)
 """The version since which healthz answers for the node, too (KEP-3836). 1.28 and 1.29 do with ``_HEALTHZ_GATE``."""
 
+ENDS_WITH_NODE: Final = (1, 37)
+"""The version since which kube-proxy ends when its Node goes or gets other addresses (kubernetes#138183)."""
+
 _HEALTHZ_GATE: Final = "KubeProxyDrainingTerminatingNodes"
 
 _SERVICE_CIDRS: Final = (1, 33)
@@ -118,6 +121,7 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
         took_up=log.took_up if isinstance(log, SyncLog) else lambda _zone: True,
         knows_networks=partial(_has_rule, context.netns, families, rule, cluster.store) if rule else lambda: True,
         periods=replace(periods, full=periods.sync) if traits.always_full else periods,
+        ends_with_node=choice.version >= ENDS_WITH_NODE,
     )
     return KubeProxyEngine(node, cluster.barrier, families, node_of_proxy)
 
