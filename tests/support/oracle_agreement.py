@@ -12,6 +12,7 @@ from proxylab.oracle.flows import Oracle
 from proxylab.oracle.from_scenario import AskedProbe, ask, moment_of, outside_reach
 from proxylab.oracle.moment import Moment
 from proxylab.plan.assembly import Assembly, assemble
+from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.plan.sources import snat_source
 from proxylab.scenario.cases import cases
@@ -158,7 +159,7 @@ def _differences(
         if expect.backends and not several:
             yield from _backends(expect, resolved, answer)
         yield from _spread(probe, expect, answer)
-        yield from _sources(assembly, expect, resolved, answer)
+        yield from _sources(assembly.plan_after(assembly.scenario.steps_before(probe)), expect, resolved, answer)
         yield from _replies(expect, answer)
 
 
@@ -219,7 +220,7 @@ def _spread(probe: Probe, expect: Expect, answer: FlowAnswer) -> Iterator[str]:
                 yield f"expected {of}, oracle {shares}"
 
 
-def _sources(assembly: Assembly, expect: Expect, resolved: ResolvedProbe, answer: FlowAnswer) -> Iterator[str]:
+def _sources(plan: Plan, expect: Expect, resolved: ResolvedProbe, answer: FlowAnswer) -> Iterator[str]:
     wanted_backends = {each.name for each in expect.backends or ()}
     for each in answer.reached:
         if answer.sticky is not None and wanted_backends and each.name not in wanted_backends:
@@ -237,6 +238,6 @@ def _sources(assembly: Assembly, expect: Expect, resolved: ResolvedProbe, answer
                     right = seen.address == address
                 case NodeDevice(node, device):
                     family = Family.of(each.address)
-                    right = seen.address == snat_source(assembly.plan, node, device, family, each.address)
+                    right = seen.address == snat_source(plan, node, device, family, each.address)
             if not right:
                 yield f"expected source {wanted} at {each.name}, oracle {seen} {answer.rows.get('source')}"

@@ -147,6 +147,12 @@ def _deciding(assembly: Assembly, probe: Probe, version: Version) -> Iterator[st
         yield "the author gives nodes rules of other programs"
     if any(node.conntrack for node in scenario.nodes):
         yield "the author gives nodes connections that they track already"
+    yield from _changing(assembly, probe, number)
+
+
+def _changing(assembly: Assembly, probe: Probe, number: int) -> Iterator[str]:
+    """What of the first steps decides, of which it is that many."""
+    scenario = assembly.scenario
     changes = [change for step in scenario.steps[:number] for change in step.change.engines.items()]
     if not all(change.begins or change.action is EngineAction.RESUME for change in dict(changes).values()):
         yield "a step stops, pauses or flushes a proxy, and no later one starts it anew"
@@ -155,6 +161,8 @@ def _deciding(assembly: Assembly, probe: Probe, version: Version) -> Iterator[st
         yield "the scenario names the proxy of a node without its version"
     if assembly.timeline[number].links != assembly.timeline[0].links:
         yield "a step cuts a link or changes it"
+    if assembly.timeline[0].nodes.keys() - assembly.timeline[number].nodes.keys():
+        yield "a step deletes a Node object, whose proxy may go on with the rules of before"
     dialled, unheard = assembly.resolved(probe).destination, assembly.timeline[number].unheard
     if any(dialled in pool for each in assembly.plan.balancers if each.name in unheard for pool in each.pool):
         yield "neighbours may still know the node that announced the address before"

@@ -166,8 +166,6 @@ def _renumbering_problems(scenario: Scenario, addresses: AddressPlan, owners: di
     for step in scenario.steps:
         for name, change in step.change.nodes.items():
             what = f"{step.position}: step {step.name!r}: {name}"
-            if change.internal_ips and scenario.network.inter_node == "vxlan":
-                yield f"{what} cannot get other addresses: tunnels end at those that it has; use interNode: host-gw"
             for address in change.internal_ips:
                 own = [each for each in networks if each.version == address.version]
                 if own and address not in own[0]:

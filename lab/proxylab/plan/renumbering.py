@@ -1,8 +1,8 @@
 """Nodes that get other addresses in a step: what becomes of the plan then.
 
 The machine has the new address in place of its own one of that family, on the same device and in the same network.
-Others route the node's pods by it, load balancers send to it, and pods on the node's network have it. Addresses that
-the author adds to a node stay, and so does what the lab has recorded under the former ones.
+Others route or tunnel to the node's pods by it, load balancers send to it, and pods on the node's network have it.
+Addresses that the author adds to a node stay, and so does what the lab has recorded under the former ones.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -49,6 +49,8 @@ def _namespace(namespace: PlannedNamespace, moves: Moves) -> PlannedNamespace:
         namespace,
         addresses=tuple(_address(each, moves) for each in namespace.addresses),
         routes=tuple(_route(each, moves) for each in namespace.routes),
+        vxlans=tuple(replace(each, local=moves.get(each.local, each.local)) for each in namespace.vxlans),
+        forwarding=tuple(replace(each, remote=moves.get(each.remote, each.remote)) for each in namespace.forwarding),
     )
 
 

@@ -124,6 +124,7 @@ def test_the_lab_gives_no_machine_an_address_that_a_node_gets_later() -> None:
     assert laid_out(new="172.18.0.2").plan.namespace("node-a").addresses[0].interface.ip == ip_address("172.18.0.3")
 
 
-def test_a_node_at_the_end_of_tunnels_keeps_its_address() -> None:
-    with pytest.raises(ScenarioError, match="tunnels"):
-        laid_out(FILE.replace("host-gw", "vxlan"))
+def test_tunnels_end_at_the_address_that_the_node_has_then() -> None:
+    plan = laid_out(FILE.replace("host-gw", "vxlan")).plan_after(1)
+    assert [each.local for each in plan.namespace("node-a").vxlans] == [NEW]
+    assert [each.remote for each in plan.namespace("node-b").forwarding] == [NEW]

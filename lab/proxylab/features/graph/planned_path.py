@@ -47,7 +47,7 @@ class _Backend(Struct, frozen=True):
 def planned_path(assembly: Assembly, probe: Probe) -> Path:
     """The path of a probe, from its sender to every endpoint that may receive it."""
     resolved = assembly.resolved(probe)
-    plan = _with_policy_route(assembly.plan, resolved)
+    plan = _with_policy_route(assembly.plan_after(assembly.scenario.steps_before(probe)), resolved)
     title = f"{probe.name}, as planned"
     frontend = _frontend(assembly, plan, probe, resolved)
     try:

@@ -62,7 +62,8 @@ def _planned(file: Path, case_id: str | None, name: str | None) -> tuple[Plan, P
     if name is None:
         return lay_out(scenario).plan, None
     assembly = assemble(scenario)
-    return assembly.plan, planned_path(assembly, _probe_named(scenario, name))
+    probe = _probe_named(scenario, name)
+    return assembly.plan_after(scenario.steps_before(probe)), planned_path(assembly, probe)
 
 
 def _probe_named(scenario: Scenario, name: str) -> Probe:

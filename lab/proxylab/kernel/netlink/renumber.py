@@ -1,4 +1,4 @@
-"""Changes the addresses of nodes in a built lab, and all that other machines route by them.
+"""Changes the addresses of nodes in a built lab, and all that other machines route or tunnel by them.
 
 The former address goes first: a second one of its network on the device would be a secondary one, and go with it
 (``__inet_del_ifa``, net/ipv4/devinet.c). With a device's last IPv4 address the kernel removes the device's routes
@@ -13,7 +13,13 @@ from msgspec.structs import replace
 from proxylab.kernel.netlink.addresses_answer import make_addresses_answer
 from proxylab.kernel.netlink.build import Wiring
 from proxylab.kernel.netlink.messages import NetlinkRequest
-from proxylab.kernel.netlink.requests import delete_address, put_address, replace_route
+from proxylab.kernel.netlink.requests import (
+    add_forwarding_entry,
+    delete_address,
+    move_vxlan,
+    put_address,
+    replace_route,
+)
 from proxylab.plan.model import Device, Plan, PlannedNamespace, ends_by_namespace
 
 
@@ -39,6 +45,9 @@ def _requests(before: PlannedNamespace, after: PlannedNamespace, indexes: dict[s
     new = [each for each in after.addresses if each not in before.addresses]
     yield from (delete_address(each, indexes[each.device]) for each in gone)
     yield from (put_address(each, indexes[each.device]) for each in new)
+    yield from (move_vxlan(each) for each in after.vxlans if each not in before.vxlans)
+    tunnels = (each for each in after.forwarding if each not in before.forwarding)
+    yield from (add_forwarding_entry(each, indexes[each.device]) for each in tunnels)
     renewed = {each.device for each in new}
     for route in after.routes:
         if route not in before.routes or renewed.intersection(route.devices):

@@ -107,6 +107,14 @@ def add_vxlan(vxlan: Vxlan, underlay: int) -> NetlinkRequest:
     return NetlinkRequest(f"make the VXLAN device {vxlan.device}", Kind.NEW_LINK, _NEW, content, needs)
 
 
+def move_vxlan(vxlan: Vxlan) -> NetlinkRequest:
+    """Let the tunnels of a VXLAN device begin at its new local address."""
+    data: Content = {"IFLA_VXLAN_LOCAL" if vxlan.local.version == 4 else "IFLA_VXLAN_LOCAL6": str(vxlan.local)}
+    info: Content = {"IFLA_INFO_KIND": "vxlan", "IFLA_INFO_DATA": data}
+    content: Content = {"index": vxlan.index, "IFLA_LINKINFO": info}
+    return NetlinkRequest(f"move {vxlan.device} to {vxlan.local}", Kind.NEW_LINK, _CHANGE, content)
+
+
 def _named(device: Device) -> Content:
     return {"index": device.index, "IFLA_IFNAME": device.device, "IFLA_ADDRESS": device.mac}
 
