@@ -102,7 +102,7 @@ def named(path: Path) -> str:
 def files(part: str) -> list[Path]:
     """The files of the scenarios with or without the tag ``upstream``. The latter are the core and the rest.
 
-    Those that changed are a part of their own, and of the core.
+    Those that changed are a part of their own, too.
     """
     every = sorted((ROOT / "scenarios").rglob("*.lab.yaml"))
     changed = os.environ.get("TEST_CHANGED", "").split() or [ONE]
@@ -113,7 +113,7 @@ def files(part: str) -> list[Path]:
         path
         for path in every
         if ("upstream" in tags[path]) is (part == "upstream")
-        and (part in PARTS or ("core" in tags[path] or place(path) in changed) is (part == CORE))
+        and (part in PARTS or ("core" in tags[path]) is (part == CORE))
     ]
 
 
@@ -233,13 +233,13 @@ def of_others(mode: str) -> set[str]:
 
 # The scenarios tagged upstream run on a real kube-proxy in every run of the tests. Of the others, these are thorough: a
 # cluster between the first and the last, which changes what the way from one scenario to the next changes here; and
-# node-b where a configuration has few clusters, since node-a shows there what the configuration changes. The core is
-# compared in every run, and each scenario that changed; the rest where a file changed that decides what an engine
-# writes.
+# node-b where a configuration has few clusters, since node-a shows there what the configuration changes. Each scenario
+# that changed is compared, and one where none has; all others where a file changed that decides what an engine writes.
 @pytest.mark.timeout(420)
 @pytest.mark.parametrize(
     ("mode", "part"),
     [
+        ("iptables", CHANGED),
         ("iptables", CORE),
         ("iptables", ENDS),
         ("nftables", CHANGED),

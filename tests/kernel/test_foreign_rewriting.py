@@ -233,9 +233,21 @@ def _leftovers(rules: dict[object, list[str]], family: str) -> dict[str, str]:
     return {"nft": f"table {'ip6' if family == 'IPv6' else 'ip'} acme {{\n{chains}}}\n"}
 
 
-@pytest.mark.parametrize("engine", ["embedded/iptables", "embedded/nftables"])
-@pytest.mark.parametrize("family", ["IPv4", "IPv6"])
-@pytest.mark.parametrize("of_a_tool", [NFT, IPTABLES], ids=["nft", "iptables"])
+EACH_ONCE = {("nft", "IPv4", "iptables"), ("nft", "IPv6", "nftables"), ("iptables", "IPv6", "iptables")}
+"""Each tool, family and mode once, and the tool that rewrites in most ways twice."""
+
+
+# In every combination with --all: where a rule of a tool is read, no engine and no family takes part.
+@pytest.mark.parametrize(
+    ("of_a_tool", "family", "engine"),
+    [
+        pytest.param(of_a_tool, family, f"embedded/{mode}", id=f"{tool}-{family}-embedded/{mode}", marks=marks)
+        for tool, of_a_tool in (("nft", NFT), ("iptables", IPTABLES))
+        for family in ("IPv4", "IPv6")
+        for mode in ("iptables", "nftables")
+        for marks in [[] if (tool, family, mode) in EACH_ONCE else [pytest.mark.thorough]]
+    ],
+)
 def test_the_rule_of_another_program_is_named(
     of_a_tool: tuple[Case, ...], family: str, engine: str, cli: CommandLine, tmp_path: Path
 ) -> None:

@@ -276,7 +276,7 @@ def test_a_flow_traced_twice_gives_one_result(cli: CommandLine, tmp_path: Path) 
     file = tmp_path / "reasons.lab.yaml"
     file.write_text(HEAD.format(spec=PAST.replace("ports: [8080]", "ports: [{port: 8080, protocol: UDP}]") + OVER_UDP))
     traces = set()
-    for _ in range(4):
+    for _ in range(2):
         shown = cli.type("trace", str(file), "n1:5000", "web").output
         traces.add(re.sub(r"(?<=172\.18\.0\.[23]:)\d+", "PORT", shown))
     assert len(traces) == 1, traces

@@ -226,6 +226,7 @@ def test_the_setting_follows_the_rule(engine: str, cli: CommandLine, tmp_path: P
 
 
 @OWN
+@pytest.mark.guests
 @pytest.mark.timeout(300)
 def test_the_setting_follows_the_virtual_server(cli: CommandLine, tmp_path: Path) -> None:
     typed = cli.type("run", str(scenario(tmp_path)), "--engine", "embedded/ipvs", "--kernel", "uml", "--no-bundles")

@@ -85,6 +85,31 @@ CONCERNS = {
         )
     ),
     "catalogue": Concern(_WHAT_LABS_RUN, of=("engine_embedded", "mode_iptables"), kept=("core",)),
+    "command_line": Concern(
+        (
+            "lab/proxylab/accepting.py",
+            "lab/proxylab/cli/",
+            "lab/proxylab/features/",
+            "lab/proxylab/report/",
+            "lab/proxylab/scenario/",
+            "lab/proxylab/text.py",
+            "tests/support/caller.py",
+            "tests/support/mangled.py",
+        ),
+        {
+            "tests/unit/cli/test_foreign_text.py": (
+                "test_nothing_acts_and_nothing_is_lost",
+                "test_scenarios",
+                "test_what_is_no_text_gets_one_line",
+            ),
+            "tests/unit/cli/test_mangled_inputs.py": ("test_each_report_gets_an_answer",),
+            "tests/unit/cli/test_written_files.py": (EACH,),
+            "tests/unit/features/import_/test_import_verb.py": (
+                "test_what_is_piped_in_comes_out_as_a_scenario",
+                "test_what_cannot_be_read",
+            ),
+        },
+    ),
     "completion": Concern(
         ("lab/proxylab/cli/", "lab/proxylab/features/", "tests/kernel/test_standing_lab_commands.py")
     ),
@@ -126,7 +151,14 @@ CONCERNS = {
         {
             f"{_ENGINES}mutants_of_kube_proxy.py": (),
             f"{_ENGINES}what_only_nftables_shows.py": (),
-            f"{_KERNEL}defects.py": (EACH,),
+            f"{_KERNEL}defects.py": (
+                "test_each_defect_replaces_code_that_exists",
+                "test_every_sentinel_is_a_row",
+                "test_no_scenario_is_without_a_mutation_that_turns_it_red",
+                "test_the_record_says_nothing_of_other_defects_than_the_tables",
+                "test_what_needs_a_decision_turns_red_without_it",
+                "test_what_needs_a_setting_turns_red_without_it",
+            ),
             f"{_KERNEL}mutants_of_objects.py": ("test_the_verb_reports_objects_and_fields",),
             f"{_KERNEL}mutants_of_rules.py": ("test_a_lab_keeps_the_mutated_rules_and_a_probe_notices",),
         },
@@ -142,6 +174,7 @@ CONCERNS = {
             "lab/proxylab/plan/",
         ),
         {
+            f"{_ENGINES}kubectl.py": (),
             f"{_ENGINES}kube_proxy.py": ("test_it_follows_the_cluster", "test_its_end_is_told_with_its_last_lines"),
             f"{_ENGINES}localhost_node_ports.py": (),
             f"{_ENGINES}one_after_another.py": (),
@@ -149,7 +182,7 @@ CONCERNS = {
             f"{_ENGINES}rude_clients.py": (),
             f"{_ENGINES}rule_coverage_of_kube_proxy.py": (),
             f"{_ENGINES}rules_of_scenarios.py": (
-                "test_both_write_the_same_rules_for_every_scenario[iptables-ends of the core]",
+                "test_both_write_the_same_rules_for_every_scenario[iptables-all of the changed]",
                 "test_both_write_the_same_rules_for_every_scenario[nftables-all of the changed]",
             ),
             f"{_KERNEL}layout_before_1_24.py": ("test_without_a_rule_its_probes_turn_red",),
@@ -194,7 +227,7 @@ CONCERNS = {
             ),
             f"{_KERNEL}guest.py": ("test_a_scenario_runs_in_a_guest",),
             f"{_KERNEL}ipvs_in_a_guest.py": (),
-            f"{_KERNEL}killed_guests.py": ("test_nothing_is_left",),
+            f"{_KERNEL}killed_guests.py": (),
             f"{_KERNEL}netem.py": ("test_a_machine_without_netem_skips_the_scenario_with_the_cure",),
             f"{_KERNEL}scenarios_in_a_guest.py": (
                 "test_every_named_scenario_has_a_case_in_mode_ipvs",
@@ -204,6 +237,24 @@ CONCERNS = {
             ),
             f"{_KERNEL}mutants_of_objects_in_a_guest.py": (),
             f"{_KERNEL}schedulers_in_a_guest.py": (),
+        },
+    ),
+    "interrupts": Concern(
+        (
+            "lab/proxylab/cli/",
+            "lab/proxylab/client/",
+            "lab/proxylab/features/",
+            "tests/support/interrupts.py",
+            "tests/support/struck_lines.py",
+        ),
+        {
+            "tests/unit/cli/test_jobs.py": (
+                "test_the_output_is_that_of_one_after_the_other_whichever_ends_first",
+                "test_what_ends_a_worker_has_the_exit_code_that_it_has_without_workers",
+            ),
+            "tests/unit/cli/test_progress.py": ("test_on_a_terminal_one_line_is_always_the_newest",),
+            "tests/unit/cli/test_standard_streams.py": (EACH,),
+            "tests/unit/cli/test_struck_lines.py": ("test_an_interrupt_while_python_ends_has_no_traceback",),
         },
     ),
     "judge": Concern(
@@ -284,7 +335,11 @@ CONCERNS = {
             "lab/proxylab/kernel/netfilter/",
         ),
         of=("engine_kube_proxy",),
-        but=(_IPVS, _USERSPACE),
+        but=(
+            _IPVS,
+            _USERSPACE,
+            *(f"{_MODES}{each}.py" for each in ("gates", "health", "metrics", "node_work", "sync", "udp")),
+        ),
         kept=(
             "clusterip/from-a-pod",
             "nodeport/traffic-policy-local",
@@ -350,6 +405,7 @@ CONCERNS = {
         {
             f"{_KERNEL}kept_labs.py": ("test_pytest_keeps_the_lab_of_a_failed_item",),
             f"{_KERNEL}python_lab.py": ("test_a_handshake_crosses_the_proxy_and_no_kernel_interferes",),
+            "tests/benchmarks/test_collection.py": (),
             "tests/plugin/test_binaries.py": ("test_junit_has_it_in_the_properties_of_each_item",),
             "tests/plugin/test_builds.py": (),
             "tests/plugin/test_other_plugins.py": (),
@@ -370,6 +426,7 @@ CONCERNS = {
             "tests/kernel/killing.py",
         ),
         {
+            "tests/benchmarks/test_build.py": ("test_a_lab_stands_within_a_few_times_the_kernels_own_time",),
             f"{_KERNEL}blocked_programs.py": (),
             f"{_KERNEL}control_groups.py": (
                 "test_commands_are_in_the_group_which_goes_with_the_lab",
@@ -445,6 +502,8 @@ CONCERNS = {
             f"{_ENGINES}benched_proxies.py": ("test_the_real_kube_proxy_has_every_figure",),
             f"{_ENGINES}gate.py": (),
             f"{_ENGINES}imported_promises.py": (),
+            f"{_ENGINES}migrated_proxies.py": (),
+            f"{_ENGINES}rules_verb.py": (),
             f"{_KERNEL}audit.py": (EACH,),
             f"{_KERNEL}bench.py": ("test_an_engine_has_every_figure", "test_a_slow_tool_shows_in_every_change"),
             f"{_KERNEL}diagnose.py": ("test_a_node_that_tells_balancers_the_wrong_thing_is_named",),

@@ -86,8 +86,8 @@ def test_without_a_clone_there_is_nothing_to_compare_with(tmp_path: Path) -> Non
     ("file", "concerned"),
     [
         ("dev", {"dev_script"}),
-        ("lab/proxylab/report/html/page.css", {"browser", "catalogue", "plugin"}),
-        ("lab/proxylab/scenario/schema.json", {"catalogue", "editor", "growth"}),
+        ("lab/proxylab/report/html/page.css", {"browser", "catalogue", "command_line", "plugin"}),
+        ("lab/proxylab/scenario/schema.json", {"catalogue", "command_line", "editor", "growth"}),
         ("lab/proxylab/engines/modes.py", {"catalogue", "engines", "kube_proxy", "nftables_core", "userspace_core"}),
         ("lab/proxylab/engines/embedded/userspace/process.py", {"catalogue", "defects", "engines", "userspace_core"}),
         (
@@ -191,6 +191,17 @@ def test_every_name_that_a_concern_keeps_is_that_of_a_test() -> None:
     assert lost == []
 
 
+ELSEWHERE = {
+    ("tests/engines/test_ipvs_in_a_guest.py", "test_both_write_the_same_rules_sets_and_virtual_servers[core]"),
+    ("tests/kernel/test_scenarios_in_a_guest.py", "test_mode_ipvs_passes[rest of the core]"),
+    (
+        "tests/kernel/test_scenarios_in_a_guest.py",
+        "test_what_many_kernels_lack_is_there[SCTP sockets-embedded/iptables]",
+    ),
+}
+"""Cases that one concern keeps, and another has."""
+
+
 @pytest.mark.thorough  # it collects for seconds; the test above finds a function that is gone
 def test_every_run_has_a_case_of_each_name_that_a_concern_keeps() -> None:
     files = [file for each in CONCERNS.values() for file in each.tests]
@@ -208,7 +219,7 @@ def test_every_run_has_a_case_of_each_name_that_a_concern_keeps() -> None:
         )
     ]
     assert len(kept) > 100
-    assert lost == []
+    assert {*lost} == ELSEWHERE
 
 
 def test_a_row_says_what_shows_each_concern_in_every_run() -> None:
