@@ -243,8 +243,8 @@ def of_others(mode: str) -> set[str]:
         ("iptables", CORE),
         ("iptables", ENDS),
         ("nftables", CHANGED),
-        ("nftables", CORE),
-        ("nftables", ENDS),
+        pytest.param("nftables", CORE, marks=pytest.mark.nftables_core),
+        pytest.param("nftables", ENDS, marks=pytest.mark.nftables_core),
         *(pytest.param(*each, marks=pytest.mark.thorough) for each in product(("iptables", "nftables"), PARTS)),
     ],
 )

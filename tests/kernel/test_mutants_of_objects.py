@@ -146,6 +146,7 @@ def test_a_scenario_notices_in_mode_nftables_what_its_proxies_are_wrongly_shown(
 
 
 # Mode iptables has each row of every mode above.
+@pytest.mark.userspace_core
 @pytest.mark.parametrize(
     ("scenario", "where", "change"),
     [
@@ -169,6 +170,7 @@ OF_NODES = (
 """Changes of Nodes, by whose addresses and names proxies in other modes go."""
 
 
+@pytest.mark.userspace_core
 @pytest.mark.parametrize(("where", "change"), OF_NODES)
 def test_mode_userspace_writes_its_rules_whatever_nodes_it_is_shown(where: str, change: str) -> None:
     """Its rules lead a node's own packets to the address of the default route, as those of kube-proxy do."""

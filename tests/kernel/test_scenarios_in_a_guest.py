@@ -54,7 +54,7 @@ LACKING = {
 
 
 # In every run the same scenarios send crafted packets of SCTP on this machine's kernel.
-SCTP = pytest.param(LACKING["SCTP sockets"], id="SCTP sockets", marks=pytest.mark.judge)
+SCTP = pytest.param(LACKING["SCTP sockets"], id="SCTP sockets", marks=pytest.mark.traffic)
 
 
 def test_every_named_scenario_has_a_case_in_mode_ipvs() -> None:

@@ -43,6 +43,8 @@ _ENGINES = "tests/engines/test_"
 _MODES = "lab/proxylab/engines/embedded/"
 _IPTABLES, _IPVS, _NFTABLES, _USERSPACE = (f"{_MODES}{mode}/" for mode in ("iptables", "ipvs", "nftables", "userspace"))
 _REAL = "lab/proxylab/engines/kubeproxy/"
+_CAUSES = "lab/proxylab/verdict/causes/"
+"""The sentences behind `why:`, on which no judgement rests: the judge imports none of it."""
 
 _WHAT_LABS_RUN = (
     *(
@@ -84,7 +86,7 @@ CONCERNS = {
             "tests/support/browser.py",
         )
     ),
-    "catalogue": Concern(_WHAT_LABS_RUN, of=("engine_embedded", "mode_iptables"), kept=("core",)),
+    "catalogue": Concern(_WHAT_LABS_RUN, of=("engine_embedded", "mode_iptables"), kept=("core",), but=(_CAUSES,)),
     "command_line": Concern(
         (
             "lab/proxylab/accepting.py",
@@ -162,6 +164,7 @@ CONCERNS = {
             f"{_KERNEL}mutants_of_objects.py": ("test_the_verb_reports_objects_and_fields",),
             f"{_KERNEL}mutants_of_rules.py": ("test_a_lab_keeps_the_mutated_rules_and_a_probe_notices",),
         },
+        but=(_CAUSES,),
     ),
     "dev_script": Concern(("dev", "tests/unit/test_dev.py")),
     "editor": Concern(("lab/proxylab/scenario/", "tests/editor/")),
@@ -284,7 +287,6 @@ CONCERNS = {
                     "health_checks_of_others",
                     "marks_and_sources_of_others",
                     "other_ways_to_the_pod",
-                    "reasons_that_mislead",
                     "requests_through_an_ingress",
                     "rules_of_others",
                 )
@@ -298,15 +300,11 @@ CONCERNS = {
                 "test_a_stream_that_a_rule_of_others_leads_does_not_pass",
                 "test_a_stream_that_a_rule_of_others_loses_does_not_pass",
             ),
-            f"{_KERNEL}broken_labs.py": (EACH,),
-            f"{_KERNEL}bundles.py": ("test_a_seed_changes_ports_and_payloads_and_brings_them_back",),
             f"{_KERNEL}copies.py": ("test_a_copy_that_a_third_node_drops_is_no_pass",),
             f"{_KERNEL}firewalls_of_nodes.py": (EACH,),
             f"{_KERNEL}flows_past_programs.py": (EACH,),
-            f"{_KERNEL}foreign_rewriting.py": (EACH,),
             f"{_KERNEL}foreign_rules.py": (EACH,),
             f"{_KERNEL}it_cannot_lie.py": (EACH,),
-            f"{_KERNEL}reasons_in_labs.py": ("test_why_names_it",),
             f"{_KERNEL}refused_at_a_node.py": (EACH,),
             f"{_KERNEL}rules_read_back.py": (EACH,),
             f"{_KERNEL}sent_together.py": (
@@ -314,18 +312,10 @@ CONCERNS = {
                 "test_so_has_an_audit_of_a_proxy_with_a_wrong_rule[KUBE-SEP]",
                 "test_so_have_the_probes_of_a_scenario_that_one_moment_has",
             ),
-            f"{_KERNEL}senders.py": ("test_what_arrives_at_a_node_s_own_program_is_seen_behind_its_rules",),
-            f"{_KERNEL}settings_named.py": ("test_the_setting_follows_the_rule[embedded/iptables]",),
             f"{_KERNEL}slow_affinity.py": (EACH,),
             f"{_KERNEL}source_ports.py": (EACH,),
-            f"{_KERNEL}stack_drops.py": ("test_an_ordinary_user_is_told_by_counters_alone",),
-            f"{_KERNEL}trace.py": ("test_every_rule_is_told_there_and_back",),
-            f"{_KERNEL}traffic.py": (
-                "test_flows_are_followed_through_a_dnat_both_ways",
-                "test_what_is_not_delivered_has_a_witness",
-            ),
-            f"{_KERNEL}traced_alike.py": (EACH,),
         },
+        but=(_CAUSES,),
     ),
     "kube_proxy": Concern(
         (
@@ -379,7 +369,7 @@ CONCERNS = {
             "lab/proxylab/verdict/",
         ),
         of=("engine_embedded", "mode_nftables"),
-        but=(_IPTABLES, _IPVS, _USERSPACE, _REAL),
+        but=(_CAUSES, _IPTABLES, _IPVS, _USERSPACE, _REAL),
         kept=(
             "affinity/client-ip",
             "bugs/92315-neighbours-reach-loopback",
@@ -428,27 +418,11 @@ CONCERNS = {
         {
             "tests/benchmarks/test_build.py": ("test_a_lab_stands_within_a_few_times_the_kernels_own_time",),
             f"{_KERNEL}blocked_programs.py": (),
-            f"{_KERNEL}control_groups.py": (
-                "test_commands_are_in_the_group_which_goes_with_the_lab",
-                "test_no_command_exceeds_the_bounds_of_its_group",
-            ),
-            f"{_KERNEL}dead_launcher.py": (EACH,),
-            f"{_KERNEL}descriptors_run_out.py": (),
             f"{_KERNEL}engines_that_hang.py": ("test_the_client_says_what_it_waits_for_and_how_the_log_ends[idles]",),
             f"{_KERNEL}killed_as_ordinary_user.py": (EACH,),
             f"{_KERNEL}killed_as_root.py": (EACH,),
-            f"{_KERNEL}large_loads.py": (),
-            f"{_KERNEL}launcher.py": (
-                "test_a_command_is_killed_when_its_caller_stops_waiting",
-                "test_a_command_sees_its_place_and_nothing_else",
-            ),
             f"{_KERNEL}leftovers.py": (EACH,),
             f"{_KERNEL}nothing_left.py": ("test_a_run_that_is_left_alone_leaves_nothing",),
-            f"{_KERNEL}resource_limits.py": ("test_a_machine_without_a_place_to_write",),
-            f"{_KERNEL}sandbox.py": (
-                "test_a_lab_process_that_dies_is_reported_with_its_last_words",
-                "test_nothing_of_the_machine_is_in_reach",
-            ),
             f"{_KERNEL}side_by_side.py": (EACH,),
             f"{_KERNEL}soak.py": (),
             f"{_KERNEL}standing_lab_commands.py": (
@@ -465,6 +439,57 @@ CONCERNS = {
                 "test_a_command_in_a_lab_with_a_stopped_process_says_so_and_ends_by_a_signal",
                 "test_the_first_verb_after_a_lab_was_killed_says_so",
             ),
+        },
+    ),
+    "reasons": Concern(
+        (
+            "lab/proxylab/evidence/",
+            "lab/proxylab/kernel/netfilter/",
+            "lab/proxylab/report/",
+            "lab/proxylab/rules/",
+            "lab/proxylab/traffic/",
+            "lab/proxylab/verdict/",
+        ),
+        {
+            f"{_ATTACKS}test_reasons_that_mislead.py": (EACH,),
+            f"{_KERNEL}broken_labs.py": (EACH,),
+            f"{_KERNEL}bundles.py": ("test_a_seed_changes_ports_and_payloads_and_brings_them_back",),
+            f"{_KERNEL}foreign_rewriting.py": (EACH,),
+            f"{_KERNEL}reasons_in_labs.py": ("test_why_names_it",),
+            f"{_KERNEL}settings_named.py": ("test_the_setting_follows_the_rule[embedded/iptables]",),
+            f"{_KERNEL}stack_drops.py": ("test_an_ordinary_user_is_told_by_counters_alone",),
+            f"{_KERNEL}trace.py": ("test_every_rule_is_told_there_and_back",),
+            f"{_KERNEL}traced_alike.py": (EACH,),
+        },
+    ),
+    "reproduction": Concern(
+        ("lab/proxylab/report/reproduction/", "tests/kernel/failing_probes.py", "tests/kernel/played_scripts.py"),
+        {f"{_KERNEL}reproduction.py": ()},
+    ),
+    "sandbox": Concern(
+        (
+            "lab/proxylab/client/lab_process.py",
+            "lab/proxylab/kernel/sandbox/",
+            "lab/proxylab/resource_limits.py",
+            "lab/proxylab/server/",
+        ),
+        {
+            f"{_KERNEL}control_groups.py": (
+                "test_commands_are_in_the_group_which_goes_with_the_lab",
+                "test_no_command_exceeds_the_bounds_of_its_group",
+            ),
+            f"{_KERNEL}dead_launcher.py": (EACH,),
+            f"{_KERNEL}descriptors_run_out.py": (),
+            f"{_KERNEL}large_loads.py": (),
+            f"{_KERNEL}launcher.py": (
+                "test_a_command_is_killed_when_its_caller_stops_waiting",
+                "test_a_command_sees_its_place_and_nothing_else",
+            ),
+            f"{_KERNEL}resource_limits.py": ("test_a_machine_without_a_place_to_write",),
+            f"{_KERNEL}sandbox.py": (
+                "test_a_lab_process_that_dies_is_reported_with_its_last_words",
+                "test_nothing_of_the_machine_is_in_reach",
+            ),
             f"{_KERNEL}what_a_lab_may_do.py": (
                 "test_a_command_in_a_lab_of_root_can_harm_nothing_of_the_machine",
                 "test_a_command_in_a_lab_of_root_is_a_user_who_owns_nothing",
@@ -472,9 +497,20 @@ CONCERNS = {
             f"{_KERNEL}what_a_run_needs.py": (),
         },
     ),
-    "reproduction": Concern(
-        ("lab/proxylab/report/reproduction/", "tests/kernel/failing_probes.py", "tests/kernel/played_scripts.py"),
-        {f"{_KERNEL}reproduction.py": ()},
+    "traffic": Concern(
+        (
+            "lab/proxylab/evidence/",
+            "lab/proxylab/kernel/capture/",
+            "lab/proxylab/kernel/netfilter/",
+            "lab/proxylab/traffic/",
+        ),
+        {
+            f"{_KERNEL}senders.py": ("test_what_arrives_at_a_node_s_own_program_is_seen_behind_its_rules",),
+            f"{_KERNEL}traffic.py": (
+                "test_flows_are_followed_through_a_dnat_both_ways",
+                "test_what_is_not_delivered_has_a_witness",
+            ),
+        },
     ),
     "userspace_core": Concern(
         (
