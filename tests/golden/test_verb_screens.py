@@ -28,9 +28,11 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from screen_lab import ScreenSession, record
 
-from proxylab.binaries.binary import Binary
+from proxylab.binaries.binary import CONTROL_PLANE, COREDNS, KUBE_PROXY, Binary
 from proxylab.binaries.cache import Cache
 from proxylab.binaries.choose import Sources, offers
+from proxylab.binaries.programs import ProgramHere
+from proxylab.binary_identity import BinaryIdentity
 from proxylab.capability import Capability
 from proxylab.cli import main
 from proxylab.cli.capture import frame_text
@@ -109,7 +111,13 @@ def examined(width: int) -> list[str]:
             cure="load the kernel's module as root: 'modprobe dummy'",
         ),
     )
-    return doctor_lines(Ready(pid=1, kernel="6.1.0", rootless=True), found, width)
+    identity = BinaryIdentity(version="v1.37.2", origin="built from k8s.io/kubernetes@v1.37.2", digest="2b6f0c9e71aa")
+    programs = (
+        ProgramHere(KUBE_PROXY, (Binary(Path("kube-proxy"), identity),)),
+        ProgramHere(COREDNS, (), offers(Sources(Cache(Path("coredns"), COREDNS), {"release": FakeSource("v1.15.0")}))),
+        ProgramHere(CONTROL_PLANE, (), offers(Sources(Cache(Path("x"), CONTROL_PLANE), {"module": FakeSource()}))),
+    )
+    return doctor_lines(Ready(pid=1, kernel="6.1.0", rootless=True), found, width, programs=programs)
 
 
 def listened(width: int) -> list[str]:

@@ -25,6 +25,7 @@ class BinaryProgram(Struct, frozen=True):
         name: of its file.
         asked: the argument that makes it print its version.
         version: finds the version, without the ``v``, in what it prints.
+        cost: what a lab cannot do without it.
         cure: what a user without it can do.
         asked_commit: the argument that makes it print its commit and the state of the tree; empty if none does.
     """
@@ -32,6 +33,7 @@ class BinaryProgram(Struct, frozen=True):
     name: str
     asked: str
     version: str
+    cost: str
     cure: str
     asked_commit: str = ""
 
@@ -40,6 +42,7 @@ KUBE_PROXY: Final = BinaryProgram(
     "kube-proxy",
     "--version",
     r"Kubernetes v(\d+\.\d+\S*)",
+    "a run whose --engine is kube-proxy/… obtains one first",
     "name another by --kube-proxy, such as a kubernetes checkout, which is built",
     "--version=raw",
 )
@@ -47,12 +50,14 @@ COREDNS: Final = BinaryProgram(
     "coredns",
     "-version",
     r"CoreDNS-(\d+\.\d+\.\d+\S*)",
+    "--name-server coredns is refused",
     "name another by --name-server, or type `proxylab engines --obtain coredns`",
 )
 CONTROL_PLANE: Final = BinaryProgram(
     "control-plane",
     "--version",
     r"Kubernetes v(\d+\.\d+\S*)",
+    "--control-plane real and `controlPlane: real` are refused",
     "type `proxylab engines --obtain control-plane`, once",
 )
 
@@ -76,6 +81,10 @@ class Binary(Struct, frozen=True):
     def origin(self) -> str:
         """Its source in a few words."""
         return self.identity.origin
+
+    def to_document(self) -> dict[str, object]:
+        """What JSON output says of it."""
+        return {"path": str(self.path), **self.identity.to_document()}
 
 
 def inspect(

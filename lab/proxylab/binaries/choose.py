@@ -32,7 +32,7 @@ _CURE: Final = (
 )
 
 
-_SLOW_NOTES: Final = {
+SLOW_NOTES: Final = {
     ("kube-proxy", "module"): "by Go, which takes some nine minutes of one processor",
     ("coredns", "module"): "by Go, which takes some two minutes of one processor",
     ("control-plane", "module"): "by Go, which takes some eleven minutes of one processor",
@@ -167,6 +167,10 @@ class Offer(Struct, frozen=True):
     versions: tuple[str, ...] = ()
     error: str = ""
 
+    def to_document(self) -> dict[str, object]:
+        """What JSON output says of it."""
+        return {"name": self.word, "versions": list(self.versions), "missing": self.error or None}
+
 
 def offers(sources: Sources) -> tuple[Offer, ...]:
     """The offer of each source, in order of preference."""
@@ -199,7 +203,7 @@ def newest(wanted: str, sources: Sources, tell: Tell) -> Binary:
         known = _known(sources.obtained(), enough)
         if known:
             return known[-1]
-        note = _SLOW_NOTES.get((program, word), word)
+        note = SLOW_NOTES.get((program, word), word)
         tell(f"obtaining {program} {version} ({note}); this is done once")
         try:
             return sources.by_version[word].obtain(version, sources.cache)

@@ -1,6 +1,7 @@
 """``proxylab doctor``: check that this machine can run labs, and print the configuration for CI systems.
 
-A lab process tries each capability in the sandbox where it would build a lab.
+A lab process tries each capability in the sandbox where it would build a lab. kube-proxy, CoreDNS and a control plane
+come from the cache, or from sources that are asked where it has none.
 """
 
 import json
@@ -12,6 +13,9 @@ import click
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from proxylab.binaries.binary import KUBE_PROXY
+from proxylab.binaries.choose import SLOW_NOTES
+from proxylab.binaries.programs import SOURCES_OF_PROGRAMS, ProgramHere, programs_here
 from proxylab.capability import Capability
 from proxylab.cli.options import option, takes
 from proxylab.cli.repository import CONTAINER, GITHUB, GITLAB, RUNNER
@@ -26,6 +30,7 @@ from proxylab.text import WIDTH, wrapped
 from proxylab.timing import Deadline
 
 _EXAMINATION_SECONDS: Final = 120.0
+_MISSING: Final = "missing"
 
 _CI: Final = f"""\
 # GitHub Actions: .github/workflows/lab.yml
@@ -50,6 +55,8 @@ def command(
 ) -> ExitCode:
     """Try everything that a lab may need of this machine. Print what works, what each gap costs, and how to fix it.
 
+    It names the kube-proxies, the CoreDNS and the control plane of the cache, and asks the sources of what is not there.
+
     The exit code is 0 if labs can be built, even with gaps, and 4 if they cannot.
 
     Example: proxylab doctor
@@ -59,6 +66,7 @@ def command(
         return ExitCode.OK
     ready, capabilities = _examined()
     guest = _guest(capabilities)
+    programs = programs_here([of_user() for of_user in SOURCES_OF_PROGRAMS.values()])
     lacking = any(each.required and not each.works for each in capabilities)
     if output == "json":
         document = {
@@ -68,13 +76,13 @@ def command(
             "rootless": None if ready is None else ready.rootless,
             "labs": not lacking,
             "capabilities": [asdict(each) for each in capabilities],
+            "programs": [_described(each) for each in programs],
             "guest": None if guest is None else {"kernel": guest.kernel, "adds": list(guest.adds)},
         }
         echo(json.dumps(document, indent=2))
     else:
-        echo(
-            "\n".join(doctor_lines(ready, capabilities, terminal_width(), guest)), color=wants_color(sys.stdout, color)
-        )
+        lines = doctor_lines(ready, capabilities, terminal_width(), guest, programs)
+        echo("\n".join(lines), color=wants_color(sys.stdout, color))
     return ExitCode.CAPABILITY if lacking else ExitCode.OK
 
 
@@ -127,18 +135,41 @@ def _of_sandbox(ready: Ready) -> Iterator[Capability]:
     yield Capability(name="limits of commands", found=bounds or "none", works=True, cost="", cure="")
 
 
+def _described(here: ProgramHere) -> dict[str, object]:
+    return {
+        "name": here.program.name,
+        "cached": [each.to_document() for each in here.cached],
+        "sources": [each.to_document() for each in here.offered],
+    }
+
+
 def doctor_lines(
-    ready: Ready | None, capabilities: Sequence[Capability], width: int = WIDTH, guest: Guest | None = None
+    ready: Ready | None,
+    capabilities: Sequence[Capability],
+    width: int = WIDTH,
+    guest: Guest | None = None,
+    programs: Sequence[ProgramHere] = (),
 ) -> list[str]:
-    """A line for each capability; a missing one is followed by its cost and its fix. Then what a guest would add."""
-    room = max(len(each.name) for each in capabilities)
+    """A line for each capability; a missing one is followed by its cost and its fix. Then what a guest would add.
+
+    The programs of a cluster follow: the versions in the cache, or how to obtain one.
+    """
+    room = max(map(len, (*(each.name for each in capabilities), *(each.program.name for each in programs))))
+
+    def told(word: str, color: str, name: str, clauses: Sequence[str]) -> Iterator[str]:
+        blank = " " * (len(_MISSING) + 2 + room + 2)
+        first, *rest = (part for clause in clauses for part in wrapped(clause, blank, f"{blank}  ", width))
+        yield f"{click.style(f'{word:{len(_MISSING)}}', fg=color)}  {name:{room}}  {first.strip()}"
+        yield from rest
+
     lines = [] if ready is None else [f"kernel {ready.kernel}, {'an ordinary user' if ready.rootless else 'root'}", ""]
     for each in capabilities:
-        word = click.style("ok     ", fg="green") if each.works else click.style("missing", fg="red")
-        blank = " " * (len("missing") + 2 + room + 2)
         clauses = [each.found, *([] if each.works else [f"without it: {each.cost}", f"fix: {each.cure}"])]
-        first, *rest = (part for clause in clauses for part in wrapped(clause, blank, f"{blank}  ", width))
-        lines += [f"{word}  {each.name:{room}}  {first.strip()}", *rest]
+        word, color = ("ok", "green") if each.works else (_MISSING, "red")
+        lines += told(word, color, each.name, clauses)
+    for here in programs:
+        word, color = ("cached", "green") if here.cached else ("absent", "yellow")
+        lines += told(word, color, here.program.name, [*_how_to_come_by(here)])
     missing = sum(not each.works for each in capabilities)
     needed = [each.name for each in capabilities if each.required and not each.works]
     if needed:
@@ -151,3 +182,18 @@ def doctor_lines(
         adds = f"labs with --kernel uml run on kernel {guest.kernel} and have them: {', '.join(guest.adds)}"
         return [*lines, "", verdict, *wrapped(adds, "", "", width)]
     return [*lines, "", verdict]
+
+
+def _how_to_come_by(here: ProgramHere) -> Iterator[str]:
+    """The versions that the cache has; or what a lab is without the program, and what each source says."""
+    if here.cached:
+        yield ", ".join(f"{each.version} ({each.origin})" for each in reversed(here.cached))
+        return
+    name = here.program.name
+    yield f"without it: {here.program.cost}"
+    word = "" if name == KUBE_PROXY.name else f" {name}"
+    if any(here.obtainable):
+        yield f"fix: `proxylab engines --obtain{word}`, once"
+    for offer in here.offered:
+        note = SLOW_NOTES.get((name, offer.word), "a download")
+        yield f"{offer.word}: needs {offer.error}" if offer.error else f"{offer.word}: {offer.versions[-1]}, {note}"

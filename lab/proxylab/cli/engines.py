@@ -1,7 +1,7 @@
 """``proxylab engines``: list the engines and the sources of the programs that labs run, and obtain a binary."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Annotated
 
@@ -10,8 +10,7 @@ import click
 from proxylab.binaries.binary import CONTROL_PLANE, COREDNS, Binary, BinaryProgram
 from proxylab.binaries.cache import Cache
 from proxylab.binaries.choose import Offer, Sources, UnobtainableError, newest, obtain, offers, with_mode
-from proxylab.binaries.control_plane import control_plane_sources
-from proxylab.binaries.coredns import coredns_sources
+from proxylab.binaries.programs import SOURCES_OF_PROGRAMS
 from proxylab.cli.options import option, takes
 from proxylab.cli.standard_streams import echo
 from proxylab.cli.terminal import Output, terminal_width
@@ -21,11 +20,8 @@ from proxylab.text import WIDTH, wrapped
 
 _NEWEST = "newest"
 _MOST_VERSIONS = 5
-_OTHERS: Mapping[str, Callable[[], Sources]] = {
-    COREDNS.name: coredns_sources,
-    CONTROL_PLANE.name: control_plane_sources,
-}
-"""The programs besides kube-proxy, by what ``--obtain`` calls them."""
+_OTHERS = {each.name: SOURCES_OF_PROGRAMS[each] for each in (COREDNS, CONTROL_PLANE)}
+"""The sources of the programs besides kube-proxy, by what ``--obtain`` calls them."""
 
 _BY_HAND = (
     ("a file", "--kube-proxy FILE"),
@@ -144,10 +140,8 @@ def _document(
 ) -> dict[str, object]:
     return {
         "engines": list(ENGINES),
-        "binaries": [{"path": str(each.path), **each.identity.to_document()} for each in cached],
-        "nameServers": [{"path": str(each.path), **each.identity.to_document()} for each in others[COREDNS]],
-        "controlPlanes": [{"path": str(each.path), **each.identity.to_document()} for each in others[CONTROL_PLANE]],
-        "sources": [
-            {"name": each.word, "versions": list(each.versions), "missing": each.error or None} for each in offered
-        ],
+        "binaries": [each.to_document() for each in cached],
+        "nameServers": [each.to_document() for each in others[COREDNS]],
+        "controlPlanes": [each.to_document() for each in others[CONTROL_PLANE]],
+        "sources": [each.to_document() for each in offered],
     }
