@@ -254,12 +254,17 @@ class _RunningPod(Struct, frozen=True):
     def addresses(self) -> tuple[IPAddress, ...]:
         return self.runs.addresses
 
-    async def end(self) -> None:
-        self.pods.remove(self.namespace, self.name)
+    async def finish(self) -> None:
+        self.pods.finish(self.namespace, self.name)
         self.launcher.forget([self.reached.known_as])  # which ends its commands
         if self.runs.has_own_network:
             await self.api.leave(self.runs.netns)
         await self.runs.end()
+
+    async def end(self) -> None:
+        if not self.reached.is_gone:
+            await self.finish()
+        self.pods.remove(self.namespace, self.name)
 
 
 async def _run(

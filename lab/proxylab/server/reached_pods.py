@@ -31,7 +31,8 @@ _LONGEST_LINE: Final = 200
 class ReachedPod:
     """A pod of the scenario, or one that was added.
 
-    ``name`` is its own in the plan, and the launcher knows its processes as ``known_as``.
+    ``name`` is its own in the plan, and the launcher knows its processes as ``known_as``. Of one that ``is_gone`` the log
+    alone is left.
     """
 
     def __init__(self, name: str, netns: NetNs, known_as: str, launcher: Launcher, iptables: str, log: PodLog) -> None:
@@ -128,10 +129,11 @@ class ReachedPods:
 
     def added(self, name: str) -> ReachedPod | None:
         """The added pod of that name in the plan, or else of that NAME or NAMESPACE/NAME."""
-        for pod in self._added.values():
+        running = {key: pod for key, pod in self._added.items() if not pod.is_gone}
+        for pod in running.values():
             if pod.name == name:
                 return pod
-        found = (pod for (namespace, own), pod in self._added.items() if name in (own, f"{namespace}/{own}"))
+        found = (pod for (namespace, own), pod in running.items() if name in (own, f"{namespace}/{own}"))
         return next(found, None)
 
     def add(self, namespace: str, name: str, in_plan: str, netns: NetNs) -> ReachedPod:
@@ -142,8 +144,12 @@ class ReachedPods:
         self._added[namespace, name] = added = self._reach(in_plan, netns, in_plan, self._logs.of(in_plan))
         return added
 
+    def finish(self, namespace: str, name: str) -> None:
+        """Keep nothing of an added pod but its log; another one may get its name in the plan."""
+        finished = self._added[namespace, name]
+        finished.is_gone = True
+        self._logs.forget(finished.name)
+
     def remove(self, namespace: str, name: str) -> None:
-        """Let an added pod go."""
-        gone = self._added.pop((namespace, name))
-        gone.is_gone = True
-        self._logs.forget(gone.name)
+        """Let an added pod go, with its log."""
+        del self._added[namespace, name]

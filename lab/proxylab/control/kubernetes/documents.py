@@ -3,6 +3,7 @@
 What the lab does not know of an object, such as who manages its fields, is left out on the way in.
 """
 
+import os
 from collections.abc import Sequence
 from typing import Final
 
@@ -92,8 +93,8 @@ def node_status(node: Node, version: str, now: str) -> Document:
                 "containerRuntimeVersion": "proxylab://namespaces",
                 "operatingSystem": "linux",
                 "osImage": "proxylab",
-                **dict.fromkeys(("architecture", "bootID", "kernelVersion", "machineID", "systemUUID"), ""),
-                "kubeProxyVersion": "",
+                "kernelVersion": os.uname().release,
+                **dict.fromkeys(("architecture", "bootID", "machineID", "systemUUID", "kubeProxyVersion"), ""),
             },
         }
     }
@@ -176,6 +177,12 @@ def succeeded_status(pod: Document, now: str) -> Document:
             ],
         }
     }
+
+
+def debugged_status(pod: Document, now: str) -> Document:
+    """What a pod reports of the containers that `kubectl debug` adds, which run as long as it does."""
+    added = (_container_status(each, now, is_ready=False) for each in pod["spec"]["ephemeralContainers"])
+    return {"status": {"ephemeralContainerStatuses": [*added]}}
 
 
 def failed_status(pod: Document, why: str) -> Document:

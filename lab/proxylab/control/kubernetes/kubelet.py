@@ -18,6 +18,7 @@ from proxylab.control.kubernetes.documents import (
     IMAGE,
     PODS,
     STRATEGIC_MERGE,
+    debugged_status,
     failed_status,
     running_status,
     seconds_to_ready,
@@ -35,6 +36,9 @@ class RunningPod(Protocol):
     @property
     def addresses(self) -> tuple[IPAddress, ...]:
         """Its addresses, the primary one first."""
+
+    async def finish(self) -> None:
+        """Take its network and its servers away: it has done its work. Its log stays."""
 
     async def end(self) -> None:
         """Take all of it away."""
@@ -114,9 +118,12 @@ class Kubelet:
             if any(each["image"] != IMAGE for each in spec["containers"]):  # else it is the scenario's, and runs
                 await self._begin(pod)
             self._known.add(uid)
+        reported = pod.get("status", {}).get("ephemeralContainerStatuses", ())
+        if len(spec.get("ephemeralContainers", ())) > len(reported):
+            await self._ask("PATCH", f"{_path(pod)}/status", debugged_status(pod, _now()), STRATEGIC_MERGE)
 
     async def _begin(self, pod: Document) -> None:
-        uid, now = pod["metadata"]["uid"], datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        uid, now = pod["metadata"]["uid"], _now()
         is_of_job = any(each["kind"] == "Job" for each in pod["metadata"].get("ownerReferences", ()))
         try:
             if (running := self._running.get(uid)) is None:  # else it runs, and the API server has not heard of it yet
@@ -132,7 +139,7 @@ class Kubelet:
         if uid in self._running and is_of_job:
             # Its image, which would do the work, is not run: the work is done at once.
             await self._ask("PATCH", f"{_path(pod)}/status", succeeded_status(pod, now), STRATEGIC_MERGE)
-            await self._running.pop(uid).end()
+            await self._running[uid].finish()
 
     def _status(self, pod: Document, running: RunningPod, began: str, *, is_ready: bool) -> Document:
         host = self._nodes[pod["spec"]["nodeName"]]
@@ -171,6 +178,10 @@ class Kubelet:
             # The pod may be gone by force, or another one of its name may be in its place.
             if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                 raise
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _path(pod: Document) -> str:

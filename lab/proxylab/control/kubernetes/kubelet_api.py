@@ -118,10 +118,10 @@ class _KubeletAnswer:
                 case ("containerLogs", namespace, name, _container):
                     await self._tell_log(self._pod(namespace, name), asked)
                 case ("exec", namespace, name, _container):
-                    start = self._pod(namespace, name).start
+                    start = self._running(namespace, name).start
                     await self._stream(asked, _EXEC, lambda streams: execute(streams, start, asked.query))
                 case ("portForward", namespace, name):
-                    dial = self._pod(namespace, name).dial
+                    dial = self._running(namespace, name).dial
                     await self._stream(asked, _FORWARD, lambda streams: forward(streams, dial))
                 case ("attach", *_):
                     words = "a pod of a lab runs no process to attach to; see `kubectl logs`, or use `kubectl exec`"
@@ -135,6 +135,11 @@ class _KubeletAnswer:
     def _pod(self, namespace: str, name: str) -> PodOfKubelet:
         if (pod := self._find(namespace, name)) is None:
             raise _Refused(HTTPStatus.NOT_FOUND, f"the lab runs no pod {namespace}/{name}")
+        return pod
+
+    def _running(self, namespace: str, name: str) -> PodOfKubelet:
+        if (pod := self._pod(namespace, name)).is_gone:
+            raise _Refused(HTTPStatus.BAD_REQUEST, f"pod {namespace}/{name} has ended")
         return pod
 
     async def _asked(self) -> _Asked:
