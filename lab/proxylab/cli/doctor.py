@@ -55,7 +55,8 @@ def command(
 ) -> ExitCode:
     """Try everything that a lab may need of this machine. Print what works, what each gap costs, and how to fix it.
 
-    It names the kube-proxies, the CoreDNS and the control plane of the cache, and asks the sources of what is not there.
+    It names the kube-proxies, the CoreDNS and the control plane of the cache, and asks the sources of those that are
+    not there.
 
     The exit code is 0 if labs can be built, even with gaps, and 4 if they cannot.
 

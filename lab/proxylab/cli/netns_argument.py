@@ -47,11 +47,12 @@ def pods_of(scenario: Scenario) -> list[str]:
 def pod_of(scenario: Scenario, text: str, namespace: str = "") -> str:
     """The pod that ``NAME`` or ``NAMESPACE/NAME`` means, by its name in the plan; empty without one.
 
-    ``namespace`` is that of a name without one; if it is empty, any.
+    One that is there goes before one of the same name that is gone, or is yet to come. ``namespace`` is that of a name
+    without one; if it is empty, any.
     """
     written, _, name = text.rpartition("/")
     wanted = written or namespace
-    for group in scenario.pods:
+    for group in sorted(scenario.pods, key=lambda each: not each.present):
         if wanted in ("", group.namespace):
             for each in group.pod_names:
                 if each in (name, f"{name}.{group.namespace}"):

@@ -58,6 +58,32 @@ KEPT_KINDS: Final = {
 }
 """The kinds of Kubernetes' own groups, by name."""
 
+SHORT_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(KEPT_KINDS, ()),
+    "CertificateSigningRequest": ("csr",),
+    "ConfigMap": ("cm",),
+    "CronJob": ("cj",),
+    "CustomResourceDefinition": ("crd", "crds"),
+    "DaemonSet": ("ds",),
+    "Deployment": ("deploy",),
+    "HorizontalPodAutoscaler": ("hpa",),
+    "Ingress": ("ing",),
+    "IPAddress": ("ip",),
+    "LimitRange": ("limits",),
+    "NetworkPolicy": ("netpol",),
+    "PersistentVolume": ("pv",),
+    "PersistentVolumeClaim": ("pvc",),
+    "PodDisruptionBudget": ("pdb",),
+    "PriorityClass": ("pc",),
+    "ReplicaSet": ("rs",),
+    "ReplicationController": ("rc",),
+    "ResourceQuota": ("quota",),
+    "ServiceAccount": ("sa",),
+    "StatefulSet": ("sts",),
+    "StorageClass": ("sc",),
+}
+"""kubectl's short names of each."""
+
 OLD_GROUP: Final = "extensions"
 """The group in which workloads, network policies and Ingresses began."""
 

@@ -42,11 +42,13 @@ def at_present(assembly: Assembly, made: int, plan: Plan, objects: Sequence[Kube
     placed = dict(_placed(plan, (each for each in objects if isinstance(each, Pod))))
     groups = {name: group for group in scenario.pods for name in group.pod_names}
     position = Position(scenario.file, 1, 1)
+    # Another pod may have the name of one that is gone.
+    own = (replace(each, present=any(name in placed for name in each.pod_names)) for each in scenario.pods)
     new = (_group(plan, plan_of, pod, position) for plan_of, pod in placed.values() if plan_of.name not in groups)
     services = tuple(each for each in objects if isinstance(each, Service))
     now = replace(
         scenario,
-        pods=(*scenario.pods, *new),
+        pods=(*own, *new),
         services=services,
         service_positions=(position,) * len(services),
         dns=scenario.has_names,

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from proxylab.cluster.kinds import plural_of
+from proxylab.cluster.kinds import SHORT_NAMES, plural_of
 from proxylab.cluster.objects import (
     EndpointSlice,
     KubeObject,
@@ -25,13 +25,8 @@ from proxylab.cluster.workloads import pods_of
 from proxylab.evidence.words import endpoint
 from proxylab.text import kubectl_table
 
-_WORKLOADS: Final = {
-    "Deployment": ("deploy",),
-    "ReplicaSet": ("rs",),
-    "StatefulSet": ("sts",),
-    "DaemonSet": ("ds",),
-    "Job": (),
-}
+_WORKLOADS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
+_OF_PODS: Final = ("name", "ready", "nodes")
 _WITH_REPLICAS: Final = ("Deployment", "ReplicaSet", "StatefulSet")
 _UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 _MOST_ENDPOINTS: Final = 3
@@ -68,8 +63,9 @@ def kind_named(word: str, objects: Iterable[KubeObject] = ()) -> ListedKind | No
     """The kind with this name, which may be singular, plural or short; one of the objects may be of any kind."""
     wanted = word.lower()
     kind = next((kind for kind in KINDS if wanted in (kind.plural, kind.singular, *kind.short)), None)
-    kept = (each for each in objects if isinstance(each, Unstructured) and wanted in (each.plural, each.kind.lower()))
-    other = next(kept, None)
+    kept = (each for each in objects if isinstance(each, Unstructured))
+    names = ((each, (each.plural, each.kind.lower(), *SHORT_NAMES.get(each.kind, ()))) for each in kept)
+    other = next((each for each, known in names if wanted in known), None)
     if kind is not None or other is None:
         return kind
     return ListedKind(other.plural, (), Unstructured, ("name",), ("labels",), _kept, other.kind)
@@ -232,8 +228,8 @@ KINDS: Final = (
     ),
     ListedKind("endpoints", ("ep",), Service, ("name", "endpoints"), (), _endpoints),
     *(
-        ListedKind(plural_of(kind), short, Unstructured, ("name", "ready", "nodes"), ("pods",), _workload, kind)
-        for kind, short in _WORKLOADS.items()
+        ListedKind(plural_of(kind), SHORT_NAMES[kind], Unstructured, _OF_PODS, ("pods",), _workload, kind)
+        for kind in _WORKLOADS
     ),
     ListedKind(
         "endpointslices",

@@ -69,7 +69,6 @@ from proxylab.protocol.standing_labs import (
     Greeted,
     LabRecord,
     ListObjects,
-    ObjectList,
     Remember,
 )
 from proxylab.resource_limits import check_descriptors, limit_reached
@@ -224,11 +223,6 @@ def _owned(error: Exception, request: AnyRequest) -> LabError:
             raise error
 
 
-async def _list_objects(lab: BuiltLab) -> ObjectList:
-    objects = lab.objects()
-    return ObjectList(objects, tuple(lab.control_plane.store.revision_of(each.key) for each in objects))
-
-
 async def _look_around(lab: BuiltLab) -> PresentLab:
     return PresentLab(lab.runner.plan, lab.objects())
 
@@ -260,7 +254,7 @@ _OF_LAB: Final[Mapping[type, _CarryOut]] = dict(
         _by(CollectState, lambda lab, _: lab.collect_state()),
         _by(Inspect, lambda lab, _: lab.control_plane.inspect()),
         _by(LookAround, lambda lab, _: _look_around(lab)),
-        _by(ListObjects, lambda lab, _: _list_objects(lab)),
+        _by(ListObjects, lambda lab, _: lab.listed()),
         _by(Execute, _execute),
         _by(TimeStart, time_start),
         _by(TimeChanges, time_changes),

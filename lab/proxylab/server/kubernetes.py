@@ -19,6 +19,7 @@ from proxylab.cluster.objects import EndpointSlice, Node, ServiceCIDR
 from proxylab.cluster.store import Store
 from proxylab.control.http_server import listen_inside
 from proxylab.control.kubernetes.control_plane import ControlPlane, start_control_plane
+from proxylab.control.kubernetes.kept_objects import KeptObjects
 from proxylab.control.kubernetes.kubelet import Kubelet
 from proxylab.control.kubernetes.kubelet_api import KUBELET_PORT, KubeletApi
 from proxylab.control.kubernetes.load_balancers import LoadBalancers
@@ -27,7 +28,7 @@ from proxylab.control.kubernetes.pod_log import PodLog
 from proxylab.control.kubernetes.registrations import Registrations
 from proxylab.control.kubernetes.relay import Relay
 from proxylab.control.kubernetes.settings import FOLDER, KUBECONFIG, SCHEDULER
-from proxylab.control.kubernetes.workloads import Workloads
+from proxylab.control.kubernetes.workloads import WORKLOADS, Workloads
 from proxylab.control.kubernetes.writer import ApiWriter
 from proxylab.control.pod_program import PodProgram
 from proxylab.engines.barrier import is_barrier
@@ -67,6 +68,7 @@ class Kubernetes:
         writer: writes the changes of steps into its API.
         kubectl: runs kubectl, and waits for what follows.
         api_in_pods: lets commands in pods reach its API.
+        kept: the objects that the lab's store does not mirror.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Kubernetes:
         writer: ApiWriter,
         kubectl: Callable[[Sequence[str], float], Awaitable[None]],
         api_in_pods: ApiInPods,
+        kept: KeptObjects,
     ) -> None:
         self._control_plane = control_plane
         self._programs = programs
@@ -86,6 +89,7 @@ class Kubernetes:
         self.writer: Final = writer
         self.kubectl: Final = kubectl
         self.api_in_pods: Final = api_in_pods
+        self.kept: Final = kept
         self._relay: Relay | None = None
 
     def listen(self, listening: socket.socket) -> None:
@@ -178,7 +182,8 @@ async def start_kubernetes(
     stack.push_async_callback(kubelet.stop)
     kubectl = partial(_kubectl, binary, netns, known_as, launcher, workloads, writer)
     followers = (mirror, kubelet, balancers, registrations)
-    kubernetes = Kubernetes(control_plane, (program, scheduler), followers, pods, writer, kubectl, in_pods)
+    kept = KeptObjects(control_plane.api, () if takes_over else WORKLOADS)
+    kubernetes = Kubernetes(control_plane, (program, scheduler), followers, pods, writer, kubectl, in_pods, kept)
     stack.push_async_callback(kubernetes.close)
     for follower in (mirror, kubelet, registrations):
         await follower.start()

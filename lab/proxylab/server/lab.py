@@ -34,7 +34,7 @@ from proxylab.control.node_port_dialler import NodePortDialler
 from proxylab.engines.barrier import is_barrier
 from proxylab.engines.modes import MODES
 from proxylab.engines.protocol import Engine
-from proxylab.errors import InternalError
+from proxylab.errors import InternalError, ProgramError
 from proxylab.evidence.evidence import Evidence, EvidenceTogether
 from proxylab.evidence.lookups import Lookup
 from proxylab.evidence.segments import DialogueRecord
@@ -51,7 +51,7 @@ from proxylab.plan.dialogue import Dialogue
 from proxylab.plan.model import Route, Sysctl
 from proxylab.plan.resolved import Query, ResolvedProbe
 from proxylab.protocol.messages import Advance, Build, BuildStage, CollectedState, NodeRecord
-from proxylab.protocol.standing_labs import Attach
+from proxylab.protocol.standing_labs import Attach, ObjectList
 from proxylab.server.conditions import StepConditions
 from proxylab.server.control_plane import LabControlPlane
 from proxylab.server.kubernetes import PROGRAM, Kubernetes, start_kubernetes
@@ -321,6 +321,23 @@ class BuiltLab(Struct, frozen=True):
     def objects(self) -> tuple[KubeObject, ...]:
         """All objects that the API server shows, by kind, namespace and name."""
         return tuple(thing for kind in _KINDS for thing in self.control_plane.store.list(kind) if not is_barrier(thing))
+
+    async def listed(self) -> ObjectList:
+        """The same, with their revisions; where a real API has more than the store mirrors, as that has it now.
+
+        Raises ``ProgramError`` where that does not answer.
+        """
+        objects, store = self.objects(), self.control_plane.store
+        if self.kubernetes is None:
+            return ObjectList(objects, tuple(store.revision_of(each.key) for each in objects))
+        kept = self.kubernetes.kept
+        try:
+            now = await kept.now()
+        except OSError as error:
+            raise ProgramError("the control plane", f"does not answer: {error}") from error
+        mirrored = [each for each in objects if not (isinstance(each, Unstructured) and kept.has(each.kind))]
+        revisions = (*(store.revision_of(each.key) for each in mirrored), *(each.revision for each in now))
+        return ObjectList((*mirrored, *(each.thing for each in now)), revisions)
 
     async def stop(self) -> None:
         """Stop the engines and the responders, and end the connections that are left.

@@ -31,8 +31,8 @@ _LONGEST_LINE: Final = 200
 class ReachedPod:
     """A pod of the scenario, or one that was added.
 
-    ``name`` is its own in the plan, and the launcher knows its processes as ``known_as``. Of one that ``is_gone`` the log
-    alone is left.
+    ``name`` is its own in the plan, and the launcher knows its processes as ``known_as``. Of one that ``is_gone`` no
+    more than the log is left.
     """
 
     def __init__(self, name: str, netns: NetNs, known_as: str, launcher: Launcher, iptables: str, log: PodLog) -> None:

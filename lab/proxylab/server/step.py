@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.configuration import SocketAddress
 from proxylab.cluster.objects import KubeObject, Node, Pod
-from proxylab.cluster.store import Store
+from proxylab.cluster.store import Event, EventType, Store
 from proxylab.control.announcements import Announcements
 from proxylab.control.apiserver import ApiServer
 from proxylab.control.balancers import BalancerRoutes
@@ -90,7 +90,11 @@ class StepRunner:
     _gone: set[str] = field(default_factory=set)
     _links: Links = field(default_factory=Links)
     _underway: StepEvidence | None = None
+    _is_changing: bool = False
     _dropped_before: Mapping[LinkDirection, Counters] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.store.subscribe(self._note_deletion)
 
     async def advance(self, request: Advance) -> None:
         """Make the change of a step, and return when its conditions hold.
@@ -163,8 +167,22 @@ class StepRunner:
         self._gone |= {thing.name for thing in made.deleted if isinstance(thing, Pod)}
         self._gone -= {thing.name for thing in made.applied if isinstance(thing, Pod)}
         self._blackhole_pods(gone=False)
-        await self.write(made.applied, made.deleted)
+        self._is_changing = True
+        try:
+            await self.write(made.applied, made.deleted)
+        finally:
+            self._is_changing = False
         await self.pod_rules.settle(self.store)
+
+    def _note_deletion(self, event: Event) -> None:
+        """Let a pod disappear that no step has deleted: people have, and its kubelet has given it its time."""
+        pod = event.object
+        if event.type is not EventType.DELETED or not isinstance(pod, Pod) or self._is_changing:
+            return
+        own = {(each.name, *each.addresses[:1]) for each in self.wiring.plan.pods}  # those of the scenario alone
+        if pod.name not in self._gone and (pod.name, *pod.addresses[:1]) in own:
+            self._gone.add(pod.name)
+            self._blackhole_pods(gone=True)
 
     async def _make(self, stage: PodStage) -> None:
         """Make one stage of a rollout, and return when the engines have followed, or pods have no more time.

@@ -53,6 +53,14 @@ def test_a_name_of_nothing_is_refused_with_those_that_there_are(text: str, names
         find_netns(CLUSTER, text, namespace)
 
 
+def test_a_pod_that_is_there_has_the_name_of_one_that_is_gone() -> None:
+    """As a StatefulSet makes it anew, or people by kubectl; the plan keeps the name for the one that is gone."""
+    gone, anew = pods("db-0", "node-a", present=False), pods("db-0.default", "node-a")
+    for there in ([gone, anew], [anew, gone]):
+        assert find_netns(scenario([node("node-a")], there, []), "db-0") == "db-0.default"
+    assert find_netns(scenario([node("node-a")], [gone], []), "db-0") == "db-0", "it is yet to come, or may be examined"
+
+
 def test_a_namespace_before_a_name_is_no_kind() -> None:
     assert kind_and_name("team/web") == ("", "team/web")
     assert kind_and_name("services/team/web") == ("service", "team/web")

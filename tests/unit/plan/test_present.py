@@ -62,6 +62,15 @@ def test_a_new_service_leads_to_the_pods_that_it_has_now() -> None:
     assert "echo" not in {each.name for each in found.sentinels}, "it is gone"
 
 
+def test_a_pod_that_is_gone_is_known_as_that() -> None:
+    assert {each.name: each.present for each in now().scenario.pods} == {
+        "echo": False,
+        "client": True,
+        "client.team": True,
+        "web": True,
+    }
+
+
 def test_a_new_pod_sends_and_is_dialled_on_its_only_port() -> None:
     asked = probe("asked", "client.team", PodTarget(pod="web"))
     found = now().with_probes([asked]).resolved(asked)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from proxylab.cluster.kinds import KEPT_KINDS, group_of
+from proxylab.cluster.kinds import KEPT_KINDS, SHORT_NAMES, group_of
 from proxylab.cluster.objects import (
     ClusterEvent,
     Endpoints,
@@ -72,24 +72,6 @@ class Resource(Struct, frozen=True):
         return {name: known[name] if name in known else self.fields[name](thing) for name in names}
 
 
-_SHORT: Final = {
-    "ConfigMap": ("cm",),
-    "CronJob": ("cj",),
-    "CustomResourceDefinition": ("crd", "crds"),
-    "DaemonSet": ("ds",),
-    "Deployment": ("deploy",),
-    "HorizontalPodAutoscaler": ("hpa",),
-    "NetworkPolicy": ("netpol",),
-    "PersistentVolume": ("pv",),
-    "PersistentVolumeClaim": ("pvc",),
-    "PodDisruptionBudget": ("pdb",),
-    "ReplicaSet": ("rs",),
-    "ServiceAccount": ("sa",),
-    "StatefulSet": ("sts",),
-    "StorageClass": ("sc",),
-}
-
-
 def _cluster_ip(service: Service) -> str:
     return "None" if service.headless else next(map(str, service.cluster_ips), "")
 
@@ -135,7 +117,7 @@ RESOURCES: Final = (
         accepts=True,
     ),
     *(
-        Resource(Unstructured, each.group_version, each.plural, _SHORT.get(kind, ()), each.namespaced, named=kind)
+        Resource(Unstructured, each.group_version, each.plural, SHORT_NAMES[kind], each.namespaced, named=kind)
         for kind, each in KEPT_KINDS.items()
     ),
 )

@@ -66,7 +66,10 @@ class ApiClient:
                     content += piece
                     if len(content) > _MOST_BYTES:
                         raise OSError(f"{method} {path} is answered with more than {_MOST_BYTES} bytes")
-        document: Document = json.loads(content or b"{}")
+        try:
+            document: Document = json.loads(content or b"{}")
+        except ValueError:  # a path of no group that it has is answered in plain text
+            document = {"message": content.decode(errors="replace").strip()}
         if status >= 400:
             raise ApiRefusedError(f"{method} {path}", status, document.get("message", ""))
         return document

@@ -19,7 +19,7 @@ from proxylab.errors import ProgramError
 from proxylab.timing import Deadline, DeadlineExceededError, pass_by, wait_until_seen
 
 _APPS: Final = "/apis/apps/v1"
-_KINDS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")
+WORKLOADS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")
 _REST_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.05
 _ADOPT_SECONDS: Final = 30.0
@@ -42,7 +42,7 @@ class Workloads:
         """
         taken = False
         for each in self._store.list(Unstructured):
-            if each.kind not in _KINDS:
+            if each.kind not in WORKLOADS:
                 continue
             taken = True
             pods = pods_of(each, self._store.list(Pod))
@@ -84,7 +84,7 @@ class Workloads:
         """The first thing that is left to do, or empty; and the versions of all that was looked at."""
         found: list[str] = []
         versions: list[str] = []
-        for kind in _KINDS:
+        for kind in WORKLOADS:
             for each in await self._all(f"{_APPS}/{kind.lower()}s", versions):
                 metadata, status = each["metadata"], each.get("status", {})
                 has_seen = status.get("observedGeneration", 0) >= metadata.get("generation", 0)
