@@ -67,10 +67,10 @@ def started(cli: CommandLine, tmp_path: Path, *arguments: str, client: tuple[str
     file.write_text(cli.type("kubeconfig").output)
     environment = {"PATH": os.defpath, "HOME": str(tmp_path), "KUBECONFIG": str(file), "EDITOR": str(tmp_path / "edit")}
 
-    def run(*words: str, stdin: str = "", fails: bool = False, both: bool = False) -> str:
+    def run(*words: str, stdin: str = "", fails: bool = False, both: bool = False, seconds: float = SECONDS) -> str:
         argv = [*(client or (program(), "kubectl")), *words]
         done = subprocess.run(
-            argv, input=stdin, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+            argv, input=stdin, env=environment, capture_output=True, text=True, timeout=seconds, check=False
         )
         assert (done.returncode != 0) == fails, f"{words}: {done.stdout}{done.stderr}"
         return done.stdout + (done.stderr if fails or both else "")
@@ -536,7 +536,7 @@ def test_a_new_node_joins_a_lab_that_stands_and_leaves_it(cli: CommandLine, tmp_
     kubectl("delete", "node", "node-c")
     wait_for(lambda: "node-c" not in kubectl("get", "leases", "-n", "kube-node-lease"), "its Lease to go")
     if engine.startswith("kube-proxy"):  # the controller that collects pods without a node takes a minute
-        kubectl("wait", "--for=delete", f"pod/{own}", "--timeout=120s")
+        kubectl("wait", "--for=delete", f"pod/{own}", "--timeout=120s", seconds=130)
         wait_for(lambda: own not in cli.type("get", "pods").output, "its pod to go")
     assert cli.type("probe", "client", "agent", "--flows", "10").status == 0
     kubectl("create", "-f", "-", stdin=NODE_C)
