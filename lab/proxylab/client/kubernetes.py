@@ -19,6 +19,7 @@ def open_api(connection: Connection, name: str) -> None:
     The socket is of this process's network, but belongs to the lab process from then on and ends with it.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # also of the connections that it accepts
         listening.bind(("127.0.0.1", 0))
         listening.listen(_BACKLOG)
         _ask(connection, name, listening.fileno())

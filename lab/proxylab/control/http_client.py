@@ -100,7 +100,9 @@ def _socket(netns: NetNs, address: IPAddress) -> socket.socket:
     """A socket of TCP in ``netns``, of the address' family."""
     with inside(netns):
         family = socket.AF_INET if address.version == 4 else socket.AF_INET6
-        return socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+        made = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else a request by TLS waits after the handshake
+    return made
 
 
 class _Plain:

@@ -80,6 +80,7 @@ def listen_inside(netns: NetNs, address: IPAddress, port: int) -> socket.socket:
         opened = socket.socket(socket.AF_INET6 if six else socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # also of the connections that it accepts
         if six:
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         opened.setblocking(False)

@@ -63,6 +63,7 @@ class ReachedPod:
             with inside(self.netns):
                 dialling = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
             try:
+                dialling.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 async with asyncio.timeout(_DIAL_SECONDS):
                     await loop.sock_connect(dialling, (address, port))
             except ConnectionRefusedError:

@@ -43,6 +43,8 @@ class ApiClient:
         with inside(self._netns):
             dialling = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
         try:
+            # Else a request waits 40 ms for the acknowledgement of what ended TLS's handshake.
+            dialling.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await asyncio.get_running_loop().sock_connect(dialling, (_HOST, API_PORT))
         except BaseException:
             dialling.close()
