@@ -14,7 +14,7 @@ from proxylab.scenario.keys import NOT_EMPTY, Between, Check, Declared, Key, Oth
 from proxylab.scenario.matrix import When
 from proxylab.scenario.probes import Probe, ProbeName
 from proxylab.scenario.promises import Proves
-from proxylab.scenario.syntax import Duration, distinct
+from proxylab.scenario.syntax import Duration, LongDuration, distinct
 from proxylab.scenario.words import Position
 
 _METRIC_NAME: Final = re.compile("[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -65,7 +65,7 @@ class Until(Declared, frozen=True, kw_only=True):
         Duration | None, Key("A time that must pass in any case, for scenarios about a timeout.", ["12s"])
     ] = None
     within: Annotated[
-        Duration | None,
+        LongDuration | None,
         Key(
             "The deadline, 60s by default, and 100s in mode ipvs. The step fails if a condition does not hold by then.",
             ["30s"],

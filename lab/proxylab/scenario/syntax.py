@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from ipaddress import ip_address, ip_interface, ip_network
 from typing import Annotated, Any, Final, TypeVar
 
@@ -169,14 +170,14 @@ def listed_if_single(value: object) -> object:
     return value if isinstance(value, list) else [value]
 
 
-def _duration(value: object) -> int:
-    """Milliseconds."""
+def _duration(most: int, value: object) -> int:
+    """Milliseconds, of so many seconds at most."""
     found = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         raise refused(f"must be a time such as 20ms, is {describe(value)}", allowed="a whole number of ms or s")
     milliseconds = int(found[1]) * (1 if found[2] == "ms" else 1000)
-    if not 1 <= milliseconds <= 60_000:
-        raise refused(f"{shown(value)} is out of range", allowed="allowed: 1ms to 60s")
+    if not 1 <= milliseconds <= most * 1000:
+        raise refused(f"{shown(value)} is out of range", allowed=f"allowed: 1ms to {most}s")
     return milliseconds
 
 
@@ -217,7 +218,8 @@ Address = Annotated[IPAddress, Read(read_address, str)]
 Interface = Annotated[IPInterface, Read(_interface, str)]
 Network = Annotated[IPNetwork, Check(_usable), Read(_network, str)]
 Destination = Annotated[IPNetwork, Read(_network, str), Read(_destination)]
-Duration = Annotated[int, Read(_duration, str)]
+Duration = Annotated[int, Read(partial(_duration, 60), str)]
+LongDuration = Annotated[int, Read(partial(_duration, 600), str)]
 DeviceName = Annotated[str, Check(_device_name)]
 Labels = Mapping[
     Annotated[str, Check(_checked(label_key_fault))],
