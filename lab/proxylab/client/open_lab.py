@@ -156,7 +156,8 @@ class OpenLab:
             raise self._failed
         step = self.scenario.steps[self.made]
         seconds = BUILD_SECONDS + (self.engine.sync_seconds or 0)
-        seconds += ((step.until.within or 0) + (step.until.elapsed or 0)) / 1000 if step.until else 0.0
+        waits = 3 if step.change.kubectl else 1  # kubectl, then the controllers, then the engines
+        seconds += ((step.until.within or 0) * waits + (step.until.elapsed or 0)) / 1000 if step.until else 0.0
         seconds += sum(stage.delay / 1000 + 1 for each in step.change.workloads for stage in each.stages)
         try:
             lacks = lacking_of_step(mode_of(self.engine.name), self._assembly, step)

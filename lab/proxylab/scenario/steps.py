@@ -67,11 +67,17 @@ class Until(Declared, frozen=True, kw_only=True):
     within: Annotated[
         LongDuration | None,
         Key(
-            "The deadline, 60s by default, and 100s in mode ipvs. The step fails if a condition does not hold by then.",
+            "The deadline, 60s by default, and 100s in mode ipvs. The step fails if a condition does not hold by then. "
+            "After kubectl it may stand alone: it is then that of the controllers and the engines.",
             ["30s"],
         ),
     ] = None
     position: Position
+
+    @property
+    def has_conditions(self) -> bool:
+        """Whether it waits for something besides the engines."""
+        return self != Until(within=self.within, position=self.position)
 
 
 _MOST: Final = Between(0, 1_000_000)

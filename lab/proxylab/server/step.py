@@ -106,7 +106,7 @@ class StepRunner:
         """
         if self._underway is not None:
             await self.conclude()  # packets that it has lost must not count for the next step
-        began = time.time_ns()
+        began, until = time.time_ns(), request.until
         streams, self._dropped_before = self.runner.streams, self.links.read()
         await self.runner.foreign_in_steps.begin(request.streams, changing=bool(request.change.engines))
         await streams.begin(request.streams)
@@ -126,8 +126,8 @@ class StepRunner:
         await self._end_fault(fault)
         if request.change.kubectl:
             there = {each.name for each in self.store.list(Pod)}
-            within = request.until.within if request.until is not None else None
-            await self.kubectl(request.change.kubectl, _KUBECTL_SECONDS if within is None else within / 1000)
+            within = _KUBECTL_SECONDS if until is None or until.within is None else until.within / 1000
+            await self.kubectl(request.change.kubectl, within)
             self._gone |= there - {each.name for each in self.store.list(Pod)}
             await self.pod_rules.settle(self.store)
         changed = time.time_ns()
@@ -136,10 +136,11 @@ class StepRunner:
         await self.fleet.bring_up(request.change.engines, request.engines)
         for stage in request.stages:
             await self._make(stage)
-        if request.until is None:
-            await self.fleet.wait_synced(self.store.revision, Deadline.after(self.fleet.sync_seconds))
+        if until is None or not until.has_conditions:
+            seconds = self.fleet.sync_seconds if until is None or until.within is None else until.within / 1000
+            await self.fleet.wait_synced(self.store.revision, Deadline.after(seconds))
         else:
-            await self.awaited.wait(request.step, self.store.revision, request.until, request.addresses)
+            await self.awaited.wait(request.step, self.store.revision, until, request.addresses)
         await self.awaited.settle()
         self._blackhole_pods(gone=True)
         streams.mark()

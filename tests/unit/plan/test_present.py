@@ -136,6 +136,20 @@ def test_what_follows_kubectl_is_known_in_the_lab_alone() -> None:
     assert after.expect.backend_names == ("new",), "no name is read as of before"
 
 
+def test_a_deadline_alone_is_that_of_what_follows_kubectl() -> None:
+    step = "{name: more, change: CHANGE, until: {within: 4m}}".replace("4m", "240s")
+    text = STEPS.replace("OWN", "")
+    kubectl = parse_scenario(text.replace("STEP", step.replace("CHANGE", "{kubectl: [get, pods]}")), "f").steps[0].until
+    assert kubectl is not None
+    assert (kubectl.within, kubectl.has_conditions) == (240_000, False)
+    with pytest.raises(ScenarioError, match="waits for nothing; remove it, or add a condition"):
+        parse_scenario(text.replace("STEP", step.replace("CHANGE", "{pods: {web: {ready: false}}}")), "f")
+    rest = step.replace("CHANGE", "{kubectl: [get, pods]}").replace("within: 240s", "elapsed: 1s")
+    other = parse_scenario(text.replace("STEP", rest), "f").steps[0].until
+    assert other is not None
+    assert other.has_conditions
+
+
 STEPS = """\
 apiVersion: proxylab/v1
 kind: Scenario
