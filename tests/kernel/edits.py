@@ -39,6 +39,7 @@ _PROMPT = "the API server answers at once again, and the Service loses its endpo
 _ELSEWHERE = "the endpoint becomes unready, and another node has one"
 _TAKEN_OVER = "another pod takes the host ports over"
 
+_NO_LOADS = "the node of the client cannot load rules, and another endpoint is added"
 _NEW_ADDRESS = "node-a gets another address"
 _NODE_IS_BACK = "the Node object is back, and another pod replaces the endpoint"
 
@@ -50,6 +51,14 @@ EDITS = [
         {
             f"{_NEW_ADDRESS}: NodePort is served at the number of the new address",
             f"{_NEW_ADDRESS}: NodePort is served at the number of the new address over IPv6",
+        },
+    ),
+    Edit(
+        "steps/loads-of-rules-fail",
+        "nodes: {node-a: {ruleLoads: fail}}, pods",
+        "pods",
+        {
+            f"{_NO_LOADS}: ClusterIP leads by the rules of before where a load failed",
         },
     ),
     Edit(

@@ -8,6 +8,7 @@ from proxylab.cluster.store import Store
 from proxylab.control.apiserver import ApiServer
 from proxylab.engines.barrier import Barrier
 from proxylab.engines.embedded.mutation import Mutation
+from proxylab.engines.rule_loads import NodeLoads
 from proxylab.kernel.netfilter.iptables_tool import IptablesTool
 from proxylab.kernel.sandbox.iptables_links import links_to
 from proxylab.kernel.sandbox.launcher import Launcher
@@ -18,7 +19,7 @@ class NodeContext(Struct, frozen=True):
     """One node: its namespace, the launcher of commands and the name by which it knows the namespace, its iptables.
 
     An embedded engine loads its rules with the ``mutation``, if there is one. ``programs`` are the paths of nft and
-    iptables that the node's proxy runs, where they are not the machine's own.
+    iptables that the node's proxy runs, where they are not the machine's own; ``loads`` may let them fail.
     """
 
     netns: NetNs
@@ -27,11 +28,17 @@ class NodeContext(Struct, frozen=True):
     tool: IptablesTool
     mutation: Mutation | None = None
     programs: Mapping[str, str] = field(default_factory=dict)
+    loads: NodeLoads | None = None
 
     @property
     def links(self) -> dict[str, str]:
         """Links to the node's programs, by which commands find them (``kernel.sandbox.iptables_links``)."""
-        return links_to(self.tool.variant.name, self.programs)
+        own = links_to(self.tool.variant.name, self.programs)
+        return own if self.loads is None else own | self.loads.links
+
+    def loader(self, command: str) -> str:
+        """What to run for a command that loads rules."""
+        return command if self.loads is None else self.loads.instead_of(command)
 
 
 class Cluster(Struct, frozen=True):

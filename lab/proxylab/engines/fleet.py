@@ -9,7 +9,17 @@ from proxylab.addresses import IPAddress
 from proxylab.cluster.objects import Node
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.modes import MODES
-from proxylab.engines.protocol import Draining, Engine, EngineChoice, Killable, Mortal, NodeBound, Noting, Resting
+from proxylab.engines.protocol import (
+    Draining,
+    Engine,
+    EngineChoice,
+    Forgiving,
+    Killable,
+    Mortal,
+    NodeBound,
+    Noting,
+    Resting,
+)
 from proxylab.errors import InternalError
 from proxylab.scenario.node_engines import EngineAction, EngineChange
 from proxylab.timing import Deadline, together
@@ -128,6 +138,12 @@ class Fleet:
             if change.begins
         )
         await together(self._resume(node) for node, each in changes.items() if each.action is EngineAction.RESUME)
+
+    async def forgive(self, node: str) -> None:
+        """Let the engine of a node, if it runs, retry what it could not load, since loads work again."""
+        engine = self.engines[node]
+        if node in self._following and isinstance(engine, Forgiving):
+            await engine.forgive()
 
     async def follow_nodes(self) -> None:
         """Start engines anew that end since their Node has gone or has other addresses, as a kubelet does at once.

@@ -221,6 +221,14 @@ class NodeBound(Protocol):
 
 
 @runtime_checkable
+class Forgiving(Protocol):
+    """An engine that retries loads of rules that have failed."""
+
+    async def forgive(self) -> None:
+        """Loads work again: return once no load is under way, and count no failure until now."""
+
+
+@runtime_checkable
 class Noting(Protocol):
     """An engine whose rules do not show every kind of change."""
 

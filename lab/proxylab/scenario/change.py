@@ -198,6 +198,31 @@ class PodChange(Declared, frozen=True, kw_only=True):
     )
 
 
+class LoadFault(StrEnum):
+    """What becomes of a proxy's loads of rules on a node."""
+
+    FAIL = "fail"
+    WORK = "work"
+
+
+class RuleLoads(Declared, frozen=True, kw_only=True):
+    """What becomes of a proxy's loads of rules on a node from now on. Text stands for an action."""
+
+    action: Annotated[
+        LoadFault | None,
+        Key("fail lets each load fail, so that the rules of before stay. work ends that, and a delay.", ["fail"]),
+    ] = None
+    delay: Annotated[Duration | None, Key("How long each load waits before it begins.", ["2s"])] = None
+
+    @property
+    def fails(self) -> bool:
+        """Whether loads fail from now on."""
+        return self.action is LoadFault.FAIL
+
+
+_AnyRuleLoads = Annotated[RuleLoads, Read(_with_fault, LoadFault | RuleLoads)]
+
+
 class NodeChange(Declared, frozen=True, kw_only=True):
     """Changes of a node; a key that is absent changes nothing."""
 
@@ -225,6 +250,14 @@ class NodeChange(Declared, frozen=True, kw_only=True):
             alias="internalIPs",
         ),
     ] = ()
+    rule_loads: Annotated[
+        _AnyRuleLoads | None,
+        Key(
+            "What becomes of the proxy's loads of rules by nft or iptables-restore: fail, a delay, or work again. "
+            "After a load that failed, a proxy retries when its syncPeriod is over.",
+            ["fail", {"delay": "2s"}],
+        ),
+    ] = None
     sysctls: Annotated[
         Sysctls, Key("Sysctls to set in the node.", [{"net.netfilter.nf_conntrack_tcp_be_liberal": 1}])
     ] = field(default_factory=dict)

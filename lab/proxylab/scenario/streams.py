@@ -90,6 +90,9 @@ class _Checker(Struct, frozen=True):
         elif any(each.action in _DISTURBING for each in self.state.change.engines.values()):
             what = "is missing: an engine that is killed, stopped, paused or flushed does not sync the change"
             self.problems.add(location["until"].key, what, allowed="say what the step waits for")
+        elif any(each.rule_loads and each.rule_loads.fails for each in self.state.change.nodes.values()):
+            what = "is missing: an engine whose loads fail does not sync the change"
+            self.problems.add(location["until"].key, what, allowed="say what the step waits for")
         self._expect(step.expect, step.until, location["expect"])
         for index, exception in enumerate(step.exceptions):
             self._expect(exception.expect, step.until, location["except"][index]["expect"])

@@ -21,13 +21,14 @@ from proxylab.engines.fleet import Fleet
 from proxylab.engines.modes import MODES
 from proxylab.engines.node_mode import node_mode
 from proxylab.engines.protocol import Engine, EngineChoice
+from proxylab.engines.rule_loads import NodeLoads
 from proxylab.errors import CapabilityError, ScenarioError
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.words import endpoint
 from proxylab.kernel.netfilter.iptables_tool import IptablesTool, IptablesVariant, RestoreRefusedError
 from proxylab.kernel.netfilter.nft_tool import NftRefusedError, NftTool
 from proxylab.kernel.netlink.conntrack import Conntrack
-from proxylab.kernel.sandbox.iptables_links import FOLDER
+from proxylab.kernel.sandbox.iptables_links import FOLDER, links_to
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.mutate.objects import mutated_configuration
@@ -74,7 +75,8 @@ class LabControlPlane(Struct, frozen=True):
             known_as = f"{network.number}/{name}"
             programs = {**request.engine.programs, **request.plan.namespace(name).programs}
             tool = IptablesTool(launcher, namespaces[name], known_as, variant)
-            contexts[name] = NodeContext(namespaces[name], launcher, known_as, tool, request.mutation, programs)
+            loads = NodeLoads(launcher, namespaces[name], known_as, links_to(variant.name, programs))
+            contexts[name] = NodeContext(namespaces[name], launcher, known_as, tool, request.mutation, programs, loads)
         await together(
             _try_programs(context, request.plan.namespace(name).programs)
             for name, context in contexts.items()

@@ -388,6 +388,7 @@ def _step_runner(
         control_plane.pod_rules,
         announcements,
         control_plane.api,
+        {name: each.loads for name, each in control_plane.contexts.items() if each.loads is not None},
         balancer_routes,
     )
 

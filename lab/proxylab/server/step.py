@@ -31,6 +31,7 @@ from proxylab.control.apiserver import ApiServer
 from proxylab.control.balancers import BalancerRoutes
 from proxylab.control.http_client import fetch
 from proxylab.engines.fleet import Fleet
+from proxylab.engines.rule_loads import NodeLoads
 from proxylab.errors import EngineError, InternalError
 from proxylab.evidence.evidence import TableEntry
 from proxylab.evidence.stream_records import Exported, Sample, StepEvidence
@@ -49,7 +50,7 @@ from proxylab.plan.outages import Links
 from proxylab.plan.renumbering import moves_of, renumbered
 from proxylab.plan.resolved import ResolvedProbe, Sentinel
 from proxylab.protocol.messages import Advance, PodStage
-from proxylab.scenario.change import ApiFault, ApiServerChange, NodeChange
+from proxylab.scenario.change import ApiFault, ApiServerChange, LoadFault, NodeChange
 from proxylab.server.conditions import StepConditions
 from proxylab.server.pod_rules import PodRules
 from proxylab.timing import Deadline, pass_by
@@ -85,6 +86,7 @@ class StepRunner:
     pod_rules: PodRules
     announcements: Announcements
     api: ApiServer
+    loads: Mapping[str, NodeLoads]
     balancer_routes: BalancerRoutes | None = None
     _blackholed: set[str] = field(default_factory=set)
     _gone: set[str] = field(default_factory=set)
@@ -122,6 +124,7 @@ class StepRunner:
             self.announcements.move(name, moved.announced_by, heard=moved.is_heard)
         fault = request.change.api_server
         await self._begin_fault(fault)
+        await self._let_loads_be(request.change.nodes)
         await self._change(request)
         await self._end_fault(fault)
         if request.change.kubectl:
@@ -152,6 +155,14 @@ class StepRunner:
             await self.api.go_down()
         if fault is not None and fault.delay is not None:
             self.api.hold_back(fault.delay / 1000)
+
+    async def _let_loads_be(self, changes: Mapping[str, NodeChange]) -> None:
+        """Let loads of rules fail, be slow or work on nodes from now on."""
+        for name, change in changes.items():
+            if change.rule_loads is not None:
+                await self.loads[name].become(change.rule_loads)
+                if change.rule_loads.action is LoadFault.WORK:
+                    await self.fleet.forgive(name)
 
     async def _end_fault(self, fault: ApiServerChange | None) -> None:
         """Let the API server be there again, forget what it has told, or answer at once."""

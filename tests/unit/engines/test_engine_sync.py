@@ -382,3 +382,24 @@ def test_an_engine_keeps_the_addresses_that_its_node_had_when_it_started() -> No
         await engine.stop()
 
     run(scenario())
+
+
+def test_an_engine_whose_loads_work_again_waits_for_its_retry() -> None:
+    async def scenario() -> None:
+        store, loader, clock = seeded(), MemoryLoader(), VirtualClock()
+        engine = engine_with(store, loader, Periods(least=0, sync=30), clock=clock)
+        await engine.start()
+        loader.refuse = "KUBE-"
+        store.apply(node_port(A))
+        await clock.settle()
+        with pytest.raises(EngineError):
+            await engine.wait_synced(store.revision, soon())
+        await engine.forgive()
+        waiting = asyncio.create_task(engine.wait_synced(store.revision, soon()))
+        await clock.advance(29)
+        assert not waiting.done()
+        await clock.advance(2)
+        await waiting
+        await engine.stop()
+
+    run(scenario())

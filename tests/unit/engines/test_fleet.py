@@ -268,3 +268,29 @@ def test_an_engine_that_went_on_without_its_node_ends_when_there_is_one() -> Non
 
 def test_a_paused_engine_ends_when_it_goes_on() -> None:
     assert followed(HERE, MOVED, paused=True) == ["pause", "resume", *AGAIN, "synced 7"]
+
+
+class Retrying(Recorder):
+    """One that retries loads."""
+
+    async def forgive(self) -> None:
+        self._journal.append((self._node, "forgives"))
+
+
+@pytest.mark.parametrize(("paused", "done"), [(False, ["forgives"]), (True, ["pause"])])
+def test_an_engine_that_follows_retries_when_loads_work_again(paused: bool, done: list[str]) -> None:
+    journal: Journal = []
+
+    async def flush(node: str, mode: str) -> None:
+        raise AssertionError
+
+    async def main() -> None:
+        fleet = Fleet({"a": EngineChoice()}, lambda node, _: Retrying(node, journal, ""), flush)
+        await fleet.start(["a"])
+        journal.clear()
+        if paused:
+            await fleet.take_down({"a": EngineChange(action=EngineAction.PAUSE)})
+        await fleet.forgive("a")
+
+    asyncio.run(main())
+    assert [what for _, what in journal] == done

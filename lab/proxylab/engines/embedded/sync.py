@@ -175,6 +175,7 @@ class EmbeddedEngine:
         self._wake = asyncio.Event()
         self._newest_change = store.revision
         self._outcome: _Outcome | None = None
+        self._syncing = asyncio.Lock()
         self._loaded = 0
         self._zone: str | None = None
         self._left_out: dict[str, None] = {}
@@ -271,6 +272,12 @@ class EmbeddedEngine:
     def logs(self) -> tuple[str, ...]:
         """The last lines of the log, oldest first."""
         return tuple(self._log)
+
+    async def forgive(self) -> None:
+        """Forget that the last sync failed: the next one decides, at once or after a sync period."""
+        async with self._syncing:
+            if self._outcome is not None and self._outcome.failures:
+                self._outcome = None
 
     async def wait_ended(self, deadline: Deadline) -> None:
         """Return when it has ended by itself. Raises ``EngineError`` at the deadline."""
@@ -371,7 +378,8 @@ class EmbeddedEngine:
             again = flushed or now >= self._retry_at
             due = self._has_changes and self._pace.ready_at(now) <= now
             if again or due or now >= self._full_at:
-                await self._sync(full=again)
+                async with self._syncing:
+                    await self._sync(full=again)
 
     @property
     def _node(self) -> Node | None:

@@ -213,6 +213,12 @@ class KubeProxyEngine:
                 "kube-proxy at rest",
             )
 
+    async def forgive(self) -> None:
+        """Count no sync that has failed until now."""
+        await self.rest()
+        if (state := await self._node_of_proxy.state()) is not None:
+            self._failed = _Failed(self._errors, state.failures)
+
     async def drain(self, *, connections: bool) -> Mapping[str, int] | None:
         """Let the process of mode userspace pass on all that it has; see ``Draining``.
 

@@ -9,7 +9,7 @@ engine uses.
 
 import errno
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -111,16 +111,24 @@ async def choose_iptables(
 class IptablesTool:
     """Loads and reads the rules of one node.
 
-    A ``program``, if one is named, loads and flushes them: it is each command of iptables, by its name.
+    A ``program``, if one is named, loads and flushes them: it is each command of iptables, by its name. ``instead``
+    says at each load what runs in place of a command.
     """
 
     def __init__(
-        self, launcher: Launcher, netns: NetNs, netns_name: str, variant: IptablesVariant, program: str = ""
+        self,
+        launcher: Launcher,
+        netns: NetNs,
+        netns_name: str,
+        variant: IptablesVariant,
+        program: str = "",
+        instead: Callable[[str], str] = lambda command: command,
     ) -> None:
         self._launcher = launcher
         self._netns = netns
         self._netns_name = netns_name
         self.variant = variant
+        self._instead = instead
         self._links = links_to(variant.name, {"iptables": program}) if program else {}
         self._hold_input = False  # most texts fit, and holding input back costs a process
 
@@ -144,9 +152,10 @@ class IptablesTool:
 
     async def _restore(self, argv: Sequence[str], text: str) -> Completed:
         named = f"{FOLDER}/{argv[0]}"
+        command = self._instead(named if named in self._links else argv[0])
         return await self._launcher.run(
             self._netns,
-            (named, *argv[1:]) if named in self._links else argv,
+            (command, *argv[1:]),
             netns_name=self._netns_name,
             stdin=text.encode(),
             fed=self._hold_input,

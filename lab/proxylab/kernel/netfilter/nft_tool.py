@@ -1,5 +1,7 @@
 """Runs nft(8) in a node. Its texts come from engines, and ``rules.nft_listing`` reads its listings."""
 
+from collections.abc import Callable
+
 from proxylab.addresses import Family
 from proxylab.errors import CapabilityError, EngineError
 from proxylab.kernel.netfilter.iptables_tool import is_too_long, no_room, output_of
@@ -16,9 +18,14 @@ class NftRefusedError(Exception):
 
 
 class NftTool:
-    """Loads texts into the nftables of one node by ``program``, and reads them back by the machine's nft."""
+    """Loads texts into the nftables of one node, and reads them back by the machine's nft.
 
-    def __init__(self, launcher: Launcher, netns: NetNs, netns_name: str, program: str = "nft") -> None:
+    ``program`` says at each load by which program.
+    """
+
+    def __init__(
+        self, launcher: Launcher, netns: NetNs, netns_name: str, program: Callable[[], str] = lambda: "nft"
+    ) -> None:
         self._launcher = launcher
         self._netns = netns
         self._netns_name = netns_name
@@ -39,10 +46,10 @@ class NftTool:
             NftRefusedError: nft refused the text.
         """
         self.require()
-        done = await self._run("--file", "-", program=self._program, stdin=text)
+        done = await self._run("--file", "-", program=self._program(), stdin=text)
         if is_too_long(done) and not self._hold_input:
             self._hold_input = True
-            done = await self._run("--file", "-", program=self._program, stdin=text)
+            done = await self._run("--file", "-", program=self._program(), stdin=text)
         if is_too_long(done):
             raise no_room(text)
         if done.status != 0:

@@ -98,6 +98,7 @@ class Launcher:
         netns_name: str,
         stdin: bytes = b"",
         fed: bool = False,
+        files: Mapping[str, str] | None = None,
         links: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
         deadline: Deadline,
@@ -113,16 +114,16 @@ class Launcher:
             CapabilityError: a limit allows no process for it.
         """
         made_by = here()
-        files: list[int] = []
+        standard: list[int] = []
         try:
-            files.extend(os.memfd_create(name, os.MFD_CLOEXEC) for name in ("stdin", "stdout", "stderr"))
-            _write_all(files[0], stdin)
-            os.lseek(files[0], 0, os.SEEK_SET)
-            request = _request(netns, argv, netns_name, environment, links=links, fed=fed)
-            status = await self._start_and_wait(request, made_by, (netns.fd, *files), deadline)
-            return Completed(tuple(argv), status, _contents(files[1]), _contents(files[2]))
+            standard.extend(os.memfd_create(name, os.MFD_CLOEXEC) for name in ("stdin", "stdout", "stderr"))
+            _write_all(standard[0], stdin)
+            os.lseek(standard[0], 0, os.SEEK_SET)
+            request = _request(netns, argv, netns_name, environment, files=files, links=links, fed=fed)
+            status = await self._start_and_wait(request, made_by, (netns.fd, *standard), deadline)
+            return Completed(tuple(argv), status, _contents(standard[1]), _contents(standard[2]))
         finally:
-            for fd in files:
+            for fd in standard:
                 os.close(fd)
 
     async def start(
@@ -143,7 +144,7 @@ class Launcher:
             argv: the command.
             netns_name: the node, pod or host; it selects the mount and UTS namespaces.
             heard: called with each line of its standard output and standard error.
-            files: texts by path; each path must lie in the private /run.
+            files: texts by path, programs that begin with #! among them; each path must lie in the private /run.
             links: targets of symbolic links by path, likewise.
             environment: variables on top of the launcher's own.
         """

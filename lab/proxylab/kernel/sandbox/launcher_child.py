@@ -388,6 +388,8 @@ def _write_files(request: Mapping[str, Any]) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     for path, text in request["files"].items():
         Path(path).write_text(text, encoding="utf-8")
+        if text.startswith("#!"):
+            Path(path).chmod(0o755)
     for path, target in request["links"].items():
         # A right link stays: another command may resolve it at this moment.
         if not (Path(path).is_symlink() and str(Path(path).readlink()) == target):

@@ -37,9 +37,9 @@ class IptablesNode:
         """On that node; another mode that loads rules here has its own ``mutants``."""
         self._context = context
         self._mutants = mutants
-        self._tool = self._loading = context.tool
-        if program := context.programs.get("iptables"):
-            self._loading = IptablesTool(context.launcher, context.netns, context.name, self._tool.variant, program)
+        self._tool = context.tool
+        program, variant = context.programs.get("iptables", ""), self._tool.variant
+        self._loading = IptablesTool(context.launcher, context.netns, context.name, variant, program, context.loader)
         self._is_legacy = context.tool.variant.name == "legacy"
 
     def require(self) -> None:

@@ -29,7 +29,8 @@ class NftablesNode:
         self._context = context
         self._netns = context.netns
         self._mutation = context.mutation
-        self._tool = NftTool(context.launcher, context.netns, context.name, context.programs.get("nft", "nft"))
+        program = partial(context.loader, context.programs.get("nft", "nft"))
+        self._tool = NftTool(context.launcher, context.netns, context.name, program)
 
     def require(self) -> None:
         """Raise ``CapabilityError`` where the machine has no nft."""
