@@ -23,11 +23,12 @@ from proxylab.oracle.moment import Moment, ServedPort
 from proxylab.oracle.ways import Ways
 from proxylab.plan.device_names import ROUTER
 from proxylab.plan.forwarding import UnreachableError
+from proxylab.plan.host_ports import HostPort
 from proxylab.plan.model import Role
 from proxylab.plan.resolved import PolicyRoute
 from proxylab.scenario.words import Frontend, IcmpError, Outcome, Reply
 
-_MOST_STEPS: Final = 16
+MOST_STEPS: Final = 16
 """More machines than any way through a lab has; a longer way is a loop."""
 
 
@@ -137,10 +138,10 @@ class _Walk:
             step = self._ways.by_frame(question.sender, question.destination, question.frame_mac)
             if step is None:
                 raise OutsideReachError("no machine on the sender's link has that MAC address")
-            return self._arrive(packet, step.machine, step.device, _MOST_STEPS)
+            return self._arrive(packet, step.machine, step.device, MOST_STEPS)
         if self._moment.is_node(question.sender):
-            return self._arrive(packet, question.sender, None, _MOST_STEPS)
-        return self._leave(packet, question.sender, _MOST_STEPS)
+            return self._arrive(packet, question.sender, None, MOST_STEPS)
+        return self._leave(packet, question.sender, MOST_STEPS)
 
     def _arrive(self, packet: _Packet, machine: str, device: str | None, steps: int) -> Iterator[_End]:
         """The packet is in a machine, which it reached by ``device``, or from which it comes."""
@@ -162,6 +163,9 @@ class _Walk:
             packet = replace(packet, outcome_rows=(*packet.outcome_rows, *meeting.rows, *self._of_both_modes))
             if meeting.served is not None:
                 yield from self._translate(packet, meeting.served, machine, device, steps)
+                return
+            if meeting.host_port is not None:
+                yield from self._lead_to_pod(packet, meeting.host_port, machine, device, steps)
                 return
             if meeting.outcome is not None:
                 yield _End(outcomes=(meeting.outcome,), machine=machine, packet=packet)
@@ -276,6 +280,20 @@ class _Walk:
                 yield from self._to_endpoint(onward, node, steps, hides=hidden.happens, is_own=device is None)
             else:
                 yield from self._once_translated(onward, node, steps, hides=hidden.happens, is_own=device is None)
+
+    def _lead_to_pod(self, packet: _Packet, led: HostPort, node: str, device: str | None, steps: int) -> Iterator[_End]:
+        """The network plugin of a node leads the packet to the pod that has the host port."""
+        of_node = packet.source.is_loopback and packet.source.version == 4
+        hides = of_node or packet.source in led.subnet
+        why = "masquerade-own-network-at-host-port" if hides else "preserve-others-at-host-port"
+        onward = replace(
+            packet,
+            destination=led.address,
+            port=led.pod_port,
+            translated_by=(*packet.translated_by, _Translation(node, packet.source)),
+            source_rows=(*packet.source_rows, why),
+        )
+        yield from self._to_endpoint(onward, node, steps, hides=hides, is_own=device is None)
 
     def _once_translated(self, packet: _Packet, node: str, steps: int, *, hides: bool, is_own: bool) -> Iterator[_End]:
         """The ends of a packet that one node has translated, looked up by what decides them."""

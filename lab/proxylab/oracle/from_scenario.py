@@ -1,6 +1,6 @@
 """Asks the oracle about the probes of a scenario: at which moment, with which questions, and which are beyond it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
 from itertools import chain
@@ -11,7 +11,7 @@ from proxylab.addresses import Family
 from proxylab.cluster.configuration import Mode, ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice
 from proxylab.oracle.answers import FlowAnswer, FlowQuestion
-from proxylab.oracle.flows import Oracle
+from proxylab.oracle.flows import MOST_STEPS, Oracle
 from proxylab.oracle.health import health_check
 from proxylab.oracle.moment import Moment
 from proxylab.oracle.names import NameAnswer, resolve_name
@@ -22,9 +22,11 @@ from proxylab.plan.device_names import ROUTER
 from proxylab.plan.dialling import dialled_ports
 from proxylab.plan.host_ports import host_ports
 from proxylab.plan.resolved import Question, ResolvedProbe
+from proxylab.plan.sysctls import OF_THE_KERNEL
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.node_engines import EngineAction, EngineWords, NodeEngine
 from proxylab.scenario.probes import Probe, ServiceTarget
+from proxylab.scenario.steps import Step
 from proxylab.scenario.versions import Version, read_version
 from proxylab.scenario.words import Frontend
 
@@ -128,7 +130,7 @@ def outside_reach(assembly: Assembly, probe: Probe, version: Version) -> str:
 
 def _of_packets(assembly: Assembly, probe: Probe) -> Iterator[str]:
     """What decides about the packets that the probe sends."""
-    if probe.send.ttl is not None:
+    if probe.send.ttl is not None and probe.send.ttl <= MOST_STEPS:
         yield "the time to live of the packets decides how far they come"
     if probe.send.payload and assembly.scenario.network.mtu:
         yield "the packets may be above an MTU of the network"
@@ -143,10 +145,7 @@ def _deciding(assembly: Assembly, probe: Probe, version: Version) -> Iterator[st
         yield "the scenario is about other versions of the proxy"
     if scenario.failures:
         yield "the proxy refuses to start with this configuration"
-    if any(node.leftovers.by_tool for node in scenario.nodes):
-        yield "the author gives nodes rules of other programs"
-    if any(node.conntrack for node in scenario.nodes):
-        yield "the author gives nodes connections that they track already"
+    yield from _of_rules_and_tables(assembly, assembly.resolved(probe), scenario.steps[:number])
     yield from _changing(assembly, probe, number)
 
 
@@ -166,6 +165,26 @@ def _changing(assembly: Assembly, probe: Probe, number: int) -> Iterator[str]:
     dialled, unheard = assembly.resolved(probe).destination, assembly.timeline[number].unheard
     if any(dialled in pool for each in assembly.plan.balancers if each.name in unheard for pool in each.pool):
         yield "neighbours may still know the node that announced the address before"
+
+
+def _of_rules_and_tables(assembly: Assembly, resolved: ResolvedProbe, made: Iterable[Step]) -> Iterator[str]:
+    """What an author puts beside the proxies' rules: rules of the probe's family, connections, and their limit.
+
+    Of connections of the probe's protocol those decide that the sender's packets may belong to, and those of nodes:
+    these hold source ports that masquerading could choose.
+    """
+    nodes = [assembly.plan.namespace(name) for name in resolved.nodes]
+    tools = {"nft", "iptables" if resolved.destination.version == 4 else "ip6tables"}
+    if any(leftover.tool in tools for node in nodes for leftover in node.leftovers):
+        yield "the author gives nodes rules of other programs"
+    concerned = {each.interface.ip for node in nodes for each in node.addresses}
+    concerned |= {resolved.sender.address, *resolved.sender.others}
+    tracked = (each for node in nodes for each in node.conntrack if each.protocol.value == resolved.protocol.value)
+    if any(connection.source.address in concerned for connection in tracked):
+        yield "the author gives nodes connections that they track already"
+    sysctls = [change.sysctls for step in made for change in step.change.nodes.values()]
+    if any(OF_THE_KERNEL.keys() & each.keys() for each in sysctls):
+        yield "a step sets the limit of connection tracking"
 
 
 def ask(assembly: Assembly, probe: Probe, moment: Moment, oracle: Oracle) -> AskedProbe:

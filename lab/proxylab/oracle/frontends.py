@@ -6,10 +6,12 @@ from typing import Final
 from msgspec import Struct
 
 from proxylab.addresses import Family, IPAddress, Protocol, Transport
-from proxylab.oracle.moment import Moment, ServedPort
+from proxylab.oracle.moment import HOST_PORT_FIRST, HOST_PORT_ORDER, Moment, ServedPort
 from proxylab.oracle.setting import ProxySetting
+from proxylab.plan.host_ports import HostPort
 from proxylab.scenario.words import Frontend, Outcome
 
+_HOST_PORT: Final = "host-port-leads-to-pod"
 _OUTCOMES: Final = {"rejected": Outcome.REJECTED, "dropped": Outcome.DROPPED, "untranslated": None}
 
 
@@ -18,12 +20,14 @@ class Meeting(Struct, frozen=True, kw_only=True):
 
     Attributes:
         served: the Service's port that the node leads it to.
+        host_port: the host port by which the node's network plugin leads it to a pod.
         outcome: what the node does to it at once; with neither of these the packet goes on unchanged.
         rows: why, by the ids of rows.
         undecided: why no row decides; empty if the rows do.
     """
 
     served: ServedPort | None = None
+    host_port: HostPort | None = None
     outcome: Outcome | None = None
     rows: tuple[str, ...] = ()
     undecided: str = ""
@@ -45,6 +49,8 @@ def meet(moment: Moment, node: str, destination: IPAddress, port: int, protocol:
         return _unassigned(moment, node, destination)
     if undecided := moment.undecided_at(node, destination):
         return Meeting(undecided=undecided)
+    if (led := _led_before_frontends(moment, node, destination, port, served)) is not None:
+        return led
     claimed = moment.at_address(destination, port, served)
     allowed = moment.setting_of(node).allows_external_ips
     found = [each for each in claimed if allowed or each.via is not Frontend.EXTERNAL_IP]
@@ -52,8 +58,10 @@ def meet(moment: Moment, node: str, destination: IPAddress, port: int, protocol:
         return _only(found, (f"frontend-{found[0].via}",))
     if moment.has(node, destination) and (own := _at_own_address(moment, node, destination, port, served)) is not None:
         return own
-    if claimed:
-        return Meeting(rows=("external-ips-off",))
+    return Meeting(rows=("external-ips-off",)) if claimed else _at_no_frontend(moment, node, destination)
+
+
+def _at_no_frontend(moment: Moment, node: str, destination: IPAddress) -> Meeting:
     if destination in moment.cluster_ips:
         return _difference(moment.setting_of(node), "unused-port")
     return _unassigned(moment, node, destination)
@@ -64,9 +72,18 @@ def _at_own_address(moment: Moment, node: str, destination: IPAddress, port: int
     behind = moment.at_node_port(Family.of(destination), port, protocol)
     if behind:
         return _at_node_port(moment, node, destination, behind)
-    if moment.has_host_port(node, destination, port, protocol):
-        return Meeting(undecided="a network plugin leads the host port to a pod")
-    return None
+    led = moment.host_port(node, destination, port, protocol)
+    return None if led is None else Meeting(host_port=led, rows=(_HOST_PORT,))
+
+
+def _led_before_frontends(
+    moment: Moment, node: str, destination: IPAddress, port: int, protocol: Protocol
+) -> Meeting | None:
+    """The host port that comes before what the proxy serves at that port; ``None`` where there is none."""
+    row, led = moment.setting_of(node).row(HOST_PORT_ORDER), moment.host_port(node, destination, port, protocol)
+    if led is None or row is None or row.then != HOST_PORT_FIRST:
+        return None
+    return Meeting(host_port=led, rows=(_HOST_PORT, row.id))
 
 
 def _unassigned(moment: Moment, node: str, destination: IPAddress) -> Meeting:

@@ -65,6 +65,11 @@ def _left_alone(service: Service) -> str:
     return "labelled-headless" if HEADLESS_LABEL in service.labels else ""
 
 
+HOST_PORT_ORDER: Final = "host-port-beside-frontends"
+HOST_PORT_FIRST: Final = "first"
+"""The subject of the rows about ports that a proxy serves as well, and what they say where host ports come first."""
+
+
 class Moment:
     """The objects, the network and the proxy at one moment.
 
@@ -239,14 +244,29 @@ class Moment:
             self._known_sysctls[machine] = {each.name: each.value for each in (*there.sysctls, *there.device_sysctls)}
         return self._known_sysctls[machine]
 
-    def has_host_port(self, node: str, address: IPAddress, port: int, protocol: Protocol) -> bool:
-        """Whether a network plugin leads the port of a node at that address of its own to a pod."""
-        return any(
-            (each.node, each.port, each.protocol) == (node, port, protocol)
+    def host_port(self, node: str, address: IPAddress, port: int, protocol: Protocol) -> HostPort | None:
+        """The host port by which a network plugin leads the port of a node at that address to a pod.
+
+        The plugin takes for the node's own what the kernel does. Of several pods the newest has the port.
+        """
+        is_own = self.has(node, address) or (address.is_loopback and address.version == 4)
+        if not is_own and not self._binds(node, address):
+            return None
+        found = (
+            each
+            for each in self._host_ports
+            if (each.node, each.port, each.protocol) == (node, port, protocol)
             and each.address.version == address.version
             and each.at in (None, address)
-            for each in self._host_ports
         )
+        return next(found, None)
+
+    def _binds(self, node: str, address: IPAddress) -> bool:
+        """Whether the node's proxy gives the address of a Service to a device of the node, as mode ipvs does."""
+        row = self.setting_of(node).row(HOST_PORT_ORDER)
+        if row is None or row.then != HOST_PORT_FIRST:
+            return False
+        return address in self.cluster_ips or any(address == at for at, _, _ in self._frontends)
 
     def dialled_at(self, address: IPAddress, port: int, protocol: Protocol) -> DialledPort | None:
         """The node ports that a balancer dials for a port of its address; ``None`` if it dials none."""
