@@ -26,6 +26,8 @@ class CapabilityName(StrEnum):
     BRIDGE_NETFILTER = "bridge-nf-call-iptables"
     VXLAN = "VXLAN devices"
     CONNTRACK = "conntrack by netlink"
+    CONNTRACK_LIMIT = "limit of conntrack"
+    FLOWTABLES = "nft flowtables"
     SCTP = "SCTP sockets"
     NETEM = "netem"
     IPVS = "IPVS"

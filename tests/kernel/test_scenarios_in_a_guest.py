@@ -3,9 +3,13 @@
 ``test_recorded_mutants`` shows that such scenarios can fail there.
 """
 
+from pathlib import Path
+
 import pytest
 from guest_runs import files, lacking_mode_ipvs, of_mode_ipvs, run
 from guests import OWN
+
+from proxylab.errors import ExitCode
 
 pytestmark = [OWN, pytest.mark.timeout(1200)]
 
@@ -49,6 +53,7 @@ of the mode or of guests changed.
 LACKING = {
     "netem": "links/lossy-link links/link-begins-to-lose links/link-begins-to-delay",
     "SCTP sockets": "sctp/connections sctp/associations",
+    "limit of conntrack": "conntrack/table-is-full conntrack/no-source-port-is-left",
 }
 """The scenarios of a folder that ``./dev test`` runs for what many kernels lack; ``--all`` runs all of the folder."""
 
@@ -85,6 +90,16 @@ def test_every_scenario_passes_in_mode_ipvs(part: int) -> None:
 @pytest.mark.parametrize("names", [pytest.param(LACKING["netem"], id="netem"), SCTP])
 def test_what_many_kernels_lack_is_there(names: str, engine: str) -> None:
     assert "skipped" not in run(engine, files(names))
+
+
+def test_a_table_with_room_drops_nothing(tmp_path: Path) -> None:
+    """What ``conntrack/table-is-full`` shows turns red without the low limit."""
+    (full,) = files("conntrack/table-is-full")
+    (room := tmp_path / full.name).write_text(
+        full.read_text().replace("nf_conntrack_max: 2000", "nf_conntrack_max: 90000")
+    )
+    printed = run("embedded/iptables", [room], status=ExitCode.FAILED)
+    assert "1 failed" in printed
 
 
 @pytest.mark.thorough  # some files of each folder run without it

@@ -37,7 +37,9 @@ from proxylab.kernel.netlink.socket import NETLINK_NETFILTER, open_netlink
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.kernel.sandbox.running import how_it_ended
-from proxylab.plan.model import Bridge, LinkEnd, Veth, Vxlan
+from proxylab.kernel.sandbox.sysctl import write_sysctls
+from proxylab.plan.model import Bridge, LinkEnd, Sysctl, Veth, Vxlan
+from proxylab.plan.sysctls import OF_THE_KERNEL
 from proxylab.scenario.network import Netem
 from proxylab.timing import Deadline
 
@@ -47,6 +49,13 @@ _SCTP: Final = 132  # IPPROTO_SCTP; the socket module has it only where the C li
 _SO_SNDBUFFORCE: Final = 32
 _LARGE: Final = 4 << 20
 """About what an nft transaction of 1,000 Services, or some thousand small packets, weigh in a socket's buffer."""
+
+_FLOWTABLE_TRIAL: Final = """\
+table inet trial {
+  flowtable offload { hook ingress priority filter; devices = { lo }; }
+  chain forward { type filter hook forward priority filter; ct state established flow add @offload; }
+}
+"""
 
 # One rule for each thing that kube-proxy's nftables mode needs.
 _NFT_TRIAL: Final = """\
@@ -212,6 +221,13 @@ async def _conntrack(scratch: NetNs, _: Launcher) -> str:
     with closing(open_netlink(scratch, NETLINK_NETFILTER)) as netfilter:
         netfilter.one(NetlinkRequest("count connections", Kind.COUNT_CONNECTIONS, 0, {}))
     return "answers"
+
+
+async def _conntrack_limit(scratch: NetNs, _: Launcher) -> str:
+    """Write the limit of all tables anew, which only the kernel's first namespace can."""
+    name, value = next(iter(OF_THE_KERNEL.items()))
+    write_sysctls(scratch, [Sysctl(name, value)])
+    return "can be written"
 
 
 async def _send_buffer(scratch: NetNs, _: Launcher) -> str:
@@ -385,6 +401,18 @@ TRIALS: Final = (
         _conntrack,
         "expectations on conntrack are skipped",
         load_modules("nf_conntrack_netlink"),
+    ),
+    Trial(
+        "limit of conntrack",
+        _conntrack_limit,
+        "scenarios whose connection tracking is full are skipped",
+        "run them on a kernel of their own: --kernel uml",
+    ),
+    Trial(
+        "nft flowtables",
+        _command("nft", "-f", "-", stdin=_FLOWTABLE_TRIAL, version=("nft", "--version")),
+        "scenarios whose nodes have flowtables are skipped",
+        load_modules("nf_tables nft_flow_offload nf_flow_table nf_flow_table_inet"),
     ),
     Trial(
         "SCTP sockets",

@@ -130,6 +130,14 @@ def sysctls_for(
     return tuple(own.values())
 
 
+OF_THE_KERNEL: Final = {"net.netfilter.nf_conntrack_max": "1048576"}
+"""Sysctls that only the kernel's first network namespace can write, and that hold in all; each with the lab's value.
+
+The lab writes them in a guest, whose first namespace is the lab's own. Each namespace counts entries of its own against
+the one limit (``__nf_conntrack_alloc`` in net/netfilter/nf_conntrack_core.c).
+"""
+
+
 def _own(role: Role, families: Collection[Family]) -> Iterator[Sysctl]:
     forwarding = "1" if role in _FORWARDING_ROLES else "0"
     # First, since a change of ip_forward sets accept_redirects anew (inet_forward_change).

@@ -15,7 +15,7 @@ from proxylab.scenario.document import Location, Problems, Spot, listed
 from proxylab.scenario.inventory import Inventory
 from proxylab.scenario.matrix import Matrix
 from proxylab.scenario.network import NODES, OUTSIDE, PODS, UPLINK, Network
-from proxylab.scenario.nodes import LabNode
+from proxylab.scenario.nodes import ConnectionWay, LabNode
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.pods import LoadBalancer
 from proxylab.scenario.words import ClientAddress, Dials
@@ -305,18 +305,24 @@ def _check_fixed(parts: Parts, network: Network, matrix: Matrix, problems: Probl
 
 def _check_connections(node: LabNode, location: Location, problems: Problems) -> None:
     """Note conntrack entries that translate between families, and those that the table cannot hold together."""
-    ways: set[object] = set()
+    ways: list[ConnectionWay] = []
     for index, connection in enumerate(node.conntrack):
         at = location["conntrack"][index]
         for key, end in connection.ends.items():
             if end.address.version != connection.source.address.version:
                 what = f"{end} and {connection.source} are not of one IP family"
                 problems.add(at[key].spot, what, allowed="choose one family")
-        if ways & connection.ways:
+        if connection.last_port is not None and connection.last_port <= connection.source.port:
+            allowed = f"allowed: {connection.source.port + 1} to 65535, above the port in from"
+            problems.add(at["lastPort"].spot, f"is not above {connection.source.port}", allowed=allowed)
+        elif connection.last_port is not None and connection.reply_to is not None:
+            what = "gives all these connections one source, which the table cannot hold"
+            problems.add(at["replyTo"].spot, what, allowed="remove replyTo or lastPort")
+        elif any(way.meets(other) for way in connection.ways for other in ways):
             problems.add(
                 at.spot, "another entry has the same flow, or the same replies", allowed="remove one of the two"
             )
-        ways |= connection.ways
+        ways += connection.ways
 
 
 def _check_routes(node: LabNode, location: Location, problems: Problems) -> None:

@@ -101,17 +101,33 @@ _End = Annotated[SocketAddress, WrittenAs(Annotated[str, Read(_end)], SocketAddr
 
 
 class ConnectionWay(NamedTuple):
-    """Packets of a connection in one direction, which no other connection may have."""
+    """Packets of connections in one direction, which no other connection may have; those of several in ``lastPort``."""
 
     protocol: Protocol
-    source: SocketAddress
-    destination: SocketAddress
+    source: IPAddress
+    source_ports: range
+    destination: IPAddress
+    destination_ports: range
+
+    def meets(self, other: "ConnectionWay") -> bool:
+        """Whether some packet belongs to both."""
+        ends = (self.protocol, self.source, self.destination)
+        return (
+            ends == (other.protocol, other.source, other.destination)
+            and _overlap(self.source_ports, other.source_ports)
+            and _overlap(self.destination_ports, other.destination_ports)
+        )
+
+
+def _overlap(one: range, other: range) -> bool:
+    return max(one[0], other[0]) <= min(one[-1], other[-1])
 
 
 class TrackedConnection(Declared, frozen=True, kw_only=True):
     """A connection that a node knows before its engine starts. One of TCP is established.
 
     Packets of the flow meet no rule. So send them as a stream: a probe is inconclusive if no rule counts its packet.
+    With ``lastPort`` they are many connections, which fill the table.
     """
 
     protocol: Annotated[Protocol, Key("The transport protocol.", ["UDP"])]
@@ -127,6 +143,14 @@ class TrackedConnection(Declared, frozen=True, kw_only=True):
         _End | None,
         Key("The source that the kernel gives the packets (SNAT), so that replies go there.", ["172.18.0.2:40000"]),
     ] = None
+    last_port: Annotated[
+        PortNumber | None,
+        Key(
+            "Makes an entry for each port of the sender from that in from up to this one: unrelated connections that "
+            "fill the table, or hold every port that masquerading could choose.",
+            [65535],
+        ),
+    ] = None
 
     @property
     def ends(self) -> dict[str, SocketAddress]:
@@ -135,11 +159,22 @@ class TrackedConnection(Declared, frozen=True, kw_only=True):
         return {key: end for key, end in ends.items() if end is not None}
 
     @property
-    def ways(self) -> frozenset[ConnectionWay]:
-        """Its packets as they come first, and those that ask where replies come from and go to."""
+    def ports(self) -> range:
+        """The ports of the sender, one for each entry."""
+        return range(self.source.port, (self.last_port or self.source.port) + 1)
+
+    @property
+    def ways(self) -> tuple[ConnectionWay, ConnectionWay]:
+        """Its packets as they come first, and the replies to them as they come."""
         answering, asking = self.reply_from or self.destination, self.reply_to or self.source
-        there = ConnectionWay(self.protocol, self.source, self.destination)
-        return frozenset({there, ConnectionWay(self.protocol, answering, asking)})
+        asked = self.ports if self.reply_to is None else _one(asking.port)
+        there = (self.source.address, self.ports, self.destination.address, _one(self.destination.port))
+        back = (answering.address, _one(answering.port), asking.address, asked)
+        return ConnectionWay(self.protocol, *there), ConnectionWay(self.protocol, *back)
+
+
+def _one(port: int) -> range:
+    return range(port, port + 1)
 
 
 def _restorable(text: str) -> str:

@@ -55,7 +55,7 @@ def main() -> None:
     if kernel is not None:
         _boot(kernel, client, control_socket, groups, confined=bounded)
     try:
-        enter(client, control_socket, groups)
+        enter(client, control_socket, groups, in_guest=guest_rights is not None)
         others = [control_socket.socket] if control_socket else []
         confined = bounded and is_root_of_the_machine()  # a container's root may have become that of a user namespace
         launcher = fork_launcher(client, *others, confined=confined, readable=_own_files(), groups=groups)

@@ -15,6 +15,7 @@ from proxylab.kernel.netlink.cleanup import Cleanup
 from proxylab.kernel.netlink.netem import NetemLinks
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.leftovers import ClosedLab, end_processes, remember_namespaces
+from proxylab.kernel.sandbox.sysctl import restore_sysctls_of_the_kernel
 from proxylab.plan.model import Plan
 from proxylab.traffic.watch import Watch
 
@@ -32,6 +33,7 @@ class BuiltNetwork(Struct, frozen=True):
     def build(cls, number: int, plan: Plan, launcher: Launcher) -> Self:
         """Make the plan real. Raises ``CapabilityError``."""
         with ExitStack() as stack:
+            restore_sysctls_of_the_kernel()
             wiring = stack.enter_context(realise(plan, launcher.make_netns))
             stack.callback(launcher.forget, [f"{number}/{name}" for name in wiring.namespaces])
             watch = Watch(wiring.namespaces, plan)

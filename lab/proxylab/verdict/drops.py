@@ -34,6 +34,7 @@ _OTHER_ERRORS_OF_IPSEC = (
     "OutStateExpired OutStateInvalid OutStateModeError OutStateProtoError OutStateSeqError"
 )
 
+_CLASHED = "ConntrackInsertFailed"
 _REASONS = {
     _REVERSE_PATH: "its reverse-path filter",
     "IpInAddrErrors": "its routing: the packet is not for this node, and forwarding is off",
@@ -50,7 +51,7 @@ _REASONS = {
     "Ip6OutDiscards": "its IP layer on the way out",
     "IpOutNoRoutes": "its routing: no route leads there",
     "Ip6OutNoRoutes": "its routing: no route leads there",
-    "ConntrackInsertFailed": "its connection tracking: two flows would share one tuple",
+    _CLASHED: "its connection tracking: another flow has the same tuple, such as the last free source port",
     "ConntrackDrop": "its connection tracking: the table is full",
     "XfrmInPolBlock": "its IPsec policy on the way in or through",
     "XfrmInTmplMismatch": "its IPsec policy: the packet came without the protection that it asks for",
@@ -195,9 +196,10 @@ def _counts_of(evidence: Evidence, node: str) -> Mapping[str, int]:
 def _witnesses(counts: Mapping[str, int], resolved: ResolvedProbe, packets: int) -> Iterator[str]:
     """The counters that show a drop of exactly as many packets of the probe's IP version.
 
-    Those of IPsec come first: IPv6 counts its drops as discarded, too (ip6_forward in net/ipv6/ip6_output.c).
+    Those of IPsec come first: IPv6 counts its drops as discarded, too (ip6_forward in net/ipv6/ip6_output.c). So does
+    the one of a clash: connection tracking counts it as a drop, too (nf_ct_resolve_clash in nf_conntrack_core.c).
     """
-    for counter in sorted(counts, key=lambda counter: not counter.startswith(_IPSEC)):
+    for counter in sorted(counts, key=lambda counter: not counter.startswith((_IPSEC, _CLASHED))):
         if counts[counter] == packets and counter in _REASONS and _counts(counter, resolved.destination.version):
             yield counter
 

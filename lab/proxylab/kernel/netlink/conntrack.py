@@ -2,9 +2,9 @@
 
 A dump costs 10 ms even of an empty table, since the kernel walks the buckets of all namespaces; it knows the number of
 a namespace's entries without a walk. A look-up of one flow costs microseconds. pyroute2 takes a hundred times as long
-to encode or decode one. A probe may have ten thousand flows, and an audit asks thousands of times about a few. So one
-look-up of each protocol is encoded, and addresses and ports of others are written into it; the usual form of an answer
-is read at fixed offsets.
+to encode or decode one. A probe may have ten thousand flows, an audit asks thousands of times about a few, and a node
+may hold a hundred thousand entries. So one look-up of each protocol is encoded, and addresses and ports of others are
+written into it; the usual form of an answer is read at fixed offsets.
 """
 
 import errno
@@ -46,6 +46,15 @@ _SEQUENCE: Final = slice(8, 12)
 _PORT: Final = slice(-12, -10)
 _DESTINATION_PORT: Final = slice(-4, -2)
 _IDENTIFIER: Final = slice(-20, -18)
+
+
+_ATTRIBUTES_AT: Final = 16 + 4
+_PROTOCOL_AT: Final = {4: 52, 6: 76}
+"""Of the original direction, which comes first: whatever its protocol, addresses stand before that."""
+_ATTRIBUTE: Final = struct.Struct("=HH")
+_TYPE: Final = 0x3FFF  # NLA_TYPE_MASK
+_CTA_ID: Final = 12
+_NUMBER: Final = struct.Struct("!I")
 
 
 class _UsualForm(NamedTuple):
@@ -132,6 +141,21 @@ class _LookUp(Struct, frozen=True):
         return bytes(message)
 
 
+class _Addition(Struct, frozen=True):
+    """The request for an entry that differs from an encoded one in the sender's port, which stands in both ways."""
+
+    encoded: bytes
+    ports_at: tuple[int, ...]
+    port: int
+
+    def encode(self, sequence: int) -> bytes:
+        message = bytearray(self.encoded)
+        message[_SEQUENCE] = struct.pack("=I", sequence)
+        for at in self.ports_at:
+            message[at : at + 2] = self.port.to_bytes(2, "big")
+        return bytes(message)
+
+
 class Conntrack:
     """The connection-tracking table of one namespace."""
 
@@ -150,13 +174,14 @@ class Conntrack:
             if not counted.need(int, "CTA_STATS_GLOBAL_ENTRIES"):
                 return []
             version = 4 if family is Family.IPV4 else 6
-            dumped = self._netlink.dump(Kind.GET_CONNECTION, nfgen_family=_FAMILIES[version])
+            dumped = self._netlink.dump_undecoded(Kind.GET_CONNECTION, nfgen_family=_FAMILIES[version])
         except OSError as error:
             raise InternalError(f"{self._name}: the kernel refused to dump conntrack ({error.strerror})") from error
+        protocol_at = _PROTOCOL_AT[version]
         return [
-            ConntrackEntry(_tuple(found, "CTA_TUPLE_ORIG"), _tuple(found, "CTA_TUPLE_REPLY"), found.need(int, "CTA_ID"))
-            for found in dumped
-            if found.need(int, "CTA_TUPLE_ORIG", "CTA_TUPLE_PROTO", "CTA_PROTO_NUM") in protocols
+            ConntrackEntry(_way(each, _ORIGINAL, version), _way(each, _REPLY, version), _number(each))
+            for each in dumped
+            if each.data[protocol_at] in protocols
         ]
 
     def replies(self, original: Tuple, source_ports: Sequence[int]) -> list[Tuple | None]:
@@ -181,31 +206,20 @@ class Conntrack:
         ]
 
     def add(self, connection: TrackedConnection) -> None:
-        """Write an entry with its translation; it lasts ten minutes, or as packets renew it.
+        """Write its entries with their translation; they last ten minutes, or as packets renew them.
 
         The reply direction of the message is that without translation, which the kernel then applies
         (``nf_nat_setup_info``). Both kinds are settled with the entry, so that no rule translates it again.
 
         Raises:
-            OSError: the kernel refuses it: EEXIST for a second entry of a flow.
+            OSError: the kernel refuses one: EEXIST for a second entry of a flow, ENOMEM where the table is full.
         """
-        source, destination = connection.source, connection.destination
-        straight = Tuple(connection.protocol.number, source.address, source.port, destination.address, destination.port)
-        back = Tuple(straight.protocol, destination.address, destination.port, source.address, source.port)
-        content = {
-            **_about(straight),
-            "CTA_TUPLE_REPLY": _direction(back),
-            "CTA_TIMEOUT": _SECONDS,
-            "CTA_STATUS": _STATUS,
-            "CTA_NAT_DST": _translation(connection.reply_from),
-            "CTA_NAT_SRC": _translation(connection.reply_to),
-            "CTA_PROTOINFO": _ESTABLISHED if connection.protocol is Protocol.TCP else None,
-        }
-        flags = _NLM_F_ACK | _NLM_F_CREATE | _NLM_F_EXCL
-        (answer,) = self._netlink.exchange([NetlinkRequest("write a connection", Kind.NEW_CONNECTION, flags, content)])
-        code, _ = answer.refusal()
-        if code:
-            raise OSError(code, os.strerror(code))
+        encoded, other = (_addition(connection, port).encode(0) for port in (0x0101, 0xFEFE))
+        offsets = tuple(at for at in range(0, len(encoded), 2) if encoded[at : at + 2] != other[at : at + 2])
+        for answer in self._netlink.exchange([_Addition(encoded, offsets, port) for port in connection.ports]):
+            code, _ = answer.refusal()
+            if code:
+                raise OSError(code, os.strerror(code))
 
     def delete(self, entries: Iterable[ConntrackEntry]) -> int:
         """Delete entries and return how many still existed. Raises ``InternalError``."""
@@ -241,6 +255,24 @@ def flush(netns: NetNs) -> None:
     """Delete every entry of a namespace. Raises ``CapabilityError``."""
     with closing(Conntrack(netns)) as conntrack:
         conntrack.flush()
+
+
+def _addition(connection: TrackedConnection, port: int) -> NetlinkRequest:
+    """The request for the entry with that port of the sender."""
+    source, destination = connection.source, connection.destination
+    straight = Tuple(connection.protocol.number, source.address, port, destination.address, destination.port)
+    back = Tuple(straight.protocol, destination.address, destination.port, source.address, port)
+    content = {
+        **_about(straight),
+        "CTA_TUPLE_REPLY": _direction(back),
+        "CTA_TIMEOUT": _SECONDS,
+        "CTA_STATUS": _STATUS,
+        "CTA_NAT_DST": _translation(connection.reply_from),
+        "CTA_NAT_SRC": _translation(connection.reply_to),
+        "CTA_PROTOINFO": _ESTABLISHED if connection.protocol is Protocol.TCP else None,
+    }
+    flags = _NLM_F_ACK | _NLM_F_CREATE | _NLM_F_EXCL
+    return NetlinkRequest("write a connection", Kind.NEW_CONNECTION, flags, content)
 
 
 def look_up(original: Tuple) -> bytes:
@@ -304,6 +336,18 @@ def _tuple(entry: Decoded, direction: str) -> Tuple:
         ports = transport.need(int, "CTA_PROTO_SRC_PORT"), transport.need(int, "CTA_PROTO_DST_PORT")
     source, destination = (ip_address(addresses.need(str, f"CTA_IP_V{version}_{end}")) for end in ("SRC", "DST"))
     return Tuple(protocol, source, ports[0], destination, ports[1])
+
+
+def _number(answer: NetlinkAnswer) -> int:
+    """The number of an entry: attributes follow the header and struct nfgenmsg, each with its length and type."""
+    at = _ATTRIBUTES_AT
+    while at < len(answer.data):
+        length, kind = _ATTRIBUTE.unpack_from(answer.data, at)
+        if kind & _TYPE == _CTA_ID:
+            (number,) = _NUMBER.unpack_from(answer.data, at + _ATTRIBUTE.size)
+            return int(number)
+        at += length + (-length & 3)
+    raise InternalError("the kernel dumped a conntrack entry without a number")
 
 
 def _way(answer: NetlinkAnswer, direction: _Direction, version: int) -> Tuple:

@@ -97,7 +97,11 @@ class Netlink:
         return answer.decode(request.kind)
 
     def dump(self, kind: Kind, *, number: int = 0, **content: Value) -> list[Decoded]:
-        """Every object of a complete dump; ``number`` is that of a generic family.
+        """Every object of a complete dump; ``number`` is that of a generic family. Raises as ``dump_undecoded``."""
+        return [answer.decode(kind) for answer in self.dump_undecoded(kind, number=number, **content)]
+
+    def dump_undecoded(self, kind: Kind, *, number: int = 0, **content: Value) -> list[NetlinkAnswer]:
+        """The messages of a complete dump without its end, for those who read them at fixed offsets.
 
         Raises:
             OSError: the kernel's errno; EINTR where objects changed during every round.
@@ -107,7 +111,7 @@ class Netlink:
             self._socket.send(NetlinkRequest("dump", kind, _NLM_F_DUMP, content, number=number).encode(self._sequence))
             found = self._gather()
             if not any(answer.flags & _NLM_F_DUMP_INTR for answer in found):
-                return [answer.decode(kind) for answer in found[:-1]]
+                return found[:-1]
         raise OSError(errno.EINTR, "the dumped objects changed during every round")
 
     def _gather(self) -> list[NetlinkAnswer]:

@@ -89,12 +89,15 @@ def enter(
     client: socket.socket,
     control_socket: InheritedControlSocket | None = None,
     groups: Sequence[ControlGroup] = (),
+    *,
+    in_guest: bool = False,
 ) -> None:
     """Build the sandbox around the calling process's future child; return in that child, the lab process.
 
     The calling process becomes the supervisor and never returns. The supervisor and init close ``client``, so that only
     the lab process keeps it open. With a ``control_socket``, the supervisor is detached. When all has ended, it removes
-    those of the ``groups`` that are empty.
+    those of the ``groups`` that are empty. In a guest the lab process stays in the kernel's first network namespace,
+    which alone can write some sysctls: nothing else is there.
 
     Raises:
         CapabilityError: the machine allows no sandbox. ``client`` is still open in the process that raises this, to
@@ -104,7 +107,7 @@ def enter(
     if control_socket is None:
         die_with_parent()
     _exit_if_closed(client.fileno())
-    _unshare()
+    _unshare(_SPACES & ~CLONE_NEWNET if in_guest else _SPACES)
     if control_socket is None:
         die_with_parent()
     lifeline_read, lifeline_write = os.pipe()
@@ -128,18 +131,18 @@ def enter(
     die_with_parent()
 
 
-def _unshare() -> None:
+def _unshare(spaces: int) -> None:
     """Enter new namespaces: directly as root, otherwise through a user namespace in which this user is root."""
     if os.geteuid() == 0:
         try:
-            unshare(_SPACES)
+            unshare(spaces)
         except PermissionError:
             pass  # root without CAP_SYS_ADMIN, as in most containers: try what an ordinary user would
         else:
             return
     user, group = os.geteuid(), os.getegid()
     try:
-        unshare(CLONE_NEWUSER | _SPACES)
+        unshare(CLONE_NEWUSER | spaces)
         # user_namespaces(7): setgroups must be denied before an unprivileged process may map its group.
         Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
         Path("/proc/self/uid_map").write_text(f"0 {user} 1", encoding="ascii")

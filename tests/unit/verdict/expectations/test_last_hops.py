@@ -130,6 +130,22 @@ def test_a_stack_is_a_witness_of_a_drop_by_a_counter_of_the_packets_own_family(
     assert one(world, evidence, "outcome").judgement is judgement
 
 
+@pytest.mark.parametrize(
+    ("counters", "by"),
+    [
+        (["ConntrackDrop"], "the table is full"),
+        (["ConntrackDrop", "ConntrackInsertFailed"], "the last free source port"),
+    ],
+)
+def test_a_clash_of_connections_is_told_from_a_full_table(counters: list[str], by: str) -> None:
+    world = World(outcome=Outcome.DROPPED)
+    seen = [world.leaves(0), on_node(world, "debug", Direction.IN)]
+    counted = tuple(KernelCount("node-a", counter, 1) for counter in counters)
+    verdict = one(world, world.evidence(seen, sentinels=(), kernel=counted), "outcome")
+    assert verdict.judgement is PASS
+    assert by in f"{verdict.observed} {verdict.witnesses}"
+
+
 @pytest.mark.parametrize("counter", ["IpInAddrErrors", "IpInReceives"])
 def test_the_stack_of_a_node_where_no_tap_saw_the_packet_counted_something_else(counter: str) -> None:
     world = World(outcome=Outcome.DROPPED)
