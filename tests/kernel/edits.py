@@ -35,6 +35,17 @@ _MARKS_ANEW = (
     "table ip queues { chain x { type filter hook forward priority 0; "
     "meta l4proto { tcp, udp } counter ip dscp set cs1; }; }"
 )
+_HOPS_ANEW = (
+    "table inet hops { chain x { type filter hook forward priority 0; "
+    "meta nfproto ipv4 counter ip ttl set 64; meta nfproto ipv6 counter ip6 hoplimit set 64; }; }"
+)
+_EACH_HOP = {
+    "ClusterIP of an endpoint on the same node takes one hop there and back",
+    "ClusterIP of an endpoint on another node takes two hops there and back",
+    "ClusterIP that a node dials takes no hop on that node",
+    "NodePort takes one hop at each of the nodes on the way",
+    "NodePort over UDP takes one hop at each of the nodes on the way",
+}
 _PROMPT = "the API server answers at once again, and the Service loses its endpoint"
 _ELSEWHERE = "the endpoint becomes unready, and another node has one"
 _TAKEN_OVER = "another pod takes the host ports over"
@@ -71,6 +82,18 @@ EDITS = [
         },
     ),
     Edit(
+        "conntrack/no-source-port-is-left",
+        ", lastPort: 65535}",
+        "}",
+        {"NodePort drops a connection for which masquerading finds no source port"},
+    ),
+    Edit(
+        "conntrack/among-100000-entries",
+        '      - {protocol: UDP, from: "192.0.2.9:10001", to: "198.51.100.9:53", lastPort: 60000}\n',
+        "",
+        {"another pod replaces the endpoint"},
+    ),
+    Edit(
         "leftovers/rules-of-docker-and-flannel",
         '          -A FORWARD -m comment --comment "flanneld forward" -j FLANNEL-FWD\n',
         "",
@@ -97,6 +120,12 @@ EDITS = [
             "NodePort that masquerades the client keeps the mark",
             "NodePort over UDP keeps the mark",
         },
+    ),
+    Edit(
+        "network/one-hop-for-each-router",
+        "nodes: {node-a: {}, node-b: {}}",
+        f'nodes: {{node-a: {{leftovers: {{nft: "{_HOPS_ANEW}"}}}}, node-b: {{leftovers: {{nft: "{_HOPS_ANEW}"}}}}}}',
+        _EACH_HOP,
     ),
     Edit(
         "network/default-route-by-a-second-uplink",

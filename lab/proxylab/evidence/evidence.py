@@ -51,7 +51,8 @@ class Observation(Record, frozen=True, array_like=True, gc=False):
     ``(type, code)``; the packet that the error quotes identifies the flow. ``netns_name`` names the node, pod or host.
     For an echo request and its reply the requester's port is the identifier, as in connection tracking, and the other
     port is 0. ``otherhost`` marks a frame for another device's MAC (PACKET_OTHERHOST, packet(7)), which a bridge floods
-    while it does not know the MAC: the stack behind this device drops it.
+    while it does not know the MAC: the stack behind this device drops it. ``ttl`` is the time to live of IPv4 or the
+    hop limit of IPv6, and ``dscp`` the mark for queues; a ``ttl`` of 0 means that neither is known.
     """
 
     flow: int
@@ -68,6 +69,8 @@ class Observation(Record, frozen=True, array_like=True, gc=False):
     icmp: tuple[int, int] | None = None
     otherhost: bool = False
     leg: Leg = Leg.OWN
+    ttl: int = 0
+    dscp: int = 0
 
 
 class Part(StrEnum):
@@ -84,7 +87,7 @@ class Altered(Record, frozen=True):
     """A packet of a flow that came otherwise than it was sent: the first such sighting.
 
     A socket at ``netns_name`` saw it where ``device`` is empty. Of a quoted packet, ``sent`` and ``seen`` are its ends,
-    and of DSCP the two numbers.
+    of DSCP the two numbers, and of data, where it is known, the offset of the first other byte and what stands there.
     """
 
     flow: int

@@ -244,6 +244,7 @@ class _Resolver:
             affinity_timeout=expected.affinity_timeout,
             or_dialled=expected.or_dialled,
             leftovers=self._leftovers,
+            bridged=any(node.bridges for node in self._nodes.values()),
             forwarders=self._forwarders,
             translators=(*self._forwarders, *self._dialling(destination)),
         )

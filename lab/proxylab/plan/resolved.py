@@ -198,7 +198,7 @@ class ResolvedProbe(Record, frozen=True, kw_only=True):
     router that dials node ports for the target. With ``http`` the flows are HTTP requests: ``request`` to an Ingress,
     or else for a node's health. With ``tables`` the lab saves all connection tracking entries after the probe; it does
     so as well where a node changed a flow's port alone. Crafted packets have the time to live ``ttl`` and the mark
-    ``dscp``.
+    ``dscp``. With ``bridged`` the pods of a node are on one bridge, which passes packets between them without routing.
     ``concurrency`` is how many connections are open at once, ``None`` for as many as the lab can. ``addresses`` maps
     the scenario's names to addresses, where an expectation names any. ``chain_hashes`` are in the names of the chains
     that a proxy may have made for Service ports until then (``cluster.chain_names``); ``None`` if they are unknown.
@@ -237,6 +237,7 @@ class ResolvedProbe(Record, frozen=True, kw_only=True):
     chain_hashes: frozenset[str] | None = None
     ttl: int = DEFAULT_TTL
     dscp: int = 0
+    bridged: bool = False
 
     @property
     def protocol_number(self) -> int:

@@ -45,6 +45,10 @@ always present, with ``null`` for an absent value::
           witnesses: []
           follows: [preserve-pod-at-cluster-ip]  # rows of the oracle, where the promises give the expectation
           position: {file: scenarios/cluster-ip.lab.yaml, line: 23, column: 15}
+        frame:                         # a packet that differs from the expected one, or null
+          packet: request              # request | reply
+          at: echo-1/eth0              # where it came to the end of its way
+          fields: [{field: from, expected: 10.244.1.2, observed: 172.18.0.2, differs: true}]
         promised: {}                   # these rows, by their ids: text, promises, and because, the document
       steps:                           # those that expect something of streams, or of connection tracking
       - name: the old one is gone
@@ -87,6 +91,7 @@ from collections.abc import Sequence
 
 from proxylab.oracle.rows import OracleRow, rows
 from proxylab.report.exit_code import exit_code
+from proxylab.report.frames import ComparedFrame
 from proxylab.report.step_timeline import step_events
 from proxylab.report.unmet_rules import by_engine, coverage_document
 from proxylab.report.view import ProbeView, StepView, view_of
@@ -137,7 +142,19 @@ def _scenario(result: ScenarioResult) -> dict[str, object]:
 
 def _probe(probe: ProbeVerdict) -> dict[str, object]:
     promised = {each: _promised(rows()[each]) for verdict in probe.verdicts for each in verdict.follows}
-    return {**_judged(view_of(probe)), "promised": promised}
+    view = ProbeView(probe)
+    return {**_judged(view), "frame": view.frame and _frame(view.frame), "promised": promised}
+
+
+def _frame(frame: ComparedFrame) -> dict[str, object]:
+    return {
+        "packet": frame.packet,
+        "at": frame.where,
+        "fields": [
+            {"field": each.name, "expected": each.expected, "observed": each.observed, "differs": each.differs}
+            for each in frame.fields
+        ],
+    }
 
 
 def _judged(view: ProbeView | StepView) -> dict[str, object]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from proxylab.evidence.stream_records import StreamPacketFate, StreamRecord
 from proxylab.evidence.words import amount
 from proxylab.oracle.rows import rows
-from proxylab.report.hop_table import brief, hop_table, rule_table
+from proxylab.report.hop_table import brief, frame_table, hop_table, rule_table
 from proxylab.report.step_timeline import expected_streams, memory_of_streams, stream_head, timeline
 from proxylab.report.view import ProbeView, RerunCommand, StepView, view_of
 from proxylab.scenario.words import Spread
@@ -44,7 +44,7 @@ def explain(verdict: ProbeVerdict | StepVerdict, width: int = WIDTH) -> tuple[st
 def _of_probe(view: ProbeView, width: int) -> list[str]:
     lines = [*_title(view, width), *wrapped(view.sent, _INDENT, width=width)]
     lines += ["", *_verdicts(view, width), *_reasons(view, width), *_promises(view, width)]
-    for section in (hop_table(view, width), _shares(view, width), rule_table(view, width)):
+    for section in (frame_table(view, width), hop_table(view, width), _shares(view, width), rule_table(view, width)):
         if section:
             lines += ["", *section]
     return [*lines, *_cause(view.cause, width)]

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import STACK
+from proxylab.report.frames import answerer, client_end
 from proxylab.report.view import ProbeView
 from proxylab.scenario.words import Outcome, Reply
 from proxylab.text import WIDTH, table, width_of, wrapped
@@ -37,6 +37,16 @@ class HopRow(NamedTuple):
     packet: str
     source: str
     destination: str
+
+
+def frame_table(view: ProbeView, width: int = WIDTH) -> list[str]:
+    """The packet that came otherwise than expected, field by field beside the expected one; empty without one."""
+    found = view.frame
+    if found is None:
+        return []
+    rows = [("", "expected", "observed")]
+    rows += [(each.name, each.expected, each.observed + ("*" if each.differs else "")) for each in found.fields]
+    return [f"{_INDENT}{found.title} (* differs):", *table(rows, _INDENT * 2, width=width)]
 
 
 def hop_table(view: ProbeView, width: int = WIDTH) -> list[str]:
@@ -112,8 +122,8 @@ def _expected_row(case: Case, flow: Flow, seen: Observation) -> Iterator[HopRow]
             netns_name = listed(list(map(str, expect.backends or ())), "or")
         if source or netns_name:
             yield HopRow(_EXPECTED, _DITTO, source, netns_name)
-    elif seen in flow.replies and (seen.source, seen.source_port) != _answerer(case, flow):
-        yield HopRow(_EXPECTED, _DITTO, endpoint(*_answerer(case, flow)), _DITTO)
+    elif seen in flow.replies and (seen.source, seen.source_port) != answerer(case, flow):
+        yield HopRow(_EXPECTED, _DITTO, endpoint(*answerer(case, flow)), _DITTO)
     elif case.ends_beyond_nodes:
         return
     elif seen in (*flow.arrivals, *flow.strays) and expect.outcome in (Outcome.DROPPED, Outcome.REJECTED):
@@ -125,7 +135,7 @@ def missing(case: Case, flow: Flow) -> Iterator[HopRow]:
     expect, resolved = case.expect, case.resolved
     if "outcome" not in expectations(expect):
         return
-    dialled, client = endpoint(*_answerer(case, flow)), _client(case, flow)
+    dialled, client = endpoint(*answerer(case, flow)), client_end(case, flow)
     match expect.outcome:
         case Outcome.DELIVERED if not flow.arrivals:
             netns_name = listed(list(map(str, expect.backends or ["a pod"])), "or")
@@ -144,18 +154,6 @@ def missing(case: Case, flow: Flow) -> Iterator[HopRow]:
             yield HopRow(_MISSING, str(Packet.RESET), dialled, client)
         case Outcome.REJECTED if not flow.unreachables:
             yield HopRow(_MISSING, str(Packet.PORT_UNREACHABLE), "a node", str(resolved.sender.address))
-
-
-def _answerer(case: Case, flow: Flow) -> tuple[IPAddress, int]:
-    """The source address and port that the reply should have."""
-    if flow.arrivals and case.expect.reply_from(flow.reached[0]) is Reply.UNTRANSLATED:
-        return flow.arrivals[0].destination, flow.arrivals[0].destination_port
-    return case.dialled
-
-
-def _client(case: Case, flow: Flow) -> str:
-    left = flow.departures[0] if flow.departures else None
-    return endpoint(case.resolved.sender.address_of_flow(flow.number), left.source_port if left else 0)
 
 
 def _ends(seen: Observation) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from proxylab.evidence.evidence import Evidence, Observation, Packet
 from proxylab.evidence.words import amount, endpoint
+from proxylab.report.frames import ComparedFrame, compared
 from proxylab.scenario.probes import AddressTarget, HostTarget, PodTarget, ServiceTarget, Target
 from proxylab.scenario.words import PodWay
 from proxylab.verdict.case import Case
@@ -153,6 +154,11 @@ class ProbeView(_View, frozen=True, dict=True):
     def hops(self) -> tuple[Observation, ...]:
         """That flow's packet, hop by hop."""
         return self.flow.hops
+
+    @cached_property
+    def frame(self) -> ComparedFrame | None:
+        """That flow's packet beside the expected one; ``None`` of a pass, and where no packet differs."""
+        return None if self.judgement is Judgement.PASS else compared(self.verdict.case, self.flow)
 
     @cached_property
     def expected_shares(self) -> Mapping[str, float]:

@@ -31,6 +31,8 @@ class Effect(Enum):
     """Write another destination into it, without connection tracking."""
     HOPS = auto()
     """Change its TTL or hop limit."""
+    DSCP = auto()
+    """Change its mark for queues."""
     MARK = auto()
     NO_TRACKING = auto()
     """Exempt it from connection tracking."""
@@ -53,6 +55,7 @@ REWRITING_DESTINATION: Final = frozenset({Effect.DESTINATION, Effect.SET_DESTINA
 REWRITING: Final = REWRITING_SOURCE | REWRITING_DESTINATION
 STATELESS: Final = frozenset({Effect.SET_SOURCE, Effect.SET_DESTINATION})
 CHANGING_HOPS: Final = frozenset({Effect.HOPS})
+CHANGING_DSCP: Final = frozenset({Effect.DSCP})
 MARKING: Final = frozenset({Effect.MARK})
 EXEMPTING: Final = frozenset({Effect.NO_TRACKING, Effect.FORWARD})
 """The kernel translates no packet that it does not track, or that a rule sends to another device at once."""
@@ -62,6 +65,7 @@ _TARGETS: Final = {
     "DNAT": (Effect.DESTINATION,),
     "DNPT": (Effect.SET_DESTINATION,),
     "DROP": (Effect.DROP,),
+    "DSCP": (Effect.DSCP,),
     "HL": (Effect.HOPS,),
     "HMARK": (Effect.MARK,),
     "MARK": (Effect.MARK,),
@@ -74,6 +78,7 @@ _TARGETS: Final = {
     "SNAT": (Effect.SOURCE,),
     "SNPT": (Effect.SET_SOURCE,),
     "SYNPROXY": (Effect.TAKE,),
+    "TOS": (Effect.DSCP,),
     "TPROXY": (Effect.TAKE,),
     "TTL": (Effect.HOPS,),
 }
@@ -108,6 +113,7 @@ _SETS: Final = {
     "dport": Effect.SET_DESTINATION,
     "ttl": Effect.HOPS,
     "hoplimit": Effect.HOPS,
+    "dscp": Effect.DSCP,
     "mark": Effect.MARK,
     "pkttype": Effect.PACKET_TYPE,
 }

@@ -16,16 +16,15 @@ from typing import Final, NamedTuple
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Altered, Packet, Part
 from proxylab.evidence.words import endpoint
-from proxylab.traffic.dissect import ICMP, ICMPV6, UDP, Datagram
+from proxylab.traffic.dissect import ICMP, ICMPV6, UDP, Datagram, PacketMarks
 from proxylab.traffic.identity import TOKEN_BYTES
 from proxylab.traffic.legs import TapPoint
 
 _ETHERNET: Final = 14
 _IPV4: Final = b"\x08\x00"
-_IPV6: Final = b"\x86\xdd"
-_WORD: Final = struct.Struct("!H")
 _WORDS: Final = struct.Struct("!10H")
 _PLAIN_HEADER: Final = 0x45
+_SHOWN_BYTES: Final = 4
 _WITH_DATA: Final = frozenset({UDP, ICMP, ICMPV6})
 
 
@@ -57,16 +56,6 @@ def has_ip_checksum(frame: bytes) -> bool:
     return sum(words) % 0xFFFF == 0
 
 
-def dscp_of(frame: bytes) -> int | None:
-    """The differentiated-services code point of an IP packet (RFC 2474); ``None`` for any other frame."""
-    if len(frame) < _ETHERNET + 2:
-        return None
-    kind = frame[12:_ETHERNET]
-    if kind == _IPV4:
-        return frame[_ETHERNET + 1] >> 2
-    return _WORD.unpack_from(frame, _ETHERNET)[0] >> 6 & 0x3F if kind == _IPV6 else None
-
-
 class Alterations:
     """Compares the packets of one run with what was sent. ``tail`` is what follows the token of a request."""
 
@@ -90,6 +79,7 @@ class Alterations:
         datagram: Datagram,
         flow: int,
         packet: Packet,
+        marks: PacketMarks,
         *,
         by_program: bool = False,
     ) -> None:
@@ -99,11 +89,11 @@ class Alterations:
         """
         if packet is Packet.REQUEST:
             if not by_program:
-                self._compare_marks(tap, outgoing, dscp_of(frame), flow)
+                self._compare_marks(tap, outgoing, marks, flow)
             if tap.is_sender and outgoing:
                 self._sent.setdefault(flow, _SentEnds(*datagram[1:5]))
             if datagram.protocol in _WITH_DATA and datagram.payload[TOKEN_BYTES:] != self._tail:
-                self._note(tap, flow, packet, Part.DATA)
+                self._note(tap, flow, packet, Part.DATA, *_first_difference(self._tail, datagram.payload[TOKEN_BYTES:]))
             return
         if packet is Packet.REPLY and datagram.protocol in _WITH_DATA and not self._is_answer(datagram, flow):
             self._note(tap, flow, packet, Part.DATA)
@@ -115,8 +105,9 @@ class Alterations:
         if datagram.quoted is not None and sent is not None and datagram.quoted[1:5] != sent:
             self._note(tap, flow, packet, Part.QUOTE, _words(sent), _words(_SentEnds(*datagram.quoted[1:5])))
 
-    def _compare_marks(self, tap: TapPoint, outgoing: bool, dscp: int | None, flow: int) -> None:
-        if dscp is None:
+    def _compare_marks(self, tap: TapPoint, outgoing: bool, marks: PacketMarks, flow: int) -> None:
+        dscp = marks.dscp
+        if not marks.ttl:
             return
         if tap.is_sender and outgoing:
             self._marks.setdefault(flow, dscp)
@@ -133,6 +124,15 @@ class Alterations:
     def _note(self, tap: TapPoint, flow: int, packet: Packet, part: Part, sent: str = "", seen: str = "") -> None:
         altered = Altered(flow, packet, tap.netns_name, tap.device, part, sent, seen)
         self._found.setdefault(_AlteredPart(flow, packet, part), altered)
+
+
+def _first_difference(sent: bytes, seen: bytes) -> tuple[str, str]:
+    """The bytes from the first that differs on, of what was sent and of what was seen, each with its offset."""
+    at = next((at for at, (one, other) in enumerate(zip(sent, seen, strict=False)) if one != other), None)
+    at = min(len(sent), len(seen)) if at is None else at
+    there = slice(at, at + _SHOWN_BYTES)
+    one, other = (f"{data[there].hex(' ') or 'its end'} at byte {TOKEN_BYTES + at}" for data in (sent, seen))
+    return one, other
 
 
 def _words(ends: _SentEnds) -> str:

@@ -29,6 +29,10 @@ _ETHERTYPE_IPV6: Final = b"\x86\xdd"
 _IPV4: Final = struct.Struct("!BxHxxHxBxx4s4s")
 _IPV6: Final = struct.Struct("!B3xHBx16s16s")
 _IPV6_BYTES: Final = 40
+_IPV4_TTL: Final = _ETHERNET_BYTES + 8
+_HOP_LIMIT: Final = _ETHERNET_BYTES + 7
+_NEXT_HEADER: Final = _ETHERNET_BYTES + 6
+_FRAGMENT_HEADER: Final = 44
 _LATER: Final = 0x1FFF  # the offset: not 0 in all fragments but the first (RFC 791, section 3.1)
 _FRAGMENT: Final = 0x2000 | _LATER
 _PORTS_AND_SEQUENCE: Final = struct.Struct("!HHI")
@@ -88,6 +92,32 @@ class Datagram(NamedTuple):
     icmp: tuple[int, int] | None = None
     payload: bytes = b""
     quoted: "Datagram | None" = None
+
+
+class PacketMarks(NamedTuple):
+    """What a header says besides addresses: the time to live or hop limit, and the mark for queues (DSCP; RFC 2474)."""
+
+    ttl: int = 0
+    dscp: int = 0
+
+
+def marks_of(frame: bytes) -> PacketMarks:
+    """The marks of an IP packet over Ethernet; zeros for any other frame, and for a fragment.
+
+    A node that fragments a packet again may write its headers over those that a tap has seen (``traffic.fragments``).
+    """
+    kind = frame[12:_ETHERNET_BYTES]
+    if kind == _ETHERTYPE_IPV4 and len(frame) >= _ETHERNET_BYTES + _IPV4.size:
+        if _IPV4.unpack_from(frame, _ETHERNET_BYTES)[2] & _FRAGMENT:
+            return PacketMarks()
+        return PacketMarks(frame[_IPV4_TTL], frame[_ETHERNET_BYTES + 1] >> 2)
+    if (
+        kind == _ETHERTYPE_IPV6
+        and len(frame) >= _ETHERNET_BYTES + _IPV6_BYTES
+        and frame[_NEXT_HEADER] != _FRAGMENT_HEADER
+    ):
+        return PacketMarks(frame[_HOP_LIMIT], (frame[_ETHERNET_BYTES] & 0xF) << 2 | frame[_ETHERNET_BYTES + 1] >> 6)
+    return PacketMarks()
 
 
 def dissect(frame: bytes) -> Datagram | None:

@@ -29,7 +29,19 @@ from proxylab.addresses import IPAddress, Transport
 from proxylab.evidence.evidence import Altered, Direction, Leg, Observation, Packet, SeenFrame
 from proxylab.kernel.capture.batches import Frame
 from proxylab.traffic.alterations import Alterations
-from proxylab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
+from proxylab.traffic.dissect import (
+    ICMP,
+    ICMPV6,
+    SCTP,
+    TCP,
+    UDP,
+    Chunk,
+    Datagram,
+    PacketMarks,
+    TcpFlag,
+    dissect,
+    marks_of,
+)
 from proxylab.traffic.fragments import Reassembly
 from proxylab.traffic.identity import Identity, TokenKind
 from proxylab.traffic.legs import Legs, TapPoint, opening
@@ -87,6 +99,7 @@ class _Sighting(NamedTuple):
     packet: _PacketOfFlow
     icmp: tuple[int, int] | None
     leg: Leg
+    marks: PacketMarks
 
 
 class Matcher:
@@ -147,13 +160,28 @@ class Matcher:
             return ()
         times = [each.frame.at_ns for each in self._sightings]
         in_order = map(self._sightings.__getitem__, sorted(range(len(times)), key=times.__getitem__))
-        taps, frames, found, icmp, legs = zip(*in_order, strict=True)
+        taps, frames, found, icmp, legs, marks = zip(*in_order, strict=True)
         flows, packets, *ends = zip(*found, strict=True)
         netns_names, devices, *_ = zip(*taps, strict=True)
         _, outgoing, at, otherhost = zip(*frames, strict=True)
+        ttls, dscps = zip(*marks, strict=True)
         directions = [_OUT if out else _IN for out in outgoing]
         protocols = [self._protocol] * len(found)
-        columns = (flows, netns_names, devices, directions, packets, protocols, *ends, at, icmp, otherhost, legs)
+        columns = (
+            flows,
+            netns_names,
+            devices,
+            directions,
+            packets,
+            protocols,
+            *ends,
+            at,
+            icmp,
+            otherhost,
+            legs,
+            ttls,
+            dscps,
+        )
         return tuple(map(Observation, *columns))
 
     @property
@@ -258,10 +286,12 @@ class Matcher:
         _, source, destination, source_port, destination_port, *_ = datagram
         there = _PacketOfFlow(flow, packet, source, source_port, destination, destination_port)
         icmp = None if packet in _OF_A_FLOW else datagram.icmp
-        self._sightings.append(_Sighting(vantage, frame, there, icmp, leg))
+        marks = marks_of(frame.data)
+        self._sightings.append(_Sighting(vantage, frame, there, icmp, leg, marks))
         if self._alterations is not None:
-            by_program = leg is not _OWN
-            self._alterations.look(vantage, frame.outgoing, frame.data, datagram, flow, packet, by_program=by_program)
+            self._alterations.look(
+                vantage, frame.outgoing, frame.data, datagram, flow, packet, marks, by_program=leg is not _OWN
+            )
         if frame.outgoing or frame.otherhost or vantage.transit:
             return
         # A node that sends may also get the answer of a second leg, which its program has yet to pass on.

@@ -11,6 +11,7 @@ from proxylab.evidence.evidence import Altered, Packet, Part
 from proxylab.kernel.capture.batches import Frame
 from proxylab.traffic.alterations import has_ip_checksum
 from proxylab.traffic.craft import filling
+from proxylab.traffic.fragments import cut
 from proxylab.traffic.identity import Identity, TokenKind
 from proxylab.traffic.legs import TapPoint
 from proxylab.traffic.match import Matcher
@@ -73,13 +74,38 @@ def test_a_changed_byte_of_a_request_is_told_where_it_came(at: int) -> None:
     changed = bytearray(REQUEST + TAIL)
     changed[at] ^= 1
     came = (POD, False, udp((CLIENT, 4000), (ECHO, 8080), bytes(changed)))
-    assert found(Transport.UDP, LEAVES, came) == (Altered(1, Packet.REQUEST, "echo", "eth0", Part.DATA),)
+    (altered,) = found(Transport.UDP, LEAVES, came)
+    assert (altered.flow, altered.packet, altered.netns_name, altered.part) == (1, Packet.REQUEST, "echo", Part.DATA)
+    whole = (REQUEST + TAIL)[at : at + 4]
+    assert altered.sent == f"{whole.hex(' ')} at byte {at}"
+    assert altered.seen == f"{bytes([whole[0] ^ 1, *whole[1:]]).hex(' ')} at byte {at}"
 
 
 @pytest.mark.parametrize("data", [REQUEST, REQUEST + TAIL[:-1], REQUEST + TAIL + b"x"])
 def test_a_shorter_or_longer_request_is_another_one(data: bytes) -> None:
     (altered,) = found(Transport.UDP, LEAVES, (POD, False, udp((CLIENT, 4000), (ECHO, 8080), data)))
     assert altered.part is Part.DATA
+    assert "its end at byte" in (altered.sent if len(data) > len(REQUEST + TAIL) else altered.seen)
+
+
+@pytest.mark.parametrize("six", [False, True], ids=["IPv4", "IPv6"])
+def test_each_sighting_has_the_time_to_live_and_the_mark_of_its_packet(six: bool) -> None:
+    matcher = Matcher(IDENTITY, Transport.UDP, tail=TAIL)
+    frame = Ether(marked(46, six, REQUEST + TAIL))
+    setattr(frame[IPv6 if six else IP], "hlim" if six else "ttl", 33)
+    matcher.take(SENDER, [Frame(bytes(frame), True, 1, False)])
+    assert [(each.ttl, each.dscp) for each in matcher.observations] == [(33, 46)]
+
+
+@pytest.mark.parametrize("six", [False, True], ids=["IPv4", "IPv6"])
+def test_a_fragment_has_no_header_to_rely_on(six: bool) -> None:
+    matcher = Matcher(IDENTITY, Transport.UDP, tail=filling(4000))
+    ends = ("fd00::10", "fd00::1") if six else (CLIENT, SERVICE)
+    header = IPv6(src=ends[0], dst=ends[1]) if six else IP(src=ends[0], dst=ends[1])
+    whole = bytes(Ether() / header / UDP(sport=4000, dport=80) / (REQUEST + filling(4000)))
+    for piece in cut(whole, 1400, 7):
+        matcher.take(SENDER, [Frame(piece, True, 1, False)])
+    assert [(each.ttl, each.dscp) for each in matcher.observations] == [(0, 0)]
 
 
 def test_an_answer_is_what_the_pod_sent() -> None:

@@ -51,7 +51,7 @@ def seen(
 def test_an_observation_has_packet_tap_time_and_addresses() -> None:
     packet = udp(IDENTITY.token(TokenKind.PROBE, 3))
     assert seen(Transport.UDP, POD, frame(packet)) == (
-        Observation(3, "echo", "eth0", Direction.IN, Packet.REQUEST, Transport.UDP, A, 1024, B, 80, 7),
+        Observation(3, "echo", "eth0", Direction.IN, Packet.REQUEST, Transport.UDP, A, 1024, B, 80, 7, ttl=64),
     )
 
 

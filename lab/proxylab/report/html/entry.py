@@ -133,6 +133,7 @@ def _probe(view: ProbeView) -> Markup:
         tag("p", view.sent, class_="intent"),
         tag("p", tag("b", "Why: "), view.cause, class_="why") if view.cause else None,
         _verdicts(view),
+        _frame(view),
         ladder(view),
         shares(view),
         rules(view),
@@ -172,6 +173,29 @@ def _promised(row: OracleRow) -> Markup:
     if not row.source:
         return tag("span", unbroken(f"{row.text} ({row.because})"), class_="note")
     return tag("span", tag("a", row.text, href=row.source), class_="note")
+
+
+def _frame(view: ProbeView) -> Markup | None:
+    """The packet that came otherwise than expected, beside the expected one."""
+    found = view.frame
+    if found is None:
+        return None
+    head = tag("tr", [tag("th", word, scope="col") for word in ("", "expected", "observed")])
+    rows = [
+        tag(
+            "tr",
+            tag("th", each.name, scope="row"),
+            tag("td", tag("code", each.expected)),
+            tag("td", tag("mark" if each.differs else "code", each.observed)),
+        )
+        for each in found.fields
+    ]
+    return tag(
+        "div",
+        tag("p", found.title, class_="said"),
+        tag("table", tag("thead", head), tag("tbody", rows), class_="verdicts"),
+        class_="scroll",
+    )
 
 
 def _again(view: ProbeView | StepView) -> Markup:

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from proxylab.addresses import IPAddress
-from proxylab.evidence.evidence import ForeignRule, Packet
+from proxylab.evidence.evidence import ForeignRule, Packet, Part
 from proxylab.evidence.words import endpoint
 from proxylab.plan.resolved import STACK
 from proxylab.rules.effects import (
+    CHANGING_DSCP,
+    CHANGING_HOPS,
     EXEMPTING,
     REJECTING,
     RESETTING,
@@ -31,6 +33,7 @@ from proxylab.verdict.causes.failure import Failure, by_foreign_rule, without_ex
 from proxylab.verdict.counted_rules import SHARED_TABLES, CountedRule, is_engines_chain, may_be_engines, the_rule
 from proxylab.verdict.flows import Fate, Stop
 from proxylab.verdict.foreign import ended_by, may_have, may_meet, rule_words, suspicion
+from proxylab.verdict.hop_limits import HopLimits, ttl_word
 from proxylab.verdict.hops import Origin, origin
 from proxylab.verdict.icmp_errors import icmp_words
 
@@ -150,6 +153,25 @@ def _answered(failure: Failure, node: str) -> str:
     if failure.flow.errors:
         return f"{failure.flow.errors[0].source} answered with {icmp_words(failure.flow.errors[0])}"
     return "a reset came back: no program listens there"
+
+
+def header_rewritten(failure: Failure) -> str:
+    """A foreign rule changed what no translation changes: the time to live of the packet, or its DSCP."""
+    case = failure.case
+    packet = Packet.REPLY if failure.verdict.expectation == "reply" else Packet.REQUEST
+    changed_on = HopLimits(case.resolved, case.evidence).changed_on(failure.flow, packet)
+    marked = any(each.part is Part.DSCP and each.flow == failure.flow.number for each in case.evidence.altered)
+    nodes = case.resolved.nodes
+    if changed_on:
+        effects, what, nodes = CHANGING_HOPS, ttl_word(case.resolved.destination.version), (changed_on,)
+    elif marked and packet is Packet.REQUEST:
+        effects, what = CHANGING_DSCP, "DSCP"
+    else:
+        return ""
+    for rule in may_have(effects, case.resolved, case.evidence, nodes):
+        if effects_of(rule.text) & effects and may_meet(rule, case.resolved, case.evidence):
+            return f"{rule.node} changed the packet's {what} by {rule_words(rule)}, which belongs to no engine."
+    return ""
 
 
 def not_tracking(failure: Failure, node: str, *kinds: Packet) -> str:

@@ -57,6 +57,7 @@ _MOST_DOUBTS: Final = 2
 _CAUSES: Final = (
     *_of("outcome reply source backends spread", translation.translated_twice),
     *_of("outcome endpoint reply backends", foreign_rules.led_to_service),
+    *_of("outcome reply", foreign_rules.header_rewritten),
     *_of(
         "http",
         loss.refused_by_reverse_path,

@@ -47,7 +47,7 @@ from collections.abc import Container, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from proxylab.addresses import IPAddress, Transport
-from proxylab.evidence.evidence import Direction, ForeignRule, Leg, Observation, RuleCount
+from proxylab.evidence.evidence import Direction, ForeignRule, Leg, Observation, Packet, RuleCount
 from proxylab.evidence.words import amount, endpoint, listed, tally
 from proxylab.plan.resolved import STACK
 from proxylab.rules.effects import ENDING as ENDING_EFFECTS
@@ -72,6 +72,7 @@ from proxylab.verdict.expectations.untranslated import judge_untranslated
 from proxylab.verdict.findings import Expectation, Findings, Needs
 from proxylab.verdict.flows import Fate, Flow, end_counts
 from proxylab.verdict.foreign import ended_by, rewrote, rule_words, suspicion
+from proxylab.verdict.hop_limits import HopLimits
 from proxylab.verdict.hops import (
     altered_clauses,
     dropped_meanwhile,
@@ -307,7 +308,10 @@ def _judge(case: Case, outcome: Outcome) -> Verdict:
 def _judge_fates(case: Case, outcome: Outcome) -> Verdict:
     """Every flow has the fate that goes with the outcome, and what the outcome needs shows it."""
     expected, findings = _FATE[outcome], Findings(case)
-    altered = altered_clauses(case.evidence.altered, replies=False)
+    altered = {
+        **HopLimits(case.resolved, case.evidence).clauses(case.flows, Packet.REQUEST),
+        **altered_clauses(case.evidence.altered, replies=False),
+    }
     for flow, fate in case.flows_with_fates:
         if strange := altered.get(flow.number) or turned_away_again(case.resolved, case.evidence, flow):
             findings.wrong(_with_the_error(case, flow, fate, strange), flow.number)

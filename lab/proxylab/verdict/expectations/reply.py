@@ -17,6 +17,7 @@ from proxylab.verdict.case import Case, fate_clause
 from proxylab.verdict.findings import Expectation, Findings
 from proxylab.verdict.flows import Fate, Flow, end_counts
 from proxylab.verdict.foreign import suspicion_where_lost
+from proxylab.verdict.hop_limits import HopLimits
 from proxylab.verdict.hops import altered_clauses, copied_on_link, copies, data_changed, dropped_meanwhile
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.step_case import StreamCase
@@ -43,7 +44,10 @@ def _judge(case: Case, expected: Reply | ReplyByBackend) -> Verdict:
     others = [(flow, fate) for flow, fate in case.flows_with_fates if flow.number not in case.on_links]
     findings = Findings(case, () if others else dict.fromkeys(case.on_links.values()))
     answered = lost = unanswered = 0
-    altered = altered_clauses(case.evidence.altered, replies=True)
+    altered = {
+        **HopLimits(case.resolved, case.evidence).clauses([flow for flow, _ in others], Packet.REPLY),
+        **altered_clauses(case.evidence.altered, replies=True),
+    }
     for flow, fate in others:
         if not flow.arrivals:
             strange = _strange_end(case, flow, case.dialled, "that was dialled")
