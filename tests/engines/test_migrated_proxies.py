@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 from documents import ROOT, File, steps
+from guests import IPSET, OWN
 
 from proxylab.binaries.binary import Binary
 from proxylab.binaries.choose import Sources, fits
 from proxylab.errors import ExitCode
+from proxylab.features.migrate.open_connections import ConnectionFate
 
 PAGE = ROOT / "docs" / "how-to" / "change-the-mode.md"
 DOCUMENTED = {
@@ -63,15 +65,33 @@ def test_from_mode_iptables_to_mode_nftables_only_what_documents_say_changes(
     assert len(fates) == 2
 
 
-@pytest.mark.thorough  # the same with another binary for the old proxy
-@pytest.mark.timeout(300)
-def test_so_does_an_upgrade_from_1_34_in_mode_iptables_to_1_37_in_mode_nftables(tmp_path: Path) -> None:
+def need_kept(*versions: str) -> None:
+    """Skip without a kube-proxy of each minor in the cache."""
     kept = Sources.of_user().obtained()
-    for version in ("v1.34", "v1.37"):
+    for version in versions:
         if not any(fits(each.version, version) for each in kept):
             pytest.skip(
                 f"needs a kube-proxy {version} in the cache; 'proxylab engines --obtain {version}' puts one there"
             )
+
+
+@pytest.mark.thorough  # the same with another binary for the old proxy
+@pytest.mark.timeout(300)
+def test_so_does_an_upgrade_from_1_34_in_mode_iptables_to_1_37_in_mode_nftables(tmp_path: Path) -> None:
+    need_kept("v1.34", "v1.37")
     changed, fates = shown(certificate(tmp_path, "kube-proxy@v1.34/iptables", "kube-proxy@v1.37/nftables"))
     assert changed == DOCUMENTED
     assert len(fates) == 2
+
+
+@OWN
+@IPSET
+@pytest.mark.thorough
+@pytest.mark.timeout(300)
+def test_from_mode_ipvs_one_answer_changes_and_open_connections_end(tmp_path: Path) -> None:
+    """A proxy in mode nftables deletes the virtual servers when it starts, which knew these connections."""
+    need_kept("v1.34", "v1.37")
+    engines = "kube-proxy@v1.34/ipvs", "kube-proxy@v1.37/nftables"
+    changed, fates = shown(certificate(tmp_path, *engines, "--kernel", "uml"))
+    assert changed == {"beside: unassigned address 10.96.255.254:80/TCP"}
+    assert fates == [ConnectionFate.ENDS, ConnectionFate.ENDS]
