@@ -134,7 +134,7 @@ def switch_lines(switch: Switch) -> Iterator[str]:
             if len(found) > len(shown):
                 yield f"{fate}: and {len(found) - len(shown):,} more; -o json has all"
     if switch.left_out:
-        yield f"not opened, so that the lab stays small: {amount(switch.left_out, 'connection')}"
+        yield f"not opened, so that it takes minutes: {amount(switch.left_out, 'connection')}"
 
 
 def connection_words(connection: OpenConnection) -> str:

@@ -24,8 +24,9 @@ from proxylab.scenario.steps import Count, Step, StepExpect, StreamExpect
 from proxylab.scenario.words import Frontend, Outcome, Position
 from proxylab.verdict.model import Judgement, StepVerdict
 
-_MOST: Final = 100
-"""So many connections are open at once."""
+_MOST_AT_ONCE: Final = 100
+_MOST: Final = 1_000
+"""So many connections are open at once, and so many in all labs, one after the other."""
 _EVERY: Final = 20
 """Milliseconds between two packets of a connection."""
 _SENDERS: Final = (SenderKind.NEAR, SenderKind.FAR, SenderKind.OUTSIDE)
@@ -63,7 +64,7 @@ class Switch(Struct, frozen=True, kw_only=True):
 
     Attributes:
         connections: those that were open.
-        left_out: how many further ones stayed closed, so that the lab stays small.
+        left_out: how many further ones stayed closed, so that a certificate takes minutes.
         untried: why the lab opened none; empty if it did.
     """
 
@@ -104,11 +105,11 @@ def connections_of(answers: Iterable[AuditAnswer]) -> list[OpenConnection]:
     return list(found.values())
 
 
-def chosen(connections: list[OpenConnection]) -> list[OpenConnection]:
-    """As many as a lab keeps open at once, evenly from all."""
-    if len(connections) <= _MOST:
-        return connections
-    return [connections[number * len(connections) // _MOST] for number in range(_MOST)]
+def rounds(connections: list[OpenConnection]) -> list[list[OpenConnection]]:
+    """Those that one lab after the other keeps open; evenly from all where there are too many."""
+    count = min(len(connections), _MOST)
+    opened = [connections[number * len(connections) // count] for number in range(count)]
+    return [opened[first : first + _MOST_AT_ONCE] for first in range(0, count, _MOST_AT_ONCE)]
 
 
 def with_switch(scenario: Scenario, connections: Iterable[OpenConnection], new: str) -> Scenario:

@@ -20,8 +20,8 @@ from proxylab.features.migrate.open_connections import (
     ConnectionFate,
     OpenConnection,
     Switch,
-    chosen,
     connections_of,
+    rounds,
     switched,
 )
 from proxylab.features.migrate.runs import words_of
@@ -85,11 +85,18 @@ def test_what_the_old_proxy_does_not_deliver_is_not_opened() -> None:
     assert connections_of([sent(Frontend.CLUSTER_IP, SenderKind.NEAR, verdict=wrong())]) == []
 
 
-def test_a_hundred_connections_are_spread_over_all_services() -> None:
-    answers = [sent(Frontend.CLUSTER_IP, SenderKind.NEAR, service=f"shop/s{number}") for number in range(250)]
-    found = chosen(connections_of(answers))
-    assert len({each.service for each in found}) == 100
-    assert found[-1].service == "shop/s247"
+@pytest.mark.parametrize(
+    ("services", "sizes", "last"), [(1, [1], 0), (250, [100, 100, 50], 249), (2_500, [100] * 10, 2_497)]
+)
+def test_a_lab_keeps_a_hundred_open_and_a_thousand_are_spread_over_all_services(
+    services: int, sizes: list[int], last: int
+) -> None:
+    answers = [sent(Frontend.CLUSTER_IP, SenderKind.NEAR, service=f"shop/s{number}") for number in range(services)]
+    found = rounds(connections_of(answers))
+    assert [len(each) for each in found] == sizes
+    opened = [each.service for one in found for each in one]
+    assert len(set(opened)) == sum(sizes)
+    assert opened[-1] == f"shop/s{last}"
 
 
 def test_a_connection_of_which_every_packet_is_answered_survives() -> None:
