@@ -3,6 +3,7 @@
 ``proxylab mutate`` makes these mutants, and they name no function of an engine. ``mutant_record`` says how to add one.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from functools import cache
@@ -16,8 +17,13 @@ from sandboxed import ROOT
 from thoroughness import sentinels
 
 from proxylab.cluster.configuration import Mode
+from proxylab.engines.embedded.mutation import Mutation
+from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.errors import CapabilityError
+from proxylab.features.mutate.runs import mutants_of, ruled, with_objects
 from proxylab.features.semantics.promise_coverage import RecordedMutant
+from proxylab.scenario.cases import cases
+from proxylab.scenario.load import load_scenario
 
 Row = tuple[RecordedMutant, str]
 Labs = Callable[[str, str], MutatedLabs]
@@ -84,12 +90,33 @@ def check(row: Row, labs: Labs) -> None:
     compare(mutant, {file: failures(each for _, judged in ran for each in judged)})
 
 
+def test_each_mutant_can_be_made_of_what_a_scenario_has() -> None:
+    """Most mutants run where the judge changed. That an engine writes another rule shows here, without a lab."""
+    first = {(mutant.engine, mutant.name): file for mutant, file in reversed([*rows()])}
+    named = defaultdict[tuple[str, str], list[RecordedMutant]](list)
+    for mutant in recorded():
+        if mutant.rule_class:
+            named[first[mutant.engine, mutant.name], mutant.engine].append(mutant)
+    missing = []
+    for (file, engine), mutants in named.items():
+        every = [
+            case
+            for case in cases(load_scenario(path_of(file)), mode_of(engine), version_of(engine))
+            if not case.failures
+        ]
+        shown = {mutation for case in every for mutation in with_objects(case).objects}
+        rules = [ruled(case, engine) for case in every] if any(not each.objects for each in mutants) else []
+        made = {Mutation(each.rule_class, each.mutation) for each in mutants_of(rules, engine)} if rules else set()
+        missing += [f"{each.name} of {file}" for each in mutants if defect_of(each) not in {*shown, *made}]
+    assert missing == []
+
+
 ON_ANY_KERNEL = [row for row in rows() if kernel_of_row(row) == "host"]
 IN_A_GUEST = [row for row in rows() if kernel_of_row(row) == "uml"]
 
 
 # One of each table and one of an object in each mode in every run; one of each chain, set and kind of object where the
-# engine or the judge changed.
+# judge changed.
 @pytest.mark.parametrize("row", sentinels(ON_ANY_KERNEL, kind_of, name_of_row, few=sort_of, concern="defects"))
 def test_a_mutant_turns_red_what_the_record_says(row: Row, labs: Labs) -> None:
     check(row, labs)

@@ -145,7 +145,9 @@ CONCERNS = {
     ),
     "defects": Concern(
         (
-            "lab/proxylab/engines/embedded/",
+            f"{_MODES}mutation.py",
+            f"{_IPTABLES}mutants.py",
+            f"{_NFTABLES}mutants.py",
             "lab/proxylab/features/mutate/",
             "lab/proxylab/mutate/",
             "lab/proxylab/verdict/",
@@ -153,14 +155,6 @@ CONCERNS = {
         {
             f"{_ENGINES}mutants_of_kube_proxy.py": (),
             f"{_ENGINES}what_only_nftables_shows.py": (),
-            f"{_KERNEL}defects.py": (
-                "test_each_defect_replaces_code_that_exists",
-                "test_every_sentinel_is_a_row",
-                "test_no_scenario_is_without_a_mutation_that_turns_it_red",
-                "test_the_record_says_nothing_of_other_defects_than_the_tables",
-                "test_what_needs_a_decision_turns_red_without_it",
-                "test_what_needs_a_setting_turns_red_without_it",
-            ),
             f"{_KERNEL}mutants_of_objects.py": ("test_the_verb_reports_objects_and_fields",),
             f"{_KERNEL}mutants_of_rules.py": ("test_a_lab_keeps_the_mutated_rules_and_a_probe_notices",),
         },
@@ -187,6 +181,14 @@ CONCERNS = {
             f"{_ENGINES}rules_of_scenarios.py": (
                 "test_both_write_the_same_rules_for_every_scenario[iptables-all of the changed]",
                 "test_both_write_the_same_rules_for_every_scenario[nftables-all of the changed]",
+            ),
+            f"{_KERNEL}defects.py": (
+                "test_each_defect_replaces_code_that_exists",
+                "test_every_sentinel_is_a_row",
+                "test_no_scenario_is_without_a_mutation_that_turns_it_red",
+                "test_the_record_says_nothing_of_other_defects_than_the_tables",
+                "test_what_needs_a_decision_turns_red_without_it",
+                "test_what_needs_a_setting_turns_red_without_it",
             ),
             f"{_KERNEL}layout_before_1_24.py": ("test_without_a_rule_its_probes_turn_red",),
             f"{_KERNEL}node_work.py": (EACH,),
@@ -328,7 +330,14 @@ CONCERNS = {
         but=(
             _IPVS,
             _USERSPACE,
-            *(f"{_MODES}{each}.py" for each in ("gates", "health", "metrics", "node_work", "sync", "udp")),
+            *(
+                f"{_MODES}{each}.py"
+                for each in ("gates", "health", "metrics", "node_work", "ports", "proxier", "sync", "udp")
+            ),
+            *(f"{package}{each}.py" for package in (_IPTABLES, _NFTABLES) for each in ("fixed", "render", "writer")),
+            f"{_IPTABLES}dispatch_rules.py",
+            f"{_IPTABLES}service_chains.py",
+            f"{_NFTABLES}service.py",
         ),
         kept=(
             "clusterip/from-a-pod",
@@ -361,15 +370,11 @@ CONCERNS = {
         (
             "lab/proxylab/cluster/",
             "lab/proxylab/engines/",
-            "lab/proxylab/evidence/",
-            "lab/proxylab/kernel/capture/",
             "lab/proxylab/kernel/netfilter/",
             "lab/proxylab/rules/",
-            "lab/proxylab/traffic/",
-            "lab/proxylab/verdict/",
         ),
         of=("engine_embedded", "mode_nftables"),
-        but=(_CAUSES, _IPTABLES, _IPVS, _USERSPACE, _REAL),
+        but=(_IPTABLES, _IPVS, _USERSPACE, _REAL),
         kept=(
             "affinity/client-ip",
             "bugs/92315-neighbours-reach-loopback",
