@@ -175,7 +175,9 @@ def _reasons(found: Conformance, columns: Sequence[int], results: Sequence[ItemR
     counts: dict[str, Counter[int]] = {}
     for column in columns:
         for item in found.having(column, *results):
-            reason = f"{item.title}: {item.reason(column)}" if results == _BAD else item.reason(column)
+            # What a machine lacked for one probe it lacked for its like.
+            of_any = item.reason(column).replace(f"probe '{item.name}'", "the probe")
+            reason = f"{item.title}: {item.reason(column)}" if results == _BAD else of_any
             counts.setdefault(reason, Counter())[column] += 1
     for reason, numbers in sorted(counts.items(), key=lambda each: -each[1].total()):
         yield reason, *(f"{numbers[each]:,}" if numbers[each] else "" for each in columns)

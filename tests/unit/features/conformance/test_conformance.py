@@ -277,6 +277,14 @@ def test_the_pages_list_what_differs_between_proxies_of_a_mode() -> None:
     assert "Differs" not in markdown(together([RELEASE, RELEASE])) + markdown(BROKEN)
 
 
+def test_what_a_machine_lacked_for_several_probes_is_one_row() -> None:
+    items = [
+        Item(scenario="sctp/x", name=name, results=(ItemResult.SKIP,), reasons={f"probe '{name}' connects": (0,)})
+        for name in ("one", "other")
+    ]
+    assert "| the probe connects | 2 |" in markdown(replace(RELEASE, items=tuple(items)))
+
+
 def test_no_name_becomes_markup() -> None:
     evil = replace(BROKEN.items[1], name="<script>|</script>")
     found = replace(BROKEN, items=(evil,))
