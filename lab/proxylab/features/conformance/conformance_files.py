@@ -155,11 +155,12 @@ def _themes(found: Conformance, columns: Sequence[int]) -> Iterator[Sequence[str
 
 
 def _differing(found: Conformance, columns: Sequence[int]) -> Iterator[Sequence[str]]:
-    """The items of the scenarios that all proxies ran, whose result is not the same on all, with the reason of each."""
-    shared = frozenset.intersection(*(found.scenarios(each) for each in columns))
+    """The items whose result is not the same on all proxies that ran their scenario, with the reason of each."""
+    ran = {each: found.scenarios(each) for each in columns}
     for item in found.items:
-        if item.scenario in shared and len({item.results[each] for each in columns}) > 1:
-            yield item.title, *(_in_words(item, each) for each in columns)
+        here = [each for each in columns if item.scenario in ran[each]]
+        if len({item.results[each] for each in here}) > 1:
+            yield item.title, *(_in_words(item, each) if each in here else "" for each in columns)
 
 
 def _in_words(item: Item, column: int) -> str:
