@@ -4,6 +4,7 @@ The results of releases come with the catalogue, as a table of conformance. A pr
 inconclusive here, and does neither on the release. What is red on both is counted, and does not decide.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Final
@@ -19,6 +20,8 @@ from proxylab.verdict.rule_coverage import RuleCoverage
 
 _RED: Final = (ItemResult.FAIL, ItemResult.INCONCLUSIVE)
 _JUDGED: Final = (*_RED, ItemResult.PASS, ItemResult.KNOWN)
+_OF_NODE: Final = re.compile(r"^engine on \S+: ")
+"""What is the same fault on whatever node it comes first."""
 _MOST_REASONS: Final = 6
 _MOST_NAMED: Final = 3
 """How many reasons the verdict has, and how many items of each; the page has all."""
@@ -36,7 +39,7 @@ class AgainstRelease(Struct, frozen=True):
         result: how many items conform, in words.
         turned: the items that are red here, and not on the release, each with its reason.
         red_on_both: how many are red on both.
-        unknown: how many were judged here, and have no result on the release.
+        unknown: how many scenarios were judged here that the release never ran.
         is_judged: whether something ran, and could be judged.
     """
 
@@ -84,14 +87,14 @@ def against_release(found: Conformance, column: int, releases: Conformance) -> A
     """One proxy of a table beside the release that is most like it."""
     subject, before = found.columns[column], releases.like(found.columns[column])
     here = len(releases.columns) + column
-    pair = together([releases, found])
     turned, both = [], 0
-    for item in pair.having(here, *_RED):
+    for item in together([releases, found]).having(here, *_RED):
         if before is not None and item.results[before] in _RED:
             both += 1
         else:
             turned.append((item, item.reason(here)))
-    unknown = 0 if before is None else sum(item.results[before] is None for item in pair.having(here, *_JUDGED))
+    judged = {item.scenario for item in found.having(column, *_JUDGED)}
+    unknown = 0 if before is None else len(judged - releases.scenarios(before))
     label = "" if before is None else releases.columns[before].label
     counts = found.counts(column)
     is_judged = any(counts[each] for each in _JUDGED)
@@ -138,15 +141,14 @@ def _engine_lines(found: AgainstRelease, late: int, minutes: float, width: int) 
     if found.red_on_both:
         yield from wrapped(f"{amount(found.red_on_both, 'item')} red there, too", "  ", width=width)
     if found.unknown:
-        yield from wrapped(f"{amount(found.unknown, 'item')} without a result there", "  ", width=width)
+        yield from wrapped(f"{amount(found.unknown, 'scenario')} without a result there", "  ", width=width)
     if late:
-        wanted = f"--minutes {minutes * 2:g}"
-        yield from wrapped(
-            f"{amount(late, 'scenario')} did not run within {minutes:g} minutes; try {wanted}", "  ", width=width
-        )
+        given = f"{minutes:g} minute{'s' if minutes != 1 else ''}"
+        words = f"{amount(late, 'scenario')} did not run within {given}; try --minutes {minutes * 2:g}"
+        yield from wrapped(words, "  ", width=width)
     by_reason: dict[str, list[str]] = {}
     for item, reason in found.turned:
-        by_reason.setdefault(reason, []).append(item.title)
+        by_reason.setdefault(_OF_NODE.sub("engine: ", reason), []).append(item.title)
     for reason, titles in islice(sorted(by_reason.items(), key=lambda each: -len(each[1])), _MOST_REASONS):
         yield from wrapped(f"red: {reason or 'no reason is known'}", "  ", "    ", width)
         for title in titles[:_MOST_NAMED]:

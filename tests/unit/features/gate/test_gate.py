@@ -17,7 +17,7 @@ from scenario_text import scenario_text
 from proxylab.cli.engine_options import choice_of
 from proxylab.errors import ExitCode
 from proxylab.features.conformance.conformance_table import Conformance, Item, ItemResult, read
-from proxylab.features.gate.gate_text import against_release
+from proxylab.features.gate.gate_text import Gate, against_release, gate_lines
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git; 'apt-get install git'")
 
@@ -72,11 +72,17 @@ def test_what_is_red_on_the_release_too_does_not(catalogue: Caller, monkeypatch:
     assert "1 item red there, too" in output
 
 
-def test_what_has_no_result_on_the_release_is_counted() -> None:
-    item = Item(scenario="clusterip/a", name="new", results=(ItemResult.PASS,))
-    found = Conformance((subject("kube-proxy/iptables", "v1.37.3"),), (item, replace(item, name="fails")))
-    against = against_release(found, 0, release(fails=ItemResult.FAIL))
-    assert (against.unknown, against.red_on_both, against.turned) == (1, 0, ())
+def test_scenarios_that_the_release_never_ran_are_counted() -> None:
+    """A lab that fails is an item that no release has, of a scenario that it ran."""
+    item = Item(
+        scenario="clusterip/a", name="", results=(ItemResult.FAIL,), reasons={"engine on node-a: it died": (0,)}
+    )
+    items = (item, replace(item, scenario="clusterip/new", reasons={"engine on node-b: it died": (0,)}))
+    found = Conformance((subject("kube-proxy/iptables", "v1.37.3"),), items)
+    against = against_release(found, 0, release(fails=ItemResult.PASS))
+    assert (against.unknown, against.red_on_both, len(against.turned)) == (1, 0, 2)
+    gate = Gate(ran="", against=(against,), touched=None, base="", late={}, minutes=1.0, ready=0.0, tested=0.0)
+    assert sum(line.startswith("  red: ") for line in gate_lines(gate)) == 1, "one fault, on whatever node"
 
 
 def test_what_the_release_never_ran_is_red_by_itself(catalogue: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
