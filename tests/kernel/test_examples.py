@@ -14,6 +14,7 @@ from kube_proxies import BundleStore
 from kubectl_clusters import k3s
 from sandboxed import ROOT
 from screen_lab import record
+from verb_kills import has_changed
 
 from proxylab.binaries.binary import inspect as inspect_binary
 from proxylab.binaries.cache import Cache
@@ -28,6 +29,8 @@ EXAMPLE = r"^Example: proxylab (.*)$"
 FIRST, LAST = ("up", "run"), ("down",)
 APART = {"shell", "engines", "gate", "kernels", "kubeconfig", "kubectl", "merge", "watch"}
 """Those with a test of their own: what they need is not what a lab has."""
+ALONE = ("audit", "bench", "conformance", "migrate", "mutate")
+"""Those that run many labs of their own, and so take the most of the time."""
 LACKING = {"diff": "kube-proxy", "capture": "tcpdump"}
 """Where that cannot be had, the verb says so."""
 THAT_FINDS = {"migrate"}
@@ -54,16 +57,28 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def type_the_example(cli: CommandLine, verb: str) -> None:
+    words = example(verb)
+    assert words[0] == verb
+    done = cli.type(*words)
+    lacks = done.status == ExitCode.CAPABILITY and LACKING.get(verb, "nothing") in done.errors
+    finds = verb in THAT_FINDS and done.status == ExitCode.FAILED
+    assert done.status == ExitCode.OK or lacks or finds, f"{shlex.join(words)}: {done.output}{done.errors}"
+
+
+# Where another verb changed, each of them has its tests in tests/unit/features and tests/kernel.
+@pytest.mark.parametrize(
+    "verb", [pytest.param(verb, marks=[] if has_changed(verb) else [pytest.mark.thorough]) for verb in ALONE]
+)
+def test_the_example_of_a_verb_with_many_labs_does_what_it_says(verb: str, cli: CommandLine, folder: Path) -> None:
+    type_the_example(cli, verb)
+
+
 @pytest.mark.obtains
 def test_the_example_of_every_verb_does_what_it_says(cli: CommandLine, folder: Path) -> None:
     """In one lab, from ``up`` to ``down``."""
-    for verb in (*FIRST, *sorted({*VERBS} - {*FIRST, *LAST, *APART}), *LAST):
-        words = example(verb)
-        assert words[0] == verb
-        done = cli.type(*words)
-        lacks = done.status == ExitCode.CAPABILITY and LACKING.get(verb, "nothing") in done.errors
-        finds = verb in THAT_FINDS and done.status == ExitCode.FAILED
-        assert done.status == ExitCode.OK or lacks or finds, f"{shlex.join(words)}: {done.output}{done.errors}"
+    for verb in (*FIRST, *sorted({*VERBS} - {*FIRST, *LAST, *APART, *ALONE}), *LAST):
+        type_the_example(cli, verb)
     assert (folder / "mine.lab.yaml").exists(), "import writes it"
     assert (folder / "my-first.lab.yaml").exists(), "init writes it"
 

@@ -86,7 +86,7 @@ def test_without_a_clone_there_is_nothing_to_compare_with(tmp_path: Path) -> Non
     ("file", "concerned"),
     [
         ("dev", {"dev_script"}),
-        ("lab/proxylab/report/html/page.css", {"browser", "catalogue", "command_line", "plugin", "reasons"}),
+        ("lab/proxylab/report/html/page.css", {"browser", "command_line", "plugin", "reasons"}),
         ("lab/proxylab/scenario/schema.json", {"catalogue", "command_line", "editor", "growth"}),
         ("lab/proxylab/engines/modes.py", {"catalogue", "engines", "kube_proxy", "nftables_core", "userspace_core"}),
         ("lab/proxylab/engines/embedded/userspace/process.py", {"catalogue", "engines", "userspace_core"}),
