@@ -39,17 +39,22 @@ spec:
 """
 
 
+BALANCED = MANIFESTS.replace("type: NodePort,", "type: LoadBalancer, externalIPs: [192.0.2.20],").replace(
+    "nodePort: 30080}]}\n", "nodePort: 30080}]}\nstatus: {loadBalancer: {ingress: [{ip: 192.0.2.10}]}}\n"
+)
+
+
 @cache
-def audited(engine: str, mutation: Mutation | None = None) -> Audit:
+def audited(engine: str, mutation: Mutation | None = None, manifests: str = MANIFESTS) -> Audit:
     with (
         shared_session(EngineChoice(engine)) as session,
-        closing(session.open(whole(engine), mutation=mutation)) as lab,
+        closing(session.open(whole(engine, manifests), mutation=mutation)) as lab,
     ):
         return audit(lab, "proxylab audit shop.yaml", lambda done, of: None)
 
 
-def whole(engine: str) -> Scenario:
-    (case,) = cases(scenario_of_manifests(MANIFESTS, "shop.yaml"), engine.rpartition("/")[2], (1, 37))
+def whole(engine: str, manifests: str = MANIFESTS) -> Scenario:
+    (case,) = cases(scenario_of_manifests(manifests, "shop.yaml"), engine.rpartition("/")[2], (1, 37))
     return with_senders(case)
 
 
@@ -112,3 +117,12 @@ def test_connections_survive_a_change_from_iptables_to_nftables() -> None:
     }
     assert {(each.fate, each.seen) for each in found.connections} == {(ConnectionFate.SURVIVES, "")}
     assert (found.left_out, found.untried) == (0, "")
+
+
+def test_so_do_those_from_outside_to_addresses_that_no_node_has() -> None:
+    engine = "embedded/iptables"
+    with shared_session(EngineChoice(engine)) as session:
+        found = switch(session, whole(engine, BALANCED), audited(engine, manifests=BALANCED), "nftables")
+    dialled = {each.connection.frontend for each in found.connections if each.connection.kind is SenderKind.OUTSIDE}
+    assert dialled == {"nodePort 30080/TCP", "loadBalancerIP 192.0.2.10:80/TCP", "externalIP 192.0.2.20:80/TCP"}
+    assert {(each.fate, each.seen) for each in found.connections} == {(ConnectionFate.SURVIVES, "")}

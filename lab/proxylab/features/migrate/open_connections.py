@@ -6,18 +6,20 @@ to the new one. A stream repeats a question that an audit of the old proxy found
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
+from ipaddress import ip_network
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from proxylab.addresses import Transport
+from proxylab.addresses import IPAddress, Transport
 from proxylab.evidence.stream_records import StreamPacketFate, StreamRecord
 from proxylab.evidence.words import amount
 from proxylab.features.audit.findings import AuditAnswer
 from proxylab.features.audit.senders import SenderKind
 from proxylab.scenario.change import Change
 from proxylab.scenario.model import Scenario
+from proxylab.scenario.network import RoutedAddress
 from proxylab.scenario.node_engines import EngineChange
 from proxylab.scenario.probes import Send, ServiceTarget, Stream
 from proxylab.scenario.steps import Count, Step, StepExpect, StreamExpect
@@ -31,6 +33,8 @@ _EVERY: Final = 20
 """Milliseconds between two packets of a connection."""
 _SENDERS: Final = (SenderKind.NEAR, SenderKind.FAR, SenderKind.OUTSIDE)
 _NONE: Final = Count(at_most=0)
+_AT_NO_NODE: Final = (Frontend.EXTERNAL_IP, Frontend.LOAD_BALANCER_IP)
+"""The frontends whose addresses only a router leads to nodes."""
 
 
 class OpenConnection(Struct, frozen=True):
@@ -121,7 +125,25 @@ def with_switch(scenario: Scenario, connections: Iterable[OpenConnection], new: 
     before = Step(name="open connections reach their Services", expect=expect, position=at)
     engines = {node.name: EngineChange(engine=new) for node in scenario.nodes}
     after = replace(before, name=f"all nodes change to {new}", change=Change(engines=engines))
-    return replace(scenario, probes=(), streams=streams, steps=(before, after))
+    routed = (*_routed(scenario, streams), *scenario.network.routed)
+    return replace(
+        scenario, probes=(), streams=streams, steps=(before, after), network=replace(scenario.network, routed=routed)
+    )
+
+
+def _routed(scenario: Scenario, streams: Iterable[Stream]) -> Iterator[RoutedAddress]:
+    """The ways of streams from outside to addresses that no node has, by the node by which their questions went.
+
+    The router has a route of its own for a probe, one after the other; streams are open at once.
+    """
+    by_address: dict[IPAddress, str] = {}
+    for target in (each.target for each in streams):
+        if isinstance(target, ServiceTarget) and target.via in _AT_NO_NODE and target.address and target.node:
+            by_address.setdefault(target.address, target.node)
+    pools = [network for each in scenario.load_balancers for network in each.pool]
+    for address, node in by_address.items():
+        if not any(address in pool for pool in pools):  # the balancer's own routes lead there
+            yield RoutedAddress(network=ip_network(address), nodes=(node,), position=Position(scenario.file, 1, 1))
 
 
 def switched(connections: Iterable[OpenConnection], before: StepVerdict, after: StepVerdict) -> Switch:

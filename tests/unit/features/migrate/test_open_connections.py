@@ -1,6 +1,7 @@
 """Connections that are open during the switch: which are opened, and what becomes of each."""
 
 import json
+from ipaddress import ip_address, ip_network
 
 import pytest
 from audits import RIGHT, answer, audit_of, wrong
@@ -12,6 +13,7 @@ from proxylab.binary_identity import BinaryIdentity
 from proxylab.engines.protocol import EngineChoice, Upstream
 from proxylab.errors import ExitCode
 from proxylab.features.audit.findings import AuditAnswer
+from proxylab.features.audit.manifests import scenario_of_manifests
 from proxylab.features.audit.senders import SenderKind
 from proxylab.features.migrate.certificate import certificate_of
 from proxylab.features.migrate.certificate_page import page
@@ -23,12 +25,15 @@ from proxylab.features.migrate.open_connections import (
     connections_of,
     rounds,
     switched,
+    with_switch,
 )
 from proxylab.features.migrate.runs import words_of
+from proxylab.scenario.pods import LoadBalancer
 from proxylab.scenario.probes import ServiceTarget, Stream
-from proxylab.scenario.words import Frontend
+from proxylab.scenario.words import Frontend, Position
 from proxylab.verdict.model import ProbeVerdict, StepVerdict
 
+WEB = "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 80}]}}\n"
 EXPECTED = step(lost=ZERO, rejected=ZERO, resets=ZERO)
 WELL = [answered(number, 5 * number, "old") for number in range(10)]
 
@@ -97,6 +102,29 @@ def test_a_lab_keeps_a_hundred_open_and_a_thousand_are_spread_over_all_services(
     opened = [each.service for one in found for each in one]
     assert len(set(opened)) == sum(sizes)
     assert opened[-1] == f"shop/s{last}"
+
+
+def test_the_router_leads_to_addresses_that_no_node_has_but_for_those_of_a_balancer() -> None:
+    def dialling(number: int, via: Frontend, address: str, node: str) -> OpenConnection:
+        target = ServiceTarget(service="web", via=via, address=ip_address(address), node=node)
+        one = connection()
+        return replace(one, stream=replace(one.stream, name=f"open-{number}", target=target))
+
+    position = Position("a", 1, 1)
+    pool = LoadBalancer(name="lb", pool=(ip_network("192.0.2.0/28"),), position=position)
+    scenario = replace(scenario_of_manifests(WEB, "web.yaml"), load_balancers=(pool,))
+    opened = [
+        dialling(1, Frontend.EXTERNAL_IP, "198.51.100.7", "node-b"),
+        dialling(2, Frontend.EXTERNAL_IP, "198.51.100.7", "node-c"),
+        dialling(3, Frontend.LOAD_BALANCER_IP, "192.0.2.1", "node-b"),
+        dialling(4, Frontend.LOAD_BALANCER_IP, "192.0.2.70", "node-a"),
+        dialling(5, Frontend.NODE_PORT, "172.18.0.2", "node-a"),
+    ]
+    routed = with_switch(scenario, opened, "nftables").network.routed
+    assert [(str(each.network), each.nodes) for each in routed] == [
+        ("198.51.100.7/32", ("node-b",)),
+        ("192.0.2.70/32", ("node-a",)),
+    ]
 
 
 def test_a_connection_of_which_every_packet_is_answered_survives() -> None:
