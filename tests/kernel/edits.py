@@ -145,6 +145,22 @@ EDITS = [
         {f"{_PROMPT}: ClusterIP without endpoints is rejected after all faults of the API server"},
     ),
     Edit(
+        "loadbalancer/published-by-name",
+        "hostname: named-1234.elb.example",
+        "hostname: other.elb.example",
+        {"alias of the balancer's hostname resolves to its address"},
+    ),
+    Edit(
+        "loadbalancer/published-by-name",
+        ", dials: nodePorts, clientIP: replaced}",
+        "}",
+        {
+            "balancer with a hostname dials node ports for a client outside",
+            "pod reaches a balancer with a hostname through the balancer, not by its own node",
+            "alias of the balancer's hostname resolves to its address",
+        },
+    ),
+    Edit(
         "loadbalancer/dials-node-ports",
         "dials: nodePorts, clientIP: replaced",
         "dials: nodePorts",

@@ -327,14 +327,15 @@ class Pool(Struct, frozen=True):
 def give_ingress(services: Sequence[Service], pools: Sequence[Pool]) -> tuple[Service, ...]:
     """Give every Service of type LoadBalancer an address for each of its families.
 
-    Addresses in ``status.loadBalancer`` stay, and no other Service gets them. The first pool with a free address of a
+    Addresses in ``status.loadBalancer`` stay, and no other Service gets them. A hostname there stands for the addresses
+    that the Service gets. The first pool with a free address of a
     family gives the next one, so that the same Services always get the same addresses. The Services are in the order of
     assignment, with their IP families settled. Without pools none gets an address.
 
     Raises:
         ScenarioError: with a line for each Service without an address, if some pool has addresses of its family.
     """
-    held = {entry.ip for service in services for entry in service.load_balancer_ingress if entry.ip is not None}
+    held = {each for service in services for entry in service.load_balancer_ingress for each in entry.addresses}
     families = dict.fromkeys(Family.of(network) for pool in pools for network in pool.networks)
     free = {family: (each for each in _addresses(pools, family) if each not in held) for family in families}
     problems: list[str] = []
@@ -347,9 +348,10 @@ def give_ingress(services: Sequence[Service], pools: Sequence[Pool]) -> tuple[Se
 def _with_ingress(
     service: Service, free: Mapping[Family, Iterator[IPAddress]], pools: Sequence[Pool], problems: list[str]
 ) -> Service:
-    if service.type is not ServiceType.LOAD_BALANCER or service.load_balancer_ingress:
+    known = service.load_balancer_ingress
+    if service.type is not ServiceType.LOAD_BALANCER or any(entry.addresses for entry in known):
         return service
-    entries = []
+    found: list[IPAddress] = []
     for family in service.ip_families:
         if family not in free:
             continue
@@ -361,8 +363,12 @@ def _with_ingress(
                 f"spec.loadBalancers ({names}); give them larger ones"
             )
         else:
-            entries.append(LoadBalancerIngress(ip=address))
-    return replace(service, load_balancer_ingress=tuple(entries))
+            found.append(address)
+    if known:
+        entries = tuple(replace(each, behind=tuple(found)) for each in known)
+    else:
+        entries = tuple(LoadBalancerIngress(ip=address) for address in found)
+    return replace(service, load_balancer_ingress=entries)
 
 
 def _addresses(pools: Iterable[Pool], family: Family) -> Iterator[IPAddress]:

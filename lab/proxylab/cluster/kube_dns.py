@@ -18,18 +18,30 @@ HOST.SVC.NS.svc        A, AAAA   one ready endpoint of a headless Service
 SVC.NS.svc             CNAME     the external name of a Service of type ExternalName
 reverse names          PTR       the Service of a cluster IP; an endpoint with a hostname of a headless Service
 =====================  ========  ==================================================================================
+
+Beside these, the lab's name server knows the hostnames of load balancers, as the name servers of their clouds do.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.cluster.allocate import DNS_OFFSET
-from proxylab.cluster.objects import EndpointSlice, ObjectKey, Pod, PodPort, Service, ServicePort, ServiceType
+from proxylab.cluster.objects import (
+    EndpointSlice,
+    LoadBalancerIngress,
+    ObjectKey,
+    Pod,
+    PodPort,
+    Service,
+    ServicePort,
+    ServiceType,
+)
 
 _SCHEMA_VERSION: Final = "1.1.0"
 TTL_SECONDS: Final = 5
@@ -84,17 +96,20 @@ class ClusterNames:
     def __init__(
         self, services: Iterable[Service], slices: Sequence[EndpointSlice], domain: str = "cluster.local"
     ) -> None:
+        services = tuple(services)
         self.domain: Final = domain.lower()
+        balancers = [entry for service in services for entry in service.load_balancer_ingress if entry.behind]
+        self._zones: Final = (self.domain, *_REVERSE, *(entry.hostname.lower() for entry in balancers))
         found: defaultdict[str, list[DnsRecord]] = defaultdict(list)
-        for name, record in _records(services, slices, self.domain):
+        for name, record in chain(_records(services, slices, self.domain), _balanced(balancers)):
             if record not in found[name]:
                 found[name].append(record)
         self._records: Final[Mapping[str, tuple[DnsRecord, ...]]] = {name: tuple(each) for name, each in found.items()}
         self._existing: Final = frozenset(_with_ancestors(self._records, self.domain))
 
     def covers(self, name: str) -> bool:
-        """Whether the cluster is authoritative for ``name``: it is in the cluster's domain, or a reverse name."""
-        return any(name == zone or name.endswith(f".{zone}") for zone in (self.domain, *_REVERSE))
+        """Whether the lab knows all about ``name``: it is in the cluster's domain, a reverse name, or a balancer's."""
+        return any(name == zone or name.endswith(f".{zone}") for zone in self._zones)
 
     def at(self, name: str) -> tuple[DnsRecord, ...] | None:
         """The records of a name: empty if only names below it have records, ``None`` if it does not exist.
@@ -111,6 +126,13 @@ def _with_ancestors(names: Iterable[str], domain: str) -> Iterator[str]:
     for name in (*names, f"default.svc.{domain}", f"kube-system.svc.{domain}", *_REVERSE):
         labels = name.split(".")
         yield from (".".join(labels[start:]) for start in range(len(labels)))
+
+
+def _balanced(entries: Iterable[LoadBalancerIngress]) -> Iterator[tuple[str, DnsRecord]]:
+    """The addresses of load balancers that have a hostname."""
+    for entry in entries:
+        for address in entry.behind:
+            yield entry.hostname.lower(), _address(address)
 
 
 def _records(

@@ -72,11 +72,25 @@ class ServicePort(Record, frozen=True, kw_only=True):
 
 
 class LoadBalancerIngress(Record, frozen=True, kw_only=True):
-    """One entry of ``status.loadBalancer.ingress``. A hostname-only entry has no ``ip``."""
+    """One entry of ``status.loadBalancer.ingress``. A hostname-only entry has no ``ip``.
+
+    ``behind`` are the balancer's addresses to which DNS resolves its hostname; no API shows them.
+    """
 
     ip: IPAddress | None = None
     hostname: str = ""
     ip_mode: str = "VIP"
+    behind: tuple[IPAddress, ...] = ()
+
+    @property
+    def addresses(self) -> tuple[IPAddress, ...]:
+        """The addresses at which the balancer receives packets."""
+        return self.behind if self.ip is None else (self.ip,)
+
+    @property
+    def is_claimed(self) -> bool:
+        """Whether nodes translate packets to its addresses by themselves (KEP-1860)."""
+        return self.ip is not None and self.ip_mode == "VIP"
 
 
 class Service(TaggedRecord, frozen=True, kw_only=True):

@@ -189,7 +189,7 @@ class Announcements:
     def _given(self) -> Iterator[IPAddress]:
         for service in self._store.list(Service):
             if service.type is ServiceType.LOAD_BALANCER:
-                yield from (each.ip for each in service.load_balancer_ingress if each.ip is not None)
+                yield from (address for each in service.load_balancer_ingress for address in each.addresses)
 
     def _send(self, node: str, frame: bytes) -> None:
         with suppress(OSError):  # ENETDOWN, ENOBUFS: a step has cut the link, which then loses the frame

@@ -155,6 +155,9 @@ def _changing(assembly: Assembly, probe: Probe, number: int) -> Iterator[str]:
     changes = [change for step in scenario.steps[:number] for change in step.change.engines.items()]
     if not all(change.begins or change.action is EngineAction.RESUME for change in dict(changes).values()):
         yield "a step stops, pauses or flushes a proxy, and no later one starts it anew"
+    of_nodes = (each for step in scenario.steps[:number] for each in step.change.nodes.items())
+    if any({node: each.rule_loads.fails for node, each in of_nodes if each.rule_loads is not None}.values()):
+        yield "a step lets loads of rules fail on a node"
     words = (EngineWords.read(said.engine) for _, said in _said_of_nodes(scenario, number))
     if any(each is not None and each.proxy and not each.version for each in words):
         yield "the scenario names the proxy of a node without its version"

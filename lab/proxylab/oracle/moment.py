@@ -149,8 +149,8 @@ class Moment:
     def _add(self, service: Service) -> None:
         families = frozenset(service.ip_families) or {Family.of(each) for each in service.cluster_ips}
         self.cluster_ips.update(service.cluster_ips)
-        ingress = (each for each in service.load_balancer_ingress if each.ip_mode != "VIP")
-        self._of_balancers.update(each.ip for each in ingress if each.ip is not None)
+        ingress = (each for each in service.load_balancer_ingress if not each.is_claimed)
+        self._of_balancers.update(address for each in ingress for address in each.addresses)
         for via, addresses in addresses_by_frontend(service, claimed=True).items():
             for address in addresses:
                 if Family.of(address) in families:

@@ -103,4 +103,4 @@ def followed_route(followed: Followed, healthy: Collection[str]) -> Route:
 
 def _checked_addresses(service: Service) -> Iterator[IPAddress]:
     if service.type is ServiceType.LOAD_BALANCER and service.health_check_node_port:
-        yield from (entry.ip for entry in service.load_balancer_ingress if entry.ip is not None)
+        yield from (address for entry in service.load_balancer_ingress for address in entry.addresses)

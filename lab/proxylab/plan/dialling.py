@@ -62,7 +62,7 @@ def dialled_ports(
             hides_client=balancer.replaces_client,
         )
         for service in (exposed if dialling else ())
-        for address in (each.ip for each in service.load_balancer_ingress if each.ip is not None)
+        for address in (address for each in service.load_balancer_ingress for address in each.addresses)
         for balancer in dialling
         if any(address in network for network in balancer.pool)
         for port in service.ports

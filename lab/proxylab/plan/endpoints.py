@@ -82,7 +82,7 @@ class LabEndpoints:
         self._services = {(each.namespace, each.name): each for each in services}
         self._nodes = frozenset(nodes)
         ingress = (each for service in self._services.values() for each in service.load_balancer_ingress)
-        self._left = frozenset(each.ip for each in ingress if each.ip_mode == "Proxy")
+        self._left = frozenset(address for each in ingress if not each.is_claimed for address in each.addresses)
         self._slices: defaultdict[tuple[str, str], list[EndpointSlice]] = defaultdict(list)
         for each in slices:
             self._slices[each.namespace, each.service].append(each)

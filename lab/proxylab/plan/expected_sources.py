@@ -114,7 +114,7 @@ class ExpectedSources:
         services = tuple(services)
         node_ports = {port.node_port for service in services for port in service.ports if port.node_port}
         ingress = [each for service in services for each in service.load_balancer_ingress]
-        left = {each.ip for each in ingress if each.ip_mode == "Proxy"}
+        left = {address for each in ingress if not each.is_claimed for address in each.addresses}
         try:
             return masquerades(self._plan, resolved, backends, node_ports, left_to_balancers=left)
         except LookupError as error:

@@ -121,7 +121,7 @@ def through_ingress(probe: Sent, services: Iterable[Service], groups: Iterable[P
 
 
 def _frontend(service: Service) -> Frontend:
-    if any(each.ip for each in service.load_balancer_ingress):
+    if any(each.addresses for each in service.load_balancer_ingress):
         return Frontend.LOAD_BALANCER_IP
     exposed = service.type in (ServiceType.NODE_PORT, ServiceType.LOAD_BALANCER)
     return Frontend.NODE_PORT if exposed else Frontend.CLUSTER_IP

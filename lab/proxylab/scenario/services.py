@@ -170,7 +170,13 @@ class _Ingress(Manifest, frozen=True, kw_only=True):
     without_effect: ClassVar[Mapping[str, str]] = {"ports": "Written by the load balancer's controller."}
 
     ip: Annotated[StoredAddress | None, Key("The load balancer's address.")] = None
-    hostname: Annotated[str, Key("The load balancer's name, if it has no address.")] = ""
+    hostname: Annotated[
+        str,
+        Key(
+            "The load balancer's name, where it publishes no address, as those of some clouds do. No proxy has a rule "
+            "for it. The Service gets an address of a pool, to which the lab's own name server resolves the name."
+        ),
+    ] = ""
     ip_mode: Annotated[_IngressMode, Key("Whether the balancer keeps the destination, or is a proxy.")] = (
         _IngressMode.VIP
     )

@@ -82,13 +82,13 @@ def addresses_by_frontend(service: Service, *, claimed: bool = False) -> dict[Fr
     """The addresses that are the Service's own. A new frontend with addresses is a row here.
 
     ``claimed`` leaves out those that no proxy claims: a load balancer in mode Proxy (KEP-1860) rewrites the
-    destination, so that its packets arrive at node ports.
+    destination, so that its packets arrive at node ports. One with a hostname shows no address to claim.
     """
-    ingress = (each.ip for each in service.load_balancer_ingress if each.ip_mode == "VIP" or not claimed)
+    ingress = (each for each in service.load_balancer_ingress if each.is_claimed or not claimed)
     return {
         Frontend.CLUSTER_IP: service.cluster_ips,
         Frontend.EXTERNAL_IP: service.external_ips,
-        Frontend.LOAD_BALANCER_IP: tuple(address for address in ingress if address is not None),
+        Frontend.LOAD_BALANCER_IP: tuple(dict.fromkeys(address for each in ingress for address in each.addresses)),
     }
 
 
