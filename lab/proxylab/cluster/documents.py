@@ -28,6 +28,7 @@ from proxylab.cluster.objects import (
     KubeObject,
     Namespace,
     Node,
+    ObjectKey,
     Pod,
     Service,
     ServiceCIDR,
@@ -455,13 +456,18 @@ def document_of(thing: KubeObject, revision: int, since: str) -> Document:
     if isinstance(thing, Service | Unstructured) and thing.annotations:
         metadata["annotations"] = dict(thing.annotations)
     metadata |= {
-        "uid": str(uuid.uuid5(_IDENTITIES, str(thing.key))),
+        "uid": uid_of(thing.key),
         "resourceVersion": str(revision),
         "creationTimestamp": since,
     }
     if (isinstance(thing, Pod) and thing.terminating) or (isinstance(thing, Node) and thing.deleting):
         metadata |= {"deletionTimestamp": since, "deletionGracePeriodSeconds": _GRACE_SECONDS}
     return {**document, "metadata": metadata}
+
+
+def uid_of(key: ObjectKey) -> str:
+    """The uid of the object with that key."""
+    return str(uuid.uuid5(_IDENTITIES, str(key)))
 
 
 def object_of(kind: type[ObjectT], document: Mapping[str, Any]) -> ObjectT:

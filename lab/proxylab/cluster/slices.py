@@ -23,9 +23,11 @@ from proxylab.cluster.objects import (
     ZONE_LABEL,
     Endpoint,
     EndpointPort,
+    Endpoints,
     EndpointSlice,
     KubeObject,
     Node,
+    ObjectKey,
     Pod,
     Service,
     ServicePort,
@@ -156,3 +158,34 @@ def generated_suffix(*identity: object) -> str:
     """Five letters, as the API server's ``generateName`` adds, but derived from the object's identity."""
     digest = hashlib.sha256("\0".join(map(str, identity)).encode()).digest()
     return "".join(NAME_ALPHABET[byte % len(NAME_ALPHABET)] for byte in digest[:5])
+
+
+def endpoints_of(slices: Iterable[EndpointSlice], family: Family) -> Iterator[Endpoints]:
+    """The Endpoints that Kubernetes' controller would write for these slices: one for each Service, of one family.
+
+    It writes each address once for a port, in whatever number of slices that stands, and together the ports that the
+    same addresses have (RepackSubsets in pkg/api/v1/endpoints/util.go).
+    """
+    offered: dict[tuple[str, str], dict[EndpointPort | None, set[IPAddress]]] = {}
+    for each in slices:
+        if each.address_type is family:
+            ready = {endpoint.addresses[0] for endpoint in each.endpoints if endpoint.ready}
+            of_service = offered.setdefault((each.namespace, each.service), {})
+            for port in each.ports or (None,) if ready else ():
+                of_service.setdefault(port, set()).update(ready)
+    for (namespace, name), of_service in offered.items():
+        subsets: dict[tuple[IPAddress, ...], list[EndpointPort]] = {}
+        for port, addresses in of_service.items():
+            subsets.setdefault(tuple(sorted(addresses, key=int)), []).extend(() if port is None else (port,))
+        yield Endpoints(namespace=namespace, name=name, subsets=tuple((to, (*ports,)) for to, ports in subsets.items()))
+
+
+def endpoints_of_slices(slices: Iterable[EndpointSlice]) -> Iterator[Endpoints]:
+    """The Endpoints of each Service in the first of its families: Endpoints have one."""
+    found = [*slices]
+    known: set[ObjectKey] = set()
+    for family in Family:
+        for each in endpoints_of(found, family):
+            if each.key not in known:
+                known.add(each.key)
+                yield each

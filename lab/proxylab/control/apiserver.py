@@ -79,8 +79,8 @@ class ApiServer:
         await self.go_down()
 
     def _answer(self, request: ReceivedRequest) -> HttpResponse | ChunkedResponse:
-        content_type = request.headers.get("content-type", "")
-        match self._api.answer(request.method, request.path, request.query, request.body, content_type):
+        content_type, accept = (request.headers.get(each, "") for each in ("content-type", "accept"))
+        match self._api.answer(request.method, request.path, request.query, request.body, content_type, accept):
             case ApiReply(code, body, kind, headers):
                 return HttpResponse(code, body, {"Content-Type": kind, **dict(headers)})
             case WatchReply() as watched:

@@ -28,6 +28,7 @@ from proxylab.cluster.objects import (
     Service,
     ServicePort,
 )
+from proxylab.cluster.slices import endpoints_of
 from proxylab.cluster.store import Event, Store
 
 NAMESPACE: Final = "proxylab"
@@ -96,7 +97,8 @@ class Barrier:
 
     def _mirror_slices(self) -> None:
         """Make the Endpoints those of the slices, and the barrier's own the last that change."""
-        wanted = {each.key: each for each in _endpoints_of(self._store.list(EndpointSlice), self._families[0])}
+        slices = _of_services(self._store.list(EndpointSlice))
+        wanted = {each.key: each for each in endpoints_of(slices, self._families[0])}
         for known in self._store.list(Endpoints):
             if known.key not in wanted:
                 self._store.delete(known.key)
@@ -124,24 +126,9 @@ def _objects(port: str, families: Sequence[Family]) -> Iterator[KubeObject]:
         )
 
 
-def _endpoints_of(slices: Iterable[EndpointSlice], family: Family) -> Iterator[Endpoints]:
-    """The Endpoints that Kubernetes' controller would write for these slices: one for each Service, of one family.
-
-    It writes each address once for a port, in whatever number of slices that stands, and together the ports that the
-    same addresses have (RepackSubsets in pkg/api/v1/endpoints/util.go).
-    """
-    offered: dict[tuple[str, str], dict[EndpointPort | None, set[IPAddress]]] = {}
-    for each in slices:
-        if each.address_type is family and HEADLESS_LABEL not in each.labels:  # proxies leave out such Endpoints, too
-            ready = {endpoint.addresses[0] for endpoint in each.endpoints if endpoint.ready}
-            of_service = offered.setdefault((each.namespace, each.service), {})
-            for port in each.ports or (None,) if ready else ():
-                of_service.setdefault(port, set()).update(ready)
-    for (namespace, name), of_service in offered.items():
-        subsets: dict[tuple[IPAddress, ...], list[EndpointPort]] = {}
-        for port, addresses in of_service.items():
-            subsets.setdefault(tuple(sorted(addresses, key=int)), []).extend(() if port is None else (port,))
-        yield Endpoints(namespace=namespace, name=name, subsets=tuple((to, (*ports,)) for to, ports in subsets.items()))
+def _of_services(slices: Iterable[EndpointSlice]) -> Iterator[EndpointSlice]:
+    """Those of Services that proxies serve: they leave out Endpoints of headless ones, too."""
+    return (each for each in slices if HEADLESS_LABEL not in each.labels)
 
 
 def is_barrier(thing: KubeObject) -> bool:

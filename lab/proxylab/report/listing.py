@@ -101,7 +101,8 @@ def listing(
     Their namespaces are a column if one of them is another than ``default``, and ``with_namespace``.
     """
     if not found:
-        return [f"no {kind.plural} in this lab"]
+        where = "of that namespace, or with those labels" if of_kind(kind, everything) else "in this lab"
+        return [f"no {kind.plural} {where}"]
     namespaces = {each.key.namespace for each in found}
     scattered = bool(namespaces - {"", "default"}) or (with_namespace and namespaces != {""})
     head = (*(("namespace",) if scattered else ()), *kind.head, *(kind.wide if wide else ()))

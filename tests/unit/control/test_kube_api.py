@@ -395,3 +395,74 @@ def test_a_pod_that_terminates_says_since_when() -> None:
     document = document_of(leaving, 1, SINCE)
     assert document["metadata"]["deletionTimestamp"] == SINCE
     assert document["status"]["conditions"] == [{"type": "Ready", "status": "False"}]
+
+
+AS_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+STARTING = ClusterEvent(
+    name="node-a.1",
+    regarding=ObjectKey("Node", "", "node-a"),
+    reason="Starting",
+    note="kube-proxy starts",
+    action="StartKubeProxy",
+    reporter="kube-proxy",
+    reporting_instance="kube-proxy-node-a",
+    time="2026-01-02T03:04:05.000006Z",
+)
+
+
+def table(api: KubeApi, path: str, query: str = "") -> Any:
+    reply = api.answer("GET", path, query, b"", "", AS_TABLE)
+    assert isinstance(reply, ApiReply), "a watch"
+    return json.loads(reply.body)
+
+
+def test_a_list_an_object_and_each_change_are_tables_for_a_client_that_asks_for_them() -> None:
+    api = api_with(ECHO, FOREIGN)
+    listed = table(api, "/api/v1/namespaces/default/services", "labelSelector=app%3Decho")
+    assert listed["kind"] == "Table"
+    assert listed["rows"][0]["cells"][:5] == ["echo", "ClusterIP", "10.96.0.10", "<none>", "80/TCP"]
+    assert listed["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+    one = table(api, "/api/v1/namespaces/default/services/echo", "includeObject=Object")
+    assert [row["cells"][0] for row in one["rows"]] == ["echo"]
+    assert one["rows"][0]["object"]["spec"]["clusterIP"] == "10.96.0.10"
+    reply = api.answer("GET", "/api/v1/services", f"watch=true&resourceVersion={api.store.revision}", b"", "", AS_TABLE)
+    assert isinstance(reply, WatchReply)
+    api.store.apply(replace(ECHO, external_ips=(ip_address("198.51.100.7"),)))
+    api.store.delete(FOREIGN.key)
+    changed, gone = map(json.loads, reply.open_watch.new_lines(1 << 20).splitlines())
+    assert (changed["type"], changed["object"]["rows"][0]["cells"][3]) == ("MODIFIED", "198.51.100.7")
+    assert (gone["type"], gone["object"]["rows"][0]["cells"][0]) == ("DELETED", "foreign")
+    plain = watch(api, "/api/v1/services", "watch=true&resourceVersion=2")
+    assert b'"kind":"Table"' not in plain.new_lines(1 << 20)
+
+
+def test_events_are_also_those_of_the_core_group_which_kubectl_lists() -> None:
+    api = api_with(STARTING)
+    _, listed = get(api, "/api/v1/events", "fieldSelector=involvedObject.name%3Dnode-a")
+    (event,) = listed["items"]
+    assert (event["apiVersion"], event["message"], event["count"]) == ("v1", "kube-proxy starts", 1)
+    assert event["involvedObject"] == {"kind": "Node", "name": "node-a"}
+    assert event["source"] == {"component": "kube-proxy", "host": "kube-proxy-node-a"}
+    assert (event["firstTimestamp"], event["lastTimestamp"]) == (STARTING.time, STARTING.time)
+    assert get(api, "/api/v1/events", "fieldSelector=involvedObject.name%3Dnode-b")[1]["items"] == []
+    assert get(api, "/apis/events.k8s.io/v1/events")[1]["items"][0]["note"] == "kube-proxy starts"
+    code, refused = get(api, "/api/v1/events", "fieldSelector=regarding.name%3Dnode-a")
+    assert (code, refused["message"]) == (400, "field label not supported: regarding.name")
+
+
+def test_endpoints_follow_from_slices_where_the_store_has_none() -> None:
+    terminating = replace(SLICE.endpoints[0], addresses=(ip_address("10.244.0.6"),), ready=False)
+    six = replace(SLICE, name="echo-2", address_type=Family.IPV6, endpoints=())
+    api = api_with(ECHO, replace(SLICE, endpoints=(*SLICE.endpoints, terminating)), six)
+    (listed,) = get(api, "/api/v1/endpoints")[1]["items"]
+    assert listed["subsets"][0]["addresses"] == [{"ip": "10.244.0.5"}]
+    assert get(api, "/api/v1/namespaces/default/endpoints/echo")[1]["subsets"] == listed["subsets"]
+    assert get(api, "/api/v1/namespaces/default/endpoints/none")[0] == 404
+    assert table(api, "/api/v1/endpoints")["rows"][0]["cells"][:2] == ["echo", "10.244.0.5:8080"]
+
+
+def test_kubectl_finds_what_all_stands_for() -> None:
+    found = [get(api_with(), f"/{path}")[1]["resources"] for path in ("api/v1", "apis/apps/v1", "apis/batch/v1")]
+    of_all = [each["name"] for resources in found for each in resources if "all" in each["categories"]]
+    core, apps = ["pods", "replicationcontrollers", "services"], ["daemonsets", "deployments", "replicasets"]
+    assert of_all == [*core, *apps, "statefulsets", "cronjobs", "jobs"]

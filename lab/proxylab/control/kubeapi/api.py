@@ -4,6 +4,9 @@ The response to a watch is an ``OpenWatch``, from which the owner of the socket 
 that clients create and change.
 """
 
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 
@@ -13,13 +16,23 @@ from msgspec.json import encode
 from msgspec.structs import fields, replace
 
 from proxylab.cluster.documents import Document, document_of, object_of
-from proxylab.cluster.objects import ClusterEvent, ObjectKey, Unstructured
+from proxylab.cluster.objects import (
+    ClusterEvent,
+    Endpoints,
+    EndpointSlice,
+    KubeObject,
+    ObjectKey,
+    Pod,
+    Unstructured,
+)
+from proxylab.cluster.slices import endpoints_of_slices
 from proxylab.cluster.store import Store
 from proxylab.control.kubeapi.encoder import Encoder
 from proxylab.control.kubeapi.following import OpenWatch
 from proxylab.control.kubeapi.refusal import Refusal
 from proxylab.control.kubeapi.request import CollectionWatch, Discover, Get, List, Report, read_request
-from proxylab.control.kubeapi.resources import RESOURCES, discovery, resources_of
+from proxylab.control.kubeapi.resources import RESOURCES, Resource, discovery, resources_of
+from proxylab.control.kubeapi.tables import TableOptions, table_of
 from proxylab.encoding import MisfitError
 
 _VERSION: Final = "v1.34.0"
@@ -57,23 +70,29 @@ class KubeApi:
         self.store = store
         self._encoder = Encoder(since)
 
-    def answer(self, method: str, path: str, query: str, body: bytes, content_type: str) -> ApiReply | WatchReply:
+    def answer(
+        self, method: str, path: str, query: str, body: bytes, content_type: str, accept: str = ""
+    ) -> ApiReply | WatchReply:
         """The response to one request; no request makes it raise."""
         try:
-            return self._answer(method, path, query, body, content_type)
+            return self._answer(method, path, query, body, content_type, accept)
         except Refusal as refusal:
             return refused(refusal)
 
-    def _answer(self, method: str, path: str, query: str, body: bytes, content_type: str) -> ApiReply | WatchReply:
+    def _answer(
+        self, method: str, path: str, query: str, body: bytes, content_type: str, accept: str
+    ) -> ApiReply | WatchReply:
+        table = TableOptions.read(accept, query)
         match read_request(method, path, query, self._kept):
             case Discover(path):
                 return self._discovered(path)
             case Get() as get:
-                return self._object(ObjectKey(get.resource.key_kind, get.namespace, get.name), get.resource.plural)
+                return self._object(get, table)
             case List() as wanted:
-                return self._listed(wanted)
-            case CollectionWatch() as watch:
-                return WatchReply(watch, OpenWatch(watch, self.store, self._encoder))
+                return self._listed(wanted, table)
+            case CollectionWatch(collection) as watch:
+                as_table = None if table is None else partial(self._table_of_one, collection.resource, table)
+                return WatchReply(watch, OpenWatch(watch, self.store, self._encoder, as_table))
             case Report() as report:
                 return self._reported(report, body, content_type)
 
@@ -88,13 +107,37 @@ class KubeApi:
     def _kept(self) -> tuple[Unstructured, ...]:
         return self.store.list(Unstructured)
 
-    def _object(self, key: ObjectKey, plural: str) -> ApiReply:
-        thing = self.store.get(key)
-        if thing is None:
-            raise Refusal.not_found(f'{plural} "{key.name}" not found')
-        return ApiReply(HTTPStatus.OK, self._encoder.known(thing, self.store.revision_of(key)))
+    def _things(self, resource: Resource) -> Iterable[tuple[KubeObject, int]]:
+        """The objects of a resource with their revisions; Endpoints follow from the slices where no proxy needs any."""
+        found = self.store.list(resource.cls)
+        if resource.cls is Endpoints and not found:
+            return ((each, self.store.revision) for each in endpoints_of_slices(self.store.list(EndpointSlice)))
+        return ((each, self.store.revision_of(each.key)) for each in found)
 
-    def _listed(self, wanted: List) -> ApiReply:
+    def _object(self, get: Get, table: TableOptions | None) -> ApiReply:
+        resource, key = get.resource, ObjectKey(get.resource.key_kind, get.namespace, get.name)
+        if resource.cls is Endpoints:
+            known = {each.key: (each, revision) for each, revision in self._things(resource)}.get(key)
+        else:
+            thing = self.store.get(key)
+            known = None if thing is None else (thing, self.store.revision_of(key))
+        if known is None:
+            raise Refusal.not_found(f'{resource.plural} "{key.name}" not found')
+        if table is not None:
+            return ApiReply(HTTPStatus.OK, self._table_of_one(resource, table, *known))
+        return ApiReply(HTTPStatus.OK, self._encoder.known(resource, *known))
+
+    def _table_of_one(self, resource: Resource, table: TableOptions, thing: KubeObject, revision: int) -> bytes:
+        return self._table(resource, table, [(thing, revision)], revision)
+
+    def _table(
+        self, resource: Resource, table: TableOptions, things: Iterable[tuple[KubeObject, int]], revision: int
+    ) -> bytes:
+        rows = [(thing, self._encoder.read(resource, thing, own)) for thing, own in things]
+        metadata = {"resourceVersion": str(revision)}
+        return encode(table_of(resource.kind, rows, self.store.list(Pod), datetime.now(UTC), table, metadata))
+
+    def _listed(self, wanted: List, table: TableOptions | None) -> ApiReply:
         revision, collection = self.store.revision, wanted.collection
         if wanted.revision > revision:
             raise Refusal.too_new(wanted.revision, revision)
@@ -106,11 +149,10 @@ class KubeApi:
             "apiVersion": resource.group_version,
             "metadata": {"resourceVersion": str(revision)},
         }
-        items = (
-            self._encoder.known(thing, self.store.revision_of(thing.key))
-            for thing in self.store.list(resource.cls)
-            if collection.holds(thing)
-        )
+        found = ((thing, own) for thing, own in self._things(resource) if collection.holds(thing))
+        if table is not None:
+            return ApiReply(HTTPStatus.OK, self._table(resource, table, found, revision))
+        items = (self._encoder.known(resource, thing, own) for thing, own in found)
         return ApiReply(HTTPStatus.OK, b'%s,"items":[%s]}' % (encode(head)[:-1], b",".join(items)))
 
     def _reported(self, report: Report, body: bytes, content_type: str) -> ApiReply:
@@ -126,7 +168,7 @@ class KubeApi:
                 raise Refusal.not_found(f'{report.resource.plural} "{report.name}" not found')
             event = _changed_event(known, body, content_type)
             code = HTTPStatus.OK
-        return ApiReply(code, self._encoder.known(event, self.store.apply(event)))
+        return ApiReply(code, self._encoder.known(report.resource, event, self.store.apply(event)))
 
 
 def refused(refusal: Refusal) -> ApiReply:

@@ -6,8 +6,9 @@ from typing import Final
 
 from msgspec.json import encode
 
-from proxylab.cluster.documents import document_of
+from proxylab.cluster.documents import Document, document_of
 from proxylab.cluster.objects import KubeObject
+from proxylab.control.kubeapi.resources import Resource
 
 _REMEMBERED: Final = 20_000
 """Documents and lines: enough for 5,000 Services with their slices, twice."""
@@ -24,13 +25,20 @@ class Encoder:
         self._since = since
         self._made: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
 
-    def document(self, thing: KubeObject, revision: int) -> bytes:
+    def read(self, resource: Resource, thing: KubeObject, revision: int) -> Document:
         """The document of an object whose last change, which may be its deletion, was at ``revision``."""
-        return encode(document_of(thing, revision, self._since))
+        document = document_of(thing, revision, self._since)
+        return document if resource.written is None else resource.written(document)
 
-    def known(self, thing: KubeObject, revision: int) -> bytes:
+    def document(self, resource: Resource, thing: KubeObject, revision: int) -> bytes:
+        """The same, encoded."""
+        return encode(self.read(resource, thing, revision))
+
+    def known(self, resource: Resource, thing: KubeObject, revision: int) -> bytes:
         """The same for an object of the store, made once."""
-        return self.once((thing.key, revision), lambda: self.document(thing, revision))
+        return self.once(
+            (resource.group_version, thing.key, revision), lambda: self.document(resource, thing, revision)
+        )
 
     def once(self, key: tuple[object, ...], make: Callable[[], bytes]) -> bytes:
         """What ``make`` returns, which it does once for each key."""

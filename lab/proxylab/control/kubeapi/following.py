@@ -9,7 +9,7 @@ happened to it in the store (apiserver's storage/cacher/cache_watcher.go).
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from msgspec.json import encode
@@ -20,8 +20,12 @@ from proxylab.cluster.store import CompactedError, Event, EventType, Store
 from proxylab.control.kubeapi.encoder import Encoder
 from proxylab.control.kubeapi.refusal import Refusal
 from proxylab.control.kubeapi.request import CollectionWatch
+from proxylab.control.kubeapi.resources import Resource
 
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+AsTable = Callable[[KubeObject, int], bytes]
+"""The table of an object at a revision."""
 
 
 class OpenWatch:
@@ -34,8 +38,9 @@ class OpenWatch:
         Refusal: the first revision is too old for the history, or newer than the store.
     """
 
-    def __init__(self, watch: CollectionWatch, store: Store, encoder: Encoder) -> None:
+    def __init__(self, watch: CollectionWatch, store: Store, encoder: Encoder, as_table: AsTable | None = None) -> None:
         self._watch = watch
+        self._as_table = as_table
         self._store = store
         self._encoder = encoder
         self.ended = self._is_last = self._is_expired = False
@@ -79,7 +84,7 @@ class OpenWatch:
             return
         while self._initial:
             thing, revision = self._initial.popleft()
-            yield _line("ADDED", self._encoder.known(thing, revision))
+            yield _line("ADDED", self._object(thing, revision, self._encoder.known))
         if self._announce:
             self._announce = False
             yield self._bookmark(initial_end=True)
@@ -90,10 +95,10 @@ class OpenWatch:
             return
         for event in events:
             self._sent = event.revision
-            # All watches of one form get the same line.
-            if line := self._encoder.once(
-                (*self._watch.collection.form, event.revision), partial(self._line_of, event)
-            ):
+            make = partial(self._line_of, event)
+            # All watches of one form get the same line, but for ages in tables.
+            form = (*self._watch.collection.form, event.revision)
+            if line := make() if self._as_table is not None else self._encoder.once(form, make):
                 yield line
         if self._is_last:
             self.ended = True
@@ -125,10 +130,16 @@ class OpenWatch:
         before = event.object if after is None else event.previous
         was_held = before is not None and holds(before)
         if after is not None and holds(after):
-            return _line("MODIFIED" if was_held else "ADDED", self._encoder.document(after, event.revision))
+            kind = "MODIFIED" if was_held else "ADDED"
+            return _line(kind, self._object(after, event.revision, self._encoder.document))
         if before is not None and was_held:
-            return _line("DELETED", self._encoder.document(before, event.revision))
+            return _line("DELETED", self._object(before, event.revision, self._encoder.document))
         return b""
+
+    def _object(self, thing: KubeObject, revision: int, written: Callable[[Resource, KubeObject, int], bytes]) -> bytes:
+        if self._as_table is not None:
+            return self._as_table(thing, revision)
+        return written(self._watch.collection.resource, thing, revision)
 
 
 def _line(kind: str, document: bytes) -> bytes:

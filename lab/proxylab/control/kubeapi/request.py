@@ -175,7 +175,8 @@ def _collection_request(resource: Resource, namespace: str, options: _Options) -
     selection = Selection.of(labels, fields)
     for name in sorted(selection.field_names - resource.field_names):
         raise Refusal.bad_request(f"field label not supported: {name}")
-    collection = Collection(resource, namespace, selection, (resource.plural, namespace, labels, fields))
+    form = (resource.group_version, resource.plural, namespace, labels, fields)
+    collection = Collection(resource, namespace, selection, form)
     revision, match = options.number("resourceVersion"), options.text("resourceVersionMatch")
     if match not in ("", _EXACT, _NOT_OLDER):
         raise _invalid(f"resourceVersionMatch: {match!r} is not supported")

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
+from proxylab.cluster.documents import Document, uid_of
 from proxylab.cluster.kinds import KEPT_KINDS, SHORT_NAMES, group_of
 from proxylab.cluster.objects import (
     ClusterEvent,
@@ -34,6 +35,7 @@ class Resource(Struct, frozen=True):
         fields: the fields of selectors besides ``metadata.name`` and ``metadata.namespace``.
         accepts: whether clients may create and change objects.
         named: the kind of unstructured objects.
+        written: makes its document of that of the version in which the lab keeps it.
     """
 
     cls: type[KubeObject]
@@ -44,6 +46,7 @@ class Resource(Struct, frozen=True):
     fields: Mapping[str, _Field] = field(default_factory=dict)
     accepts: bool = False
     named: str = ""
+    written: Callable[[Document], Document] | None = None
 
     @property
     def kind(self) -> str:
@@ -75,6 +78,42 @@ class Resource(Struct, frozen=True):
 def _cluster_ip(service: Service) -> str:
     return "None" if service.headless else next(map(str, service.cluster_ips), "")
 
+
+def _core_event(document: Document) -> Document:
+    """An Event of events.k8s.io/v1 as v1 has it."""
+    series, time = document.get("series") or {}, document.get("eventTime")
+    controller, instance = document["reportingController"], document["reportingInstance"]
+    return {
+        "kind": "Event",
+        "apiVersion": "v1",
+        "metadata": document["metadata"],
+        "involvedObject": document["regarding"],
+        "message": document["note"],
+        **{key: document[key] for key in ("reason", "type", "action", "eventTime")},
+        "reportingComponent": controller,
+        "reportingInstance": instance,
+        "source": {"component": controller, "host": instance},
+        "count": series.get("count", 1),
+        "firstTimestamp": time,
+        "lastTimestamp": series.get("lastObservedTime") or time,
+    }
+
+
+_OF_CORE_EVENTS: Final[Mapping[str, _Field]] = {
+    "reason": lambda event: event.reason,
+    "type": lambda event: event.type,
+    "involvedObject.kind": lambda event: event.regarding.kind,
+    "involvedObject.namespace": lambda event: event.regarding.namespace,
+    "involvedObject.name": lambda event: event.regarding.name,
+    "involvedObject.uid": lambda event: uid_of(event.regarding),
+    "source": lambda event: event.reporter,
+}
+
+_OF_ALL: Final = (
+    *("Pod", "ReplicationController", "Service", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"),
+    *("HorizontalPodAutoscaler", "CronJob", "Job"),
+)
+"""The kinds that kubectl lists as ``all``."""
 
 RESOURCES: Final = (
     Resource(
@@ -116,6 +155,8 @@ RESOURCES: Final = (
         },
         accepts=True,
     ),
+    # kubectl lists these by default; the others are what proxies write.
+    Resource(ClusterEvent, "v1", "events", ("ev",), fields=_OF_CORE_EVENTS, written=_core_event),
     *(
         Resource(Unstructured, each.group_version, each.plural, SHORT_NAMES[kind], each.namespaced, named=kind)
         for kind, each in KEPT_KINDS.items()
@@ -155,7 +196,7 @@ def discovery(path: str, version: str, resources: Iterable[Resource]) -> dict[st
         "kind": "APIResourceList",
         "apiVersion": "v1",
         "groupVersion": version_of,
-        "resources": [_described(resource) for resource in found],
+        "resources": [_described(resource) for resource in sorted(found, key=lambda each: each.plural)],
     }
 
 
@@ -172,5 +213,6 @@ def _described(resource: Resource) -> dict[str, Any]:
         "namespaced": resource.namespaced,
         "kind": resource.kind,
         "shortNames": list(resource.short),
+        "categories": ["all"] if resource.kind in _OF_ALL else [],
         "verbs": verbs,
     }
