@@ -76,7 +76,7 @@ VERBS = (
     ("exec one -- hostname -I", r"10\.244\."),
     ("debug one --image=tool --container=tool", r""),
     ("wait --for=jsonpath={.status.ephemeralContainerStatuses[0].name}=tool pod/one --timeout=40s", r"condition met"),
-    ("exec one --container=tool -- hostname -I", r"10\.244\."),
+    ("exec --container=tool one -- hostname -I", r"10\.244\."),
     ("create job once --image=once", r"job.batch/once created"),
     ("wait --for=condition=complete job/once --timeout=40s", r"condition met"),
     ("logs job/once", r"^$"),
