@@ -117,7 +117,7 @@ IN_A_GUEST = [row for row in rows() if kernel_of_row(row) == "uml"]
 
 # One of each table and one of an object in each mode in every run; one of each chain, set and kind of object where the
 # judge changed.
-@pytest.mark.parametrize("row", sentinels(ON_ANY_KERNEL, kind_of, name_of_row, few=sort_of, concern="defects"))
+@pytest.mark.parametrize("row", sentinels(ON_ANY_KERNEL, kind_of, name_of_row, few=sort_of, concern="judge"))
 def test_a_mutant_turns_red_what_the_record_says(row: Row, labs: Labs) -> None:
     check(row, labs)
 

@@ -46,7 +46,7 @@ _REAL = "lab/proxylab/engines/kubeproxy/"
 _CAUSES = "lab/proxylab/verdict/causes/"
 """The sentences behind `why:`, on which no judgement rests: the judge imports none of it."""
 
-_WHAT_LABS_RUN = (
+_WHAT_DECIDES = (
     *(
         f"lab/proxylab/{each}/"
         for each in (
@@ -82,7 +82,7 @@ CONCERNS = {
             "tests/support/browser.py",
         )
     ),
-    "catalogue": Concern(_WHAT_LABS_RUN, of=("engine_embedded", "mode_iptables"), kept=("core",), but=(_CAUSES,)),
+    "catalogue": Concern(_WHAT_DECIDES, of=("engine_embedded", "mode_iptables"), kept=("core",), but=(_CAUSES,)),
     "command_line": Concern(
         (
             "lab/proxylab/accepting.py",
@@ -154,7 +154,6 @@ CONCERNS = {
             f"{_NFTABLES}mutants.py",
             "lab/proxylab/features/mutate/",
             "lab/proxylab/mutate/",
-            "lab/proxylab/verdict/",
         ),
         {
             f"{_ENGINES}mutants_of_kube_proxy.py": (),
@@ -162,7 +161,6 @@ CONCERNS = {
             f"{_KERNEL}mutants_of_objects.py": ("test_the_verb_reports_objects_and_fields",),
             f"{_KERNEL}mutants_of_rules.py": ("test_a_lab_keeps_the_mutated_rules_and_a_probe_notices",),
         },
-        but=(_CAUSES,),
     ),
     "dev_script": Concern(("dev", "tests/unit/test_dev.py")),
     "editor": Concern(("lab/proxylab/scenario/", "tests/editor/")),
@@ -274,9 +272,12 @@ CONCERNS = {
             "lab/proxylab/rules/",
             "lab/proxylab/traffic/",
             "lab/proxylab/verdict/",
+            "scenarios/mutations.json",
             "tests/kernel/attacks/",
             "tests/kernel/attacked_lab.py",
             "tests/kernel/attacked_streams.py",
+            "tests/kernel/mutant_record.py",
+            "tests/kernel/test_recorded_mutants.py",
         ),
         {
             **{
@@ -313,12 +314,6 @@ CONCERNS = {
             f"{_KERNEL}it_cannot_lie.py": (EACH,),
             f"{_KERNEL}refused_at_a_node.py": (EACH,),
             f"{_KERNEL}rules_read_back.py": (EACH,),
-            f"{_KERNEL}sent_together.py": (
-                "test_an_audit_has_the_verdicts_of_its_probes_alone",
-                "test_so_has_an_audit_of_a_proxy_with_a_wrong_rule[nat KUBE-SEP]",
-                "test_every_wrong_rule_has_its_row",
-                "test_so_have_the_probes_of_a_scenario_that_one_moment_has",
-            ),
             f"{_KERNEL}slow_affinity.py": (EACH,),
             f"{_KERNEL}source_ports.py": (EACH,),
         },
@@ -429,6 +424,7 @@ CONCERNS = {
         {
             "tests/benchmarks/test_build.py": ("test_a_lab_stands_within_a_few_times_the_kernels_own_time",),
             f"{_KERNEL}blocked_programs.py": (),
+            f"{_KERNEL}descriptors_run_out.py": (),
             f"{_KERNEL}engines_that_hang.py": ("test_the_client_says_what_it_waits_for_and_how_the_log_ends[idles]",),
             f"{_KERNEL}killed_as_ordinary_user.py": (EACH,),
             f"{_KERNEL}killed_as_root.py": (EACH,),
@@ -482,7 +478,7 @@ CONCERNS = {
             "lab/proxylab/client/lab_process.py",
             "lab/proxylab/kernel/sandbox/",
             "lab/proxylab/resource_limits.py",
-            "lab/proxylab/server/",
+            "lab/proxylab/server/main.py",
         ),
         {
             f"{_KERNEL}control_groups.py": (
@@ -490,7 +486,6 @@ CONCERNS = {
                 "test_no_command_exceeds_the_bounds_of_its_group",
             ),
             f"{_KERNEL}dead_launcher.py": (EACH,),
-            f"{_KERNEL}descriptors_run_out.py": (),
             f"{_KERNEL}large_loads.py": (),
             f"{_KERNEL}launcher.py": (
                 "test_a_command_is_killed_when_its_caller_stops_waiting",
@@ -506,6 +501,24 @@ CONCERNS = {
                 "test_a_command_in_a_lab_of_root_is_a_user_who_owns_nothing",
             ),
             f"{_KERNEL}what_a_run_needs.py": (),
+        },
+    ),
+    "together": Concern(
+        (
+            "lab/proxylab/client/open_lab.py",
+            "lab/proxylab/evidence/",
+            "lab/proxylab/features/audit/",
+            "lab/proxylab/traffic/",
+            "lab/proxylab/verdict/counted_rules.py",
+            "lab/proxylab/verdict/shared_counts.py",
+        ),
+        {
+            f"{_KERNEL}sent_together.py": (
+                "test_an_audit_has_the_verdicts_of_its_probes_alone",
+                "test_so_has_an_audit_of_a_proxy_with_a_wrong_rule[nat KUBE-SEP]",
+                "test_every_wrong_rule_has_its_row",
+                "test_so_have_the_probes_of_a_scenario_that_one_moment_has",
+            ),
         },
     ),
     "traffic": Concern(

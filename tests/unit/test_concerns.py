@@ -95,7 +95,7 @@ def test_without_a_clone_there_is_nothing_to_compare_with(tmp_path: Path) -> Non
             {"catalogue", "engines", "userspace_core"},
         ),
         ("lab/proxylab/verdict/causes/loss.py", {"reasons"}),
-        ("lab/proxylab/verdict/flows.py", {"catalogue", "defects", "judge", "reasons"}),
+        ("lab/proxylab/verdict/flows.py", {"catalogue", "judge", "reasons"}),
         ("scenarios/clusterip/from-a-pod.lab.yaml", set()),
         ("tests/kernel/test_copies.py", {"judge"}),
         ("devices", set()),
