@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from changes import ROOT, base_of, changed_files, changed_scenarios, changed_since
+from changes import ROOT, base_of, changed_files, changed_scenarios, changed_since, names_a_changed_scenario
 from concerns import CONCERNS, EACH, Marks, is_concerned, of_page, of_scenario, unconcerned
 
 
@@ -153,6 +153,14 @@ def test_scenarios_of_an_engine_are_of_its_concern(place: str, markers: tuple[st
 def test_the_probes_of_a_changed_scenario_are_of_no_concern() -> None:
     markers = ("core", "engine_embedded", "mode_nftables")
     assert of_scenario("steps/scaled-to-zero", markers, {"steps/scaled-to-zero"}) == []
+
+
+def test_what_is_said_of_a_changed_scenario_is_known_by_its_name_unless_many_changed() -> None:
+    name = "test_a_mutant_turns_red[nat KUBE-SEP-*: the rule is absent (embedded/iptables): dns/external-name]"
+    few = frozenset({"dns/external-name", "dns/on-a-bridge"})
+    assert names_a_changed_scenario(name, few)
+    assert not names_a_changed_scenario(name, few - {"dns/external-name"})
+    assert not names_a_changed_scenario(name, few | {f"steps/{number}" for number in range(20)})
 
 
 def test_a_scenario_has_changed_with_its_text_and_with_what_lies_in_its_folder(clone: Path) -> None:
