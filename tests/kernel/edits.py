@@ -203,6 +203,21 @@ EDITS = [
         },
     ),
     Edit(
+        "icmp/mtu-of-a-link-and-of-a-route",
+        ", mtu: 1300}",
+        "}",
+        {"node says that a datagram to a ClusterIP is too big for its route"},
+    ),
+    Edit(
+        "icmp/mtu-of-a-link-and-of-a-route",
+        "mtu: 1300, labels",
+        "labels",
+        {
+            "endpoint's node says that a datagram is too big for the pod's link",
+            "error about a masqueraded datagram comes back from the endpoint's node",
+        },
+    ),
+    Edit(
         "icmp/errors-about-translated-packets",
         "mtu: {nodes: 1400}",
         "mtu: {nodes: 1500}",

@@ -132,8 +132,14 @@ def _of_packets(assembly: Assembly, probe: Probe) -> Iterator[str]:
     """What decides about the packets that the probe sends."""
     if probe.send.ttl is not None and probe.send.ttl <= MOST_STEPS:
         yield "the time to live of the packets decides how far they come"
-    if probe.send.payload and assembly.scenario.network.mtu:
+    if probe.send.payload and _has_mtus(assembly.scenario):
         yield "the packets may be above an MTU of the network"
+
+
+def _has_mtus(scenario: Scenario) -> bool:
+    """Whether some link or route of the network has another MTU than Ethernet's."""
+    routes = (route for node in scenario.nodes for route in node.routes)
+    return any((scenario.network.mtu, *(each.mtu for each in routes), *(each.mtu for each in scenario.pods)))
 
 
 def _deciding(assembly: Assembly, probe: Probe, version: Version) -> Iterator[str]:

@@ -106,7 +106,8 @@ class Route(Record, frozen=True):
     """A route. ``via`` is ``None`` for a route on the link; ``source`` is the preferred source address.
 
     With ``hops``, flows spread over them, and ``device`` is the first one's. With ``onlink``, ``via`` is a neighbour on
-    ``device`` although no address there covers it. For an ``unreachable`` route the sender gets an ICMP error.
+    ``device`` although no address there covers it. For an ``unreachable`` route the sender gets an ICMP error. ``mtu``
+    is that of the route, where it is not its device's.
     """
 
     destination: IPNetwork
@@ -117,6 +118,7 @@ class Route(Record, frozen=True):
     onlink: bool = False
     unreachable: bool = False
     table: int = MAIN_TABLE
+    mtu: int | None = None
 
     @property
     def devices(self) -> tuple[str, ...]:

@@ -168,10 +168,12 @@ class _PodLinker:
         self._addresses = addresses
         self._draft = draft
         self._bridges: dict[str, str] = {}
-        self._mtu = network.mtu.get(PODS)
-        if self._mtu is None and network.inter_node == "vxlan":
+        mtu = network.mtu.get(PODS)
+        if mtu is None and network.inter_node == "vxlan":
             outer = next(iter(addresses.node.values()))[0]
-            self._mtu = network.mtu.get(NODES, _ETHERNET_MTU) - _VXLAN_OVERHEAD[outer.version]
+            mtu = network.mtu.get(NODES, _ETHERNET_MTU) - _VXLAN_OVERHEAD[outer.version]
+        self._mtu = mtu
+        self._mtus = {name: group.mtu for group in scenario.pods if group.mtu for name in group.pod_names}
 
     def network(self, pod: NamespaceDraft, node: NamespaceDraft, names: list[str]) -> None:
         """Link the namespace of the pods ``names`` to their node."""
@@ -182,7 +184,7 @@ class _PodLinker:
         self._network(pod, node, list(own))
 
     def _ptp(self, pod: NamespaceDraft, node: NamespaceDraft, own: list[IPAddress]) -> None:
-        outer, inner = self._draft.pod_link(node, pod, UPLINK, mtu=self._mtu).ends
+        outer, inner = self._draft.pod_link(node, pod, UPLINK, mtu=self._mtus.get(pod.name, self._mtu)).ends
         for gateway in self._addresses.gateway[node.name]:
             node.address(outer.device, gateway)
         for address in own:
@@ -195,7 +197,8 @@ class _PodLinker:
             pod.neighbours.append(Neighbour(inner.device, gateway, outer.mac))
 
     def _unnumbered(self, pod: NamespaceDraft, node: NamespaceDraft, own: list[IPAddress]) -> None:
-        outer, inner = self._draft.pod_link(node, pod, UPLINK, mtu=self._mtu, proxy_arp=True).ends
+        mtu = self._mtus.get(pod.name, self._mtu)
+        outer, inner = self._draft.pod_link(node, pod, UPLINK, mtu=mtu, proxy_arp=True).ends
         node.device_sysctls.append(Sysctl(f"net.ipv4.conf.{outer.device.replace('.', '/')}.proxy_arp", "1"))
         for address in own:
             node.route(only(address), outer.device)
@@ -219,7 +222,8 @@ class _PodLinker:
                     node.link_local(bridge.device, bridge.mac)
         hairpin = self._hairpin == "hairpin-veth"
         master = self._bridges[node.name]
-        inner = self._draft.pod_link(node, pod, UPLINK, mtu=self._mtu, master=master, hairpin=hairpin).second
+        mtu = self._mtus.get(pod.name, self._mtu)
+        inner = self._draft.pod_link(node, pod, UPLINK, mtu=mtu, master=master, hairpin=hairpin).second
         for address in own:
             pod.address(inner.device, address, next(network for network in networks if address in network))
         for gateway in gateways:

@@ -84,6 +84,7 @@ def _route(route: Route) -> str:
     words += ["onlink"] if route.onlink else []
     words += [f"src {route.source}"] if route.source is not None else []
     words += [f"table {route.table}"] if route.table != MAIN_TABLE else []
+    words += [f"mtu {route.mtu}"] if route.mtu is not None else []
     return " ".join(words)
 
 

@@ -224,7 +224,7 @@ def _link_node(node: LabNode, namespace: NamespaceDraft, addresses: AddressPlan,
                 family = Family.of(route.source)
                 namespace.rules.append(PolicyRule(family, priority, tables[route.source], route.source))
             table = tables[route.source]
-        namespace.routes.append(Route(route.destination, route.device, route.via, table=table))
+        namespace.routes.append(Route(route.destination, route.device, route.via, table=table, mtu=route.mtu))
 
 
 def _is_default(route: NodeRoute) -> bool:

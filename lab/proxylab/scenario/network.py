@@ -160,7 +160,7 @@ _LEAST_MTU: Final = 1280
 """What IPv6 needs (RFC 8200, section 5): below, the kernel takes it from the device."""
 PODS: Final = "pods"
 """The links between nodes and their pods, beside the names of segments."""
-_Mtu = Annotated[int, Between(_LEAST_MTU, 1500)]
+Mtu = Annotated[int, Between(_LEAST_MTU, 1500)]
 
 
 class Segment(Declared, frozen=True, kw_only=True):
@@ -277,7 +277,7 @@ class Network(Declared, frozen=True, kw_only=True):
         ),
     ] = field(default_factory=dict)
     mtu: Annotated[
-        Mapping[Name, _Mtu],
+        Mapping[Name, Mtu],
         Key(
             "The MTU of all links of a segment, by its name (nodes, outside, or one of segments), or of the links "
             "between nodes and their pods (pods). The default is 1500, and for pods with vxlan what the tunnel leaves.",

@@ -9,7 +9,7 @@ from proxylab.addresses import IPAddress, Protocol
 from proxylab.cluster.configuration import SocketAddress
 from proxylab.scenario.document import describe, shown
 from proxylab.scenario.keys import NOT_EMPTY, OWN_NAME, Check, Declared, Key, Read, WrittenAs, refused
-from proxylab.scenario.network import UPLINK, AnyNetem
+from proxylab.scenario.network import UPLINK, AnyNetem, Mtu
 from proxylab.scenario.syntax import (
     Address,
     Destination,
@@ -76,6 +76,10 @@ class NodeRoute(Declared, frozen=True):
     source: Annotated[
         Network | None,
         Key("Makes it a policy route, for packets from that network.", ["172.19.0.0/16"], alias="from"),
+    ] = None
+    mtu: Annotated[
+        Mtu | None,
+        Key("The largest packet that the node sends by it; of a larger one it tells the sender.", [1400]),
     ] = None
 
 

@@ -11,7 +11,7 @@ from proxylab.addresses import IPAddress, Protocol
 from proxylab.cluster.objects import PodPort
 from proxylab.scenario.document import describe, shown
 from proxylab.scenario.keys import NOT_EMPTY, OWN_NAME, Between, Check, Declared, Key, Read, refused
-from proxylab.scenario.network import OUTSIDE, AnyNetem
+from proxylab.scenario.network import OUTSIDE, AnyNetem, Mtu
 from proxylab.scenario.syntax import Address, Labels, Name, Network, PortName, PortNumber, Sysctls, distinct
 from proxylab.scenario.words import ClientAddress, Dials, Position, Program
 
@@ -169,6 +169,10 @@ class PodGroup(Declared, frozen=True, kw_only=True):
             ["prod/echo"],
         ),
     ] = ""
+    mtu: Annotated[
+        Mtu | None,
+        Key("The MTU of the link of each pod to its node, in place of that in spec.network.mtu.", [1400]),
+    ] = None
     netem: Annotated[
         AnyNetem | None,
         Key("What the link of each pod to its node does to packets.", [{"loss": "10%", "delay": "20ms"}]),

@@ -66,7 +66,7 @@ def test_the_wire() -> None:
     assert first.daemons == (Daemon(name="kubelet", port=10250, address=ip_address("127.0.0.1")),)
     assert second.uplinks == (Uplink("eth1", "storage"),)
     assert second.routes == (
-        NodeRoute(ip_network("198.51.100.0/24"), "eth1", ip_address("172.19.0.1"), ip_network("10.244.0.0/16")),
+        NodeRoute(ip_network("198.51.100.0/24"), "eth1", ip_address("172.19.0.1"), ip_network("10.244.0.0/16"), 1400),
     )
     assert first.programs.by_name == {"nft": "/opt/nft-1.0.6/nft"}
     assert second.programs.by_name == {

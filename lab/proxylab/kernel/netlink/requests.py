@@ -259,6 +259,7 @@ def _route(route: Route, flags: int, indexes: tuple[int, ...]) -> NetlinkRequest
         "flags": _RTNH_F_ONLINK if route.onlink else 0,
         "RTA_GATEWAY": None if route.via is None else str(route.via),
         "RTA_PREFSRC": None if route.source is None else str(route.source),
+        "RTA_METRICS": None if route.mtu is None else {"RTAX_MTU": route.mtu},
     }
     if route.unreachable:
         way = "unreachable"

@@ -310,6 +310,7 @@ def _route(route: Route) -> str:
         words += [f"via {route.via}"] if route.via else []
         words += [f"dev {route.device}"] + (["onlink"] if route.onlink else [])
     words += [f"src {route.source}"] if route.source else []
+    words += [f"mtu {route.mtu}"] if route.mtu else []
     words += [f"table {route.table}"] if route.table != MAIN_TABLE else []
     return " ".join(words)
 
