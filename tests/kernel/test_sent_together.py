@@ -193,7 +193,7 @@ def test_so_has_an_audit_of_a_proxy_with_a_wrong_rule(chain: str) -> None:
 
 
 @pytest.mark.thorough  # the same with every mutant of every rule
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(2400)
 @pytest.mark.parametrize("chain", CHAINS)
 def test_so_has_one_with_any_wrong_rule_of_a_chain(chain: str) -> None:
     wrong = mutants(chain)
