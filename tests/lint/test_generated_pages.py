@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from catalogue_pages import capabilities_page, engines_page
 from cli_page import cli_page
-from conformance_page import conformance_page
+from conformance_page import conformance_page, next_release_page
 from documents import ROOT
 from e2e_reference import e2e_reference
 from options_page import options_page
@@ -24,6 +24,7 @@ PAGES = {
     "capabilities": capabilities_page,
     "scenarios": scenarios_page,
     "conformance": conformance_page,
+    "next-release": next_release_page,
     "oracle": oracle_reference,
     "semantics": semantics_reference,
     "e2e": e2e_reference,

@@ -117,7 +117,7 @@ def _tables(found: Conformance) -> Iterator[tuple[str, _Rows]]:
     yield "", [*_summary(found)]
     for mode in dict.fromkeys(each.mode for each in found.columns):
         columns = [number for number, each in enumerate(found.columns) if each.mode == mode]
-        proxies = [found.columns[each].label.replace(f"/{mode}", "") for each in columns]
+        proxies = [_heading(found, each, columns).replace(f"/{mode}", "") for each in columns]
         yield f"Mode {mode}", [("theme", *proxies), *_themes(found, columns)]
         differing = [*_differing(found, columns)]
         if differing:
@@ -126,6 +126,13 @@ def _tables(found: Conformance) -> Iterator[tuple[str, _Rows]]:
             rows = [*_reasons(found, columns, results)]
             if rows:
                 yield f"{heading} in mode {mode}", [("reason", *proxies), *rows]
+
+
+def _heading(found: Conformance, column: int, columns: Sequence[int]) -> str:
+    """The proxy, with the options that tell it from others of its name."""
+    subject = found.columns[column]
+    alike = [each.options for each in (found.columns[number] for number in columns) if each.label == subject.label]
+    return " ".join((subject.label, *(word for word in subject.options if not all(word in each for each in alike))))
 
 
 def _summary(found: Conformance) -> Iterator[Sequence[str]]:
@@ -155,11 +162,15 @@ def _themes(found: Conformance, columns: Sequence[int]) -> Iterator[Sequence[str
 
 
 def _differing(found: Conformance, columns: Sequence[int]) -> Iterator[Sequence[str]]:
-    """The items whose result is not the same on all proxies that ran their scenario, with the reason of each."""
+    """The items whose result is not the same on all proxies that ran their scenario, with the reason of each.
+
+    An item that only some of them have is one if it does not conform: a lab may have failed there.
+    """
     ran = {each: found.scenarios(each) for each in columns}
     for item in found.items:
         here = [each for each in columns if item.scenario in ran[each]]
-        if len({item.results[each] for each in here}) > 1:
+        results = {item.results[each] for each in here}
+        if len(results) > 1 and (len(results - {None}) > 1 or not results.isdisjoint(_BAD)):
             yield item.title, *(_in_words(item, each) if each in here else "" for each in columns)
 
 
