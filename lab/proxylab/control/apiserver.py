@@ -33,7 +33,7 @@ class ApiServer:
         self._down: tuple[NetNs, ...] = ()
         self._delay = 0.0
         self._watches: set[_Watching] = set()
-        self._is_noted = False
+        self._coming: asyncio.TimerHandle | None = None
         self._unsubscribe = store.subscribe(self._note)
 
     async def listen(self, netns: NetNs) -> None:
@@ -70,8 +70,11 @@ class ApiServer:
             watching.expire()
 
     def hold_back(self, seconds: float) -> None:
-        """Hold each answer and each event back that long from now on."""
+        """Hold each answer and event back that long from now on; without a delay, events that wait come at once."""
         self._delay = seconds
+        if self._coming is not None and not seconds:
+            self._coming.cancel()
+            self._advance()
 
     async def close(self) -> None:
         """Close all sockets, and end all watches."""
@@ -88,16 +91,11 @@ class ApiServer:
 
     def _note(self, _event: Event) -> None:
         """Advance all watches soon: once for all changes that are made together."""
-        if self._watches and not self._is_noted:
-            self._is_noted = True
-            loop = asyncio.get_running_loop()
-            if self._delay:
-                loop.call_later(self._delay, self._advance)
-            else:
-                loop.call_soon(self._advance)
+        if self._watches and self._coming is None:
+            self._coming = asyncio.get_running_loop().call_later(self._delay, self._advance)
 
     def _advance(self) -> None:
-        self._is_noted = False
+        self._coming = None
         for watching in tuple(self._watches):
             watching.more()
 

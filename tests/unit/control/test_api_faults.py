@@ -141,3 +141,14 @@ def test_a_slow_server_holds_answers_and_events_back_until_it_is_prompt_again(mo
         assert (await event(reader))["type"] == "MODIFIED"
 
     run(story, monkeypatch)
+
+
+def test_events_that_a_slow_server_holds_back_come_when_it_is_prompt_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(there: Served) -> None:
+        reader, _ = await there.watch()
+        there.server.hold_back(3600)
+        there.store.apply(replace(ECHO, annotations={"n": "1"}))
+        there.server.hold_back(0)
+        assert (await event(reader))["type"] == "MODIFIED"
+
+    run(story, monkeypatch)
