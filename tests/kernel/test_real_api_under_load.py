@@ -11,7 +11,7 @@ from command_line import CommandLine
 from test_real_control_plane import pytestmark as needs_control_plane
 
 # A stream while kubectl makes five pods runs in every run: test_steps_run_kubectl_and_are_judged_by_what_it_makes.
-pytestmark = [needs_control_plane, pytest.mark.thorough, pytest.mark.timeout(900)]
+pytestmark = [needs_control_plane, pytest.mark.thorough, pytest.mark.timeout(2400)]
 
 PODS, SERVICES = 200, 1000
 
@@ -31,11 +31,11 @@ spec:
   steps:
   - name: kubectl makes two hundred pods
     change: {kubectl: [create, -f, FOLDER/pods.json]}
-    until: {within: 240s}
+    until: {within: 600s}
     expect: {datagrams: {lost: 0, rejected: 0}, connection: {lost: 0, resets: 0}}
   - name: kubectl makes a thousand Services of them
     change: {kubectl: [create, -f, FOLDER/services.json]}
-    until: {within: 240s}
+    until: {within: 600s}
     expect: {datagrams: {lost: 0, rejected: 0}, connection: {lost: 0, resets: 0}}
     probes:
     - name: the first one leads to its pod
@@ -48,7 +48,7 @@ spec:
       expect: {outcome: delivered, source: preserved, backends: [crowd-199]}
   - name: kubectl takes the pods away
     change: {kubectl: [delete, statefulset/crowd, --cascade=foreground]}
-    until: {within: 240s}
+    until: {within: 600s}
     expect: {datagrams: {lost: 0, rejected: 0}, connection: {lost: 0, resets: 0}}
     probes:
     - name: a Service without its pod rejects
@@ -57,7 +57,7 @@ spec:
       expect: {outcome: rejected, at: node-a}
   - name: kubectl takes the Services away
     change: {kubectl: [delete, services, --selector=load=one]}
-    until: {within: 240s}
+    until: {within: 600s}
     expect: {datagrams: {lost: 0, rejected: 0}, connection: {lost: 0, resets: 0}}
 ---
 apiVersion: v1
