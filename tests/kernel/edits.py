@@ -56,6 +56,30 @@ _NODE_IS_BACK = "the Node object is back, and another pod replaces the endpoint"
 
 EDITS = [
     Edit(
+        "hostport/beside-a-node-port",
+        "nodePort: 30080}",
+        "nodePort: 30081}",
+        {"host port leads to the Service whose node port has its number"},
+    ),
+    Edit(
+        "leftovers/rules-of-firewalld",
+        "            ct status dnat accept\n",
+        "",
+        {
+            "NodePort leads an outside host past firewalld, which has no port open for it",
+            "NodePort leads an outside host past firewalld of two nodes",
+        },
+    ),
+    Edit(
+        "leftovers/rules-of-calico",
+        "          -A cali-to-wl-dispatch -o cali-near -g cali-tw-cali-near\n",
+        "",
+        {
+            "ClusterIP leads a pod past Calico's chains to an endpoint of the same node",
+            "NodePort leads an outside host past Calico's chains",
+        },
+    ),
+    Edit(
         "steps/a-node-gets-another-address",
         '{internalIPs: [172.18.0.77, "fd00:172:18::77"]}',
         "{taints: []}",

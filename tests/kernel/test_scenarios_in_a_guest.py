@@ -54,6 +54,7 @@ LACKING = {
     "netem": "links/lossy-link links/link-begins-to-lose links/link-begins-to-delay",
     "SCTP sockets": "sctp/connections sctp/associations",
     "limit of conntrack": "conntrack/table-is-full conntrack/no-source-port-is-left",
+    "nft flowtables": "conntrack/flowtable-of-a-node",
 }
 """The scenarios of a folder that ``./dev test`` runs for what many kernels lack; ``--all`` runs all of the folder."""
 

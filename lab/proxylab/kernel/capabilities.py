@@ -52,8 +52,8 @@ _LARGE: Final = 4 << 20
 
 _FLOWTABLE_TRIAL: Final = """\
 table inet trial {
-  flowtable offload { hook ingress priority filter; devices = { lo }; }
-  chain forward { type filter hook forward priority filter; ct state established flow add @offload; }
+  flowtable passing { hook ingress priority filter; devices = { lo }; }
+  chain forward { type filter hook forward priority filter; ct state established flow add @passing; }
 }
 """
 

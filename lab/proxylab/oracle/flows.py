@@ -16,14 +16,13 @@ from proxylab.cluster.configuration import Mode
 from proxylab.cluster.objects import TrafficPolicy
 from proxylab.oracle.answers import FlowAnswer, FlowQuestion, HealthAnswer, ReachedEndpoint, SeenSource
 from proxylab.oracle.choice import Choice, choose
-from proxylab.oracle.frontends import meet
+from proxylab.oracle.frontends import Meeting, meet
 from proxylab.oracle.health import health_check, node_health
 from proxylab.oracle.masquerade import HAIRPIN, is_exempt_pod, masquerading
 from proxylab.oracle.moment import Moment, ServedPort
 from proxylab.oracle.ways import Ways
 from proxylab.plan.device_names import ROUTER
 from proxylab.plan.forwarding import UnreachableError
-from proxylab.plan.host_ports import HostPort
 from proxylab.plan.model import Role
 from proxylab.plan.resolved import PolicyRoute
 from proxylab.scenario.words import Frontend, IcmpError, Outcome, Reply
@@ -161,11 +160,11 @@ class _Walk:
             if meeting.undecided or meeting.rows:
                 self._require_decided(machine, meeting.undecided)
             packet = replace(packet, outcome_rows=(*packet.outcome_rows, *meeting.rows, *self._of_both_modes))
+            if meeting.host_port is not None:
+                yield from self._lead_to_pod(packet, meeting, machine, device, steps)
+                return
             if meeting.served is not None:
                 yield from self._translate(packet, meeting.served, machine, device, steps)
-                return
-            if meeting.host_port is not None:
-                yield from self._lead_to_pod(packet, meeting.host_port, machine, device, steps)
                 return
             if meeting.outcome is not None:
                 yield _End(outcomes=(meeting.outcome,), machine=machine, packet=packet)
@@ -281,17 +280,25 @@ class _Walk:
             else:
                 yield from self._once_translated(onward, node, steps, hides=hidden.happens, is_own=device is None)
 
-    def _lead_to_pod(self, packet: _Packet, led: HostPort, node: str, device: str | None, steps: int) -> Iterator[_End]:
+    def _lead_to_pod(
+        self, packet: _Packet, meeting: Meeting, node: str, device: str | None, steps: int
+    ) -> Iterator[_End]:
         """The network plugin of a node leads the packet to the pod that has the host port."""
+        led, served = meeting.host_port, meeting.served
+        if led is None:
+            return
+        marked = None if served is None else masquerading(self._moment, served, node, device, packet.source)
         of_node = packet.source.is_loopback and packet.source.version == 4
         hides = of_node or packet.source in led.subnet
-        why = "masquerade-own-network-at-host-port" if hides else "preserve-others-at-host-port"
+        why: tuple[str, ...] = ("masquerade-own-network-at-host-port" if hides else "preserve-others-at-host-port",)
+        if marked is not None and marked.happens and not hides:
+            hides, why = True, marked.rows
         onward = replace(
             packet,
             destination=led.address,
             port=led.pod_port,
             translated_by=(*packet.translated_by, _Translation(node, packet.source)),
-            source_rows=(*packet.source_rows, why),
+            source_rows=(*packet.source_rows, *why),
         )
         yield from self._to_endpoint(onward, node, steps, hides=hides, is_own=device is None)
 

@@ -20,7 +20,8 @@ class Meeting(Struct, frozen=True, kw_only=True):
 
     Attributes:
         served: the Service's port that the node leads it to.
-        host_port: the host port by which the node's network plugin leads it to a pod.
+        host_port: the host port by which the node's network plugin leads it to a pod. With ``served`` the proxy has
+            marked it for masquerading before, if it would masquerade a packet to that port.
         outcome: what the node does to it at once; with neither of these the packet goes on unchanged.
         rows: why, by the ids of rows.
         undecided: why no row decides; empty if the rows do.
@@ -83,7 +84,10 @@ def _led_before_frontends(
     row, led = moment.setting_of(node).row(HOST_PORT_ORDER), moment.host_port(node, destination, port, protocol)
     if led is None or row is None or row.then != HOST_PORT_FIRST:
         return None
-    return Meeting(host_port=led, rows=(_HOST_PORT, row.id))
+    behind = moment.at_address(destination, port, protocol) or (
+        moment.at_node_port(Family.of(destination), port, protocol) if moment.has(node, destination) else ()
+    )
+    return Meeting(host_port=led, served=behind[0] if len(behind) == 1 else None, rows=(_HOST_PORT, row.id))
 
 
 def _unassigned(moment: Moment, node: str, destination: IPAddress) -> Meeting:

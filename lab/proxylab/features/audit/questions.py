@@ -15,11 +15,12 @@ from proxylab.cluster.objects import EndpointSlice, Service, ServicePort, Servic
 from proxylab.evidence.words import endpoint
 from proxylab.features.audit.senders import SenderKind, Senders
 from proxylab.oracle.choice import candidates_of
+from proxylab.plan.host_ports import HostPort
 from proxylab.plan.model import Plan
 from proxylab.scenario.expect import PROMISED
-from proxylab.scenario.probes import AddressTarget, Probe, Send, ServiceTarget, Source, Target
+from proxylab.scenario.probes import AddressTarget, PodTarget, Probe, Send, ServiceTarget, Source, Target
 from proxylab.scenario.targets import addresses_by_frontend
-from proxylab.scenario.words import Frontend, Manner, Position
+from proxylab.scenario.words import Frontend, Manner, PodWay, Position
 from proxylab.statistics import flows_to_hit_all, flows_to_stick
 
 BESIDE: Final = "beside"
@@ -113,6 +114,7 @@ class Asker:
         senders: who may send.
         families: of the network.
         service_networks: those of cluster IPs.
+        host_ports: those of the pods that are there.
         file: where the questions come from, for their positions.
     """
 
@@ -125,6 +127,7 @@ class Asker:
         senders: Senders,
         families: Sequence[Family],
         service_networks: Iterable[IPNetwork],
+        host_ports: Iterable[HostPort] = (),
         file: str,
     ) -> None:
         self._services, self._senders, self._families = services, senders, families
@@ -134,6 +137,9 @@ class Asker:
         self._pods_at = {address: (pod.name, pod.node) for pod in plan.pods for address in pod.addresses}
         self._own = {pod for pods in senders.pods.values() for pod in pods}
         self._networks = tuple(service_networks)
+        forwarders = {pod.name for pod in plan.pods if pod.forwards}
+        named = ((each, each.pod.rpartition("/")[2]) for each in host_ports)
+        self._host_ports = [(each, pod) for each, pod in named if pod not in forwarders]
         self._position = Position(file, 1, 1)
 
     def questions(self) -> Iterator[AuditQuestion]:
@@ -143,6 +149,8 @@ class Asker:
                 yield from self._of(dialled)
             yield from self._beside(service)
         yield from self._unassigned()
+        for led, pod in self._host_ports:
+            yield from self._at_host_port(led, pod)
 
     @property
     def undialled(self) -> Mapping[str, str]:
@@ -270,6 +278,29 @@ class Asker:
             for kind, sender in self._plain_senders():
                 frontend = f"{BESIDE}: unassigned address {endpoint(free, 80)}/TCP"
                 yield self._aside("", frontend, kind, sender, AddressTarget(address=free, port=80), Transport.TCP)
+
+    def _at_host_port(self, led: HostPort, pod: str) -> Iterator[AuditQuestion]:
+        """A host port from each kind of sender; one at a loopback address from its node alone."""
+        senders = self._senders
+        others = [node for node in senders.nodes if node != led.node]
+        asked: list[tuple[SenderKind, str | None]] = [(SenderKind.NODE, led.node)]
+        if led.at is None or not led.at.is_loopback:
+            asked += [
+                (SenderKind.NEAR, senders.pod_on((led.node,), (pod,))),
+                (SenderKind.FAR, senders.pod_on(others, ())),
+                (SenderKind.OUTSIDE, next(iter(senders.outside), None)),
+            ]
+        frontend = f"{PodWay.HOST_PORT} {led.port}/{led.protocol} of {pod}"
+        if len(self._families) > 1:
+            frontend += f" ({Family.of(led.address)})"
+        target = PodTarget(pod=pod, via=PodWay.HOST_PORT, port=led.pod_port, family=Family.of(led.address))
+        manner = Manner.PACKET if led.protocol is Protocol.SCTP else Manner.CONNECT
+        for kind, sender in asked:
+            if sender is not None:
+                name = f"{_title(frontend)} from {sender}"
+                send = Send(protocol=Transport(led.protocol), manner=manner, flows=1)
+                probe = self._probe(name, Source(name=sender), target, send)
+                yield AuditQuestion(service="", frontend=frontend, kind=kind, probe=probe)
 
     def _aside(
         self, service: str, frontend: str, kind: SenderKind, sender: str, target: AddressTarget, protocol: Transport

@@ -12,6 +12,7 @@ from proxylab.features.audit.findings import Audit, AuditAnswer
 from proxylab.features.audit.questions import Asker
 from proxylab.features.audit.senders import senders_of
 from proxylab.oracle.promised import with_promises
+from proxylab.plan.host_ports import host_ports
 from proxylab.verdict.model import UNRESOLVED, ProbeVerdict
 
 
@@ -36,6 +37,7 @@ def audit(lab: OpenLab, command: str, at: Callable[[int, int], None]) -> Audit:
         senders=senders,
         families=network.families,
         service_networks=network.service_cidrs,
+        host_ports=host_ports(plan, cluster.pods.values(), cluster.nodes.values()),
         file=subject,
     )
     questions = list(asker.questions())

@@ -55,7 +55,8 @@ from proxylab.rules.effects import EXEMPTING, REJECTING, REWRITING, Effect, effe
 from proxylab.rules.packets import Packets
 from proxylab.rules.rule import Rule
 from proxylab.rules.texts import excludes, read_rule
-from proxylab.scenario.words import IcmpError, Outcome
+from proxylab.scenario.probes import PodTarget
+from proxylab.scenario.words import IcmpError, Outcome, PodWay
 from proxylab.verdict.case import Case, fate_clause, fates_text, nodes_of
 from proxylab.verdict.counted_rules import CountedRule, may_be_engines, of_service, the_rule
 from proxylab.verdict.doubts import dropped_by_one, packets_of, packets_until
@@ -176,8 +177,9 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
     for rule in _translating(case, got):
         counted[rule.translates_to] += rule.count.packets
     asked = set() if case.resolved.service_port else {(each.address, each.port) for each in case.resolved.endpoints}
+    by_host_port = _addresses_behind_host_port(case)
     for where, flows in got.items():
-        if where == case.dialled or where in asked or counted[where] == flows:
+        if where == case.dialled or where in asked or where[0] in by_host_port or counted[where] == flows:
             continue
         instead = "".join(_led_by_foreign_rule(case, node) for node in case.resolved.nodes)
         if flows - old[where] <= counted[where] <= flows and not instead:
@@ -187,6 +189,18 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
             few = "of" if counted[where] < flows else "packets for"
             found = f"{counted[where]:,} {few} {amount(flows, 'flow')} it got"
             yield f"{whose}DNAT rules to {endpoint(*where)} counted {found}{instead}"
+
+
+def _addresses_behind_host_port(case: Case) -> Container[IPAddress]:
+    """The addresses of the pod whose host port the probe dials, if the author expects the flows there.
+
+    In mode ipvs a host port comes before a node port of its number, and no rule of the engine counts the flow.
+    """
+    target = case.probe.target
+    if not isinstance(target, PodTarget) or target.via is not PodWay.HOST_PORT:
+        return ()
+    led = {each.address for each in case.resolved.receivers if each.name == target.pod}
+    return led if target.pod in case.expect.backend_names else ()
 
 
 def _translating(case: Case, got: Container[tuple[IPAddress, int] | None]) -> Iterator[CountedRule]:

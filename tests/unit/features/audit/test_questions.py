@@ -10,6 +10,7 @@ from proxylab.features.audit.questions import Asker, AuditQuestion
 from proxylab.features.audit.senders import SenderKind, senders_of, with_senders
 from proxylab.oracle.promised import with_promises
 from proxylab.plan.assembly import Assembly, assemble
+from proxylab.plan.host_ports import host_ports
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import holds_scenario
 from proxylab.scenario.model import Scenario
@@ -62,6 +63,7 @@ def asker_of(scenario: Scenario) -> tuple[Asker, Assembly]:
             senders=senders_of(scenario, assembly.plan),
             families=scenario.network.families,
             service_networks=scenario.network.service_cidrs,
+            host_ports=host_ports(assembly.plan, cluster.pods.values(), cluster.nodes.values()),
             file="shop.yaml",
         ),
         assembly,
@@ -108,6 +110,16 @@ def test_what_lies_beside_is_asked_from_a_pod_and_a_node(questions: list[AuditQu
     unassigned = [each for each in questions if not each.service]
     assert Counter(each.kind for each in unassigned) == beside
     assert all("unassigned address 10.96." in each.frontend for each in unassigned)
+
+
+def test_a_host_port_is_asked_from_each_kind_of_sender_that_can_reach_it() -> None:
+    ports = "ports: [{containerPort: 8080, hostPort: 80}, {containerPort: 8081, hostPort: 81, hostIP: 127.0.0.1}]"
+    text = MANIFESTS.replace("ports: [{containerPort: 8080}]", ports).replace("replicas: 2", "replicas: 1")
+    (case,) = cases(scenario_of_manifests(text, "shop.yaml"), "iptables", NEWEST)
+    asked = [each for each in asker_of(with_senders(case))[0].questions() if "hostPort" in each.frontend]
+    at_80 = Counter(each.kind for each in asked if "hostPort 80/" in each.frontend)
+    assert at_80 == {SenderKind.NODE: 1, SenderKind.NEAR: 1, SenderKind.FAR: 1, SenderKind.OUTSIDE: 1}
+    assert Counter(each.kind for each in asked if "hostPort 81/" in each.frontend) == {SenderKind.NODE: 1}
 
 
 def test_a_service_without_a_frontend_is_told_and_not_asked(scenario: Scenario, questions: list[AuditQuestion]) -> None:
