@@ -36,8 +36,8 @@ _NEXT_HEAD = """\
 # The next release beside the last
 
 `proxylab conformance` ran scenarios of the catalogue on kube-proxy 1.38.0-beta.0 and on 1.37.2, in modes iptables and
-nftables, on one kernel. The summary below has how many, and the digest of their files: on 1.38.0-beta.0, all in mode
-nftables, and in mode iptables the themes from affinity to hairpin.
+nftables, on one kernel. The summary below has how many, and the digest of their files: on 1.38.0-beta.0, the whole
+catalogue of that day.
 [next-release.json](next-release.json) has each item with its results. An item is a probe or step of a
 [scenario](scenarios.md). A known difference is what `except` in a scenario says of the proxy's mode or version. The
 catalogue expects what 1.37 does: where 1.38.0-beta.0 "does not conform", it does otherwise, which may be meant.
@@ -55,8 +55,8 @@ is answered by ICMP port unreachable. In 1.37 it goes to the node's own programs
 * where `nodePortAddresses` names a loopback address, the process of kube-proxy takes the connection and opens another
   one to an endpoint ([nodeport/loopback-addresses-only](../../scenarios/nodeport/loopback-addresses-only.lab.yaml)).
 
-With the gate off, the eight scenarios that are about that conform as on 1.37.2, as the last column of mode nftables
-shows.
+With the gate off, the nine scenarios of mode nftables that met that conform as on 1.37.2: its last column shows them.
+In mode iptables one scenario differs by it: steps/proxy-mode-switches, which changes to mode nftables.
 
 **UDP flows to the node port of a deleted Service keep their translation**, in both modes
 ([bugs/139628-udp-after-service-deletion](../../scenarios/bugs/139628-udp-after-service-deletion.lab.yaml),
