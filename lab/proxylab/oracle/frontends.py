@@ -82,11 +82,9 @@ def _led_before_frontends(
 ) -> Meeting | None:
     """The host port that comes before what the proxy serves at that port; ``None`` where there is none."""
     row, led = moment.setting_of(node).row(HOST_PORT_ORDER), moment.host_port(node, destination, port, protocol)
-    if led is None or row is None or row.then != HOST_PORT_FIRST:
+    if led is None or row is None or row.then != HOST_PORT_FIRST or moment.at_address(destination, port, protocol):
         return None
-    behind = moment.at_address(destination, port, protocol) or (
-        moment.at_node_port(Family.of(destination), port, protocol) if moment.has(node, destination) else ()
-    )
+    behind = moment.at_node_port(Family.of(destination), port, protocol)
     return Meeting(host_port=led, served=behind[0] if len(behind) == 1 else None, rows=(_HOST_PORT, row.id))
 
 

@@ -250,7 +250,7 @@ class Moment:
         The plugin takes for the node's own what the kernel does. Of several pods the newest has the port.
         """
         is_own = self.has(node, address) or (address.is_loopback and address.version == 4)
-        if not is_own and not self._binds(node, address):
+        if not is_own:
             return None
         found = (
             each
@@ -260,13 +260,6 @@ class Moment:
             and each.at in (None, address)
         )
         return next(found, None)
-
-    def _binds(self, node: str, address: IPAddress) -> bool:
-        """Whether the node's proxy gives the address of a Service to a device of the node, as mode ipvs does."""
-        row = self.setting_of(node).row(HOST_PORT_ORDER)
-        if row is None or row.then != HOST_PORT_FIRST:
-            return False
-        return address in self.cluster_ips or any(address == at for at, _, _ in self._frontends)
 
     def dialled_at(self, address: IPAddress, port: int, protocol: Protocol) -> DialledPort | None:
         """The node ports that a balancer dials for a port of its address; ``None`` if it dials none."""
