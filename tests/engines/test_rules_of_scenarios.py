@@ -84,9 +84,11 @@ def clusters(mode: str, part: str) -> Iterator[tuple[str, AnyResponse, tuple[Kub
             for number, cluster in enumerate(timeline):
                 if part in (CORE, ENDS) and 0 < number < len(timeline) - 1:
                     continue
-                # Since 1.37 kube-proxy ends when the addresses of its node change.
+                # Since 1.37 kube-proxy ends when the addresses or the podCIDRs of its node change.
                 bare = (
-                    Node(name=each.name, addresses=each.addresses) for each in cluster.objects if isinstance(each, Node)
+                    Node(name=each.name, addresses=each.addresses, pod_cidrs=each.pod_cidrs)
+                    for each in cluster.objects
+                    if isinstance(each, Node)
                 )
                 # In mode nftables kube-proxy goes by the ServiceCIDRs of its last full sync.
                 networks = (each for each in cluster.objects if isinstance(each, ServiceCIDR))
