@@ -21,7 +21,7 @@ from staged_engines import Stage, staged
 
 from proxylab.addresses import IPNetwork
 from proxylab.binaries.choose import Sources
-from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.cluster.configuration import DetectLocalMode, ProxyConfiguration
 from proxylab.cluster.objects import KubeObject, Node, ServiceCIDR
 from proxylab.cluster.store import Store
 from proxylab.engines.modes import MODES
@@ -168,6 +168,10 @@ async def compared_in(launcher: Launcher, told: AnyResponse, group: Clusters) ->
     count = 0
     async with AsyncExitStack() as stack:
         few = len(group) <= FEW and os.environ["TEST_PART"] in (CORE, ENDS)
+        _, configuration, known = told
+        # With NodeCIDR a kube-proxy waits for the podCIDRs of its Node, which a scenario with one node does not have.
+        alone = sum(isinstance(each, Node) for each in known) < len(NODES)
+        few |= alone and configuration.detect_local_mode is DetectLocalMode.NODE_CIDR
         stages = await on_nodes(launcher, stack, told, NODES[:1] if few else NODES)
         for name, objects in group.items():
             for stage in (each for pair in stages.values() for each in pair):
