@@ -47,7 +47,12 @@ class Cache(Struct, frozen=True):
         return replace(self, folder=self.folder / name)
 
     def binaries(self) -> list[Binary]:
-        """The cached binaries, oldest version first; within a version the latest file comes last."""
+        """The cached binaries, oldest version first; within a version the latest file comes last.
+
+        There are none in a folder that this user may not read, such as that of root, whose HOME ``setpriv`` keeps.
+        """
+        if not os.access(self.folder, os.R_OK | os.X_OK):
+            return []
         found = [path for path in self.folder.glob(f"v*/*/{self.program.name}") if path.is_file() and _is_whole(path)]
         found.sort(key=lambda path: (order(path.parent.parent.name), path.stat().st_mtime_ns))
         return [Binary(path, self._identity(path.parent)) for path in found]

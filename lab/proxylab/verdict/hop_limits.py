@@ -118,13 +118,18 @@ class HopLimits(Struct, frozen=True):
     def _taken(self, flow: Flow, packet: Packet) -> Iterator[_Decrease]:
         """What each stop of the way took, and what was taken between them; nothing where the taps missed a hop."""
         way = flow.way if packet is Packet.REQUEST else flow.way_back
+        came: Observation | None = None
         for stop, following in zip_longest(way, way[1:]):
-            came, went = stop.seen[0], _went(stop, following)
+            came = came or stop.seen[0]
+            if following is not None and _goes_on_inside(stop, following):
+                continue  # taps saw a copy elsewhere in between: both are one stop
+            went = _went(stop, following)
             if came is not went:
                 yield _Decrease(came, went, *self._in_stop(stop, came, went))
             if following is not None and not following.relayed:
                 inside = STACK in (went.device, following.seen[0].device)
                 yield _Decrease(went, following.seen[0], 0, 0 if inside else 1)
+            came = None
 
     def _in_stop(self, stop: Stop, came: Observation, went: Observation) -> tuple[int, int]:
         if came.direction is Direction.IN and went.direction is Direction.OUT:
@@ -135,13 +140,23 @@ class HopLimits(Struct, frozen=True):
         return 0, int(sent_here and by_ipvs)
 
 
+def _goes_on_inside(stop: Stop, following: Stop) -> bool:
+    first = following.seen[0]
+    leaves = first.direction is Direction.OUT and first.device != STACK
+    return leaves and first.netns_name == stop.netns_name and not following.relayed
+
+
 def _went(stop: Stop, following: Stop | None) -> Observation:
-    """The last sighting of a stop that leads on: one that sends copies has several."""
+    """The last sighting of a stop that leads on: one that sends copies has several.
+
+    Of those it is one whose time to live the next stop saw, if any: a rule of tc copies a packet past the routing.
+    """
     if following is None:
         return stop.seen[-1]
     first = following.seen[0]
     on = [seen for seen in stop.seen if seen.direction is Direction.OUT and _same_ends(seen, first)]
-    return on[-1] if on else stop.seen[-1]
+    alike = [seen for seen in on if seen.ttl == first.ttl]
+    return (alike or on or stop.seen)[-1]
 
 
 def _same_ends(one: Observation, other: Observation) -> bool:

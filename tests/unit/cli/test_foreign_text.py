@@ -259,6 +259,8 @@ def test_gates(capsys: pytest.CaptureFixture[str]) -> None:
         base="0123456789abcdef",
         late={"kube-proxy/iptables": 2},
         minutes=10,
+        ready=1.0,
+        tested=60.0,
     )
     turned = tuple((item, "a reason") for item in BROKEN.items[:2])
     first = replace(gate.against[0], turned=turned, release="kube-proxy@v1.36/iptables")
