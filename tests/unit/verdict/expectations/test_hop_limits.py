@@ -79,6 +79,13 @@ def test_a_bridge_takes_nothing_where_pods_stand_on_one(bridged: bool, clauses: 
     assert len(HopLimits(resolved, case.evidence).clauses(case.flows, Packet.REQUEST)) == clauses
 
 
+def test_what_comes_to_a_bridge_from_another_node_is_routed() -> None:
+    world = World(flows=2)
+    resolved = replace(world.resolved, bridged=True)
+    case = Case(world.probe, resolved, crossed(world, there=WRONG["by the second node"]))
+    assert [*HopLimits(resolved, case.evidence).clauses(case.flows, Packet.REQUEST)] == [1]
+
+
 @pytest.mark.parametrize(("by_ipvs", "clauses"), [(False, 1), (True, 0)])
 def test_ipvs_takes_one_of_what_its_node_sends(by_ipvs: bool, clauses: int) -> None:
     world = World()

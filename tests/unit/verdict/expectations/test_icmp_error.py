@@ -50,6 +50,11 @@ def test_one_word_stands_for_an_error_of_both_families(
                 assert verdict_on(ErrorExpect(kind=other), seen, world=world).judgement is FAIL
 
 
+def test_a_redirect_beside_the_error_is_advice_and_no_other_error() -> None:
+    redirect = WORLD.hears_icmp(0, icmp=(5, 1))
+    assert verdict_on(ErrorExpect(kind=ErrorKind.TIME_EXCEEDED), redirect, HEARD).judgement is PASS
+
+
 def test_another_code_of_unreachable_fails() -> None:
     expected = ErrorExpect(kind=ErrorKind.UNREACHABLE, code=IcmpError.HOST_UNREACHABLE)
     assert verdict_on(expected, WORLD.hears_icmp(0)).judgement is FAIL

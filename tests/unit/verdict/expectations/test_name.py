@@ -60,6 +60,13 @@ def reasons(question: Question, *lookups: Lookup) -> tuple[Judgement, str]:
     return found.judgement, found.reasons[0] if found.reasons else ""
 
 
+def test_a_name_gives_among_others_the_address_that_the_probe_must_dial() -> None:
+    both = [address for name in ("echo-1", "echo-2") for address in PODS[name]]
+    dialled = replace(HEADLESS, address=both[-1])
+    assert reasons(dialled, lookup(*both)) == (PASS, "")
+    assert reasons(dialled, lookup(*both[:1]))[0] is FAIL
+
+
 def test_a_name_that_gives_the_cluster_ip_passes_with_the_answer_as_its_witness() -> None:
     expected = WORLD.resolved.destination
     verdict = judged(CLUSTER_IP, lookup(expected), probe=replace(WORLD, backends=("echo-2",)).probe)
