@@ -22,6 +22,7 @@ MODULES: Final = [
 TESTS: Final = TriedTests(
     paths=[
         "tests/golden/test_report_texts.py",
+        "tests/unit/features/bench/test_figures.py",
         "tests/unit/features/diagnose",
         "tests/unit/engines/test_ipvs.py",
         "tests/unit/engines/test_ipvs_dumps.py",

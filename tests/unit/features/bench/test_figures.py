@@ -157,3 +157,7 @@ def test_values_have_three_digits_and_their_unit(value: float | None, unit: Unit
 
 def test_each_figure_has_its_meaning() -> None:
     assert all(each.facts.meaning.endswith(".") and each.facts.title for each in Figure)
+
+
+def test_a_single_sync_has_a_mean_and_none_has_not() -> None:
+    assert (SyncTimes(1, 0.5).of_one, SyncTimes().of_one) == (0.5, None)
