@@ -19,6 +19,7 @@ _SCRIPTS: Final = "/run/loads"
 _FAULT: Final = f"{_SCRIPTS}/fault"
 _RESTORE: Final = ("iptables-restore", "ip6tables-restore")
 _NFT: Final = "nft"
+_NAMES: Final = (_NFT, *_RESTORE)
 _SECONDS: Final = 10.0
 
 _SCRIPT: Final = """\
@@ -85,9 +86,6 @@ class NodeLoads:
             links=self.links,
             deadline=Deadline.after(_SECONDS),
         )
-
-
-_NAMES: Final = (_NFT, *_RESTORE)
 
 
 def _script(name: str, program: str) -> str:

@@ -147,16 +147,12 @@ def _goes_on_inside(stop: Stop, following: Stop) -> bool:
 
 
 def _went(stop: Stop, following: Stop | None) -> Observation:
-    """The last sighting of a stop that leads on: one that sends copies has several.
-
-    Of those it is one whose time to live the next stop saw, if any: a rule of tc copies a packet past the routing.
-    """
+    """The last sighting of a stop that leads on: one that sends copies has several."""
     if following is None:
         return stop.seen[-1]
     first = following.seen[0]
     on = [seen for seen in stop.seen if seen.direction is Direction.OUT and _same_ends(seen, first)]
-    alike = [seen for seen in on if seen.ttl == first.ttl]
-    return (alike or on or stop.seen)[-1]
+    return (on or stop.seen)[-1]
 
 
 def _same_ends(one: Observation, other: Observation) -> bool:

@@ -1,4 +1,4 @@
-"""Host ports: where the network plugin leads them, whom it masquerades, and what a node port of that number does."""
+"""The oracle says where the network plugin leads host ports, whom it masquerades, and which port comes first."""
 
 import pytest
 from oracle_worlds import answers, cluster_of, sources
