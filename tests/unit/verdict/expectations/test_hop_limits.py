@@ -80,6 +80,14 @@ def test_a_bridge_takes_nothing_where_pods_stand_on_one(bridged: bool, clauses: 
     assert len(HopLimits(resolved, case.evidence).clauses(case.flows, Packet.REQUEST)) == clauses
 
 
+def test_a_copy_that_a_node_sends_elsewhere_is_not_the_packet_that_goes_on() -> None:
+    world = World()
+    leaves, into_a, out_a, into_b, out_b, arrives, *_ = with_ttls(world.crossing(0, "echo-1")[:6], THERE)
+    copy = replace(out_b, device="echo-2", destination=world.address("echo-2"), ttl=64)
+    case = Case(world.probe, world.resolved, world.evidence([leaves, into_a, out_a, into_b, out_b, copy, arrives]))
+    assert HopLimits(world.resolved, case.evidence).clauses(case.flows, Packet.REQUEST) == {}
+
+
 def test_what_comes_to_a_bridge_from_another_node_is_routed() -> None:
     world = World(flows=2)
     resolved = replace(world.resolved, bridged=True)
